@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"ciddk/accesslayer"
-	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/hca/reference"
 	"ciddk/link/impair"
@@ -105,14 +104,9 @@ type resolver struct {
 }
 
 // ResolveAddr implements rdmacm.Resolver.
-func (r resolver) ResolveAddr(ctx context.Context, q rdmacm.Query) (rdmacm.Source, error) {
+func (r resolver) ResolveAddr(ctx context.Context, q rdmacm.Query, done func(rdmacm.Source, error)) {
 	if a := q.Local.Addr(); !a.IsValid() || a.IsUnspecified() {
 		q.Local = netip.AddrPortFrom(r.addr, q.Local.Port())
 	}
-	return r.SystemResolver.ResolveAddr(ctx, q)
-}
-
-// ResolveRoute implements rdmacm.Resolver.
-func (r resolver) ResolveRoute(ctx context.Context, q rdmacm.Query, from rdmacm.Source) (cm.Path, error) {
-	return r.SystemResolver.ResolveRoute(ctx, q, from)
+	r.SystemResolver.ResolveAddr(ctx, q, done)
 }

@@ -8,7 +8,7 @@ import (
 	"ciddk/mad"
 )
 
-// Addr is one end of a connection. It is a net.Addr.
+// Addr is the address of one end of a connection. It is a net.Addr.
 type Addr struct {
 	Space mad.PortSpace
 	netip.AddrPort
@@ -17,7 +17,7 @@ type Addr struct {
 
 var _ net.Addr = Addr{}
 
-// Network is "rdma-tcp", "rdma-udp" or "rdma-ib".
+// Network returns "rdma-tcp", "rdma-udp" or "rdma-ib".
 func (a Addr) Network() string { return network(a.Space) }
 
 func network(s mad.PortSpace) string {
@@ -36,7 +36,7 @@ func (a Addr) String() string {
 	if a.Service != 0 {
 		return fmt.Sprintf("[%v]#%016x", a.Addr(), uint64(a.Service))
 	}
-	if !a.Addr().IsValid() { // any
+	if !a.Addr().IsValid() { // any address
 		return fmt.Sprintf(":%d", a.Port())
 	}
 	return a.AddrPort.String()

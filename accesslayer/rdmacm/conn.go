@@ -13,26 +13,29 @@ import (
 	"ciddk/ci"
 )
 
-// ConnConfig describes a Conn. The zero value is good for use.
+// ConnConfig describes a Conn. The zero value is ready for use.
 type ConnConfig struct {
-	// MaxMessage is the length in bytes of the longest message that this end sends and takes; the peer's may differ. 0: 4096. At most 1 GiB.
-	// Read and Write use pieces of that length.
+	// MaxMessage is the length in bytes of the longest message that this end sends and receives; the peer's may differ.
+	// 0: 4096. At most 1 GiB. Read and Write transfer pieces of that length.
 	MaxMessage int
-	// Depth is how many messages may wait for the application here, and how many work requests may be under way; 0: 32. At most 8192.
-	// A Conn holds Depth+2 receive buffers and Depth send buffers of MaxMessage bytes, and no other memory that the peer can fill.
+	// Depth is the number of received messages that may wait for the application, and the number of work requests that
+	// may be in progress. 0: 32. At most 8192. A Conn allocates Depth+2 receive buffers and Depth send buffers of
+	// MaxMessage bytes, and no other memory that the peer can fill.
 	Depth int
-	// Plain leaves out what two Conns tell each other, for peers that are programs of other libraries: messages are SENDs without
-	// immediate data, and all private data is the application's. Then the peer's receive buffers are not counted: see Conn.
+	// Plain disables the protocol between two Conns, for peers that are programs of other libraries: messages are SENDs
+	// without immediate data, and all private data is the application's. Then the peer's receive buffers are not
+	// counted: see Conn.
 	Plain bool
 	// KeepAlive, with Enable, ends the connection when the peer vanishes: see QPConfig.KeepAlive.
 	KeepAlive net.KeepAliveConfig
-	// Linger bounds how long Close waits until the peer has acknowledged what was sent. 0: 5 s. Negative: Close does not wait.
+	// Linger bounds how long Close waits until the peer has acknowledged what was sent. 0: 5 s. Negative: Close does
+	// not wait.
 	Linger time.Duration
 	// Private goes to the peer's application with the request: up to ConnectLen-12 bytes, with Plain ConnectLen.
 	Private []byte
 }
 
-// errNoCredits ends a Conn whose peer has announced to count messages and does not.
+// errNoCredits ends a Conn whose peer announced that it counts messages, and sent one without the count.
 var errNoCredits = errors.New("the peer sent a message without immediate data")
 
 const (
@@ -43,7 +46,8 @@ const (
 	defaultLinger  = 5 * time.Second
 )
 
-// rnrTimer is the time after which a peer that has met no receive tries again: 0.64 ms. It matters with Plain only.
+// rnrTimer is the time after which a peer sends a message again for which no receive was posted: 0.64 ms. Only plain
+// Conns use it.
 const rnrTimer = 12
 
 func (c *ConnConfig) complete(verb string) error {
@@ -73,26 +77,29 @@ func (c *ConnConfig) private(data []byte, plain bool) []byte {
 	return append(hello{depth: uint32(c.Depth), size: uint32(c.MaxMessage)}.append(nil), data...)
 }
 
-// Conn is a reliable connection that carries messages in both directions and gives access to the peer's memory. It comes from a Dialer or from
-// Request.Accept. All methods may be called concurrently; messages of one goroutine arrive in order.
+// Conn is a reliable connection that carries messages in both directions and accesses the peer's memory. Dialer and
+// Request.Accept return it. All methods may be called concurrently; messages of one goroutine arrive in order.
 //
 // # Flow control
 //
-// The ends count each other's receive buffers. Send waits while the peer has none for another message, so no message meets a peer that is not ready, and
-// a reader that stops holds up its sender after ConnConfig.Depth messages, and nothing else. With ConnConfig.Plain there is no count: the peer's HCA
-// refuses a message for which no receive is posted (RNR NAK), and the HCA here repeats it until there is one. Work requests behind it wait.
+// Each end counts the other end's receive buffers. Send waits while the peer has no buffer for another message, so a
+// receive is posted for every message. If the reader stops, the sender waits after ConnConfig.Depth messages; other
+// operations continue. With ConnConfig.Plain there is no count: the peer's HCA rejects a message for which no receive
+// is posted (RNR NAK), and this end's HCA repeats it until there is one. Work requests behind it wait.
 //
-// A Conn has no goroutine. What has arrived is taken by the calls: an end that never calls a method does not return receive buffers to the peer.
+// A Conn has no goroutine. Its calls process what has arrived: an end that calls no method does not return receive
+// buffers to the peer.
 //
 // # The end
 //
-// When the connection is over, all calls return an error for which errors.Is(err, ErrEnded) is true, beside its cause. Recv returns the
-// messages that arrived before. Done is closed at the same time.
+// When the connection is over, all calls return an error for which errors.Is(err, ErrEnded) is true, besides its cause.
+// Recv returns the messages that arrived before. Done is closed at the same time.
 //
 // # Other verbs
 //
-// Do carries out any work request. ID returns the underlying ID with its QP, addresses, path and events; its CQ and its receive queue are the Conn's.
-// Programs that post and poll by themselves use Manager.DialID, or Request.ID instead of Request.Accept.
+// Do executes any work request. ID returns the underlying ID with its QP, addresses, path and events. The Conn owns its
+// CQ and its receive queue. Programs that post and poll by themselves use Manager.DialID, or Request.ID instead of
+// Request.Accept.
 type Conn struct {
 	e     engine
 	id    *ID
@@ -100,7 +107,7 @@ type Conn struct {
 	plain bool
 	reply []byte
 
-	peerMax int     // bytes of the longest message that the peer takes
+	peerMax int     // length in bytes of the longest message that the peer receives
 	credits credits // guarded by e.mu
 	grantWR [1]ci.SendWR
 
@@ -110,25 +117,26 @@ type Conn struct {
 	closeErr error
 }
 
-// newConn creates the QP and the buffers of a Conn for an ID that has an address; connected completes it.
+// newConn creates the QP and the buffers of a Conn for an ID that has an address. connected completes it.
 func newConn(id *ID, cfg ConnConfig, plain bool) (*Conn, error) {
 	c := &Conn{id: id, cfg: cfg, plain: plain, peerMax: maxMessage}
 	c.e.accept = c.accept
-	sizes := engineConfig{recvCount: cfg.Depth, recvSize: cfg.MaxMessage, sendCount: cfg.Depth, sendSize: max(cfg.MaxMessage, atomicLen),
+	sizes := engineConfig{recvCount: cfg.Depth, recvSize: cfg.MaxMessage,
+		sendCount: cfg.Depth, sendSize: max(cfg.MaxMessage, atomicLen),
 		qp: QPConfig{KeepAlive: cfg.KeepAlive, OnEvent: c.qpEvent}}
 	if !plain {
 		sizes.recvCount += creditMessages
 		sizes.creditPlaces = creditPlaces
 		c.e.onPlace = c.grant
 	}
-	// What arrives before connected is taken only by calls, which nobody can make yet.
+	// Completions before connected are not lost: only calls process them, and the caller has no Conn yet.
 	if err := c.e.start(id, sizes); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// connected completes a Conn with what the peer has told.
+// connected completes a Conn with the limits that the peer has sent.
 func (c *Conn) connected(peer hello) {
 	if c.plain {
 		return
@@ -137,7 +145,7 @@ func (c *Conn) connected(peer hello) {
 	c.peerMax = int(peer.size)
 }
 
-// qpEvent gets asynchronous events of the QP: an error that makes no completion ends the connection, too.
+// qpEvent receives asynchronous events of the QP. An error without a completion ends the connection, too.
 func (c *Conn) qpEvent(_ *accesslayer.QP, e ci.Event) {
 	switch e.Type {
 	case ci.EventQPFatal, ci.EventWQReqError, ci.EventWQAccessError:
@@ -145,7 +153,7 @@ func (c *Conn) qpEvent(_ *accesslayer.QP, e ci.Event) {
 	}
 }
 
-// accept takes a successful receive; e.mu is held.
+// accept processes a successful receive; e.mu is held.
 func (c *Conn) accept(wc *ci.WC) (bool, error) {
 	switch {
 	case c.plain:
@@ -161,7 +169,7 @@ func (c *Conn) accept(wc *ci.WC) (bool, error) {
 	return isMessage, nil
 }
 
-// fail returns an error of an operation as package net does.
+// fail returns an error of an operation as a *net.OpError.
 func (c *Conn) fail(op string, err error) error {
 	if err == nil {
 		return nil
@@ -169,14 +177,16 @@ func (c *Conn) fail(op string, err error) error {
 	return opError(op, c.id.LocalAddr(), c.id.RemoteAddr(), err)
 }
 
-// Send sends a message of up to MaxMessage bytes. It waits for a free buffer here and at the peer, and returns when the message is in the send queue: b
-// is the caller's again. The peer's application may never read it: see Flush, which waits for the acknowledgement.
-// Errors: InvalidParameter (too long for this end or for the peer), the context's (nothing was sent), ErrEnded.
+// Send sends a message of up to MaxMessage bytes. It waits for a free buffer here and at the peer, and returns when the
+// message is in the send queue; the caller may change b then. The peer's application may not have read it: Flush waits
+// for the acknowledgement of the peer's HCA. Errors: InvalidParameter (too long for this end or for the peer), the
+// context's (nothing was sent), ErrEnded.
 func (c *Conn) Send(ctx context.Context, b []byte) error { return c.fail("send", c.send(ctx, b)) }
 
 func (c *Conn) send(ctx context.Context, b []byte) error {
 	if most := c.MaxMessage(); len(b) > most {
-		return invalid("Conn.Send", "a message of %d bytes, at most %d (ConnConfig.MaxMessage of both ends)", len(b), most)
+		return invalid("Conn.Send", "the message has %d bytes, want at most %d (ConnConfig.MaxMessage of both ends)",
+			len(b), most)
 	}
 	i, imm, err := c.acquireMessage(ctx)
 	if err != nil {
@@ -210,7 +220,8 @@ func (c *Conn) acquireMessage(ctx context.Context) (i int, imm uint32, err error
 	return i, c.credits.take(), nil
 }
 
-// MaxMessage returns the length of the longest message that Send takes: the smaller one of both ends' limits, as far as the peer's is known.
+// MaxMessage returns the length of the longest message that Send accepts: the smaller limit of both ends, or this end's
+// if the peer's is not known.
 func (c *Conn) MaxMessage() int { return min(c.cfg.MaxMessage, c.peerMax) }
 
 // Recv waits for the next message and returns a copy of it. Errors: the context's, ErrEnded.
@@ -224,8 +235,8 @@ func (c *Conn) Recv(ctx context.Context) ([]byte, error) {
 	return b, nil
 }
 
-// RecvInto waits for the next message and copies it to b; it allocates nothing. Errors: io.ErrShortBuffer, with the length of the message, which
-// stays; those of Recv.
+// RecvInto waits for the next message and copies it to b. It allocates no memory. Errors: io.ErrShortBuffer, with the
+// length of the message, which stays in the queue; those of Recv.
 func (c *Conn) RecvInto(ctx context.Context, b []byte) (int, error) {
 	i, wc, err := c.next(ctx, len(b))
 	if err != nil {
@@ -236,7 +247,8 @@ func (c *Conn) RecvInto(ctx context.Context, b []byte) (int, error) {
 	return n, nil
 }
 
-// next waits for the next message and takes it, if it has at most limit bytes. The caller recycles the buffer.
+// next waits for the next message and removes it from the queue, if it has at most limit bytes. The caller recycles the
+// buffer.
 func (c *Conn) next(ctx context.Context, limit int) (int, ci.WC, error) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
@@ -251,7 +263,7 @@ func (c *Conn) next(ctx context.Context, limit int) (int, ci.WC, error) {
 	return a.buffer, a.wc, nil
 }
 
-// recycle posts the buffer of a message that was read, and tells the peer if it is time.
+// recycle posts the buffer of a message that was read, and sends credits to the peer when they are due.
 func (c *Conn) recycle(i int) {
 	c.e.postRecv(i)
 	if c.plain {
@@ -262,15 +274,15 @@ func (c *Conn) recycle(i int) {
 	place := c.e.creditPlaces > 0
 	c.e.mu.Unlock()
 	if due && !place {
-		c.e.poll() // the peer has acknowledged those under way, or will soon: see grant
+		c.e.poll() // completions of earlier grants make room: see grant
 	}
 	if due {
 		c.grant()
 	}
 }
 
-// grant sends the peer its credits when a grant is due and the send queue has room. If the queue is full, the credits
-// are sent with the next message, or when a completion makes room.
+// grant sends credits to the peer when they are due and the send queue has room. If the queue is full, they are sent
+// with the next message, or when a completion makes room.
 func (c *Conn) grant() {
 	c.e.mu.Lock()
 	due := c.credits.due() && c.e.creditPlaces > 0 && c.e.failed == nil
@@ -300,28 +312,28 @@ func (c *Conn) flush(ctx context.Context) error {
 	return c.e.until(ctx, &c.e.senders, func() bool { return c.e.failed == nil && c.e.inFlight == 0 })
 }
 
-// Read reads len(b) bytes of the peer's memory from the begin of a region into b (RDMA READ, one-sided: the peer's program takes no part). It
-// goes through buffers of the Conn, so b is the caller's again when Read returns, also when ctx ends. A region that the peer does not
-// have, or whose rights do not allow it, ends the connection.
+// Read reads len(b) bytes of the peer's memory from the beginning of a region into b (RDMA READ; the peer's program is
+// not involved). The data passes through buffers of the Conn, so b is not written after Read returns, also when ctx
+// ends. If the peer does not have the region, or its rights do not allow the access, the connection ends.
 // Errors: InvalidParameter (the region is shorter than b), the context's, ErrEnded.
 func (c *Conn) Read(ctx context.Context, b []byte, from Region) error {
 	return c.fail("read", c.transfer(ctx, ci.OpRead, b, from))
 }
 
-// Write writes b to the peer's memory at the begin of a region (RDMA WRITE), and returns when the peer's HCA has acknowledged it. Otherwise as Read; when ctx
-// ends, a part may have been written, or be written later.
+// Write writes b to the peer's memory at the beginning of a region (RDMA WRITE), and returns when the peer's HCA has
+// acknowledged it. When ctx ends, a part may have been written, or be written later. Otherwise it is like Read.
 func (c *Conn) Write(ctx context.Context, to Region, b []byte) error {
 	return c.fail("write", c.transfer(ctx, ci.OpWrite, b, to))
 }
 
-// pieces is how many pieces of a transfer are under way at once.
+// pieces is the number of pieces of a transfer that are in progress at once.
 const pieces = 8
 
-// transfer moves b in pieces of the size of a send buffer. Only the first piece under way waits for a buffer: calls that hold some and
-// wait for more would wait for each other.
+// transfer moves b in pieces of the size of a send buffer. It waits for a buffer only when it holds none: calls that
+// hold buffers and wait for more could wait for each other.
 func (c *Conn) transfer(ctx context.Context, op ci.SendOp, b []byte, r Region) error {
 	if uint64(len(b)) > r.Length {
-		return invalid("Conn.Read or Write", "%d bytes of a region of %d", len(b), r.Length)
+		return invalid("Conn.Read or Write", "%d bytes, and the region has %d", len(b), r.Length)
 	}
 	type piece struct{ buffer, at, n int }
 	var queue [pieces]piece
@@ -369,14 +381,14 @@ func (c *Conn) transfer(ctx context.Context, op ci.SendOp, b []byte, r Region) e
 	return failure
 }
 
-// ReadInto reads memory of the peer into n bytes of m from off, without a copy. If ctx ends before, data may still arrive in m until the Conn is
-// closed. Otherwise as Read.
+// ReadInto reads n bytes of the peer's memory into m at offset off, without a copy. If ctx ends before, data may still
+// arrive in m until the Conn is closed. Otherwise it is like Read.
 func (c *Conn) ReadInto(ctx context.Context, m *Memory, off, n int, from Region) error {
 	return c.fail("read", c.direct(ctx, ci.OpRead, m, off, n, from))
 }
 
-// WriteFrom writes n bytes of m from off to memory of the peer, without a copy. They must not change before it returns or, if ctx ends before, until the
-// Conn is closed. Otherwise as Write.
+// WriteFrom writes n bytes of m at offset off to the peer's memory, without a copy. They must not change before it
+// returns or, if ctx ends before, until the Conn is closed. Otherwise it is like Write.
 func (c *Conn) WriteFrom(ctx context.Context, to Region, m *Memory, off, n int) error {
 	return c.fail("write", c.direct(ctx, ci.OpWrite, m, off, n, to))
 }
@@ -385,9 +397,10 @@ func (c *Conn) direct(ctx context.Context, op ci.SendOp, m *Memory, off, n int, 
 	size := m.storage.Len()
 	switch {
 	case off < 0 || n < 0 || uint64(off) > size || uint64(n) > size-uint64(off) || n > maxMessage:
-		return invalid("Conn.ReadInto or WriteFrom", "%d bytes from %d of a memory of %d, at most %d at once", n, off, size, maxMessage)
+		return invalid("Conn.ReadInto or WriteFrom", "%d bytes at offset %d, and the memory has %d; at most %d at once",
+			n, off, size, maxMessage)
 	case uint64(n) > r.Length:
-		return invalid("Conn.ReadInto or WriteFrom", "%d bytes of a region of %d", n, r.Length)
+		return invalid("Conn.ReadInto or WriteFrom", "%d bytes, and the region has %d", n, r.Length)
 	}
 	local, err := m.region(c)
 	if err != nil {
@@ -398,7 +411,8 @@ func (c *Conn) direct(ctx context.Context, op ci.SendOp, m *Memory, off, n int, 
 		return err
 	}
 	c.e.sends[i].sge[0] = local.SGE(uint64(off), uint32(n))
-	return c.complete(ctx, i, ci.SendWR{Op: op, SGL: c.e.sends[i].sge[:], Remote: ci.Remote{Addr: r.Addr, RKey: r.RKey}}, 0)
+	wr := ci.SendWR{Op: op, SGL: c.e.sends[i].sge[:], Remote: ci.Remote{Addr: r.Addr, RKey: r.RKey}}
+	return c.complete(ctx, i, wr, 0)
 }
 
 // complete posts a work request and waits for it.
@@ -413,23 +427,26 @@ func (c *Conn) complete(ctx context.Context, i int, wr ci.SendWR, n int) error {
 	return nil
 }
 
-// atomicLen is the length of what an atomic changes and returns.
+// atomicLen is the length in bytes of the operand of an atomic.
 const atomicLen = 8
 
-// FetchAdd adds to the 8 bytes at the begin of a region of the peer, which are aligned, in the peer's byte order, and allow ci.RemoteAtomic. It returns what
-// they were before. Errors: as Read.
+// FetchAdd adds to the 8 bytes at the beginning of a region of the peer, and returns their old value. They are aligned,
+// in the peer's byte order, and allow ci.RemoteAtomic. Errors: as Read.
 func (c *Conn) FetchAdd(ctx context.Context, at Region, add uint64) (uint64, error) {
 	return c.atomic(ctx, "fetch and add", at, ci.SendWR{Op: ci.OpFetchAdd, Atomic: ci.Atomic{Compare: add}})
 }
 
-// CompareSwap sets the 8 bytes at the begin of a region of the peer to swap, if they are compare. It returns what they were before. Otherwise as FetchAdd.
+// CompareSwap sets the 8 bytes at the beginning of a region of the peer to swap if they are equal to compare, and
+// returns their old value. Otherwise it is like FetchAdd.
 func (c *Conn) CompareSwap(ctx context.Context, at Region, compare, swap uint64) (uint64, error) {
-	return c.atomic(ctx, "compare and swap", at, ci.SendWR{Op: ci.OpCompareSwap, Atomic: ci.Atomic{Compare: compare, Swap: swap}})
+	wr := ci.SendWR{Op: ci.OpCompareSwap, Atomic: ci.Atomic{Compare: compare, Swap: swap}}
+	return c.atomic(ctx, "compare and swap", at, wr)
 }
 
 func (c *Conn) atomic(ctx context.Context, op string, at Region, wr ci.SendWR) (uint64, error) {
 	if at.Length < atomicLen {
-		return 0, c.fail(op, invalid("Conn.FetchAdd or CompareSwap", "a region of %d bytes, want %d", at.Length, atomicLen))
+		return 0, c.fail(op, invalid("Conn.FetchAdd or CompareSwap", "the region has %d bytes, want at least %d",
+			at.Length, atomicLen))
 	}
 	i, err := c.e.acquire(ctx)
 	if err != nil {
@@ -447,12 +464,13 @@ func (c *Conn) atomic(ctx context.Context, op string, at Region, wr ci.SendWR) (
 	return old, nil
 }
 
-// Do carries out a work request and returns its completion: binds, invalidations, and whatever else Conn has no method for. ID and the signaled flag are
-// set by Do. A SEND is not for Do, unless the Conn is plain: it would not be counted (InvalidParameter). If ctx ends before, the work request is still
-// carried out. Errors: the context's, those of ci.QP.PostSend, ErrEnded.
+// Do executes a work request and returns its completion: binds, invalidations, and others for which Conn has no method.
+// Do sets ID and the signaled flag. A SEND is invalid unless the Conn is plain, because it is not counted
+// (InvalidParameter). If ctx ends before, the work request is still executed.
+// Errors: the context's, those of ci.QP.PostSend, ErrEnded.
 func (c *Conn) Do(ctx context.Context, wr ci.SendWR) (ci.WC, error) {
 	if wr.Op == ci.OpSend && !c.plain || wr.Flags&ci.SendImmediate != 0 {
-		return ci.WC{}, c.fail("do", invalid("Conn.Do", "it takes a receive of the peer: use Send"))
+		return ci.WC{}, c.fail("do", invalid("Conn.Do", "the work request consumes a receive of the peer: use Send"))
 	}
 	i, err := c.e.acquire(ctx)
 	if err != nil {
@@ -470,7 +488,7 @@ func (c *Conn) Do(ctx context.Context, wr ci.SendWR) (ci.WC, error) {
 	return wc, nil
 }
 
-// ID returns the underlying ID: its QP, addresses, path, PD and events. The Conn moves and closes it.
+// ID returns the underlying ID: its QP, addresses, path, PD and events. The Conn modifies and closes it.
 func (c *Conn) ID() *ID { return c.id }
 
 // Reply returns the private data with which the peer accepted, of a Conn that was dialed.
@@ -488,15 +506,16 @@ func (c *Conn) Done() <-chan struct{} { return c.id.Done() }
 // Err returns nil before the end, and then an error that is ErrEnded, with its cause.
 func (c *Conn) Err() error { return c.id.Err() }
 
-// Close sends what is in the send queue, tells the peer that the connection is over, and releases everything. It waits until the peer has
-// acknowledged what was sent, at most for ConnConfig.Linger, and not for the peer's program. It is idempotent; calls in progress return ErrEnded with
-// net.ErrClosed. Not from a callback.
+// Close ends the connection and releases its resources. It waits until the peer's HCA has acknowledged what was sent,
+// at
+// most for ConnConfig.Linger, and not for the peer's program. It is idempotent. Calls in progress return ErrEnded with
+// net.ErrClosed. Do not call it from a callback.
 func (c *Conn) Close() error {
 	c.closing.Do(func() {
 		if c.cfg.Linger > 0 {
 			ctx, cancel := context.WithCancel(context.Background())
 			t := c.id.m.al.Clock().AfterFunc(c.cfg.Linger, cancel)
-			_ = c.flush(ctx) // whatever ends it: the connection is over
+			_ = c.flush(ctx) // after an error, too, the connection is over
 			t.Stop()
 			cancel()
 		}

@@ -2,20 +2,22 @@ package rdmacm
 
 import (
 	"context"
+	"errors"
+	"net"
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
 	"ciddk/mad"
 )
 
-// terms are a ConnParam with everything filled in.
+// terms are the values of a ConnParam, with the defaults filled in.
 type terms struct {
 	qp                  cm.QP
 	resources, depth    uint8
 	retries, rnrRetries uint8
 }
 
-// defaultReads is how many READs and atomics there may be at a time if the application has no opinion.
+// defaultReads is the default number of READs and atomics in flight.
 const defaultReads = 16
 
 func (i *ID) terms(verb string, cfg *ConnParam) (t terms, err error) {
@@ -34,7 +36,7 @@ func (i *ID) terms(verb string, cfg *ConnParam) (t terms, err error) {
 	case cfg.QP != nil:
 		t.qp = *cfg.QP
 		t.qp.Type = i.typ
-	case i.typ == ci.UD && i.request == nil: // who asks needs none yet
+	case i.typ == ci.UD && i.request == nil: // the sender of a lookup needs no QP yet
 	default:
 		return t, invalidState(verb, "there is no QP: CreateQP, UseQP or ConnParam.QP")
 	}
@@ -42,12 +44,14 @@ func (i *ID) terms(verb string, cfg *ConnParam) (t terms, err error) {
 	if err != nil {
 		return t, err
 	}
-	attr := a.Attr()
 	if i.typ == ci.RC {
-		if t.resources, err = number(verb, "ResponderResources", cfg.ResponderResources, min(defaultReads, attr.MaxRespResPerQP), min(255, attr.MaxRespResPerQP)); err != nil {
+		attr := a.Attr()
+		t.resources, err = readLimit(verb, "ResponderResources", cfg.ResponderResources, attr.MaxRespResPerQP)
+		if err != nil {
 			return t, err
 		}
-		if t.depth, err = number(verb, "InitiatorDepth", cfg.InitiatorDepth, min(defaultReads, attr.MaxInitDepthPerQP), min(255, attr.MaxInitDepthPerQP)); err != nil {
+		t.depth, err = readLimit(verb, "InitiatorDepth", cfg.InitiatorDepth, attr.MaxInitDepthPerQP)
+		if err != nil {
 			return t, err
 		}
 	}
@@ -58,11 +62,16 @@ func (i *ID) terms(verb string, cfg *ConnParam) (t terms, err error) {
 	return t, err
 }
 
-// number is a setting of a ConnParam: 0 stands for the usual value, negative ones for 0.
-func number(verb, name string, n, usual, most int) (uint8, error) {
+// readLimit returns a limit of READs and atomics, of which the HCA supports up to supported.
+func readLimit(verb, name string, n, supported int) (uint8, error) {
+	return number(verb, name, n, min(defaultReads, supported), min(255, supported))
+}
+
+// number returns a setting of a ConnParam: 0 stands for the default, a negative one for 0.
+func number(verb, name string, n, usual, limit int) (uint8, error) {
 	switch {
-	case n > most:
-		return 0, invalid(verb, "%s is %d, at most %d", name, n, most)
+	case n > limit:
+		return 0, invalid(verb, "%s is %d, want at most %d", name, n, limit)
 	case n < 0:
 		return 0, nil
 	case n == 0:
@@ -71,69 +80,99 @@ func number(verb, name string, n, usual, most int) (uint8, error) {
 	return uint8(n), nil
 }
 
-// Connect asks the peer, and returns when the connection is established; without a QP of the ID's, when the peer has agreed: move the QP, then
-// Establish. For datagrams it asks for the peer's QP: see Peer. After an error it may be called again.
-// Errors: *cm.RejectError, *cm.LookupError, cm.ErrTimeout, the context's; errors of moving the QP: the peer was told, and the QP is in
-// Error or not usable any more.
+// Connect sends a request to the peer, and returns when the connection is established. If the ID has no QP, it returns
+// when the peer has accepted: move the QP, then call Establish. For datagrams it looks up the peer's QP: see Peer.
+// After an error it may be called again.
+// Errors: *cm.RejectError, *cm.LookupError, cm.ErrTimeout, the context's; errors of moving the QP: the peer is
+// informed, and the QP is in Error or cannot be used any more.
 func (i *ID) Connect(ctx context.Context, cfg ConnParam) error {
-	const verb = "Connect"
-	_, err := i.enter(verb, connecting, routeResolved)
-	if err != nil {
-		return i.fail("connect", err)
-	}
-	var to state
-	ctx, cancel := i.during(ctx)
-	defer cancel()
-	if i.typ == ci.UD {
-		to, err = established, i.connectDatagram(ctx, &cfg)
-	} else {
-		to, err = i.connect(ctx, &cfg)
-	}
-	if err != nil {
-		to = routeResolved
-	}
-	i.leave(to)
-	if to == established {
-		i.watchPeer()
-	}
-	return i.fail("connect", err)
+	_, err := i.await(ctx, opConnect, func(report func(Event)) (*step, error) { return i.connect(&cfg, report) })
+	return err
 }
 
-func (i *ID) connect(ctx context.Context, cfg *ConnParam) (state, error) {
-	const verb = "ID.Connect"
-	t, err := i.terms(verb, cfg)
+// StartConnect starts Connect. The result is one event: EventEstablished, EventConnectResponse if the ID has no QP,
+// EventRejected, EventUnreachable, or EventConnectError. The private data is that of the peer's reply.
+// Errors: InvalidState, InvalidParameter; then there is no event.
+func (i *ID) StartConnect(cfg ConnParam) error {
+	_, err := i.connect(&cfg, i.push)
+	return err
+}
+
+func (i *ID) connect(cfg *ConnParam, report func(Event)) (*step, error) {
+	if _, err := i.enter("Connect", connecting, routeResolved); err != nil {
+		return nil, i.fail(opConnect, err)
+	}
+	s := i.newStep(opConnect, 0, report)
+	var err error
+	if i.typ == ci.UD {
+		err = i.startLookup(s, cfg)
+	} else {
+		err = i.startConnect(s, cfg)
+	}
 	if err != nil {
-		return 0, err
+		err = s.fail(err)
+		s.release()
+		i.leave(routeResolved)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (i *ID) startConnect(s *step, cfg *ConnParam) error {
+	t, err := i.terms("ID.Connect", cfg)
+	if err != nil {
+		return err
 	}
 	local, remote := i.LocalAddr(), i.RemoteAddr()
 	private, err := i.cfg.privateData(local.AddrPort, remote.Addr(), cfg.Private, false)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	c, err := i.m.cm.Connect(ctx, cm.ConnectConfig{
+	request := cm.ConnectConfig{
 		Service: i.cfg.serviceID(remote.Port()), QP: t.qp, Primary: i.Path(), Private: private,
 		ResponderResources: t.resources, InitiatorDepth: t.depth, RetryCount: t.retries, RNRRetry: t.rnrRetries,
 		FlowControl: cfg.FlowControl, OnEvent: i.onEvent,
-	})
-	if err != nil {
-		return 0, err
 	}
+	return i.m.cm.StartConnect(s.ctx, request, func(c cm.Conn, err error) { i.connected(s, c, err, cfg.MinRNRTimer) })
+}
+
+// connected receives the result of a request. Events of the connection follow after it returns.
+func (i *ID) connected(s *step, c cm.Conn, err error, minRNRTimer uint8) {
+	if !s.claim() {
+		return
+	}
+	to := routeResolved
+	if err == nil {
+		to, err = i.takeReply(c, minRNRTimer)
+	}
+	switch {
+	case err != nil:
+		s.finish(routeResolved, connectFailure(err))
+	case to == replied:
+		s.finish(to, Event{Type: EventConnectResponse, Private: i.Reply()})
+	default:
+		s.finish(to, Event{Type: EventEstablished, Private: i.Reply()})
+	}
+}
+
+// takeReply completes a connection that the peer has accepted.
+func (i *ID) takeReply(c cm.Conn, minRNRTimer uint8) (state, error) {
 	rep := c.Reply()
 	i.mu.Lock()
 	i.conn = c
 	if rep != nil {
 		i.reply = rep.PrivateData[:]
 	}
-	gone := i.state == closed
+	isClosed := i.state == closed
 	i.mu.Unlock()
-	if gone { // Close did not see it
-		return 0, joinClosed(c)
+	if isClosed { // Close did not find the connection
+		return 0, errors.Join(net.ErrClosed, c.Close())
 	}
 	if i.QP() == nil {
 		return replied, nil
 	}
-	if err := i.move(c, func(a *ci.QPAttr) { a.MinRNRTimer = cfg.MinRNRTimer }, ci.QPRTR, ci.QPRTS); err != nil {
-		_ = c.Reject(mad.RejNoResources, nil, nil) // the peer's wait is all there is to end
+	if err := i.move(c, func(a *ci.QPAttr) { a.MinRNRTimer = minRNRTimer }, ci.QPRTR, ci.QPRTS); err != nil {
+		_ = c.Reject(mad.RejNoResources, nil, nil) // an error means that the peer does not wait any more
 		i.forgetConn(c)
 		return 0, err
 	}
@@ -144,7 +183,7 @@ func (i *ID) connect(ctx context.Context, cfg *ConnParam) (state, error) {
 	return established, nil
 }
 
-// forgetConn is for a connection that did not come about.
+// forgetConn closes a connection that was not established.
 func (i *ID) forgetConn(c cm.Conn) {
 	_ = c.Close()
 	i.mu.Lock()
@@ -152,7 +191,8 @@ func (i *ID) forgetConn(c cm.Conn) {
 	i.conn, i.reply = nil, nil
 }
 
-// Establish ends a Connect without a QP of the ID's, when the QP is in RTS: RTU is sent. Status: InvalidState.
+// Establish completes a Connect of an ID without a QP, when the caller's QP is in RTS: it sends RTU. It does not block
+// and has no event. Status: InvalidState.
 func (i *ID) Establish() error {
 	_, err := i.enter("Establish", connecting, replied)
 	if err != nil {
@@ -166,20 +206,27 @@ func (i *ID) Establish() error {
 	return i.fail("establish", err)
 }
 
-func (i *ID) connectDatagram(ctx context.Context, cfg *ConnParam) error {
+// startLookup is startConnect for datagrams.
+func (i *ID) startLookup(s *step, cfg *ConnParam) error {
 	local, remote := i.LocalAddr(), i.RemoteAddr()
 	private, err := i.cfg.privateData(local.AddrPort, remote.Addr(), cfg.Private, true)
 	if err != nil {
 		return err
 	}
 	path := i.Path()
-	r, err := i.m.cm.Lookup(ctx, cm.LookupConfig{Service: i.cfg.serviceID(remote.Port()), Path: path, Private: private})
-	if err != nil {
-		return err
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.peer = Peer{AV: path.AV, QPN: r.QPN, QKey: r.QKey}
-	i.reply = r.Private
-	return nil
+	request := cm.LookupConfig{Service: i.cfg.serviceID(remote.Port()), Path: path, Private: private}
+	return i.m.cm.StartLookup(s.ctx, request, func(r *cm.LookupReply, err error) {
+		if !s.claim() {
+			return
+		}
+		if err != nil {
+			s.finish(routeResolved, connectFailure(err))
+			return
+		}
+		i.mu.Lock()
+		i.peer = Peer{AV: path.AV, QPN: r.QPN, QKey: r.QKey}
+		i.reply = r.Private
+		i.mu.Unlock()
+		s.finish(established, Event{Type: EventEstablished, Private: r.Private})
+	})
 }

@@ -15,28 +15,31 @@ import (
 	"ciddk/ci"
 )
 
-// DatagramConfig describes a Datagram. The zero value is good for use.
+// DatagramConfig describes a Datagram. The zero value is ready for use.
 type DatagramConfig struct {
-	// ID is the partition, traffic class and so on. The port space is UDP.
+	// ID describes the partition, traffic class and so on. The port space is UDP.
 	ID IDConfig
-	// Depth is how many datagrams may wait for the application, and how many may be under way; more that arrive are dropped. 0: 32. At most 8192.
-	// A Datagram holds a buffer of the port's MTU for each.
+	// Depth is the number of datagrams that may wait for the application, and the number of sends that may be in
+	// progress; more that arrive are dropped. 0: 32. At most 8192. A Datagram allocates a buffer of the port's MTU for
+	// each.
 	Depth int
-	// Private goes to programs that look the endpoint up, up to AnswerLen bytes.
+	// Private goes to programs that look up the endpoint, up to AnswerLen bytes.
 	Private []byte
 }
 
-// Datagram is an endpoint for datagrams: messages up to the port's MTU that may be lost or arrive in another order. Peers find it by its address and
-// port (SIDR), and it answers senders without looking them up. All methods may be called concurrently.
+// Datagram is an endpoint for datagrams: messages up to the port's MTU that may be lost or arrive in another order.
+// Peers find it by its address and port (SIDR). It can reply to senders without a lookup. It has no goroutine. All
+// methods may be called concurrently.
 type Datagram struct {
-	e     engine
-	id    *ID // of the QP
-	ln    *IDListener
-	link  ci.Link
-	mtu   int
-	priv  []byte
-	stop  context.CancelFunc
-	done  chan struct{} // closed when answer has returned
+	e    engine
+	id   *ID // of the QP
+	ln   *IDListener
+	link ci.Link
+	mtu  int
+	priv []byte
+	// requests are the lookups of peers.
+	requests *EventChannel
+
 	avsMu sync.Mutex
 	avs   map[ci.AVAttr]*accesslayer.AV
 
@@ -44,35 +47,35 @@ type Datagram struct {
 	closeErr error
 }
 
-// grhLen is the length of what precedes the data of a datagram in its receive buffer: a GRH, or an IPv4 header in its last 20 bytes.
+// grhLen is the length of what precedes the data in the receive buffer of a datagram: a GRH, or an IPv4 header in its
+// last 20 bytes.
 const grhLen = 40
 
-// maxAVs bounds the address vectors that are kept because they may be used again.
+// maxAVs bounds the address vectors that are kept for later datagrams.
 const maxAVs = 256
 
-// ListenDatagram opens an endpoint on an address of an HCA. Port 0 is a free one: see Datagram.LocalAddr.
-// Errors: EADDRINUSE, EADDRNOTAVAIL (no HCA has the address, or it is unspecified), InvalidParameter, those of ID.CreateQP, net.ErrClosed.
+// ListenDatagram opens an endpoint on an address of an HCA. Port 0 is a free port: see Datagram.LocalAddr.
+// Errors: EADDRINUSE, EADDRNOTAVAIL (no HCA has the address, or it is unspecified), InvalidParameter, those of
+// ID.CreateQP, net.ErrClosed.
 func (m *Manager) ListenDatagram(local netip.AddrPort, cfg DatagramConfig) (*Datagram, error) {
 	const verb = "Manager.ListenDatagram"
 	if cfg.Depth < 0 || cfg.Depth > maxDepth || len(cfg.Private) > AnswerLen {
-		return nil, invalid(verb, "Depth is %d, want 1 to %d, or 0 for %d; Private has %d bytes, at most %d", cfg.Depth, maxDepth, defaultWindow,
-			len(cfg.Private), AnswerLen)
+		return nil, invalid(verb, "Depth is %d, want 1 to %d, or 0 for %d; Private has %d bytes, want at most %d",
+			cfg.Depth, maxDepth, defaultWindow, len(cfg.Private), AnswerLen)
 	}
 	if cfg.Depth == 0 {
 		cfg.Depth = defaultWindow
 	}
-	cfg.ID.Space, cfg.ID.Type = UDP, ci.UD
+	cfg.ID.Space, cfg.ID.Type, cfg.ID.Events = UDP, ci.UD, nil
 	id, err := m.NewID(cfg.ID)
 	if err != nil {
 		return nil, err
 	}
-	d := &Datagram{id: id, priv: cfg.Private, done: make(chan struct{}), avs: map[ci.AVAttr]*accesslayer.AV{}}
+	d := &Datagram{id: id, priv: cfg.Private, avs: map[ci.AVAttr]*accesslayer.AV{}}
+	d.requests = NewEventChannel(d.answer)
 	if err := d.open(local, cfg); err != nil {
 		return nil, errors.Join(err, d.e.undo(id))
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	d.stop = stop
-	go d.answer(ctx)
 	return d, nil
 }
 
@@ -82,7 +85,8 @@ func (d *Datagram) open(local netip.AddrPort, cfg DatagramConfig) error {
 	}
 	src, err := d.id.placed("Bind")
 	if err != nil {
-		return opError("listen", Addr{Space: UDP, AddrPort: local}, Addr{}, fmt.Errorf("%w: datagrams need the address of an HCA", syscall.EADDRNOTAVAIL))
+		err = fmt.Errorf("%w: datagrams need the address of an HCA", syscall.EADDRNOTAVAIL)
+		return opError("listen", Addr{Space: UDP, AddrPort: local}, Addr{}, err)
 	}
 	attr, err := portAttr(d.id.m.al, src.Port)
 	if err != nil {
@@ -94,21 +98,25 @@ func (d *Datagram) open(local netip.AddrPort, cfg DatagramConfig) error {
 	if err := d.e.start(d.id, sizes); err != nil {
 		return err
 	}
+	cfg.ID.Events = d.requests
 	d.ln, err = d.id.m.ListenID(local, ListenIDConfig{ID: cfg.ID})
 	return err
 }
 
-// answer accepts lookups until ctx ends. Each reply contains the endpoint's QP.
-func (d *Datagram) answer(ctx context.Context) {
-	defer close(d.done)
+// answer accepts the lookups that are queued. Each reply contains the endpoint's QP.
+func (d *Datagram) answer() {
 	for {
-		id, err := d.ln.Accept(ctx)
-		if err != nil {
+		e, ok := d.requests.TryNext()
+		if !ok {
 			return
 		}
-		// An error means that the program has given up; it asks again.
-		_ = id.Accept(ctx, ConnParam{QP: &cm.QP{Num: d.e.qp.Num()}, Private: d.priv})
-		_ = id.Close()
+		e.Ack()
+		if e.Type != EventConnectRequest {
+			continue
+		}
+		// After an error the peer repeats its request.
+		_ = e.ID.StartAccept(ConnParam{QP: &cm.QP{Num: d.e.qp.Num()}, Private: d.priv})
+		_ = e.ID.Close()
 	}
 }
 
@@ -116,10 +124,11 @@ func (d *Datagram) fail(op string, err error) error {
 	return opError(op, d.LocalAddr(), Addr{Space: UDP}, err)
 }
 
-// Lookup resolves the endpoint at an address and port, and returns the Peer to send to. Errors: those of
+// Lookup looks up the endpoint at an address and port, and returns the Peer to send to. Errors: those of
 // ID.ResolveAddr, ResolveRoute and Connect for datagrams (*cm.LookupError, cm.ErrTimeout, the context's).
 func (d *Datagram) Lookup(ctx context.Context, remote netip.AddrPort) (Peer, error) {
-	id, err := d.id.m.DialID(ctx, remote, DialIDConfig{ID: d.id.cfg, Local: netip.AddrPortFrom(d.id.LocalAddr().Addr(), 0), lookup: true})
+	cfg := DialIDConfig{ID: d.id.cfg, Local: netip.AddrPortFrom(d.id.LocalAddr().Addr(), 0), lookup: true}
+	id, err := d.id.m.DialID(ctx, remote, cfg)
 	if err != nil {
 		return Peer{}, err
 	}
@@ -129,15 +138,16 @@ func (d *Datagram) Lookup(ctx context.Context, remote netip.AddrPort) (Peer, err
 // MaxMessage returns the length of the longest datagram: the port's MTU.
 func (d *Datagram) MaxMessage() int { return d.mtu }
 
-// SendTo sends a datagram. It waits for a free buffer, not for the datagram to leave; b is the caller's again. Errors: InvalidParameter (longer than
-// MaxMessage), those of accesslayer.PD.NewAV, the context's, ErrEnded.
+// SendTo sends a datagram. It waits for a free buffer, but not until the datagram is sent; the caller may change b when
+// it returns. Errors: InvalidParameter (longer than MaxMessage), those of accesslayer.PD.NewAV, the context's,
+// ErrEnded.
 func (d *Datagram) SendTo(ctx context.Context, b []byte, to Peer) error {
 	return d.fail("send", d.sendTo(ctx, b, to))
 }
 
 func (d *Datagram) sendTo(ctx context.Context, b []byte, to Peer) error {
 	if len(b) > d.mtu {
-		return invalid("Datagram.SendTo", "a datagram of %d bytes, at most %d (the port's MTU)", len(b), d.mtu)
+		return invalid("Datagram.SendTo", "the datagram has %d bytes, want at most %d (the port's MTU)", len(b), d.mtu)
 	}
 	d.e.mu.Lock()
 	i, err := d.e.acquireLocked(ctx, false, nil)
@@ -145,7 +155,7 @@ func (d *Datagram) sendTo(ctx context.Context, b []byte, to Peer) error {
 	if err != nil {
 		return err
 	}
-	d.avsMu.Lock() // held until the request is posted, so that nobody destroys the address vector
+	d.avsMu.Lock() // held until the request is posted, so that the address vector is not destroyed before
 	defer d.avsMu.Unlock()
 	av, err := d.av(ctx, to.AV)
 	if err != nil {
@@ -165,7 +175,8 @@ func (d *Datagram) av(ctx context.Context, attr ci.AVAttr) (*accesslayer.AV, err
 		return av, nil
 	}
 	if len(d.avs) >= maxAVs {
-		d.e.mu.Lock() // no request may use one that is destroyed; the caller's own buffer is not posted yet
+		// No request may use an address vector that is destroyed. The caller's own buffer is not posted yet.
+		d.e.mu.Lock()
 		err := d.e.until(ctx, &d.e.senders, func() bool { return d.e.inFlight <= 1 })
 		d.e.mu.Unlock()
 		if err == nil {
@@ -195,8 +206,8 @@ func (d *Datagram) closeAVs() error {
 	return errors.Join(errs...)
 }
 
-// RecvFrom waits for a datagram, copies it to b, and returns its sender, to whom SendTo answers. Errors: io.ErrShortBuffer, with the length of
-// the datagram, which stays; the context's; ErrEnded.
+// RecvFrom waits for a datagram, copies it to b, and returns its sender, which SendTo accepts as destination.
+// Errors: io.ErrShortBuffer, with the length of the datagram, which stays in the queue; the context's; ErrEnded.
 func (d *Datagram) RecvFrom(ctx context.Context, b []byte) (int, Peer, error) {
 	d.e.mu.Lock()
 	if err := d.e.until(ctx, &d.e.readers, func() bool { return d.e.arrived.size > 0 }); err != nil {
@@ -218,10 +229,11 @@ func (d *Datagram) RecvFrom(ctx context.Context, b []byte) (int, Peer, error) {
 	return n, from, nil
 }
 
-// sender returns where a datagram came from. Its Q_Key is the usual one of port space UDP.
+// sender returns the sender of a datagram. Its Q_Key is assumed to be that of port space UDP.
 func (d *Datagram) sender(wc *ci.WC, grh []byte) Peer {
 	src := d.id.Source()
-	p := Peer{QPN: wc.SrcQP, QKey: QKey, AV: ci.AVAttr{Port: src.Port.Num, SL: wc.SL, DLID: wc.SLID, PathBits: wc.PathBits}}
+	p := Peer{QPN: wc.SrcQP, QKey: QKey}
+	p.AV = ci.AVAttr{Port: src.Port.Num, SL: wc.SL, DLID: wc.SLID, PathBits: wc.PathBits}
 	if wc.Flags&ci.WCGRH == 0 {
 		return p
 	}
@@ -238,12 +250,13 @@ func (d *Datagram) sender(wc *ci.WC, grh []byte) Peer {
 	return p
 }
 
-// Join makes the endpoint a member of a multicast group; datagrams go to all members by SendTo with Group.Peer. Errors: as ID.Join.
+// Join makes the endpoint a member of a multicast group. SendTo with Group.Peer sends to all members. Errors: as
+// ID.Join.
 func (d *Datagram) Join(ctx context.Context, group netip.Addr, cfg JoinConfig) (*Group, error) {
 	return d.id.Join(ctx, group, cfg)
 }
 
-// LocalAddr returns the address and port at which the endpoint is found.
+// LocalAddr returns the address and port at which peers find the endpoint.
 func (d *Datagram) LocalAddr() Addr {
 	if d.ln == nil {
 		return d.id.LocalAddr()
@@ -254,14 +267,11 @@ func (d *Datagram) LocalAddr() Addr {
 // ID returns the underlying ID: its QP, PD and events. The Datagram closes it.
 func (d *Datagram) ID() *ID { return d.id }
 
-// Close leaves groups and releases everything; datagrams that have not left are dropped. It is idempotent; calls in progress return ErrEnded with net.ErrClosed.
-// Not from a callback.
+// Close leaves groups and releases all resources. Datagrams that were not sent yet are dropped. It is idempotent. Calls
+// in progress return ErrEnded with net.ErrClosed. Do not call it from a callback.
 func (d *Datagram) Close() error {
 	d.closing.Do(func() {
-		d.stop()
-		err := d.ln.Close()
-		<-d.done
-		err = errors.Join(err, d.e.close(net.ErrClosed))
+		err := errors.Join(d.ln.Close(), d.requests.Close(), d.e.close(net.ErrClosed))
 		d.avsMu.Lock()
 		defer d.avsMu.Unlock()
 		d.closeErr = errors.Join(err, d.closeAVs())

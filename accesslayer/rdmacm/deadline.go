@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// deadline is a context that ends at a time that can be moved, as net.Conn needs it for each direction.
+// deadline is a context that ends at a time that can be changed, as net.Conn needs it for each direction.
 type deadline struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	ctx   *deadlineCtx
 }
 
-// deadlineCtx is the context until its deadline has passed; a deadline that is moved afterwards has another one.
+// deadlineCtx is the context until its deadline has passed. A deadline that is changed afterwards has a new one.
 type deadlineCtx struct{ done chan struct{} }
 
 var _ context.Context = (*deadlineCtx)(nil)
 
-// Deadline implements context.Context: the time may be moved, so there is none to rely on.
+// Deadline implements context.Context. The time may change, so it returns none.
 func (c *deadlineCtx) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Done implements context.Context.
@@ -47,7 +47,8 @@ func (d *deadline) context() *deadlineCtx {
 	return d.ctx
 }
 
-// set moves the deadline to t, for calls in progress as well; the zero time is never. Times of net.Conn are those of the system's clock.
+// set changes the deadline to t, also for calls in progress; the zero time is none. Times of net.Conn are those of the
+// system's clock.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,7 +72,7 @@ func (d *deadline) set(t time.Time) {
 	timer = time.AfterFunc(left, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.timer == timer { // not moved meanwhile
+		if d.timer == timer { // not changed meanwhile
 			d.timer = nil
 			close(ctx.done)
 		}

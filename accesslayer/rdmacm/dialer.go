@@ -9,12 +9,12 @@ import (
 	"ciddk/ci"
 )
 
-// Dialer connects to listeners. Only Manager is needed.
+// Dialer connects to listeners. Only Manager must be set.
 type Dialer struct {
 	Manager *Manager
 	// Local is the address from which to connect; the zero value: any.
 	Local netip.AddrPort
-	// ID is the port space, partition and so on. Only RC can be dialed.
+	// ID describes the port space, partition and so on. Its Type must be RC.
 	ID IDConfig
 	// Conn describes this end of the connection.
 	Conn ConnConfig
@@ -25,12 +25,12 @@ func (m *Manager) Dial(ctx context.Context, remote netip.AddrPort) (*Conn, error
 	return (&Dialer{Manager: m}).Dial(ctx, remote)
 }
 
-// ErrPlainPeer is in the error of a Dial whose peer accepted, and is not a Conn: set ConnConfig.Plain for such peers.
+// ErrPlainPeer is in the error of a Dial whose peer accepted and is not a Conn: set ConnConfig.Plain for such peers.
 var ErrPlainPeer = errors.New("the peer does not count messages (set ConnConfig.Plain to connect to it)")
 
 // Dial connects to remote and returns the established connection. After an error nothing is left.
-// Errors: those of the steps of ID (EADDRNOTAVAIL, EHOSTUNREACH, ECONNREFUSED, *cm.RejectError, cm.ErrTimeout, the context's); ErrPlainPeer;
-// InvalidParameter.
+// Errors: those of the steps of ID (EADDRNOTAVAIL, EHOSTUNREACH, ECONNREFUSED, *cm.RejectError, cm.ErrTimeout, the
+// context's); ErrPlainPeer; InvalidParameter.
 func (d *Dialer) Dial(ctx context.Context, remote netip.AddrPort) (*Conn, error) {
 	c, err := d.dial(ctx, remote)
 	if err != nil {
@@ -38,7 +38,8 @@ func (d *Dialer) Dial(ctx context.Context, remote netip.AddrPort) (*Conn, error)
 		if space == 0 {
 			space = TCP
 		}
-		return nil, opError("dial", Addr{Space: space}, Addr{Space: space, AddrPort: remote, Service: d.ID.Service}, err)
+		to := Addr{Space: space, AddrPort: remote, Service: d.ID.Service}
+		return nil, opError("dial", Addr{Space: space}, to, err)
 	}
 	return c, nil
 }
@@ -53,7 +54,7 @@ func (d *Dialer) dial(ctx context.Context, remote netip.AddrPort) (*Conn, error)
 		return nil, err
 	}
 	if d.ID.Type != ci.RC || d.ID.Space == UDP {
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidServiceType, Detail: "a Conn is RC; use Manager.DialID for UC, ListenDatagram for UD"}
+		return nil, notRC(verb)
 	}
 	id, err := d.Manager.NewID(d.ID)
 	if err != nil {
@@ -92,7 +93,7 @@ func (d *Dialer) connect(ctx context.Context, id *ID, remote netip.AddrPort, cfg
 	return c, nil
 }
 
-// welcome takes the private data of the reply.
+// welcome processes the private data of the reply.
 func (c *Conn) welcome(reply []byte) error {
 	c.reply = reply
 	if c.plain {

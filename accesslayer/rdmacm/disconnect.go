@@ -10,132 +10,176 @@ import (
 	"ciddk/mad"
 )
 
-// onEvent gets the events of the ID's connection, one at a time, on a goroutine of the connection manager.
+// onEvent receives the events of the ID's connection, one at a time, on a goroutine of the connection manager.
 func (i *ID) onEvent(c cm.Conn, e cm.Event) {
 	switch e.Type {
 	case cm.EventEstablished:
-		i.events.push(Event{Type: EventEstablished, Private: e.Private})
+		i.push(Event{Type: EventReadyToUse, Private: e.Private})
 	case cm.EventDelayed:
-		i.events.push(Event{Type: EventDelayed, Private: e.Private})
+		i.push(Event{Type: EventDelayed, Private: e.Private})
 	case cm.EventAlternate:
-		i.events.push(Event{Type: EventAlternate, Private: e.Private, CM: &e})
+		i.push(Event{Type: EventAlternate, Private: e.Private, CM: &e})
 	case cm.EventTimeWaitExit:
-		i.events.push(Event{Type: EventTimeWaitExit})
+		i.push(Event{Type: EventTimeWaitExit})
 	case cm.EventDisconnect:
 		i.end(ErrPeerDisconnected)
-		if i.QP() != nil { // in Error; a QP of the caller's is not yet: Disconnect answers
-			_ = c.AnswerDisconnect(nil) // if not, the manager does in time
+		if i.QP() != nil { // in Error now; for a QP of the caller's, Disconnect sends the DREP
+			_ = c.AnswerDisconnect(nil) // after an error, the connection manager sends it in time
 		}
-		i.tell(e.Private, ErrPeerDisconnected)
+		i.pushDisconnected(e.Private, ErrPeerDisconnected)
 	case cm.EventDisconnected:
 		i.end(ErrDisconnected)
-		i.tell(e.Private, errors.Join(i.Err(), e.Err))
+		i.pushDisconnected(e.Private, errors.Join(i.Err(), e.Err))
 	case cm.EventRejected:
 		i.end(e.Err)
-		i.events.push(Event{Type: EventRejected, Private: e.Private, Err: e.Err})
+		i.push(Event{Type: EventRejected, Private: e.Private, Err: e.Err})
 	case cm.EventUnreachable:
 		i.end(e.Err)
-		i.events.push(Event{Type: EventUnreachable, Err: e.Err})
+		i.push(Event{Type: EventUnreachable, Err: e.Err})
 	}
 }
 
-// tell queues EventDisconnected, once.
-func (i *ID) tell(private []byte, err error) {
+// pushDisconnected queues EventDisconnected, once.
+func (i *ID) pushDisconnected(private []byte, err error) {
 	i.mu.Lock()
-	was := i.told
-	i.told = true
+	before := i.isDisconnected
+	i.isDisconnected = true
 	i.mu.Unlock()
-	if !was {
-		i.events.push(Event{Type: EventDisconnected, Private: private, Err: err})
+	if !before {
+		i.push(Event{Type: EventDisconnected, Private: private, Err: err})
 	}
 }
 
-// end is the end of the connection, whoever brought it about; the first one says why. The ID's QP goes to Error, which flushes its work, and
-// rests for the time-wait. Who sees a flushed completion must be able to learn the cause, so that is there first.
+// end ends the connection; the first call sets the reason. The ID's QP goes to Error, which flushes its work, and its
+// number is quarantined for the time-wait. The reason is set before work is flushed, so that a program that sees a
+// flushed completion can find it.
 func (i *ID) end(err error) {
 	if err == nil {
-		err = context.Canceled // an end without a cause is an end
+		err = context.Canceled // an end without a cause
 	}
 	err = ended(err)
 	i.mu.Lock()
-	was := i.why != nil
-	if !was {
+	before := i.why != nil
+	if !before {
 		i.why = err
 	}
 	qp, c, alive := i.qp, i.conn, i.alive
 	i.mu.Unlock()
-	if was {
+	if before {
 		return
 	}
 	alive.stop()
 	if qp != nil && c != nil {
-		_ = qp.Modify(ci.ToError()) // it may be destroyed
+		_ = qp.Modify(ci.ToError()) // an error means that it is destroyed
 		qp.TimeWait(c.TimeWait())
 	}
 	i.finish(err)
 }
 
-// abort ends a connection whose QP has failed: the peer is told, and not waited for. After the end it does nothing.
+// abort ends a connection whose QP has failed. The peer is informed, and abort does not wait for its reply. After the
+// end it does nothing.
 func (i *ID) abort(cause error) {
 	if i.Err() != nil {
 		return
 	}
 	i.end(cause)
-	i.tell(nil, i.Err())
+	i.pushDisconnected(nil, i.Err())
 	if c := i.Conn(); c != nil {
 		_ = c.Close() // it returns no error
 	}
 }
 
-// removed is the end of the HCA with a GUID.
+// removed ends the ID when the HCA with a GUID is removed. A step in progress ends with ErrDeviceRemoved.
 func (i *ID) removed(guid ci.GUID) {
 	i.mu.Lock()
-	hit, c := i.src.Port.CA == guid && i.state != listening && i.state != closed, i.conn
+	isAffected := i.src.Port.CA == guid && i.state != listening && i.state != closed
+	c := i.conn
 	i.mu.Unlock()
-	if !hit {
+	if !isAffected {
 		return
 	}
 	i.end(ErrDeviceRemoved)
-	i.events.push(Event{Type: EventDeviceRemoved, Err: ErrDeviceRemoved})
-	i.cancel(ErrDeviceRemoved) // steps have nothing to wait for
+	i.push(Event{Type: EventDeviceRemoved, Err: ErrDeviceRemoved})
+	i.cancel(ErrDeviceRemoved)
 	if c != nil {
 		_ = c.Close()
 	}
 }
 
-// Disconnect ends the connection: the QP goes to Error, and the peer is told. It returns when the peer has answered; without an answer
-// the connection is over as well, and the error is cm.ErrTimeout. When the context ends, the manager goes on asking. The peer may have been
-// first: then it is answered, and that is no error. A second one returns at once. Datagrams have nothing to end.
+// Disconnect ends the connection: the QP goes to Error, and the peer is informed. It returns when the peer has replied.
+// Without a reply the connection is over as well, and the error is cm.ErrTimeout. When the context ends, the connection
+// manager continues to wait for the reply. If the peer has disconnected first, its DREQ is answered, and that is no
+// error. A second call returns at once. For datagrams it does nothing.
 func (i *ID) Disconnect(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return i.fail(opDisconnect, err)
+	}
+	result := make(chan error, 1)
+	if err := i.disconnect(func(err error) { result <- err }); err != nil {
+		return i.fail(opDisconnect, err)
+	}
+	select {
+	case err := <-result:
+		return i.fail(opDisconnect, err)
+	case <-ctx.Done():
+		return i.fail(opDisconnect, ctx.Err())
+	}
+}
+
+// StartDisconnect starts Disconnect. When the connection is over, there is one EventDisconnected, whichever end
+// disconnected first. For datagrams there is none. Errors: InvalidState (there is no connection).
+func (i *ID) StartDisconnect() error {
+	return i.fail(opDisconnect, i.disconnect(func(error) {}))
+}
+
+// disconnect starts to disconnect. done is called once with the result, unless there is an error.
+func (i *ID) disconnect(done func(error)) error {
 	i.mu.Lock()
 	s, c, over := i.state, i.conn, i.why != nil
 	i.mu.Unlock()
 	switch {
 	case s == closed || i.typ == ci.UD && s == established:
+		done(nil)
 		return nil
 	case s != established && s != replied || c == nil:
-		return i.fail("disconnect", invalidState("ID.Disconnect", "the ID is in the state: %v", s))
-	case over:
-		if c.State() == cm.StateDREQRcvd {
-			return i.fail("disconnect", c.AnswerDisconnect(nil))
+		return invalidState("ID.Disconnect", "the ID is in the state: %v", s)
+	case over && c.State() == cm.StateDREQRcvd:
+		err := c.AnswerDisconnect(nil)
+		if err == nil {
+			done(nil)
 		}
+		return err
+	case over:
+		done(nil)
 		return nil
 	}
 	i.end(ErrDisconnected)
-	if s == replied { // not established: there is nothing yet that a DREQ could end
-		return i.fail("disconnect", c.Reject(mad.RejConsumer, nil, nil))
+	if s == replied { // not established: the peer waits for RTU, and REJ ends that
+		err := c.Reject(mad.RejConsumer, nil, nil)
+		i.pushDisconnected(nil, ErrDisconnected)
+		if err == nil {
+			done(nil)
+		}
+		return err
 	}
-	ctx, cancel := i.during(ctx)
-	defer cancel()
-	_, err := c.Disconnect(ctx, nil)
-	if errors.Is(err, ci.InvalidState) && c.State() >= cm.StateDREQRcvd { // both at the same time
-		err = nil
+	err := c.StartDisconnect(i.ctx, nil, func(private []byte, err error) {
+		if i.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			err = context.Cause(i.ctx)
+		}
+		i.pushDisconnected(private, errors.Join(ErrDisconnected, err))
+		done(err)
+	})
+	if errors.Is(err, ci.InvalidState) && c.State() >= cm.StateDREQRcvd { // both ends at the same time
+		done(nil)
+		return nil
 	}
-	return i.fail("disconnect", err)
+	return err
 }
 
-// Close disconnects or refuses, without waiting for the peer, leaves groups, destroys what the ID made, and frees its port. It is idempotent.
-// Not from a callback.
+// Close disconnects or rejects without waiting for the peer, leaves groups, destroys what the ID created, and releases
+// its port. A step in progress ends: a blocking call returns net.ErrClosed. Events that were not taken from the ID's
+// EventChannel are discarded, and Close waits until those that were taken are acknowledged: see Event.Ack. It is
+// idempotent. Do not call it from a callback.
 func (i *ID) Close() error {
 	i.closing.Do(func() { i.closeErr = i.close() })
 	return i.closeErr
@@ -145,7 +189,8 @@ func (i *ID) close() error {
 	i.mu.Lock()
 	was := i.state
 	i.state = closed
-	c, ln, lookup, made, b := i.conn, i.listener, i.lookup, i.made, i.binding
+	c, ln := i.conn, i.listener
+	lookup, made, b := i.lookup, i.made, i.binding
 	var groups []*Group
 	for g := range i.groups {
 		groups = append(groups, g)
@@ -168,13 +213,13 @@ func (i *ID) close() error {
 		errs = append(errs, c.Close())
 	}
 	if lookup != nil && (was == requested || was == accepting) {
-		_ = lookup.Reject(mad.SIDRNoQP, nil, nil) // it may have been answered
+		_ = lookup.Reject(mad.SIDRNoQP, nil, nil) // an error means that it was answered before
 	}
 	if made != nil {
 		errs = append(errs, made.close())
 	}
 	i.m.ports.release(b)
 	i.m.forget(i)
-	i.events.close()
+	errs = append(errs, i.dropEvents())
 	return errors.Join(errs...)
 }

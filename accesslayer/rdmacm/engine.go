@@ -11,11 +11,12 @@ import (
 	"ciddk/ci"
 )
 
-// engine moves messages through the QP of an ID: it owns the buffers, posts and reposts them, and consumes the QP's one CQ. It has no
-// goroutine of its own: a call that has to wait polls the CQ for all calls that wait (drive), one call at a time. Conn and Datagram
-// are built on it.
+// engine moves messages through the QP of an ID: it owns the buffers, posts and reposts them, and polls the QP's one
+// CQ. It has no goroutine: a call that waits polls the CQ for all calls that wait (drive), one call at a time. Conn and
+// Datagram are built on it.
 //
-// Locks: posts is held shared around verbs of the QP and exclusively to end them; mu guards the queues and is never held during a verb.
+// Locks: posts is held shared during verbs of the QP, and exclusively to end them. mu guards the queues and is never
+// held during a verb.
 type engine struct {
 	id     *ID
 	qp     ci.QP
@@ -25,37 +26,38 @@ type engine struct {
 
 	recvs []recvBuffer
 	sends []sendBuffer
-	// accept handles a successful receive, with mu held, and reports whether the buffer holds a message for the application.
-	// Otherwise the buffer is posted again.
+	// accept processes a successful receive, with mu held, and reports whether the buffer contains a message for the
+	// application. Otherwise the buffer is posted again.
 	accept func(wc *ci.WC) (isMessage bool, err error)
-	// creditPlaces are the places of the send queue for work requests without a buffer, which carry creditID. They are guarded by mu.
+	// creditPlaces is the number of free entries of the send queue for work requests without a buffer, which have the
+	// ID creditID. It is guarded by mu.
 	creditPlaces int
-	onPlace      func() // called when one of them is free again; may be nil
+	onPlace      func() // called when one of them is freed; may be nil
 
 	posts sync.RWMutex
-	shut  bool // guarded by posts: no verb may be called any more
+	shut  bool // guarded by posts: no verb may be called
 
 	baton  chan struct{} // held by the call that polls the CQ
-	wcs    [16]ci.WC     // of the holder of the baton, as is
+	wcs    [16]ci.WC     // used by the holder of the baton, as is
 	repost []int
 
 	mu       sync.Mutex
 	arrived  arrivals
 	free     []int // indices of sends
-	failed   error // not nil: the end, as calls return it
+	failed   error // of all calls after the end; nil before
 	readers  waitList
 	senders  waitList
 	inFlight int // sends that have not completed
 }
 
-// recvBuffer is a receive buffer with its work request, so that posting allocates nothing.
+// recvBuffer is a receive buffer with its work request, so that posting does not allocate.
 type recvBuffer struct {
 	data []byte
 	sge  [1]ci.SGE
 	wr   [1]ci.RecvWR
 }
 
-// sendBuffer is a place in the send queue, and a buffer for its work request.
+// sendBuffer is an entry of the send queue, and a buffer for its work request.
 type sendBuffer struct {
 	data []byte
 	at   uint64 // offset in the region
@@ -72,12 +74,12 @@ type sendBuffer struct {
 // creditID is the work request ID of credit messages: see credits.
 const creditID uint64 = KeepAliveID - 1
 
-// engineConfig are the sizes of an engine.
+// engineConfig describes the queues of an engine.
 type engineConfig struct {
 	recvCount, recvSize int
 	sendCount, sendSize int
 	creditPlaces        int
-	qp                  QPConfig // KeepAlive and OnEvent; the queues are the engine's
+	qp                  QPConfig // KeepAlive and OnEvent are used; the engine sets the rest
 }
 
 // start creates the QP of an ID and posts the receives.
@@ -124,7 +126,7 @@ func (e *engine) start(id *ID, cfg engineConfig) (err error) {
 	return nil
 }
 
-// undo ends an engine whose start has failed, or came before a step that failed.
+// undo ends an engine whose start has failed, or was followed by a step that failed.
 func (e *engine) undo(id *ID) error {
 	if e.qp == nil {
 		return id.Close()
@@ -138,7 +140,7 @@ type arrival struct {
 	wc     ci.WC
 }
 
-// arrivals is a queue of as many arrivals as there are receive buffers.
+// arrivals is a ring with an entry for each receive buffer.
 type arrivals struct {
 	ring        []arrival
 	first, size int
@@ -161,7 +163,7 @@ type waiter struct{ wake chan struct{} }
 
 var waiterPool = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{}, 1)} }}
 
-// waitList holds the calls that wait for one kind of condition.
+// waitList contains the calls that wait for one kind of condition.
 type waitList []*waiter
 
 func (l *waitList) add(w *waiter) { *l = append(*l, w) }
@@ -177,7 +179,7 @@ func (l *waitList) remove(w *waiter) {
 	}
 }
 
-// wake has every waiter look at its condition again.
+// wake makes every waiter check its condition again.
 func (l waitList) wake() {
 	for _, w := range l {
 		select {
@@ -187,9 +189,9 @@ func (l waitList) wake() {
 	}
 }
 
-// until waits until ready returns true; mu is held at the call, at the return, and when ready is
-// called, which changes nothing. A condition that is true wins over
-// the end of the connection, and that over the end of ctx.
+// until waits until ready returns true. mu is held at the call, at the return, and when ready is called, which changes
+// nothing. If several ends occur together, a true condition takes precedence over the end of the connection, and that
+// over the end of ctx.
 func (e *engine) until(ctx context.Context, list *waitList, ready func() bool) error {
 	if ready() {
 		return nil
@@ -218,7 +220,7 @@ func (e *engine) until(ctx context.Context, list *waitList, ready func() bool) e
 		e.mu.Lock()
 	}
 	list.remove(w)
-	select { // a token that came too late
+	select { // a token that was sent after the last check
 	case <-w.wake:
 	default:
 	}
@@ -246,7 +248,7 @@ func (e *engine) drive(ctx context.Context) error {
 	return nil
 }
 
-// handle takes completions. The caller holds the baton.
+// handle processes completions. The caller holds the baton.
 func (e *engine) handle(wcs []ci.WC) {
 	var bad error
 	place := false
@@ -285,7 +287,7 @@ func (e *engine) handle(wcs []ci.WC) {
 	}
 }
 
-// poll handles the completions that there are, unless another call does.
+// poll processes the completions that are in the CQ, unless another call does.
 func (e *engine) poll() {
 	select {
 	case e.baton <- struct{}{}:
@@ -297,10 +299,11 @@ func (e *engine) poll() {
 	}
 }
 
-// recvBit is set in the work request IDs of receives: of a completion with an error only ID, Status and QPN are valid.
+// recvBit is set in the work request IDs of receives. It tells them from sends, because of a completion with an error
+// only ID, Status and QPN are valid.
 const recvBit uint64 = 1 << 62
 
-// sent is the completion of a send buffer; mu is held.
+// sent processes the completion of a send buffer; mu is held.
 func (e *engine) sent(i int, wc *ci.WC) {
 	s := &e.sends[i]
 	e.inFlight--
@@ -313,7 +316,7 @@ func (e *engine) sent(i int, wc *ci.WC) {
 	e.senders.wake()
 }
 
-// received is a successful receive; mu is held.
+// received processes a successful receive; mu is held.
 func (e *engine) received(wc *ci.WC) error {
 	i := int(wc.ID &^ recvBit)
 	isMessage, err := e.accept(wc)
@@ -329,7 +332,7 @@ func (e *engine) received(wc *ci.WC) error {
 	return nil
 }
 
-// postRecv posts a receive buffer. An error has no consequence here: a QP that takes no receive has failed, which its completions report.
+// postRecv posts a receive buffer. It ignores errors: they mean that the QP has failed, which its completions report.
 func (e *engine) postRecv(i int) {
 	e.posts.RLock()
 	defer e.posts.RUnlock()
@@ -363,8 +366,8 @@ func (e *engine) acquire(ctx context.Context) (int, error) {
 	return e.acquireLocked(ctx, true, nil)
 }
 
-// acquireLocked waits for a send buffer and, if peer is not nil, until the peer can take a message; mu is held. With waited, the caller waits for
-// the completion of what it posts.
+// acquireLocked waits for a send buffer and, if peer is not nil, until the peer can receive a message; mu is held. With
+// waited, the caller waits for the completion of the work request that it posts.
 func (e *engine) acquireLocked(ctx context.Context, waited bool, peer *credits) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -391,7 +394,7 @@ func (e *engine) tryAcquire(waited bool) (i int, ok bool) {
 	return e.take(waited), true
 }
 
-// take takes a free send buffer; mu is held.
+// take removes a send buffer from the free ones; mu is held.
 func (e *engine) take(waited bool) int {
 	last := len(e.free) - 1
 	i := e.free[last]
@@ -402,7 +405,7 @@ func (e *engine) take(waited bool) int {
 	return i
 }
 
-// post posts the work request of a send buffer. If it cannot be posted, the buffer is free again.
+// post posts the work request of a send buffer. After an error the buffer is free again.
 func (e *engine) post(i int, wr ci.SendWR, n int) error {
 	s := &e.sends[i]
 	wr.ID = uint64(i)
@@ -418,13 +421,12 @@ func (e *engine) post(i int, wr ci.SendWR, n int) error {
 	}
 	e.mu.Lock()
 	e.inFlight--
-	e.free = append(e.free, i)
-	e.senders.wake()
+	e.releaseLocked(i)
 	e.mu.Unlock()
 	return e.failedOr(err)
 }
 
-// failedOr returns the error of the end if there is one, else err.
+// failedOr returns the error with which the engine or the ID ended, else err.
 func (e *engine) failedOr(err error) error {
 	if why := e.id.Err(); why != nil {
 		e.fail(why)
@@ -435,8 +437,8 @@ func (e *engine) failedOr(err error) error {
 	return err
 }
 
-// wait waits until the work request of a send buffer that was acquired with waited set is complete. The buffer stays the caller's, unless ctx ends:
-// then it is released by its completion.
+// wait waits for the completion of a send buffer that was acquired with waited set. The caller keeps the buffer; but if
+// ctx ends, its completion releases it.
 func (e *engine) wait(ctx context.Context, i int) (ci.WC, error) {
 	s := &e.sends[i]
 	e.mu.Lock()
@@ -445,13 +447,13 @@ func (e *engine) wait(ctx context.Context, i int) (ci.WC, error) {
 		s.waited = false
 		return ci.WC{}, err
 	}
-	if s.wc.Status != ci.WCSuccess { // which was the end of the engine, see handle
+	if s.wc.Status != ci.WCSuccess { // handle has ended the engine
 		return s.wc, e.failed
 	}
 	return s.wc, nil
 }
 
-// abandon ends a call that waits for the completion of send buffer i. The buffer is released when it completes.
+// abandon ends the use of send buffer i without waiting. The buffer is released when its work request has completed.
 func (e *engine) abandon(i int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -459,19 +461,24 @@ func (e *engine) abandon(i int) {
 		s.waited = false // its completion releases it
 		return
 	}
-	e.free = append(e.free, i)
-	e.senders.wake()
+	e.releaseLocked(i)
 }
 
-// release releases send buffer i after its completion, and wakes calls that wait for a free one.
+// release releases send buffer i, and wakes calls that wait for a free one.
 func (e *engine) release(i int) {
 	e.mu.Lock()
-	e.free = append(e.free, i)
-	e.senders.wake()
-	e.mu.Unlock()
+	defer e.mu.Unlock()
+	e.releaseLocked(i)
 }
 
-// fail ends the engine: calls return cause as the reason, or the cause of the ID's end if there is one, since work is flushed because of it.
+// releaseLocked is release with mu held.
+func (e *engine) releaseLocked(i int) {
+	e.free = append(e.free, i)
+	e.senders.wake()
+}
+
+// fail ends the engine. Calls return cause as the reason, or the reason of the ID's end if it has ended, because that
+// flushes work.
 func (e *engine) fail(cause error) {
 	e.mu.Lock()
 	cause = e.failLocked(cause)
@@ -481,8 +488,8 @@ func (e *engine) fail(cause error) {
 	}
 }
 
-// failLocked is fail with mu held. It returns the cause with which the caller ends the ID after it has released mu, nil if the engine had
-// ended before.
+// failLocked is fail with mu held. It returns the reason with which the caller ends the ID after it has released mu, or
+// nil if the engine had ended before.
 func (e *engine) failLocked(cause error) error {
 	if e.failed != nil {
 		return nil
@@ -492,7 +499,7 @@ func (e *engine) failLocked(cause error) error {
 	case why != nil:
 		cause = why
 	case errors.Is(cause, ci.WCFlushErr.Err()):
-		cause = ErrQPFailed // the reason is an event of the QP
+		cause = ErrQPFailed // an event of the QP has the reason
 	default:
 		cause = fmt.Errorf("%w: %w", ErrQPFailed, cause)
 	}
@@ -510,10 +517,10 @@ func (e *engine) setFailed(cause error) {
 	}
 }
 
-// close ends all calls with cause, and frees the buffers. Verbs in progress are waited for.
+// close ends all calls with cause, and releases the buffers. It waits for verbs in progress.
 func (e *engine) close(cause error) error {
 	e.mu.Lock()
-	e.setFailed(cause) // from now on, whatever the reason of the end was
+	e.setFailed(cause) // also if the engine has ended with another error
 	e.mu.Unlock()
 	e.posts.Lock()
 	e.shut = true

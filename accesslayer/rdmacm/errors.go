@@ -19,19 +19,20 @@ func invalidState(verb, format string, args ...any) error {
 	return &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: fmt.Sprintf(format, args...)}
 }
 
-// ErrEnded is the one error to test for the end of a connection: every call that fails because the connection is over returns an error
-// for which errors.Is(err, ErrEnded) is true, whoever ended it and whatever the reason was. errors.Is finds the reason beside it:
+// ErrEnded is the one error to test for the end of a connection: for every error that a call returns because the
+// connection is over, errors.Is(err, ErrEnded) is true, whichever end ended it and for whatever reason. errors.Is also
+// finds the reason:
 //
-//	ErrPeerDisconnected   the peer closed or disconnected
+//	ErrPeerDisconnected   the peer has closed or disconnected
 //	ErrDisconnected       ID.Disconnect or ID.Close was called here
 //	net.ErrClosed         Close was called here
 //	ErrDeviceRemoved      the HCA was removed
-//	ErrPeerLost           the peer does not answer keepalive probes
-//	ErrQPFailed           the queue pair failed; errors.As finds a ci.WCError if a work request of this end was the reason
-//	cm.ErrTimeout, …      the connection manager found that the peer does not know the connection any more
+//	ErrPeerLost           the peer does not reply to keepalive probes
+//	ErrQPFailed           the queue pair failed; errors.As finds a ci.WCError if a work request of this end failed
+//	cm.ErrTimeout, …      the peer has lost the connection, as the connection manager reports
 var ErrEnded = errors.New("the connection is over")
 
-// endError is the end of a connection with its cause.
+// endError is the end of a connection with its reason.
 type endError struct{ cause error }
 
 func (e *endError) Error() string        { return ErrEnded.Error() + ": " + e.cause.Error() }
@@ -46,25 +47,28 @@ func ended(cause error) error {
 	return &endError{cause}
 }
 
-// endCause is one of the package's causes, which are ends by themselves.
+// endCause is a reason that the package defines. It is an ErrEnded by itself.
 type endCause string
 
 func (e endCause) Error() string        { return string(e) }
 func (e endCause) Is(target error) bool { return target == ErrEnded }
 
-// joinClosed ends a connection that came when its ID was closed already.
-func joinClosed(c cm.Conn) error { return errors.Join(net.ErrClosed, c.Close()) }
+// notRC returns the error for a Conn that is not RC.
+func notRC(verb string) error {
+	detail := "a Conn is RC; use Manager.DialID or ListenID for UC, ListenDatagram for UD"
+	return &ci.Error{Verb: verb, Status: ci.InvalidServiceType, Detail: detail}
+}
 
-// addrInUse is what the connection manager's refusal of a listener means.
+// addrInUse returns the error of a listener that the connection manager has rejected.
 func addrInUse(err error) error { return fmt.Errorf("%w: %w", syscall.EADDRINUSE, err) }
 
-// opError is how errors of steps come: as those of package net.
+// opError returns the error of a step as a *net.OpError.
 func opError(op string, local, remote Addr, err error) error {
 	if err == nil {
 		return nil
 	}
 	if done, ok := errors.AsType[*net.OpError](err); ok && done.Net == network(local.Space) {
-		return err // by the step within
+		return err // of an inner step
 	}
 	e := &net.OpError{Op: op, Net: network(local.Space), Err: explain(err)}
 	if local.Addr().IsValid() || local.Port() != 0 {
@@ -76,14 +80,14 @@ func opError(op string, local, remote Addr, err error) error {
 	return e
 }
 
-// timeout makes an error one of net.Error's that are timeouts.
+// timeout is a net.Error that is a timeout.
 type timeout struct{ error }
 
 func (timeout) Timeout() bool   { return true }
 func (timeout) Temporary() bool { return true }
 func (t timeout) Unwrap() error { return t.error }
 
-// explain adds what package net's users look for.
+// explain adds the errors for which users of package net test.
 func explain(err error) error {
 	if r, ok := errors.AsType[*cm.RejectError](err); ok {
 		switch r.Reason {

@@ -2,38 +2,63 @@ package rdmacm
 
 import "ciddk/accesslayer/cm"
 
-// Event is what happens to an ID without being asked for, and not as the result of a call.
+// Event is the result of a step that was started with a Start method, or a change of an ID that no call requested.
 type Event struct {
 	Type EventType
-	// Private is the private data of the message that came, nil if none did.
+	// ID is the ID that the event belongs to. Of EventConnectRequest, it is the new ID of the request.
+	ID *ID
+	// Listener is the listener that received an EventConnectRequest.
+	Listener *IDListener
+	// Private is the private data of the message that arrived, or nil.
 	Private []byte
-	// Err says why, of EventDisconnected, EventUnreachable, EventRejected and EventGroupError.
+	// Err is the error of a step that failed, or the cause of EventDisconnected, EventRejected, EventUnreachable,
+	// EventDeviceRemoved and EventGroupError.
 	Err error
-	// Group is that of EventGroupError.
+	// Group is the group of EventGroupJoined and EventGroupError.
 	Group *Group
-	// CM is the proposal, of EventAlternate.
+	// CM is the proposal of EventAlternate.
 	CM *cm.Event
+
+	ack *ack // nil: the event needs no acknowledgement
 }
 
-// EventType says what. The names of rdma_cm stand beside.
+// Ack acknowledges an event that came from an EventChannel. Each such event is acknowledged once; further calls do
+// nothing. ID.Close waits until all events of the ID that were taken from the channel are acknowledged.
+func (e Event) Ack() {
+	if e.ack != nil {
+		e.ack.acknowledge()
+	}
+}
+
+// EventType is the kind of an Event.
 type EventType uint8
 
-// Events.
+// Event types. The comments name the events of rdma_cm that correspond to them.
 const (
-	_                  EventType = iota
-	EventEstablished             // passive: RTU came, with private data (ESTABLISHED)
-	EventDelayed                 // the peer needs more time for its answer
-	EventDisconnected            // the connection is over, whoever ended it (DISCONNECTED)
-	EventRejected                // REJ came when nobody waited for an answer: the peer does not know the connection any more (REJECTED)
-	EventUnreachable             // the peer's manager has stopped answering (UNREACHABLE)
-	EventTimeWaitExit            // the QP may be used again (TIMEWAIT_EXIT)
-	EventDeviceRemoved           // the HCA has gone, and with it the QP (DEVICE_REMOVAL)
-	EventGroupError              // the membership in a multicast group is lost (MULTICAST_ERROR)
-	EventAlternate               // the peer proposes an alternate path: load it, then ID.Conn's AnswerAlternate
+	_                    EventType = iota
+	EventAddrResolved              // StartResolveAddr has succeeded (ADDR_RESOLVED)
+	EventAddrError                 // StartResolveAddr has failed (ADDR_ERROR)
+	EventRouteResolved             // StartResolveRoute has succeeded (ROUTE_RESOLVED)
+	EventRouteError                // StartResolveRoute has failed (ROUTE_ERROR)
+	EventConnectRequest            // a listener has received a request (CONNECT_REQUEST)
+	EventConnectResponse           // the peer has accepted; the ID has no QP: call Establish (CONNECT_RESPONSE)
+	EventConnectError              // StartConnect or StartAccept has failed at this end (CONNECT_ERROR)
+	EventUnreachable               // the peer's connection manager does not reply (UNREACHABLE)
+	EventRejected                  // the peer has sent REJ (REJECTED)
+	EventEstablished               // StartConnect or StartAccept has succeeded (ESTABLISHED)
+	EventDisconnected              // the connection is over, whichever end disconnected (DISCONNECTED)
+	EventDeviceRemoved             // the HCA was removed, and with it the QP (DEVICE_REMOVAL)
+	EventGroupJoined               // StartJoin has succeeded (MULTICAST_JOIN)
+	EventGroupError                // StartJoin has failed, or the membership is lost (MULTICAST_ERROR)
+	EventTimeWaitExit              // the QP may be used again (TIMEWAIT_EXIT)
+	EventReadyToUse                // passive: RTU has arrived, with private data; after EventEstablished
+	EventDelayed                   // the peer needs more time for its reply (MRA)
+	EventAlternate                 // the peer proposes an alternate path: load it, then ID.Conn's AnswerAlternate
 )
 
-var eventNames = [...]string{"no event", "established", "delayed", "disconnected", "rejected", "unreachable", "time-wait exit", "device removed",
-	"group error", "alternate path"}
+var eventNames = [...]string{"no event", "address resolved", "address error", "route resolved", "route error",
+	"connect request", "connect response", "connect error", "unreachable", "rejected", "established", "disconnected",
+	"device removed", "group joined", "group error", "time-wait exit", "ready to use", "delayed", "alternate path"}
 
 func (t EventType) String() string {
 	if int(t) < len(eventNames) {
@@ -42,14 +67,20 @@ func (t EventType) String() string {
 	return "unknown event"
 }
 
-// Causes of the end of a connection: see ErrEnded, which each of them is, too.
+// isReplaceable reports whether a peer can cause the event any number of times. Of such events only the last one is
+// queued.
+func (t EventType) isReplaceable() bool { return t == EventDelayed || t == EventAlternate }
+
+// Causes of the end of a connection. errors.Is(err, ErrEnded) is true for each of them.
 var (
 	ErrPeerDisconnected error = endCause("the peer has disconnected")
 	ErrDisconnected     error = endCause("disconnected here")
 	ErrDeviceRemoved    error = endCause("the HCA was removed")
-	// ErrPeerLost ends a connection with QPConfig.KeepAlive whose peer does not answer. It is a net.Error that is a timeout.
-	ErrPeerLost error = timeout{endCause("the peer does not answer keepalive probes")}
-	// ErrQPFailed is the end of a connection whose QP went to Error by itself: a work request failed, or a request of the peer was invalid
-	// (QPConfig.OnEvent gets the event). ID.Accept returns it when that happened before the connection was established.
+	// ErrPeerLost ends a connection with QPConfig.KeepAlive whose peer does not reply. It is a net.Error that is a
+	// timeout.
+	ErrPeerLost error = timeout{endCause("the peer does not reply to keepalive probes")}
+	// ErrQPFailed ends a connection whose QP went to Error by itself: a work request failed, or a request of the peer
+	// was invalid (QPConfig.OnEvent receives the event). ID.Accept returns it if the QP failed before the connection
+	// was established.
 	ErrQPFailed error = endCause("the QP failed")
 )

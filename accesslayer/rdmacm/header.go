@@ -7,7 +7,7 @@ import (
 	"ciddk/mad"
 )
 
-// serviceID is what a request asks for, and a listener listens to.
+// serviceID returns the service ID that a request contains, and that a listener listens on.
 func (c *IDConfig) serviceID(port uint16) mad.ServiceID {
 	if c.Service != 0 {
 		return c.Service
@@ -15,18 +15,19 @@ func (c *IDConfig) serviceID(port uint16) mad.ServiceID {
 	return c.Space.ServiceID(port)
 }
 
-// privateData is the private data of a request: the IP header, unless the service has none, and the application's.
+// privateData returns the private data of a request: the IP header, unless the service has none, and the application's
+// data.
 func (c *IDConfig) privateData(local netip.AddrPort, remote netip.Addr, data []byte, datagram bool) ([]byte, error) {
-	room := mad.REQPrivateLen
+	limit := mad.REQPrivateLen
 	if datagram {
-		room = mad.SIDRREQPrivateLen
+		limit = mad.SIDRREQPrivateLen
 	}
 	head := 0
 	if c.Service == 0 {
 		head = mad.IPCMLen
 	}
-	if len(data) > room-head {
-		return nil, invalid("ID.Connect", "%d bytes of private data, there is room for %d", len(data), room-head)
+	if len(data) > limit-head {
+		return nil, invalid("ID.Connect", "the private data has %d bytes, want at most %d", len(data), limit-head)
 	}
 	b := make([]byte, head+len(data))
 	copy(b[head:], data)
@@ -41,14 +42,14 @@ func (c *IDConfig) privateData(local netip.AddrPort, remote netip.Addr, data []b
 	return b, nil
 }
 
-// caller is what a request says of both ends.
+// caller contains the addresses of both ends from a request.
 type caller struct {
 	from netip.AddrPort
 	to   netip.Addr
 	data []byte // the application's
 }
 
-// parseCaller takes the private data of a request apart. Without IP header the GIDs are the addresses.
+// parseCaller parses the private data of a request. Without an IP header, the GIDs are the addresses.
 func (c *IDConfig) parseCaller(private []byte, from, to ci.GID) (caller, error) {
 	if c.Service != 0 {
 		return caller{from: netip.AddrPortFrom(addrOf(from), 0), to: addrOf(to), data: private}, nil
@@ -60,16 +61,17 @@ func (c *IDConfig) parseCaller(private []byte, from, to ci.GID) (caller, error) 
 	return caller{from: h.SourceAddr(), to: h.DestinationAddr(), data: rest}, nil
 }
 
-// check holds what the header says against the GIDs of the request, on links where a GID is an IP address: nobody speaks for others, and a
-// request for another machine is not answered.
+// check compares the header with the GIDs of the request, on links where a GID is an IP address. It reports whether the
+// sender used its own address and the request is for this host.
 func (c *caller) check(link ci.Link, from, to ci.GID) bool {
 	return link != ci.LinkEthernet || gidOf(c.from.Addr()) == from && gidOf(c.to) == to
 }
 
-// gidOf is the GID of an IP address: IPv4 in its IPv6-mapped form (RoCEv2 annex A17.4), without zone.
+// gidOf returns the GID of an IP address: IPv4 in its IPv6-mapped form (RoCEv2 annex A17.4), without zone.
 func gidOf(a netip.Addr) ci.GID { return a.As16() }
 
-// addrOf is the address that a GID stands for; invalid of none, as of the sender of a SIDR request without GRH.
+// addrOf returns the address of a GID. It is invalid for the zero GID, as of the sender of a SIDR request without a
+// GRH.
 func addrOf(g ci.GID) netip.Addr {
 	if g == (ci.GID{}) {
 		return netip.Addr{}

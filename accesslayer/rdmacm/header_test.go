@@ -84,7 +84,7 @@ func TestInOwnName(t *testing.T) {
 	} {
 		r := &cm.Request{From: mads.Address{AV: ci.AVAttr{DLID: tt.from, Global: tt.gid != 0, GRH: ci.GRH{DGID: ci.GID{15: tt.gid}}}}}
 		r.REQ.Primary.LocalLID, r.REQ.Primary.LocalGID = tt.lid, ci.GID{15: 1}
-		assert.Equal(t, tt.expected, inOwnName(r, tt.link, tt.lmc), name)
+		assert.Equal(t, tt.expected, verifySender(r, tt.link, tt.lmc), name)
 	}
 }
 

@@ -12,23 +12,33 @@ import (
 	"ciddk/mad"
 )
 
-// IDListener receives requests. All methods may be called concurrently.
+// IDListener receives requests as IDs. All methods may be called concurrently.
 type IDListener struct {
 	id *ID
 	l  cm.Listener
 }
 
-// Offsets in the IP header of requests (annex A11), by which the connection manager tells listeners on one port apart.
+// Offsets in the IP header of requests (annex A11). The connection manager uses them to tell listeners on one port
+// apart.
 const (
 	offsetIPVersion   = 1
 	offsetDestination = 20
 )
 
-// Listen begins to receive requests for the bound address; an ID that is not bound gets a free port of all addresses. The Listener takes the
-// ID over. Errors: EADDRINUSE (somebody else has the port, with ReuseAddr or in another process of the same daemon), InvalidState.
+// Listen begins to receive requests for the bound address. An ID that is not bound gets a free port of all addresses.
+// The listener owns the ID then. With IDConfig.Events each request is an EventConnectRequest, and the next one follows
+// when the program has taken it; without, requests come from IDListener.Accept. backlog bounds the requests that wait;
+// 0: 128. Errors: EADDRINUSE (the port is taken, with ReuseAddr or in another process of the same daemon),
+// InvalidState.
 func (i *ID) Listen(backlog int) (*IDListener, error) {
 	l, err := i.listen(backlog)
-	return l, i.fail("listen", err)
+	if err != nil {
+		return nil, i.fail("listen", err)
+	}
+	if i.isShared {
+		l.fetch()
+	}
+	return l, nil
 }
 
 func (i *ID) listen(backlog int) (*IDListener, error) {
@@ -51,6 +61,27 @@ func (i *ID) listen(backlog int) (*IDListener, error) {
 			return nil, err
 		}
 	}
+	l, err := i.listenCM(at, port, backlog)
+	if err != nil {
+		i.m.ports.unlisten(b)
+		i.leave(bound)
+		return nil, err
+	}
+	ln := &IDListener{id: i, l: l}
+	i.mu.Lock()
+	isClosed := i.state == closed
+	if !isClosed {
+		i.listener, i.state = ln, listening
+	}
+	i.mu.Unlock()
+	if isClosed { // Close did not find the listener
+		return nil, errors.Join(net.ErrClosed, l.Close())
+	}
+	return ln, nil
+}
+
+// listenCM begins to listen at the connection manager.
+func (i *ID) listenCM(at netip.Addr, port uint16, backlog int) (cm.Listener, error) {
 	cfg := cm.ListenConfig{Service: i.cfg.serviceID(port), Datagram: i.typ == ci.UD, Backlog: backlog, PKey: i.cfg.PKey}
 	switch {
 	case i.cfg.Service != 0:
@@ -58,63 +89,40 @@ func (i *ID) listen(backlog int) (*IDListener, error) {
 			cfg.GID = gidOf(at)
 		}
 	case !at.IsValid():
-	case at.IsUnspecified(): // any of IPv4
+	case at.IsUnspecified(): // any address of IPv4
 		cfg.Offset, cfg.Compare = offsetIPVersion, []byte{4 << 4}
 	default:
 		h, err := mad.NewIPCM(netip.AddrPortFrom(at, 0), at)
 		if err != nil {
-			i.leave(bound)
 			return nil, err
 		}
 		cfg.Offset, cfg.Compare = offsetDestination, h.Destination[:]
 	}
 	l, err := i.m.cm.Listen(cfg)
-	if err != nil {
-		i.m.ports.unlisten(b)
-		i.leave(bound)
-		if errors.Is(err, ci.InvalidSetting) {
-			err = addrInUse(err)
-		}
-		return nil, err
+	if errors.Is(err, ci.InvalidSetting) {
+		err = addrInUse(err)
 	}
-	ln := &IDListener{id: i, l: l}
-	i.mu.Lock()
-	gone := i.state == closed
-	if !gone {
-		i.listener, i.state = ln, listening
-	}
-	i.mu.Unlock()
-	if gone { // Close did not see it
-		return nil, errors.Join(net.ErrClosed, l.Close())
-	}
-	return ln, nil
+	return l, err
 }
 
-// Addr is what the Listener listens on, with the port chosen.
+// Addr returns the address on which the listener listens, with the port.
 func (l *IDListener) Addr() Addr { return l.id.LocalAddr() }
 
-// Close ends listening: requests that wait are refused, IDs live on. It is idempotent.
+// Close ends listening. Requests that wait are rejected; IDs that were returned are not affected. It is idempotent.
 func (l *IDListener) Close() error { return l.id.Close() }
 
-// Accept waits for a request. The ID it returns has its addresses, port and path, and the peer's terms: see ID.Request. Give it a QP and
-// Accept it, or Reject it; the peer waits for some seconds. Requests whose IP header is wrong, or that come from another port than
-// they name, are refused and not seen here.
-// Errors: the context's; net.ErrClosed.
+// Accept waits for a request. The ID it returns has its addresses, port and path, and the peer's parameters: see
+// ID.Request. Create a QP and accept it, or reject it; the peer waits for some seconds. Requests whose IP header is
+// invalid, or that name another port than the one that sent them, are rejected and not returned.
+// Errors: the context's; net.ErrClosed; InvalidState (with IDConfig.Events, requests are events).
 func (l *IDListener) Accept(ctx context.Context) (*ID, error) {
+	if l.id.isShared {
+		return nil, l.fail(invalidState("IDListener.Accept", "the requests are events of IDConfig.Events"))
+	}
 	for {
-		var id *ID
-		if l.id.typ == ci.UD {
-			r, err := l.l.AcceptLookup(ctx)
-			if err != nil {
-				return nil, l.fail(err)
-			}
-			id = l.lookup(r)
-		} else {
-			c, err := l.l.Accept(ctx)
-			if err != nil {
-				return nil, l.fail(err)
-			}
-			id = l.request(c)
+		id, err := l.receiveRequest(ctx)
+		if err != nil {
+			return nil, l.fail(err)
 		}
 		if id == nil {
 			continue
@@ -126,14 +134,62 @@ func (l *IDListener) Accept(ctx context.Context) (*ID, error) {
 	}
 }
 
+// receiveRequest waits for a request. It returns nil for a request that was rejected.
+func (l *IDListener) receiveRequest(ctx context.Context) (*ID, error) {
+	if l.id.typ == ci.UD {
+		r, err := l.l.AcceptLookup(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return l.lookup(r), nil
+	}
+	c, err := l.l.Accept(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l.request(c), nil
+}
+
+// fetch starts to wait for the next request. At most one request of a listener is on its EventChannel; the others wait
+// at the connection manager, which bounds them and requests more time from their senders.
+func (l *IDListener) fetch() {
+	// An error means that the listener is closed, here and below.
+	if l.id.typ == ci.UD {
+		_ = l.l.StartAcceptLookup(l.id.ctx, func(r cm.LookupRequest, err error) {
+			if err == nil {
+				l.offer(l.lookup(r))
+			}
+		})
+		return
+	}
+	_ = l.l.StartAccept(l.id.ctx, func(c cm.Conn, err error) {
+		if err == nil {
+			l.offer(l.request(c))
+		}
+	})
+}
+
+// offer queues the event of a request. nil stands for a request that was rejected.
+func (l *IDListener) offer(id *ID) {
+	if id == nil {
+		l.fetch()
+		return
+	}
+	if err := l.id.m.add(id); err != nil {
+		_ = id.Close()
+		return
+	}
+	l.id.queue(Event{Type: EventConnectRequest, ID: id, Listener: l, Private: id.request.Private})
+}
+
 func (l *IDListener) fail(err error) error {
 	if errors.Is(err, cm.ErrClosed) {
 		err = net.ErrClosed
 	}
-	return opError("accept", l.Addr(), Addr{}, err)
+	return opError(opAccept, l.Addr(), Addr{}, err)
 }
 
-// request makes an ID of a request, or refuses it: nil.
+// request returns an ID for a request, or rejects it and returns nil.
 func (l *IDListener) request(c cm.Conn) *ID {
 	r := c.Request()
 	if r == nil {
@@ -152,15 +208,16 @@ func (l *IDListener) request(c cm.Conn) *ID {
 	}
 	id, reason := l.receive(r.PrivateData[:], r.Primary, from, to)
 	if id != nil {
-		reason = inOwnName(r, id.src.Link, l.id.m.lmc(r.Primary.Port))
+		reason = verifySender(r, id.src.Link, l.id.m.lmc(r.Primary.Port))
 	}
 	if reason != 0 {
 		_ = c.Reject(reason, nil, nil)
 		return nil
 	}
 	id.typ, id.conn = typ, c
-	id.request = &RequestParam{Private: id.request.Private, ResponderResources: r.ResponderRes, InitiatorDepth: r.InitiatorDepth,
-		Retries: r.RetryCount, RNRRetries: r.RNRRetryCount, FlowControl: r.FlowControl, SRQ: r.SRQ, QPN: ci.QPN(r.LocalQPN), Type: typ}
+	id.request = &RequestParam{Private: id.request.Private, ResponderResources: r.ResponderRes,
+		InitiatorDepth: r.InitiatorDepth, Retries: r.RetryCount, RNRRetries: r.RNRRetryCount,
+		FlowControl: r.FlowControl, SRQ: r.SRQ, QPN: ci.QPN(r.LocalQPN), Type: typ}
 	return id
 }
 
@@ -183,7 +240,7 @@ func (l *IDListener) lookup(r cm.LookupRequest) *ID {
 	return id
 }
 
-// receive makes an ID of what a request says of its sender, or gives the reason to refuse it.
+// receive returns an ID with the addresses of a request, or the reason to reject it.
 func (l *IDListener) receive(private []byte, path cm.Path, from, to ci.GID) (*ID, mad.RejReason) {
 	m, cfg := l.id.m, l.id.cfg
 	c, err := cfg.parseCaller(private, from, to)
@@ -192,11 +249,16 @@ func (l *IDListener) receive(private []byte, path cm.Path, from, to ci.GID) (*ID
 	}
 	attr, err := portAttr(m.al, path.Port)
 	if err != nil {
-		return nil, mad.RejNoResources // the HCA has gone since
+		return nil, mad.RejNoResources // the HCA was removed meanwhile
 	}
 	if !c.check(attr.Link, from, to) {
 		return nil, mad.RejInvalidServiceID
 	}
+	l.id.eventsMu.Lock()
+	if l.id.isShared {
+		cfg.Events = l.id.events // Migrate may have changed it
+	}
+	l.id.eventsMu.Unlock()
 	id := newID(m, cfg)
 	id.state = requested
 	id.local, id.remote = netip.AddrPortFrom(c.to, l.Addr().Port()), c.from
@@ -206,10 +268,11 @@ func (l *IDListener) receive(private []byte, path cm.Path, from, to ci.GID) (*ID
 	return id, 0
 }
 
-// inOwnName returns the reason to reject a request that names another port than the one that sent it, or 0. Accepting it
-// would make our QP send to that port, which may have a connection with us already. Ports are compared by GID on Ethernet
-// and between subnets, and by LID within an InfiniBand subnet, where LMC assigns several LIDs to a port.
-func inOwnName(r *cm.Request, link ci.Link, lmc uint8) mad.RejReason {
+// verifySender returns the reason to reject a request that names another port than the one that sent it, or 0.
+// Accepting it would make our QP send to that port, which may have a connection with us already. Ports are compared by
+// GID on Ethernet and between subnets, and by LID within an InfiniBand subnet, where LMC assigns several LIDs to a
+// port.
+func verifySender(r *cm.Request, link ci.Link, lmc uint8) mad.RejReason {
 	named, av := &r.REQ.Primary, &r.From.AV
 	if link == ci.LinkEthernet || named.LocalLID == permissiveLID {
 		if av.Global && av.GRH.DGID != named.LocalGID {
@@ -225,7 +288,7 @@ func inOwnName(r *cm.Request, link ci.Link, lmc uint8) mad.RejReason {
 
 const permissiveLID = 0xffff
 
-// lmc is a port's.
+// lmc returns the LMC of a port.
 func (m *Manager) lmc(p mads.Port) uint8 {
 	attr, err := portAttr(m.al, p)
 	if err != nil {
@@ -234,7 +297,7 @@ func (m *Manager) lmc(p mads.Port) uint8 {
 	return attr.LMC
 }
 
-// gid is a row of a port's table, zero if there is none.
+// gid returns an entry of a port's GID table, or the zero GID if there is none.
 func (m *Manager) gid(p mads.Port, index uint16) ci.GID {
 	attr, err := portAttr(m.al, p)
 	if err != nil || int(index) >= len(attr.GIDs) {

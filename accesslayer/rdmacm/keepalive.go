@@ -10,8 +10,8 @@ import (
 	"ciddk/clock"
 )
 
-// KeepAliveID is the work request ID of keepalive probes. It is the ID of a completion only when the connection ends while a probe is
-// outstanding: then the probe completes with an error, as all work does.
+// KeepAliveID is the work request ID of keepalive probes. A completion has it only when the connection ends while a
+// probe is outstanding: then the probe completes with an error, as all work does.
 const KeepAliveID uint64 = math.MaxUint64 - 0x6b61
 
 // Defaults of net.KeepAliveConfig, as in package net.
@@ -21,7 +21,8 @@ const (
 	keepAliveCount    = 9
 )
 
-// keepAlive watches the peer of one connection. It has neither a goroutine nor a timer of its own: the Manager has one wheel for all.
+// keepAlive monitors the peer of one connection. It has neither a goroutine nor a timer of its own: all share the
+// Manager's wheel.
 type keepAlive struct {
 	id    *ID
 	cfg   net.KeepAliveConfig
@@ -31,17 +32,19 @@ type keepAlive struct {
 
 	mu      sync.Mutex
 	stopped bool
-	heard   uint64 // of the peer at the last look
-	probes  int    // since then
+	heard   uint64 // ci.PeerActivity at the last check
+	probes  int    // Intervals without a reply since then
 }
 
-// newKeepAlive checks a configuration, and fills in its defaults.
+// newKeepAlive checks a configuration and sets its defaults.
 func (i *ID) newKeepAlive(verb string, qp ci.QP, cfg net.KeepAliveConfig) (*keepAlive, error) {
 	if i.typ != ci.RC {
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidServiceType, Detail: "keepalive is for RC: other services have no acknowledgements"}
+		detail := "keepalive is for RC: other services have no acknowledgements"
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidServiceType, Detail: detail}
 	}
 	if cfg.Idle < 0 || cfg.Interval < 0 || cfg.Count < 0 {
-		return nil, invalid(verb, "keepalive: Idle %v, Interval %v and Count %d must not be negative; 0 stands for %v, %v and %d",
+		return nil, invalid(verb,
+			"keepalive: Idle %v, Interval %v and Count %d must not be negative; 0 stands for %v, %v and %d",
 			cfg.Idle, cfg.Interval, cfg.Count, keepAliveIdle, keepAliveInterval, keepAliveCount)
 	}
 	if cfg.Idle == 0 {
@@ -55,23 +58,25 @@ func (i *ID) newKeepAlive(verb string, qp ci.QP, cfg net.KeepAliveConfig) (*keep
 	}
 	peer, ok := ci.As[ci.PeerActivity](qp)
 	if !ok {
-		return nil, &ci.Error{Verb: verb, Status: ci.Unsupported, Detail: "keepalive: the driver does not tell when a QP's peer was heard (ci.PeerActivity)"}
+		detail := "keepalive: the driver does not implement ci.PeerActivity"
+		return nil, &ci.Error{Verb: verb, Status: ci.Unsupported, Detail: detail}
 	}
 	attr, err := qp.Query()
 	if err != nil {
 		return nil, err
 	}
 	if attr.Flags&(ci.QPSignalAll|ci.QPClientSyncSend) != 0 {
-		return nil, invalid(verb, "keepalive: the QP has SignalAll or ClientSyncSend: probes are unsignaled, and posted beside the application's work")
+		return nil, invalid(verb, "keepalive: the QP has SignalAll or ClientSyncSend, "+
+			"which does not allow unsignaled probes between the application's work requests")
 	}
 	k := &keepAlive{id: i, cfg: cfg, qp: qp, peer: peer}
-	k.timer.Fire = k.look
+	k.timer.Fire = k.check
 	return k, nil
 }
 
-// SetKeepAliveConfig turns keepalive of a connection on or off: see QPConfig.KeepAlive, which makes room for the probe in the send queue.
-// Without that, the application leaves one place free. The ID has a QP; if it is not connected yet, keepalive begins when it is.
-// Errors: InvalidState (no QP), net.ErrClosed, and as QPConfig.KeepAlive.
+// SetKeepAliveConfig turns keepalive of a connection on or off. QPConfig.KeepAlive adds an entry for the probe to the
+// send queue; without it, the application leaves one entry free. The ID must have a QP. If it is not connected yet,
+// keepalive begins when it is. Errors: InvalidState (no QP), net.ErrClosed, and as QPConfig.KeepAlive.
 func (i *ID) SetKeepAliveConfig(cfg net.KeepAliveConfig) error {
 	return i.fail("set keepalive", i.setKeepAlive("ID.SetKeepAliveConfig", cfg))
 }
@@ -105,7 +110,7 @@ func (i *ID) setKeepAlive(verb string, cfg net.KeepAliveConfig) error {
 	return nil
 }
 
-// watchPeer begins to watch the peer of a connection that has been established.
+// watchPeer starts the keepalive of a connection that has been established, if it has one.
 func (i *ID) watchPeer() {
 	i.mu.Lock()
 	k := i.alive
@@ -116,7 +121,7 @@ func (i *ID) watchPeer() {
 	}
 }
 
-// start begins to watch; nil watches nothing.
+// start begins to monitor the peer. It does nothing if k is nil.
 func (k *keepAlive) start() {
 	if k == nil {
 		return
@@ -129,7 +134,7 @@ func (k *keepAlive) start() {
 	}
 }
 
-// stop ends watching. It may be called from look, and by nobody who holds a lock that ID.end takes.
+// stop ends it. It may be called from check, but not with a lock held that ID.end takes.
 func (k *keepAlive) stop() {
 	if k == nil {
 		return
@@ -140,18 +145,18 @@ func (k *keepAlive) stop() {
 	k.id.m.wheel.Cancel(&k.timer)
 }
 
-// in has look called after d; k.mu is held.
+// in schedules check after d; k.mu is held.
 func (k *keepAlive) in(d time.Duration) { k.id.m.wheel.Set(&k.timer, k.id.m.al.Clock().Now()+d) }
 
-// look is the timer.
-func (k *keepAlive) look() {
+// check runs when the timer fires.
+func (k *keepAlive) check() {
 	if why := k.examine(); why != nil {
 		k.id.end(why)
-		k.id.tell(nil, why)
+		k.id.pushDisconnected(nil, why)
 	}
 }
 
-// examine probes the peer if it was silent, and returns the reason for which the connection is over.
+// examine probes the peer if it was silent. If the connection is over, it returns the reason.
 func (k *keepAlive) examine() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -161,7 +166,7 @@ func (k *keepAlive) examine() error {
 	heard := k.peer.PeerActivity()
 	if heard != k.heard {
 		idle := k.cfg.Idle
-		if k.probes > 0 { // the answer came soon after the probe
+		if k.probes > 0 { // the reply came soon after the probe
 			idle = max(idle-time.Duration(k.probes)*k.cfg.Interval, 0)
 		}
 		k.heard, k.probes = heard, 0
@@ -171,15 +176,16 @@ func (k *keepAlive) examine() error {
 	attr, err := k.qp.Query()
 	failed := err != nil || attr.State == ci.QPError || attr.State == ci.QPReset
 	switch {
-	case failed && k.probes == 0: // by itself, or by the application
+	case failed && k.probes == 0: // not because of a probe
 		k.stopped = true
 		return ErrQPFailed
-	case failed || k.probes == k.cfg.Count: // the transport has tried as often as it was told, or the time is over
+	case failed || k.probes == k.cfg.Count: // the transport's retries or the probes are used up
 		k.stopped = true
 		return ErrPeerLost
 	case k.probes == 0:
-		// A zero-length RDMA WRITE consumes no receive and touches no memory (IBTA volume 1, 9.4.3). If it cannot be posted since the send queue
-		// is full, what is in the queue is as good: the peer has to acknowledge it. One is enough, for the transport repeats it.
+		// A zero-length RDMA WRITE consumes no receive and accesses no memory (IBTA volume 1, 9.4.3). If the send queue
+		// is full, it cannot be posted, and the peer has to acknowledge what is in the queue, which serves as well. One
+		// probe is enough because the transport repeats it.
 		_, _ = k.qp.PostSend([]ci.SendWR{{ID: KeepAliveID, Op: ci.OpWrite}})
 	}
 	k.probes++

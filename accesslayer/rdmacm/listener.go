@@ -9,13 +9,13 @@ import (
 	"ciddk/ci"
 )
 
-// ListenConfig describes a Listener. The zero value is good for use.
+// ListenConfig describes a Listener. The zero value is ready for use.
 type ListenConfig struct {
-	// ID is the port space, partition and so on. Only RC can be listened for.
+	// ID describes the port space, partition and so on. Its Type must be RC; Events is not used.
 	ID IDConfig
 	// Backlog bounds the requests that wait for Accept; more are rejected. 0: 128.
 	Backlog int
-	// Conn describes this end of the connections. Of a request whose sender is not a Conn, Plain is set by itself.
+	// Conn describes this end of the connections. Plain is set for a request whose sender is not a Conn.
 	Conn ConnConfig
 }
 
@@ -25,16 +25,19 @@ type Listener struct {
 	cfg ConnConfig
 }
 
-// Listen listens on an address and port. The zero address and :: are all addresses of all HCAs, those that are plugged in later included; 0.0.0.0 is
-// all of IPv4. Port 0 is a free one: see Listener.Addr. Errors: EADDRINUSE, EADDRNOTAVAIL (no HCA has the address), net.ErrClosed.
+// Listen listens on an address and port. The zero address and :: stand for all addresses of all HCAs, also of those
+// that
+// are added later; 0.0.0.0 stands for all of IPv4. Port 0 is a free port: see Listener.Addr.
+// Errors: EADDRINUSE, EADDRNOTAVAIL (no HCA has the address), net.ErrClosed.
 func (m *Manager) Listen(local netip.AddrPort, cfg ListenConfig) (*Listener, error) {
 	const verb = "Manager.Listen"
 	if err := cfg.Conn.complete(verb); err != nil {
 		return nil, err
 	}
 	if cfg.ID.Type != ci.RC || cfg.ID.Space == UDP {
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidServiceType, Detail: "a Conn is RC; use ListenID for UC, ListenDatagram for UD"}
+		return nil, notRC(verb)
 	}
+	cfg.ID.Events = nil
 	l, err := m.ListenID(local, ListenIDConfig{ID: cfg.ID, Backlog: cfg.Backlog})
 	if err != nil {
 		return nil, err
@@ -45,11 +48,11 @@ func (m *Manager) Listen(local netip.AddrPort, cfg ListenConfig) (*Listener, err
 // Addr returns the address and port on which the Listener listens.
 func (l *Listener) Addr() Addr { return l.l.Addr() }
 
-// Close ends listening: requests that wait are rejected. Connections and requests that Accept has returned are not touched. It is
-// idempotent.
+// Close ends listening. Requests that wait are rejected; connections and requests that Accept has returned are not
+// affected. It is idempotent.
 func (l *Listener) Close() error { return l.l.Close() }
 
-// Accept waits for a request. Answer it soon: the peer waits for some seconds, and Request.Delay asks it for more time.
+// Accept waits for a request. The peer waits for some seconds; Request.Delay requests more time from it.
 // Errors: the context's, net.ErrClosed.
 func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 	for {
@@ -65,7 +68,7 @@ func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 		r := &Request{id: id, Config: l.cfg, private: id.Request().Private}
 		if !r.Config.Plain {
 			h, rest, ok, err := parseHello(r.private)
-			if err != nil { // a sender that cannot count
+			if err != nil { // the sender's limits are invalid
 				_ = id.Reject(nil)
 				_ = id.Close()
 				continue
@@ -76,10 +79,10 @@ func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 	}
 }
 
-// Request is the wish of a peer to connect. It is answered once, by Accept or Reject, or taken over by ID.
+// Request is the request of a peer to connect. The program calls Accept or Reject once, or takes it over with ID.
 type Request struct {
-	// Config describes this end of the connection: that of the Listener, to be changed before Accept. Plain is set if the peer is not a Conn, and
-	// stays so.
+	// Config describes this end of the connection. It is the Listener's, and may be changed before Accept. Plain is set
+	// if the peer is not a Conn, and must not be changed.
 	Config ConnConfig
 
 	id      *ID
@@ -87,7 +90,7 @@ type Request struct {
 	private []byte
 }
 
-// Private returns the private data of the peer's application, filled up with zeros.
+// Private returns the private data of the peer's application, padded with zeros.
 func (r *Request) Private() []byte { return r.private }
 
 // LocalAddr returns the address to which the request was sent.
@@ -99,15 +102,16 @@ func (r *Request) RemoteAddr() Addr { return r.id.RemoteAddr() }
 // Delay requests more time from the peer (MRA), up to 69 s if its manager agrees. It may be repeated.
 func (r *Request) Delay() error { return r.id.Delay() }
 
-// Accept establishes the connection; Config.Private goes to the peer's application, up to AcceptLen-12 bytes, for a plain peer AcceptLen. After an
-// error the peer was rejected, and nothing is left. Errors: those of ID.CreateQP and ID.Accept, InvalidParameter.
+// Accept establishes the connection. Config.Private goes to the peer's application, up to AcceptLen-12 bytes, for a
+// plain peer AcceptLen. After an error the peer was rejected, and nothing is left.
+// Errors: those of ID.CreateQP and ID.Accept, InvalidParameter.
 func (r *Request) Accept(ctx context.Context) (*Conn, error) {
 	const verb = "Request.Accept"
 	cfg := r.Config
 	plain := r.hello == hello{}
 	err := cfg.complete(verb)
 	if err == nil && cfg.Plain != plain {
-		err = invalid(verb, "Config.Plain was changed to %v: whether the peer counts messages is in its request", cfg.Plain)
+		err = invalid(verb, "Config.Plain was changed to %v; the peer's request determines it", cfg.Plain)
 	}
 	if err != nil {
 		return nil, opError("accept", r.LocalAddr(), r.RemoteAddr(), errors.Join(err, r.id.Close()))
@@ -123,7 +127,7 @@ func (r *Request) Accept(ctx context.Context) (*Conn, error) {
 	return c, nil
 }
 
-// Reject refuses the request; reason goes to the peer's application, up to RejectLen bytes.
+// Reject rejects the request. reason goes to the peer's application, up to RejectLen bytes.
 func (r *Request) Reject(reason []byte) error {
 	err := r.id.Reject(reason)
 	if cerr := r.id.Close(); cerr != nil {
@@ -132,6 +136,7 @@ func (r *Request) Reject(reason []byte) error {
 	return err
 }
 
-// ID returns the underlying ID to programs that create the QP, post and poll by themselves. The Request is not used any more then: the program accepts or
-// rejects, and closes, the ID.
+// ID returns the underlying ID, for programs that create the QP, post and poll by themselves. The program then accepts
+// or
+// rejects, and closes, the ID, and does not use the Request any more.
 func (r *Request) ID() *ID { return r.id }

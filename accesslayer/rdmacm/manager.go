@@ -20,25 +20,24 @@ import (
 	"ciddk/clock"
 )
 
-// Manager makes IDs and listeners. All methods may be called concurrently.
+// Manager creates IDs, connections and listeners. All methods may be called concurrently.
 type Manager struct {
 	client   *accesslayer.Client
 	al       *accesslayer.AL
 	cm       cm.Service
 	resolver Resolver
 	sa       *sa.Client  // nil: none
-	wheel    clock.Wheel // of keepalive
+	wheel    clock.Wheel // of keepalive and of steps
 	ports    *portTable
 	pnp      *accesslayer.PnP
-	own      []func() error // what New and Open made, in order
+	own      []func() error // close what New and Open created, in order of creation
 	random   func() uint64
 	closing  *hold.Once
 	closeErr error
 	ctx      context.Context // ends with the Manager
 	cancel   context.CancelFunc
-	wg       sync.WaitGroup // of work that nobody waits for otherwise
 
-	opening hold.Mutex // one HCA is opened at a time
+	opening hold.Mutex // held while an HCA is opened
 
 	mu      sync.Mutex
 	closed  bool
@@ -56,21 +55,22 @@ type device struct {
 // AL returns the access layer, for programs that create objects of their own.
 func (m *Manager) AL() *accesslayer.AL { return m.al }
 
-// unpredictable returns a source whose numbers nobody guesses.
+// unpredictable returns a source whose numbers cannot be guessed.
 func unpredictable() *rand.Rand {
 	var seed [32]byte
 	crand.Read(seed[:]) // never fails
 	return rand.New(rand.NewChaCha8(seed))
 }
 
-// New makes a Manager that uses HCAs through client, and services as cfg says. What it opens and makes belongs to the client, too.
-// Status: InvalidParameter (no client, no CM, an empty range), ErrClosed (of client).
+// New creates a Manager that uses HCAs through client, and the services in cfg. The objects that it opens and creates
+// belong to the client, too. Status: InvalidParameter (no client, no CM, an empty range), ErrClosed (of client).
 func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
 	if client == nil || ci.IsNil(cfg.CM) {
 		return nil, invalid("rdmacm.New", "a client and Config.CM are needed")
 	}
-	m := &Manager{client: client, al: client.AL(), cm: cfg.CM, resolver: cfg.Resolver, closing: hold.NewOnce(), opening: hold.NewMutex(),
-		ids: map[*ID]struct{}{}, devices: map[ci.GUID]*device{}, members: map[member]*membership{}}
+	m := &Manager{client: client, al: client.AL(), cm: cfg.CM, resolver: cfg.Resolver, closing: hold.NewOnce(),
+		opening: hold.NewMutex(), ids: map[*ID]struct{}{}, devices: map[ci.GUID]*device{},
+		members: map[member]*membership{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.wheel.Init(m.al.Clock())
 	if cfg.Rand == nil {
@@ -97,10 +97,10 @@ func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Open creates a Manager with services of its own on an access layer: MAD services and a connection manager. There can be one per access layer, since
-// QP1 can be had once, and so can a port of a port space: parts of a program that want connections of their own share the one Manager, as they share the
-// network of their host. Errors: ResourceBusy (there are MAD services already; the error names their owner, and after their Close, Open works), those of
-// accesslayer.AL.Open, mads.New and cm.New.
+// Open creates a Manager with services of its own on an access layer: MAD services and a connection manager. An access
+// layer has at most one, because QP1 and the port spaces have one owner. The parts of a program share the Manager, as
+// they share the network of their host. Errors: ResourceBusy (there are MAD services already; the error names their
+// owner, and after their Close, Open succeeds), those of accesslayer.AL.Open, mads.New and cm.New.
 func Open(al *accesslayer.AL, cfg OpenConfig) (*Manager, error) {
 	if al == nil {
 		return nil, invalid("rdmacm.Open", "an access layer is needed")
@@ -108,7 +108,7 @@ func Open(al *accesslayer.AL, cfg OpenConfig) (*Manager, error) {
 	cfg.seed()
 	own := []func() error{cfg.onClose()}
 	fail := func(err error) (*Manager, error) {
-		for _, f := range slices.Backward(own[1:]) { // OnClose is for a Manager
+		for _, f := range slices.Backward(own[1:]) { // without OnClose, which belongs to a Manager
 			err = errors.Join(err, f())
 		}
 		return nil, err
@@ -139,9 +139,9 @@ func Open(al *accesslayer.AL, cfg OpenConfig) (*Manager, error) {
 	return m, nil
 }
 
-// OpenHCA creates a Manager for one HCA, of whatever driver, with an access layer and services of its own: one call for programs that need no other
-// part of the access layer. Manager.Close ends all of it; the HCA stays the caller's, and is closed after the Manager.
-// Errors: those of accesslayer.AL.Register and of Open.
+// OpenHCA creates a Manager for one HCA of any driver, with an access layer and services of its own. It is the one call
+// that programs need which use no other part of the access layer. Manager.Close closes all of it. The HCA belongs to
+// the caller, who closes it after the Manager. Errors: those of accesslayer.AL.Register and of Open.
 func OpenHCA(hca ci.HCA, cfg OpenConfig) (*Manager, error) {
 	al := accesslayer.New(cfg.AccessLayer)
 	if err := al.Register(hca); err != nil {
@@ -156,7 +156,8 @@ func OpenHCA(hca ci.HCA, cfg OpenConfig) (*Manager, error) {
 	return m, nil
 }
 
-// Close closes all listeners and IDs, and with Open the services. It is idempotent. Not from a callback.
+// Close closes all listeners and IDs, and the services if Open created them. It is idempotent. Do not call it from a
+// callback.
 func (m *Manager) Close() error {
 	m.closing.Do(func() {
 		m.mu.Lock()
@@ -169,7 +170,6 @@ func (m *Manager) Close() error {
 		}
 		m.cancel()
 		m.wheel.Stop()
-		m.wg.Wait()
 		m.mu.Lock()
 		devices := m.devices
 		m.devices = nil
@@ -185,7 +185,7 @@ func (m *Manager) Close() error {
 	return m.closeErr
 }
 
-// add takes in an ID.
+// add adds an ID to those that Close closes.
 func (m *Manager) add(i *ID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -202,8 +202,8 @@ func (m *Manager) forget(i *ID) {
 	delete(m.ids, i)
 }
 
-// NewID makes an ID. Close it when done.
-// Errors: InvalidParameter (a combination of port space, type and service that cannot be), net.ErrClosed.
+// NewID creates an ID. Close it after use.
+// Errors: InvalidParameter (an invalid combination of port space, type and service), net.ErrClosed.
 func (m *Manager) NewID(cfg IDConfig) (*ID, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -215,8 +215,8 @@ func (m *Manager) NewID(cfg IDConfig) (*ID, error) {
 	return i, nil
 }
 
-// defaultLifeTime is 268 ms: for an acknowledgement the QP waits twice as long. A software HCA on a busy machine answers in tens of
-// milliseconds at worst.
+// defaultLifeTime is 268 ms. The QP waits twice as long for an acknowledgement; a software HCA on a busy machine needs
+// tens of milliseconds at worst.
 const defaultLifeTime = 16
 
 func (c *IDConfig) complete() error {
@@ -234,19 +234,19 @@ func (c *IDConfig) complete() error {
 	case c.Space == UDP && c.Type == ci.RC:
 		c.Type = ci.UD // the zero value
 	case c.Space != TCP && c.Space != UDP && c.Space != IB:
-		return invalid(verb, "%v is not a port space of RDMA CM", c.Space)
+		return invalid(verb, "Space is %v, want TCP, UDP or IB", c.Space)
 	case c.Type != ci.RC && c.Type != ci.UC && c.Type != ci.UD:
 		return invalid(verb, "QPs of type %v cannot be connected by IP address", c.Type)
 	case c.Space == TCP && c.Type == ci.UD || c.Space == UDP && c.Type != ci.UD:
-		return invalid(verb, "port space %v is not for QPs of type %v", c.Space, c.Type)
+		return invalid(verb, "QPs of type %v are not in port space %v", c.Type, c.Space)
 	case c.Service != 0 && c.Space != IB:
-		return invalid(verb, "a service ID of 64 bits is of port space IB, not %v", c.Space)
+		return invalid(verb, "Service is set, and Space is %v, want IB", c.Space)
 	}
 	return nil
 }
 
-// DialID connects to an address, and gives the ID of an established connection, or of datagrams, with its QP: all steps in one. If it
-// fails, nothing is left. Errors: those of the steps.
+// DialID connects to an address, and returns the ID of an established connection, or of datagrams, with its QP. It
+// performs all steps. After an error nothing is left. Errors: those of the steps.
 func (m *Manager) DialID(ctx context.Context, remote netip.AddrPort, cfg DialIDConfig) (id *ID, err error) {
 	i, err := m.NewID(cfg.ID)
 	if err != nil {
@@ -254,7 +254,8 @@ func (m *Manager) DialID(ctx context.Context, remote netip.AddrPort, cfg DialIDC
 	}
 	defer func() {
 		if err != nil {
-			err = opError("dial", Addr{Space: i.cfg.Space}, Addr{Space: i.cfg.Space, AddrPort: remote, Service: i.cfg.Service}, err)
+			to := Addr{Space: i.cfg.Space, AddrPort: remote, Service: i.cfg.Service}
+			err = opError("dial", Addr{Space: i.cfg.Space}, to, err)
 			if cerr := i.Close(); cerr != nil {
 				err = errors.Join(err, cerr)
 			}
@@ -287,8 +288,8 @@ func (m *Manager) DialID(ctx context.Context, remote netip.AddrPort, cfg DialIDC
 	return i, nil
 }
 
-// ListenID begins to receive requests for an address and port. The zero address and :: stand for all addresses of all HCAs, those that come
-// later included, 0.0.0.0 for all of IPv4. Port 0 takes a free one, see Listener.Addr.
+// ListenID begins to receive requests for an address and port. The zero address and :: stand for all addresses of all
+// HCAs, also of those that are added later; 0.0.0.0 stands for all of IPv4. Port 0 is a free port: see IDListener.Addr.
 // Errors: EADDRINUSE, EADDRNOTAVAIL (no HCA has the address), net.ErrClosed.
 func (m *Manager) ListenID(local netip.AddrPort, cfg ListenIDConfig) (*IDListener, error) {
 	i, err := m.NewID(cfg.ID)
@@ -305,8 +306,8 @@ func (m *Manager) ListenID(local netip.AddrPort, cfg ListenIDConfig) (*IDListene
 	return l, nil
 }
 
-// Device gives the Manager's open of an HCA, and the PD that IDs share if they are given no other. Both live until the Manager is closed
-// or the HCA goes. Status: NotFound, ErrClosed.
+// Device returns the Manager's open of an HCA, and the PD that its IDs share by default. Both exist until the Manager
+// is closed or the HCA is removed. Status: NotFound, ErrClosed.
 func (m *Manager) Device(guid ci.GUID) (*accesslayer.CA, *accesslayer.PD, error) {
 	m.opening.Lock()
 	defer m.opening.Unlock()
@@ -316,7 +317,7 @@ func (m *Manager) Device(guid ci.GUID) (*accesslayer.CA, *accesslayer.PD, error)
 	if closed {
 		return nil, nil, net.ErrClosed
 	}
-	// Of one that went while it was opened here, removed was told too early.
+	// The HCA may have been removed, and added again, while it was opened: then the entry is of the old one.
 	if a, err := m.al.Adapter(guid); d != nil && err == nil && a == d.ca.Adapter() {
 		return d.ca, d.pd, nil
 	}
@@ -339,7 +340,7 @@ func (m *Manager) Device(guid ci.GUID) (*accesslayer.CA, *accesslayer.PD, error)
 	return ca, pd, nil
 }
 
-// removed is told that an HCA goes; the access layer destroys what there is of it afterwards.
+// removed is called when an HCA is removed. The access layer destroys its objects afterwards.
 func (m *Manager) removed(a *accesslayer.Adapter, _ any) {
 	m.mu.Lock()
 	delete(m.devices, a.GUID())
@@ -350,18 +351,10 @@ func (m *Manager) removed(a *accesslayer.Adapter, _ any) {
 	}
 }
 
-// portEvent is told of changes of ports: a subnet manager that starts anew knows no members any more (IBTA 14.4.11).
+// portEvent is called for changes of ports. A subnet manager that has restarted has lost the groups' members (IBTA
+// 14.4.11).
 func (m *Manager) portEvent(a *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
 	if e.Type == accesslayer.PortReregister {
 		m.rejoin(mads.Port{CA: a.GUID(), Num: e.Port})
-	}
-}
-
-// background runs f on a goroutine for which Close waits; its context ends then.
-func (m *Manager) background(f func(ctx context.Context)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.closed {
-		m.wg.Go(func() { f(m.ctx) })
 	}
 }

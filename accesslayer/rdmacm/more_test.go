@@ -290,7 +290,7 @@ func TestNames(t *testing.T) {
 		assert.Equal(t, want, a.Network()+" "+a.String())
 	}
 	seen := map[string]bool{}
-	for e := rdmacm.EventEstablished; e <= rdmacm.EventAlternate; e++ {
+	for e := rdmacm.EventAddrResolved; e <= rdmacm.EventAlternate; e++ {
 		seen[e.String()] = true
 	}
 	assert.Len(t, seen, int(rdmacm.EventAlternate))
@@ -305,24 +305,24 @@ func TestStaticElse(t *testing.T) {
 	path.Port.CA, path.Port.Num = s.guid, 1
 	r := &rdmacm.StaticResolver{AL: s.al, Paths: map[netip.Addr]cm.Path{known: path}}
 	ctx := within(t)
-	_, err := r.ResolveRoute(ctx, rdmacm.Query{Remote: other}, rdmacm.Source{})
+	_, err := rdmacm.ResolveRoute(ctx, r, rdmacm.Query{Remote: other}, rdmacm.Source{})
 	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 	system := rdmacm.NewResolver(s.al, nil)
 	r.Else = system
-	src, err := r.ResolveAddr(ctx, rdmacm.Query{Remote: other})
+	src, err := rdmacm.ResolveAddr(ctx, r, rdmacm.Query{Remote: other})
 	require.NoError(t, err)
 	assert.Equal(t, "10.66.0.1", src.Addr.String())
-	p, err := r.ResolveRoute(ctx, rdmacm.Query{Remote: other}, src)
+	p, err := rdmacm.ResolveRoute(ctx, r, rdmacm.Query{Remote: other}, src)
 	require.NoError(t, err)
 	assert.Equal(t, netip.AddrFrom16(p.AV.GRH.DGID).Unmap(), other.Addr())
 	require.NoError(t, system.Close())
 	path.AV.GRH.SGIDIndex = 500
 	r.Paths[known] = path
-	_, err = r.ResolveAddr(ctx, rdmacm.Query{Remote: netip.AddrPortFrom(known, 1)})
+	_, err = rdmacm.ResolveAddr(ctx, r, rdmacm.Query{Remote: netip.AddrPortFrom(known, 1)})
 	require.ErrorIs(t, err, ci.InvalidParameter)
 	path.Port.CA++
 	r.Paths[known] = path
-	_, err = r.ResolveAddr(ctx, rdmacm.Query{Remote: netip.AddrPortFrom(known, 1)})
+	_, err = rdmacm.ResolveAddr(ctx, r, rdmacm.Query{Remote: netip.AddrPortFrom(known, 1)})
 	require.ErrorIs(t, err, ci.NotFound)
 	require.Equal(t, mad.PortSpace(0x106), rdmacm.TCP)
 }

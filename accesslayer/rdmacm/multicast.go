@@ -7,149 +7,272 @@ import (
 	"net/netip"
 	"sync"
 
-	"ciddk/accesslayer/internal/hold"
-	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/mad"
 )
 
-// McastQPN is where datagrams to a group go (IBTA volume 1, 10.5.2).
+// McastQPN is the destination QPN of datagrams to a group (IBTA volume 1, 10.5.2).
 const McastQPN ci.QPN = 0xffffff
 
-// JoinConfig says how to join a group.
+// JoinConfig describes how an ID joins a group.
 type JoinConfig struct {
-	SendOnly bool // the QP does not receive what is sent to the group
+	// SendOnly joins as a sender: the QP does not receive what is sent to the group.
+	SendOnly bool
+	// NoAttach leaves it to the caller to attach a QP to the group, with the GID and, on InfiniBand, the LID of
+	// Group.Peer. The ID needs no QP then.
+	NoAttach bool
 }
 
-// Group is a membership.
+// Group is a membership of an ID in a multicast group.
 type Group struct {
-	id   *ID
-	addr netip.Addr
-	key  member
-	link ci.Link
-	peer Peer
+	id       *ID
+	addr     netip.Addr
+	key      member
+	src      Source
+	noAttach bool // the ID attaches no QP
+	step     *step
 
 	mu    sync.Mutex
-	mcast ci.Mcast // nil: send only, or left
+	peer  Peer
+	mcast ci.Mcast // nil: not attached
 	left  bool
+	// isHeld is set while the Manager counts the group as a user of the membership at the subnet administrator.
+	isHeld bool
 }
 
-// Addr is the group.
+// Addr returns the address of the group.
 func (g *Group) Addr() netip.Addr { return g.addr }
 
-// Peer is where to send so that all members receive it.
-func (g *Group) Peer() Peer { return g.peer }
-
-// Join makes the ID's QP a member of a multicast group, an IP group or, on InfiniBand, a GID written as an IPv6 address. The ID must have
-// a port (Bind to an address, or ResolveAddr) and a UD QP, unless SendOnly. On Ethernet the operating system joins the IP group (IGMP, MLD);
-// on InfiniBand the subnet administrator makes the port a member.
-// Errors: InvalidGID (no group), InvalidServiceType (not UD), InvalidState (no port, no QP), those of the driver and of the subnet
-// administrator, the context's.
-func (i *ID) Join(ctx context.Context, group netip.Addr, cfg JoinConfig) (*Group, error) {
-	ctx, cancel := i.during(ctx)
-	defer cancel()
-	g, err := i.join(ctx, group.Unmap().WithZone(""), cfg)
-	return g, i.fail("join", err)
+// Peer returns where to send so that all members receive it. It is valid after the ID has joined.
+func (g *Group) Peer() Peer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.peer
 }
 
-func (i *ID) join(ctx context.Context, group netip.Addr, cfg JoinConfig) (*Group, error) {
+// Join makes the ID's QP a member of a multicast group: an IP group or, on InfiniBand, a GID written as an IPv6
+// address. The ID must have a port (Bind to an address, or ResolveAddr) and a UD QP, unless cfg allows to go without.
+// On Ethernet the operating system joins the IP group (IGMP, MLD); on InfiniBand the subnet administrator makes the
+// port a member.
+// Errors: InvalidGID (not a group), InvalidServiceType (not UD), InvalidState (no port, no QP), those of the driver and
+// of the subnet administrator, the context's.
+func (i *ID) Join(ctx context.Context, group netip.Addr, cfg JoinConfig) (*Group, error) {
+	var g *Group
+	_, err := i.await(ctx, opJoin, func(report func(Event)) (s *step, err error) {
+		if g, err = i.join(group, cfg, report); err != nil {
+			return nil, err
+		}
+		return g.step, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// StartJoin starts Join. The result is EventGroupJoined or EventGroupError with the Group, which may be queued before
+// StartJoin returns. Any number of joins may be in progress. Group.StartLeave ends one.
+// Errors: InvalidGID, InvalidServiceType, InvalidState; then there is no event.
+func (i *ID) StartJoin(group netip.Addr, cfg JoinConfig) (*Group, error) {
+	return i.join(group, cfg, i.push)
+}
+
+func (i *ID) join(group netip.Addr, cfg JoinConfig, report func(Event)) (*Group, error) {
+	g, err := i.newGroup(group.Unmap().WithZone(""), cfg)
+	if err != nil {
+		return nil, i.fail(opJoin, err)
+	}
+	g.step = i.newStep(opJoin, 0, report)
+	if err := i.addGroup(g); err != nil {
+		g.step.release()
+		return nil, i.fail(opJoin, err)
+	}
+	if g.src.Link == ci.LinkInfiniBand {
+		g.joinInfiniBand()
+		return g, nil
+	}
+	peer := Peer{QPN: McastQPN, QKey: QKey, AV: ci.AVAttr{Port: g.key.port.Num, Global: true}}
+	peer.AV.GRH = g.grh(hopLimit, i.cfg.TrafficClass)
+	g.joined(peer, g.attach(peer))
+	return g, nil
+}
+
+// joinInfiniBand makes the port a member at the subnet administrator.
+func (g *Group) joinInfiniBand() {
+	m, cfg := g.id.m, &g.id.cfg
+	ask := mad.MCMemberRecord{PKey: uint16(cfg.partition()), QKey: uint32(QKey), TrafficClass: cfg.TrafficClass}
+	g.mu.Lock()
+	if g.left { // Close came before
+		g.mu.Unlock()
+		g.joined(Peer{}, context.Canceled)
+		return
+	}
+	s := m.useMember(g.key, ask)
+	g.isHeld = true
+	g.mu.Unlock()
+	m.join(g.step.ctx, g.key, s, func(rec *mad.MCMemberRecord, err error) {
+		if err != nil {
+			g.joined(Peer{}, err)
+			return
+		}
+		peer := Peer{QPN: McastQPN, QKey: ci.QKey(rec.QKey), AV: ci.AVAttr{Port: g.key.port.Num, SL: ci.SL(rec.SL),
+			DLID: ci.LID(rec.MLID), Global: true, GRH: g.grh(rec.HopLimit, rec.TrafficClass)}}
+		peer.AV.GRH.DGID, peer.AV.GRH.FlowLabel = rec.MGID, rec.FlowLabel
+		g.joined(peer, g.attach(peer))
+	})
+}
+
+// newGroup checks the arguments of Join.
+func (i *ID) newGroup(group netip.Addr, cfg JoinConfig) (*Group, error) {
 	const verb = "ID.Join"
 	src, err := i.placed("Join")
 	if err != nil {
 		return nil, err
 	}
-	qp := i.QP()
+	noAttach := cfg.SendOnly || cfg.NoAttach
 	switch {
 	case !group.IsMulticast():
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidGID, Detail: fmt.Sprintf("%v is not a multicast group", group)}
+		detail := fmt.Sprintf("%v is not a multicast group", group)
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidGID, Detail: detail}
 	case i.typ != ci.UD:
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidServiceType, Detail: fmt.Sprintf("groups are for UD, the ID is for %v", i.typ)}
-	case qp == nil && !cfg.SendOnly:
-		return nil, invalidState(verb, "there is no QP that could receive: CreateQP, UseQP or JoinConfig.SendOnly")
+		detail := fmt.Sprintf("groups are for UD, the ID is for %v", i.typ)
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidServiceType, Detail: detail}
+	case i.QP() == nil && !noAttach:
+		return nil, invalidState(verb, "there is no QP to receive with: "+
+			"CreateQP, UseQP, JoinConfig.SendOnly or JoinConfig.NoAttach")
 	}
-	g := &Group{id: i, addr: group, link: src.Link, key: member{port: src.Port, join: mad.FullMember, sgid: src.GID}}
-	var mlid ci.LID
+	g := &Group{id: i, addr: group, src: src, noAttach: noAttach}
+	g.key = member{port: src.Port, join: mad.FullMember, sgid: src.GID, mgid: gidOf(group)}
 	if src.Link == ci.LinkInfiniBand {
+		if i.m.sa == nil {
+			return nil, errNoAdministrator
+		}
+		g.key.mgid = mgid(group, i.cfg.partition())
 		if cfg.SendOnly {
 			g.key.join = mad.SendOnlyNonMember
 		}
-		pkey := i.cfg.PKey
-		if pkey == 0 {
-			pkey = defaultPKey
-		}
-		g.key.mgid = mgid(group, pkey)
-		rec, err := i.m.join(ctx, g.key, mad.MCMemberRecord{PKey: uint16(pkey), QKey: uint32(QKey), TrafficClass: i.cfg.TrafficClass})
-		if err != nil {
-			return nil, err
-		}
-		mlid = ci.LID(rec.MLID)
-		g.peer = Peer{QPN: McastQPN, QKey: ci.QKey(rec.QKey), AV: ci.AVAttr{Port: src.Port.Num, SL: ci.SL(rec.SL), DLID: mlid, Global: true,
-			GRH: ci.GRH{DGID: rec.MGID, SGIDIndex: src.GIDIndex, FlowLabel: rec.FlowLabel, HopLimit: rec.HopLimit, TrafficClass: rec.TrafficClass}}}
-	} else {
-		g.key.mgid = gidOf(group)
-		g.peer = Peer{QPN: McastQPN, QKey: QKey, AV: ci.AVAttr{Port: src.Port.Num, Global: true,
-			GRH: ci.GRH{DGID: g.key.mgid, SGIDIndex: src.GIDIndex, HopLimit: hopLimit, TrafficClass: i.cfg.TrafficClass}}}
-	}
-	if !cfg.SendOnly {
-		if g.mcast, err = qp.AttachMcast(ci.McastAttach{GID: g.peer.AV.GRH.DGID, LID: mlid}); err != nil {
-			i.m.leaveLater(g.key, src.Link)
-			return nil, err
-		}
-	}
-	i.mu.Lock()
-	gone := i.state == closed
-	if !gone {
-		i.groups[g] = struct{}{}
-	}
-	i.mu.Unlock()
-	if gone {
-		return nil, errors.Join(context.Canceled, g.drop())
 	}
 	return g, nil
 }
 
-// Leave ends the membership, and waits until the subnet administrator has taken notice, where there is one. It is idempotent; closing the
-// ID does it, too.
+// addGroup adds a group to the ID, whose Close leaves it then.
+func (i *ID) addGroup(g *Group) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.ctx.Err() != nil {
+		return context.Cause(i.ctx)
+	}
+	i.groups[g] = struct{}{}
+	return nil
+}
+
+// partition returns the P_Key.
+func (c *IDConfig) partition() ci.PKey {
+	if c.PKey == 0 {
+		return defaultPKey
+	}
+	return c.PKey
+}
+
+// grh returns the GRH of datagrams to the group.
+func (g *Group) grh(hopLimit, class uint8) ci.GRH {
+	return ci.GRH{DGID: g.key.mgid, SGIDIndex: g.src.GIDIndex, HopLimit: hopLimit, TrafficClass: class}
+}
+
+// attach attaches the ID's QP to the group.
+func (g *Group) attach(to Peer) error {
+	if g.noAttach {
+		return nil
+	}
+	mcast, err := g.id.QP().AttachMcast(ci.McastAttach{GID: to.AV.GRH.DGID, LID: to.AV.DLID})
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.left { // detach did not find it
+		return unlessGone(mcast.Destroy())
+	}
+	g.mcast = mcast
+	return nil
+}
+
+// joined reports the result of Join. After an error the ID is not a member.
+func (g *Group) joined(peer Peer, err error) {
+	if !g.step.claim() {
+		return
+	}
+	g.mu.Lock()
+	g.peer = peer
+	if err == nil && g.left {
+		err = context.Canceled
+	}
+	g.mu.Unlock()
+	if err != nil {
+		err = g.step.fail(err)
+		_ = g.drop() // the first error is the one to report
+	}
+	g.step.report(Event{Type: resultType(err, EventGroupJoined, EventGroupError), Group: g, Err: err})
+	g.step.release()
+}
+
+// Leave ends the membership, and waits for the reply of the subnet administrator, where there is one. It is idempotent.
+// Closing the ID leaves all its groups.
 func (g *Group) Leave(ctx context.Context) error {
-	first, err := g.detach()
-	if first && g.link == ci.LinkInfiniBand {
-		err = errors.Join(err, g.id.m.leave(ctx, g.key))
+	isHeld, err := g.detach()
+	if isHeld {
+		result := make(chan error, 1)
+		g.id.m.leave(g.key, func(err error) { result <- err })
+		select {
+		case leaveErr := <-result:
+			err = errors.Join(err, leaveErr)
+		case <-ctx.Done():
+			err = errors.Join(err, ctx.Err())
+		}
 	}
 	return g.id.fail("leave", err)
 }
 
-// drop is Leave without waiting.
+// StartLeave ends the membership and does not wait for the subnet administrator. There is no event; a join in progress
+// ends with EventGroupError. It is idempotent.
+func (g *Group) StartLeave() error { return g.id.fail("leave", g.drop()) }
+
 func (g *Group) drop() error {
-	first, err := g.detach()
-	if first {
-		g.id.m.leaveLater(g.key, g.link)
+	isHeld, err := g.detach()
+	if isHeld {
+		g.id.m.leave(g.key, func(error) {}) // an error means that the subnet administrator finds out by itself
 	}
 	return err
 }
 
-func (g *Group) detach() (first bool, err error) {
+// detach detaches the QP. isHeld is true for the one call that gives up the membership at the subnet administrator.
+func (g *Group) detach() (isHeld bool, err error) {
+	g.id.mu.Lock()
+	delete(g.id.groups, g)
+	g.id.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.left {
 		return false, nil
 	}
 	g.left = true
-	g.id.mu.Lock()
-	delete(g.id.groups, g)
-	g.id.mu.Unlock()
+	if g.step != nil {
+		g.step.cancel(context.Canceled)
+	}
 	if g.mcast != nil {
 		err = unlessGone(g.mcast.Destroy())
 	}
-	return true, err
+	return g.isHeld, err
 }
 
-// mgid is the GID of an IP group on InfiniBand (RFC 4391, section 4): of IPv4 the lower 28 bits, of IPv6 the lower 80. The signature is RDMA
-// CM's own, not IPoIB's, so that the two do not meet; scope link-local. IPv6 groups that look like such GIDs are taken as they are.
+// mgid returns the GID of an IP group on InfiniBand (RFC 4391, section 4): it contains the lower 28 bits of an IPv4
+// address, the lower 80 of an IPv6 address. The signature is RDMA CM's own, not that of IPoIB, so that the two use
+// different groups; the scope is link-local. IPv6 groups that have the form of such a GID are used as they are.
 func mgid(group netip.Addr, pkey ci.PKey) ci.GID {
 	a := group.As16()
 	if group.Is6() && a[1]&0xf0 == 0x10 {
 		switch uint16(a[2])<<8 | uint16(a[3]) {
-		case 0x401b, 0x601b, 0xa01b, 0x4001, 0x6001: // IPoIB's, those that administrators assign, and these here
+		case 0x401b, 0x601b, 0xa01b, 0x4001, 0x6001: // of IPoIB, assigned by administrators, of RDMA CM
 			return a
 		}
 	}
@@ -162,126 +285,4 @@ func mgid(group netip.Addr, pkey ci.PKey) ci.GID {
 	g[2] = 0x60
 	copy(g[6:], a[6:])
 	return g
-}
-
-// member is a port's membership at the subnet administrator, which several groups of several IDs share.
-type member struct {
-	port mads.Port
-	mgid ci.GID
-	sgid ci.GID
-	join mad.JoinState
-}
-
-type membership struct {
-	users int
-	mu    hold.Mutex // held while the administrator is asked
-	ask   mad.MCMemberRecord
-	rec   *mad.MCMemberRecord // nil: no member yet
-}
-
-// join makes the port a member, or finds that it is one.
-func (m *Manager) join(ctx context.Context, k member, ask mad.MCMemberRecord) (*mad.MCMemberRecord, error) {
-	if m.sa == nil {
-		return nil, errors.New("groups on InfiniBand need the subnet administrator: give Config.MAD")
-	}
-	m.mu.Lock()
-	s := m.members[k]
-	if s == nil {
-		s = &membership{mu: hold.NewMutex()}
-		m.members[k] = s
-	}
-	s.users++
-	m.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.rec != nil {
-		return s.rec, nil
-	}
-	ask.MGID, ask.PortGID, ask.JoinState = k.mgid, k.sgid, k.join
-	rec, err := m.sa.Join(ctx, k.port, ask, joinMask)
-	if err != nil {
-		m.mu.Lock()
-		if s.users--; s.users == 0 {
-			delete(m.members, k)
-		}
-		m.mu.Unlock()
-		return nil, err
-	}
-	s.ask, s.rec = ask, rec
-	return rec, nil
-}
-
-// joinMask has what it takes to make a group that is not there (15.2.5.17.2); of one that is, the values must be its own.
-const joinMask = mad.MCMGID | mad.MCPortGID | mad.MCJoinState | mad.MCPKey | mad.MCQKey | mad.MCSL | mad.MCFlowLabel | mad.MCTrafficClass
-
-// leave ends a membership with its last user.
-func (m *Manager) leave(ctx context.Context, k member) error {
-	m.mu.Lock()
-	s := m.members[k]
-	last := false
-	if s != nil {
-		s.users--
-		if last = s.users == 0; last {
-			delete(m.members, k)
-		}
-	}
-	m.mu.Unlock()
-	if !last {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.rec == nil {
-		return nil
-	}
-	return m.sa.Leave(ctx, k.port, mad.MCMemberRecord{MGID: k.mgid, PortGID: k.sgid, JoinState: k.join})
-}
-
-// leaveLater is leave for those who do not wait. When the Manager closes, the administrator finds out when the port goes.
-func (m *Manager) leaveLater(k member, link ci.Link) {
-	if link == ci.LinkInfiniBand {
-		m.background(func(ctx context.Context) { _ = m.leave(ctx, k) })
-	}
-}
-
-// rejoin makes a port's memberships anew. Those that fail are lost: their groups' IDs hear of it.
-func (m *Manager) rejoin(port mads.Port) {
-	m.background(func(ctx context.Context) {
-		m.mu.Lock()
-		list := map[member]*membership{}
-		for k, s := range m.members {
-			if k.port == port {
-				list[k] = s
-			}
-		}
-		m.mu.Unlock()
-		for k, s := range list {
-			s.mu.Lock()
-			if s.rec != nil {
-				rec, err := m.sa.Join(ctx, k.port, s.ask, joinMask)
-				if err == nil && rec.MLID != s.rec.MLID {
-					err = fmt.Errorf("the group has another LID now, %#x instead of %#x: join it again", rec.MLID, s.rec.MLID)
-				}
-				if err != nil && ctx.Err() == nil {
-					m.lost(k, err)
-				}
-			}
-			s.mu.Unlock()
-		}
-	})
-}
-
-// lost tells those who use a membership.
-func (m *Manager) lost(k member, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i := range m.ids {
-		i.mu.Lock()
-		for g := range i.groups {
-			if g.key == k {
-				i.events.push(Event{Type: EventGroupError, Group: g, Err: err})
-			}
-		}
-		i.mu.Unlock()
-	}
 }

@@ -10,12 +10,12 @@ import (
 	"ciddk/mad"
 )
 
-// defaultEphemeral is Linux's range.
+// defaultEphemeral is the range of Linux.
 var defaultEphemeral = [2]uint16{32768, 60999}
 
-// portTable says which ports of which port spaces are taken.
+// portTable contains the ports that are taken.
 type portTable struct {
-	low, high uint16 // for those who do not care
+	low, high uint16 // the ephemeral range, both included
 	rand      func() uint64
 
 	mu    sync.Mutex
@@ -30,7 +30,7 @@ type spacePort struct {
 // binding is a port taken at an address.
 type binding struct {
 	spacePort
-	addr      netip.Addr // any: invalid, or unspecified of IPv4
+	addr      netip.Addr // in canonical form
 	reuse     bool
 	listening bool
 }
@@ -40,12 +40,14 @@ func newPortTable(ephemeral [2]uint16, rand func() uint64) (*portTable, error) {
 		ephemeral = defaultEphemeral
 	}
 	if ephemeral[0] == 0 || ephemeral[0] > ephemeral[1] {
-		return nil, invalid("rdmacm.New", "Config.Ephemeral is %d to %d", ephemeral[0], ephemeral[1])
+		return nil, invalid("rdmacm.New", "Config.Ephemeral is %d to %d, want a first port from 1 up to the last port",
+			ephemeral[0], ephemeral[1])
 	}
 	return &portTable{low: ephemeral[0], high: ephemeral[1], rand: rand, taken: map[spacePort][]*binding{}}, nil
 }
 
-// canonical is how the table has an address: invalid for any of both families, unspecified for any of IPv4.
+// canonical returns an address as the table has it: invalid for any address of both families, unspecified for any of
+// IPv4.
 func canonical(a netip.Addr) netip.Addr {
 	a = a.Unmap()
 	if a == netip.IPv6Unspecified() {
@@ -54,7 +56,7 @@ func canonical(a netip.Addr) netip.Addr {
 	return a
 }
 
-// overlap tells whether there is an address for which both stand.
+// overlap reports whether two addresses, which may stand for several, have one in common.
 func overlap(a, b netip.Addr) bool {
 	switch any4 := netip.IPv4Unspecified(); {
 	case !a.IsValid(), !b.IsValid(), a == b:
@@ -66,7 +68,7 @@ func overlap(a, b netip.Addr) bool {
 	}
 }
 
-// bind takes a port, or a free one of the ephemeral range if that is 0. Errors: EADDRINUSE.
+// bind takes a port, or a free one of the ephemeral range if the port is 0. Errors: EADDRINUSE.
 func (t *portTable) bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (*binding, error) {
 	b := &binding{spacePort: spacePort{space, at.Port()}, addr: canonical(at.Addr()), reuse: reuse}
 	t.mu.Lock()
@@ -78,7 +80,7 @@ func (t *portTable) bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (*b
 		t.taken[b.spacePort] = append(t.taken[b.spacePort], b)
 		return b, nil
 	}
-	b.reuse = false // nobody reuses by chance
+	b.reuse = false // a port that is chosen here is not shared
 	n := uint64(t.high-t.low) + 1
 	start := t.rand() % n
 	for k := range n {
@@ -89,10 +91,11 @@ func (t *portTable) bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (*b
 			return b, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: all ports of %s from %d to %d are taken", syscall.EADDRINUSE, network(space), t.low, t.high)
+	return nil, fmt.Errorf("%w: all ports of %s from %d to %d are taken",
+		syscall.EADDRINUSE, network(space), t.low, t.high)
 }
 
-// conflict finds a binding beside which b cannot be; the lock is held.
+// conflict returns a binding that excludes b, or nil; the lock is held.
 func (t *portTable) conflict(b *binding) *binding {
 	for _, c := range t.taken[b.spacePort] {
 		if c != b && overlap(b.addr, c.addr) && (!b.reuse || !c.reuse || b.listening || c.listening) {
@@ -109,7 +112,7 @@ func (b *binding) state() string {
 	return "taken"
 }
 
-// listen makes a binding that of a listener, which shares with nobody.
+// listen marks a binding as that of a listener, which excludes all others.
 func (t *portTable) listen(b *binding) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,7 +124,7 @@ func (t *portTable) listen(b *binding) error {
 	return nil
 }
 
-// unlisten undoes listen. A nil binding is fine.
+// unlisten undoes listen. b may be nil.
 func (t *portTable) unlisten(b *binding) {
 	if b == nil {
 		return
@@ -131,7 +134,7 @@ func (t *portTable) unlisten(b *binding) {
 	b.listening = false
 }
 
-// release gives a port back. A nil binding is fine.
+// release releases a port. b may be nil.
 func (t *portTable) release(b *binding) {
 	if b == nil {
 		return

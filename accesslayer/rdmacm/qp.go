@@ -10,7 +10,7 @@ import (
 	"ciddk/ci"
 )
 
-// madeQP is what CreateQP made.
+// madeQP contains the objects that CreateQP created.
 type madeQP struct {
 	qp             *accesslayer.QP
 	sendCQ, recvCQ *accesslayer.CQ
@@ -30,7 +30,7 @@ func (q *madeQP) close() error {
 	return errors.Join(errs...)
 }
 
-// unlessGone is for objects that the access layer may have destroyed before, with their HCA.
+// unlessGone returns nil for the error of an object that the access layer has destroyed with its HCA.
 func unlessGone(err error) error {
 	if errors.Is(err, accesslayer.ErrClosed) {
 		return nil
@@ -38,12 +38,14 @@ func unlessGone(err error) error {
 	return err
 }
 
-// defaultDepth of queues.
+// defaultDepth is the default depth of queues.
 const defaultDepth = 16
 
-// CreateQP makes the ID's QP, and its CQs if need be, and moves it to Init (UD: to RTS): receives can be posted. The ID destroys what it
-// made. Errors: InvalidState (no address resolved yet, or there is a QP), InvalidParameter (an SRQ without RecvCQ: how many receives has
-// it?; OneCQ with a CQ or an SRQ), those of accesslayer.PD.NewQP and NewCQ and of ci.QP.Modify.
+// CreateQP creates the ID's QP, and its CQs if cfg has none, and moves it to Init (UD: to RTS), so that receives can be
+// posted. Close destroys what it created. Errors: InvalidState (no address is resolved yet, or there is a QP),
+// InvalidParameter (an SRQ without RecvCQ, or OneCQ with a CQ or an SRQ), those of accesslayer.PD.NewQP and NewCQ and
+// of
+// ci.QP.Modify.
 func (i *ID) CreateQP(cfg QPConfig) error {
 	return i.fail("create QP", i.createQP(cfg))
 }
@@ -62,10 +64,10 @@ func (i *ID) createQP(cfg QPConfig) error {
 	c := cfg.QPCreate
 	c.Type = i.typ
 	if cfg.OneCQ && (c.SendCQ != nil || c.RecvCQ != nil || c.SRQ != nil) {
-		return invalid("ID.CreateQP", "OneCQ is for CQs that the ID makes: without SendCQ, RecvCQ and SRQ")
+		return invalid("ID.CreateQP", "OneCQ excludes SendCQ, RecvCQ and SRQ")
 	}
 	if c.SRQ != nil && c.RecvCQ == nil {
-		return invalid("ID.CreateQP", "a QP with an SRQ needs a RecvCQ, of the size of its receives")
+		return invalid("ID.CreateQP", "a QP with an SRQ needs a RecvCQ with room for the receives of the SRQ")
 	}
 	for _, n := range []*int{&c.SendDepth, &c.RecvDepth} {
 		if *n == 0 && (n == &c.SendDepth || c.SRQ == nil) {
@@ -90,7 +92,8 @@ func (i *ID) createQP(cfg QPConfig) error {
 
 func (i *ID) makeQP(made *madeQP, pd *accesslayer.PD, c ci.QPCreate, cfg QPConfig) (err error) {
 	if cfg.OneCQ {
-		if made.sendCQ, err = pd.NewCQ(ci.CQCreate{Size: c.SendDepth + c.RecvDepth}, accesslayer.CQHandler{}); err != nil {
+		both := ci.CQCreate{Size: c.SendDepth + c.RecvDepth}
+		if made.sendCQ, err = pd.NewCQ(both, accesslayer.CQHandler{}); err != nil {
 			return err
 		}
 		made.recvCQ = made.sendCQ
@@ -110,7 +113,7 @@ func (i *ID) makeQP(made *madeQP, pd *accesslayer.PD, c ci.QPCreate, cfg QPConfi
 	}
 	made.qp, err = pd.NewQP(c, func(q *accesslayer.QP, e ci.Event) {
 		if e.Type == ci.EventQPComm {
-			_ = i.Notify() // it may come when nobody needs it
+			_ = i.Notify() // an error means that it was not necessary
 		}
 		if cfg.OnEvent != nil {
 			cfg.OnEvent(q, e)
@@ -128,14 +131,14 @@ func (i *ID) makeQP(made *madeQP, pd *accesslayer.PD, c ci.QPCreate, cfg QPConfi
 	return i.takeQP(made.qp, made, cfg.Access, alive)
 }
 
-// UseQP makes a QP of the caller's, in Reset, the ID's, and moves it as CreateQP does; access as QPConfig.Access. The caller destroys it, after
-// the ID was closed.
+// UseQP makes a QP of the caller's the ID's, and moves it as CreateQP does. The QP must be in Reset; access is as
+// QPConfig.Access. The caller destroys it after the ID was closed.
 // Errors: InvalidParameter (nil), InvalidState, InvalidServiceType (a QP of another type), those of ci.QP.Modify.
 func (i *ID) UseQP(qp ci.QP, access ci.Access) error { return i.fail("use QP", i.useQP(qp, access)) }
 
 func (i *ID) useQP(qp ci.QP, access ci.Access) error {
 	if ci.IsNil(qp) {
-		return invalid("ID.UseQP", "a QP is needed")
+		return invalid("ID.UseQP", "the QP is nil")
 	}
 	if _, err := i.withoutQP("UseQP"); err != nil {
 		return err
@@ -145,7 +148,8 @@ func (i *ID) useQP(qp ci.QP, access ci.Access) error {
 		return err
 	}
 	if attr.Type != i.typ {
-		return &ci.Error{Verb: "ID.UseQP", Status: ci.InvalidServiceType, Detail: fmt.Sprintf("the ID is for a QP of type %v, this is %v", i.typ, attr.Type)}
+		detail := fmt.Sprintf("the QP is of type %v, the ID needs %v", attr.Type, i.typ)
+		return &ci.Error{Verb: "ID.UseQP", Status: ci.InvalidServiceType, Detail: detail}
 	}
 	return i.takeQP(qp, nil, access, nil)
 }
@@ -165,7 +169,7 @@ func (i *ID) withoutQP(verb string) (Source, error) {
 	return i.placed(verb)
 }
 
-// takeQP moves a QP to where receives can be posted, and makes it the ID's.
+// takeQP moves a QP to the state in which receives can be posted, and makes it the ID's.
 func (i *ID) takeQP(qp ci.QP, made *madeQP, access ci.Access, alive *keepAlive) error {
 	if access == 0 {
 		access = i.allAccess()
@@ -195,11 +199,12 @@ func (i *ID) takeQP(qp ci.QP, made *madeQP, access ci.Access, alive *keepAlive) 
 	case i.qp != nil:
 		return invalidState("ID.CreateQP", "the ID has a QP")
 	}
-	i.qp, i.made, i.access, i.alive = qp, made, access, alive
+	i.qp, i.made = qp, made
+	i.access, i.alive = access, alive
 	return nil
 }
 
-// allAccess is what the peer can be allowed: that a region allows it as well is what counts.
+// allAccess returns all rights that the QP can grant to the peer. A memory region has to grant them as well.
 func (i *ID) allAccess() ci.Access {
 	access := ci.RemoteWrite
 	if i.typ == ci.RC {
@@ -211,7 +216,8 @@ func (i *ID) allAccess() ci.Access {
 	return access
 }
 
-// ownAttr is how a QP is moved without a peer: a connected one to Init, one for datagrams to all states.
+// ownAttr returns the attributes that do not depend on the peer: of a connected QP for Init, of one for datagrams for
+// all states.
 func (i *ID) ownAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 	const verb = "ID.QPAttr"
 	src, err := i.placed("QPAttr")
@@ -247,16 +253,16 @@ func (i *ID) ownAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 		attr.SQPSN = i.psn()
 		return ci.QPFieldsUDRTS, attr, nil
 	}
-	return 0, attr, invalidState(verb, "the peer's QP is not known yet")
+	return 0, attr, invalidState(verb, "the attributes of the peer's QP are not known yet")
 }
 
 const defaultPKey ci.PKey = 0xffff
 
-// psn is where a QP, or its peer, is to begin to count; not 0, with which the connection manager would choose.
+// psn returns a starting PSN. It is not 0, for which the connection manager would choose one.
 func (i *ID) psn() ci.PSN { return ci.PSN(i.m.random()%0xffffff) + 1 }
 
-// QPAttr says how to move a QP of the caller's to a state: Init, RTR, RTS; access rights are the caller's to add to Init. Of datagrams also
-// before there is a peer. Status: InvalidState (not known yet).
+// QPAttr returns the attributes with which the caller moves a QP of its own to Init, RTR or RTS. The caller adds access
+// rights to Init. For datagrams they are available before there is a peer. Status: InvalidState (not known yet).
 func (i *ID) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 	c := i.Conn()
 	if c == nil || to == ci.QPInit {
@@ -265,7 +271,7 @@ func (i *ID) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 	return c.QPAttr(to)
 }
 
-// move moves the ID's QP as the connection says; cut is what Accept agreed to.
+// move moves the ID's QP to states of the connection. cut, if not nil, changes the attributes.
 func (i *ID) move(c cm.Conn, cut func(*ci.QPAttr), to ...ci.QPState) error {
 	for _, s := range to {
 		set, attr, err := c.QPAttr(s)

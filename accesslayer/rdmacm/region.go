@@ -12,21 +12,21 @@ import (
 	"ciddk/ci"
 )
 
-// Region describes memory of an application to its peers, which read and write it through Conn. It can be sent as bytes (MarshalBinary)
-// and compared. The zero Region has no memory.
+// Region describes memory of an application for its peers, which read and write it through Conn. It can be sent as
+// bytes (MarshalBinary) and compared. The zero Region is empty.
 type Region struct {
 	Addr   uint64
 	Length uint64
 	RKey   ci.Key
 }
 
-// RegionLen is the length of a Region as bytes.
+// RegionLen is the length in bytes of a Region in binary form.
 const RegionLen = 20
 
-// Slice returns n bytes of the region from off. It fails if the region does not have them.
+// Slice returns the n bytes of the region at offset off. It fails if they are not within the region.
 func (r Region) Slice(off, n uint64) (Region, error) {
 	if off > r.Length || n > r.Length-off {
-		return Region{}, invalid("Region.Slice", "bytes %d to %d of a region of %d bytes", off, off+n, r.Length)
+		return Region{}, invalid("Region.Slice", "%d bytes at offset %d, and the region has %d", n, off, r.Length)
 	}
 	return Region{Addr: r.Addr + off, Length: n, RKey: r.RKey}, nil
 }
@@ -41,22 +41,23 @@ func (r Region) AppendBinary(b []byte) ([]byte, error) {
 // MarshalBinary implements encoding.BinaryMarshaler: see AppendBinary.
 func (r Region) MarshalBinary() ([]byte, error) { return r.AppendBinary(make([]byte, 0, RegionLen)) }
 
-// UnmarshalBinary implements encoding.BinaryUnmarshaler. It fails if b is not a Region, or if the region reaches past the end of the address
-// space. Whether the peer has the region, and allows the access, shows when it is used.
+// UnmarshalBinary implements encoding.BinaryUnmarshaler. It fails if b is not a Region, or if the region exceeds the
+// address space. It cannot check whether the peer has the region and allows the access.
 func (r *Region) UnmarshalBinary(b []byte) error {
 	if len(b) != RegionLen {
-		return invalid("Region.UnmarshalBinary", "%d bytes, want %d", len(b), RegionLen)
+		return invalid("Region.UnmarshalBinary", "the data has %d bytes, want %d", len(b), RegionLen)
 	}
-	u := Region{Addr: binary.BigEndian.Uint64(b), Length: binary.BigEndian.Uint64(b[8:]), RKey: ci.Key(binary.BigEndian.Uint32(b[16:]))}
+	u := Region{Addr: binary.BigEndian.Uint64(b), Length: binary.BigEndian.Uint64(b[8:]),
+		RKey: ci.Key(binary.BigEndian.Uint32(b[16:]))}
 	if u.Addr+u.Length < u.Addr {
-		return invalid("Region.UnmarshalBinary", "%d bytes at %#x reach past the end of the address space", u.Length, u.Addr)
+		return invalid("Region.UnmarshalBinary", "%d bytes at address %#x exceed the address space", u.Length, u.Addr)
 	}
 	*r = u
 	return nil
 }
 
-// Memory is storage of the application that peers may read or write, and that ReadInto and WriteFrom of Conn transfer without a copy. It
-// is registered with an HCA when it is first used there. All methods may be called concurrently.
+// Memory is storage of the application that peers may read or write, and that ReadInto and WriteFrom of Conn transfer
+// without a copy. It is registered with an HCA when it is first used there. All methods may be called concurrently.
 type Memory struct {
 	m       *Manager
 	storage ci.Memory
@@ -67,14 +68,15 @@ type Memory struct {
 	mrs    map[*accesslayer.PD]*accesslayer.MR
 }
 
-// NewMemory makes storage available to peers, with the rights in access: ci.RemoteRead, ci.RemoteWrite and ci.RemoteAtomic. The storage belongs to the
-// caller: ci.Bytes(b), or memory with a lock of its own if the application uses it at the same time as its peers. Close it before the Manager.
+// NewMemory makes storage available to peers, with the rights in access: ci.RemoteRead, ci.RemoteWrite and
+// ci.RemoteAtomic. The storage belongs to the caller: ci.Bytes(b), or memory with a lock of its own if the application
+// uses it at the same time as its peers. Close the Memory before the Manager.
 func (m *Manager) NewMemory(storage ci.Memory, access ci.Access) *Memory {
 	return &Memory{m: m, storage: storage, access: access | ci.LocalWrite, mrs: map[*accesslayer.PD]*accesslayer.MR{}}
 }
 
-// Region returns the description of the memory for the peer of a connection. It is valid for all connections through the same HCA, until Close.
-// Errors: net.ErrClosed, those of accesslayer.PD.NewMR.
+// Region returns the description of the memory for the peer of a connection. It is valid for all connections through
+// the same HCA, until Close. Errors: net.ErrClosed, those of accesslayer.PD.NewMR.
 func (m *Memory) Region(c *Conn) (Region, error) {
 	r, err := m.region(c)
 	return Region{Addr: r.Addr, Length: r.Length, RKey: r.RKey}, err
@@ -88,7 +90,8 @@ func (m *Memory) region(c *Conn) (ci.Region, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return ci.Region{}, &ci.Error{Verb: "Memory.Region", Status: ci.InvalidMRHandle, Detail: "the memory is closed", Err: accesslayer.ErrClosed}
+		return ci.Region{}, &ci.Error{Verb: "Memory.Region", Status: ci.InvalidMRHandle,
+			Detail: "the memory is closed", Err: accesslayer.ErrClosed}
 	}
 	mr := m.mrs[pd]
 	if mr == nil {
@@ -100,7 +103,7 @@ func (m *Memory) region(c *Conn) (ci.Region, error) {
 	return mr.Region(), nil
 }
 
-// Close ends the rights of peers. When it has returned, nobody reads or writes the memory any more. It is idempotent.
+// Close ends the access of peers. When it has returned, no peer reads or writes the memory any more. It is idempotent.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

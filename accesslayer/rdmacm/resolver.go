@@ -13,74 +13,90 @@ import (
 	"ciddk/mad"
 )
 
-// Resolver finds ways to IP addresses. NewResolver makes the usual one; others may stand before it, for fabrics with static routes. All methods
-// may be called concurrently.
+// Resolver finds ports and paths for IP addresses. NewResolver returns the usual one; another one may precede it, for
+// fabrics with static routes. All methods may be called concurrently.
+//
+// A method returns without waiting, and calls done exactly once: before it returns, or later on any goroutine with no
+// lock held. When ctx ends, the result is the context's error. While a result is outstanding, no goroutine waits for
+// it.
 type Resolver interface {
-	// ResolveAddr chooses the HCA, the port and the GID from which to reach q.Remote: those of q.Local if that is valid.
-	// Errors: syscall.EADDRNOTAVAIL (no HCA has q.Local), EHOSTUNREACH (none has an address from which to reach it), the context's.
-	ResolveAddr(ctx context.Context, q Query) (Source, error)
-	// ResolveRoute gives the path from there. Errors: EHOSTUNREACH, those of the subnet administrator, the context's.
-	ResolveRoute(ctx context.Context, q Query, from Source) (cm.Path, error)
+	// ResolveAddr finds the HCA, the port and the GID from which to reach q.Remote: those of q.Local if that is valid.
+	// Errors: syscall.EADDRNOTAVAIL (no HCA has q.Local), EHOSTUNREACH (no HCA has an address from which to reach it),
+	// the context's.
+	ResolveAddr(ctx context.Context, q Query, done func(Source, error))
+	// ResolveRoute finds the path from there. Errors: EHOSTUNREACH, those of the subnet administrator, the context's.
+	ResolveRoute(ctx context.Context, q Query, from Source, done func(cm.Path, error))
 }
 
-// Query is what a Resolver is asked.
+// Query describes what a Resolver looks for.
 type Query struct {
-	Local, Remote netip.AddrPort // Local may be invalid, and either's port 0
+	Local, Remote netip.AddrPort // Local may be invalid, and both ports may be 0
 	Service       mad.ServiceID
 	TrafficClass  uint8
-	PKey          ci.PKey     // 0: the default one
-	LifeTime      mad.TimeExp // where nobody knows better
+	PKey          ci.PKey     // 0: the default partition
+	LifeTime      mad.TimeExp // of a path whose lifetime is not known otherwise
 }
 
-// Source is where packets leave, and one of its addresses.
+// Source is the port from which packets are sent, and one of its addresses.
 type Source struct {
 	Port     mads.Port
 	Link     ci.Link
 	GIDIndex uint16
 	GID      ci.GID
-	Addr     netip.Addr // what stands in the IP header of requests
+	Addr     netip.Addr // the source address in the IP header of requests
 }
 
-// StaticResolver knows some paths by heart, as on direct links without a subnet manager, and asks another Resolver for the rest.
+// StaticResolver has a table of paths, as for direct links without a subnet manager, and uses another Resolver for all
+// other addresses.
 type StaticResolver struct {
 	AL    *accesslayer.AL
-	Paths map[netip.Addr]cm.Path // by remote address; not to be changed while in use
-	Else  Resolver               // nil: there is no other way
+	Paths map[netip.Addr]cm.Path // by remote address; it must not change while in use
+	Else  Resolver               // nil: other addresses are unreachable
 }
 
 var _ Resolver = (*StaticResolver)(nil)
 
-// ResolveAddr implements Resolver: the source of a known path is its own.
-func (r *StaticResolver) ResolveAddr(ctx context.Context, q Query) (Source, error) {
+// ResolveAddr implements Resolver: the source of a path in the table is that of the path.
+func (r *StaticResolver) ResolveAddr(ctx context.Context, q Query, done func(Source, error)) {
 	p, ok := r.Paths[q.Remote.Addr().Unmap()]
-	if !ok {
-		if r.Else != nil {
-			return r.Else.ResolveAddr(ctx, q)
-		}
-		return Source{}, fmt.Errorf("%w: there is no static path to %v", syscall.EHOSTUNREACH, q.Remote.Addr())
+	switch {
+	case ok:
+		done(r.source(q, p))
+	case r.Else != nil:
+		r.Else.ResolveAddr(ctx, q, done)
+	default:
+		done(Source{}, fmt.Errorf("%w: there is no static path to %v", syscall.EHOSTUNREACH, q.Remote.Addr()))
 	}
+}
+
+// source returns the source of a path.
+func (r *StaticResolver) source(q Query, p cm.Path) (Source, error) {
 	attr, err := portAttr(r.AL, p.Port)
 	if err != nil {
 		return Source{}, err
 	}
-	if int(p.AV.GRH.SGIDIndex) >= len(attr.GIDs) {
-		return Source{}, invalid("StaticResolver.ResolveAddr", "the path to %v has GID %d of a port with %d", q.Remote.Addr(), p.AV.GRH.SGIDIndex, len(attr.GIDs))
+	index := p.AV.GRH.SGIDIndex
+	if int(index) >= len(attr.GIDs) {
+		return Source{}, invalid("StaticResolver.ResolveAddr", "the path to %v has GID index %d, and the port has %d GIDs",
+			q.Remote.Addr(), index, len(attr.GIDs))
 	}
-	gid := attr.GIDs[p.AV.GRH.SGIDIndex].GID
+	gid := attr.GIDs[index].GID
 	if local := q.Local.Addr(); local.IsValid() && !local.IsUnspecified() && gidOf(local.Unmap()) != gid {
-		return Source{}, fmt.Errorf("%w: the path to %v begins at %v, not at %v", syscall.EADDRNOTAVAIL, q.Remote.Addr(), addrOf(gid), local)
+		return Source{}, fmt.Errorf("%w: the path to %v begins at %v, not at %v",
+			syscall.EADDRNOTAVAIL, q.Remote.Addr(), addrOf(gid), local)
 	}
-	return Source{Port: p.Port, Link: attr.Link, GIDIndex: p.AV.GRH.SGIDIndex, GID: gid, Addr: addrOf(gid)}, nil
+	return Source{Port: p.Port, Link: attr.Link, GIDIndex: index, GID: gid, Addr: addrOf(gid)}, nil
 }
 
 // ResolveRoute implements Resolver.
-func (r *StaticResolver) ResolveRoute(ctx context.Context, q Query, from Source) (cm.Path, error) {
+func (r *StaticResolver) ResolveRoute(ctx context.Context, q Query, from Source, done func(cm.Path, error)) {
 	p, ok := r.Paths[q.Remote.Addr().Unmap()]
 	switch {
 	case ok:
-		return p, nil
+		done(p, nil)
 	case r.Else != nil:
-		return r.Else.ResolveRoute(ctx, q, from)
+		r.Else.ResolveRoute(ctx, q, from, done)
+	default:
+		done(cm.Path{}, fmt.Errorf("%w: there is no static path to %v", syscall.EHOSTUNREACH, q.Remote.Addr()))
 	}
-	return cm.Path{}, fmt.Errorf("%w: there is no static path to %v", syscall.EHOSTUNREACH, q.Remote.Addr())
 }

@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// Stream is a Conn as a stream of bytes: a net.Conn. Each Write sends messages of up to Conn.MaxMessage bytes, and an empty message marks the end
-// of the data. Both ends of the connection use Stream. All methods may be called concurrently.
+// Stream is a Conn as a stream of bytes: a net.Conn. Each Write sends messages of up to Conn.MaxMessage bytes, and an
+// empty message marks the end of the data. Both ends of the connection must use Stream. All methods may be called
+// concurrently.
 type Stream struct {
 	c           *Conn
 	read, write *deadline
 
 	reading sync.Mutex // of Read
-	buffer  int        // receive buffer that is being read
-	rest    []byte     // what is left of it
+	buffer  int        // index of the receive buffer that is being read
+	rest    []byte     // the part of it that was not read
 	eof     bool
 
 	writing sync.Mutex // of Write and CloseWrite
@@ -30,13 +31,14 @@ type Stream struct {
 
 var _ net.Conn = (*Stream)(nil)
 
-// NewStream returns a Conn as a stream of bytes. The Conn belongs to the Stream from then on; one-sided transfers remain possible.
+// NewStream returns a Conn as a stream of bytes. The Stream owns the Conn then; one-sided transfers remain possible.
 func NewStream(c *Conn) *Stream { return &Stream{c: c, read: newDeadline(), write: newDeadline()} }
 
-// Conn returns the connection below.
+// Conn returns the underlying connection.
 func (s *Stream) Conn() *Conn { return s.c }
 
-// Read implements net.Conn. After the end of the peer's data, or of a connection that the peer has closed, it returns io.EOF.
+// Read implements net.Conn. At the end of the peer's data, or when the peer has closed the connection, it returns
+// io.EOF.
 func (s *Stream) Read(b []byte) (int, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -95,7 +97,7 @@ func (s *Stream) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite marks the end of the data: the peer reads io.EOF after it. Reading goes on.
+// CloseWrite marks the end of the data: the peer reads io.EOF after it. Reading remains possible.
 func (s *Stream) CloseWrite() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -109,7 +111,8 @@ func (s *Stream) CloseWrite() error {
 	return nil
 }
 
-// Close implements net.Conn: it is Conn.Close, which waits until the peer has acknowledged what was written, at most for ConnConfig.Linger.
+// Close implements net.Conn. Like Conn.Close, it waits until the peer has acknowledged what was written, at most for
+// ConnConfig.Linger.
 func (s *Stream) Close() error {
 	s.closeOnce.Do(func() {
 		s.closeErr = s.c.Close()
@@ -125,7 +128,7 @@ func (s *Stream) LocalAddr() net.Addr { return s.c.LocalAddr() }
 // RemoteAddr implements net.Conn.
 func (s *Stream) RemoteAddr() net.Addr { return s.c.RemoteAddr() }
 
-// SetDeadline implements net.Conn. Deadlines are times of the system's clock, in a testing/synctest bubble of the bubble's.
+// SetDeadline implements net.Conn. Deadlines are times of the system's clock, or of the testing/synctest bubble.
 func (s *Stream) SetDeadline(t time.Time) error {
 	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
 }
@@ -144,8 +147,8 @@ func (s *Stream) setDeadline(d *deadline, t time.Time) error {
 	return nil
 }
 
-// DialStream connects to an address and returns the connection as a stream: a function for http.Transport.DialContext and the like. network is not
-// used; address is an IP address and port.
+// DialStream connects to an address and returns the connection as a stream, for http.Transport.DialContext and similar
+// functions. It ignores network; address is an IP address and port.
 func (d *Dialer) DialStream(ctx context.Context, network, address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -163,7 +166,7 @@ func (l *Listener) Streams() net.Listener { return streamListener{l} }
 
 type streamListener struct{ l *Listener }
 
-// Accept implements net.Listener. A request that does not become a connection is no error.
+// Accept implements net.Listener. It skips a request that does not become a connection.
 func (l streamListener) Accept() (net.Conn, error) {
 	for {
 		r, err := l.l.Accept(context.Background())

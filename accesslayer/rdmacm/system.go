@@ -19,22 +19,24 @@ import (
 	"ciddk/mad"
 )
 
-// SystemResolver is the usual Resolver. For an address it takes, in this order: the port that has it as its own; the port with the
-// address from which the operating system would send; of the ports whose address is of the same kind (loopback, link-local, other) the one that has
-// the most leading bits in common with it, at least 8 of IPv4, 16 of IPv6. On InfiniBand ports the subnet prefix decides, 64 bits.
+// SystemResolver is the usual Resolver. It chooses, in this order: the port that has the remote address itself; the
+// port with the address from which the operating system would send; of the ports whose address is of the same kind
+// (loopback, link-local, other), the one that has the most leading bits in common with the remote address, at least 8
+// of IPv4, 16 of IPv6. On InfiniBand ports the 64 bits of the subnet prefix must be equal.
 //
-// Paths on Ethernet are made from the port's MTU, with hop limit 64; on InfiniBand they come from the subnet administrator.
+// A path on Ethernet has the port's MTU and hop limit 64. Paths on InfiniBand come from the subnet administrator.
 type SystemResolver struct {
 	al *accesslayer.AL
 	sa *sa.Client // nil: none
 
-	// routed asks the operating system for the source address towards another; tests replace it.
-	routed func(ctx context.Context, to netip.Addr) netip.Addr
+	// routed returns the operating system's source address towards another; tests replace it.
+	routed func(to netip.Addr) netip.Addr
 }
 
 var _ Resolver = (*SystemResolver)(nil)
 
-// NewResolver makes a SystemResolver for the HCAs of an access layer. svc may be nil: then there are no paths on InfiniBand. Close it.
+// NewResolver returns a SystemResolver for the HCAs of an access layer. If svc is nil, there are no paths on
+// InfiniBand. Close it after use.
 func NewResolver(al *accesslayer.AL, svc mads.Service) *SystemResolver {
 	r := &SystemResolver{al: al, routed: routed}
 	if svc != nil {
@@ -43,7 +45,7 @@ func NewResolver(al *accesslayer.AL, svc mads.Service) *SystemResolver {
 	return r
 }
 
-// Close ends questions to subnet administrators. It is idempotent.
+// Close ends requests to subnet administrators. It is idempotent.
 func (r *SystemResolver) Close() error {
 	if r.sa == nil {
 		return nil
@@ -51,11 +53,13 @@ func (r *SystemResolver) Close() error {
 	return r.sa.Close()
 }
 
-// routed connects a UDP socket, which sends nothing and needs no privilege, and looks at its own address.
-func routed(ctx context.Context, to netip.Addr) netip.Addr {
-	var d net.Dialer
-	const discard = 9 // any port will do
-	c, err := d.DialContext(ctx, "udp", netip.AddrPortFrom(to, discard).String())
+// routed connects a UDP socket, which neither sends nor waits and needs no privilege, and returns its own address.
+func routed(to netip.Addr) netip.Addr {
+	if !to.IsValid() {
+		return netip.Addr{}
+	}
+	const discard = 9 // any port has the same route
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, discard)))
 	if err != nil {
 		return netip.Addr{}
 	}
@@ -67,9 +71,7 @@ func routed(ctx context.Context, to netip.Addr) netip.Addr {
 	return a.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// sources lists the addresses of all active ports.
-func (r *SystemResolver) sources() []Source { return sources(r.al) }
-
+// sources returns the addresses of all active ports.
 func sources(al *accesslayer.AL) (list []Source) {
 	for _, a := range al.Adapters() {
 		attr := a.Attr()
@@ -81,7 +83,8 @@ func sources(al *accesslayer.AL) (list []Source) {
 				if g.GID == (ci.GID{}) || g.Type == ci.GIDRoCEv1 && p.Link == ci.LinkEthernet {
 					continue
 				}
-				list = append(list, Source{Port: mads.Port{CA: attr.GUID, Num: p.Num}, Link: p.Link, GIDIndex: uint16(i), GID: g.GID, Addr: addrOf(g.GID)})
+				list = append(list, Source{Port: mads.Port{CA: attr.GUID, Num: p.Num}, Link: p.Link,
+					GIDIndex: uint16(i), GID: g.GID, Addr: addrOf(g.GID)})
 			}
 		}
 	}
@@ -98,53 +101,69 @@ func own(list []Source, a netip.Addr) (Source, bool) {
 	return Source{}, false
 }
 
-// ResolveAddr implements Resolver.
-func (r *SystemResolver) ResolveAddr(ctx context.Context, q Query) (Source, error) {
+// ResolveAddr implements Resolver. It calls done before it returns.
+func (r *SystemResolver) ResolveAddr(ctx context.Context, q Query, done func(Source, error)) {
+	s, err := r.source(q)
+	if ctx.Err() != nil {
+		s, err = Source{}, ctx.Err()
+	}
+	done(s, err)
+}
+
+func (r *SystemResolver) source(q Query) (Source, error) {
 	remote, local := q.Remote.Addr().Unmap(), q.Local.Addr().Unmap()
-	list := r.sources()
+	list := sources(r.al)
 	switch {
 	case !remote.IsValid():
-		return Source{}, fmt.Errorf("%w: no address given", syscall.EADDRNOTAVAIL)
+		return Source{}, fmt.Errorf("%w: the remote address is not set", syscall.EADDRNOTAVAIL)
 	case remote.IsUnspecified():
-		return Source{}, fmt.Errorf("%w: %v is nobody's address", syscall.EADDRNOTAVAIL, remote)
+		return Source{}, fmt.Errorf("%w: %v is not the address of a host", syscall.EADDRNOTAVAIL, remote)
 	case local.IsValid() && !local.IsUnspecified():
 		s, ok := own(list, local)
 		if !ok {
-			return Source{}, fmt.Errorf("%w: no HCA has %v; there are: %s", syscall.EADDRNOTAVAIL, local, names(list))
+			return Source{}, fmt.Errorf("%w: no HCA has %v; the addresses are: %s",
+				syscall.EADDRNOTAVAIL, local, names(list))
 		}
 		if local.Is4() != remote.Is4() {
-			return Source{}, fmt.Errorf("%w: %v and %v are of different IP versions", syscall.EADDRNOTAVAIL, local, remote)
+			return Source{}, fmt.Errorf("%w: %v and %v are of different IP versions",
+				syscall.EADDRNOTAVAIL, local, remote)
 		}
 		return s, nil
 	}
 	if s, ok := own(list, remote); ok {
 		return s, nil
 	}
-	from := r.routed(ctx, remote)
+	from := r.routed(remote)
 	if s, ok := own(list, from); ok && from.IsValid() {
 		return s, nil
 	}
-	if err := ctx.Err(); err != nil {
-		return Source{}, err
-	}
-	best, common := -1, 0
-	for i, s := range list {
-		if n := likeness(s, remote); n > common {
-			best, common = i, n
-		}
-	}
-	if best >= 0 {
-		return list[best], nil
+	if s, ok := closest(list, remote); ok {
+		return s, nil
 	}
 	why := "the operating system has no route"
 	if from.IsValid() {
 		why = fmt.Sprintf("the operating system would send from %v", from)
 	}
-	return Source{}, fmt.Errorf("%w: no HCA has an address that reaches %v (%s); there are: %s", syscall.EHOSTUNREACH, remote, why, names(list))
+	return Source{}, fmt.Errorf("%w: no HCA has an address that reaches %v (%s); the addresses are: %s",
+		syscall.EHOSTUNREACH, remote, why, names(list))
 }
 
-// likeness is how many leading bits two addresses share, 0 if that is too few to guess that they are neighbours.
-func likeness(s Source, remote netip.Addr) int {
+// closest returns the source with the most leading bits in common with an address.
+func closest(list []Source, remote netip.Addr) (Source, bool) {
+	best, common := -1, 0
+	for i, s := range list {
+		if n := commonBits(s, remote); n > common {
+			best, common = i, n
+		}
+	}
+	if best < 0 {
+		return Source{}, false
+	}
+	return list[best], true
+}
+
+// commonBits returns the number of leading bits that a source has in common with an address, 0 if they are too few.
+func commonBits(s Source, remote netip.Addr) int {
 	least := 16
 	switch {
 	case s.Addr.Is4() != remote.Is4() || kind(s.Addr) != kind(remote):
@@ -154,9 +173,9 @@ func likeness(s Source, remote netip.Addr) int {
 	case remote.Is4():
 		least = 8
 	}
-	a, b, n := s.Addr.AsSlice(), remote.AsSlice(), 0
-	for i := range a {
-		x := bits.LeadingZeros8(a[i] ^ b[i])
+	n, b := 0, remote.AsSlice()
+	for i, octet := range s.Addr.AsSlice() {
+		x := bits.LeadingZeros8(octet ^ b[i])
 		n += x
 		if x < 8 {
 			break
@@ -168,6 +187,7 @@ func likeness(s Source, remote netip.Addr) int {
 	return n
 }
 
+// kind returns 1 for a loopback address, 2 for a link-local one, 0 for any other.
 func kind(a netip.Addr) int {
 	switch {
 	case a.IsLoopback():
@@ -178,6 +198,7 @@ func kind(a netip.Addr) int {
 	return 0
 }
 
+// names returns the addresses and ports of a list for an error message.
 func names(list []Source) string {
 	if len(list) == 0 {
 		return "no active port of any HCA"
@@ -192,51 +213,71 @@ func names(list []Source) string {
 	return b.String()
 }
 
-// hopLimit of packets over IP, the usual one.
+// hopLimit is the hop limit of packets on Ethernet.
 const hopLimit = 64
 
-// ResolveRoute implements Resolver.
-func (r *SystemResolver) ResolveRoute(ctx context.Context, q Query, from Source) (cm.Path, error) {
+// ResolveRoute implements Resolver. On Ethernet it calls done before it returns.
+func (r *SystemResolver) ResolveRoute(ctx context.Context, q Query, from Source, done func(cm.Path, error)) {
 	p, err := portAttr(r.al, from.Port)
+	switch {
+	case err != nil:
+	case p.State != ci.PortActive:
+		err = fmt.Errorf("%w: port %d of HCA %016x is %v",
+			syscall.EHOSTUNREACH, from.Port.Num, uint64(from.Port.CA), p.State)
+	case p.Link != ci.LinkInfiniBand:
+		done(ethernetPath(q, from, p), nil)
+		return
+	case r.sa == nil:
+		err = errors.New("rdmacm: paths on InfiniBand need the subnet administrator (set Config.MAD) " +
+			"or another Resolver")
+	default:
+		err = r.startPath(ctx, q, from, p, done)
+	}
 	if err != nil {
-		return cm.Path{}, err
+		done(cm.Path{}, err)
 	}
-	if p.State != ci.PortActive {
-		return cm.Path{}, fmt.Errorf("%w: port %d of HCA %016x is %v", syscall.EHOSTUNREACH, from.Port.Num, uint64(from.Port.CA), p.State)
-	}
-	dgid := gidOf(q.Remote.Addr().Unmap())
-	grh := ci.GRH{DGID: dgid, SGIDIndex: from.GIDIndex, HopLimit: hopLimit, TrafficClass: q.TrafficClass}
-	if p.Link != ci.LinkInfiniBand {
-		grh.FlowLabel = flowLabel(netip.AddrPortFrom(from.Addr, q.Local.Port()), q.Remote)
-		return cm.Path{Port: from.Port, AV: ci.AVAttr{Port: from.Port.Num, Global: true, GRH: grh}, PKey: q.PKey, MTU: p.MTU, LifeTime: q.LifeTime}, nil
-	}
-	if r.sa == nil {
-		return cm.Path{}, errors.New("paths on InfiniBand come from the subnet administrator: give Config.MAD, or a Resolver that knows them")
-	}
-	rec, err := r.sa.Path(ctx, from.Port, sa.PathQuery{SGID: from.GID, DGID: dgid, PKey: q.PKey, Service: q.Service, TrafficClass: q.TrafficClass})
-	if err != nil {
+}
+
+// startPath requests a path record from the subnet administrator.
+func (r *SystemResolver) startPath(
+	ctx context.Context, q Query, from Source, p *ci.PortAttr, done func(cm.Path, error),
+) error {
+	query := sa.PathQuery{SGID: from.GID, DGID: gidOf(q.Remote.Addr().Unmap()), PKey: q.PKey, Service: q.Service,
+		TrafficClass: q.TrafficClass}
+	return r.sa.StartPath(ctx, from.Port, query, func(rec *mad.PathRecord, err error) {
 		if _, ok := errors.AsType[*sa.StatusError](err); ok {
-			return cm.Path{}, fmt.Errorf("%w: %w", syscall.EHOSTUNREACH, err)
+			err = fmt.Errorf("%w: %w", syscall.EHOSTUNREACH, err)
 		}
-		return cm.Path{}, err
-	}
-	return pathOf(rec, from, p), nil
+		if err != nil {
+			done(cm.Path{}, err)
+			return
+		}
+		done(pathOf(rec, from, p), nil)
+	})
 }
 
-// pathOf is a path record as this side uses it. A GRH is for paths that leave the subnet (IBTA 8.2.3), and does no harm within; without it the
-// passive end of a connection could not tell our GIDs apart.
+// ethernetPath returns the path to an address of the same IP network or behind routers.
+func ethernetPath(q Query, from Source, p *ci.PortAttr) cm.Path {
+	grh := ci.GRH{DGID: gidOf(q.Remote.Addr().Unmap()), SGIDIndex: from.GIDIndex, HopLimit: hopLimit,
+		TrafficClass: q.TrafficClass, FlowLabel: flowLabel(netip.AddrPortFrom(from.Addr, q.Local.Port()), q.Remote)}
+	return cm.Path{Port: from.Port, AV: ci.AVAttr{Port: from.Port.Num, Global: true, GRH: grh}, PKey: q.PKey,
+		MTU: p.MTU, LifeTime: q.LifeTime}
+}
+
+// pathOf returns a path record as this end uses it. A GRH is for paths that leave the subnet (IBTA 8.2.3). It is also
+// used within the subnet, because the passive end of a connection cannot tell our GIDs apart without it.
 func pathOf(rec *mad.PathRecord, from Source, p *ci.PortAttr) cm.Path {
-	c := cm.Path{Port: from.Port, PKey: ci.PKey(rec.PKey), MTU: ci.MTU(rec.MTU), LifeTime: rec.LifeTime,
-		AV: ci.AVAttr{Port: from.Port.Num, SL: ci.SL(rec.SL), PathBits: uint8(rec.SLID) & (1<<p.LMC - 1), DLID: ci.LID(rec.DLID),
-			GRH: ci.GRH{DGID: rec.DGID, SGIDIndex: from.GIDIndex, FlowLabel: rec.FlowLabel, HopLimit: rec.HopLimit, TrafficClass: rec.TrafficClass}}}
-	c.AV.Global = rec.HopLimit > 1 || [8]byte(rec.DGID[:8]) != [8]byte(from.GID[:8])
+	av := ci.AVAttr{Port: from.Port.Num, SL: ci.SL(rec.SL), PathBits: uint8(rec.SLID) & (1<<p.LMC - 1),
+		DLID: ci.LID(rec.DLID), GRH: ci.GRH{DGID: rec.DGID, SGIDIndex: from.GIDIndex, FlowLabel: rec.FlowLabel,
+			HopLimit: rec.HopLimit, TrafficClass: rec.TrafficClass}}
+	av.Global = rec.HopLimit > 1 || [8]byte(rec.DGID[:8]) != [8]byte(from.GID[:8])
 	if rec.Rate.Mbps() < portMbps(p) {
-		c.AV.StaticRate = ci.Rate(rec.Rate)
+		av.StaticRate = ci.Rate(rec.Rate)
 	}
-	return c
+	return cm.Path{Port: from.Port, PKey: ci.PKey(rec.PKey), MTU: ci.MTU(rec.MTU), LifeTime: rec.LifeTime, AV: av}
 }
 
-// portMbps is a port's nominal rate (14.2.5.6): 2.5 Gb/s times the speed's factor, times the lanes.
+// portMbps returns the nominal rate of a port (14.2.5.6): 2.5 Gb/s times the speed's factor, times the lanes.
 func portMbps(p *ci.PortAttr) int {
 	lane := 2500 * int(p.SpeedActive)
 	switch p.SpeedExt {
@@ -249,8 +290,8 @@ func portMbps(p *ci.PortAttr) int {
 	return lane * lanes
 }
 
-// flowLabel spreads connections over source ports, and so over the paths that routers choose by those; both ends get the same one, with the
-// REQ (A17.4.6 leaves it free).
+// flowLabel distributes connections over source ports, from which routers choose between paths. Both ends use the same
+// label, which the REQ carries (A17.4.6 leaves the choice to the sender).
 func flowLabel(a, b netip.AddrPort) uint32 {
 	h := fnv.New32a()
 	for _, x := range []netip.AddrPort{a, b} {
@@ -260,10 +301,10 @@ func flowLabel(a, b netip.AddrPort) uint32 {
 	}
 	const mask = 1<<20 - 1
 	v := h.Sum32()
-	return max((v^v>>20)&mask, 1) // 0 stands for none
+	return max((v^v>>20)&mask, 1) // 0 is no label
 }
 
-// portAttr finds a port's attributes. Status: NotFound, InvalidPort.
+// portAttr returns the attributes of a port. Status: NotFound, InvalidPort.
 func portAttr(al *accesslayer.AL, p mads.Port) (*ci.PortAttr, error) {
 	a, err := al.Adapter(p.CA)
 	if err != nil {

@@ -18,26 +18,28 @@ import (
 	"ciddk/rvt"
 )
 
-// The choice of a port, from the addresses of HCAs and what the operating system says.
+// TestResolveAddr tests the choice of a port from the addresses of HCAs and the operating system's route.
 func TestResolveAddr(t *testing.T) {
 	al := accesslayer.New(accesslayer.Config{})
 	t.Cleanup(func() { assert.NoError(t, al.Close()) })
 	r := NewResolver(al, nil)
 	t.Cleanup(func() { assert.NoError(t, r.Close()) })
 	remote := netip.MustParseAddrPort("10.9.9.9:1")
-	_, err := r.ResolveAddr(t.Context(), Query{Remote: remote})
+	_, err := ResolveAddr(t.Context(), r, Query{Remote: remote})
 	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 	assert.ErrorContains(t, err, "no active port")
 
 	net := sim.NewNetwork(sim.NetworkConfig{})
-	for _, a := range []string{"10.1.0.1", "10.1.2.1", "192.168.0.1", "127.0.0.9", "fd00::1", "fd00:0:0:1::1", "fe80::1"} {
-		hca, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(sim.New(net, sim.Config{Addr: netip.MustParseAddr(a)}))}})
+	addrs := []string{"10.1.0.1", "10.1.2.1", "192.168.0.1", "127.0.0.9", "fd00::1", "fd00:0:0:1::1", "fe80::1"}
+	for _, a := range addrs {
+		port := testenv.Must(sim.New(net, sim.Config{Addr: netip.MustParseAddr(a)}))
+		hca, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, errors.Join(al.Deregister(hca.Info().GUID), hca.Close())) })
 		require.NoError(t, al.Register(hca))
 	}
 	tests := map[string]struct {
-		local, remote, os string // os: what the operating system would send from
+		local, remote, os string // os: the source address of the operating system
 		want              string
 		err               error
 	}{
@@ -47,7 +49,7 @@ func TestResolveAddr(t *testing.T) {
 		"the closest, routed elsewhere": {remote: "10.1.0.77", os: "172.16.0.1", want: "10.1.0.1"},
 		"bound":                         {local: "192.168.0.1", remote: "10.1.0.77", os: "10.1.0.1", want: "192.168.0.1"},
 		"bound to any":                  {local: "0.0.0.0", remote: "10.1.0.77", os: "10.1.0.1", want: "10.1.0.1"},
-		"bound to nobody's":             {local: "10.1.0.2", remote: "10.1.0.77", err: syscall.EADDRNOTAVAIL},
+		"bound to no HCA's":             {local: "10.1.0.2", remote: "10.1.0.77", err: syscall.EADDRNOTAVAIL},
 		"bound to another version":      {local: "fd00::1", remote: "10.1.0.77", err: syscall.EADDRNOTAVAIL},
 		"mapped":                        {remote: "::ffff:10.1.0.1", want: "10.1.0.1"},
 		"IPv6, the closest":             {remote: "fd00:0:0:1::2", want: "fd00:0:0:1::1"},
@@ -55,11 +57,11 @@ func TestResolveAddr(t *testing.T) {
 		"link-local":                    {remote: "fe80::2", want: "fe80::1"},
 		"too far":                       {remote: "11.0.0.1", os: "10.77.0.1", err: syscall.EHOSTUNREACH},
 		"another version's loopback":    {remote: "::1", err: syscall.EHOSTUNREACH},
-		"nobody":                        {remote: "0.0.0.0", err: syscall.EADDRNOTAVAIL},
+		"unspecified":                   {remote: "0.0.0.0", err: syscall.EADDRNOTAVAIL},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r.routed = func(context.Context, netip.Addr) netip.Addr {
+			r.routed = func(netip.Addr) netip.Addr {
 				a, _ := netip.ParseAddr(tt.os)
 				return a
 			}
@@ -67,7 +69,7 @@ func TestResolveAddr(t *testing.T) {
 			if tt.local != "" {
 				q.Local = netip.AddrPortFrom(netip.MustParseAddr(tt.local), 2)
 			}
-			s, err := r.ResolveAddr(t.Context(), q)
+			s, err := ResolveAddr(t.Context(), r, q)
 			require.ErrorIs(t, err, tt.err)
 			if tt.err != nil {
 				return
@@ -75,7 +77,7 @@ func TestResolveAddr(t *testing.T) {
 			assert.Equal(t, tt.want, s.Addr.String())
 			assert.Equal(t, gidOf(s.Addr), s.GID)
 			assert.Equal(t, ci.LinkEthernet, s.Link)
-			p, err := r.ResolveRoute(t.Context(), q, s)
+			p, err := ResolveRoute(t.Context(), r, q, s)
 			require.NoError(t, err)
 			assert.Equal(t, s.Port, p.Port)
 			assert.True(t, p.AV.Global)
@@ -87,28 +89,29 @@ func TestResolveAddr(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r.routed = routed
-	_, err = r.ResolveAddr(ctx, Query{Remote: remote})
+	_, err = ResolveAddr(ctx, r, Query{Remote: remote})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// The operating system's answer, for the one address that every machine has a route to.
+// TestRouted tests the operating system's source address for the one address that every machine has a route to.
 func TestRouted(t *testing.T) {
-	assert.Equal(t, "127.0.0.1", routed(t.Context(), netip.MustParseAddr("127.0.0.1")).String())
-	assert.False(t, routed(t.Context(), netip.Addr{}).IsValid())
+	assert.Equal(t, "127.0.0.1", routed(netip.MustParseAddr("127.0.0.1")).String())
+	assert.False(t, routed(netip.Addr{}).IsValid())
 }
 
-// Connections spread, and a flow label is 20 bits and not 0.
+// TestFlowLabel tests that flow labels differ between connections, have 20 bits, and are not 0.
 func TestFlowLabel(t *testing.T) {
 	seen := map[uint32]bool{}
 	b := netip.MustParseAddrPort("10.0.0.2:7174")
 	for p := range uint16(1000) {
 		f := flowLabel(netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), p), b)
 		require.True(t, f > 0 && f < 1<<20)
-		seen[f&0x3fff] = true // what the source port is made from
+		seen[f&0x3fff] = true // the bits that the UDP source port is made from
 	}
 	assert.Greater(t, len(seen), 900)
 }
 
+// TestMGID tests the GIDs of IP groups.
 func TestMGID(t *testing.T) {
 	tests := map[string]string{
 		"239.1.2.3":                   "ff12:4001:ffff::f01:203",

@@ -1,0 +1,19 @@
+package rdmacm
+
+import (
+	"context"
+
+	"ciddk/accesslayer/cm"
+)
+
+// ResolveAddr returns the result of a Resolver that calls done before it returns.
+func ResolveAddr(ctx context.Context, r Resolver, q Query) (s Source, err error) {
+	r.ResolveAddr(ctx, q, func(got Source, gotErr error) { s, err = got, gotErr })
+	return s, err
+}
+
+// ResolveRoute returns the result of a Resolver that calls done before it returns.
+func ResolveRoute(ctx context.Context, r Resolver, q Query, from Source) (p cm.Path, err error) {
+	r.ResolveRoute(ctx, q, from, func(got cm.Path, gotErr error) { p, err = got, gotErr })
+	return p, err
+}
