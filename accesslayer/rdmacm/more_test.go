@@ -235,7 +235,7 @@ func TestOpenTwice(t *testing.T) {
 	live := h.hcas["10.0.0.1"].Live()
 	_, err := rdmacm.Open(h.al, rdmacm.OpenConfig{})
 	require.ErrorIs(t, err, ci.ResourceBusy)
-	require.ErrorContains(t, err, `held by the client "rdmacm.Open"`)
+	require.ErrorContains(t, err, `in use by client "rdmacm.Open"`)
 	require.Equal(t, live, h.hcas["10.0.0.1"].Live(), "nothing is left of the second")
 	require.NoError(t, h.m.Close())
 	m, err := rdmacm.Open(h.al, rdmacm.OpenConfig{})
