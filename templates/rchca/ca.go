@@ -8,7 +8,8 @@ import (
 	"ciddk/ci"
 )
 
-// claims: subnet management, if any, is the hardware's own business. Each bit added here promises verbs; see docs/sas/capabilities.md.
+// claims are the capabilities of the adapter. CapHardwareSMA means that the hardware handles subnet management, if
+// there is any. Each further bit requires verbs: see docs/sas/capabilities.md.
 const claims = ci.CapHardwareSMA
 
 type ca struct {
@@ -18,12 +19,12 @@ type ca struct {
 	notify *notifier
 
 	portMu  sync.Mutex
-	portCap ci.PortCap // bits that Modify has set
+	portCap ci.PortCap // bits set by Modify
 
 	lastPD atomic.Uint32
 }
 
-// Query returns a snapshot that is the caller's. Status: InvalidCAHandle.
+// Query returns a copy that belongs to the caller. Status: InvalidCAHandle.
 func (c *ca) Query() (*ci.CAAttr, error) {
 	if !c.alive() {
 		return nil, fail("CA.Query", ci.InvalidCAHandle, "")
@@ -35,13 +36,15 @@ func (c *ca) Query() (*ci.CAAttr, error) {
 	p.Capability |= c.portCap
 	c.portMu.Unlock()
 	return &ci.CAAttr{GUID: i.GUID, VendorID: i.VendorID, DeviceID: i.DeviceID, Revision: i.Revision, Caps: claims,
-		MaxPDs: i.MaxPDs, MaxQPs: i.MaxQPs, MaxWRs: i.MaxWRs, MaxSGEs: i.MaxSGEs, MaxReadSGEs: i.MaxSGEs, MaxInline: i.MaxInline,
-		MaxCQs: i.MaxCQs, MaxCQEs: i.MaxCQEs, MaxMRs: i.MaxMRs, MaxMRSize: 1 << 40, MaxPartitions: len(p.PKeys),
+		MaxPDs: i.MaxPDs, MaxQPs: i.MaxQPs, MaxWRs: i.MaxWRs, MaxSGEs: i.MaxSGEs, MaxReadSGEs: i.MaxSGEs,
+		MaxInline: i.MaxInline,
+		MaxCQs:    i.MaxCQs, MaxCQEs: i.MaxCQEs, MaxMRs: i.MaxMRs, MaxMRSize: 1 << 40, MaxPartitions: len(p.PKeys),
 		MaxRespRes: i.MaxQPs * i.MaxReads, MaxRespResPerQP: i.MaxReads, MaxInitDepthPerQP: i.MaxReads,
 		PageSizes: []uint64{i.PageSize}, Vectors: 1, Ports: []ci.PortAttr{p}}, nil
 }
 
-// Modify sets and clears the port's capability bits; what else there is needs a claim. Status: InvalidPort, InvalidParameter, Unsupported.
+// Modify sets and clears capability bits of the port. The other fields need a claim.
+// Status: InvalidPort, InvalidParameter, Unsupported, InvalidCAHandle.
 func (c *ca) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
 	const verb = "CA.Modify"
 	const known = ci.PortFieldShutdown<<1 - 1
@@ -68,9 +71,9 @@ func (c *ca) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
 	return nil
 }
 
-// Close ends the open. Status: ResourceBusy, InvalidCAHandle. Context: drain.
+// Destroy closes the CA. Status: ResourceBusy, InvalidCAHandle. Context: drain.
 func (c *ca) Destroy() error {
-	if err := c.kill("CA.Destroy", ci.InvalidCAHandle); err != nil {
+	if err := c.beginDestroy("CA.Destroy", ci.InvalidCAHandle); err != nil {
 		return err
 	}
 	c.notify.close()
@@ -80,11 +83,12 @@ func (c *ca) Destroy() error {
 	return nil
 }
 
-// AllocatePD needs nothing of this hardware but a number. Status: InsufficientResources, InvalidParameter.
+// AllocatePD allocates a PD, which is only a number to this hardware.
+// Status: InsufficientResources, InvalidParameter, InvalidCAHandle.
 func (c *ca) AllocatePD(typ ci.PDType) (ci.PD, error) {
 	const verb = "CA.AllocatePD"
 	if typ > ci.PDDatagram || typ == ci.PDAlias {
-		return nil, fail(verb, ci.InvalidParameter, "type of PD")
+		return nil, fail(verb, ci.InvalidParameter, "the type of the PD is out of range")
 	}
 	if !c.get() {
 		return nil, fail(verb, ci.InvalidCAHandle, "")

@@ -17,20 +17,20 @@ type cq struct {
 
 	poll  sync.Mutex
 	cqes  [64]CQE
-	saved []ci.WC // entries of QPs that are gone or reset, read before their slots lost their meaning
+	saved []ci.WC // completions of QPs that were destroyed or reset
 }
 
-// Made in advance: the data path does not allocate, even to refuse.
+// These errors are created in advance, because the data path must not allocate, even for an error.
 var errPoll, errNotify = fail("CQ.Poll", ci.InvalidCQHandle, ""), fail("CQ.Notify", ci.InvalidCQHandle, "")
 
-// Destroy: Status: ResourceBusy while a QP uses the CQ, InvalidCQHandle. Context: drain.
+// Destroy destroys the CQ. Status: ResourceBusy (a QP uses it), InvalidCQHandle, Timeout. Context: drain.
 func (q *cq) Destroy() error {
 	const verb = "CQ.Destroy"
-	if err := q.kill(verb, ci.InvalidCQHandle); err != nil {
+	if err := q.beginDestroy(verb, ci.InvalidCQHandle); err != nil {
 		return err
 	}
 	if err := q.hca.dev.DestroyCQ(q.num); err != nil {
-		return broken(verb, err)
+		return commandError(verb, err)
 	}
 	q.hca.mu.Lock()
 	delete(q.hca.cq, q.num)
@@ -41,7 +41,7 @@ func (q *cq) Destroy() error {
 	return nil
 }
 
-// Poll: Status: InvalidCQHandle. Context: data.
+// Poll returns completions, oldest first. Status: InvalidCQHandle. Context: data.
 func (q *cq) Poll(wc []ci.WC) (n int, err error) {
 	if !q.alive() {
 		return 0, errPoll
@@ -65,7 +65,7 @@ func (q *cq) Poll(wc []ci.WC) (n int, err error) {
 	return n, nil
 }
 
-// translate makes a completion of an entry, and frees the slots it stands for.
+// translate converts an entry to a completion, and frees the slots of the requests that it completes.
 func (h *HCA) translate(e *CQE, wc *ci.WC) {
 	h.mu.RLock()
 	q := h.qp[e.QPN]
@@ -75,7 +75,7 @@ func (h *HCA) translate(e *CQE, wc *ci.WC) {
 		wc.Flags, wc.Imm = ci.WCImmediate, e.Imm
 	}
 	if q == nil {
-		return // a hardware bug: save has read what a dying QP had
+		return // a defect of the hardware: save has read all entries of a destroyed QP
 	}
 	wc.Context = q.create.Context
 	r := &q.sq
@@ -85,7 +85,8 @@ func (h *HCA) translate(e *CQE, wc *ci.WC) {
 	wc.ID = r.done(e.Slot)
 }
 
-// save reads what the hardware has, before a QP's slots lose their meaning: entries outlive their QP.
+// save reads all entries from the hardware. QP.Destroy and the transition to Reset call it, because completions remain
+// valid without their QP, and entries can be translated only while the QP has its slots.
 func (q *cq) save() {
 	q.poll.Lock()
 	defer q.poll.Unlock()
@@ -102,7 +103,7 @@ func (q *cq) save() {
 	}
 }
 
-// Notify: Status: InvalidCQHandle. Context: data.
+// Notify arms the CQ. Status: InvalidCQHandle. Context: data.
 func (q *cq) Notify(when ci.Notify) error {
 	if !q.alive() {
 		return errNotify
@@ -111,7 +112,7 @@ func (q *cq) Notify(when ci.Notify) error {
 	return nil
 }
 
-// Query: Status: InvalidCQHandle.
+// Query returns the attributes of the CQ. Status: InvalidCQHandle.
 func (q *cq) Query() (ci.CQAttr, error) {
 	if !q.alive() {
 		return ci.CQAttr{}, fail("CQ.Query", ci.InvalidCQHandle, "")

@@ -2,53 +2,57 @@ package rchca
 
 import "ciddk/ci"
 
-// Device is the hardware: all that a vendor fills in. The driver around it has checked every argument already, so a Device judges nothing
-// that a consumer said, with one exception: keys, bounds and rights of memory are checked by the hardware at each access.
+// A Device is the hardware, and the only part that a vendor writes. The driver checks all arguments of consumers before
+// it calls a Device. The one exception are the keys, bounds and rights of memory, which the hardware checks at each
+// access.
 //
-// Methods may be called concurrently, except that one QP's WriteSend and RingSend, and its WriteRecv and RingRecv, come from one goroutine at
-// a time. A command to firmware has a time limit of its own; its error becomes ci.Timeout. The methods of the data path, from WriteSend
-// on, are writes to memory and doorbells: they neither fail, block nor allocate.
+// Methods may be called concurrently, except that one goroutine at a time calls WriteSend and RingSend of a QP, and one
+// calls its WriteRecv and RingRecv. A command to firmware has a time limit of its own; the driver reports its error as
+// ci.Timeout. The methods of the data path, from WriteSend on, write to memory and doorbells. They do not fail, block
+// or allocate.
 type Device interface {
-	// Info is constant. It is asked before Start.
+	// Info returns the identity and the limits, which are constant. It may be called before Start.
 	Info() Info
-	// Start lets the hardware run; interrupts go to h. Close stops it: no interrupt is served any more when it returns. Idempotent.
+	// Start starts the hardware. Interrupts go to h.
 	Start(h Handler) error
+	// Close stops the hardware. No interrupt is served after it returns. It is idempotent.
 	Close() error
 
-	// Map enters a region into the translation and protection table and gives its key. When Unmap returns, the hardware
-	// does not touch the region any more.
+	// Map enters a region into the translation and protection table, and returns its key. The hardware does not access
+	// the region after Unmap has returned.
 	Map(r Region) (ci.Key, error)
 	Unmap(k ci.Key) error
 
 	CreateCQ(size int) (CQN, error)
 	DestroyCQ(n CQN) error
 
-	// CreateQP makes a queue pair in Reset. Its number is not the number of another QP, nor that of one gone a short time ago.
+	// CreateQP creates a queue pair in Reset. Its number differs from those of other QPs, and of QPs that were
+	// destroyed a short time ago.
 	CreateQP(c QPConfig) (ci.QPN, error)
-	// ModifyQP carries out a transition, or a change in place, that the driver has found legal. To Reset: both queues are emptied without
-	// completions. To Error: they are flushed, each entry with ci.WCFlushErr.
+	// ModifyQP carries out a valid transition, or changes attributes without one. A transition to Reset empties both
+	// queues without completions. One to Error completes each request in them with ci.WCFlushErr.
 	ModifyQP(n ci.QPN, set ci.QPField, a *ci.QPAttr) error
-	// QPState is the state as the hardware sees it: it enters QPError by itself, and leaves QPSQDraining for QPSQD.
+	// QPState returns the state in the hardware, which enters QPError by itself, and goes from QPSQDraining to QPSQD.
 	QPState(n ci.QPN) ci.QPState
-	// DestroyQP ends a QP in any state. Entries that it has in CQs stay there.
+	// DestroyQP destroys a QP in any state. Its entries stay in the CQs.
 	DestroyQP(n ci.QPN) error
 
-	// WriteSend encodes a request into slot of the send queue, WriteRecv one of the receive queue. Slots count from 0 up and wrap at the
-	// depth. What the hardware needs of the request is copied.
+	// WriteSend encodes a request into a slot of the send queue, WriteRecv into one of the receive queue. Slots count
+	// up from 0 and wrap at the depth. Both copy what the hardware needs of the request.
 	WriteSend(n ci.QPN, slot int, wr *ci.SendWR)
 	WriteRecv(n ci.QPN, slot int, wr *ci.RecvWR)
-	// RingSend and RingRecv hand over the next count slots.
+	// RingSend and RingRecv pass the next count slots to the hardware.
 	RingSend(n ci.QPN, count int)
 	RingRecv(n ci.QPN, count int)
 
-	// ReadCQ moves entries out of a completion queue, oldest first.
+	// ReadCQ removes entries from a completion queue, oldest first, and returns their number.
 	ReadCQ(n CQN, e []CQE) int
-	// ArmCQ arms one interrupt for the next entry that is added. An entry that is added after ArmCQ has begun and fits causes
-	// it, always; one that was there before never does. NotifyNext on top of NotifySolicited wins, the reverse changes nothing.
+	// ArmCQ arms one interrupt. The first matching entry that is added after the begin of ArmCQ always raises it.
+	// Earlier entries never do. NotifyNext replaces NotifySolicited; NotifySolicited does not replace NotifyNext.
 	ArmCQ(n CQN, when ci.Notify)
 }
 
-// Handler takes the hardware's interrupts. Its methods do not block.
+// A Handler handles the interrupts of the hardware. Its methods do not block.
 type Handler interface {
 	Completion(n CQN)
 	CQError(n CQN) // an entry did not fit; the QPs that use the queue are in Error
@@ -56,10 +60,10 @@ type Handler interface {
 	PortEvent(t ci.EventType)
 }
 
-// CQN names a completion queue of the device.
+// A CQN is the number of a completion queue of the device.
 type CQN uint32
 
-// Info is the identity of a device and its limits.
+// Info holds the identity of a device and its limits.
 type Info struct {
 	GUID                               ci.GUID
 	VendorID                           uint32
@@ -67,20 +71,20 @@ type Info struct {
 	MaxPDs, MaxCQs, MaxCQEs            int
 	MaxQPs, MaxWRs, MaxSGEs, MaxInline int
 	MaxMRs                             int
-	MaxReads                           int // RDMA reads at once, in either direction, per QP
+	MaxReads                           int // RDMA reads at a time, in each direction, per QP
 	PageSize                           uint64
 	Port                               ci.PortAttr
 }
 
-// Region is an entry of the protection table.
+// A Region is an entry of the protection table.
 type Region struct {
 	PD     uint32
 	Addr   uint64 // address of the first byte in requests
 	Access ci.Access
-	Pieces [][]byte // the bytes, in order; hardware takes their bus addresses from the IOMMU
+	Pieces [][]byte // the bytes, in order; hardware uses their bus addresses
 }
 
-// QPConfig is what hardware needs to know of a new queue pair.
+// A QPConfig describes a new queue pair to the hardware.
 type QPConfig struct {
 	PD             uint32
 	Caps           ci.QPCaps
@@ -88,14 +92,14 @@ type QPConfig struct {
 	SendCQ, RecvCQ CQN
 }
 
-// CQE is a completion queue entry.
+// A CQE is a completion queue entry.
 type CQE struct {
 	QPN       ci.QPN
 	Recv      bool
-	Slot      int // of the request; all earlier requests of a send queue are done, too
+	Slot      int // of the request; earlier requests of a send queue are complete, too
 	Status    ci.WCStatus
 	Op        ci.WCOp
-	Length    uint32 // of a receive or a read
+	Length    uint32 // of a receive or an RDMA read
 	Immediate bool
 	Imm       uint32
 }

@@ -1,15 +1,18 @@
-// Package rchca is the skeleton of a driver for an adapter with reliable connections and nothing optional: SEND, RDMA WRITE and RDMA READ.
-// Copy it, give it your package's name, and replace the Device: package soft is one in software, so that the certifier runs on the
-// first day. What is left to write is what your hardware does; what the contract asks of a driver's shape is all here:
+// Package rchca is a template of a driver for an adapter with reliable connections: SEND, RDMA WRITE and RDMA READ. It
+// has everything that package ci requires of a driver, and no optional capability. A vendor copies it (ddk-validate
+// init), and writes a Device for the hardware. Package soft has a Device in software, on which the certifier runs from
+// the start.
 //
-//	device.go  the seam: the interface Device that a vendor fills in
-//	hca.go     HCA: identity, the one open
-//	ca.go      CA: claims and limits, port, close
-//	pd.go      PD, and the creates of CQs and QPs
+// The files:
+//
+//	device.go  the interface Device, which a vendor implements
+//	hca.go     HCA: identity, OpenCA, interrupts
+//	ca.go      CA: capabilities, limits, port
+//	pd.go      PD: creation of CQs and QPs
 //	mr.go      memory regions
 //	cq.go      completion queues: poll, arm
-//	qp.go      queue pairs; qpmodify.go their states; post.go the data path
-//	refs.go    life and death of objects; notify.go callbacks
+//	qp.go      queue pairs; qpmodify.go: their states; post.go: posting
+//	refs.go    dependencies between objects; notify.go: callbacks
 //
-// Each verb names the statuses it answers with; package ci has the contract in full.
+// The comment of each verb lists its statuses. Package ci documents the verbs.
 package rchca

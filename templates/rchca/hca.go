@@ -7,7 +7,7 @@ import (
 	"ciddk/ci"
 )
 
-// Mandatory verbs that are missing do not compile.
+// The compiler reports mandatory verbs that are missing.
 var (
 	_ ci.HCA = (*HCA)(nil)
 	_ ci.CA  = (*ca)(nil)
@@ -17,10 +17,10 @@ var (
 	_ ci.MR  = (*mr)(nil)
 )
 
-// driverID is the same for every adapter of this driver: put your own.
+// driverID identifies the driver; it is the same for all of its adapters. Replace it by your own.
 const driverID ci.GUID = 0x02ddcd5443484341
 
-// HCA is the adapter.
+// An HCA is an adapter. It implements ci.HCA.
 type HCA struct {
 	ci.UnimplementedHCA
 	dev  Device
@@ -28,13 +28,13 @@ type HCA struct {
 
 	pds, cqs, qps, mrs pool
 
-	mu   sync.RWMutex // below; held for look-ups only
+	mu   sync.RWMutex // guards the fields below; held only for lookups
 	open *ca
 	qp   map[ci.QPN]*qp
 	cq   map[CQN]*cq
 }
 
-// New brings up the hardware. Announce the result with ci.Registrar.Register, which calls back before it returns.
+// New starts the hardware. Register the result with ci.Registrar.Register, which calls back before it returns.
 func New(dev Device) (*HCA, error) {
 	i := dev.Info()
 	h := &HCA{dev: dev, info: i, qp: make(map[ci.QPN]*qp), cq: make(map[CQN]*cq)}
@@ -46,21 +46,23 @@ func New(dev Device) (*HCA, error) {
 	return h, nil
 }
 
-// Close stops the hardware. The CA must be closed. Idempotent.
+// Close stops the hardware. The CA must have been destroyed. It is idempotent.
 func (h *HCA) Close() error { return h.dev.Close() }
 
-// Live counts living objects by kind, for the certifier's search for leaks.
+// Live returns the number of existing objects of each kind, for the leak check of the certifier.
 func (h *HCA) Live() map[string]int {
 	return map[string]int{"pd": h.pds.count(), "cq": h.cqs.count(), "qp": h.qps.count(), "mr": h.mrs.count()}
 }
 
-// Info is constant and needs no open.
+// Info returns the identity of the adapter, which is constant.
 func (h *HCA) Info() ci.HCAInfo {
-	return ci.HCAInfo{GUID: h.info.GUID, DriverID: driverID, VendorID: h.info.VendorID, DeviceID: h.info.DeviceID, Revision: h.info.Revision,
-		Version: ci.InterfaceVersion}
+	return ci.HCAInfo{GUID: h.info.GUID, DriverID: driverID, VendorID: h.info.VendorID, DeviceID: h.info.DeviceID,
+		Revision: h.info.Revision,
+		Version:  ci.InterfaceVersion}
 }
 
-// OpenCA opens the adapter. Status: InvalidParameter (zero GUID, nil callback), NotFound, ResourceBusy (open already).
+// OpenCA opens the adapter. Status: InvalidParameter (a zero GUID, a nil callback), NotFound, ResourceBusy (already
+// open).
 func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
 	const verb = "HCA.OpenCA"
 	switch {
@@ -72,13 +74,13 @@ func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.open != nil {
-		return nil, fail(verb, ci.ResourceBusy, "open already")
+		return nil, fail(verb, ci.ResourceBusy, "already open")
 	}
 	h.open = &ca{hca: h, notify: newNotifier(nil, onEvent, ctx)}
 	return h.open, nil
 }
 
-// interrupts is the HCA as the hardware sees it.
+// interrupts is the Handler of the HCA.
 type interrupts HCA
 
 func (h *interrupts) Completion(n CQN) {

@@ -6,13 +6,14 @@ type mr struct {
 	ci.UnimplementedMR
 	refs
 	pd    *pd
-	c     ci.MRCreate // holds the Memory while the region lives
+	c     ci.MRCreate // holds the Memory until Destroy
 	r     ci.Region
 	unpin func()
 }
 
-// RegisterMR pins memory and enters it into the hardware's table. Status: InvalidParameter (range, unknown right, IOVA, memory that this hardware
-// cannot reach), InvalidPermission, Unsupported (rights without a claim), InvalidPDHandle, InsufficientResources, Timeout.
+// RegisterMR pins memory and enters it into the table of the hardware. Status: InvalidParameter (range, unknown right,
+// IOVA, memory that this hardware cannot access), InvalidPermission, Unsupported (rights without a claim),
+// InvalidPDHandle, InsufficientResources, Timeout.
 func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	const verb = "PD.RegisterMR"
 	const rights = ci.RemoteRead | ci.RemoteWrite | ci.LocalWrite | ci.NotCachable
@@ -20,13 +21,13 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	h := p.hca
 	switch {
 	case c.Access&^(rights|optional) != 0:
-		return nil, fail(verb, ci.InvalidParameter, "unknown right")
+		return nil, fail(verb, ci.InvalidParameter, "unknown access right")
 	case c.Access&(ci.RemoteWrite|ci.RemoteAtomic) != 0 && c.Access&ci.LocalWrite == 0:
-		return nil, fail(verb, ci.InvalidPermission, "remote write or atomic needs LocalWrite")
+		return nil, fail(verb, ci.InvalidPermission, "RemoteWrite and RemoteAtomic need LocalWrite")
 	case c.Access&ci.ZeroBased != 0:
-		return nil, fail(verb, ci.Unsupported, "zero-based regions")
+		return nil, fail(verb, ci.Unsupported, "zero-based regions are not claimed")
 	case ci.IsNil(c.Memory) || c.Offset > c.Memory.Len() || c.Length > c.Memory.Len()-c.Offset:
-		return nil, fail(verb, ci.InvalidParameter, "no memory, or a range outside of it")
+		return nil, fail(verb, ci.InvalidParameter, "the memory is nil, or the range is outside of it")
 	}
 	if c.Length == 0 {
 		c.Length = c.Memory.Len() - c.Offset
@@ -37,15 +38,15 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	}
 	switch {
 	case c.Length == 0:
-		return nil, fail(verb, ci.InvalidParameter, "a region of no bytes")
+		return nil, fail(verb, ci.InvalidParameter, "the region is empty")
 	case (c.IOVA^first)&(h.info.PageSize-1) != 0:
-		return nil, fail(verb, ci.InvalidParameter, "IOVA and memory differ in their offsets in the page")
+		return nil, fail(verb, ci.InvalidParameter, "IOVA and memory have different offsets in a page")
 	case c.IOVA+c.Length < c.IOVA:
-		return nil, fail(verb, ci.InvalidParameter, "the region wraps around the end of the address space")
+		return nil, fail(verb, ci.InvalidParameter, "the region exceeds the end of the address space")
 	}
 	pieces := views(c.Memory, c.Offset, c.Length)
 	if pieces == nil {
-		return nil, fail(verb, ci.InvalidParameter, "memory that is not in this process: the IOMMU cannot map it")
+		return nil, fail(verb, ci.InvalidParameter, "the memory is not in this process, so the IOMMU cannot map it")
 	}
 	if !p.get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
@@ -65,12 +66,12 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 		unpin()
 		h.mrs.give()
 		p.put()
-		return nil, broken(verb, err)
+		return nil, commandError(verb, err)
 	}
 	return &mr{pd: p, c: c, unpin: unpin, r: ci.Region{Addr: c.IOVA, Length: c.Length, LKey: key, RKey: key}}, nil
 }
 
-// views returns direct views of memory, nil if there are none.
+// views returns the bytes of memory as slices. It returns nil if the memory has no such slices.
 func views(m ci.Memory, off, n uint64) (list [][]byte) {
 	for n > 0 {
 		b := m.Slice(off, n)
@@ -83,10 +84,10 @@ func views(m ci.Memory, off, n uint64) (list [][]byte) {
 	return list
 }
 
-// Region is constant here: there is no Modify.
+// Region returns the addresses and keys of the region. They are constant, because there is no Modify.
 func (m *mr) Region() ci.Region { return m.r }
 
-// Query: Status: InvalidMRHandle.
+// Query returns the attributes of the region. Status: InvalidMRHandle.
 func (m *mr) Query() (ci.MRAttr, error) {
 	if !m.alive() {
 		return ci.MRAttr{}, fail("MR.Query", ci.InvalidMRHandle, "")
@@ -99,14 +100,14 @@ func (m *mr) Query() (ci.MRAttr, error) {
 	return a, nil
 }
 
-// Destroy takes the region from the hardware, then lets go of the memory. Status: InvalidMRHandle.
+// Destroy removes the region from the table of the hardware and unpins the memory. Status: InvalidMRHandle, Timeout.
 func (m *mr) Destroy() error {
 	const verb = "MR.Destroy"
-	if err := m.kill(verb, ci.InvalidMRHandle); err != nil {
+	if err := m.beginDestroy(verb, ci.InvalidMRHandle); err != nil {
 		return err
 	}
 	if err := m.pd.hca.dev.Unmap(m.r.LKey); err != nil {
-		return broken(verb, err) // pinned for good: the hardware may still write there
+		return commandError(verb, err) // the memory stays pinned, because the hardware may still write to it
 	}
 	m.unpin()
 	m.c.Memory = nil

@@ -6,8 +6,9 @@ import (
 	"ciddk/ci"
 )
 
-// notifier runs the callbacks of one object: in order, one at a time, on a goroutine of the driver that exists only while there are any,
-// with no lock held. So a callback may post, poll and arm, and one that blocks delays no other object's.
+// A notifier runs the callbacks of one object in order, one at a time, on a goroutine that exists only while there are
+// any. No lock is held during a callback, so it may post, poll and arm. A callback that blocks delays only those of its
+// object.
 type notifier struct {
 	onDone  func(any)
 	onEvent func(ci.Event)
@@ -15,7 +16,7 @@ type notifier struct {
 
 	mu      sync.Mutex
 	queue   []func()
-	done    bool // a completion callback is queued already: it will see what has come since
+	done    bool // a completion callback is queued; it covers later completions, too
 	running bool
 	closed  bool
 	idle    sync.Cond
@@ -27,6 +28,7 @@ func newNotifier(onDone func(any), onEvent func(ci.Event), ctx any) *notifier {
 	return n
 }
 
+// event queues the callback of an asynchronous event.
 func (n *notifier) event(t ci.EventType, port uint8) {
 	if n.onEvent != nil {
 		n.mu.Lock()
@@ -35,6 +37,7 @@ func (n *notifier) event(t ci.EventType, port uint8) {
 	}
 }
 
+// completion queues the completion callback, unless it is queued already.
 func (n *notifier) completion() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -62,6 +65,7 @@ func (n *notifier) add(f func()) {
 	}
 }
 
+// serve runs the queued callbacks.
 func (n *notifier) serve() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -76,7 +80,8 @@ func (n *notifier) serve() {
 	n.idle.Broadcast()
 }
 
-// close returns when no callback runs or will run: what makes Destroy a drain verb.
+// close removes the queued callbacks and waits for the running one. No callback runs afterwards. It makes Destroy a
+// drain verb.
 func (n *notifier) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

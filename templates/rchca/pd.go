@@ -7,12 +7,12 @@ type pd struct {
 	refs
 	ca  *ca
 	hca *HCA
-	num uint32 // as the hardware knows it
+	num uint32 // of the PD in the hardware
 }
 
-// Destroy: Status: ResourceBusy while a child exists, InvalidPDHandle.
+// Destroy destroys the PD. Status: ResourceBusy (it has children), InvalidPDHandle.
 func (p *pd) Destroy() error {
-	if err := p.kill("PD.Destroy", ci.InvalidPDHandle); err != nil {
+	if err := p.beginDestroy("PD.Destroy", ci.InvalidPDHandle); err != nil {
 		return err
 	}
 	p.hca.pds.give()
@@ -20,7 +20,8 @@ func (p *pd) Destroy() error {
 	return nil
 }
 
-// CreateCQ: Status: InvalidCQSize, InvalidParameter (vector), InvalidPDHandle, InsufficientResources, Timeout.
+// CreateCQ creates a CQ.
+// Status: InvalidCQSize, InvalidParameter (vector), InvalidPDHandle, InsufficientResources, Timeout.
 func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	const verb = "PD.CreateCQ"
 	h := p.hca
@@ -28,12 +29,12 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 		return nil, fail(verb, ci.InvalidCQSize, "want 1 to MaxCQEs")
 	}
 	if c.Affinity.Vector > 1 {
-		return nil, fail(verb, ci.InvalidParameter, "Affinity.Vector: there is one vector")
+		return nil, fail(verb, ci.InvalidParameter, "Affinity.Vector: the adapter has one vector")
 	}
 	if !p.get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
-	if err := h.cqs.take(verb); err != nil { // a failed verb leaves all as it was
+	if err := h.cqs.take(verb); err != nil { // a verb that fails must change nothing
 		p.put()
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	if q.num, err = h.dev.CreateCQ(c.Size); err != nil {
 		h.cqs.give()
 		p.put()
-		return nil, broken(verb, err)
+		return nil, commandError(verb, err)
 	}
 	h.mu.Lock()
 	h.cq[q.num] = q
@@ -49,21 +50,22 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	return q, nil
 }
 
-// CreateQP makes a QP in Reset. Status: Unsupported and InvalidServiceType for other services, InvalidMaxWRs, InvalidMaxSGE, InvalidSetting
-// (inline data; Error.Most says what there is), InvalidCQHandle, InvalidPDHandle, InsufficientResources, Timeout.
+// CreateQP creates a QP in Reset. Status: Unsupported and InvalidServiceType (other services), InvalidMaxWRs,
+// InvalidMaxSGE, InvalidSetting (inline data; Error.Most has the limits), InvalidCQHandle, InvalidPDHandle,
+// InsufficientResources, Timeout.
 func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 	const verb = "PD.CreateQP"
 	h := p.hca
 	if err := h.checkQP(verb, &c); err != nil {
 		return nil, err
 	}
-	send, ok1 := ci.As[*cq](c.SendCQ) // a wrapped CQ is ours all the same
+	send, ok1 := ci.As[*cq](c.SendCQ) // As also finds a CQ behind wrappers
 	recv, ok2 := ci.As[*cq](c.RecvCQ)
-	if !ok1 || !ok2 || send.hca != h || recv.hca != h { // of any PD of this CA
-		return nil, fail(verb, ci.InvalidCQHandle, "not CQs of this adapter")
+	if !ok1 || !ok2 || send.hca != h || recv.hca != h { // the CQs may be of any PD of this CA
+		return nil, fail(verb, ci.InvalidCQHandle, "the CQs are not CQs of this adapter")
 	}
-	if dead, ok := getAll(&p.refs, &send.refs, &recv.refs); !ok {
-		return nil, fail(verb, []ci.Status{ci.InvalidPDHandle, ci.InvalidCQHandle, ci.InvalidCQHandle}[dead], "")
+	if destroyed, ok := getAll(&p.refs, &send.refs, &recv.refs); !ok {
+		return nil, fail(verb, []ci.Status{ci.InvalidPDHandle, ci.InvalidCQHandle, ci.InvalidCQHandle}[destroyed], "")
 	}
 	undo := func() { p.put(); send.put(); recv.put() }
 	if err := h.qps.take(verb); err != nil {
@@ -72,11 +74,12 @@ func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 	}
 	q := &qp{pd: p, hca: h, send: send, recv: recv, create: c, notify: newNotifier(nil, c.OnEvent, c.Context)}
 	q.sq.ids, q.rq.ids = make([]uint64, c.SendDepth), make([]uint64, c.RecvDepth)
-	q.num, err = h.dev.CreateQP(QPConfig{PD: p.num, Caps: c.QPCaps, SignalAll: c.Flags&ci.QPSignalAll != 0, SendCQ: send.num, RecvCQ: recv.num})
+	q.num, err = h.dev.CreateQP(QPConfig{PD: p.num, Caps: c.QPCaps, SignalAll: c.Flags&ci.QPSignalAll != 0,
+		SendCQ: send.num, RecvCQ: recv.num})
 	if err != nil {
 		h.qps.give()
 		undo()
-		return nil, broken(verb, err)
+		return nil, commandError(verb, err)
 	}
 	q.clear()
 	h.mu.Lock()
@@ -85,7 +88,7 @@ func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 	return q, nil
 }
 
-// checkQP holds a QPCreate against what the adapter has.
+// checkQP compares a QPCreate with the limits of the adapter.
 func (h *HCA) checkQP(verb string, c *ci.QPCreate) error {
 	const flags = ci.QPSignalAll | ci.QPClientSyncSend | ci.QPClientSyncRecv | ci.QPNoOverflow
 	i := &h.info
@@ -93,13 +96,13 @@ func (h *HCA) checkQP(verb string, c *ci.QPCreate) error {
 	case c.Type == ci.UC || c.Type == ci.UD || c.Type == ci.RD:
 		return fail(verb, ci.Unsupported, c.Type.String())
 	case c.Type != ci.RC:
-		return fail(verb, ci.InvalidServiceType, "special and raw QPs come from CreateSpecialQP")
+		return fail(verb, ci.InvalidServiceType, "CreateSpecialQP creates special and raw QPs")
 	case c.Flags&^flags != 0:
 		return fail(verb, ci.InvalidParameter, "unknown flag")
 	case c.SRQ != nil:
 		return fail(verb, ci.InvalidSRQHandle, "the adapter has no SRQs")
 	case c.RDD != nil || c.MaxInline < 0:
-		return fail(verb, ci.InvalidParameter, "an RDD, or negative MaxInline")
+		return fail(verb, ci.InvalidParameter, "RDD is set, or MaxInline is negative")
 	case c.MaxInline > i.MaxInline:
 		most := ci.QPCaps{SendDepth: min(c.SendDepth, i.MaxWRs), RecvDepth: min(c.RecvDepth, i.MaxWRs),
 			SendSGE: min(c.SendSGE, i.MaxSGEs), RecvSGE: min(c.RecvSGE, i.MaxSGEs), MaxInline: i.MaxInline}

@@ -2,31 +2,33 @@ package rchca
 
 import "ciddk/ci"
 
-// Made in advance: the data path does not allocate, even to refuse.
+// These errors are created in advance, because the data path must not allocate, even for an error.
 var (
 	errSendHandle = fail("QP.PostSend", ci.InvalidQPHandle, "")
-	errSendState  = fail("QP.PostSend", ci.InvalidQPState, "before RTS")
+	errSendState  = fail("QP.PostSend", ci.InvalidQPState, "the QP is not in RTS or a later state")
 	errSendFull   = fail("QP.PostSend", ci.InsufficientResources, "the send queue is full")
-	errSendType   = fail("QP.PostSend", ci.InvalidWRType, "no operation of RC")
-	errSendSGE    = fail("QP.PostSend", ci.InvalidMaxSGE, "more segments than the QP was made for")
-	errSendInline = fail("QP.PostSend", ci.InvalidParameter, "inline data that are too long, or not with a send or write")
-	errSendClaim  = fail("QP.PostSend", ci.Unsupported, "an operation or flag that the adapter does not claim")
+	errSendType   = fail("QP.PostSend", ci.InvalidWRType, "not an operation of RC")
+	errSendSGE    = fail("QP.PostSend", ci.InvalidMaxSGE, "more segments than the QP has")
+	errSendInline = fail("QP.PostSend", ci.InvalidParameter, "inline data are too long, or the operation is not a "+
+		"SEND or WRITE")
+	errSendClaim = fail("QP.PostSend", ci.Unsupported, "the adapter does not claim the operation or flag")
 
 	errRecvHandle = fail("QP.PostRecv", ci.InvalidQPHandle, "")
-	errRecvState  = fail("QP.PostRecv", ci.InvalidQPState, "in Reset")
+	errRecvState  = fail("QP.PostRecv", ci.InvalidQPState, "the QP is in Reset")
 	errRecvFull   = fail("QP.PostRecv", ci.InsufficientResources, "the receive queue is full")
-	errRecvSGE    = fail("QP.PostRecv", ci.InvalidMaxSGE, "more segments than the QP was made for")
+	errRecvSGE    = fail("QP.PostRecv", ci.InvalidMaxSGE, "more segments than the QP has")
 )
 
-// PostSend writes requests up to the first that is wrong, and rings once. Status: InvalidQPState, InsufficientResources, InvalidWRType,
-// InvalidMaxSGE, InvalidParameter, Unsupported, InvalidQPHandle. Context: data.
+// PostSend writes requests to the send queue up to the first invalid one, and rings the doorbell once. Status:
+// InvalidQPState, InsufficientResources, InvalidWRType, InvalidMaxSGE, InvalidParameter, Unsupported, InvalidQPHandle.
+// Context: data.
 func (q *qp) PostSend(wrs []ci.SendWR) (n int, err error) {
 	q.sq.post.Lock()
 	defer q.sq.post.Unlock()
 	if !q.alive() {
 		return 0, errSendHandle
 	}
-	if len(wrs) > 0 && q.sq.early(ci.QPRTS) {
+	if len(wrs) > 0 && q.sq.isBefore(ci.QPRTS) {
 		return 0, errSendState
 	}
 	room := q.sq.free()
@@ -46,7 +48,7 @@ func (q *qp) PostSend(wrs []ci.SendWR) (n int, err error) {
 	return n, err
 }
 
-// checkSend judges what no hardware judges: the shape of a request.
+// checkSend checks the form of a request, which the hardware does not check.
 func (q *qp) checkSend(wr *ci.SendWR) error {
 	switch wr.Op {
 	case ci.OpSend, ci.OpWrite, ci.OpRead, ci.OpNop:
@@ -66,14 +68,15 @@ func (q *qp) checkSend(wr *ci.SendWR) error {
 	return nil
 }
 
-// PostRecv: same rules. Status: InvalidQPState, InsufficientResources, InvalidMaxSGE, InvalidQPHandle. Context: data.
+// PostRecv writes requests to the receive queue, as PostSend. Status: InvalidQPState, InsufficientResources,
+// InvalidMaxSGE, InvalidQPHandle. Context: data.
 func (q *qp) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 	q.rq.post.Lock()
 	defer q.rq.post.Unlock()
 	if !q.alive() {
 		return 0, errRecvHandle
 	}
-	if len(wrs) > 0 && q.rq.early(ci.QPInit) {
+	if len(wrs) > 0 && q.rq.isBefore(ci.QPInit) {
 		return 0, errRecvState
 	}
 	room := q.rq.free()
@@ -96,8 +99,8 @@ func (q *qp) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// early reports whether a state comes before the first one that accepts posts.
-func (r *ring) early(from ci.QPState) bool {
+// isBefore reports whether the state is before the first one that accepts posts.
+func (r *ring) isBefore(from ci.QPState) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state < from

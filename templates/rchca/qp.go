@@ -18,28 +18,28 @@ type qp struct {
 	notify     *notifier
 
 	modify sync.Mutex
-	attr   ci.QPAttr // as last set; its State may be behind the hardware's
+	attr   ci.QPAttr // as set last; the hardware may be in another state
 	sq, rq ring
 }
 
-// ring is the driver's side of a work queue: which ids stand in its slots, and how many are free.
+// A ring is the driver's side of a work queue: the work request IDs in its slots, and the number of used slots.
 type ring struct {
-	post  sync.Mutex // held by the poster; taken before mu
+	post  sync.Mutex // held while a goroutine posts; taken before mu
 	mu    sync.Mutex
 	ids   []uint64
-	state ci.QPState // for judging a post
+	state ci.QPState // that a post checks
 	head  int        // next slot to write
 	used  int
 }
 
-// free returns the number of free slots. A completion may free more meanwhile.
+// free returns the number of free slots. A completion may free more at the same time.
 func (r *ring) free() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.ids) - r.used
 }
 
-// take marks the next slot as used.
+// take allocates the next slot.
 func (r *ring) take(id uint64) (slot int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,11 +50,11 @@ func (r *ring) take(id uint64) (slot int) {
 	return slot
 }
 
-// done frees everything up to slot, since queues complete in order, and gives its id.
+// done frees all slots up to slot, because queues complete in order. It returns the work request ID of slot.
 func (r *ring) done(slot int) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	left := r.head - slot - 1 // slots behind it
+	left := r.head - slot - 1 // slots after it
 	if left < 0 {
 		left += len(r.ids)
 	}
@@ -62,10 +62,11 @@ func (r *ring) done(slot int) uint64 {
 	return r.ids[slot]
 }
 
-// clear forgets all attributes and work: Reset.
+// clear removes all attributes and requests, for the transition to Reset.
 func (q *qp) clear() {
 	c := &q.create
-	q.attr = ci.QPAttr{QPCaps: c.QPCaps, Type: c.Type, Flags: c.Flags, Num: q.num, PD: q.pd, SendCQ: c.SendCQ, RecvCQ: c.RecvCQ}
+	q.attr = ci.QPAttr{QPCaps: c.QPCaps, Type: c.Type, Flags: c.Flags, Num: q.num, PD: q.pd, SendCQ: c.SendCQ,
+		RecvCQ: c.RecvCQ}
 	for _, r := range []*ring{&q.sq, &q.rq} {
 		r.mu.Lock()
 		r.state, r.head, r.used = ci.QPReset, 0, 0
@@ -73,23 +74,23 @@ func (q *qp) clear() {
 	}
 }
 
-// Num is constant.
+// Num returns the QP number.
 func (q *qp) Num() ci.QPN { return q.num }
 
-// TimeWait: this hardware's numbers come round after all others, which is longer than any wait.
+// TimeWait does nothing: this hardware reuses a number only after all others, which takes longer than any time-wait.
 func (q *qp) TimeWait(time.Duration) {}
 
-// Destroy: Status: InvalidQPHandle. Context: drain.
+// Destroy destroys the QP. Status: InvalidQPHandle, Timeout. Context: drain.
 func (q *qp) Destroy() error {
 	const verb = "QP.Destroy"
-	if err := q.kill(verb, ci.InvalidQPHandle); err != nil {
+	if err := q.beginDestroy(verb, ci.InvalidQPHandle); err != nil {
 		return err
 	}
 	q.stopPosts()
 	err := q.hca.dev.DestroyQP(q.num)
-	q.letPost() // a callback may be waiting to post, in vain
+	q.resumePosts() // a callback may wait in a post, which then fails
 	if err != nil {
-		return broken(verb, err)
+		return commandError(verb, err)
 	}
 	q.send.save()
 	q.recv.save()
@@ -104,11 +105,11 @@ func (q *qp) Destroy() error {
 	return nil
 }
 
-// stopPosts waits for posts under way; letPost lets the next begin.
-func (q *qp) stopPosts() { q.sq.post.Lock(); q.rq.post.Lock() }
-func (q *qp) letPost()   { q.rq.post.Unlock(); q.sq.post.Unlock() }
+// stopPosts waits for posts in progress and holds up new ones until resumePosts.
+func (q *qp) stopPosts()   { q.sq.post.Lock(); q.rq.post.Lock() }
+func (q *qp) resumePosts() { q.rq.post.Unlock(); q.sq.post.Unlock() }
 
-// Query: Status: InvalidQPHandle.
+// Query returns the attributes of the QP. Status: InvalidQPHandle.
 func (q *qp) Query() (ci.QPAttr, error) {
 	q.modify.Lock()
 	defer q.modify.Unlock()

@@ -2,21 +2,23 @@ package rchca
 
 import "ciddk/ci"
 
+// A transition is a change of state.
 type transition struct{ from, to ci.QPState }
 
-// fields are the attributes that a transition needs, and those it may carry beside them.
+// fields are the attributes that a transition requires, and those that it allows in addition.
 type fields struct{ need, may ci.QPField }
 
 const (
 	live    = ci.QPFieldAccess | ci.QPFieldMinRNRTimer
-	drained = ci.QPFieldPrimary | ci.QPFieldPKeyIndex | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry |
+	drained = ci.QPFieldPrimary | ci.QPFieldPKeyIndex | ci.QPFieldAckTimeout | ci.QPFieldRetryCount |
+		ci.QPFieldRNRRetry |
 		ci.QPFieldInitDepth | ci.QPFieldRespRes
 	optional = ci.QPFieldAlternate | ci.QPFieldAPM | ci.QPFieldCurrentState | ci.QPFieldSendDepth | ci.QPFieldRecvDepth
 	known    = ci.QPFieldRecvDepth<<1 - 1
 )
 
-// transitions of an RC QP, beside those to Reset and Error, which are legal from everywhere and take no attributes (IBTA volume 1, 11.2.5.2;
-// docs/sas/qp-states.md). One that is not here is InvalidQPState.
+// transitions holds the transitions of an RC QP (IBTA volume 1, 11.2.5.2; docs/sas/qp-states.md). Those to Reset and
+// Error are not in the table: they are valid in every state and have no attributes. All others are InvalidQPState.
 var transitions = map[transition]fields{
 	{ci.QPReset, ci.QPInit}: {need: ci.QPFieldsInit},
 	{ci.QPInit, ci.QPInit}:  {may: ci.QPFieldsInit},
@@ -28,13 +30,14 @@ var transitions = map[transition]fields{
 	{ci.QPSQD, ci.QPRTS}:    {may: live | drained},
 }
 
-// Modify changes state and attributes, or nothing. Judged in this order: the transition, claims, what is missing, what does not belong,
-// ranges. Status: InvalidQPState, Unsupported, InvalidParameter, InvalidPort, InvalidPKey, InvalidQPHandle, Timeout.
+// Modify changes state and attributes. After an error nothing has changed. It checks in this order: the transition,
+// claims, missing attributes, attributes that are not allowed, ranges. Status: InvalidQPState, Unsupported,
+// InvalidParameter, InvalidPort, InvalidPKey, InvalidQPHandle, Timeout.
 func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	const verb = "QP.Modify"
 	if set&ci.QPFieldState != 0 && a.State == ci.QPReset {
 		q.stopPosts()
-		defer q.letPost()
+		defer q.resumePosts()
 	}
 	q.modify.Lock()
 	defer q.modify.Unlock()
@@ -62,11 +65,11 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	case !legal:
 		return fail(verb, ci.InvalidQPState, is.String()+" to "+to.String())
 	case given&optional != 0:
-		return fail(verb, ci.Unsupported, "path migration, current state and depths cannot be given")
+		return fail(verb, ci.Unsupported, "path migration, current state and depths are not claimed")
 	case need&^given != 0:
 		return fail(verb, ci.InvalidParameter, "a required attribute is missing")
 	case given&^(need|rule.may) != 0:
-		return fail(verb, ci.InvalidParameter, "an attribute that does not belong to the transition")
+		return fail(verb, ci.InvalidParameter, "an attribute is not allowed in the transition")
 	case is == ci.QPSQDraining && given&drained != 0:
 		return fail(verb, ci.InvalidQPState, "the send queue has not drained")
 	}
@@ -74,7 +77,7 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 		return err
 	}
 	if err := q.hca.dev.ModifyQP(q.num, set, &a); err != nil {
-		return broken(verb, err)
+		return commandError(verb, err)
 	}
 	if set&ci.QPFieldState != 0 && to == ci.QPReset {
 		q.send.save()
@@ -91,7 +94,7 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	return nil
 }
 
-// checkRanges judges the values that are named.
+// checkRanges checks the values of the attributes in set.
 func (q *qp) checkRanges(verb string, set ci.QPField, a *ci.QPAttr) error {
 	const rights = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite | ci.BindWindow
 	i := &q.hca.info
@@ -103,17 +106,20 @@ func (q *qp) checkRanges(verb string, set ci.QPField, a *ci.QPAttr) error {
 	case has(ci.QPFieldPKeyIndex, int(a.Primary.PKeyIndex) >= len(i.Port.PKeys)):
 		return fail(verb, ci.InvalidPKey, "no P_Key at this index")
 	case has(ci.QPFieldAccess, a.Access&^rights != 0), has(ci.QPFieldMTU, a.MTU < ci.MTU256 || a.MTU > i.Port.MTU),
-		has(ci.QPFieldDestNum, a.DestNum > 0xffffff), has(ci.QPFieldRQPSN, a.RQPSN > 0xffffff), has(ci.QPFieldSQPSN, a.SQPSN > 0xffffff),
-		has(ci.QPFieldAckTimeout, a.Primary.AckTimeout > 31), has(ci.QPFieldRetryCount, a.RetryCount > 7), has(ci.QPFieldRNRRetry, a.RNRRetry > 7),
+		has(ci.QPFieldDestNum, a.DestNum > 0xffffff), has(ci.QPFieldRQPSN, a.RQPSN > 0xffffff), has(ci.QPFieldSQPSN,
+			a.SQPSN > 0xffffff),
+		has(ci.QPFieldAckTimeout, a.Primary.AckTimeout > 31), has(ci.QPFieldRetryCount,
+			a.RetryCount > 7), has(ci.QPFieldRNRRetry, a.RNRRetry > 7),
 		has(ci.QPFieldMinRNRTimer, a.MinRNRTimer > 31), has(ci.QPFieldInitDepth, int(a.InitDepth) > i.MaxReads),
 		has(ci.QPFieldRespRes, int(a.RespRes) > i.MaxReads),
-		has(ci.QPFieldPrimary, int(av.GRH.SGIDIndex) >= len(i.Port.GIDs) || av.GRH.DGID == ci.GID{} || av.GRH.FlowLabel > 0xfffff):
-		return fail(verb, ci.InvalidParameter, "a value out of range")
+		has(ci.QPFieldPrimary, int(av.GRH.SGIDIndex) >= len(i.Port.GIDs) || av.GRH.DGID == ci.GID{} ||
+			av.GRH.FlowLabel > 0xfffff):
+		return fail(verb, ci.InvalidParameter, "a value is out of range")
 	}
 	return nil
 }
 
-// Apply copies the values that are named, for a driver and for a device in software.
+// Apply copies the attributes in set. The driver and the device in software use it.
 func Apply(to *ci.QPAttr, set ci.QPField, a *ci.QPAttr) {
 	copyIf(set, ci.QPFieldAccess, &to.Access, a.Access)
 	copyIf(set, ci.QPFieldPKeyIndex, &to.Primary.PKeyIndex, a.Primary.PKeyIndex)
@@ -131,6 +137,7 @@ func Apply(to *ci.QPAttr, set ci.QPField, a *ci.QPAttr) {
 	copyIf(set, ci.QPFieldDestNum, &to.DestNum, a.DestNum)
 }
 
+// copyIf copies v if set contains f.
 func copyIf[T any](set, f ci.QPField, to *T, v T) {
 	if set&f != 0 {
 		*to = v

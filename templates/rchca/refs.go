@@ -6,54 +6,57 @@ import (
 	"ciddk/ci"
 )
 
-// refs counts what depends on an object, and remembers its death. Every object has one. It makes the three rules of Destroy true: ResourceBusy
-// while something depends on the object, its Invalid…Handle afterwards, and no new dependant of an object that is dying.
+// refs counts the objects that depend on an object. Every object has one. It implements the three rules of Destroy:
+// Destroy fails with ResourceBusy while another object depends on this one; verbs of a destroyed object fail with its
+// Invalid…Handle; and no object can depend on a destroyed one.
 type refs struct {
-	mu   sync.Mutex
-	n    int
-	dead bool
+	mu        sync.Mutex
+	n         int
+	destroyed bool
 }
 
-// get adds a dependant; false if the object is dead.
+// get adds a dependent object. It returns false if this one is destroyed.
 func (r *refs) get() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.dead {
+	if !r.destroyed {
 		r.n++
 	}
-	return !r.dead
+	return !r.destroyed
 }
 
-// put takes a dependant away.
+// put removes a dependent object.
 func (r *refs) put() {
 	r.mu.Lock()
 	r.n--
 	r.mu.Unlock()
 }
 
-// alive is for verbs that need nothing but the object.
+// alive reports whether the object is not destroyed.
 func (r *refs) alive() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.dead
+	return !r.destroyed
 }
 
-// kill is the judgement of a Destroy. What the hardware does about it follows; nobody else gets here a second time.
-func (r *refs) kill(verb string, gone ci.Status) error {
+// beginDestroy marks the object as destroyed. It fails if the object is destroyed already, with the status invalid, or
+// if another object depends on it. The caller then destroys it in the hardware.
+func (r *refs) beginDestroy(verb string, invalid ci.Status) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.dead:
-		return fail(verb, gone, "")
+	case r.destroyed:
+		return fail(verb, invalid, "")
 	case r.n > 0:
-		return fail(verb, ci.ResourceBusy, "objects that were made from it, or use it, exist")
+		return fail(verb, ci.ResourceBusy, "other objects depend on it")
 	}
-	r.dead = true
+	r.destroyed = true
 	return nil
 }
 
-// getAll takes a reference on each, or on none: then it tells which one is dead.
-func getAll(list ...*refs) (dead int, ok bool) {
+// getAll adds a dependent object to all of list, or to none. In the second case it returns the index of a destroyed
+// one.
+func getAll(list ...*refs) (destroyed int, ok bool) {
 	for i, r := range list {
 		if !r.get() {
 			for _, r := range list[:i] {
@@ -65,7 +68,7 @@ func getAll(list ...*refs) (dead int, ok bool) {
 	return 0, true
 }
 
-// pool counts objects of a kind against the limit that CA.Query names.
+// A pool counts the objects of a kind, up to the limit that CA.Query returns.
 type pool struct {
 	mu  sync.Mutex
 	n   int
@@ -76,7 +79,7 @@ func (p *pool) take(verb string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.n >= p.max {
-		return fail(verb, ci.InsufficientResources, "as many exist as the adapter has")
+		return fail(verb, ci.InsufficientResources, "the limit of the adapter is reached")
 	}
 	p.n++
 	return nil
@@ -94,11 +97,12 @@ func (p *pool) count() int {
 	return p.n
 }
 
+// fail returns a ci.Error.
 func fail(verb string, s ci.Status, detail string) error {
 	return &ci.Error{Verb: verb, Status: s, Detail: detail}
 }
 
-// broken words a failure of the hardware.
-func broken(verb string, err error) error {
-	return &ci.Error{Verb: verb, Status: ci.Timeout, Detail: "the adapter failed the command", Err: err}
+// commandError returns the error of a command that the hardware did not carry out.
+func commandError(verb string, err error) error {
+	return &ci.Error{Verb: verb, Status: ci.Timeout, Detail: "the adapter did not carry out the command", Err: err}
 }

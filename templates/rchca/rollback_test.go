@@ -12,44 +12,44 @@ import (
 	"ciddk/templates/rchca/soft"
 )
 
-// sick is a device whose firmware refuses one command.
-type sick struct {
+// A failingDevice is a device whose firmware fails one command.
+type failingDevice struct {
 	*soft.Device
 	on string
 }
 
-var errSick = errors.New("no answer from the firmware")
+var errFirmware = errors.New("no reply from the firmware")
 
-func (s *sick) CreateCQ(size int) (rchca.CQN, error) {
-	if s.on == "CreateCQ" {
-		return 0, errSick
+func (d *failingDevice) CreateCQ(size int) (rchca.CQN, error) {
+	if d.on == "CreateCQ" {
+		return 0, errFirmware
 	}
-	return s.Device.CreateCQ(size)
+	return d.Device.CreateCQ(size)
 }
 
-func (s *sick) CreateQP(c rchca.QPConfig) (ci.QPN, error) {
-	if s.on == "CreateQP" {
-		return 0, errSick
+func (d *failingDevice) CreateQP(c rchca.QPConfig) (ci.QPN, error) {
+	if d.on == "CreateQP" {
+		return 0, errFirmware
 	}
-	return s.Device.CreateQP(c)
+	return d.Device.CreateQP(c)
 }
 
-func (s *sick) Map(r rchca.Region) (ci.Key, error) {
-	if s.on == "Map" {
-		return 0, errSick
+func (d *failingDevice) Map(r rchca.Region) (ci.Key, error) {
+	if d.on == "Map" {
+		return 0, errFirmware
 	}
-	return s.Device.Map(r)
+	return d.Device.Map(r)
 }
 
-func (s *sick) ModifyQP(n ci.QPN, set ci.QPField, a *ci.QPAttr) error {
-	if s.on == "ModifyQP" {
-		return errSick
+func (d *failingDevice) ModifyQP(n ci.QPN, set ci.QPField, a *ci.QPAttr) error {
+	if d.on == "ModifyQP" {
+		return errFirmware
 	}
-	return s.Device.ModifyQP(n, set, a)
+	return d.Device.ModifyQP(n, set, a)
 }
 
-// made is an open adapter with one of each.
-type made struct {
+// A rig is an open adapter with one object of each kind.
+type rig struct {
 	hca *rchca.HCA
 	ca  ci.CA
 	pd  ci.PD
@@ -57,11 +57,11 @@ type made struct {
 	qp  ci.QP
 }
 
-func open(t *testing.T, dev rchca.Device) *made {
+func open(t *testing.T, dev rchca.Device) *rig {
 	t.Helper()
 	h, err := rchca.New(dev)
 	require.NoError(t, err)
-	m := &made{hca: h}
+	m := &rig{hca: h}
 	m.ca, err = h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
 	require.NoError(t, err)
 	m.pd, err = m.ca.AllocatePD(ci.PDNormal)
@@ -81,13 +81,15 @@ func open(t *testing.T, dev rchca.Device) *made {
 	return m
 }
 
-func (m *made) config() ci.QPCreate {
-	return ci.QPCreate{SendCQ: m.cq, RecvCQ: m.cq, QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1, RecvSGE: 1}}
+func (r *rig) config() ci.QPCreate {
+	return ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq, QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8,
+		SendSGE: 1, RecvSGE: 1}}
 }
 
-// What the certifier cannot bring about: the firmware fails a command. The verb says Timeout, and everything is as before.
+// TestRollBack fails commands of the firmware, which the certifier cannot do. The verb fails with Timeout and changes
+// nothing.
 func TestRollBack(t *testing.T) {
-	dev := &sick{Device: new(soft.Fabric).New(1)}
+	dev := &failingDevice{Device: new(soft.Fabric).New(1)}
 	m := open(t, dev)
 	before := m.hca.Live()
 	for on, verb := range map[string]func() error{
@@ -102,7 +104,7 @@ func TestRollBack(t *testing.T) {
 		dev.on = on
 		err := verb()
 		assert.ErrorIs(t, err, ci.Timeout, on)
-		assert.ErrorIs(t, err, errSick, on)
+		assert.ErrorIs(t, err, errFirmware, on)
 		assert.Equal(t, before, m.hca.Live(), on)
 	}
 	dev.on = ""
@@ -112,6 +114,7 @@ func TestRollBack(t *testing.T) {
 	assert.Zero(t, a.Port)
 }
 
+// TestDataPathAllocations checks that the data path does not allocate, also when it fails.
 func TestDataPathAllocations(t *testing.T) {
 	m := open(t, new(soft.Fabric).New(1))
 	require.NoError(t, m.qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}))

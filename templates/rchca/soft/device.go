@@ -11,13 +11,13 @@ import (
 	"ciddk/templates/rchca"
 )
 
-// Fabric joins devices.
+// A Fabric connects devices.
 type Fabric struct {
-	mu   sync.Mutex // of everything on the fabric
+	mu   sync.Mutex // guards everything on the fabric
 	devs map[ci.GID]*Device
 }
 
-// Device is one adapter.
+// A Device is one adapter. It implements rchca.Device.
 type Device struct {
 	fab  *Fabric
 	info rchca.Info
@@ -25,9 +25,9 @@ type Device struct {
 	mrs  map[ci.Key]*rchca.Region
 	cqs  map[rchca.CQN]*cq
 	qps  map[ci.QPN]*qp
-	last uint32 // number given out last, to a CQ or QP
+	last uint32 // last number of a CQ or QP
 
-	irqs   []func() // raised, not yet served
+	irqs   []func() // raised and not served
 	wake   chan struct{}
 	quit   chan struct{}
 	done   chan struct{}
@@ -38,7 +38,7 @@ type cq struct {
 	size  int
 	e     []rchca.CQE
 	armed bool
-	all   bool // armed for the next entry, not the next solicited one
+	all   bool // armed for any entry, not only for solicited ones
 	lost  bool // an entry did not fit
 }
 
@@ -51,25 +51,31 @@ func (f *Fabric) New(guid ci.GUID) *Device {
 	}
 	gid := ci.GID{0: 0xfe, 1: 0x80}
 	binary.BigEndian.PutUint64(gid[8:], uint64(guid))
-	d := &Device{fab: f, mrs: make(map[ci.Key]*rchca.Region), cqs: make(map[rchca.CQN]*cq), qps: make(map[ci.QPN]*qp), last: 16,
+	d := &Device{fab: f, mrs: make(map[ci.Key]*rchca.Region), cqs: make(map[rchca.CQN]*cq),
+		qps: make(map[ci.QPN]*qp), last: 16,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
-	d.info = rchca.Info{GUID: guid, VendorID: 0xffffff, DeviceID: 1, MaxPDs: 1000, MaxCQs: 1000, MaxCQEs: 1 << 16, MaxQPs: 1000, MaxWRs: 4096,
+	d.info = rchca.Info{GUID: guid, VendorID: 0xffffff, DeviceID: 1, MaxPDs: 1000, MaxCQs: 1000, MaxCQEs: 1 << 16,
+		MaxQPs: 1000, MaxWRs: 4096,
 		MaxSGEs: 8, MaxInline: 128, MaxMRs: 1000, MaxReads: 16, PageSize: 4096,
-		Port: ci.PortAttr{GUID: guid, Link: ci.LinkEthernet, State: ci.PortActive, PhysState: 5, MTU: ci.MTU4096, MaxMTU: ci.MTU4096, MaxMsgSize: 1 << 31,
-			MaxVLs: 1, WidthActive: 2, SpeedActive: 4, GIDs: []ci.GIDEntry{{GID: gid, Type: ci.GIDRoCEv2}}, PKeys: []ci.PKey{0xffff}}}
+		Port: ci.PortAttr{GUID: guid, Link: ci.LinkEthernet, State: ci.PortActive, PhysState: 5, MTU: ci.MTU4096,
+			MaxMTU: ci.MTU4096, MaxMsgSize: 1 << 31,
+			MaxVLs: 1, WidthActive: 2, SpeedActive: 4, GIDs: []ci.GIDEntry{{GID: gid, Type: ci.GIDRoCEv2}},
+			PKeys: []ci.PKey{0xffff}}}
 	f.devs[gid] = d
 	return d
 }
 
-// Info implements rchca.Device, as do all that follow.
+// Info implements rchca.Device.
 func (d *Device) Info() rchca.Info { return d.info }
 
+// Start implements rchca.Device.
 func (d *Device) Start(h rchca.Handler) error {
 	d.h = h
 	go d.run()
 	return nil
 }
 
+// Close implements rchca.Device.
 func (d *Device) Close() error {
 	d.fab.mu.Lock()
 	first := !d.closed
@@ -85,7 +91,7 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// kick wakes the device's goroutine, since there may be work.
+// kick wakes the goroutine of the device.
 func (d *Device) kick() {
 	select {
 	case d.wake <- struct{}{}:
@@ -117,7 +123,7 @@ func (d *Device) run() {
 	}
 }
 
-// step lets each QP execute what it can, and says when to look again.
+// step executes the requests that can be executed. It returns the time until the next retry.
 func (d *Device) step(now time.Time) time.Duration {
 	next := time.Hour
 	for _, q := range d.qps {
@@ -136,6 +142,7 @@ func (d *Device) raise(f func()) {
 	d.kick()
 }
 
+// Map implements rchca.Device.
 func (d *Device) Map(r rchca.Region) (ci.Key, error) {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
@@ -144,7 +151,7 @@ func (d *Device) Map(r rchca.Region) (ci.Key, error) {
 		if _, err := rand.Read(b[:]); err != nil {
 			return 0, err
 		}
-		k := ci.Key(binary.LittleEndian.Uint32(b[:])) // unpredictable: a peer must not guess it
+		k := ci.Key(binary.LittleEndian.Uint32(b[:])) // random, so that a peer cannot guess it
 		if _, taken := d.mrs[k]; !taken && k != 0 {
 			d.mrs[k] = &r
 			return k, nil
@@ -152,6 +159,7 @@ func (d *Device) Map(r rchca.Region) (ci.Key, error) {
 	}
 }
 
+// Unmap implements rchca.Device.
 func (d *Device) Unmap(k ci.Key) error {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
@@ -159,7 +167,7 @@ func (d *Device) Unmap(k ci.Key) error {
 	return nil
 }
 
-// number returns the next number; after 2^24 they come round.
+// number returns the next free number of 24 bits.
 func (d *Device) number() (uint32, error) {
 	for range 1 << 24 {
 		d.last = max((d.last+1)&0xffffff, 16)
@@ -170,6 +178,7 @@ func (d *Device) number() (uint32, error) {
 	return 0, errors.New("all numbers are in use")
 }
 
+// CreateCQ implements rchca.Device.
 func (d *Device) CreateCQ(size int) (rchca.CQN, error) {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
@@ -181,6 +190,7 @@ func (d *Device) CreateCQ(size int) (rchca.CQN, error) {
 	return rchca.CQN(n), nil
 }
 
+// DestroyCQ implements rchca.Device.
 func (d *Device) DestroyCQ(n rchca.CQN) error {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
@@ -188,6 +198,7 @@ func (d *Device) DestroyCQ(n rchca.CQN) error {
 	return nil
 }
 
+// ReadCQ implements rchca.Device.
 func (d *Device) ReadCQ(n rchca.CQN, e []rchca.CQE) int {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
@@ -200,6 +211,7 @@ func (d *Device) ReadCQ(n rchca.CQN, e []rchca.CQE) int {
 	return k
 }
 
+// ArmCQ implements rchca.Device.
 func (d *Device) ArmCQ(n rchca.CQN, when ci.Notify) {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
@@ -208,7 +220,7 @@ func (d *Device) ArmCQ(n rchca.CQN, when ci.Notify) {
 	}
 }
 
-// push adds an entry to a CQ. One that overflows takes the QPs that use it down.
+// push adds an entry to a CQ. An overflow moves the QPs that use the CQ to Error.
 func (d *Device) push(n rchca.CQN, e rchca.CQE, solicited bool) {
 	c := d.cqs[n]
 	if c == nil || c.lost {

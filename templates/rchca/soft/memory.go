@@ -2,7 +2,7 @@ package soft
 
 import "ciddk/ci"
 
-// region finds n bytes at an address of a region, if key, PD, bounds and rights allow it.
+// region returns n bytes at an address of a region, if key, PD, bounds and rights allow it.
 func (d *Device) region(pd uint32, k ci.Key, addr, n uint64, need ci.Access) (list [][]byte, ok bool) {
 	r := d.mrs[k]
 	if r == nil || r.PD != pd || r.Access&need != need || addr < r.Addr {
@@ -24,7 +24,7 @@ func (d *Device) region(pd uint32, k ci.Key, addr, n uint64, need ci.Access) (li
 	return nil, false
 }
 
-// resolve does so for a list of segments. Empty ones name no memory, whatever their key is.
+// resolve returns the bytes of a list of segments. An empty segment has no memory, and its key is not checked.
 func (d *Device) resolve(pd uint32, sgl []ci.SGE, need ci.Access) (list [][]byte, total uint64, ok bool) {
 	for _, s := range sgl {
 		if s.Length == 0 {
@@ -39,7 +39,8 @@ func (d *Device) resolve(pd uint32, sgl []ci.SGE, need ci.Access) (list [][]byte
 	return list, total, true
 }
 
-// copyAll copies n bytes from list to list. The last aligned word goes last, with a release store: a consumer may spin on it.
+// copyAll copies n bytes between two lists of slices. It stores the last aligned word last, with release, because a
+// consumer may poll it.
 func copyAll(dst, src [][]byte, n uint64) {
 	for n > 0 {
 		for len(dst[0]) == 0 {

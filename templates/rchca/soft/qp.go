@@ -7,7 +7,7 @@ import (
 	"ciddk/templates/rchca"
 )
 
-// qp is a queue pair. Its queues count requests from 0 up, modulo their depth a request is in its slot.
+// A qp is a queue pair. Its queues number the requests from 0; the slot of a request is its number modulo the depth.
 type qp struct {
 	d        *Device
 	n        ci.QPN
@@ -16,27 +16,29 @@ type qp struct {
 	attr     ci.QPAttr
 	sq       []sendSlot
 	rq       []recvSlot
-	sqh, sqt int // handed over, completed
+	sqh, sqt int // numbers of requests passed to the hardware, and completed
 	rqh, rqt int
 
-	retryAt      time.Time // the request at sqt waits until then
-	retries, rnr int       // of that request, left
-	started      bool      // it has been tried
-	heard        bool      // EventQPComm was raised
+	retryAt      time.Time // time of the next attempt of the request at sqt
+	retries, rnr int       // attempts left for that request
+	started      bool      // the request was tried
+	commRaised   bool      // EventQPComm was raised
 }
 
-// sendSlot and recvSlot are requests as the hardware fetched them.
+// A sendSlot is a copy of a send request.
 type sendSlot struct {
 	ci.SendWR
 	sgl    []ci.SGE
 	inline []byte
 }
 
+// A recvSlot is a copy of a receive request.
 type recvSlot struct{ sgl []ci.SGE }
 
 func (q *qp) sends() int { return q.sqh - q.sqt }
 func (q *qp) recvs() int { return q.rqh - q.rqt }
 
+// CreateQP implements rchca.Device.
 func (d *Device) CreateQP(c rchca.QPConfig) (ci.QPN, error) {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
@@ -55,6 +57,7 @@ func (d *Device) CreateQP(c rchca.QPConfig) (ci.QPN, error) {
 	return q.n, nil
 }
 
+// DestroyQP implements rchca.Device.
 func (d *Device) DestroyQP(n ci.QPN) error {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
@@ -62,6 +65,7 @@ func (d *Device) DestroyQP(n ci.QPN) error {
 	return nil
 }
 
+// QPState implements rchca.Device.
 func (d *Device) QPState(n ci.QPN) ci.QPState {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
@@ -71,6 +75,7 @@ func (d *Device) QPState(n ci.QPN) ci.QPState {
 	return ci.QPReset
 }
 
+// ModifyQP implements rchca.Device.
 func (d *Device) ModifyQP(n ci.QPN, set ci.QPField, a *ci.QPAttr) error {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
@@ -97,6 +102,7 @@ func (d *Device) ModifyQP(n ci.QPN, set ci.QPField, a *ci.QPAttr) error {
 	return nil
 }
 
+// WriteSend implements rchca.Device.
 func (d *Device) WriteSend(n ci.QPN, slot int, wr *ci.SendWR) {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
@@ -111,6 +117,7 @@ func (d *Device) WriteSend(n ci.QPN, slot int, wr *ci.SendWR) {
 	}
 }
 
+// WriteRecv implements rchca.Device.
 func (d *Device) WriteRecv(n ci.QPN, slot int, wr *ci.RecvWR) {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
@@ -119,7 +126,10 @@ func (d *Device) WriteRecv(n ci.QPN, slot int, wr *ci.RecvWR) {
 	}
 }
 
+// RingSend implements rchca.Device.
 func (d *Device) RingSend(n ci.QPN, count int) { d.ring(n, count, 0) }
+
+// RingRecv implements rchca.Device.
 func (d *Device) RingRecv(n ci.QPN, count int) { d.ring(n, 0, count) }
 
 func (d *Device) ring(n ci.QPN, sends, recvs int) {
@@ -134,7 +144,7 @@ func (d *Device) ring(n ci.QPN, sends, recvs int) {
 	}
 }
 
-// complete ends the send at sqt.
+// complete completes the send at sqt.
 func (q *qp) complete(status ci.WCStatus, length uint32) {
 	slot := q.sqt % len(q.sq)
 	s := &q.sq[slot]
@@ -155,14 +165,14 @@ func (q *qp) complete(status ci.WCStatus, length uint32) {
 	q.d.push(q.c.SendCQ, rchca.CQE{QPN: q.n, Slot: slot, Status: status, Op: op, Length: length}, false)
 }
 
-// receive ends the receive at rqt.
+// receive completes the receive at rqt.
 func (q *qp) receive(e rchca.CQE, solicited bool) {
 	e.QPN, e.Recv, e.Slot = q.n, true, q.rqt%len(q.rq)
 	q.rqt++
 	q.d.push(q.c.RecvCQ, e, solicited)
 }
 
-// drained ends the draining of a send queue that has nothing under way.
+// drained moves a draining QP to QPSQD if no request is in progress.
 func (q *qp) drained() {
 	if q.state != ci.QPSQDraining || q.started {
 		return
@@ -174,7 +184,7 @@ func (q *qp) drained() {
 	}
 }
 
-// fatal takes the QP to Error, with an event if there is one to tell.
+// fatal moves the QP to Error. It raises the event t, unless t is 0.
 func (q *qp) fatal(t ci.EventType) {
 	if q.state == ci.QPError {
 		return
@@ -187,6 +197,7 @@ func (q *qp) fatal(t ci.EventType) {
 	q.flush()
 }
 
+// flush completes all requests with ci.WCFlushErr.
 func (q *qp) flush() {
 	for q.sends() > 0 {
 		q.complete(ci.WCFlushErr, 0)

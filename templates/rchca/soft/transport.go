@@ -7,13 +7,13 @@ import (
 	"ciddk/templates/rchca"
 )
 
-// Why a request did not succeed now. Verdicts of a completion are ci.WCStatus.
+// Results of an attempt after which the request is tried again. The other results are values of ci.WCStatus.
 const (
-	again  = 0x80 + iota // the peer had no receive
-	silent               // the peer did not answer
+	noReceive = 0x80 + iota // the peer had no receive
+	noReply                 // the peer did not reply
 )
 
-// execute tries the oldest send request, and tells whether to go on with the next.
+// execute tries the oldest send request. It reports whether the next one can be tried.
 func (q *qp) execute(now time.Time) bool {
 	q.drained()
 	if q.state != ci.QPRTS && q.state != ci.QPSQDraining || q.sends() == 0 || q.started && q.retryAt.After(now) {
@@ -29,19 +29,19 @@ func (q *qp) execute(now time.Time) bool {
 	case ci.WCSuccess:
 		q.complete(ci.WCSuccess, n)
 		return true
-	case again:
+	case noReceive:
 		if q.rnr == 0 {
 			return q.fail(ci.WCRNRRetryErr)
 		}
-		if q.rnr != 7 { // 7 is for ever
+		if q.rnr != 7 { // 7: no limit
 			q.rnr--
 		}
 		q.retryAt = now.Add(rnrDelay(peer.attr.MinRNRTimer))
 		return false
-	case silent:
+	case noReply:
 		t := q.attr.Primary.AckTimeout
 		switch {
-		case t == 0: // for ever
+		case t == 0: // no timeout
 			q.retryAt = now.Add(time.Second)
 			return false
 		case !q.retryAt.IsZero() && q.retries == 0:
@@ -55,14 +55,14 @@ func (q *qp) execute(now time.Time) bool {
 	return q.fail(status)
 }
 
-// fail ends the request with an error, and the QP with it.
+// fail completes the request with an error, and moves the QP to Error.
 func (q *qp) fail(s ci.WCStatus) bool {
 	q.complete(s, 0)
 	q.fatal(0)
 	return false
 }
 
-// rnrDelay decodes an RNR timer (IBTA volume 1, 9.7.5.2.8): codes in steps of a half and a whole power of two of 10 us, 0 at the top.
+// rnrDelay returns the time of an RNR timer code (IBTA volume 1, 9.7.5.2.8).
 func rnrDelay(code uint8) time.Duration {
 	const unit = 10 * time.Microsecond
 	switch {
@@ -76,21 +76,23 @@ func rnrDelay(code uint8) time.Duration {
 	return 2 * unit << (code / 2) / 2
 }
 
-// peer is the other end, or nil if it would not answer.
+// peer returns the other end, or nil if it would not reply.
 func (q *qp) peer() *qp {
 	d := q.d.fab.devs[q.attr.Primary.AV.GRH.DGID]
 	if d == nil {
 		return nil
 	}
 	p := d.qps[q.attr.DestNum]
-	if p == nil || p.state < ci.QPRTR || p.state == ci.QPError || p.attr.DestNum != q.n || p.attr.RQPSN != q.attr.SQPSN ||
+	if p == nil || p.state < ci.QPRTR || p.state == ci.QPError || p.attr.DestNum != q.n ||
+		p.attr.RQPSN != q.attr.SQPSN ||
 		p.attr.Primary.AV.GRH.DGID != q.d.info.Port.GIDs[0].GID {
 		return nil
 	}
 	return p
 }
 
-// attempt carries out the request at sqt, whole or not at all. It gives the requester's status and, for a read, the length.
+// attempt carries out the request at sqt completely, or not at all. It returns the status of the requester and, for an
+// RDMA read, the length.
 func (q *qp) attempt(p *qp) (ci.WCStatus, uint32) {
 	s := &q.sq[q.sqt%len(q.sq)]
 	if s.Op == ci.OpNop {
@@ -111,24 +113,24 @@ func (q *qp) attempt(p *qp) (ci.WCStatus, uint32) {
 		return ci.WCLocalLenErr, 0
 	}
 	if p == nil {
-		return silent, 0
+		return noReply, 0
 	}
-	if !p.heard {
-		p.heard = true
+	if !p.commRaised {
+		p.commRaised = true
 		if p.state == ci.QPRTR {
 			p.d.raise(func() { p.d.h.QPEvent(p.n, ci.EventQPComm) })
 		}
 	}
 	imm := s.Op != ci.OpRead && s.Flags&ci.SendImmediate != 0
 	if (s.Op == ci.OpSend || imm) && p.recvs() == 0 {
-		return again, 0
+		return noReceive, 0
 	}
 	var far [][]byte
 	switch right := map[ci.SendOp]ci.Access{ci.OpWrite: ci.RemoteWrite, ci.OpRead: ci.RemoteRead}[s.Op]; {
 	case s.Op == ci.OpRead && p.attr.RespRes == 0:
 		p.fatal(ci.EventWQReqError)
 		return ci.WCRemInvalidReqErr, 0
-	case p.attr.Access&right != right: // a function that the QP does not support (IBTA volume 1, 9.9.3)
+	case p.attr.Access&right != right: // the QP does not allow the operation (IBTA volume 1, 9.9.3)
 		p.fatal(ci.EventWQReqError)
 		return ci.WCRemInvalidReqErr, 0
 	case right != 0 && total > 0:

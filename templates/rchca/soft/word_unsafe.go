@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// copyLast copies len(src) bytes, one at least, and stores the last aligned 8 bytes after all others, with release (package ci, memory model).
+// copyLast copies len(src) bytes, at least one. It stores the last aligned 8 bytes after all others, with release: see
+// the memory model in package ci.
 func copyLast(dst, src []byte) {
 	end := len(src) - int(uintptr(unsafe.Pointer(unsafe.SliceData(dst)))+uintptr(len(src)))&7
 	if end < 8 {
@@ -15,7 +16,7 @@ func copyLast(dst, src []byte) {
 	}
 	copy(dst[:end-8], src[:end-8])
 	copy(dst[end:len(src)], src[end:])
-	// The address is a multiple of 8 by the choice of end, and the 8 bytes are within dst.
+	// The choice of end makes the address a multiple of 8, and the 8 bytes are within dst.
 	word := (*uint64)(unsafe.Pointer(&dst[end-8]))
 	atomic.StoreUint64(word, binary.NativeEndian.Uint64(src[end-8:]))
 }

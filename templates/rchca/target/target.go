@@ -1,4 +1,4 @@
-// Package target opens the adapters that the certifier runs on, for go test and for a command of your own.
+// Package target opens the adapters on which the certifier runs, for go test and for a command of your own.
 package target
 
 import (
@@ -11,12 +11,13 @@ import (
 	"ciddk/validate"
 )
 
-// Driver returns the driver under test. Open your own adapters in open.
+// Driver returns the driver under test. Change open to open your own adapters.
 func Driver() validate.Driver {
 	return validate.Driver{
 		Name:        "rchca",
-		Description: "the template's driver, over devices in software",
-		// One process at a time opens the device. Two workers are quicker, if each gets adapters of its own by Options.Worker.
+		Description: "the driver of the template, on devices in software",
+		// Only one process at a time can open the device. Without Exclusive, several workers are faster; each one then
+		// needs adapters of its own (Options.Worker).
 		Exclusive: true,
 		Open:      open,
 	}
@@ -25,7 +26,8 @@ func Driver() validate.Driver {
 func open(context.Context, validate.Options) (*validate.Target, error) {
 	fabric := new(soft.Fabric)
 	var adapters []*rchca.HCA
-	// The device in software carries messages in memory and loses none. A target with a cable leaves Lossless out, or has a Probe.
+	// The devices in software copy messages in memory and lose none. A target with a cable does not set Lossless, or
+	// has a Probe.
 	t := &validate.Target{Version: "template", Lossless: true}
 	t.Close = func(context.Context) error {
 		var errs []error
