@@ -58,6 +58,7 @@ func tables() string {
 		}
 		row(name, strings.Join(in, ", "))
 	}
+	b.WriteString("\nThe event-driven form of a call, such as `StartAccept`, is allowed in the same states.\n")
 	return b.String()
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -137,6 +138,14 @@ func (r *run) call(f func(ctx context.Context)) {
 	}
 }
 
+// start starts a step. The run waits for its end, and panics if the step ends twice.
+func (r *run) start(f func(end func()) error) {
+	r.calls.Add(1)
+	if err := f(r.calls.Done); err != nil {
+		r.calls.Done()
+	}
+}
+
 func (r *run) path() cm.Path {
 	if r.byte()&1 == 0 {
 		return cm.Path{Port: r.s.ports[0], AV: ci.AVAttr{DLID: 7}, LifeTime: 5}
@@ -160,24 +169,39 @@ func (r *run) add(c cm.Conn) {
 	r.conns = append(r.conns, c)
 }
 
+// all returns the connections so far. Calls that have not returned may add others.
+func (r *run) all() []cm.Conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.conns)
+}
+
 // step performs one action.
 func (r *run) step() {
 	c := r.conn()
-	switch op := r.byte() % 24; {
+	b := r.byte()
+	started := b/24%2 == 1 // use the event-driven form of the call
+	switch op := b % 24; {
 	case op < 10:
 		r.inject(op)
 	case op == 10:
 		r.clock.Advance(time.Duration(r.byte()) * time.Duration(r.byte()) * time.Millisecond)
 	case op == 11:
 		path, peer := r.path(), r.byte()
-		r.call(func(ctx context.Context) {
-			c, err := r.m.Connect(ctx, cm.ConnectConfig{Service: service1, QP: cm.QP{Num: ci.QPN(peer)}, Primary: path,
-				MaxRetries: 3, ResponseTime: 10,
-				RemoteResponseTime: 10, Peer: peer&1 != 0})
+		cfg := cm.ConnectConfig{Service: service1, QP: cm.QP{Num: ci.QPN(peer)}, Primary: path, MaxRetries: 3,
+			ResponseTime: 10, RemoteResponseTime: 10, Peer: peer&1 != 0}
+		result := func(c cm.Conn, err error) {
 			if err == nil {
 				r.add(c)
 			}
-		})
+		}
+		if started {
+			r.start(func(end func()) error {
+				return r.m.StartConnect(context.Background(), cfg, func(c cm.Conn, err error) { result(c, err); end() })
+			})
+			break
+		}
+		r.call(func(ctx context.Context) { result(r.m.Connect(ctx, cfg)) })
 	case op == 12:
 		for _, l := range r.ls {
 			if c := cm.AcceptNow(l); c != nil {
@@ -197,15 +221,25 @@ func (r *run) step() {
 		}
 	case op == 14:
 		path := r.path()
-		r.call(func(ctx context.Context) {
-			_, _ = r.m.Lookup(ctx, cm.LookupConfig{Service: service1, Path: path, Timeout: time.Second, Retries: 1})
-		})
+		cfg := cm.LookupConfig{Service: service1, Path: path, Timeout: time.Second, Retries: 1}
+		if started {
+			r.start(func(end func()) error {
+				return r.m.StartLookup(context.Background(), cfg, func(*cm.LookupReply, error) { end() })
+			})
+			break
+		}
+		r.call(func(ctx context.Context) { _, _ = r.m.Lookup(ctx, cfg) })
 	case c == nil:
 	case op == 15:
 		qpn := ci.QPN(r.byte())
-		r.call(func(ctx context.Context) {
-			_ = c.Accept(ctx, cm.AcceptConfig{QP: cm.QP{Num: qpn, Type: ci.QPType(c.Request().Service)}})
-		})
+		cfg := cm.AcceptConfig{QP: cm.QP{Num: qpn, Type: ci.QPType(c.Request().Service)}}
+		if started {
+			r.start(func(end func()) error {
+				return c.StartAccept(context.Background(), cfg, func(error) { end() })
+			})
+			break
+		}
+		r.call(func(ctx context.Context) { _ = c.Accept(ctx, cfg) })
 	case op == 16:
 		_ = c.Confirm(nil)
 	case op == 17:
@@ -215,10 +249,23 @@ func (r *run) step() {
 	case op == 19:
 		_ = c.Reject(mad.RejReason(r.byte()), nil, nil)
 	case op == 20:
+		if started {
+			r.start(func(end func()) error {
+				return c.StartDisconnect(context.Background(), nil, func([]byte, error) { end() })
+			})
+			break
+		}
 		r.call(func(ctx context.Context) { _, _ = c.Disconnect(ctx, nil) })
 	case op == 21:
 		path := r.path()
-		r.call(func(ctx context.Context) { _, _ = c.LoadAlternate(ctx, cm.AlternateConfig{Path: path}) })
+		cfg := cm.AlternateConfig{Path: path}
+		if started {
+			r.start(func(end func()) error {
+				return c.StartLoadAlternate(context.Background(), cfg, func(*mad.APR, error) { end() })
+			})
+			break
+		}
+		r.call(func(ctx context.Context) { _, _ = c.LoadAlternate(ctx, cfg) })
 	case op == 22:
 		switch r.byte() % 4 {
 		case 0:
@@ -340,7 +387,7 @@ func fuzzOne(t *testing.T, data []byte) {
 	for len(r.data) > 0 {
 		r.step()
 	}
-	for _, c := range r.conns {
+	for _, c := range r.all() {
 		_ = c.Close()
 	}
 	for _, l := range r.ls {

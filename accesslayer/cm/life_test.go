@@ -21,7 +21,7 @@ func TestLife(t *testing.T) {
 		assert.Equal(t, a.ID(), b.RemoteID())
 		assert.Equal(t, b.ID(), a.RemoteID())
 		assert.NotEqual(t, a.ID(), b.ID())
-		assert.Equal(t, private([]byte("asks"), mad.REQPrivateLen), b.Request().Private())
+		assert.Equal(t, private([]byte("request"), mad.REQPrivateLen), b.Request().Private())
 		assert.Equal(t, private([]byte("accepts"), mad.REPPrivateLen), a.Reply().Private())
 		assert.Equal(t, a.Reply(), b.Reply())
 		assert.Equal(t, a.Request().REQ, b.Request().REQ)

@@ -65,11 +65,11 @@ func TestLookup(t *testing.T) {
 		assert.ErrorContains(t, err, "no QP available")
 
 		// A request without an answer is rejected when the listener is closed.
-		refused := make(chan error, 1)
-		go func() { _, err := p.a.m.Lookup(t.Context(), cfg); refused <- err }()
+		rejected := make(chan error, 1)
+		go func() { _, err := p.a.m.Lookup(t.Context(), cfg); rejected <- err }()
 		pass(time.Second)
 		require.NoError(t, l.Close())
-		require.ErrorAs(t, <-refused, &e)
+		require.ErrorAs(t, <-rejected, &e)
 		assert.Equal(t, mad.SIDRUnsupportedService, e.Status)
 		_, err = l.AcceptLookup(t.Context())
 		assert.ErrorIs(t, err, cm.ErrClosed)

@@ -26,12 +26,13 @@ type plan struct {
 	end     string
 	hold    int // milliseconds until the connection is closed
 	lap     bool
-	hurry   [2]int // milliseconds that Connect and Accept may take; 0: no limit
+	limits  [2]int // milliseconds that Connect and Accept may take; 0: no limit
+	started bool   // the consumers use the event-driven forms of their calls
 }
 
 var (
-	passives = []string{"accept", "accept", "accept", "delay", "reject", "close", "handoff", "leave"}
-	hurries  = []int{0, 0, 0, 0, 0, 0, 1, 2, 3, 600, 3000}
+	passives = []string{"accept", "accept", "accept", "delay", "reject", "close", "handoff", "ignore"}
+	limits   = []int{0, 0, 0, 0, 0, 0, 1, 2, 3, 600, 3000}
 	endings  = []string{"active", "passive", "both", "close active", "close passive", "close both"}
 )
 
@@ -41,8 +42,9 @@ func drawPlan(t *rapid.T) plan {
 			2500}).Draw(t, "think"),
 		end: rapid.SampledFrom(endings).Draw(t, "end"), hold: rapid.SampledFrom([]int{0, 2, 500}).Draw(t,
 			"hold"), lap: rapid.Bool().Draw(t, "lap"),
-		hurry: [2]int{rapid.SampledFrom(hurries).Draw(t, "connect in"),
-			rapid.SampledFrom(hurries).Draw(t, "accept in")}}
+		started: rapid.Bool().Draw(t, "started"),
+		limits: [2]int{rapid.SampledFrom(limits).Draw(t, "connect in"),
+			rapid.SampledFrom(limits).Draw(t, "accept in")}}
 }
 
 // outcome is what the two consumers observed.
@@ -159,15 +161,22 @@ func (w *world) within(n int) (context.Context, context.CancelFunc) {
 // connect runs the active consumer.
 func (w *world) connect(i int, p plan) {
 	from, to := w.nodes[p.from], w.nodes[1-p.from]
-	ctx, cancel := w.within(p.hurry[0])
+	ctx, cancel := w.within(p.limits[0])
 	defer cancel()
-	c, err := from.m.Connect(ctx, from.requestTo(to, func(c *cm.ConnectConfig) {
+	connect := from.m.Connect
+	if p.started {
+		connect = startedConnect(from.m)
+	}
+	c, err := connect(ctx, from.requestTo(to, func(c *cm.ConnectConfig) {
 		c.QP.Num, c.MaxRetries = ci.QPN(0x1000+i), 15
 		c.Private = binary.BigEndian.AppendUint32(nil, uint32(i))
 	}))
 	w.edit(i, func(o *outcome) { o.connect, o.active = err, c })
 	if err != nil {
 		return
+	}
+	if p.started {
+		c = startedConn{c}
 	}
 	time.Sleep(ms(p.think))
 	err = c.Confirm(nil)
@@ -205,14 +214,17 @@ func (w *world) serve(c cm.Conn, handed bool) {
 	case "close":
 		_ = c.Close()
 		return
-	case "leave": // the manager sends MRAs until the peer gives up
+	case "ignore": // the manager sends MRAs until the peer gives up
 		return
+	}
+	if p.started {
+		c = startedConn{c}
 	}
 	time.Sleep(ms(p.think))
 	answer := reply()
 	answer.QP.Num = ci.QPN(0x2000 + i)
 	answer.Private = binary.BigEndian.AppendUint32(nil, uint32(i))
-	ctx, cancel := w.within(p.hurry[1])
+	ctx, cancel := w.within(p.limits[1])
 	defer cancel()
 	err := c.Accept(ctx, answer)
 	w.edit(i, func(o *outcome) { o.accept, o.accepted = err, true })
@@ -227,8 +239,8 @@ func (w *world) finish(i int, c cm.Conn, p plan, role string) {
 		func() { _ = c.Close() }) // the REJ of a peer that gave up may be lost
 	defer watch.Stop()
 	done := make(chan struct{})
-	var asked sync.WaitGroup
-	asked.Go(func() {
+	var events sync.WaitGroup
+	events.Go(func() {
 		defer close(done)
 		for {
 			e, err := c.Next(context.Background())
@@ -251,7 +263,7 @@ func (w *world) finish(i int, c cm.Conn, p plan, role string) {
 		_ = c.Close()
 	}
 	<-done
-	asked.Wait()
+	events.Wait()
 }
 
 // check compares the outcome with the plan.
@@ -260,11 +272,11 @@ func (o *outcome) check(t *rapid.T) {
 	require.LessOrEqual(t, len(o.passives), 1, "%+v: one request, one Conn", p)
 	var rej *cm.RejectError
 	kind := p.passive
-	if p.hurry != [2]int{} {
-		kind = "hurry"
+	if p.limits != [2]int{} {
+		kind = "limits"
 	}
 	switch kind {
-	case "hurry": // if one end gives up, the other loses its connection soon
+	case "limits": // if one end gives up, the other loses its connection soon
 		if o.connect != nil && !errors.Is(o.connect, context.DeadlineExceeded) && !errors.Is(o.connect, cm.ErrTimeout) {
 			require.ErrorAs(t, o.connect, &rej, "%+v", p)
 		}
@@ -296,7 +308,7 @@ func (o *outcome) check(t *rapid.T) {
 		if p.passive == "reject" {
 			require.Equal(t, private([]byte("no"), mad.REJPrivateLen), rej.Private)
 		}
-	case "leave":
+	case "ignore":
 		require.Error(t, o.connect)
 		if !errors.Is(o.connect, cm.ErrTimeout) {
 			require.ErrorAs(t, o.connect, &rej)

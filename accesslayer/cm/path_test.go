@@ -100,29 +100,29 @@ func TestLIDs(t *testing.T) {
 			r.Put(b[mad.HeaderLen:])
 			x.m.Inject(x.port(1), b, from)
 		}
-		ask := func(id uint32, edit func(*mad.REQ)) cm.Path {
+		request := func(id uint32, edit func(*mad.REQ)) cm.Path {
 			send(id, id, 77, edit)
 			c := must(ls.Accept(t.Context()))
 			p := c.Request().Primary
 			require.NoError(t, c.Close())
 			return p
 		}
-		p := ask(1, func(*mad.REQ) {})
+		p := request(1, func(*mad.REQ) {})
 		assert.Equal(t, []any{ci.LID(3), uint8(2), false}, []any{p.AV.DLID, p.AV.PathBits, p.AV.Global})
-		p = ask(2, func(r *mad.REQ) {
+		p = request(2, func(r *mad.REQ) {
 			r.Primary.LocalLID, r.Primary.RemoteLID = 0xffff, 0xffff
 			r.Primary.SubnetLocal, r.Primary.SL = false, 5
 		})
 		assert.Equal(t, []any{ci.LID(77), uint8(0), true}, []any{p.AV.DLID, p.AV.PathBits, p.AV.Global})
 		assert.Zero(t, p.AV.SL, "the SL of the datagram")
-		p = ask(3, func(r *mad.REQ) { r.Primary.LocalGID, r.Primary.RemoteGID = [16]byte{}, [16]byte{} })
+		p = request(3, func(r *mad.REQ) { r.Primary.LocalGID, r.Primary.RemoteGID = [16]byte{}, [16]byte{} })
 		assert.Equal(t, ci.LID(3), p.AV.DLID, "no GRH is needed within the subnet")
 
 		same := func(*mad.REQ) {} // a peer that has lost its connection may send from another of its LIDs
 		send(4, 4, 77, same)
 		c := must(ls.Accept(t.Context()))
 		send(5, 4, 80, same)
-		assert.Equal(t, cm.StateREQRcvd, c.State(), "somebody else")
+		assert.Equal(t, cm.StateREQRcvd, c.State(), "not from the peer's port")
 		send(6, 4, 76, same)
 		assert.Equal(t, cm.StateTimeWait, c.State())
 		require.NoError(t, c.Close())

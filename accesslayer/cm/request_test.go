@@ -35,7 +35,7 @@ func TestRejects(t *testing.T) {
 			drop   cm.Drop
 			only   bool // InfiniBand only
 		}{
-			"nobody listens": {func(r *mad.REQ) { r.ServiceID++ }, mad.RejInvalidServiceID, nil,
+			"no listener": {func(r *mad.REQ) { r.ServiceID++ }, mad.RejInvalidServiceID, nil,
 				cm.DropUnserved, false},
 			"RD": {func(r *mad.REQ) { r.Service = mad.ServiceRD }, mad.RejInvalidTransport, nil,
 				cm.DropInvalid, false},
@@ -335,14 +335,14 @@ func TestFlood(t *testing.T) {
 func TestCrowded(t *testing.T) {
 	inScriptOn(t, ci.LinkEthernet, cm.Config{MaxPending: 3}, func(t *testing.T, s *scripted) {
 		l := s.x.listen(func(c *cm.ListenConfig) { c.Backlog = 100 })
-		ask := func() {
+		request := func() {
 			s.p.id++
 			s.send(s.request(func(r *mad.REQ) {
 				r.LocalQPN, r.LocalTimeout = s.p.id&0xffffff, mad.MaxTimeExp
 				r.RemoteTimeout, r.MaxCMRetries = mad.MaxTimeExp, 15
 			}))
 		}
-		refused := func() (n int) {
+		rejected := func() (n int) {
 			for _, m := range s.take() {
 				if j, ok := m.(*mad.REJ); ok && j.Reason == mad.RejNoResources {
 					n++
@@ -352,18 +352,18 @@ func TestCrowded(t *testing.T) {
 		}
 		ended := make(chan error, 3)
 		for range 3 {
-			ask()
+			request()
 			c := must(l.Accept(t.Context()))
 			go func() { ended <- c.Accept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: 5}}) }()
 			s.settle()
 		}
-		ask()
-		assert.Equal(t, 1, refused(), "the peers may still answer")
+		request()
+		assert.Equal(t, 1, rejected(), "the peers may still answer")
 		time.Sleep(time.Second) // virtual time
 		for range 2 {
-			ask()
+			request()
 			assert.ErrorIs(t, <-ended, cm.ErrTimeout)
-			assert.Zero(t, refused())
+			assert.Zero(t, rejected())
 			assert.Equal(t, 3, s.x.m.Counters().Pending)
 		}
 		require.NoError(t, l.Close())
@@ -489,13 +489,13 @@ func TestPeerToPeer(t *testing.T) {
 					c   cm.Conn
 					err error
 				}
-				ask := func(from, to *node, qpn ci.QPN) chan result {
+				request := func(from, to *node, qpn ci.QPN) chan result {
 					r := make(chan result, 1)
 					go func() {
 						c, err := from.m.Connect(t.Context(),
 							from.requestTo(to, func(c *cm.ConnectConfig) {
 								c.Peer, c.QP.Num, c.Compare = true, qpn,
-									[]byte("asks")
+									[]byte("request")
 							}))
 						if err == nil && c.State() == cm.StateREQRcvd {
 							answer := reply()
@@ -508,11 +508,11 @@ func TestPeerToPeer(t *testing.T) {
 					}()
 					return r
 				}
-				ra := ask(p.a, p.b, 0x100)
+				ra := request(p.a, p.b, 0x100)
 				if !both {
 					time.Sleep(3 * interval)
 				}
-				rb := ask(p.b, p.a, 0x200)
+				rb := request(p.b, p.a, 0x200)
 				a, b := <-ra, <-rb
 				require.NoError(t, a.err)
 				require.NoError(t, b.err)

@@ -353,7 +353,7 @@ const service1 mad.ServiceID = 0x1001
 // requestTo returns the configuration of a request to another node.
 func (n *node) requestTo(to *node, edit ...func(*cm.ConnectConfig)) cm.ConnectConfig {
 	cfg := cm.ConnectConfig{Service: service1, QP: cm.QP{Num: 0x100, StartPSN: 0x111111}, Primary: n.path(1, to, 1),
-		Private:            []byte("asks"),
+		Private:            []byte("request"),
 		ResponderResources: 4, InitiatorDepth: 3, RetryCount: 7, RNRRetry: 6, MaxRetries: 5, ResponseTime: 18,
 		RemoteResponseTime: 18}
 	for _, e := range edit {
@@ -416,7 +416,7 @@ func (p *pair) establish(edit ...func(*cm.ConnectConfig)) (active, passive cm.Co
 	return p.connect(l, p.a.requestTo(p.b, edit...), reply())
 }
 
-func (p *pair) connect(l cm.Listener, ask cm.ConnectConfig, answer cm.AcceptConfig) (active, passive cm.Conn) {
+func (p *pair) connect(l cm.Listener, request cm.ConnectConfig, answer cm.AcceptConfig) (active, passive cm.Conn) {
 	accepted := make(chan error, 1)
 	passives := make(chan cm.Conn, 1)
 	go func() {
@@ -427,7 +427,7 @@ func (p *pair) connect(l cm.Listener, ask cm.ConnectConfig, answer cm.AcceptConf
 		}
 		accepted <- err
 	}()
-	active, err := p.a.m.Connect(p.t.Context(), ask)
+	active, err := p.a.m.Connect(p.t.Context(), request)
 	require.NoError(p.t, err)
 	require.Equal(p.t, cm.StateREPRcvd, active.State())
 	require.NoError(p.t, active.Confirm([]byte("confirms")))

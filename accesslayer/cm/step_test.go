@@ -47,6 +47,59 @@ func (r *record) all() []string {
 	return slices.Clone(r.list)
 }
 
+// startedConn is a Conn whose calls use the event-driven forms.
+type startedConn struct{ cm.Conn }
+
+func (s startedConn) Accept(ctx context.Context, cfg cm.AcceptConfig) error {
+	outcome := make(chan error, 2)
+	if err := s.StartAccept(ctx, cfg, func(err error) { outcome <- err }); err != nil {
+		return err
+	}
+	return <-outcome
+}
+
+func (s startedConn) Disconnect(ctx context.Context, private []byte) (answer []byte, err error) {
+	outcome := make(chan struct{})
+	start := s.StartDisconnect(ctx, private, func(b []byte, e error) {
+		answer, err = b, e
+		close(outcome)
+	})
+	if start != nil {
+		return nil, start
+	}
+	<-outcome
+	return answer, err
+}
+
+func (s startedConn) LoadAlternate(ctx context.Context, cfg cm.AlternateConfig) (apr *mad.APR, err error) {
+	outcome := make(chan struct{})
+	start := s.StartLoadAlternate(ctx, cfg, func(a *mad.APR, e error) {
+		apr, err = a, e
+		close(outcome)
+	})
+	if start != nil {
+		return nil, start
+	}
+	<-outcome
+	return apr, err
+}
+
+// startedConnect returns a function like Connect that uses the event-driven form.
+func startedConnect(m cm.Service) func(context.Context, cm.ConnectConfig) (cm.Conn, error) {
+	return func(ctx context.Context, cfg cm.ConnectConfig) (c cm.Conn, err error) {
+		outcome := make(chan struct{})
+		start := m.StartConnect(ctx, cfg, func(n cm.Conn, e error) {
+			c, err = n, e
+			close(outcome)
+		})
+		if start != nil {
+			return nil, start
+		}
+		<-outcome
+		return c, err
+	}
+}
+
 // A connection is established and disconnected with started steps only. Both ends observe outcomes and events in order.
 func TestStartedSteps(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
@@ -67,8 +120,8 @@ func TestStartedSteps(t *testing.T) {
 				passive.add("accept returns")
 			}))
 		}))
-		ask := p.a.requestTo(p.b, func(c *cm.ConnectConfig) { c.OnEvent = events(&active) })
-		require.NoError(t, p.a.m.StartConnect(t.Context(), ask, func(c cm.Conn, err error) {
+		request := p.a.requestTo(p.b, func(c *cm.ConnectConfig) { c.OnEvent = events(&active) })
+		require.NoError(t, p.a.m.StartConnect(t.Context(), request, func(c cm.Conn, err error) {
 			active.add("connect: %v", err)
 			a = c
 			assert.NoError(t, c.Confirm(nil))
@@ -383,7 +436,7 @@ func TestPendingStepsHoldNoGoroutine(t *testing.T) {
 		defer cancel()
 		var ended atomic.Int32
 		l, other, lookups := p.b.listen(), p.b.listen(func(c *cm.ListenConfig) { c.Service++ }), p.b.listen(datagrams)
-		ask := func(i int, edit ...func(*cm.ConnectConfig)) cm.ConnectConfig {
+		request := func(i int, edit ...func(*cm.ConnectConfig)) cm.ConnectConfig {
 			cfg := p.a.requestTo(p.b, edit...)
 			cfg.QP.Num = ci.QPN(0x100 + i)
 			return cfg
@@ -391,7 +444,7 @@ func TestPendingStepsHoldNoGoroutine(t *testing.T) {
 		var requests []cm.Conn
 		p.net.drop(mad.AttrREP)
 		for i := range num { // StartAccept of each request follows below
-			require.NoError(t, p.a.m.StartConnect(ctx, ask(i), func(cm.Conn, error) { ended.Add(1) }))
+			require.NoError(t, p.a.m.StartConnect(ctx, request(i), func(cm.Conn, error) { ended.Add(1) }))
 			requests = append(requests, must(l.Accept(ctx)))
 		}
 		p.net.drop()
@@ -399,7 +452,7 @@ func TestPendingStepsHoldNoGoroutine(t *testing.T) {
 		for i := range 2 * num {
 			answer := reply()
 			answer.QP.Num = ci.QPN(0x2000 + i)
-			a, _ := p.connect(l, ask(1000+i), answer)
+			a, _ := p.connect(l, request(1000+i), answer)
 			conns = append(conns, a)
 		}
 		p.net.drop(mad.AttrREQ, mad.AttrREP, mad.AttrDREQ, mad.AttrLAP, mad.AttrSIDRREQ)
@@ -410,7 +463,7 @@ func TestPendingStepsHoldNoGoroutine(t *testing.T) {
 			answer := reply()
 			answer.QP.Num = ci.QPN(0x1000 + i)
 			require.NoError(t, requests[i].StartAccept(ctx, answer, func(error) { ended.Add(1) }))
-			require.NoError(t, p.a.m.StartConnect(ctx, ask(2000+i), func(cm.Conn, error) { ended.Add(1) }))
+			require.NoError(t, p.a.m.StartConnect(ctx, request(2000+i), func(cm.Conn, error) { ended.Add(1) }))
 			require.NoError(t, conns[2*i].StartDisconnect(ctx, nil, func([]byte, error) { ended.Add(1) }))
 			require.NoError(t, conns[2*i+1].StartLoadAlternate(ctx, cm.AlternateConfig{Path: p.a.path(2, p.b, 2)},
 				func(*mad.APR, error) { ended.Add(1) }))
@@ -503,8 +556,8 @@ func TestStepsRace(t *testing.T) {
 			for i := range num {
 				ctx, cancel := short()
 				begin("connect", func(end func()) error {
-					ask := p.a.requestTo(p.b, func(c *cm.ConnectConfig) { c.QP.Num = ci.QPN(0x1000 + i) })
-					return p.a.m.StartConnect(ctx, ask, func(c cm.Conn, err error) {
+					request := p.a.requestTo(p.b, func(c *cm.ConnectConfig) { c.QP.Num = ci.QPN(0x1000 + i) })
+					return p.a.m.StartConnect(ctx, request, func(c cm.Conn, err error) {
 						end()
 						cancel()
 						if err == nil && c.Confirm(nil) == nil {
@@ -538,11 +591,11 @@ func TestStepsThatDoNotStart(t *testing.T) {
 		bytes := func([]byte, error) { never() }
 		looked := func(*cm.LookupReply, error) { never() }
 		apr := func(*mad.APR, error) { never() }
-		ask := p.a.requestTo(p.b)
+		request := p.a.requestTo(p.b)
 		where := cm.LookupConfig{Service: service1, Path: p.a.path(1, p.b, 1)}
 		other := cm.AlternateConfig{Path: p.a.path(1, p.b, 1)}
 		for name, err := range map[string]error{
-			"Connect":       p.a.m.StartConnect(over, ask, conn),
+			"Connect":       p.a.m.StartConnect(over, request, conn),
 			"Lookup":        p.a.m.StartLookup(over, where, looked),
 			"accept":        l.StartAccept(over, conn),
 			"Accept":        b.StartAccept(over, reply(), func(error) { never() }),
@@ -553,7 +606,7 @@ func TestStepsThatDoNotStart(t *testing.T) {
 		}
 		ctx := t.Context()
 		for name, err := range map[string]error{
-			"Connect":           p.a.m.StartConnect(ctx, ask, nil),
+			"Connect":           p.a.m.StartConnect(ctx, request, nil),
 			"Lookup":            p.a.m.StartLookup(ctx, where, nil),
 			"accept":            l.StartAccept(ctx, nil),
 			"accept of lookups": l.StartAcceptLookup(ctx, nil),
@@ -570,7 +623,7 @@ func TestStepsThatDoNotStart(t *testing.T) {
 		require.NoError(t, l.Close())
 		assert.ErrorIs(t, l.StartAccept(ctx, conn), cm.ErrClosed)
 		require.NoError(t, p.a.m.Close())
-		assert.ErrorIs(t, p.a.m.StartConnect(ctx, ask, conn), cm.ErrClosed)
+		assert.ErrorIs(t, p.a.m.StartConnect(ctx, request, conn), cm.ErrClosed)
 		assert.ErrorIs(t, p.a.m.StartLookup(ctx, where, looked), cm.ErrClosed)
 		require.NoError(t, b.Close())
 	})
