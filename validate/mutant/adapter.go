@@ -44,20 +44,30 @@ func Adapter() []Mutant {
 				}
 				return c.CA.Modify(port, set, a)
 			}),
-		modify("ca.counter-stays", "CI-ModifyCA-02", "a violation counter is set to 0, whatever is asked for", ci.CapQKeyCounter,
+		modify(
+			"ca.counter-stays",
+			"CI-ModifyCA-02",
+			"a violation counter is set to 0, whatever is asked for",
+			ci.CapQKeyCounter,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				a.QKeyErrors = 0
 				return c.CA.Modify(port, set, a)
-			}),
+			},
+		),
 		query("ca.no-violations", "CI-ModifyCA-03", "the Q_Key counter does not count", func(a *ci.CAAttr) {
 			for i := range a.Ports {
 				a.Ports[i].QKeyErrors = 0
 			}
 		}),
-		modify("ca.system-guid-stays", "CI-ModifyCA-04", "the system image GUID cannot be changed, but nobody is told", ci.CapSystemGUID,
+		modify(
+			"ca.system-guid-stays",
+			"CI-ModifyCA-04",
+			"the system image GUID cannot be changed, but nobody is told",
+			ci.CapSystemGUID,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				return c.CA.Modify(port, set&^ci.PortFieldSystemGUID, a)
-			}),
+			},
+		),
 		modify("ca.port-zero", "CI-ModifyCA-05", "port 0 counts as port 1", 0,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				return c.CA.Modify(max(port, 1), set, a)
@@ -66,22 +76,32 @@ func Adapter() []Mutant {
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				return c.CA.Modify(port, set&(ci.PortFieldShutdown<<1-1), a)
 			}),
-		modify("ca.claims-counter", "CI-ModifyCA-07", "the Q_Key counter is claimed and cannot be written", ci.CapQKeyCounter,
+		modify(
+			"ca.claims-counter",
+			"CI-ModifyCA-07",
+			"the Q_Key counter is claimed and cannot be written",
+			ci.CapQKeyCounter,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				if set&ci.PortFieldQKeyErrors != 0 {
 					return &ci.Error{Verb: "CA.Modify", Status: ci.Unsupported}
 				}
 				return c.CA.Modify(port, set, a)
-			}),
+			},
+		),
 		modify("ca.maskless", "CI-ModifyCA-08", "capability bits change without their field", 0,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				return c.CA.Modify(port, set|ci.PortFieldCapability, a)
 			}),
-		query("ca.revision", "CI-QueryCA-05", "the attributes have another revision than the adapter", func(a *ci.CAAttr) { a.Revision++ }),
+		query(
+			"ca.revision", "CI-QueryCA-05", "the attributes have another revision than the adapter",
+			func(a *ci.CAAttr) { a.Revision++ },
+		),
 		{Name: "ca.not-ready", Area: "ca", Breaks: "SAS-2.2-10", Does: "the adapter wakes up at its third open",
 			Wrap: func(h ci.HCA) ci.HCA {
 				opens := &atomic.Int32{}
-				return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return sleepy{ciwrap.CA{CA: c}, opens.Add(1)} }})
+				return ciwrap.Wrap(
+					h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return sleepy{ciwrap.CA{CA: c}, opens.Add(1)} }},
+				)
 			}},
 		response("mad.new-tid", "CI-LocalMAD-01", "the response has the lower half of the transaction id only",
 			func(_, out *ci.MAD) { clear(out[8:12]) }),
@@ -95,16 +115,26 @@ func Adapter() []Mutant {
 				out[data+16] ^= 0x40
 			}
 		}),
-		response("mad.other-pkey", "CI-LocalMAD-04", "the P_Key table has another key than a query", func(in, out *ci.MAD) {
-			if is(in, get, attrPKeys) {
-				out[data] ^= 0x40
-			}
-		}),
-		response("mad.guid-table", "CI-LocalMAD-05", "the GUID table begins with the second entry", func(in, out *ci.MAD) {
-			if is(in, get, attrGUIDs) {
-				copy(out[data:data+56], out[data+8:data+64])
-			}
-		}),
+		response(
+			"mad.other-pkey",
+			"CI-LocalMAD-04",
+			"the P_Key table has another key than a query",
+			func(in, out *ci.MAD) {
+				if is(in, get, attrPKeys) {
+					out[data] ^= 0x40
+				}
+			},
+		),
+		response(
+			"mad.guid-table",
+			"CI-LocalMAD-05",
+			"the GUID table begins with the second entry",
+			func(in, out *ci.MAD) {
+				if is(in, get, attrGUIDs) {
+					copy(out[data:data+56], out[data+8:data+64])
+				}
+			},
+		),
 		local("mad.error-as-error", "CI-LocalMAD-06", "a MAD status is an error of the verb, too",
 			func(c madder, port uint8, in, out *ci.MAD) error {
 				err := c.CA.LocalMAD(port, nil, in, out)
@@ -113,47 +143,85 @@ func Adapter() []Mutant {
 				}
 				return err
 			}),
-		local("mad.port-zero", "CI-LocalMAD-07", "port 0 counts as port 1", func(c madder, port uint8, in, out *ci.MAD) error {
-			return c.CA.LocalMAD(max(port, 1), nil, in, out)
-		}),
-		local("mad.set-forgets", "CI-LocalMAD-08", "Set PortInfo answers as asked, and does nothing", func(c madder, port uint8, in, out *ci.MAD) error {
-			if in != nil && out != nil && is(in, set, attrPortInfo) {
-				*out = *in
-				out[3] = 0x81
-				return nil
-			}
-			return c.CA.LocalMAD(port, nil, in, out)
-		}),
-		local("mad.state-forgets", "SAS-2.1-14", "the port state cannot be set, but nobody is told", func(c madder, port uint8, in, out *ci.MAD) error {
-			if in != nil && is(in, set, attrPortInfo) {
-				changed := *in
-				changed[data+32] &^= 15
-				in = &changed
-			}
-			return c.CA.LocalMAD(port, nil, in, out)
-		}),
-		local("mad.any-state", "CI-LocalMAD-09", "an unreachable port state counts as no change", func(c madder, port uint8, in, out *ci.MAD) error {
-			if in != nil && is(in, set, attrPortInfo) && in[data+32]&15 == byte(ci.PortInit) {
-				changed := *in
-				changed[data+32] &^= 15
-				in = &changed
-			}
-			return c.CA.LocalMAD(port, nil, in, out)
-		}),
-		local("mad.repress-refused", "CI-LocalMAD-10", "a trap repress is an error", func(c madder, port uint8, in, out *ci.MAD) error {
-			if in != nil && in[3] == 7 {
-				return &ci.Error{Verb: "CA.LocalMAD", Status: ci.Unsupported}
-			}
-			return c.CA.LocalMAD(port, nil, in, out)
-		}),
-		response("mad.no-direction", "CI-LocalMAD-11", "the direction bit is clear in a directed-route response", func(_, out *ci.MAD) { out[4] &= 0x7f }),
-		{Name: "mad.no-lid-event", Area: "mad", Breaks: "SAS-2.1-19", Does: "a change of LID is not told", Needs: ci.CapLocalMAD, Link: "direct",
+		local(
+			"mad.port-zero",
+			"CI-LocalMAD-07",
+			"port 0 counts as port 1",
+			func(c madder, port uint8, in, out *ci.MAD) error {
+				return c.CA.LocalMAD(max(port, 1), nil, in, out)
+			},
+		),
+		local(
+			"mad.set-forgets",
+			"CI-LocalMAD-08",
+			"Set PortInfo answers as asked, and does nothing",
+			func(c madder, port uint8, in, out *ci.MAD) error {
+				if in != nil && out != nil && is(in, set, attrPortInfo) {
+					*out = *in
+					out[3] = 0x81
+					return nil
+				}
+				return c.CA.LocalMAD(port, nil, in, out)
+			},
+		),
+		local(
+			"mad.state-forgets",
+			"SAS-2.1-14",
+			"the port state cannot be set, but nobody is told",
+			func(c madder, port uint8, in, out *ci.MAD) error {
+				if in != nil && is(in, set, attrPortInfo) {
+					changed := *in
+					changed[data+32] &^= 15
+					in = &changed
+				}
+				return c.CA.LocalMAD(port, nil, in, out)
+			},
+		),
+		local(
+			"mad.any-state",
+			"CI-LocalMAD-09",
+			"an unreachable port state counts as no change",
+			func(c madder, port uint8, in, out *ci.MAD) error {
+				if in != nil && is(in, set, attrPortInfo) && in[data+32]&15 == byte(ci.PortInit) {
+					changed := *in
+					changed[data+32] &^= 15
+					in = &changed
+				}
+				return c.CA.LocalMAD(port, nil, in, out)
+			},
+		),
+		local(
+			"mad.repress-refused",
+			"CI-LocalMAD-10",
+			"a trap repress is an error",
+			func(c madder, port uint8, in, out *ci.MAD) error {
+				if in != nil && in[3] == 7 {
+					return &ci.Error{Verb: "CA.LocalMAD", Status: ci.Unsupported}
+				}
+				return c.CA.LocalMAD(port, nil, in, out)
+			},
+		),
+		response(
+			"mad.no-direction", "CI-LocalMAD-11", "the direction bit is clear in a directed-route response",
+			func(_, out *ci.MAD) { out[4] &= 0x7f },
+		),
+		{
+			Name:   "mad.no-lid-event",
+			Area:   "mad",
+			Breaks: "SAS-2.1-19",
+			Does:   "a change of LID is not told",
+			Needs:  ci.CapLocalMAD,
+			Link:   "direct",
 			Wrap: tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 				if e.Type != ci.EventLIDChange {
 					deliver(e)
 				}
-			}})},
-		query("mad.no-agent", "SAS-2.1-15", "no agent is claimed", func(a *ci.CAAttr) { a.Caps &^= ci.CapHardwareSMA | ci.CapLocalMAD }),
+			}}),
+		},
+		query(
+			"mad.no-agent", "SAS-2.1-15", "no agent is claimed",
+			func(a *ci.CAAttr) { a.Caps &^= ci.CapHardwareSMA | ci.CapLocalMAD },
+		),
 	}
 }
 

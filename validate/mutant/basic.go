@@ -15,21 +15,50 @@ func Basic() []Mutant {
 			Wrap: tap.Layer(ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return anyGUID{ciwrap.HCA{HCA: h}} }})},
 		{Name: "open.zero-guid", Area: "open", Breaks: "CI-OpenCA-01", Does: "OpenCA answers NotFound for GUID zero",
 			Wrap: tap.Layer(ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return zeroGUID{ciwrap.HCA{HCA: h}} }})},
-		{Name: "query.shared", Area: "query", Breaks: "CI-QueryCA-03", Does: "Query hands out one snapshot to everybody",
-			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &oneSnapshot{CA: ciwrap.CA{CA: c}} }})},
-		{Name: "query.claims-sl", Area: "claims", Breaks: "CI-Claims-01", Does: "the answer of an optional verb turns with its claim: SLForIP",
-			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return flippedClaim{ciwrap.CA{CA: c}} }})},
-		{Name: "pd.destroy-twice", Area: "pd", Breaks: "CI-DeallocatePD-02", Does: "a PD can be destroyed again and again",
-			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return eternalPD{ciwrap.PD{PD: p}} }})},
-		{Name: "cq.zero-size", Area: "cq", Breaks: "CI-CreateCQ-02", Does: "CreateCQ makes a CQ of one entry when asked for none",
+		{
+			Name:   "query.shared",
+			Area:   "query",
+			Breaks: "CI-QueryCA-03",
+			Does:   "Query hands out one snapshot to everybody",
+			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &oneSnapshot{CA: ciwrap.CA{CA: c}} }}),
+		},
+		{
+			Name:   "query.claims-sl",
+			Area:   "claims",
+			Breaks: "CI-Claims-01",
+			Does:   "the answer of an optional verb turns with its claim: SLForIP",
+			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return flippedClaim{ciwrap.CA{CA: c}} }}),
+		},
+		{
+			Name:   "pd.destroy-twice",
+			Area:   "pd",
+			Breaks: "CI-DeallocatePD-02",
+			Does:   "a PD can be destroyed again and again",
+			Wrap: tap.Layer(
+				ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return eternalPD{ciwrap.PD{PD: p}} }},
+			),
+		},
+		{
+			Name:   "cq.zero-size",
+			Area:   "cq",
+			Breaks: "CI-CreateCQ-02",
+			Does:   "CreateCQ makes a CQ of one entry when asked for none",
 			Wrap: tap.Layer(ciwrap.Layer{CQCreate: func(c ci.CQCreate) ci.CQCreate {
 				if c.Size == 0 {
 					c.Size = 1
 				}
 				return c
-			}})},
-		{Name: "cq.poll-writes", Area: "cq", Breaks: "CI-PollCQ-01", Does: "Poll of an empty CQ clears the first entry",
-			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return scribbler{ciwrap.CQ{CQ: c}} }})},
+			}}),
+		},
+		{
+			Name:   "cq.poll-writes",
+			Area:   "cq",
+			Breaks: "CI-PollCQ-01",
+			Does:   "Poll of an empty CQ clears the first entry",
+			Wrap: tap.Layer(
+				ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return scribbler{ciwrap.CQ{CQ: c}} }},
+			),
+		},
 		{Name: "qp.same-number", Area: "qp", Breaks: "CI-CreateQP-02", Does: "every QP says that it has the number 5",
 			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return five{ciwrap.QP{QP: q}} }})},
 	}

@@ -16,36 +16,95 @@ func CQNotify() []Mutant {
 			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return f(ciwrap.CQ{CQ: c}) }})}
 	}
 	create := func(name, breaks, does string, f func(c ci.CQCreate) ci.CQCreate) Mutant {
-		return Mutant{Name: name, Area: "cq.notify", Breaks: breaks, Does: does, Wrap: tap.Layer(ciwrap.Layer{CQCreate: f})}
+		return Mutant{
+			Name:   name,
+			Area:   "cq.notify",
+			Breaks: breaks,
+			Does:   does,
+			Wrap:   tap.Layer(ciwrap.Layer{CQCreate: f}),
+		}
 	}
 	return []Mutant{
-		create("cq.rings-twice", "CI-Notify-01", "each completion callback comes twice", func(c ci.CQCreate) ci.CQCreate {
-			if fn := c.OnCompletion; fn != nil {
-				c.OnCompletion = func(ctx any) { fn(ctx); fn(ctx) }
-			}
-			return c
-		}),
-		{Name: "cq.born-armed", Area: "cq.notify", Breaks: "CI-Notify-02", Does: "a CQ is armed from its birth",
-			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { _ = c.Notify(ci.NotifyNext); return c }})},
-		{Name: "cq.fires-at-once", Area: "cq.notify", Breaks: "CI-Notify-03", Does: "arming a CQ with entries in it calls back at once",
-			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, a ci.CQCreate) ci.CQ { return eager{ciwrap.CQ{CQ: c}, a} }})},
-		cq("cq.all-solicited", "CI-Notify-04", "every completion counts as solicited", func(c ciwrap.CQ) ci.CQ { return anyNotify{c} }),
-		cq("cq.last-arming-wins", "CI-Notify-05", "arming for solicited completions takes the place of arming for any", func(c ciwrap.CQ) ci.CQ {
-			return &forgetful{CQ: c}
-		}),
-		create("cq.wrong-context", "SAS-2.1-09", "the completion callback gets something else than the context", func(c ci.CQCreate) ci.CQCreate {
-			if fn := c.OnCompletion; fn != nil {
-				c.OnCompletion = func(any) { fn(nil) }
-			}
-			return c
-		}),
-		cq("cq.after-early", "CI-NotifyAfter-01", "NotifyAfter fires one completion early", func(c ciwrap.CQ) ci.CQ { return afterEarly{c} }),
-		cq("cq.after-any-count", "CI-NotifyAfter-02", "NotifyAfter takes any count", func(c ciwrap.CQ) ci.CQ { return afterAny{c} }),
-		cq("cq.lifo", "CI-PollCQ-02", "Poll gives the newest of a batch first", func(c ciwrap.CQ) ci.CQ { return lifo{c} }),
-		cq("cq.peek-one-less", "CI-PeekCQ-01", "Peek forgets one entry", func(c ciwrap.CQ) ci.CQ { return shortPeek{c} }),
-		cq("cq.resize-drops", "CI-ResizeCQ-01", "Resize loses an entry", func(c ciwrap.CQ) ci.CQ { return dropResize{c} }),
-		cq("cq.resize-overflow-unseen", "CI-ResizeCQ-02", "a shrink below the fill is InvalidCQSize", func(c ciwrap.CQ) ci.CQ { return noOverflow{c} }),
-		cq("cq.resize-any", "CI-ResizeCQ-03", "Resize to 0 leaves the size and succeeds", func(c ciwrap.CQ) ci.CQ { return zeroResize{c} }),
+		create(
+			"cq.rings-twice",
+			"CI-Notify-01",
+			"each completion callback comes twice",
+			func(c ci.CQCreate) ci.CQCreate {
+				if fn := c.OnCompletion; fn != nil {
+					c.OnCompletion = func(ctx any) { fn(ctx); fn(ctx) }
+				}
+				return c
+			},
+		),
+		{
+			Name:   "cq.born-armed",
+			Area:   "cq.notify",
+			Breaks: "CI-Notify-02",
+			Does:   "a CQ is armed from its birth",
+			Wrap: tap.Layer(
+				ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { _ = c.Notify(ci.NotifyNext); return c }},
+			),
+		},
+		{
+			Name:   "cq.fires-at-once",
+			Area:   "cq.notify",
+			Breaks: "CI-Notify-03",
+			Does:   "arming a CQ with entries in it calls back at once",
+			Wrap: tap.Layer(
+				ciwrap.Layer{CQ: func(c ci.CQ, a ci.CQCreate) ci.CQ { return eager{ciwrap.CQ{CQ: c}, a} }},
+			),
+		},
+		cq(
+			"cq.all-solicited", "CI-Notify-04", "every completion counts as solicited",
+			func(c ciwrap.CQ) ci.CQ { return anyNotify{c} },
+		),
+		cq(
+			"cq.last-arming-wins",
+			"CI-Notify-05",
+			"arming for solicited completions takes the place of arming for any",
+			func(c ciwrap.CQ) ci.CQ {
+				return &forgetful{CQ: c}
+			},
+		),
+		create(
+			"cq.wrong-context",
+			"SAS-2.1-09",
+			"the completion callback gets something else than the context",
+			func(c ci.CQCreate) ci.CQCreate {
+				if fn := c.OnCompletion; fn != nil {
+					c.OnCompletion = func(any) { fn(nil) }
+				}
+				return c
+			},
+		),
+		cq(
+			"cq.after-early", "CI-NotifyAfter-01", "NotifyAfter fires one completion early",
+			func(c ciwrap.CQ) ci.CQ { return afterEarly{c} },
+		),
+		cq(
+			"cq.after-any-count", "CI-NotifyAfter-02", "NotifyAfter takes any count",
+			func(c ciwrap.CQ) ci.CQ { return afterAny{c} },
+		),
+		cq(
+			"cq.lifo", "CI-PollCQ-02", "Poll gives the newest of a batch first",
+			func(c ciwrap.CQ) ci.CQ { return lifo{c} },
+		),
+		cq(
+			"cq.peek-one-less", "CI-PeekCQ-01", "Peek forgets one entry",
+			func(c ciwrap.CQ) ci.CQ { return shortPeek{c} },
+		),
+		cq(
+			"cq.resize-drops", "CI-ResizeCQ-01", "Resize loses an entry",
+			func(c ciwrap.CQ) ci.CQ { return dropResize{c} },
+		),
+		cq(
+			"cq.resize-overflow-unseen", "CI-ResizeCQ-02", "a shrink below the fill is InvalidCQSize",
+			func(c ciwrap.CQ) ci.CQ { return noOverflow{c} },
+		),
+		cq(
+			"cq.resize-any", "CI-ResizeCQ-03", "Resize to 0 leaves the size and succeeds",
+			func(c ciwrap.CQ) ci.CQ { return zeroResize{c} },
+		),
 		create("cq.silent-overflow", "CI-CQError-01", "nobody is told of a CQ error", func(c ci.CQCreate) ci.CQCreate {
 			if fn := c.OnEvent; fn != nil {
 				c.OnEvent = func(e ci.Event) {
@@ -56,28 +115,38 @@ func CQNotify() []Mutant {
 			}
 			return c
 		}),
-		create("cq.moderation-loses", "CI-ModifyCQ-01", "every other callback is lost", func(c ci.CQCreate) ci.CQCreate {
-			if fn := c.OnCompletion; fn != nil {
-				var mu sync.Mutex
-				n := 0
-				c.OnCompletion = func(ctx any) {
-					mu.Lock()
-					n++
-					lost := n%2 == 0
-					mu.Unlock()
-					if !lost {
-						fn(ctx)
+		create(
+			"cq.moderation-loses",
+			"CI-ModifyCQ-01",
+			"every other callback is lost",
+			func(c ci.CQCreate) ci.CQCreate {
+				if fn := c.OnCompletion; fn != nil {
+					var mu sync.Mutex
+					n := 0
+					c.OnCompletion = func(ctx any) {
+						mu.Lock()
+						n++
+						lost := n%2 == 0
+						mu.Unlock()
+						if !lost {
+							fn(ctx)
+						}
 					}
 				}
-			}
-			return c
-		}),
-		create("cq.late-callback", "CI-DestroyCQ-03", "callbacks run on a goroutine of their own, a little later", func(c ci.CQCreate) ci.CQCreate {
-			if fn := c.OnCompletion; fn != nil {
-				c.OnCompletion = func(ctx any) { time.AfterFunc(2*time.Millisecond, func() { fn(ctx) }) }
-			}
-			return c
-		}),
+				return c
+			},
+		),
+		create(
+			"cq.late-callback",
+			"CI-DestroyCQ-03",
+			"callbacks run on a goroutine of their own, a little later",
+			func(c ci.CQCreate) ci.CQCreate {
+				if fn := c.OnCompletion; fn != nil {
+					c.OnCompletion = func(ctx any) { time.AfterFunc(2*time.Millisecond, func() { fn(ctx) }) }
+				}
+				return c
+			},
+		),
 	}
 }
 

@@ -11,33 +11,92 @@ import (
 // Faults are faults in what happens when something goes wrong: completions, states, events, flushing, retries.
 func Faults() []Mutant {
 	return []Mutant{
-		{Name: "fault.local-length", Area: "fault", Breaks: "IBTA-9.9-01", Does: "a local protection error is called a local length error",
-			Wrap: status(ci.WCLocalProtErr, ci.WCLocalLenErr)},
-		{Name: "fault.unregistered", Area: "fault", Breaks: "SAS-2.3-12", Does: "a local protection error is called a flush", Wrap: status(ci.WCLocalProtErr, ci.WCFlushErr)},
-		{Name: "fault.recv-access", Area: "fault", Breaks: "IBTA-9.9-02", Does: "a remote operation error is called a remote access error",
-			Wrap: status(ci.WCRemOpErr, ci.WCRemAccessErr)},
-		{Name: "fault.recv-length", Area: "fault", Breaks: "IBTA-9.9-03", Does: "a local length error is called a local protection error",
-			Wrap: status(ci.WCLocalLenErr, ci.WCLocalProtErr)},
-		{Name: "fault.uc-error", Area: "fault", Breaks: "IBTA-9.9-04", Does: "Query says Error where a UC or UD QP is in SQError", Wrap: tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
-			return worse{ciwrap.QP{QP: q}}
-		})},
-		{Name: "fault.access-status", Area: "fault", Breaks: "IBTA-9.9-05", Does: "a remote access error is called a remote operation error",
-			Wrap: status(ci.WCRemAccessErr, ci.WCRemOpErr)},
+		{
+			Name:   "fault.local-length",
+			Area:   "fault",
+			Breaks: "IBTA-9.9-01",
+			Does:   "a local protection error is called a local length error",
+			Wrap:   status(ci.WCLocalProtErr, ci.WCLocalLenErr),
+		},
+		{
+			Name:   "fault.unregistered",
+			Area:   "fault",
+			Breaks: "SAS-2.3-12",
+			Does:   "a local protection error is called a flush",
+			Wrap:   status(ci.WCLocalProtErr, ci.WCFlushErr),
+		},
+		{
+			Name:   "fault.recv-access",
+			Area:   "fault",
+			Breaks: "IBTA-9.9-02",
+			Does:   "a remote operation error is called a remote access error",
+			Wrap:   status(ci.WCRemOpErr, ci.WCRemAccessErr),
+		},
+		{
+			Name:   "fault.recv-length",
+			Area:   "fault",
+			Breaks: "IBTA-9.9-03",
+			Does:   "a local length error is called a local protection error",
+			Wrap:   status(ci.WCLocalLenErr, ci.WCLocalProtErr),
+		},
+		{
+			Name:   "fault.uc-error",
+			Area:   "fault",
+			Breaks: "IBTA-9.9-04",
+			Does:   "Query says Error where a UC or UD QP is in SQError",
+			Wrap: tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
+				return worse{ciwrap.QP{QP: q}}
+			}),
+		},
+		{
+			Name:   "fault.access-status",
+			Area:   "fault",
+			Breaks: "IBTA-9.9-05",
+			Does:   "a remote access error is called a remote operation error",
+			Wrap:   status(ci.WCRemAccessErr, ci.WCRemOpErr),
+		},
 		{Name: "fault.no-access-event", Area: "fault", Breaks: "IBTA-9.9-05", Does: "the access event is never raised",
 			Wrap: withoutEvent(ci.EventWQAccessError)},
-		{Name: "fault.no-bounds", Area: "fault", Breaks: "IBTA-9.9-05", Does: "regions reach 8 bytes beyond what was registered",
+		{
+			Name:   "fault.no-bounds",
+			Area:   "fault",
+			Breaks: "IBTA-9.9-05",
+			Does:   "regions reach 8 bytes beyond what was registered",
 			Wrap: tap.Layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
 				if n := c.Memory.Len(); n == 1024 && c.Length == 0 {
 					c.Memory = ci.Bytes(make([]byte, n+64))
 				}
 				return c
-			}})},
-		{Name: "fault.one-domain", Area: "fault", Breaks: "SAS-2.3-07", Does: "all regions belong to the first PD", Wrap: oneDomain},
-		{Name: "fault.invalid-status", Area: "fault", Breaks: "IBTA-9.9-06", Does: "a remote invalid request is called a bad response",
-			Wrap: status(ci.WCRemInvalidReqErr, ci.WCBadRespErr)},
-		{Name: "fault.qp-right-status", Area: "fault", Breaks: "IBTA-9.9-13", Does: "an operation that the QP does not grant is called a remote access error",
-			Wrap: status(ci.WCRemInvalidReqErr, ci.WCRemAccessErr)},
-		{Name: "fault.no-request-event", Area: "fault", Breaks: "IBTA-9.9-13", Does: "the request event is never raised", Wrap: withoutEvent(ci.EventWQReqError)},
+			}}),
+		},
+		{
+			Name:   "fault.one-domain",
+			Area:   "fault",
+			Breaks: "SAS-2.3-07",
+			Does:   "all regions belong to the first PD",
+			Wrap:   oneDomain,
+		},
+		{
+			Name:   "fault.invalid-status",
+			Area:   "fault",
+			Breaks: "IBTA-9.9-06",
+			Does:   "a remote invalid request is called a bad response",
+			Wrap:   status(ci.WCRemInvalidReqErr, ci.WCBadRespErr),
+		},
+		{
+			Name:   "fault.qp-right-status",
+			Area:   "fault",
+			Breaks: "IBTA-9.9-13",
+			Does:   "an operation that the QP does not grant is called a remote access error",
+			Wrap:   status(ci.WCRemInvalidReqErr, ci.WCRemAccessErr),
+		},
+		{
+			Name:   "fault.no-request-event",
+			Area:   "fault",
+			Breaks: "IBTA-9.9-13",
+			Does:   "the request event is never raised",
+			Wrap:   withoutEvent(ci.EventWQReqError),
+		},
 		{Name: "fault.rnr-once", Area: "fault", Breaks: "IBTA-9.9-07", Does: "RNRRetry below 7 counts as 0",
 			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldRNRRetry != 0 && a.RNRRetry < 7 {
@@ -52,41 +111,92 @@ func Faults() []Mutant {
 					a.RNRRetry = 6
 				}
 			})},
-		{Name: "fault.timeout-status", Area: "fault", Breaks: "IBTA-9.9-09", Does: "exhausted retries are called RNR retries",
-			Wrap: status(ci.WCTimeoutRetryErr, ci.WCRNRRetryErr)},
-		{Name: "fault.psn-zero", Area: "fault", Breaks: "IBTA-9.9-10", Does: "every connection begins with the sequence number 0",
-			Wrap: tap.Modify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.SQPSN, a.RQPSN = 0, 0 })},
-		{Name: "fault.long-success", Area: "fault", Breaks: "IBTA-9.9-11", Does: "a message of more than 2^31 bytes is cut",
+		{
+			Name:   "fault.timeout-status",
+			Area:   "fault",
+			Breaks: "IBTA-9.9-09",
+			Does:   "exhausted retries are called RNR retries",
+			Wrap:   status(ci.WCTimeoutRetryErr, ci.WCRNRRetryErr),
+		},
+		{
+			Name:   "fault.psn-zero",
+			Area:   "fault",
+			Breaks: "IBTA-9.9-10",
+			Does:   "every connection begins with the sequence number 0",
+			Wrap:   tap.Modify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.SQPSN, a.RQPSN = 0, 0 }),
+		},
+		{
+			Name:   "fault.long-success",
+			Area:   "fault",
+			Breaks: "IBTA-9.9-11",
+			Does:   "a message of more than 2^31 bytes is cut",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				if total(w.SGL) > 1<<31 {
 					w.SGL = nil
 				}
-			})},
-		{Name: "fault.flush-lost", Area: "fault", Breaks: "CI-Flush-01", Does: "one of seven flushed completions is lost", Wrap: flushLost},
-		{Name: "fault.flush-twice", Area: "fault", Breaks: "CI-Flush-01", Does: "one of seven flushed completions comes twice", Wrap: flushTwice},
-		{Name: "fault.flush-success", Area: "fault", Breaks: "CI-Flush-01", Does: "flushed receives are called successes",
+			}),
+		},
+		{
+			Name:   "fault.flush-lost",
+			Area:   "fault",
+			Breaks: "CI-Flush-01",
+			Does:   "one of seven flushed completions is lost",
+			Wrap:   flushLost,
+		},
+		{
+			Name:   "fault.flush-twice",
+			Area:   "fault",
+			Breaks: "CI-Flush-01",
+			Does:   "one of seven flushed completions comes twice",
+			Wrap:   flushTwice,
+		},
+		{
+			Name:   "fault.flush-success",
+			Area:   "fault",
+			Breaks: "CI-Flush-01",
+			Does:   "flushed receives are called successes",
 			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Status == ci.WCFlushErr && wc.Op.IsRecv() {
 					wc.Status = ci.WCSuccess
 				}
-			})},
+			}),
+		},
 		{Name: "fault.sends-kept", Area: "fault", Breaks: "CI-Flush-02", Does: "flushed sends make no completion",
 			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
-				return sieve{ciwrap.CQ{CQ: c}, func(wc *ci.WC) bool { return wc.Status != ci.WCFlushErr || wc.Op.IsRecv() }}
+				return sieve{
+					ciwrap.CQ{CQ: c}, func(wc *ci.WC) bool { return wc.Status != ci.WCFlushErr || wc.Op.IsRecv() },
+				}
 			}})},
-		{Name: "fault.unsignaled-before", Area: "fault", Breaks: "CI-Flush-03", Does: "reads done before an error count as flushed",
+		{
+			Name:   "fault.unsignaled-before",
+			Area:   "fault",
+			Breaks: "CI-Flush-03",
+			Does:   "reads done before an error count as flushed",
 			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Op == ci.WCRead && wc.Length == 2000 {
 					wc.Status = ci.WCFlushErr
 				}
-			})},
-		{Name: "fault.ud-recv-flushed", Area: "fault", Breaks: "IBTA-9.9-12", Does: "a receive with a bad segment counts as flushed", Needs: ci.CapUC,
+			}),
+		},
+		{
+			Name:   "fault.ud-recv-flushed",
+			Area:   "fault",
+			Breaks: "IBTA-9.9-12",
+			Does:   "a receive with a bad segment counts as flushed",
+			Needs:  ci.CapUC,
 			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Op.IsRecv() && wc.Status == ci.WCLocalProtErr {
 					wc.Status = ci.WCFlushErr
 				}
-			})},
-		{Name: "fault.everybody", Area: "fault", Breaks: "CI-Event-01", Does: "an access error raises the event at every QP of the adapter", Wrap: everybody},
+			}),
+		},
+		{
+			Name:   "fault.everybody",
+			Area:   "fault",
+			Breaks: "CI-Event-01",
+			Does:   "an access error raises the event at every QP of the adapter",
+			Wrap:   everybody,
+		},
 		{Name: "impair.no-retry", Area: "impair", Breaks: "IBTA-9.7-10", Does: "nothing is sent a second time",
 			Wrap: tap.Modify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.RetryCount = 0 })},
 	}

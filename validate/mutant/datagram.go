@@ -11,16 +11,42 @@ import (
 // Datagram are faults of special QPs, multicast and path migration.
 func Datagram() []Mutant {
 	special := func(name, breaks, does string, f func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error)) Mutant {
-		return Mutant{Name: name, Area: "special", Breaks: breaks, Does: does, Needs: ci.CapSpecialQP,
-			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return specialist{ciwrap.PD{PD: p}, f} }})}
+		return Mutant{
+			Name:   name,
+			Area:   "special",
+			Breaks: breaks,
+			Does:   does,
+			Needs:  ci.CapSpecialQP,
+			Wrap: tap.Layer(
+				ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return specialist{ciwrap.PD{PD: p}, f} }},
+			),
+		}
 	}
 	attach := func(name, breaks, does string, f func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error)) Mutant {
-		return Mutant{Name: name, Area: "mcast", Breaks: breaks, Does: does, Needs: ci.CapMulticast,
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return joiner{ciwrap.QP{QP: q}, f} }})}
+		return Mutant{
+			Name:   name,
+			Area:   "mcast",
+			Breaks: breaks,
+			Does:   does,
+			Needs:  ci.CapMulticast,
+			Wrap: tap.Layer(
+				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return joiner{ciwrap.QP{QP: q}, f} }},
+			),
+		}
 	}
 	apm := func(name, breaks, does string, f func(q *modifier, set ci.QPField, a ci.QPAttr) error) Mutant {
-		return Mutant{Name: name, Area: "apm", Breaks: breaks, Does: does, Needs: ci.CapAPM,
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} }})}
+		return Mutant{
+			Name:   name,
+			Area:   "apm",
+			Breaks: breaks,
+			Does:   does,
+			Needs:  ci.CapAPM,
+			Wrap: tap.Layer(
+				ciwrap.Layer{
+					QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} },
+				},
+			),
+		}
 	}
 	return []Mutant{
 		special("special.busy-otherwise", "CI-SpecialQP-01", "a second QP1 is InsufficientResources",
@@ -31,106 +57,234 @@ func Datagram() []Mutant {
 				}
 				return q, err
 			}),
-		special("special.port-zero", "CI-SpecialQP-03", "port 0 counts as port 1", func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
-			return p.CreateSpecialQP(max(port, 1), c)
-		}),
-		special("special.any-type", "CI-SpecialQP-04", "CreateSpecialQP makes ordinary QPs, too", func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
-			if c.Type == ci.RC || c.Type == ci.UD {
-				return p.CreateQP(c)
-			}
-			return p.CreateSpecialQP(port, c)
-		}),
-		special("special.no-most", "CI-SpecialQP-05", "what would be granted is not told", func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
-			q, err := p.CreateSpecialQP(port, c)
-			if ci.StatusOf(err) == ci.InvalidSetting {
-				return nil, &ci.Error{Verb: "PD.CreateSpecialQP", Status: ci.InvalidSetting}
-			}
-			return q, err
-		}),
-		{Name: "special.no-source", Area: "special", Breaks: "CI-SpecialQP-06", Does: "the sender's number is missing in completions of QP1", Needs: ci.CapSpecialQP,
+		special(
+			"special.port-zero",
+			"CI-SpecialQP-03",
+			"port 0 counts as port 1",
+			func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
+				return p.CreateSpecialQP(max(port, 1), c)
+			},
+		),
+		special(
+			"special.any-type",
+			"CI-SpecialQP-04",
+			"CreateSpecialQP makes ordinary QPs, too",
+			func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
+				if c.Type == ci.RC || c.Type == ci.UD {
+					return p.CreateQP(c)
+				}
+				return p.CreateSpecialQP(port, c)
+			},
+		),
+		special(
+			"special.no-most",
+			"CI-SpecialQP-05",
+			"what would be granted is not told",
+			func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
+				q, err := p.CreateSpecialQP(port, c)
+				if ci.StatusOf(err) == ci.InvalidSetting {
+					return nil, &ci.Error{Verb: "PD.CreateSpecialQP", Status: ci.InvalidSetting}
+				}
+				return q, err
+			},
+		),
+		{
+			Name:   "special.no-source",
+			Area:   "special",
+			Breaks: "CI-SpecialQP-06",
+			Does:   "the sender's number is missing in completions of QP1",
+			Needs:  ci.CapSpecialQP,
 			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
 				return editor{ciwrap.CQ{CQ: c}, func(w *ci.WC) {
 					if w.QPN == 1 {
 						w.SrcQP = 0
 					}
 				}}
-			}})},
-		{Name: "special.open-qkey", Area: "special", Breaks: "CI-SpecialQP-07", Does: "a request may name the well-known Q_Key", Needs: ci.CapSpecialQP,
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &privileged{QP: ciwrap.QP{QP: q}, typ: c.Type} }})},
-		{Name: "mcast.no-grh", Area: "mcast", Breaks: "CI-Mcast-01", Does: "a datagram with GRH is completed without saying so", Needs: ci.CapMulticast,
+			}}),
+		},
+		{
+			Name:   "special.open-qkey",
+			Area:   "special",
+			Breaks: "CI-SpecialQP-07",
+			Does:   "a request may name the well-known Q_Key",
+			Needs:  ci.CapSpecialQP,
+			Wrap: tap.Layer(
+				ciwrap.Layer{
+					QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &privileged{QP: ciwrap.QP{QP: q}, typ: c.Type} },
+				},
+			),
+		},
+		{
+			Name:   "mcast.no-grh",
+			Area:   "mcast",
+			Breaks: "CI-Mcast-01",
+			Does:   "a datagram with GRH is completed without saying so",
+			Needs:  ci.CapMulticast,
 			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
 				return editor{ciwrap.CQ{CQ: c}, func(w *ci.WC) { w.Flags &^= ci.WCGRH }}
-			}})},
-		{Name: "mcast.never-leaves", Area: "mcast", Breaks: "CI-Mcast-02", Does: "a QP leaves its groups when it is destroyed, and not before", Needs: ci.CapMulticast,
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &faithful{QP: ciwrap.QP{QP: q}} }})},
-		attach("mcast.type", "CI-Mcast-03", "a connected QP is refused with InvalidQPState", func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
-			m, err := q.QP.AttachMcast(c)
-			if ci.StatusOf(err) == ci.InvalidServiceType {
-				return nil, &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidQPState}
-			}
-			return m, err
-		}),
-		attach("mcast.any-gid", "CI-Mcast-04", "a unicast GID is InvalidParameter", func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
-			m, err := q.QP.AttachMcast(c)
-			if ci.StatusOf(err) == ci.InvalidGID {
-				return nil, &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidParameter}
-			}
-			return m, err
-		}),
-		onLink("direct", attach("mcast.any-lid", "CI-Mcast-05", "the LID is not looked at", func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
-			c.LID = 0xc001
-			return q.QP.AttachMcast(c)
-		})),
-		{Name: "mcast.leaves-on-destroy", Area: "mcast", Breaks: "CI-Mcast-06", Does: "a QP that is attached leaves and is destroyed", Needs: ci.CapMulticast,
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &leaver{QP: ciwrap.QP{QP: q}} }})},
-		{Name: "mcast.one-handle", Area: "mcast", Breaks: "CI-Mcast-07", Does: "attached again, a QP gets the handle it has", Needs: ci.CapMulticast,
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &single{QP: ciwrap.QP{QP: q}} }})},
-		{Name: "mcast.one-group", Area: "mcast", Breaks: "CI-Mcast-08", Does: "whatever group a QP joins, it is the first again", Needs: ci.CapMulticast,
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &narrow{QP: ciwrap.QP{QP: q}} }})},
-		{Name: "mcast.stale", Area: "mcast", Breaks: "CI-Mcast-10", Does: "a membership that is gone is InvalidQPHandle", Needs: ci.CapMulticast,
-			Wrap: tap.Layer(ciwrap.Layer{Mcast: func(m ci.Mcast, _ ci.McastAttach) ci.Mcast { return misnamed{ciwrap.Mcast{Mcast: m}} }})},
-		apm("apm.stays-rearm", "CI-APM-01", "Rearm is taken and forgotten", func(q *modifier, set ci.QPField, a ci.QPAttr) error {
-			if set&ci.QPFieldAPM != 0 && a.APM == ci.APMRearm {
-				set &^= ci.QPFieldAPM
-			}
-			return q.inner(set, a)
-		}),
-		{Name: "apm.old-primary", Area: "apm", Breaks: "CI-APM-02", Does: "Query shows the first ACK timeout for ever", Needs: ci.CapAPM,
+			}}),
+		},
+		{
+			Name:   "mcast.never-leaves",
+			Area:   "mcast",
+			Breaks: "CI-Mcast-02",
+			Does:   "a QP leaves its groups when it is destroyed, and not before",
+			Needs:  ci.CapMulticast,
+			Wrap: tap.Layer(
+				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &faithful{QP: ciwrap.QP{QP: q}} }},
+			),
+		},
+		attach(
+			"mcast.type",
+			"CI-Mcast-03",
+			"a connected QP is refused with InvalidQPState",
+			func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
+				m, err := q.QP.AttachMcast(c)
+				if ci.StatusOf(err) == ci.InvalidServiceType {
+					return nil, &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidQPState}
+				}
+				return m, err
+			},
+		),
+		attach(
+			"mcast.any-gid",
+			"CI-Mcast-04",
+			"a unicast GID is InvalidParameter",
+			func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
+				m, err := q.QP.AttachMcast(c)
+				if ci.StatusOf(err) == ci.InvalidGID {
+					return nil, &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidParameter}
+				}
+				return m, err
+			},
+		),
+		onLink(
+			"direct",
+			attach(
+				"mcast.any-lid",
+				"CI-Mcast-05",
+				"the LID is not looked at",
+				func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
+					c.LID = 0xc001
+					return q.QP.AttachMcast(c)
+				},
+			),
+		),
+		{
+			Name:   "mcast.leaves-on-destroy",
+			Area:   "mcast",
+			Breaks: "CI-Mcast-06",
+			Does:   "a QP that is attached leaves and is destroyed",
+			Needs:  ci.CapMulticast,
+			Wrap: tap.Layer(
+				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &leaver{QP: ciwrap.QP{QP: q}} }},
+			),
+		},
+		{
+			Name:   "mcast.one-handle",
+			Area:   "mcast",
+			Breaks: "CI-Mcast-07",
+			Does:   "attached again, a QP gets the handle it has",
+			Needs:  ci.CapMulticast,
+			Wrap: tap.Layer(
+				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &single{QP: ciwrap.QP{QP: q}} }},
+			),
+		},
+		{
+			Name:   "mcast.one-group",
+			Area:   "mcast",
+			Breaks: "CI-Mcast-08",
+			Does:   "whatever group a QP joins, it is the first again",
+			Needs:  ci.CapMulticast,
+			Wrap: tap.Layer(
+				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &narrow{QP: ciwrap.QP{QP: q}} }},
+			),
+		},
+		{
+			Name:   "mcast.stale",
+			Area:   "mcast",
+			Breaks: "CI-Mcast-10",
+			Does:   "a membership that is gone is InvalidQPHandle",
+			Needs:  ci.CapMulticast,
+			Wrap: tap.Layer(
+				ciwrap.Layer{
+					Mcast: func(m ci.Mcast, _ ci.McastAttach) ci.Mcast { return misnamed{ciwrap.Mcast{Mcast: m}} },
+				},
+			),
+		},
+		apm(
+			"apm.stays-rearm",
+			"CI-APM-01",
+			"Rearm is taken and forgotten",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				if set&ci.QPFieldAPM != 0 && a.APM == ci.APMRearm {
+					set &^= ci.QPFieldAPM
+				}
+				return q.inner(set, a)
+			},
+		),
+		{
+			Name:   "apm.old-primary",
+			Area:   "apm",
+			Breaks: "CI-APM-02",
+			Does:   "Query shows the first ACK timeout for ever",
+			Needs:  ci.CapAPM,
 			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 				return queryer{ciwrap.QP{QP: q}, func(a *ci.QPAttr) { a.Primary.AckTimeout &^= 1 }}
-			}})},
+			}}),
+		},
 		{Name: "apm.no-event", Area: "apm", Breaks: "CI-APM-03", Does: "a migration is not told", Needs: ci.CapAPM,
 			Wrap: tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 				if e.Type != ci.EventQPAPM {
 					deliver(e)
 				}
 			}})},
-		apm("apm.any-state", "CI-APM-04", "an illegal migration state is InvalidParameter", func(q *modifier, set ci.QPField, a ci.QPAttr) error {
-			err := q.inner(set, a)
-			if ci.StatusOf(err) == ci.InvalidAPMState {
-				return &ci.Error{Verb: "QP.Modify", Status: ci.InvalidParameter}
-			}
-			return err
-		}),
-		apm("apm.port-zero", "CI-APM-05", "port 0 of an alternate path counts as port 1", func(q *modifier, set ci.QPField, a ci.QPAttr) error {
-			a.Alternate.AV.Port = max(a.Alternate.AV.Port, 1)
-			return q.inner(set, a)
-		}),
-		{Name: "apm.hidden", Area: "apm", Breaks: "CI-APM-06", Does: "Query does not show the alternate path", Needs: ci.CapAPM,
+		apm(
+			"apm.any-state",
+			"CI-APM-04",
+			"an illegal migration state is InvalidParameter",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				err := q.inner(set, a)
+				if ci.StatusOf(err) == ci.InvalidAPMState {
+					return &ci.Error{Verb: "QP.Modify", Status: ci.InvalidParameter}
+				}
+				return err
+			},
+		),
+		apm(
+			"apm.port-zero",
+			"CI-APM-05",
+			"port 0 of an alternate path counts as port 1",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				a.Alternate.AV.Port = max(a.Alternate.AV.Port, 1)
+				return q.inner(set, a)
+			},
+		),
+		{
+			Name:   "apm.hidden",
+			Area:   "apm",
+			Breaks: "CI-APM-06",
+			Does:   "Query does not show the alternate path",
+			Needs:  ci.CapAPM,
 			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 				return queryer{ciwrap.QP{QP: q}, func(a *ci.QPAttr) { a.Alternate = ci.Path{} }}
-			}})},
+			}}),
+		},
 		{Name: "apm.once", Area: "apm", Breaks: "CI-APM-07", Does: "a QP can be rearmed once", Needs: ci.CapAPM,
 			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 				n := 0
-				return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: func(q *modifier, set ci.QPField, a ci.QPAttr) error {
-					if set&ci.QPFieldAPM != 0 && a.APM == ci.APMRearm {
-						if n++; n > 1 {
-							return &ci.Error{Verb: "QP.Modify", Status: ci.InvalidAPMState}
+				return &modifier{
+					QP:  ciwrap.QP{QP: q},
+					typ: c.Type,
+					f: func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+						if set&ci.QPFieldAPM != 0 && a.APM == ci.APMRearm {
+							if n++; n > 1 {
+								return &ci.Error{Verb: "QP.Modify", Status: ci.InvalidAPMState}
+							}
 						}
-					}
-					return q.inner(set, a)
-				}}
+						return q.inner(set, a)
+					},
+				}
 			}})},
 	}
 }

@@ -14,7 +14,8 @@ func status(from, to ci.WCStatus) func(ci.HCA) ci.HCA {
 	})
 }
 
-// answers gives one status of posting in place of another; 0 for success: what was refused is then dropped without a word.
+// answers gives one status of posting in place of another; 0 for success: what was refused is then dropped without a
+// word.
 func answers(from ci.Status, to ci.Status) func(ci.HCA) ci.HCA {
 	return tap.Both(
 		tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {

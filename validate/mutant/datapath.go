@@ -17,33 +17,54 @@ func DataPath() []Mutant {
 
 func messageMutants() []Mutant {
 	return []Mutant{
-		{Name: "send.packet-short", Area: "rc", Breaks: "IBTA-9.7-01", Does: "a message of one full packet loses its last byte",
+		{
+			Name:   "send.packet-short",
+			Area:   "rc",
+			Breaks: "IBTA-9.7-01",
+			Does:   "a message of one full packet loses its last byte",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				if w.Op == ci.OpSend && total(w.SGL) == 1024 {
 					shorten(w.SGL)
 				}
-			})},
+			}),
+		},
 		{Name: "send.zero-as-one", Area: "rc", Breaks: "IBTA-9.7-01", Does: "an empty message is sent as one of a byte",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				if w.Op == ci.OpSend && len(w.SGL) > 0 && total(w.SGL) == 0 {
 					w.SGL[0].Length = 1
 				}
 			})},
-		{Name: "send.completions-reversed", Area: "rc", Breaks: "IBTA-9.7-02", Does: "completions polled together come newest first",
-			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return reversedCQ{ciwrap.CQ{CQ: c}} }})},
+		{
+			Name:   "send.completions-reversed",
+			Area:   "rc",
+			Breaks: "IBTA-9.7-02",
+			Does:   "completions polled together come newest first",
+			Wrap: tap.Layer(
+				ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return reversedCQ{ciwrap.CQ{CQ: c}} }},
+			),
+		},
 		{Name: "send.mtu-256", Area: "rc", Breaks: "IBTA-9.7-03", Does: "every connection has a path MTU of 256",
 			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldMTU != 0 {
 					a.MTU = ci.MTU256
 				}
 			})},
-		{Name: "send.gather-reversed", Area: "rc", Breaks: "CI-PostSend-01", Does: "segments of a send are gathered last first",
+		{
+			Name:   "send.gather-reversed",
+			Area:   "rc",
+			Breaks: "CI-PostSend-01",
+			Does:   "segments of a send are gathered last first",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				if w.Op == ci.OpSend {
 					slices.Reverse(w.SGL)
 				}
-			})},
-		{Name: "send.scatter-reversed", Area: "rc", Breaks: "CI-PostRecv-01", Does: "segments of a receive are filled last first",
+			}),
+		},
+		{
+			Name:   "send.scatter-reversed",
+			Area:   "rc",
+			Breaks: "CI-PostRecv-01",
+			Does:   "segments of a receive are filled last first",
 			Wrap: tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 				wrs = slices.Clone(wrs)
 				for i := range wrs {
@@ -51,34 +72,73 @@ func messageMutants() []Mutant {
 					slices.Reverse(wrs[i].SGL)
 				}
 				return q.PostRecv(wrs)
-			})},
-		{Name: "send.immediate-swapped", Area: "rc", Breaks: "CI-PostSend-02", Does: "immediate data travel in the wrong byte order",
+			}),
+		},
+		{
+			Name:   "send.immediate-swapped",
+			Area:   "rc",
+			Breaks: "CI-PostSend-02",
+			Does:   "immediate data travel in the wrong byte order",
 			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Flags&ci.WCImmediate != 0 {
 					wc.Imm = bits.ReverseBytes32(wc.Imm)
 				}
-			})},
-		{Name: "send.immediate-always", Area: "rc", Breaks: "CI-PostSend-02", Does: "every message carries immediate data",
+			}),
+		},
+		{
+			Name:   "send.immediate-always",
+			Area:   "rc",
+			Breaks: "CI-PostSend-02",
+			Does:   "every message carries immediate data",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				if w.Op == ci.OpSend && w.Flags&ci.SendInvalidate == 0 {
 					w.Flags |= ci.SendImmediate
 				}
-			})},
-		{Name: "wc.no-context", Area: "rc", Breaks: "SAS-2.1-07", Does: "completions of a shared CQ carry the context of the first QP seen", Wrap: firstContext},
-		{Name: "wc.recv-op", Area: "rc", Breaks: "SAS-2.3-23", Does: "a receive taken by a write with immediate says that it was a send",
+			}),
+		},
+		{
+			Name:   "wc.no-context",
+			Area:   "rc",
+			Breaks: "SAS-2.1-07",
+			Does:   "completions of a shared CQ carry the context of the first QP seen",
+			Wrap:   firstContext,
+		},
+		{
+			Name:   "wc.recv-op",
+			Area:   "rc",
+			Breaks: "SAS-2.3-23",
+			Does:   "a receive taken by a write with immediate says that it was a send",
 			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Status == ci.WCSuccess && wc.Op == ci.WCRecvWrite {
 					wc.Op = ci.WCRecv
 				}
-			})},
-		{Name: "wc.id-32", Area: "rc", Breaks: "SAS-2.3-23", Does: "ids lose their upper half", Wrap: tap.Poll(func(wc *ci.WC) { wc.ID &= 1<<32 - 1 })},
-		{Name: "wc.send-op", Area: "rc", Breaks: "CI-WC-01", Does: "every completion of a send queue says that it was a send",
+			}),
+		},
+		{
+			Name:   "wc.id-32",
+			Area:   "rc",
+			Breaks: "SAS-2.3-23",
+			Does:   "ids lose their upper half",
+			Wrap:   tap.Poll(func(wc *ci.WC) { wc.ID &= 1<<32 - 1 }),
+		},
+		{
+			Name:   "wc.send-op",
+			Area:   "rc",
+			Breaks: "CI-WC-01",
+			Does:   "every completion of a send queue says that it was a send",
 			Wrap: tap.Poll(func(wc *ci.WC) {
 				if !wc.Op.IsRecv() {
 					wc.Op = ci.WCSend
 				}
-			})},
-		{Name: "qp.used-up", Area: "rc", Breaks: "SAS-2.3-27", Does: "destroyed QPs are never freed, and there are 24", Wrap: usedUp},
+			}),
+		},
+		{
+			Name:   "qp.used-up",
+			Area:   "rc",
+			Breaks: "SAS-2.3-27",
+			Does:   "destroyed QPs are never freed, and there are 24",
+			Wrap:   usedUp,
+		},
 	}
 }
 
@@ -86,14 +146,19 @@ func postMutants() []Mutant {
 	return []Mutant{
 		{Name: "post.list-reversed", Area: "post", Breaks: "SAS-2.1-21", Does: "a list of sends is posted last first",
 			Wrap: tap.Sends(func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR { slices.Reverse(wrs); return wrs })},
-		{Name: "post.recv-list-one", Area: "post", Breaks: "SAS-2.1-21", Does: "of a list of receives only the first is posted, and success is said",
+		{
+			Name:   "post.recv-list-one",
+			Area:   "post",
+			Breaks: "SAS-2.1-21",
+			Does:   "of a list of receives only the first is posted, and success is said",
 			Wrap: tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 				n, err := q.PostRecv(wrs[:min(1, len(wrs))])
 				if err == nil {
 					n = len(wrs)
 				}
 				return n, err
-			})},
+			}),
+		},
 		{Name: "post.bad-skipped", Area: "post", Breaks: "SAS-2.1-23", Does: "requests behind a bad one are posted",
 			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
@@ -102,27 +167,55 @@ func postMutants() []Mutant {
 				}
 				return n, err
 			})},
-		{Name: "post.count-off", Area: "post", Breaks: "SAS-2.1-23", Does: "the count of requests taken includes the bad one",
+		{
+			Name:   "post.count-off",
+			Area:   "post",
+			Breaks: "SAS-2.1-23",
+			Does:   "the count of requests taken includes the bad one",
 			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
 				if err != nil && n < len(wrs) {
 					n++
 				}
 				return n, err
-			})},
-		{Name: "post.recv-all-or-none", Area: "post", Breaks: "SAS-2.1-23", Does: "a list of receives with a bad one is refused whole",
+			}),
+		},
+		{
+			Name:   "post.recv-all-or-none",
+			Area:   "post",
+			Breaks: "SAS-2.1-23",
+			Does:   "a list of receives with a bad one is refused whole",
 			Wrap: tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 				attr, err := q.Query()
 				if err == nil && slices.ContainsFunc(wrs, func(w ci.RecvWR) bool { return len(w.SGL) > attr.RecvSGE }) {
 					return 0, &ci.Error{Verb: "QP.PostRecv", Status: ci.InvalidMaxSGE}
 				}
 				return q.PostRecv(wrs)
-			})},
-		{Name: "post.poll-one", Area: "post", Breaks: "SAS-2.1-22", Does: "Poll gives one completion at a time",
-			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return oneByOne{ciwrap.CQ{CQ: c}} }})},
-		{Name: "post.full-dropped", Area: "post", Breaks: "CI-PostSend-03", Does: "a request to a full queue is dropped, and success is said",
-			Wrap: answers(ci.InsufficientResources, ci.Success)},
-		{Name: "post.full-status", Area: "post", Breaks: "CI-PostSend-03", Does: "a full queue is InvalidMaxWRs", Wrap: answers(ci.InsufficientResources, ci.InvalidMaxWRs)},
+			}),
+		},
+		{
+			Name:   "post.poll-one",
+			Area:   "post",
+			Breaks: "SAS-2.1-22",
+			Does:   "Poll gives one completion at a time",
+			Wrap: tap.Layer(
+				ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return oneByOne{ciwrap.CQ{CQ: c}} }},
+			),
+		},
+		{
+			Name:   "post.full-dropped",
+			Area:   "post",
+			Breaks: "CI-PostSend-03",
+			Does:   "a request to a full queue is dropped, and success is said",
+			Wrap:   answers(ci.InsufficientResources, ci.Success),
+		},
+		{
+			Name:   "post.full-status",
+			Area:   "post",
+			Breaks: "CI-PostSend-03",
+			Does:   "a full queue is InvalidMaxWRs",
+			Wrap:   answers(ci.InsufficientResources, ci.InvalidMaxWRs),
+		},
 		{Name: "post.sges-cut", Area: "post", Breaks: "CI-PostSend-04", Does: "segments above the most are left out",
 			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
@@ -131,10 +224,29 @@ func postMutants() []Mutant {
 				}
 				return n, err
 			})},
-		{Name: "post.late", Area: "post", Breaks: "CI-PostSend-05", Does: "requests are read when the CQ is polled, not when they are posted", Wrap: lateReader()},
-		{Name: "post.late-inline", Area: "post", Breaks: "CI-Inline-01", Does: "inline data are read when the CQ is polled, not when they are posted", Wrap: lateReader()},
-		{Name: "post.waits", Area: "post", Breaks: "SAS-2.3-19", Does: "PostSend waits until the QP leaves its state",
-			Wrap: tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return &waiter{QP: ciwrap.QP{QP: q}, moved: make(chan struct{})} })},
+		{
+			Name:   "post.late",
+			Area:   "post",
+			Breaks: "CI-PostSend-05",
+			Does:   "requests are read when the CQ is polled, not when they are posted",
+			Wrap:   lateReader(),
+		},
+		{
+			Name:   "post.late-inline",
+			Area:   "post",
+			Breaks: "CI-Inline-01",
+			Does:   "inline data are read when the CQ is polled, not when they are posted",
+			Wrap:   lateReader(),
+		},
+		{
+			Name:   "post.waits",
+			Area:   "post",
+			Breaks: "SAS-2.3-19",
+			Does:   "PostSend waits until the QP leaves its state",
+			Wrap: tap.QP(
+				func(q ci.QP, _ ci.QPCreate) ci.QP { return &waiter{QP: ciwrap.QP{QP: q}, moved: make(chan struct{})} },
+			),
+		},
 		{Name: "post.empty-refused", Area: "post", Breaks: "CI-PostSend-06", Does: "an empty list is InvalidParameter",
 			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				if len(wrs) == 0 {
@@ -144,35 +256,86 @@ func postMutants() []Mutant {
 			})},
 		{Name: "post.signal-always", Area: "post", Breaks: "CI-Signal-01", Does: "every send makes a completion",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) { w.Flags |= ci.SendSignaled })},
-		{Name: "post.signal-all-ignored", Area: "post", Breaks: "CI-Signal-01", Does: "SignalAll has no effect",
-			Wrap: tap.Layer(ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate { c.Flags &^= ci.QPSignalAll; return c }})},
-		{Name: "post.slots-lost", Area: "post", Breaks: "CI-Signal-02", Does: "slots of unsignaled sends are never free again", Wrap: slotsLost()},
-		{Name: "post.silent-failure", Area: "post", Breaks: "CI-Signal-03", Does: "an unsignaled send that fails makes no completion", Wrap: silentFailure},
-		{Name: "post.inline-dropped", Area: "post", Breaks: "CI-Inline-02", Does: "a request with too much inline data is dropped, and success is said",
-			Wrap: answers(ci.InvalidParameter, ci.Success)},
+		{
+			Name:   "post.signal-all-ignored",
+			Area:   "post",
+			Breaks: "CI-Signal-01",
+			Does:   "SignalAll has no effect",
+			Wrap: tap.Layer(
+				ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate { c.Flags &^= ci.QPSignalAll; return c }},
+			),
+		},
+		{
+			Name:   "post.slots-lost",
+			Area:   "post",
+			Breaks: "CI-Signal-02",
+			Does:   "slots of unsignaled sends are never free again",
+			Wrap:   slotsLost(),
+		},
+		{
+			Name:   "post.silent-failure",
+			Area:   "post",
+			Breaks: "CI-Signal-03",
+			Does:   "an unsignaled send that fails makes no completion",
+			Wrap:   silentFailure,
+		},
+		{
+			Name:   "post.inline-dropped",
+			Area:   "post",
+			Breaks: "CI-Inline-02",
+			Does:   "a request with too much inline data is dropped, and success is said",
+			Wrap:   answers(ci.InvalidParameter, ci.Success),
+		},
 		{Name: "post.no-fence", Area: "post", Breaks: "CI-Fence-01", Does: "SendFence has no effect",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) { w.Flags &^= ci.SendFence })},
 		{Name: "post.all-solicited", Area: "post", Breaks: "CI-Solicited-01", Does: "every message is solicited",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) { w.Flags |= ci.SendSolicited })},
 		{Name: "post.none-solicited", Area: "post", Breaks: "CI-Solicited-01", Does: "no message is solicited",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) { w.Flags &^= ci.SendSolicited })},
-		{Name: "opcode.other-status", Area: "opcode", Breaks: "CI-Opcode-02", Does: "an operation that the service does not have is Unsupported",
-			Wrap: answers(ci.InvalidWRType, ci.Unsupported)},
-		{Name: "opcode.dropped", Area: "opcode", Breaks: "CI-Opcode-02", Does: "an operation that the service does not have is dropped, and success is said",
-			Wrap: answers(ci.InvalidWRType, ci.Success)},
-		{Name: "opcode.not-claimed", Area: "opcode", Breaks: "CI-Opcode-03", Does: "an operation that is not claimed is InvalidWRType",
-			Wrap: answers(ci.Unsupported, ci.InvalidWRType)},
-		{Name: "opcode.imm-and-inv", Area: "opcode", Breaks: "CI-Opcode-04", Does: "a send with immediate data and invalidation sends the immediate data", Needs: ci.CapSendInvalidate,
+		{
+			Name:   "opcode.other-status",
+			Area:   "opcode",
+			Breaks: "CI-Opcode-02",
+			Does:   "an operation that the service does not have is Unsupported",
+			Wrap:   answers(ci.InvalidWRType, ci.Unsupported),
+		},
+		{
+			Name:   "opcode.dropped",
+			Area:   "opcode",
+			Breaks: "CI-Opcode-02",
+			Does:   "an operation that the service does not have is dropped, and success is said",
+			Wrap:   answers(ci.InvalidWRType, ci.Success),
+		},
+		{
+			Name:   "opcode.not-claimed",
+			Area:   "opcode",
+			Breaks: "CI-Opcode-03",
+			Does:   "an operation that is not claimed is InvalidWRType",
+			Wrap:   answers(ci.Unsupported, ci.InvalidWRType),
+		},
+		{
+			Name:   "opcode.imm-and-inv",
+			Area:   "opcode",
+			Breaks: "CI-Opcode-04",
+			Does:   "a send with immediate data and invalidation sends the immediate data",
+			Needs:  ci.CapSendInvalidate,
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				if w.Flags&ci.SendImmediate != 0 {
 					w.Flags &^= ci.SendInvalidate
 				}
-			})},
-		{Name: "opcode.recv-srq", Area: "opcode", Breaks: "CI-PostRecv-02", Does: "PostRecv on a QP with an SRQ does nothing, and success is said", Needs: ci.CapSRQ,
+			}),
+		},
+		{
+			Name:   "opcode.recv-srq",
+			Area:   "opcode",
+			Breaks: "CI-PostRecv-02",
+			Does:   "PostRecv on a QP with an SRQ does nothing, and success is said",
+			Needs:  ci.CapSRQ,
 			Wrap: tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 				n, err := q.PostRecv(wrs)
 				return answer(n, len(wrs), err, ci.InvalidWRType, ci.Success, "QP.PostRecv")
-			})},
+			}),
+		},
 		{Name: "opcode.no-nop", Area: "opcode", Breaks: "CI-Opcode-01", Does: "OpNop is InvalidWRType",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				if w.Op == ci.OpNop {
@@ -184,26 +347,60 @@ func postMutants() []Mutant {
 
 func stateMutants() []Mutant {
 	return []Mutant{
-		{Name: "state.early-sends", Area: "post-state", Breaks: "CI-PostState-01", Does: "sends posted before RTS are dropped, and success is said",
+		{
+			Name:   "state.early-sends",
+			Area:   "post-state",
+			Breaks: "CI-PostState-01",
+			Does:   "sends posted before RTS are dropped, and success is said",
 			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
 				return answer(n, len(wrs), err, ci.InvalidQPState, ci.Success, "QP.PostSend")
-			})},
-		{Name: "state.reset-recvs", Area: "post-state", Breaks: "CI-PostState-02", Does: "receives posted in Reset are dropped, and success is said",
+			}),
+		},
+		{
+			Name:   "state.reset-recvs",
+			Area:   "post-state",
+			Breaks: "CI-PostState-02",
+			Does:   "receives posted in Reset are dropped, and success is said",
 			Wrap: tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 				n, err := q.PostRecv(wrs)
 				return answer(n, len(wrs), err, ci.InvalidQPState, ci.Success, "QP.PostRecv")
-			})},
-		{Name: "state.init-recvs", Area: "post-state", Breaks: "CI-PostState-03", Does: "receives posted in Init are InvalidQPState",
+			}),
+		},
+		{
+			Name:   "state.init-recvs",
+			Area:   "post-state",
+			Breaks: "CI-PostState-03",
+			Does:   "receives posted in Init are InvalidQPState",
 			Wrap: tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 				if a, err := q.Query(); err == nil && a.State == ci.QPInit {
 					return 0, &ci.Error{Verb: "QP.PostRecv", Status: ci.InvalidQPState}
 				}
 				return q.PostRecv(wrs)
-			})},
-		{Name: "state.error-refuses", Area: "post-state", Breaks: "CI-PostState-04", Does: "sends posted in Error are InvalidQPState", Wrap: refusesIn(ci.QPError)},
-		{Name: "state.sqerror-refuses", Area: "post-state", Breaks: "CI-PostState-05", Does: "sends posted in SQError are InvalidQPState", Wrap: refusesIn(ci.QPSQError), Needs: ci.CapUC},
-		{Name: "state.sqd-refuses", Area: "post-state", Breaks: "CI-PostState-06", Does: "sends posted in SQD are InvalidQPState", Wrap: refusesIn(ci.QPSQD)},
+			}),
+		},
+		{
+			Name:   "state.error-refuses",
+			Area:   "post-state",
+			Breaks: "CI-PostState-04",
+			Does:   "sends posted in Error are InvalidQPState",
+			Wrap:   refusesIn(ci.QPError),
+		},
+		{
+			Name:   "state.sqerror-refuses",
+			Area:   "post-state",
+			Breaks: "CI-PostState-05",
+			Does:   "sends posted in SQError are InvalidQPState",
+			Wrap:   refusesIn(ci.QPSQError),
+			Needs:  ci.CapUC,
+		},
+		{
+			Name:   "state.sqd-refuses",
+			Area:   "post-state",
+			Breaks: "CI-PostState-06",
+			Does:   "sends posted in SQD are InvalidQPState",
+			Wrap:   refusesIn(ci.QPSQD),
+		},
 	}
 }
 
@@ -231,7 +428,9 @@ func (q oneByOne) Poll(wc []ci.WC) (int, error) { return q.CQ.Poll(wc[:min(1, le
 
 // firstContext gives each CQ's completions the context of its first one.
 func firstContext(h ci.HCA) ci.HCA {
-	return ciwrap.Wrap(h, ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &stuckContext{CQ: ciwrap.CQ{CQ: c}} }})
+	return ciwrap.Wrap(
+		h, ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &stuckContext{CQ: ciwrap.CQ{CQ: c}} }},
+	)
 }
 
 type stuckContext struct {
@@ -354,7 +553,9 @@ func (q *waiter) Destroy() error {
 
 // slotsLost counts unsignaled sends against the depth for ever.
 func slotsLost() func(ci.HCA) ci.HCA {
-	return tap.QP(func(q ci.QP, c ci.QPCreate) ci.QP { return &leakyQueue{QP: ciwrap.QP{QP: q}, room: 8 * c.SendDepth} })
+	return tap.QP(
+		func(q ci.QP, c ci.QPCreate) ci.QP { return &leakyQueue{QP: ciwrap.QP{QP: q}, room: 8 * c.SendDepth} },
+	)
 }
 
 type leakyQueue struct {
@@ -377,7 +578,8 @@ func (q *leakyQueue) PostSend(wrs []ci.SendWR) (int, error) {
 	return q.QP.PostSend(wrs)
 }
 
-// silentFailure leaves out the failures of unsignaled sends: it marks the ids of signaled ones by a bit of their own on the way down.
+// silentFailure leaves out the failures of unsignaled sends: it marks the ids of signaled ones by a bit of their own on
+// the way down.
 func silentFailure(h ci.HCA) ci.HCA {
 	const mark = 1 << 63
 	l := ciwrap.Layer{

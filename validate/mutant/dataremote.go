@@ -26,29 +26,53 @@ func ofOp(op ci.SendOp, f func(w *ci.SendWR)) func(ci.HCA) ci.HCA {
 
 func rdmaMutants() []Mutant {
 	return []Mutant{
-		{Name: "rdma.write-short", Area: "rdma", Breaks: "IBTA-9.4-01", Does: "a write of more than 1024 bytes loses its last",
+		{
+			Name:   "rdma.write-short",
+			Area:   "rdma",
+			Breaks: "IBTA-9.4-01",
+			Does:   "a write of more than 1024 bytes loses its last",
 			Wrap: ofOp(ci.OpWrite, func(w *ci.SendWR) {
 				if total(w.SGL) > 1024 {
 					shorten(w.SGL)
 				}
-			})},
+			}),
+		},
 		{Name: "rdma.write-takes-receive", Area: "rdma", Breaks: "IBTA-9.4-02", Does: "every write takes a receive",
 			Wrap: ofOp(ci.OpWrite, func(w *ci.SendWR) { w.Flags |= ci.SendImmediate })},
-		{Name: "rdma.write-imm-length", Area: "rdma", Breaks: "IBTA-9.4-03", Does: "the receive of a write with immediate has length 0",
+		{
+			Name:   "rdma.write-imm-length",
+			Area:   "rdma",
+			Breaks: "IBTA-9.4-03",
+			Does:   "the receive of a write with immediate has length 0",
 			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Status == ci.WCSuccess && wc.Op == ci.WCRecvWrite {
 					wc.Length = 0
 				}
-			})},
-		{Name: "rdma.read-short", Area: "rdma", Breaks: "IBTA-9.4-04", Does: "a read of more than 1024 bytes loses its last",
+			}),
+		},
+		{
+			Name:   "rdma.read-short",
+			Area:   "rdma",
+			Breaks: "IBTA-9.4-04",
+			Does:   "a read of more than 1024 bytes loses its last",
 			Wrap: ofOp(ci.OpRead, func(w *ci.SendWR) {
 				if total(w.SGL) > 1024 {
 					shorten(w.SGL)
 				}
-			})},
-		{Name: "rdma.read-scatter-reversed", Area: "rdma", Breaks: "IBTA-9.4-05", Does: "segments of a read are filled last first",
-			Wrap: ofOp(ci.OpRead, func(w *ci.SendWR) { slices.Reverse(w.SGL) })},
-		{Name: "rdma.read-depth-refused", Area: "rdma", Breaks: "IBTA-9.4-06", Does: "a list of more reads than the initiator depth is refused",
+			}),
+		},
+		{
+			Name:   "rdma.read-scatter-reversed",
+			Area:   "rdma",
+			Breaks: "IBTA-9.4-05",
+			Does:   "segments of a read are filled last first",
+			Wrap:   ofOp(ci.OpRead, func(w *ci.SendWR) { slices.Reverse(w.SGL) }),
+		},
+		{
+			Name:   "rdma.read-depth-refused",
+			Area:   "rdma",
+			Breaks: "IBTA-9.4-06",
+			Does:   "a list of more reads than the initiator depth is refused",
 			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				a, err := q.Query()
 				reads := 0
@@ -65,11 +89,27 @@ func rdmaMutants() []Mutant {
 					}
 				}
 				return q.PostSend(wrs)
-			})},
-		{Name: "rdma.zero-checked", Area: "rdma", Breaks: "IBTA-9.4-07", Does: "a write of no bytes has its key checked, by one of a byte", Wrap: zeroChecked},
-		{Name: "rdma.write-behind-send", Area: "rdma", Breaks: "IBTA-9.5-01", Does: "sends of a list overtake its writes",
-			Wrap: lateWrites()},
-		{Name: "rdma.writes-reversed", Area: "rdma", Breaks: "IBTA-9.5-02", Does: "writes of a list are done last first",
+			}),
+		},
+		{
+			Name:   "rdma.zero-checked",
+			Area:   "rdma",
+			Breaks: "IBTA-9.4-07",
+			Does:   "a write of no bytes has its key checked, by one of a byte",
+			Wrap:   zeroChecked,
+		},
+		{
+			Name:   "rdma.write-behind-send",
+			Area:   "rdma",
+			Breaks: "IBTA-9.5-01",
+			Does:   "sends of a list overtake its writes",
+			Wrap:   lateWrites(),
+		},
+		{
+			Name:   "rdma.writes-reversed",
+			Area:   "rdma",
+			Breaks: "IBTA-9.5-02",
+			Does:   "writes of a list are done last first",
 			Wrap: tap.Sends(func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 				if !slices.ContainsFunc(wrs, func(w ci.SendWR) bool { return w.Op != ci.OpWrite }) {
 					for i, j := 0, len(wrs)-1; i < j; i, j = i+1, j-1 {
@@ -77,26 +117,49 @@ func rdmaMutants() []Mutant {
 					}
 				}
 				return wrs
-			})},
-		{Name: "rdma.read-before-write", Area: "rdma", Breaks: "IBTA-9.5-03", Does: "reads of a list overtake its writes", Wrap: tap.Sends(readsFirst)},
-		{Name: "rdma.last-word-first", Area: "rdma", Breaks: "CI-Memory-01", Does: "the last word of a long write is written before the rest, which waits for a poll", Wrap: lastWordFirst()},
+			}),
+		},
+		{
+			Name:   "rdma.read-before-write",
+			Area:   "rdma",
+			Breaks: "IBTA-9.5-03",
+			Does:   "reads of a list overtake its writes",
+			Wrap:   tap.Sends(readsFirst),
+		},
+		{
+			Name:   "rdma.last-word-first",
+			Area:   "rdma",
+			Breaks: "CI-Memory-01",
+			Does:   "the last word of a long write is written before the rest, which waits for a poll",
+			Wrap:   lastWordFirst(),
+		},
 		{Name: "rdma.all-rights", Area: "rdma", Breaks: "IBTA-9.9-13", Does: "every QP grants every right",
 			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldAccess != 0 {
 					a.Access |= ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
 				}
 			})},
-		{Name: "rdma.region-rights", Area: "rdma", Breaks: "CI-Rights-02", Does: "every region grants every remote right",
+		{
+			Name:   "rdma.region-rights",
+			Area:   "rdma",
+			Breaks: "CI-Rights-02",
+			Does:   "every region grants every remote right",
 			Wrap: tap.Layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
 				c.Access |= ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite
 				return c
-			}})},
-		{Name: "rdma.needs-read", Area: "rdma", Breaks: "CI-Rights-01", Does: "a QP grants nothing unless it grants reading",
+			}}),
+		},
+		{
+			Name:   "rdma.needs-read",
+			Area:   "rdma",
+			Breaks: "CI-Rights-01",
+			Does:   "a QP grants nothing unless it grants reading",
 			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldAccess != 0 && a.Access&ci.RemoteRead == 0 {
 					a.Access = 0
 				}
-			})},
+			}),
+		},
 	}
 }
 
@@ -178,7 +241,8 @@ func zeroChecked(h ci.HCA) ci.HCA {
 		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 			return tap.SendsOf(q, c, func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 				for i := range wrs {
-					if g := spare.Load(); g != nil && wrs[i].Op == ci.OpWrite && wrs[i].Inline == nil && total(wrs[i].SGL) == 0 {
+					if g := spare.Load(); g != nil && wrs[i].Op == ci.OpWrite && wrs[i].Inline == nil &&
+						total(wrs[i].SGL) == 0 {
 						wrs[i].SGL = []ci.SGE{*g}
 					}
 				}
@@ -192,31 +256,74 @@ func atomicMutants() []Mutant {
 	return []Mutant{
 		{Name: "atomic.cas-never", Area: "atomic", Breaks: "IBTA-9.4-10", Does: "a compare-and-swap never swaps",
 			Wrap: ofOp(ci.OpCompareSwap, func(w *ci.SendWR) { w.Atomic.Swap = w.Atomic.Compare })},
-		{Name: "atomic.cas-32", Area: "atomic", Breaks: "IBTA-9.4-10", Does: "the lower half alone of the new value is stored",
-			Wrap: ofOp(ci.OpCompareSwap, func(w *ci.SendWR) { w.Atomic.Swap &= 1<<32 - 1 })},
-		{Name: "atomic.faa-32", Area: "atomic", Breaks: "IBTA-9.4-11", Does: "the lower half alone of the addend is added",
-			Wrap: ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Atomic.Compare &= 1<<32 - 1 })},
-		{Name: "atomic.lost", Area: "atomic", Breaks: "IBTA-9.4-12", Does: "one of 32 additions is lost", Wrap: lostAdds},
-		{Name: "atomic.network-order", Area: "atomic", Breaks: "CI-Atomic-01", Does: "operands are taken as numbers in network order",
+		{
+			Name:   "atomic.cas-32",
+			Area:   "atomic",
+			Breaks: "IBTA-9.4-10",
+			Does:   "the lower half alone of the new value is stored",
+			Wrap:   ofOp(ci.OpCompareSwap, func(w *ci.SendWR) { w.Atomic.Swap &= 1<<32 - 1 }),
+		},
+		{
+			Name:   "atomic.faa-32",
+			Area:   "atomic",
+			Breaks: "IBTA-9.4-11",
+			Does:   "the lower half alone of the addend is added",
+			Wrap:   ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Atomic.Compare &= 1<<32 - 1 }),
+		},
+		{
+			Name:   "atomic.lost",
+			Area:   "atomic",
+			Breaks: "IBTA-9.4-12",
+			Does:   "one of 32 additions is lost",
+			Wrap:   lostAdds,
+		},
+		{
+			Name:   "atomic.network-order",
+			Area:   "atomic",
+			Breaks: "CI-Atomic-01",
+			Does:   "operands are taken as numbers in network order",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
-				w.Atomic.Compare, w.Atomic.Swap = bits.ReverseBytes64(w.Atomic.Compare), bits.ReverseBytes64(w.Atomic.Swap)
-			})},
-		{Name: "atomic.rounded", Area: "atomic", Breaks: "IBTA-9.4-13", Does: "a misaligned atomic is done on the word it points into",
-			Wrap: ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Remote.Addr &^= 7 })},
+				w.Atomic.Compare, w.Atomic.Swap = bits.ReverseBytes64(
+					w.Atomic.Compare,
+				), bits.ReverseBytes64(
+					w.Atomic.Swap,
+				)
+			}),
+		},
+		{
+			Name:   "atomic.rounded",
+			Area:   "atomic",
+			Breaks: "IBTA-9.4-13",
+			Does:   "a misaligned atomic is done on the word it points into",
+			Wrap:   ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Remote.Addr &^= 7 }),
+		},
 		{Name: "atomic.length-0", Area: "atomic", Breaks: "CI-Atomic-03", Does: "completions of atomics have length 0",
 			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Op == ci.WCFetchAdd || wc.Op == ci.WCCompareSwap {
 					wc.Length = 0
 				}
 			})},
-		{Name: "atomic.before-write", Area: "atomic", Breaks: "IBTA-9.4-14", Does: "an atomic overtakes the write before it", Wrap: tap.Sends(atomicsFirst)},
-		{Name: "atomic.twice", Area: "atomic", Breaks: "IBTA-9.7-12", Does: "the 40th atomic of a QP is done twice, as if its duplicate had been", Wrap: tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
-			return &doubler{QP: ciwrap.QP{QP: q}}
-		})},
+		{
+			Name:   "atomic.before-write",
+			Area:   "atomic",
+			Breaks: "IBTA-9.4-14",
+			Does:   "an atomic overtakes the write before it",
+			Wrap:   tap.Sends(atomicsFirst),
+		},
+		{
+			Name:   "atomic.twice",
+			Area:   "atomic",
+			Breaks: "IBTA-9.7-12",
+			Does:   "the 40th atomic of a QP is done twice, as if its duplicate had been",
+			Wrap: tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
+				return &doubler{QP: ciwrap.QP{QP: q}}
+			}),
+		},
 	}
 }
 
-// atomicsFirst turns a write and an atomic behind it around, and has the write wait for the atomic. Their completions keep their ids.
+// atomicsFirst turns a write and an atomic behind it around, and has the write wait for the atomic. Their completions
+// keep their ids.
 func atomicsFirst(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 	if len(wrs) > 1 && wrs[0].Op == ci.OpWrite && wrs[1].Op == ci.OpFetchAdd {
 		wrs[0], wrs[1] = wrs[1], wrs[0]
@@ -262,40 +369,78 @@ func ucMutants() []Mutant {
 		})
 	}
 	return []Mutant{
-		{Name: "uc.packet-short", Area: "uc", Breaks: "IBTA-9.8-01", Does: "a UC message of more than one packet loses its last byte", Needs: ci.CapUC,
+		{
+			Name:   "uc.packet-short",
+			Area:   "uc",
+			Breaks: "IBTA-9.8-01",
+			Does:   "a UC message of more than one packet loses its last byte",
+			Needs:  ci.CapUC,
 			Wrap: ofUC(func(w *ci.SendWR) {
 				if w.Op == ci.OpSend && total(w.SGL) > 1024 {
 					shorten(w.SGL)
 				}
-			})},
-		{Name: "uc.write-elsewhere", Area: "uc", Breaks: "IBTA-9.8-02", Does: "a UC write goes one byte too far", Needs: ci.CapUC,
+			}),
+		},
+		{
+			Name:   "uc.write-elsewhere",
+			Area:   "uc",
+			Breaks: "IBTA-9.8-02",
+			Does:   "a UC write goes one byte too far",
+			Needs:  ci.CapUC,
 			Wrap: ofUC(func(w *ci.SendWR) {
 				if w.Op == ci.OpWrite {
 					w.Remote.Addr++
 				}
-			})},
-		{Name: "uc.drop-fails", Area: "uc", Breaks: "IBTA-9.8-03", Does: "a UC write takes the QP to Error, after it is done", Needs: ci.CapUC,
+			}),
+		},
+		{
+			Name:   "uc.drop-fails",
+			Area:   "uc",
+			Breaks: "IBTA-9.8-03",
+			Does:   "a UC write takes the QP to Error, after it is done",
+			Needs:  ci.CapUC,
 			Wrap: tap.Post(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
 				if c.Type == ci.UC && len(wrs) == 1 && wrs[0].Op == ci.OpWrite {
 					_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError})
 				}
 				return n, err
-			})},
+			}),
+		},
 		{Name: "uc.all-rights", Area: "uc", Breaks: "IBTA-9.8-03", Does: "every UC QP may be written", Needs: ci.CapUC,
 			Wrap: tap.Modify(func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if c.Type == ci.UC && set&ci.QPFieldAccess != 0 {
 					a.Access |= ci.RemoteWrite
 				}
 			})},
-		{Name: "uc.drop-takes-receive", Area: "uc", Breaks: "IBTA-9.8-04", Does: "a UC write with immediate takes its receive even if it is dropped", Needs: ci.CapUC,
+		{
+			Name:   "uc.drop-takes-receive",
+			Area:   "uc",
+			Breaks: "IBTA-9.8-04",
+			Does:   "a UC write with immediate takes its receive even if it is dropped",
+			Needs:  ci.CapUC,
 			Wrap: ofUC(func(w *ci.SendWR) {
 				if w.Op == ci.OpWrite && w.Flags&ci.SendImmediate != 0 {
 					w.Op, w.SGL = ci.OpSend, nil
 				}
-			})},
-		{Name: "uc.damaged", Area: "uc", Breaks: "IBTA-9.8-20", Does: "one of 16 UC messages arrives with other bytes", Needs: ci.CapUC, Wrap: damaged(ci.UC)},
-		{Name: "uc.order", Area: "uc", Breaks: "IBTA-9.8-05", Does: "every second UC message has the bytes of another", Needs: ci.CapUC, Wrap: ucSwapped},
+			}),
+		},
+		{
+			Name:   "uc.damaged",
+			Area:   "uc",
+			Breaks: "IBTA-9.8-20",
+			Does:   "one of 16 UC messages arrives with other bytes",
+			Needs:  ci.CapUC,
+			Wrap:   damaged(ci.UC),
+		},
+		{
+			Name:   "uc.order",
+			Area:   "uc",
+			Breaks: "IBTA-9.8-05",
+			Does:   "every second UC message has the bytes of another",
+			Needs:  ci.CapUC,
+			Wrap:   ucSwapped,
+		},
 	}
 }
 
@@ -306,7 +451,9 @@ func damaged(typ ci.QPType) func(ci.HCA) ci.HCA {
 		return tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
 			if c.Type == typ && len(w.SGL) == 1 && w.SGL[0].Length > 16 && c.SendSGE > 1 && n.Add(1)%16 == 0 {
 				g := w.SGL[0]
-				w.SGL = []ci.SGE{{Addr: g.Addr, Length: 8, LKey: g.LKey}, {Addr: g.Addr + 9, Length: g.Length - 9, LKey: g.LKey}}
+				w.SGL = []ci.SGE{
+					{Addr: g.Addr, Length: 8, LKey: g.LKey}, {Addr: g.Addr + 9, Length: g.Length - 9, LKey: g.LKey},
+				}
 			}
 		})(h)
 	}
@@ -332,12 +479,36 @@ func udMutants() []Mutant {
 		})
 	}
 	list := []Mutant{
-		{Name: "ud.damaged", Breaks: "IBTA-9.8-21", Does: "one of 16 datagrams arrives with other bytes", Wrap: damaged(ci.UD)},
-		{Name: "ud.length", Breaks: "IBTA-9.8-10", Does: "the 40 bytes do not count in a datagram's length", Wrap: received(func(wc *ci.WC) { wc.Length -= 40 })},
-		{Name: "ud.no-grh-flag", Breaks: "IBTA-9.8-11", Does: "WCGRH is never set", Wrap: tap.Poll(func(wc *ci.WC) { wc.Flags &^= ci.WCGRH })},
-		{Name: "ud.grh-flag-turned", Breaks: "IBTA-9.8-11", Does: "WCGRH is set where there is no header, and not where there is",
-			Wrap: received(func(wc *ci.WC) { wc.Flags ^= ci.WCGRH })},
-		{Name: "ud.source-qp", Breaks: "IBTA-9.8-12", Does: "a datagram's source is the receiver's own QP", Wrap: received(func(wc *ci.WC) { wc.SrcQP = wc.QPN })},
+		{
+			Name:   "ud.damaged",
+			Breaks: "IBTA-9.8-21",
+			Does:   "one of 16 datagrams arrives with other bytes",
+			Wrap:   damaged(ci.UD),
+		},
+		{
+			Name:   "ud.length",
+			Breaks: "IBTA-9.8-10",
+			Does:   "the 40 bytes do not count in a datagram's length",
+			Wrap:   received(func(wc *ci.WC) { wc.Length -= 40 }),
+		},
+		{
+			Name:   "ud.no-grh-flag",
+			Breaks: "IBTA-9.8-11",
+			Does:   "WCGRH is never set",
+			Wrap:   tap.Poll(func(wc *ci.WC) { wc.Flags &^= ci.WCGRH }),
+		},
+		{
+			Name:   "ud.grh-flag-turned",
+			Breaks: "IBTA-9.8-11",
+			Does:   "WCGRH is set where there is no header, and not where there is",
+			Wrap:   received(func(wc *ci.WC) { wc.Flags ^= ci.WCGRH }),
+		},
+		{
+			Name:   "ud.source-qp",
+			Breaks: "IBTA-9.8-12",
+			Does:   "a datagram's source is the receiver's own QP",
+			Wrap:   received(func(wc *ci.WC) { wc.SrcQP = wc.QPN }),
+		},
 		{Name: "ud.any-qkey", Breaks: "IBTA-9.8-13", Does: "Q_Keys are not compared",
 			Wrap: tap.Both(
 				tap.Modify(func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
@@ -350,20 +521,34 @@ func udMutants() []Mutant {
 						w.To.QKey = 1
 					}
 				}))},
-		{Name: "ud.privileged-qkey", Breaks: "IBTA-9.8-14", Does: "a Q_Key with the high bit set is sent without it", Wrap: tap.Send(func(c ci.QPCreate, w *ci.SendWR) { w.To.QKey &^= 1 << 31 })},
+		{
+			Name:   "ud.privileged-qkey",
+			Breaks: "IBTA-9.8-14",
+			Does:   "a Q_Key with the high bit set is sent without it",
+			Wrap:   tap.Send(func(c ci.QPCreate, w *ci.SendWR) { w.To.QKey &^= 1 << 31 }),
+		},
 		{Name: "ud.qkey-counter", Breaks: "IBTA-9.8-15", Does: "wrong Q_Keys are not counted", Needs: ci.CapQKeyCounter,
 			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return uncounted{ciwrap.CA{CA: c}} }})},
-		{Name: "ud.cut", Breaks: "IBTA-9.8-16", Does: "a datagram longer than the MTU is cut", Wrap: tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
-			if isUD(c) && total(w.SGL) == 1025 {
-				shorten(w.SGL)
-			}
-		})},
-		{Name: "ud.last-receive-waits", Breaks: "IBTA-9.8-17", Does: "a receive too short for a datagram ends in a protection error",
+		{
+			Name:   "ud.cut",
+			Breaks: "IBTA-9.8-16",
+			Does:   "a datagram longer than the MTU is cut",
+			Wrap: tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
+				if isUD(c) && total(w.SGL) == 1025 {
+					shorten(w.SGL)
+				}
+			}),
+		},
+		{
+			Name:   "ud.last-receive-waits",
+			Breaks: "IBTA-9.8-17",
+			Does:   "a receive too short for a datagram ends in a protection error",
 			Wrap: received(func(wc *ci.WC) {
 				if wc.Length == 50 {
 					wc.Status = ci.WCLocalProtErr
 				}
-			})},
+			}),
+		},
 		{Name: "ud.no-immediate", Breaks: "IBTA-9.8-18", Does: "datagrams lose their immediate data",
 			Wrap: tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
 				if isUD(c) {
@@ -372,32 +557,53 @@ func udMutants() []Mutant {
 			})},
 		{Name: "ud.av-frozen", Breaks: "CI-ModifyAV-01", Does: "AV.Modify changes nothing",
 			Wrap: tap.Layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return frozenAV{ciwrap.AV{AV: a}} }})},
-		{Name: "ud.av-dropped", Breaks: "CI-PostSend-07", Does: "a datagram without a usable AV is dropped, and success is said", Wrap: answers(ci.InvalidAVHandle, ci.Success)},
-		{Name: "ud.av-any-pd", Breaks: "CI-PostSend-08", Does: "an AV of any PD will do", Wrap: tap.Post(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
-			n, err := q.PostSend(wrs)
-			if !isUD(c) || n == len(wrs) || ci.StatusOf(err) != ci.InvalidAVHandle || wrs[n].To.AV == nil {
-				return n, err
-			}
-			addr, _, e := wrs[n].To.AV.Query()
-			a, e2 := q.Query()
-			if e != nil || e2 != nil {
-				return n, err
-			}
-			av, e := a.PD.CreateAV(addr)
-			if e != nil {
-				return n, err
-			}
-			one := tap.CopySends(wrs[n : n+1])
-			one[0].To.AV = av
-			k, err := q.PostSend(one)
-			_ = av.Destroy() // the reference HCA has sent it
-			return n + k, err
-		})},
-		{Name: "ud.av-any-port", Breaks: "CI-CreateAV-01", Does: "an AV for a port that does not exist is made for port 1",
-			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return portlessPD{ciwrap.PD{PD: p}} }})},
+		{
+			Name:   "ud.av-dropped",
+			Breaks: "CI-PostSend-07",
+			Does:   "a datagram without a usable AV is dropped, and success is said",
+			Wrap:   answers(ci.InvalidAVHandle, ci.Success),
+		},
+		{
+			Name:   "ud.av-any-pd",
+			Breaks: "CI-PostSend-08",
+			Does:   "an AV of any PD will do",
+			Wrap: tap.Post(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
+				n, err := q.PostSend(wrs)
+				if !isUD(c) || n == len(wrs) || ci.StatusOf(err) != ci.InvalidAVHandle || wrs[n].To.AV == nil {
+					return n, err
+				}
+				addr, _, e := wrs[n].To.AV.Query()
+				a, e2 := q.Query()
+				if e != nil || e2 != nil {
+					return n, err
+				}
+				av, e := a.PD.CreateAV(addr)
+				if e != nil {
+					return n, err
+				}
+				one := tap.CopySends(wrs[n : n+1])
+				one[0].To.AV = av
+				k, err := q.PostSend(one)
+				_ = av.Destroy() // the reference HCA has sent it
+				return n + k, err
+			}),
+		},
+		{
+			Name:   "ud.av-any-port",
+			Breaks: "CI-CreateAV-01",
+			Does:   "an AV for a port that does not exist is made for port 1",
+			Wrap: tap.Layer(
+				ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return portlessPD{ciwrap.PD{PD: p}} }},
+			),
+		},
 		{Name: "ud.av-eternal", Breaks: "CI-DestroyAV-01", Does: "an AV can be destroyed again and again",
 			Wrap: tap.Layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return eternalAV{ciwrap.AV{AV: a}} }})},
-		{Name: "ud.av-unchecked", Breaks: "CI-CreateAV-02", Does: "a send by an unusable AV is a protection error", Wrap: status(ci.WCLocalOpErr, ci.WCLocalProtErr)},
+		{
+			Name:   "ud.av-unchecked",
+			Breaks: "CI-CreateAV-02",
+			Does:   "a send by an unusable AV is a protection error",
+			Wrap:   status(ci.WCLocalOpErr, ci.WCLocalProtErr),
+		},
 	}
 	for i := range list {
 		list[i].Area = "ud"

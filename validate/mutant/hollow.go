@@ -15,24 +15,36 @@ var hollowAt = map[ci.Caps]string{
 	ci.CapInitType:    "direct",
 }
 
-// Hollow are drivers that claim a capability with nothing behind it, one for each bit, and one that claims all that the right driver lacks.
-// Their optional verbs answer anything but Unsupported.
+// Hollow are drivers that claim a capability with nothing behind it, one for each bit, and one that claims all that the
+// right driver lacks. Their optional verbs answer anything but Unsupported.
 func Hollow() []Mutant {
 	var out []Mutant
 	for bit := ci.Caps(1); bit <= validate.AllCaps; bit <<= 1 {
 		name := validate.CapNames(bit)
-		out = append(out, Mutant{Name: "claims.hollow-" + strings.ToLower(name), Area: "claims", Breaks: "CI-Claims-04",
-			Does: name + " is claimed with nothing behind it", Hollow: bit, Link: hollowAt[bit], Wrap: HollowClaims(bit)})
+		out = append(out, Mutant{
+			Name:   "claims.hollow-" + strings.ToLower(name),
+			Area:   "claims",
+			Breaks: "CI-Claims-04",
+			Does:   name + " is claimed with nothing behind it",
+			Hollow: bit,
+			Link:   hollowAt[bit],
+			Wrap:   HollowClaims(bit),
+		})
 	}
 	const lacking = ci.CapRD | ci.CapRawIPv6 | ci.CapRawEther | ci.CapRawMulticast | ci.CapLSO | ci.CapIPChecksum | ci.CapModifyWRDepth |
 		ci.CapUser | ci.CapVendorCall | ci.CapSLForIP
-	return append(out, Mutant{Name: "claims.hollow-all", Area: "claims", Breaks: "CI-Claims-04",
+	return append(out, Mutant{
+		Name:   "claims.hollow-all",
+		Area:   "claims",
+		Breaks: "CI-Claims-04",
 		Does:   "RD, raw QPs, raw multicast, LSO, checksums, WR depth, user mode, vendor calls and SL lookup are claimed with nothing behind them",
-		Hollow: lacking, Wrap: HollowClaims(lacking)})
+		Hollow: lacking,
+		Wrap:   HollowClaims(lacking),
+	})
 }
 
-// HollowClaims returns a wrapper that claims the capabilities and takes away what is behind them: their verbs answer InvalidParameter, and what they
-// promise of other verbs is not done.
+// HollowClaims returns a wrapper that claims the capabilities and takes away what is behind them: their verbs answer
+// InvalidParameter, and what they promise of other verbs is not done.
 func HollowClaims(bits ci.Caps) func(ci.HCA) ci.HCA {
 	return tap.Layer(ciwrap.Layer{
 		CA:  func(c ci.CA) ci.CA { return hollowCA{ciwrap.CA{CA: c}, bits} },
@@ -102,8 +114,13 @@ func (c hollowCA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
 }
 
 // hollowFields are fields of ports that are taken and forgotten.
-var hollowFields = map[ci.Caps]ci.PortField{ci.CapShutdownPort: ci.PortFieldShutdown, ci.CapInitType: ci.PortFieldInitType,
-	ci.CapSystemGUID: ci.PortFieldSystemGUID, ci.CapPKeyCounter: ci.PortFieldPKeyErrors, ci.CapQKeyCounter: ci.PortFieldQKeyErrors}
+var hollowFields = map[ci.Caps]ci.PortField{
+	ci.CapShutdownPort: ci.PortFieldShutdown,
+	ci.CapInitType:     ci.PortFieldInitType,
+	ci.CapSystemGUID:   ci.PortFieldSystemGUID,
+	ci.CapPKeyCounter:  ci.PortFieldPKeyErrors,
+	ci.CapQKeyCounter:  ci.PortFieldQKeyErrors,
+}
 
 func (c hollowCA) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
 	for bit, field := range hollowFields {

@@ -10,15 +10,22 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// HostAtomics are drivers whose remote atomics load, change and store: atomic among QPs, since they do it under a lock, and not with the processor.
+// HostAtomics are drivers whose remote atomics load, change and store: atomic among QPs, since they do it under a lock,
+// and not with the processor.
 func HostAtomics() []Mutant {
 	split := func(name, does string, op ci.SendOp) Mutant {
-		return Mutant{Name: "atomic." + name, Area: "atomic", Breaks: "CI-Atomic-02", Does: does, Target: func(t *validate.Target) {
-			s := &splitAtomics{op: op, regions: map[ci.Key]storage{}}
-			for i, h := range t.HCAs {
-				t.HCAs[i] = s.over(h)
-			}
-		}}
+		return Mutant{
+			Name:   "atomic." + name,
+			Area:   "atomic",
+			Breaks: "CI-Atomic-02",
+			Does:   does,
+			Target: func(t *validate.Target) {
+				s := &splitAtomics{op: op, regions: map[ci.Key]storage{}}
+				for i, h := range t.HCAs {
+					t.HCAs[i] = s.over(h)
+				}
+			},
+		}
 	}
 	return []Mutant{
 		split("host-add", "a fetch-and-add is not atomic with the processor", ci.OpFetchAdd),
@@ -26,8 +33,8 @@ func HostAtomics() []Mutant {
 	}
 }
 
-// splitAtomics carries out atomics of one kind when they are posted, on the storage of the region that their key names. It is shared by the
-// adapters of a target.
+// splitAtomics carries out atomics of one kind when they are posted, on the storage of the region that their key names.
+// It is shared by the adapters of a target.
 type splitAtomics struct {
 	op ci.SendOp
 

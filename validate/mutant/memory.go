@@ -16,155 +16,336 @@ func Memory() []Mutant {
 		return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Wrap: tap.Layer(ciwrap.Layer{MRCreate: f})}
 	}
 	region := func(name, breaks, does string, needs ci.Caps, f func(in ci.MR, o ciwrap.MROrigin) ci.MR) Mutant {
-		return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Needs: needs, Wrap: tap.Layer(ciwrap.Layer{MR: f})}
+		return Mutant{
+			Name:   name,
+			Area:   "mr",
+			Breaks: breaks,
+			Does:   does,
+			Needs:  needs,
+			Wrap:   tap.Layer(ciwrap.Layer{MR: f}),
+		}
 	}
 	domain := func(name, breaks, does string, needs ci.Caps, f func(in ciwrap.PD) ci.PD) Mutant {
 		return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Needs: needs,
 			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return f(ciwrap.PD{PD: p}) }})}
 	}
 	return []Mutant{
-		create("mr.permits-all", "CI-RegisterMR-02", "remote write implies local write", func(c ci.MRCreate) ci.MRCreate {
-			if c.Access&ci.RemoteWrite != 0 {
-				c.Access |= ci.LocalWrite
-			}
-			return c
-		}),
-		create("mr.read-is-write", "CI-RegisterMR-03", "remote read brings remote write along", func(c ci.MRCreate) ci.MRCreate {
-			if c.Access&ci.RemoteRead != 0 {
-				c.Access |= ci.LocalWrite | ci.RemoteWrite
-			}
-			return c
-		}),
-		create("mr.always-writable", "CI-RegisterMR-08", "every region has local write", func(c ci.MRCreate) ci.MRCreate {
-			if c.Access&(ci.RemoteWrite|ci.RemoteAtomic) == 0 {
-				c.Access |= ci.LocalWrite
-			}
-			return c
-		}),
-		create("mr.own-address", "CI-RegisterMR-04", "an address asked for is ignored", func(c ci.MRCreate) ci.MRCreate { c.IOVA = 0; return c }),
-		create("mr.straight-address", "CI-RegisterMR-04", "an address asked for with another offset in the page is corrected", func(c ci.MRCreate) ci.MRCreate {
-			if c.IOVA != 0 && c.Memory != nil {
-				c.IOVA = c.IOVA&^4095 | (c.Memory.Addr()+c.Offset)&4095
-			}
-			return c
-		}),
-		create("mr.not-zero-based", "CI-RegisterMR-05", "ZeroBased is ignored", func(c ci.MRCreate) ci.MRCreate { c.Access &^= ci.ZeroBased; return c }),
+		create(
+			"mr.permits-all",
+			"CI-RegisterMR-02",
+			"remote write implies local write",
+			func(c ci.MRCreate) ci.MRCreate {
+				if c.Access&ci.RemoteWrite != 0 {
+					c.Access |= ci.LocalWrite
+				}
+				return c
+			},
+		),
+		create(
+			"mr.read-is-write",
+			"CI-RegisterMR-03",
+			"remote read brings remote write along",
+			func(c ci.MRCreate) ci.MRCreate {
+				if c.Access&ci.RemoteRead != 0 {
+					c.Access |= ci.LocalWrite | ci.RemoteWrite
+				}
+				return c
+			},
+		),
+		create(
+			"mr.always-writable",
+			"CI-RegisterMR-08",
+			"every region has local write",
+			func(c ci.MRCreate) ci.MRCreate {
+				if c.Access&(ci.RemoteWrite|ci.RemoteAtomic) == 0 {
+					c.Access |= ci.LocalWrite
+				}
+				return c
+			},
+		),
+		create(
+			"mr.own-address", "CI-RegisterMR-04", "an address asked for is ignored",
+			func(c ci.MRCreate) ci.MRCreate { c.IOVA = 0; return c },
+		),
+		create(
+			"mr.straight-address",
+			"CI-RegisterMR-04",
+			"an address asked for with another offset in the page is corrected",
+			func(c ci.MRCreate) ci.MRCreate {
+				if c.IOVA != 0 && c.Memory != nil {
+					c.IOVA = c.IOVA&^4095 | (c.Memory.Addr()+c.Offset)&4095
+				}
+				return c
+			},
+		),
+		create(
+			"mr.not-zero-based", "CI-RegisterMR-05", "ZeroBased is ignored",
+			func(c ci.MRCreate) ci.MRCreate { c.Access &^= ci.ZeroBased; return c },
+		),
 		create("mr.masks-rights", "CI-RegisterMR-06", "unknown rights are ignored", func(c ci.MRCreate) ci.MRCreate {
 			c.Access &= ci.ZeroBased<<1 - 1
 			return c
 		}),
-		region("mr.whole-pages", "CI-RegisterMR-01", "a region begins and ends on the bounds of pages, whatever it says", ci.CapModifyMR, wholePages),
-		region("mr.query-rights", "CI-QueryMR-01", "Query shows local write always", 0, func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
-			return mrQuery{ciwrap.MR{MR: in}, func(a *ci.MRAttr) { a.Access |= ci.LocalWrite }}
-		}),
-		region("mr.query-bounds", "CI-QueryMR-01", "Query's upper bound is the last byte, not the one after", 0, func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
-			return mrQuery{ciwrap.MR{MR: in}, func(a *ci.MRAttr) { a.LocalHi-- }}
-		}),
-		region("mr.same-key", "CI-RegisterMR-09", "every region says that it has the key 0x500", 0, func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
-			return keyed{ciwrap.MR{MR: in}, 0x500}
-		}),
-		{Name: "mr.counted-keys", Area: "mr", Breaks: "CI-RegisterMR-10", Does: "keys count up", Wrap: func(h ci.HCA) ci.HCA {
-			var n atomic.Uint32
-			return ciwrap.Wrap(h, ciwrap.Layer{MR: func(in ci.MR, _ ciwrap.MROrigin) ci.MR { return keyed{ciwrap.MR{MR: in}, ci.Key(n.Add(0x100))} }})
-		}},
-		{Name: "mr.lazy-destroy", Area: "mr", Breaks: "CI-DeregisterMR-02", Does: "a region is deregistered with its PD, not by Destroy", Wrap: lazyRegions},
-		{Name: "mr.touches-on", Area: "mr", Breaks: "CI-DeregisterMR-03", Does: "Destroy returns while the region is still in use", Wrap: lazyRegions},
-		{Name: "mr.local-lives-on", Area: "mr", Breaks: "CI-DeregisterMR-01", Does: "the L_Key outlives Destroy", Wrap: lazyRegions},
-		region("mr.undead", "CI-DeregisterMR-04", "Query of a region that is gone shows zeroes", 0, func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
-			return undeadMR{ciwrap.MR{MR: in}}
-		}),
-		{Name: "mr.used-up", Area: "mr", Breaks: "SAS-2.3-28", Does: "entries of the table are never used again", Wrap: func(h ci.HCA) ci.HCA {
-			var n atomic.Int32
-			return ciwrap.Wrap(h, ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD {
-				return pdRegister{ciwrap.PD{PD: p}, func(c ci.MRCreate) (ci.MR, error) {
-					if n.Add(1) > 8192 {
-						return nil, &ci.Error{Verb: "PD.RegisterMR", Status: ci.InsufficientResources}
+		region(
+			"mr.whole-pages", "CI-RegisterMR-01", "a region begins and ends on the bounds of pages, whatever it says",
+			ci.CapModifyMR, wholePages,
+		),
+		region(
+			"mr.query-rights",
+			"CI-QueryMR-01",
+			"Query shows local write always",
+			0,
+			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
+				return mrQuery{ciwrap.MR{MR: in}, func(a *ci.MRAttr) { a.Access |= ci.LocalWrite }}
+			},
+		),
+		region(
+			"mr.query-bounds",
+			"CI-QueryMR-01",
+			"Query's upper bound is the last byte, not the one after",
+			0,
+			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
+				return mrQuery{ciwrap.MR{MR: in}, func(a *ci.MRAttr) { a.LocalHi-- }}
+			},
+		),
+		region(
+			"mr.same-key",
+			"CI-RegisterMR-09",
+			"every region says that it has the key 0x500",
+			0,
+			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
+				return keyed{ciwrap.MR{MR: in}, 0x500}
+			},
+		),
+		{
+			Name:   "mr.counted-keys",
+			Area:   "mr",
+			Breaks: "CI-RegisterMR-10",
+			Does:   "keys count up",
+			Wrap: func(h ci.HCA) ci.HCA {
+				var n atomic.Uint32
+				return ciwrap.Wrap(
+					h,
+					ciwrap.Layer{
+						MR: func(in ci.MR, _ ciwrap.MROrigin) ci.MR { return keyed{ciwrap.MR{MR: in}, ci.Key(n.Add(0x100))} },
+					},
+				)
+			},
+		},
+		{
+			Name:   "mr.lazy-destroy",
+			Area:   "mr",
+			Breaks: "CI-DeregisterMR-02",
+			Does:   "a region is deregistered with its PD, not by Destroy",
+			Wrap:   lazyRegions,
+		},
+		{
+			Name:   "mr.touches-on",
+			Area:   "mr",
+			Breaks: "CI-DeregisterMR-03",
+			Does:   "Destroy returns while the region is still in use",
+			Wrap:   lazyRegions,
+		},
+		{
+			Name:   "mr.local-lives-on",
+			Area:   "mr",
+			Breaks: "CI-DeregisterMR-01",
+			Does:   "the L_Key outlives Destroy",
+			Wrap:   lazyRegions,
+		},
+		region(
+			"mr.undead",
+			"CI-DeregisterMR-04",
+			"Query of a region that is gone shows zeroes",
+			0,
+			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
+				return undeadMR{ciwrap.MR{MR: in}}
+			},
+		),
+		{
+			Name:   "mr.used-up",
+			Area:   "mr",
+			Breaks: "SAS-2.3-28",
+			Does:   "entries of the table are never used again",
+			Wrap: func(h ci.HCA) ci.HCA {
+				var n atomic.Int32
+				return ciwrap.Wrap(h, ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD {
+					return pdRegister{ciwrap.PD{PD: p}, func(c ci.MRCreate) (ci.MR, error) {
+						if n.Add(1) > 8192 {
+							return nil, &ci.Error{Verb: "PD.RegisterMR", Status: ci.InsufficientResources}
+						}
+						return p.RegisterMR(c)
+					}}
+				}})
+			},
+		},
+		region(
+			"mr.modify.keeps-rights",
+			"CI-ModifyMR-01",
+			"Modify does not change rights",
+			ci.CapModifyMR,
+			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
+				return mrModify{ciwrap.MR{MR: in}, func(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
+					if set == ci.MRFieldAccess {
+						a, err := in.Query()
+						if err != nil {
+							return err
+						}
+						c.Access = a.Access
 					}
-					return p.RegisterMR(c)
+					return in.Modify(set, pd, c)
 				}}
-			}})
-		}},
-		region("mr.modify.keeps-rights", "CI-ModifyMR-01", "Modify does not change rights", ci.CapModifyMR, func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
-			return mrModify{ciwrap.MR{MR: in}, func(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
-				if set == ci.MRFieldAccess {
-					a, err := in.Query()
-					if err != nil {
-						return err
+			},
+		),
+		region(
+			"mr.modify.half-done",
+			"CI-ModifyMR-03",
+			"a Modify that is refused has taken the rights away",
+			ci.CapModifyMR,
+			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
+				return mrModify{ciwrap.MR{MR: in}, func(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
+					err := in.Modify(set, pd, c)
+					if ci.StatusOf(err) == ci.InvalidPDHandle {
+						_ = in.Modify(ci.MRFieldAccess, nil, ci.MRCreate{})
 					}
-					c.Access = a.Access
-				}
-				return in.Modify(set, pd, c)
-			}}
-		}),
-		region("mr.modify.half-done", "CI-ModifyMR-03", "a Modify that is refused has taken the rights away", ci.CapModifyMR, func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
-			return mrModify{ciwrap.MR{MR: in}, func(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
-				err := in.Modify(set, pd, c)
-				if ci.StatusOf(err) == ci.InvalidPDHandle {
-					_ = in.Modify(ci.MRFieldAccess, nil, ci.MRCreate{})
-				}
-				return err
-			}}
-		}),
-		region("mr.modify.nothing", "CI-ModifyMR-02", "Modify of memory answers success and does nothing", ci.CapModifyMR, func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
-			return mrModify{ciwrap.MR{MR: in}, func(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
-				if set&ci.MRFieldMemory != 0 && c.Memory != nil {
+					return err
+				}}
+			},
+		),
+		region(
+			"mr.modify.nothing",
+			"CI-ModifyMR-02",
+			"Modify of memory answers success and does nothing",
+			ci.CapModifyMR,
+			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
+				return mrModify{ciwrap.MR{MR: in}, func(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
+					if set&ci.MRFieldMemory != 0 && c.Memory != nil {
+						return nil
+					}
+					return in.Modify(set, pd, c)
+				}}
+			},
+		),
+		region(
+			"mr.shared.not-busy", "CI-RegisterSMR-02", "Destroy of a region with a shared one answers success",
+			ci.CapSharedMR, neverBusy,
+		),
+		domain(
+			"mr.shared.inherits", "CI-RegisterSMR-01", "a shared region has all rights", ci.CapSharedMR,
+			func(in ciwrap.PD) ci.PD { return inheriting{in} },
+		),
+		domain(
+			"mr.physical.any-page",
+			"CI-RegisterPMR-01",
+			"a wrong page size counts as 4096",
+			ci.CapPhysicalMR,
+			func(in ciwrap.PD) ci.PD {
+				return pdPhysical{in, func(c ci.PMRCreate) ci.PMRCreate {
+					if c.PageSize < 4096 || c.PageSize&(c.PageSize-1) != 0 {
+						c.PageSize = 4096
+					}
+					return c
+				}}
+			},
+		),
+		domain(
+			"mr.physical.backwards",
+			"CI-RegisterPMR-02",
+			"the ranges are taken last first",
+			ci.CapPhysicalMR,
+			func(in ciwrap.PD) ci.PD {
+				return pdPhysical{in, func(c ci.PMRCreate) ci.PMRCreate {
+					c.Ranges = slices.Clone(c.Ranges)
+					slices.Reverse(c.Ranges)
+					return c
+				}}
+			},
+		),
+		{
+			Name:   "mr.dma.not-busy",
+			Area:   "mr",
+			Breaks: "CI-MapDMA-01",
+			Does:   "DMA.Destroy with a region over the storage answers success",
+			Needs:  ci.CapPhysicalMR,
+			Wrap: tap.Layer(
+				ciwrap.Layer{DMA: func(in ci.DMA, _ ci.Memory) ci.DMA { return calmDMA{ciwrap.DMA{DMA: in}} }},
+			),
+		},
+		domain(
+			"mr.fmr.endless", "CI-MapFMR-02", "an FMR can be mapped without end", ci.CapFMR,
+			func(in ciwrap.PD) ci.PD { return endlessFMRs{in} },
+		),
+		domain(
+			"mr.fmr.unmaps-first",
+			"CI-UnmapFMR-01",
+			"UnmapFMRs unmaps the first of a batch",
+			ci.CapFMR,
+			func(in ciwrap.PD) ci.PD {
+				return pdUnmap{in, func(l []ci.FMR) error { return in.UnmapFMRs(l[:min(1, len(l))]) }}
+			},
+		),
+		domain(
+			"mr.fmr.half-batch",
+			"CI-UnmapFMR-02",
+			"UnmapFMRs stops at the first that is gone",
+			ci.CapFMR,
+			func(in ciwrap.PD) ci.PD {
+				return pdUnmap{in, func(l []ci.FMR) error {
+					for _, f := range l {
+						if err := in.UnmapFMRs([]ci.FMR{f}); err != nil {
+							return err
+						}
+					}
 					return nil
+				}}
+			},
+		),
+		domain(
+			"mr.fmr.not-busy", "CI-DeallocFMR-01", "Destroy of an FMR that is mapped unmaps it", ci.CapFMR,
+			func(in ciwrap.PD) ci.PD { return tidyFMRs{in} },
+		),
+		fastPost(
+			"mr.fast.any-key",
+			"CI-FastReg-02",
+			"the index of a fast registration's key is not looked at",
+			ci.CapFastReg,
+			func(w *ci.SendWR) {
+				if w.Op == ci.OpFastReg && w.Ext != nil {
+					w.Ext.FastReg.Key = w.Ext.FastReg.MR.Region().LKey&^0xff | w.Ext.FastReg.Key&0xff
 				}
-				return in.Modify(set, pd, c)
-			}}
-		}),
-		region("mr.shared.not-busy", "CI-RegisterSMR-02", "Destroy of a region with a shared one answers success", ci.CapSharedMR, neverBusy),
-		domain("mr.shared.inherits", "CI-RegisterSMR-01", "a shared region has all rights", ci.CapSharedMR, func(in ciwrap.PD) ci.PD { return inheriting{in} }),
-		domain("mr.physical.any-page", "CI-RegisterPMR-01", "a wrong page size counts as 4096", ci.CapPhysicalMR, func(in ciwrap.PD) ci.PD {
-			return pdPhysical{in, func(c ci.PMRCreate) ci.PMRCreate {
-				if c.PageSize < 4096 || c.PageSize&(c.PageSize-1) != 0 {
-					c.PageSize = 4096
+			},
+		),
+		fastPost(
+			"mr.fast.all-rights",
+			"CI-FastReg-01",
+			"a fast registration has all rights",
+			ci.CapFastReg,
+			func(w *ci.SendWR) {
+				if w.Op == ci.OpFastReg && w.Ext != nil {
+					w.Ext.FastReg.Access |= ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite
 				}
-				return c
-			}}
-		}),
-		domain("mr.physical.backwards", "CI-RegisterPMR-02", "the ranges are taken last first", ci.CapPhysicalMR, func(in ciwrap.PD) ci.PD {
-			return pdPhysical{in, func(c ci.PMRCreate) ci.PMRCreate {
-				c.Ranges = slices.Clone(c.Ranges)
-				slices.Reverse(c.Ranges)
-				return c
-			}}
-		}),
-		{Name: "mr.dma.not-busy", Area: "mr", Breaks: "CI-MapDMA-01", Does: "DMA.Destroy with a region over the storage answers success", Needs: ci.CapPhysicalMR,
-			Wrap: tap.Layer(ciwrap.Layer{DMA: func(in ci.DMA, _ ci.Memory) ci.DMA { return calmDMA{ciwrap.DMA{DMA: in}} }})},
-		domain("mr.fmr.endless", "CI-MapFMR-02", "an FMR can be mapped without end", ci.CapFMR, func(in ciwrap.PD) ci.PD { return endlessFMRs{in} }),
-		domain("mr.fmr.unmaps-first", "CI-UnmapFMR-01", "UnmapFMRs unmaps the first of a batch", ci.CapFMR, func(in ciwrap.PD) ci.PD {
-			return pdUnmap{in, func(l []ci.FMR) error { return in.UnmapFMRs(l[:min(1, len(l))]) }}
-		}),
-		domain("mr.fmr.half-batch", "CI-UnmapFMR-02", "UnmapFMRs stops at the first that is gone", ci.CapFMR, func(in ciwrap.PD) ci.PD {
-			return pdUnmap{in, func(l []ci.FMR) error {
-				for _, f := range l {
-					if err := in.UnmapFMRs([]ci.FMR{f}); err != nil {
-						return err
-					}
+			},
+		),
+		fastPost(
+			"mr.fast.no-invalidate",
+			"CI-LocalInv-01",
+			"a local invalidate does nothing",
+			ci.CapFastReg,
+			func(w *ci.SendWR) {
+				if w.Op == ci.OpLocalInv {
+					w.Op = ci.OpNop
 				}
-				return nil
-			}}
-		}),
-		domain("mr.fmr.not-busy", "CI-DeallocFMR-01", "Destroy of an FMR that is mapped unmaps it", ci.CapFMR, func(in ciwrap.PD) ci.PD { return tidyFMRs{in} }),
-		fastPost("mr.fast.any-key", "CI-FastReg-02", "the index of a fast registration's key is not looked at", ci.CapFastReg, func(w *ci.SendWR) {
-			if w.Op == ci.OpFastReg && w.Ext != nil {
-				w.Ext.FastReg.Key = w.Ext.FastReg.MR.Region().LKey&^0xff | w.Ext.FastReg.Key&0xff
-			}
-		}),
-		fastPost("mr.fast.all-rights", "CI-FastReg-01", "a fast registration has all rights", ci.CapFastReg, func(w *ci.SendWR) {
-			if w.Op == ci.OpFastReg && w.Ext != nil {
-				w.Ext.FastReg.Access |= ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite
-			}
-		}),
-		fastPost("mr.fast.no-invalidate", "CI-LocalInv-01", "a local invalidate does nothing", ci.CapFastReg, func(w *ci.SendWR) {
-			if w.Op == ci.OpLocalInv {
-				w.Op = ci.OpNop
-			}
-		}),
-		fastPost("mr.fast.plain-send", "CI-SendInv-01", "a SEND with invalidate is a SEND", ci.CapFastReg|ci.CapSendInvalidate, func(w *ci.SendWR) {
-			w.Flags &^= ci.SendInvalidate
-		}),
+			},
+		),
+		fastPost(
+			"mr.fast.plain-send",
+			"CI-SendInv-01",
+			"a SEND with invalidate is a SEND",
+			ci.CapFastReg|ci.CapSendInvalidate,
+			func(w *ci.SendWR) {
+				w.Flags &^= ci.SendInvalidate
+			},
+		),
 	}
 }
 

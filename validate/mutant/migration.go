@@ -14,53 +14,81 @@ func Migration() []Mutant {
 			Wrap: func(h ci.HCA) ci.HCA { return ciwrap.Wrap(h, l()) }}
 	}
 	return []Mutant{
-		m("apm.error-silent", "CI-APM-08", "a request to migrate that is not accepted is not told", func() ciwrap.Layer {
-			return ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
-				if e.Type != ci.EventQPAPMError {
-					deliver(e)
-				}
-			}}
-		}),
-		m("apm.error-migrated", "CI-APM-08", "a request to migrate that is not accepted is told as a migration", func() ciwrap.Layer {
-			return ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
-				if e.Type == ci.EventQPAPMError {
-					e.Type = ci.EventQPAPM
-				}
-				deliver(e)
-			}}
-		}),
-		m("apm.follows-all", "CI-APM-08", "whatever alternate path is loaded, it leads to the peer", func() ciwrap.Layer {
-			return onModifyLayer(func(q *modifier, set ci.QPField, a ci.QPAttr) error {
-				if set&ci.QPFieldAlternate != 0 {
-					now, err := q.Query()
-					if err != nil {
-						return err
+		m(
+			"apm.error-silent",
+			"CI-APM-08",
+			"a request to migrate that is not accepted is not told",
+			func() ciwrap.Layer {
+				return ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+					if e.Type != ci.EventQPAPMError {
+						deliver(e)
 					}
-					a.Alternate.AV = now.Primary.AV
-				}
-				return q.inner(set, a)
-			})
-		}),
-		m("apm.automatic-silent", "CI-APM-09", "a migration that nobody has asked for is not told", func() ciwrap.Layer {
-			var asked atomic.Int64
-			l := onModifyLayer(func(q *modifier, set ci.QPField, a ci.QPAttr) error {
-				if set&ci.QPFieldAPM != 0 && a.APM == ci.APMMigrated {
-					asked.Add(1)
-				}
-				return q.inner(set, a)
-			})
-			l.Event = func(e ci.Event, deliver func(ci.Event)) {
-				if e.Type != ci.EventQPAPM || asked.Add(-1) >= 0 {
+				}}
+			},
+		),
+		m(
+			"apm.error-migrated",
+			"CI-APM-08",
+			"a request to migrate that is not accepted is told as a migration",
+			func() ciwrap.Layer {
+				return ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+					if e.Type == ci.EventQPAPMError {
+						e.Type = ci.EventQPAPM
+					}
 					deliver(e)
+				}}
+			},
+		),
+		m(
+			"apm.follows-all",
+			"CI-APM-08",
+			"whatever alternate path is loaded, it leads to the peer",
+			func() ciwrap.Layer {
+				return onModifyLayer(func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+					if set&ci.QPFieldAlternate != 0 {
+						now, err := q.Query()
+						if err != nil {
+							return err
+						}
+						a.Alternate.AV = now.Primary.AV
+					}
+					return q.inner(set, a)
+				})
+			},
+		),
+		m(
+			"apm.automatic-silent",
+			"CI-APM-09",
+			"a migration that nobody has asked for is not told",
+			func() ciwrap.Layer {
+				var asked atomic.Int64
+				l := onModifyLayer(func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+					if set&ci.QPFieldAPM != 0 && a.APM == ci.APMMigrated {
+						asked.Add(1)
+					}
+					return q.inner(set, a)
+				})
+				l.Event = func(e ci.Event, deliver func(ci.Event)) {
+					if e.Type != ci.EventQPAPM || asked.Add(-1) >= 0 {
+						deliver(e)
+					}
 				}
-			}
-			return l
-		}),
-		m("apm.automatic-stays", "CI-APM-09", "after a migration that nobody has asked for the QP has the timeout of the old path", func() ciwrap.Layer {
-			return ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
-				return queryer{ciwrap.QP{QP: q}, func(a *ci.QPAttr) { a.Primary.AckTimeout = min(a.Primary.AckTimeout, 14) }}
-			}}
-		}),
+				return l
+			},
+		),
+		m(
+			"apm.automatic-stays",
+			"CI-APM-09",
+			"after a migration that nobody has asked for the QP has the timeout of the old path",
+			func() ciwrap.Layer {
+				return ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
+					return queryer{
+						ciwrap.QP{QP: q},
+						func(a *ci.QPAttr) { a.Primary.AckTimeout = min(a.Primary.AckTimeout, 14) },
+					}
+				}}
+			},
+		),
 		m("apm.automatic-fails", "CI-APM-09", "retries that are used up end a QP, armed or not", func() ciwrap.Layer {
 			return ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate {
 				c.Context = &brittle{ctx: c.Context}
@@ -68,12 +96,16 @@ func Migration() []Mutant {
 			}, QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 				b := c.Context.(*brittle)
 				b.qp.Store(&q)
-				return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: func(q *modifier, set ci.QPField, a ci.QPAttr) error {
-					if set&ci.QPFieldAPM != 0 && a.APM == ci.APMMigrated {
-						b.asked.Store(true)
-					}
-					return q.inner(set, a)
-				}}
+				return &modifier{
+					QP:  ciwrap.QP{QP: q},
+					typ: c.Type,
+					f: func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+						if set&ci.QPFieldAPM != 0 && a.APM == ci.APMMigrated {
+							b.asked.Store(true)
+						}
+						return q.inner(set, a)
+					},
+				}
 			}, Event: func(e ci.Event, deliver func(ci.Event)) {
 				if b, ok := e.Context.(*brittle); ok {
 					e.Context = b.ctx
@@ -95,7 +127,9 @@ func Migration() []Mutant {
 
 // onModifyLayer puts f before each QP.Modify.
 func onModifyLayer(f func(q *modifier, set ci.QPField, a ci.QPAttr) error) ciwrap.Layer {
-	return ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} }}
+	return ciwrap.Layer{
+		QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} },
+	}
 }
 
 // brittle is the context of a QP that fails when it migrates unasked.

@@ -1,9 +1,9 @@
-// Package mutant tests the certifier: drivers that are wrong on purpose, one fault each, over a driver that is right. A mutant that no
-// case catches is a bug of the certifier.
+// Package mutant tests the certifier: drivers that are wrong on purpose, one fault each, over a driver that is right. A
+// mutant that no case catches is a bug of the certifier.
 //
-// A mutant is a value: a wrapper (package ci/ciwrap) and the requirement it breaks. Self runs the cases of that requirement over it;
-// the mutant counts as caught only if a case that passes on the right driver fails, with a finding charged to the broken
-// requirement and made outside the set-up. Other cases may fail as well or not.
+// A mutant is a value: a wrapper (package ci/ciwrap) and the requirement it breaks. Self runs the cases of that
+// requirement over it; the mutant counts as caught only if a case that passes on the right driver fails, with a finding
+// charged to the broken requirement and made outside the set-up. Other cases may fail as well or not.
 //
 //	{Name: "cq.zero-size", Area: "cq", Breaks: "CI-CreateCQ-02", Does: "CreateCQ takes a size of 0",
 //		Wrap: func(h ci.HCA) ci.HCA { return ciwrap.Wrap(h, ciwrap.Layer{ … }) }}
@@ -28,14 +28,17 @@ type Mutant struct {
 	Does   string // what is wrong, in a sentence
 	// Needs are claims without which the fault cannot show. The right driver must have them.
 	Needs ci.Caps
-	// Hollow are capabilities that the mutant claims with nothing behind them, whether the right driver has them or not. Only the cases that
-	// prove one of them are run. The mutant is caught by one of them, or by a verdict that calls a claim not tested.
+	// Hollow are capabilities that the mutant claims with nothing behind them, whether the right driver has them or
+	// not. Only the cases that prove one of them are run. The mutant is caught by one of them, or by a verdict that
+	// calls a claim not tested.
 	Hollow ci.Caps
 	// Link is where the fault can show, if not anywhere; it does not count for a driver that has no link of this name.
 	Link string
-	// Values are settings of the driver with which the fault can show, if not with the run's; those that the driver does not have do not count.
+	// Values are settings of the driver with which the fault can show, if not with the run's; those that the driver
+	// does not have do not count.
 	Values map[string]string
-	// Wrap puts the fault in front of an HCA. It is called once for each target and HCA, and shares nothing between them.
+	// Wrap puts the fault in front of an HCA. It is called once for each target and HCA, and shares nothing between
+	// them.
 	Wrap func(ci.HCA) ci.HCA
 	// Target changes a whole target, for faults that are not in one HCA; may be nil. It runs after Wrap.
 	Target func(*validate.Target)
@@ -46,8 +49,8 @@ type Set struct{ list []Mutant }
 
 var nameForm = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+$`)
 
-// NewSet joins lists of mutants; it reports everything that is wrong with them: names, requirements the catalog does not know, requirements that
-// no case checks, doubles.
+// NewSet joins lists of mutants; it reports everything that is wrong with them: names, requirements the catalog does
+// not know, requirements that no case checks, doubles.
 func NewSet(c *validate.Catalog, lists ...[]Mutant) (*Set, error) {
 	covered := map[string]bool{}
 	for _, v := range c.Coverage() {

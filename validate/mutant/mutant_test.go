@@ -21,7 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// catalog has a case that sees unknown GUIDs, one that judges another rule and needs an open CA, and one that fails on any driver.
+// catalog has a case that sees unknown GUIDs, one that judges another rule and needs an open CA, and one that fails on
+// any driver.
 func catalog() *validate.Catalog {
 	one := func(id string, reqs []string, run func(*validate.T)) validate.Case {
 		return validate.Case{ID: id, Title: id, Requirements: reqs, Feature: validate.FeatureCore, Run: run}
@@ -137,7 +138,9 @@ func TestSetRefuses(t *testing.T) {
 	require.NoError(t, err)
 	_, err = set.Get("a.c")
 	assert.ErrorContains(t, err, "nearest: [a.b]")
-	_, err = mutant.Self(t.Context(), mutant.Plan{Catalog: catalog(), Driver: driver(), Set: set, Names: []string{"z*"}})
+	_, err = mutant.Self(
+		t.Context(), mutant.Plan{Catalog: catalog(), Driver: driver(), Set: set, Names: []string{"z*"}},
+	)
 	assert.True(t, validate.IsNothing(err))
 }
 
@@ -156,7 +159,13 @@ func TestExclusive(t *testing.T) {
 	opens := 0
 	open := d.Open
 	d.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) { opens++; return open(ctx, o) }
-	p := mutant.Plan{Catalog: catalog(), Driver: d, Set: basic(t), Workers: 2, Setting: validate.Setting{Profile: "minimal"}}
+	p := mutant.Plan{
+		Catalog: catalog(),
+		Driver:  d,
+		Set:     basic(t),
+		Workers: 2,
+		Setting: validate.Setting{Profile: "minimal"},
+	}
 	_, err := mutant.Self(t.Context(), p)
 	assert.ErrorContains(t, err, "driver fake is exclusive")
 	assert.Zero(t, opens)
@@ -177,7 +186,16 @@ func TestUnopened(t *testing.T) {
 		}
 		return open(ctx, o)
 	}
-	_, err := mutant.Self(t.Context(), mutant.Plan{Catalog: catalog(), Driver: d, Set: basic(t), Setting: validate.Setting{Profile: "minimal"}, All: true})
+	_, err := mutant.Self(
+		t.Context(),
+		mutant.Plan{
+			Catalog: catalog(),
+			Driver:  d,
+			Set:     basic(t),
+			Setting: validate.Setting{Profile: "minimal"},
+			All:     true,
+		},
+	)
 	var de *validate.DriverError
 	require.ErrorAs(t, err, &de)
 	assert.Contains(t, de.Text, "card is busy")
@@ -201,8 +219,11 @@ func TestPlace(t *testing.T) {
 	m.Link, m.Values = "two", map[string]string{"ip": "6", "other": "x"}
 	set, err := mutant.NewSet(c, []mutant.Mutant{m})
 	require.NoError(t, err)
-	r, err := mutant.Self(t.Context(), mutant.Plan{Catalog: c, Driver: d, Set: set, Setting: validate.Setting{Profile: "minimal", Scale: 0.1,
-		Options: validate.Options{Seed: 1, Link: "one", Values: map[string]string{"ip": "4"}}}})
+	r, err := mutant.Self(
+		t.Context(),
+		mutant.Plan{Catalog: c, Driver: d, Set: set, Setting: validate.Setting{Profile: "minimal", Scale: 0.1,
+			Options: validate.Options{Seed: 1, Link: "one", Values: map[string]string{"ip": "4"}}}},
+	)
 	require.NoError(t, err)
 	require.Empty(t, r.Escaped())
 	require.Len(t, opened, 1)

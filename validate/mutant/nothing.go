@@ -15,8 +15,14 @@ func Nothing() []Mutant {
 		return ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return f(ciwrap.PD{PD: p}) }}
 	}
 	return []Mutant{
-		m("nil.panics", "CI-Nil-01", "CreateQP uses an SRQ that is a nil pointer", ci.CapSRQ, pd(func(p ciwrap.PD) ci.PD { return trustingPD{p} })),
-		m("nil.one-cq", "CI-Nil-01", "CreateQP without RecvCQ takes the other", 0, pd(func(p ciwrap.PD) ci.PD { return onePD{p} })),
+		m(
+			"nil.panics", "CI-Nil-01", "CreateQP uses an SRQ that is a nil pointer", ci.CapSRQ,
+			pd(func(p ciwrap.PD) ci.PD { return trustingPD{p} }),
+		),
+		m(
+			"nil.one-cq", "CI-Nil-01", "CreateQP without RecvCQ takes the other", 0,
+			pd(func(p ciwrap.PD) ci.PD { return onePD{p} }),
+		),
 		m("nil.whole-batch", "CI-Nil-01", "UnmapFMRs leaves out what is no FMR", ci.CapFMR, pd(func(p ciwrap.PD) ci.PD {
 			return pdUnmap{p, func(l []ci.FMR) error {
 				var those []ci.FMR
@@ -28,12 +34,18 @@ func Nothing() []Mutant {
 				return p.UnmapFMRs(those)
 			}}
 		})),
-		m("nil.memory", "CI-Nil-02", "memory that is none is 4096 bytes of zero", 0, ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
-			if c.Memory != nil && ci.IsNil(c.Memory) {
-				c.Memory = ci.Bytes(make([]byte, 4096))
-			}
-			return c
-		}}),
+		m(
+			"nil.memory",
+			"CI-Nil-02",
+			"memory that is none is 4096 bytes of zero",
+			0,
+			ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
+				if c.Memory != nil && ci.IsNil(c.Memory) {
+					c.Memory = ci.Bytes(make([]byte, 4096))
+				}
+				return c
+			}},
+		),
 	}
 }
 

@@ -11,12 +11,28 @@ import (
 // QPState are faults in the state machine of queue pairs.
 func QPState() []Mutant {
 	modify := func(name, breaks, does string, f func(q *modifier, set ci.QPField, a ci.QPAttr) error) Mutant {
-		return Mutant{Name: name, Area: "qp.state", Breaks: breaks, Does: does,
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} }})}
+		return Mutant{
+			Name:   name,
+			Area:   "qp.state",
+			Breaks: breaks,
+			Does:   does,
+			Wrap: tap.Layer(
+				ciwrap.Layer{
+					QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} },
+				},
+			),
+		}
 	}
 	query := func(name, breaks, does string, f func(a *ci.QPAttr)) Mutant {
-		return Mutant{Name: name, Area: "qp.state", Breaks: breaks, Does: does,
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return queryer{ciwrap.QP{QP: q}, f} }})}
+		return Mutant{
+			Name:   name,
+			Area:   "qp.state",
+			Breaks: breaks,
+			Does:   does,
+			Wrap: tap.Layer(
+				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return queryer{ciwrap.QP{QP: q}, f} }},
+			),
+		}
 	}
 	return []Mutant{
 		modify("qp.state.no-sqd", "CI-ModifyQP-01", "RTS to SQD is refused",
@@ -48,19 +64,24 @@ func QPState() []Mutant {
 			}),
 		modify("qp.state.defaults", "CI-ModifyQP-03", "a missing P_Key index counts as 0",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
-				if set&ci.QPFieldState != 0 && a.State == ci.QPInit && set&ci.QPFieldPKeyIndex == 0 && q.state() == ci.QPReset {
+				if set&ci.QPFieldState != 0 && a.State == ci.QPInit && set&ci.QPFieldPKeyIndex == 0 &&
+					q.state() == ci.QPReset {
 					set |= ci.QPFieldPKeyIndex
 					a.Primary.PKeyIndex = 0
 				}
 				return q.inner(set, a)
 			}),
-		modify("qp.state.ignores-extra", "CI-ModifyQP-04", "a Q_Key that comes with a connected QP's transition is not looked at",
+		modify(
+			"qp.state.ignores-extra",
+			"CI-ModifyQP-04",
+			"a Q_Key that comes with a connected QP's transition is not looked at",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if q.typ != ci.UD {
 					set &^= ci.QPFieldQKey
 				}
 				return q.inner(set, a)
-			}),
+			},
+		),
 		modify("qp.state.masks-psn", "CI-ModifyQP-05", "a PSN of 25 bits is cut to 24",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				a.SQPSN &= 1<<24 - 1
@@ -93,8 +114,11 @@ func QPState() []Mutant {
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				return q.inner(set&(ci.QPFieldRecvDepth<<1-1), a)
 			}),
-		modify("qp.state.believes", "CI-CurrentState-01", "the current state that the consumer believes in is not looked at",
-			func(q *modifier, set ci.QPField, a ci.QPAttr) error { return q.inner(set&^ci.QPFieldCurrentState, a) }),
+		modify(
+			"qp.state.believes", "CI-CurrentState-01",
+			"the current state that the consumer believes in is not looked at",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error { return q.inner(set&^ci.QPFieldCurrentState, a) },
+		),
 		modify("qp.state.silent-drain", "CI-SQD-02", "the event SQ drained never comes",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error { return q.inner(set&^ci.QPFieldSQDEvent, a) }),
 		modify("qp.state.eager-drain", "CI-SQD-02", "the event SQ drained comes unasked",
@@ -105,13 +129,30 @@ func QPState() []Mutant {
 				}
 				return q.inner(set, a)
 			}),
-		{Name: "qp.state.sqd-sends", Area: "qp.state", Breaks: "CI-SQD-04", Does: "a post in SQD takes the QP back to RTS",
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return impatient{ciwrap.QP{QP: q}} }})},
+		{
+			Name:   "qp.state.sqd-sends",
+			Area:   "qp.state",
+			Breaks: "CI-SQD-04",
+			Does:   "a post in SQD takes the QP back to RTS",
+			Wrap: tap.Layer(
+				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return impatient{ciwrap.QP{QP: q}} }},
+			),
+		},
 		query("qp.state.shows-old-access", "CI-ModifyQP-06", "Query shows all rights, whatever was set",
 			func(a *ci.QPAttr) { a.Access = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite }),
-		query("qp.state.shows-no-peer", "CI-ModifyQP-06", "Query does not know the peer's number", func(a *ci.QPAttr) { a.DestNum = 0 }),
-		{Name: "qp.state.modify-after-destroy", Area: "qp.state", Breaks: "CI-ModifyQP-11", Does: "Modify after Destroy succeeds",
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &undead{QP: ciwrap.QP{QP: q}} }})},
+		query(
+			"qp.state.shows-no-peer", "CI-ModifyQP-06", "Query does not know the peer's number",
+			func(a *ci.QPAttr) { a.DestNum = 0 },
+		),
+		{
+			Name:   "qp.state.modify-after-destroy",
+			Area:   "qp.state",
+			Breaks: "CI-ModifyQP-11",
+			Does:   "Modify after Destroy succeeds",
+			Wrap: tap.Layer(
+				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &undead{QP: ciwrap.QP{QP: q}} }},
+			),
+		},
 	}
 }
 

@@ -16,79 +16,149 @@ func Queues() []Mutant {
 		return Mutant{Name: name, Area: "srq", Breaks: breaks, Does: does, Needs: ci.CapSRQ, Wrap: tap.Layer(l)}
 	}
 	post := func(name, breaks, does string, f func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error)) Mutant {
-		return srq(name, breaks, does, ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ { return srqPoster{ciwrap.SRQ{SRQ: s}, f} }})
+		return srq(
+			name, breaks, does,
+			ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ { return srqPoster{ciwrap.SRQ{SRQ: s}, f} }},
+		)
 	}
 	modify := func(name, breaks, does string, f func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error) Mutant {
-		return srq(name, breaks, does, ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ { return srqModifier{ciwrap.SRQ{SRQ: s}, f} }})
+		return srq(
+			name, breaks, does,
+			ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ { return srqModifier{ciwrap.SRQ{SRQ: s}, f} }},
+		)
 	}
 	return []Mutant{
-		srq("srq.zero-size", "CI-CreateSRQ-02", "a queue of 0 entries gets one", ciwrap.Layer{SRQCreate: func(c ci.SRQCreate) ci.SRQCreate {
-			c.MaxWR = max(c.MaxWR, 1)
-			return c
-		}}),
-		srq("srq.smaller", "CI-CreateSRQ-01", "a queue has fewer entries than asked for", ciwrap.Layer{SRQCreate: func(c ci.SRQCreate) ci.SRQCreate {
-			c.MaxWR = (c.MaxWR + 1) / 2
-			return c
-		}}),
-		srq("srq.recv-depth", "CI-CreateSRQ-03", "the depth of a receive queue beside the shared one is ignored", ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate {
-			if c.SRQ != nil {
-				c.RecvDepth = 0
-			}
-			return c
-		}}),
-		srq("srq.first-context", "CI-SRQ-01", "receives have the context of the CQ's first", ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
-			return &firstComer{CQ: ciwrap.CQ{CQ: c}}
-		}}),
-		post("srq.backwards", "CI-SRQ-02", "a list is posted last first", func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error) {
-			wrs = slices.Clone(wrs)
-			slices.Reverse(wrs)
-			return s.PostRecv(wrs)
-		}),
-		post("srq.none-taken", "CI-PostSRQRecv-01", "a post that fails part way says that nothing was taken", func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error) {
-			n, err := s.PostRecv(wrs)
-			if err != nil {
-				n = 0
-			}
-			return n, err
-		}),
-		post("srq.swallows", "CI-DestroySRQ-02", "a post to a queue that is gone answers success", func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error) {
-			n, err := s.PostRecv(wrs)
-			if ci.StatusOf(err) == ci.InvalidSRQHandle {
-				return len(wrs), nil
-			}
-			return n, err
-		}),
-		srq("srq.limit-twice", "CI-ModifySRQ-01", "the limit event comes twice", ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
-			deliver(e)
-			if e.Type == ci.EventSRQLimit {
+		srq(
+			"srq.zero-size",
+			"CI-CreateSRQ-02",
+			"a queue of 0 entries gets one",
+			ciwrap.Layer{SRQCreate: func(c ci.SRQCreate) ci.SRQCreate {
+				c.MaxWR = max(c.MaxWR, 1)
+				return c
+			}},
+		),
+		srq(
+			"srq.smaller",
+			"CI-CreateSRQ-01",
+			"a queue has fewer entries than asked for",
+			ciwrap.Layer{SRQCreate: func(c ci.SRQCreate) ci.SRQCreate {
+				c.MaxWR = (c.MaxWR + 1) / 2
+				return c
+			}},
+		),
+		srq(
+			"srq.recv-depth",
+			"CI-CreateSRQ-03",
+			"the depth of a receive queue beside the shared one is ignored",
+			ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate {
+				if c.SRQ != nil {
+					c.RecvDepth = 0
+				}
+				return c
+			}},
+		),
+		srq(
+			"srq.first-context",
+			"CI-SRQ-01",
+			"receives have the context of the CQ's first",
+			ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
+				return &firstComer{CQ: ciwrap.CQ{CQ: c}}
+			}},
+		),
+		post(
+			"srq.backwards",
+			"CI-SRQ-02",
+			"a list is posted last first",
+			func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error) {
+				wrs = slices.Clone(wrs)
+				slices.Reverse(wrs)
+				return s.PostRecv(wrs)
+			},
+		),
+		post(
+			"srq.none-taken",
+			"CI-PostSRQRecv-01",
+			"a post that fails part way says that nothing was taken",
+			func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error) {
+				n, err := s.PostRecv(wrs)
+				if err != nil {
+					n = 0
+				}
+				return n, err
+			},
+		),
+		post(
+			"srq.swallows",
+			"CI-DestroySRQ-02",
+			"a post to a queue that is gone answers success",
+			func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error) {
+				n, err := s.PostRecv(wrs)
+				if ci.StatusOf(err) == ci.InvalidSRQHandle {
+					return len(wrs), nil
+				}
+				return n, err
+			},
+		),
+		srq(
+			"srq.limit-twice",
+			"CI-ModifySRQ-01",
+			"the limit event comes twice",
+			ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 				deliver(e)
-			}
-		}}),
-		modify("srq.limit-early", "CI-ModifySRQ-01", "the limit event comes when two entries more than the limit are left",
+				if e.Type == ci.EventSRQLimit {
+					deliver(e)
+				}
+			}},
+		),
+		modify(
+			"srq.limit-early",
+			"CI-ModifySRQ-01",
+			"the limit event comes when two entries more than the limit are left",
 			func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error {
 				if set == ci.SRQFieldLimit && a.Limit > 0 {
 					a.Limit += 2
 				}
 				return s.Modify(set, a)
-			}),
-		modify("srq.any-field", "CI-ModifySRQ-03", "unknown fields are ignored", func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error {
-			return s.Modify(set&(ci.SRQFieldMaxWR|ci.SRQFieldLimit), a)
-		}),
-		modify("srq.any-depth", "CI-ModifySRQ-02", "a depth below the entries posted is answered with success", func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error {
-			err := s.Modify(set, a)
-			if ci.StatusOf(err) == ci.InvalidMaxWRs && a.MaxWR > 0 {
-				return nil
-			}
-			return err
-		}),
-		srq("srq.no-last-wqe", "CI-LastWQE-01", "the event last WQE reached never comes", ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
-			if e.Type != ci.EventLastWQE {
-				deliver(e)
-			}
-		}}),
-		srq("srq.not-busy", "CI-DestroySRQ-01", "Destroy of a queue with a QP answers success", ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ {
-			return calmSRQ{ciwrap.SRQ{SRQ: s}}
-		}}),
+			},
+		),
+		modify(
+			"srq.any-field",
+			"CI-ModifySRQ-03",
+			"unknown fields are ignored",
+			func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error {
+				return s.Modify(set&(ci.SRQFieldMaxWR|ci.SRQFieldLimit), a)
+			},
+		),
+		modify(
+			"srq.any-depth",
+			"CI-ModifySRQ-02",
+			"a depth below the entries posted is answered with success",
+			func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error {
+				err := s.Modify(set, a)
+				if ci.StatusOf(err) == ci.InvalidMaxWRs && a.MaxWR > 0 {
+					return nil
+				}
+				return err
+			},
+		),
+		srq(
+			"srq.no-last-wqe",
+			"CI-LastWQE-01",
+			"the event last WQE reached never comes",
+			ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+				if e.Type != ci.EventLastWQE {
+					deliver(e)
+				}
+			}},
+		),
+		srq(
+			"srq.not-busy",
+			"CI-DestroySRQ-01",
+			"Destroy of a queue with a QP answers success",
+			ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ {
+				return calmSRQ{ciwrap.SRQ{SRQ: s}}
+			}},
+		),
 	}
 }
 
@@ -99,39 +169,72 @@ func Objects() []Mutant {
 			Wrap: tap.Layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return f(ciwrap.AV{AV: a}) }})}
 	}
 	return []Mutant{
-		vector("av.query-flow", "CI-QueryAV-01", "Query does not know the flow label", func(a ciwrap.AV) ci.AV { return flowless{a} }),
-		vector("av.keeps-class", "CI-ModifyAV-02", "Modify leaves the traffic class as it was", func(a ciwrap.AV) ci.AV { return classy{a} }),
-		{Name: "av.not-in-callback", Area: "av", Breaks: "CI-CreateAV-03", Does: "a callback cannot create a vector", Needs: ci.CapAV, Wrap: func(h ci.HCA) ci.HCA {
-			var busy atomic.Int32
-			return ciwrap.Wrap(h, ciwrap.Layer{
-				Completion: func(ctx any, deliver func(any)) { busy.Add(1); deliver(ctx); busy.Add(-1) },
-				PD:         func(p ci.PD, _ ci.PDType) ci.PD { return shyPD{ciwrap.PD{PD: p}, &busy} },
-			})
-		}},
+		vector(
+			"av.query-flow", "CI-QueryAV-01", "Query does not know the flow label",
+			func(a ciwrap.AV) ci.AV { return flowless{a} },
+		),
+		vector(
+			"av.keeps-class", "CI-ModifyAV-02", "Modify leaves the traffic class as it was",
+			func(a ciwrap.AV) ci.AV { return classy{a} },
+		),
+		{
+			Name:   "av.not-in-callback",
+			Area:   "av",
+			Breaks: "CI-CreateAV-03",
+			Does:   "a callback cannot create a vector",
+			Needs:  ci.CapAV,
+			Wrap: func(h ci.HCA) ci.HCA {
+				var busy atomic.Int32
+				return ciwrap.Wrap(h, ciwrap.Layer{
+					Completion: func(ctx any, deliver func(any)) { busy.Add(1); deliver(ctx); busy.Add(-1) },
+					PD:         func(p ci.PD, _ ci.PDType) ci.PD { return shyPD{ciwrap.PD{PD: p}, &busy} },
+				})
+			},
+		},
 		{Name: "order.pd", Area: "order", Breaks: "SAS-2.3-26", Does: "Destroy of a PD with children answers success",
 			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return calmPD{ciwrap.PD{PD: p}} }})},
 		{Name: "order.cq", Area: "order", Breaks: "SAS-2.3-26", Does: "Destroy of a CQ in use answers success",
 			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return calmCQ{ciwrap.CQ{CQ: c}} }})},
-		{Name: "order.dma", Area: "order", Breaks: "SAS-2.3-26", Does: "Destroy of mapped storage in use answers success", Needs: ci.CapPhysicalMR,
-			Wrap: tap.Layer(ciwrap.Layer{DMA: func(d ci.DMA, _ ci.Memory) ci.DMA { return calmDMA{ciwrap.DMA{DMA: d}} }})},
-		{Name: "limits.early", Area: "limits", Breaks: "SAS-0-05", Does: "PDs run out at 500, whatever the attributes say", Wrap: func(h ci.HCA) ci.HCA {
-			var n atomic.Int32
-			return ciwrap.Wrap(h, ciwrap.Layer{
-				CA: func(c ci.CA) ci.CA { return fewPDs{ciwrap.CA{CA: c}, &n} },
-				PD: func(p ci.PD, _ ci.PDType) ci.PD { return countedPD{ciwrap.PD{PD: p}, &n} },
-			})
-		}},
-		{Name: "limits.leak", Area: "limits", Breaks: "SAS-0-05", Does: "the entries of regions that are gone are lost: 1500 in all", Wrap: func(h ci.HCA) ci.HCA {
-			var n atomic.Int32
-			return ciwrap.Wrap(h, ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD {
-				return pdRegister{ciwrap.PD{PD: p}, func(c ci.MRCreate) (ci.MR, error) {
-					if n.Add(1) > 1500 {
-						return nil, exhausted
-					}
-					return p.RegisterMR(c)
-				}}
-			}})
-		}},
+		{
+			Name:   "order.dma",
+			Area:   "order",
+			Breaks: "SAS-2.3-26",
+			Does:   "Destroy of mapped storage in use answers success",
+			Needs:  ci.CapPhysicalMR,
+			Wrap: tap.Layer(
+				ciwrap.Layer{DMA: func(d ci.DMA, _ ci.Memory) ci.DMA { return calmDMA{ciwrap.DMA{DMA: d}} }},
+			),
+		},
+		{
+			Name:   "limits.early",
+			Area:   "limits",
+			Breaks: "SAS-0-05",
+			Does:   "PDs run out at 500, whatever the attributes say",
+			Wrap: func(h ci.HCA) ci.HCA {
+				var n atomic.Int32
+				return ciwrap.Wrap(h, ciwrap.Layer{
+					CA: func(c ci.CA) ci.CA { return fewPDs{ciwrap.CA{CA: c}, &n} },
+					PD: func(p ci.PD, _ ci.PDType) ci.PD { return countedPD{ciwrap.PD{PD: p}, &n} },
+				})
+			},
+		},
+		{
+			Name:   "limits.leak",
+			Area:   "limits",
+			Breaks: "SAS-0-05",
+			Does:   "the entries of regions that are gone are lost: 1500 in all",
+			Wrap: func(h ci.HCA) ci.HCA {
+				var n atomic.Int32
+				return ciwrap.Wrap(h, ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD {
+					return pdRegister{ciwrap.PD{PD: p}, func(c ci.MRCreate) (ci.MR, error) {
+						if n.Add(1) > 1500 {
+							return nil, exhausted
+						}
+						return p.RegisterMR(c)
+					}}
+				}})
+			},
+		},
 		{Name: "limits.status", Area: "limits", Breaks: "CI-Limits-01", Does: "one PD too many is an invalid parameter",
 			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return vaguePDs{ciwrap.CA{CA: c}} }})},
 	}

@@ -25,7 +25,8 @@ type Plan struct {
 	Setting  validate.Setting
 	Workers  int // mutants at the same time; 0: Driver.DefaultWorkers
 	Progress func(Outcome)
-	// Spawn gives the command of a worker, over the mutant of that name or, with "", over the right driver. nil: in this process.
+	// Spawn gives the command of a worker, over the mutant of that name or, with "", over the right driver. nil: in
+	// this process.
 	Spawn func(ctx context.Context, s validate.Setting, mutant string) *exec.Cmd
 }
 
@@ -60,11 +61,13 @@ func (r *Result) Line() string {
 	for i, o := range esc {
 		names[i] = o.Mutant.Name
 	}
-	return fmt.Sprintf("SELF TEST FAILED: %d of %d mutants escaped: %s", len(esc), len(r.Outcomes), strings.Join(names, ", "))
+	return fmt.Sprintf(
+		"SELF TEST FAILED: %d of %d mutants escaped: %s", len(esc), len(r.Outcomes), strings.Join(names, ", "),
+	)
 }
 
-// Self runs the plan. First the cases of all broken requirements run over the right driver, since a case that fails there would catch
-// anything; then those that passed run over each mutant.
+// Self runs the plan. First the cases of all broken requirements run over the right driver, since a case that fails
+// there would catch anything; then those that passed run over each mutant.
 func Self(ctx context.Context, p Plan) (*Result, error) {
 	list, err := p.choose()
 	if err != nil {
@@ -222,7 +225,13 @@ func (p Plan) choose() ([]Mutant, error) {
 
 // plan is a run of the cases over a driver.
 func (p Plan) plan(d validate.Driver, mutant string, ids []string) validate.Plan {
-	v := validate.Plan{Catalog: p.Catalog, Driver: d, Setting: p.Setting, Select: validate.Selection{Cases: ids}, Command: []string{"self"}}
+	v := validate.Plan{
+		Catalog: p.Catalog,
+		Driver:  d,
+		Setting: p.Setting,
+		Select:  validate.Selection{Cases: ids},
+		Command: []string{"self"},
+	}
 	if p.Spawn != nil {
 		v.Spawn = func(ctx context.Context, s validate.Setting) *exec.Cmd { return p.Spawn(ctx, s, mutant) }
 	}
@@ -294,10 +303,12 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Out
 	return o, nil
 }
 
-// withheld sees a hollow claim that the cases which prove it, all of which were run, have not tested: the verdict on the mutant says so.
+// withheld sees a hollow claim that the cases which prove it, all of which were run, have not tested: the verdict on
+// the mutant says so.
 func (o *Outcome) withheld(rep *validate.Report) {
 	for _, x := range rep.Claims {
-		if !o.Caught && x.State == validate.ClaimNotTested && slices.Contains(validate.CapList(o.Mutant.Hollow), x.Name) {
+		if !o.Caught && x.State == validate.ClaimNotTested &&
+			slices.Contains(validate.CapList(o.Mutant.Hollow), x.Name) {
 			o.Caught, o.By, o.Finding = true, "the verdict", "claimed and not tested: "+x.Name+": "+x.Why
 		}
 	}

@@ -24,42 +24,74 @@ func Teardown() []Mutant {
 	return []Mutant{
 		qp("teardown.flush-on-destroy", "CI-Teardown-02", "Destroy flushes what is outstanding into the CQs",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return flusher{ciwrap.QP{QP: q}} }),
-		{Name: "teardown.purge", Area: "teardown", Breaks: "CI-Teardown-03", Does: "completions of a QP that is gone are thrown away",
+		{
+			Name:   "teardown.purge",
+			Area:   "teardown",
+			Breaks: "CI-Teardown-03",
+			Does:   "completions of a QP that is gone are thrown away",
 			Wrap: func(h ci.HCA) ci.HCA {
 				gone := &sync.Map{}
 				return ciwrap.Wrap(h, ciwrap.Layer{
 					QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &mourned{QP: ciwrap.QP{QP: q}, gone: gone} },
 					CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return purger{ciwrap.CQ{CQ: c}, gone} },
 				})
-			}},
+			},
+		},
 		qp("teardown.post-after-destroy", "CI-Teardown-01", "posts to a QP that is gone are taken, and forgotten",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return sponge{ciwrap.QP{QP: q}} }),
 		qp("teardown.busy-with-work", "CI-Teardown-02", "Destroy refuses while work is outstanding",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return &clingy{QP: ciwrap.QP{QP: q}} }),
 		qp("teardown.drops-concurrent-post", "CI-Teardown-04", "of two posts at the same time one is lost",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return &postLoser{QP: ciwrap.QP{QP: q}} }),
-		{Name: "teardown.polled-twice", Area: "teardown", Breaks: "CI-Teardown-04", Does: "every 64th completion is given out twice",
-			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &stutterer{CQ: ciwrap.CQ{CQ: c}} }})},
-		{Name: "teardown.leak", Area: "teardown", Breaks: "CI-Teardown-05", Does: "now and then the destroy of a region keeps it",
+		{
+			Name:   "teardown.polled-twice",
+			Area:   "teardown",
+			Breaks: "CI-Teardown-04",
+			Does:   "every 64th completion is given out twice",
+			Wrap: tap.Layer(
+				ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &stutterer{CQ: ciwrap.CQ{CQ: c}} }},
+			),
+		},
+		{
+			Name:   "teardown.leak",
+			Area:   "teardown",
+			Breaks: "CI-Teardown-05",
+			Does:   "now and then the destroy of a region keeps it",
 			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return &leakyPD{PD: ciwrap.PD{PD: p}} },
-				MR: func(m ci.MR, _ ciwrap.MROrigin) ci.MR { return &leakedMR{MR: ciwrap.MR{MR: m}} }})},
-		{Name: "teardown.aliased-qp", Area: "teardown", Breaks: "CI-Teardown-06", Does: "the handle of a QP that is gone answers for the newest one",
+				MR: func(m ci.MR, _ ciwrap.MROrigin) ci.MR { return &leakedMR{MR: ciwrap.MR{MR: m}} }}),
+		},
+		{
+			Name:   "teardown.aliased-qp",
+			Area:   "teardown",
+			Breaks: "CI-Teardown-06",
+			Does:   "the handle of a QP that is gone answers for the newest one",
 			Wrap: func(h ci.HCA) ci.HCA {
 				newest := &atomic.Pointer[ci.QP]{}
 				return ciwrap.Wrap(h, ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 					newest.Store(&q)
 					return &aliased{QP: ciwrap.QP{QP: q}, newest: newest}
 				}})
-			}},
-		{Name: "teardown.close-busy", Area: "teardown", Breaks: "CI-Teardown-07", Does: "Close succeeds although objects are left, and leaves the CA open",
-			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return careless{ciwrap.CA{CA: c}} }})},
-		{Name: "teardown.number-again", Area: "teardown", Breaks: "CI-Teardown-08", Does: "a QP gets the number of the one destroyed last",
+			},
+		},
+		{
+			Name:   "teardown.close-busy",
+			Area:   "teardown",
+			Breaks: "CI-Teardown-07",
+			Does:   "Close succeeds although objects are left, and leaves the CA open",
+			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return careless{ciwrap.CA{CA: c}} }}),
+		},
+		{
+			Name:   "teardown.number-again",
+			Area:   "teardown",
+			Breaks: "CI-Teardown-08",
+			Does:   "a QP gets the number of the one destroyed last",
 			Wrap: func(h ci.HCA) ci.HCA {
 				last := &atomic.Uint32{}
 				return ciwrap.Wrap(h, ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 					return &renumbered{QP: ciwrap.QP{QP: q}, num: ci.QPN(last.Swap(0)), last: last}
 				}})
-			}},
+			},
+		},
 		events("events.late", "SAS-2.1-30", "events come a moment later, whatever has become of the object",
 			func() func(ci.Event, func(ci.Event)) {
 				return func(e ci.Event, deliver func(ci.Event)) { time.AfterFunc(2*time.Millisecond, func() { deliver(e) }) }
@@ -87,37 +119,80 @@ func Teardown() []Mutant {
 					}
 				}
 			}),
-		events("events.no-comm", "CI-EventComm-01", "communication established is never told", func() func(ci.Event, func(ci.Event)) {
-			return func(e ci.Event, deliver func(ci.Event)) {
-				if e.Type != ci.EventQPComm {
+		events(
+			"events.no-comm",
+			"CI-EventComm-01",
+			"communication established is never told",
+			func() func(ci.Event, func(ci.Event)) {
+				return func(e ci.Event, deliver func(ci.Event)) {
+					if e.Type != ci.EventQPComm {
+						deliver(e)
+					}
+				}
+			},
+		),
+		events(
+			"events.one-thread",
+			"CI-Callback-01",
+			"all callbacks wait for one another",
+			func() func(ci.Event, func(ci.Event)) {
+				var mu sync.Mutex
+				return func(e ci.Event, deliver func(ci.Event)) {
+					mu.Lock()
+					defer mu.Unlock()
 					deliver(e)
 				}
-			}
-		}),
-		events("events.one-thread", "CI-Callback-01", "all callbacks wait for one another", func() func(ci.Event, func(ci.Event)) {
-			var mu sync.Mutex
-			return func(e ci.Event, deliver func(ci.Event)) {
-				mu.Lock()
-				defer mu.Unlock()
-				deliver(e)
-			}
-		}),
-		events("events.overlap", "CI-Callback-02", "each event comes on a goroutine of its own", func() func(ci.Event, func(ci.Event)) {
-			return func(e ci.Event, deliver func(ci.Event)) { go deliver(e) }
-		}),
-		events("events.no-port-down", "CI-PortEvent-01", "a port that goes down is not told", func() func(ci.Event, func(ci.Event)) {
-			return func(e ci.Event, deliver func(ci.Event)) {
-				if e.Type != ci.EventPortDown {
-					deliver(e)
+			},
+		),
+		events(
+			"events.overlap",
+			"CI-Callback-02",
+			"each event comes on a goroutine of its own",
+			func() func(ci.Event, func(ci.Event)) {
+				return func(e ci.Event, deliver func(ci.Event)) { go deliver(e) }
+			},
+		),
+		events(
+			"events.no-port-down",
+			"CI-PortEvent-01",
+			"a port that goes down is not told",
+			func() func(ci.Event, func(ci.Event)) {
+				return func(e ci.Event, deliver func(ci.Event)) {
+					if e.Type != ci.EventPortDown {
+						deliver(e)
+					}
 				}
-			}
-		}),
-		{Name: "events.open-only", Area: "events", Breaks: "CI-EventHandler-01", Does: "events of a port come to the open's callback only",
-			Needs: ci.CapEventHandlers, Wrap: tap.Layer(ciwrap.Layer{OnEvent: func(func(ci.Event), any) (func(ci.Event), any) { return func(ci.Event) {}, nil }})},
-		{Name: "events.handler-lives", Area: "events", Breaks: "CI-EventHandler-02", Does: "a handler that was destroyed goes on",
-			Needs: ci.CapEventHandlers, Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &listening{CA: ciwrap.CA{CA: c}} }})},
-		{Name: "events.handlers-only", Area: "events", Breaks: "SAS-2.3-04", Does: "the callback of the open gets nothing",
-			Wrap: tap.Layer(ciwrap.Layer{OpenCA: func(func(ci.Event), any) (func(ci.Event), any) { return func(ci.Event) {}, nil }})},
+			},
+		),
+		{
+			Name:   "events.open-only",
+			Area:   "events",
+			Breaks: "CI-EventHandler-01",
+			Does:   "events of a port come to the open's callback only",
+			Needs:  ci.CapEventHandlers,
+			Wrap: tap.Layer(
+				ciwrap.Layer{
+					OnEvent: func(func(ci.Event), any) (func(ci.Event), any) { return func(ci.Event) {}, nil },
+				},
+			),
+		},
+		{
+			Name:   "events.handler-lives",
+			Area:   "events",
+			Breaks: "CI-EventHandler-02",
+			Does:   "a handler that was destroyed goes on",
+			Needs:  ci.CapEventHandlers,
+			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &listening{CA: ciwrap.CA{CA: c}} }}),
+		},
+		{
+			Name:   "events.handlers-only",
+			Area:   "events",
+			Breaks: "SAS-2.3-04",
+			Does:   "the callback of the open gets nothing",
+			Wrap: tap.Layer(
+				ciwrap.Layer{OpenCA: func(func(ci.Event), any) (func(ci.Event), any) { return func(ci.Event) {}, nil }},
+			),
+		},
 	}
 }
 
@@ -182,8 +257,8 @@ func (q *clingy) Destroy() error {
 	return q.QP.Destroy()
 }
 
-// postLoser loses one post. Each of the first hundred waits a moment for a second one, so that two goroutines that post at the same time
-// are found together however they are scheduled.
+// postLoser loses one post. Each of the first hundred waits a moment for a second one, so that two goroutines that post
+// at the same time are found together however they are scheduled.
 type postLoser struct {
 	ciwrap.QP
 	mu    sync.Mutex

@@ -11,8 +11,15 @@ import (
 // Windows are faults in memory windows.
 func Windows() []Mutant {
 	bind := func(name, breaks, does string, f func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error)) Mutant {
-		return Mutant{Name: name, Area: "mw", Breaks: breaks, Does: does, Needs: ci.CapMW1, Wrap: tap.Layer(ciwrap.Layer{
-			QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return binder{ciwrap.QP{QP: q}, f} }})}
+		return Mutant{
+			Name:   name,
+			Area:   "mw",
+			Breaks: breaks,
+			Does:   does,
+			Needs:  ci.CapMW1,
+			Wrap: tap.Layer(ciwrap.Layer{
+				QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return binder{ciwrap.QP{QP: q}, f} }}),
+		}
 	}
 	window := func(name, breaks, does string, f func(in ciwrap.MW) ci.MW) Mutant {
 		return Mutant{Name: name, Area: "mw", Breaks: breaks, Does: does, Wrap: tap.Layer(ciwrap.Layer{
@@ -24,82 +31,165 @@ func Windows() []Mutant {
 		return m
 	}
 	return []Mutant{
-		bind("mw.any-key", "CI-BindMW-04", "a bind does not look at the current key", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
-			if b.MW != nil {
-				b.Key = b.MW.Key()
-			}
-			return q.BindMW(id, flags, b)
-		}),
-		bind("mw.whole-region", "CI-BindMW-01", "a window covers all of its region", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
-			if b.Length > 0 && b.MR != nil {
-				r := b.MR.Region()
-				b.Addr, b.Length = r.Addr, r.Length
-			}
-			return q.BindMW(id, flags, b)
-		}),
-		bind("mw.reads-too", "CI-BindMW-01", "every window may be read", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
-			if b.Length > 0 {
-				b.Access |= ci.RemoteRead
-			}
-			return q.BindMW(id, flags, b)
-		}),
-		bind("mw.old-key", "CI-BindMW-02", "BindMW returns the key from before", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
-			_, err := q.BindMW(id, flags, b)
-			return b.Key, err
-		}),
-		bind("mw.never-unbinds", "CI-BindMW-03", "a bind of length 0 does nothing", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
-			if b.Length > 0 || b.MW == nil {
-				return q.BindMW(id, flags, b)
-			}
-			_, err := q.PostSend([]ci.SendWR{{ID: id, Op: ci.OpNop, Flags: flags}})
-			return b.Key, err
-		}),
-		bind("mw.clipped", "CI-BindMW-05", "a bind beyond the region is cut to it", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
-			if b.Length > 0 && b.MR != nil {
-				r := b.MR.Region()
-				if b.Addr == r.Addr {
-					b.Length = min(b.Length, r.Length)
+		bind(
+			"mw.any-key",
+			"CI-BindMW-04",
+			"a bind does not look at the current key",
+			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+				if b.MW != nil {
+					b.Key = b.MW.Key()
 				}
-			}
-			return q.BindMW(id, flags, b)
-		}),
-		bind("mw.any-service", "CI-BindMW-06", "a bind on a datagram QP is an invalid parameter", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
-			k, err := q.BindMW(id, flags, b)
-			if ci.StatusOf(err) == ci.InvalidServiceType {
-				err = &ci.Error{Verb: "QP.BindMW", Status: ci.InvalidParameter}
-			}
-			return k, err
-		}),
-		bind("mw.always-signaled", "CI-BindMW-08", "every bind makes a completion", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
-			return q.BindMW(id, flags|ci.SendSignaled, b)
-		}),
-		bind("mw.no-region", "CI-BindMW-09", "a bind without region unbinds", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
-			if b.MR == nil {
-				b.Length = 0
-			}
-			return q.BindMW(id, flags, b)
-		}),
-		window("mw.outlives", "CI-DestroyMW-01", "a bound window stays open when it is destroyed", func(in ciwrap.MW) ci.MW { return &lazyMW{MW: in} }),
-		window("mw.query-key", "CI-QueryMW-01", "Query shows the key that the window was made with", func(in ciwrap.MW) ci.MW { return firstKey{in, in.Key()} }),
-		{Name: "mw.region-not-busy", Area: "mw", Breaks: "CI-DestroyMW-02", Does: "Destroy of a region with a window bound answers success", Needs: ci.CapMW1,
-			Wrap: tap.Layer(ciwrap.Layer{MR: neverBusy})},
-		{Name: "mw.by-post", Area: "mw", Breaks: "CI-BindMW-10", Does: "OpBindMW binds windows of type 1 as well", Needs: ci.CapMW1 | ci.CapMW2,
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return postBinder{ciwrap.QP{QP: q}} }})},
-		post("mw2.any-key", "CI-BindMWTwo-04", "the index of the key of a bind is not looked at", ci.CapMW2, func(w *ci.SendWR) {
-			if w.Op == ci.OpBindMW && w.Ext != nil && w.Ext.Bind.MW != nil {
-				w.Ext.Bind.Key = w.Ext.Bind.MW.Key()&^0xff | w.Ext.Bind.Key&0xff
-			}
-		}),
-		post("mw2.own-key", "CI-BindMWTwo-01", "the HCA chooses the low bits of a type 2 window's key", ci.CapMW2, func(w *ci.SendWR) {
-			if w.Op == ci.OpBindMW && w.Ext != nil {
-				w.Ext.Bind.Key ^= 0x55
-			}
-		}),
-		post("mw2.no-invalidate", "CI-BindMWTwo-03", "a local invalidate does nothing", ci.CapMW2|ci.CapFastReg, func(w *ci.SendWR) {
-			if w.Op == ci.OpLocalInv {
-				w.Op = ci.OpNop
-			}
-		}),
+				return q.BindMW(id, flags, b)
+			},
+		),
+		bind(
+			"mw.whole-region",
+			"CI-BindMW-01",
+			"a window covers all of its region",
+			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+				if b.Length > 0 && b.MR != nil {
+					r := b.MR.Region()
+					b.Addr, b.Length = r.Addr, r.Length
+				}
+				return q.BindMW(id, flags, b)
+			},
+		),
+		bind(
+			"mw.reads-too",
+			"CI-BindMW-01",
+			"every window may be read",
+			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+				if b.Length > 0 {
+					b.Access |= ci.RemoteRead
+				}
+				return q.BindMW(id, flags, b)
+			},
+		),
+		bind(
+			"mw.old-key",
+			"CI-BindMW-02",
+			"BindMW returns the key from before",
+			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+				_, err := q.BindMW(id, flags, b)
+				return b.Key, err
+			},
+		),
+		bind(
+			"mw.never-unbinds",
+			"CI-BindMW-03",
+			"a bind of length 0 does nothing",
+			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+				if b.Length > 0 || b.MW == nil {
+					return q.BindMW(id, flags, b)
+				}
+				_, err := q.PostSend([]ci.SendWR{{ID: id, Op: ci.OpNop, Flags: flags}})
+				return b.Key, err
+			},
+		),
+		bind(
+			"mw.clipped",
+			"CI-BindMW-05",
+			"a bind beyond the region is cut to it",
+			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+				if b.Length > 0 && b.MR != nil {
+					r := b.MR.Region()
+					if b.Addr == r.Addr {
+						b.Length = min(b.Length, r.Length)
+					}
+				}
+				return q.BindMW(id, flags, b)
+			},
+		),
+		bind(
+			"mw.any-service",
+			"CI-BindMW-06",
+			"a bind on a datagram QP is an invalid parameter",
+			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+				k, err := q.BindMW(id, flags, b)
+				if ci.StatusOf(err) == ci.InvalidServiceType {
+					err = &ci.Error{Verb: "QP.BindMW", Status: ci.InvalidParameter}
+				}
+				return k, err
+			},
+		),
+		bind(
+			"mw.always-signaled",
+			"CI-BindMW-08",
+			"every bind makes a completion",
+			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+				return q.BindMW(id, flags|ci.SendSignaled, b)
+			},
+		),
+		bind(
+			"mw.no-region",
+			"CI-BindMW-09",
+			"a bind without region unbinds",
+			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+				if b.MR == nil {
+					b.Length = 0
+				}
+				return q.BindMW(id, flags, b)
+			},
+		),
+		window(
+			"mw.outlives", "CI-DestroyMW-01", "a bound window stays open when it is destroyed",
+			func(in ciwrap.MW) ci.MW { return &lazyMW{MW: in} },
+		),
+		window(
+			"mw.query-key", "CI-QueryMW-01", "Query shows the key that the window was made with",
+			func(in ciwrap.MW) ci.MW { return firstKey{in, in.Key()} },
+		),
+		{
+			Name:   "mw.region-not-busy",
+			Area:   "mw",
+			Breaks: "CI-DestroyMW-02",
+			Does:   "Destroy of a region with a window bound answers success",
+			Needs:  ci.CapMW1,
+			Wrap:   tap.Layer(ciwrap.Layer{MR: neverBusy}),
+		},
+		{
+			Name:   "mw.by-post",
+			Area:   "mw",
+			Breaks: "CI-BindMW-10",
+			Does:   "OpBindMW binds windows of type 1 as well",
+			Needs:  ci.CapMW1 | ci.CapMW2,
+			Wrap: tap.Layer(
+				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return postBinder{ciwrap.QP{QP: q}} }},
+			),
+		},
+		post(
+			"mw2.any-key",
+			"CI-BindMWTwo-04",
+			"the index of the key of a bind is not looked at",
+			ci.CapMW2,
+			func(w *ci.SendWR) {
+				if w.Op == ci.OpBindMW && w.Ext != nil && w.Ext.Bind.MW != nil {
+					w.Ext.Bind.Key = w.Ext.Bind.MW.Key()&^0xff | w.Ext.Bind.Key&0xff
+				}
+			},
+		),
+		post(
+			"mw2.own-key",
+			"CI-BindMWTwo-01",
+			"the HCA chooses the low bits of a type 2 window's key",
+			ci.CapMW2,
+			func(w *ci.SendWR) {
+				if w.Op == ci.OpBindMW && w.Ext != nil {
+					w.Ext.Bind.Key ^= 0x55
+				}
+			},
+		),
+		post(
+			"mw2.no-invalidate",
+			"CI-BindMWTwo-03",
+			"a local invalidate does nothing",
+			ci.CapMW2|ci.CapFastReg,
+			func(w *ci.SendWR) {
+				if w.Op == ci.OpLocalInv {
+					w.Op = ci.OpNop
+				}
+			},
+		),
 	}
 }
 

@@ -372,7 +372,8 @@ func Matrix(w io.Writer, title string, rows []validate.Row, s Style) {
 	}
 }
 
-// CoverageLine returns a sentence with the numbers of requirements that are checked by a case, only touched on, or uncovered.
+// CoverageLine returns a sentence with the numbers of requirements that are checked by a case, only touched on, or
+// uncovered.
 func CoverageLine(cs []validate.Coverage) string {
 	checked, touched := 0, 0
 	for _, c := range cs {
