@@ -8,13 +8,16 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// Adapter are faults of CA.Modify, of local MADs, and of adapters beside each other.
+// Adapter returns mutants with faults in CA.Modify, in local MADs, and in the use of several adapters.
 func Adapter() []Mutant {
 	ca := func(name, breaks, does string, needs ci.Caps, f func(c ciwrap.CA) ci.CA) Mutant {
-		return Mutant{Name: name, Area: "ca", Breaks: breaks, Does: does, Needs: needs,
-			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return f(ciwrap.CA{CA: c}) }})}
+		return Mutant{
+			Name: name, Area: "ca", Breaks: breaks, Does: does, Needs: needs,
+			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return f(ciwrap.CA{CA: c}) }}),
+		}
 	}
-	modify := func(name, breaks, does string, needs ci.Caps, f func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error) Mutant {
+	type modifyFunc = func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error
+	modify := func(name, breaks, does string, needs ci.Caps, f modifyFunc) Mutant {
 		return ca(name, breaks, does, needs, func(c ciwrap.CA) ci.CA { return portModifier{c, f} })
 	}
 	query := func(name, breaks, does string, f func(a *ci.CAAttr)) Mutant {
@@ -37,7 +40,7 @@ func Adapter() []Mutant {
 	const set, get, attrPortInfo, attrNodeInfo, attrPKeys, attrGUIDs, data = 2, 1, 0x15, 0x11, 0x16, 0x14, 64
 	is := func(m *ci.MAD, method, attr byte) bool { return m[3] == method && m[17] == attr }
 	return []Mutant{
-		modify("ca.all-bits", "CI-ModifyCA-01", "capability bits outside of the mask change, too", 0,
+		modify("ca.all-bits", "CI-ModifyCA-01", "capability bits outside of the mask are changed, too", 0,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				if set&ci.PortFieldCapability != 0 && a.CapMask != 0 {
 					a.CapMask = ^ci.PortCap(0)
@@ -47,14 +50,14 @@ func Adapter() []Mutant {
 		modify(
 			"ca.counter-stays",
 			"CI-ModifyCA-02",
-			"a violation counter is set to 0, whatever is asked for",
+			"a violation counter is set to 0 instead of the given value",
 			ci.CapQKeyCounter,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				a.QKeyErrors = 0
 				return c.CA.Modify(port, set, a)
 			},
 		),
-		query("ca.no-violations", "CI-ModifyCA-03", "the Q_Key counter does not count", func(a *ci.CAAttr) {
+		query("ca.no-violations", "CI-ModifyCA-03", "the Q_Key counter is always 0", func(a *ci.CAAttr) {
 			for i := range a.Ports {
 				a.Ports[i].QKeyErrors = 0
 			}
@@ -62,13 +65,13 @@ func Adapter() []Mutant {
 		modify(
 			"ca.system-guid-stays",
 			"CI-ModifyCA-04",
-			"the system image GUID cannot be changed, but nobody is told",
+			"a change of the system image GUID is ignored without an error",
 			ci.CapSystemGUID,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				return c.CA.Modify(port, set&^ci.PortFieldSystemGUID, a)
 			},
 		),
-		modify("ca.port-zero", "CI-ModifyCA-05", "port 0 counts as port 1", 0,
+		modify("ca.port-zero", "CI-ModifyCA-05", "port 0 is taken as port 1", 0,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				return c.CA.Modify(max(port, 1), set, a)
 			}),
@@ -79,7 +82,7 @@ func Adapter() []Mutant {
 		modify(
 			"ca.claims-counter",
 			"CI-ModifyCA-07",
-			"the Q_Key counter is claimed and cannot be written",
+			"the Q_Key counter is claimed but cannot be written",
 			ci.CapQKeyCounter,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				if set&ci.PortFieldQKeyErrors != 0 {
@@ -88,37 +91,42 @@ func Adapter() []Mutant {
 				return c.CA.Modify(port, set, a)
 			},
 		),
-		modify("ca.maskless", "CI-ModifyCA-08", "capability bits change without their field", 0,
+		modify("ca.maskless", "CI-ModifyCA-08", "capability bits are changed although their field is not set", 0,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				return c.CA.Modify(port, set|ci.PortFieldCapability, a)
 			}),
 		query(
-			"ca.revision", "CI-QueryCA-05", "the attributes have another revision than the adapter",
+			"ca.revision", "CI-QueryCA-05", "the revision in the attributes is not that of the adapter",
 			func(a *ci.CAAttr) { a.Revision++ },
 		),
-		{Name: "ca.not-ready", Area: "ca", Breaks: "SAS-2.2-10", Does: "the adapter wakes up at its third open",
+		{Name: "ca.not-ready", Area: "ca", Breaks: "SAS-2.2-10", Does: "no PD can be allocated before the third open",
 			Wrap: func(h ci.HCA) ci.HCA {
 				opens := &atomic.Int32{}
 				return ciwrap.Wrap(
 					h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return sleepy{ciwrap.CA{CA: c}, opens.Add(1)} }},
 				)
 			}},
-		response("mad.new-tid", "CI-LocalMAD-01", "the response has the lower half of the transaction id only",
+		response("mad.new-tid", "CI-LocalMAD-01", "the response has only the lower half of the transaction id",
 			func(_, out *ci.MAD) { clear(out[8:12]) }),
 		response("mad.zero-guid", "CI-LocalMAD-02", "NodeInfo has no node GUID", func(in, out *ci.MAD) {
 			if is(in, get, attrNodeInfo) {
 				clear(out[data+12 : data+20])
 			}
 		}),
-		response("mad.other-lid", "CI-LocalMAD-03", "PortInfo has another LID than a query", func(in, out *ci.MAD) {
-			if is(in, get, attrPortInfo) {
-				out[data+16] ^= 0x40
-			}
-		}),
+		response(
+			"mad.other-lid",
+			"CI-LocalMAD-03",
+			"the LID in PortInfo differs from that of a query",
+			func(in, out *ci.MAD) {
+				if is(in, get, attrPortInfo) {
+					out[data+16] ^= 0x40
+				}
+			},
+		),
 		response(
 			"mad.other-pkey",
 			"CI-LocalMAD-04",
-			"the P_Key table has another key than a query",
+			"the P_Key table differs from that of a query",
 			func(in, out *ci.MAD) {
 				if is(in, get, attrPKeys) {
 					out[data] ^= 0x40
@@ -135,7 +143,7 @@ func Adapter() []Mutant {
 				}
 			},
 		),
-		local("mad.error-as-error", "CI-LocalMAD-06", "a MAD status is an error of the verb, too",
+		local("mad.error-as-error", "CI-LocalMAD-06", "a MAD status also makes the verb fail",
 			func(c madder, port uint8, in, out *ci.MAD) error {
 				err := c.CA.LocalMAD(port, nil, in, out)
 				if err == nil && out != nil && (out[4]&0x7f != 0 || out[5] != 0) {
@@ -146,7 +154,7 @@ func Adapter() []Mutant {
 		local(
 			"mad.port-zero",
 			"CI-LocalMAD-07",
-			"port 0 counts as port 1",
+			"port 0 is taken as port 1",
 			func(c madder, port uint8, in, out *ci.MAD) error {
 				return c.CA.LocalMAD(max(port, 1), nil, in, out)
 			},
@@ -154,7 +162,7 @@ func Adapter() []Mutant {
 		local(
 			"mad.set-forgets",
 			"CI-LocalMAD-08",
-			"Set PortInfo answers as asked, and does nothing",
+			"Set PortInfo returns the new values but does nothing",
 			func(c madder, port uint8, in, out *ci.MAD) error {
 				if in != nil && out != nil && is(in, set, attrPortInfo) {
 					*out = *in
@@ -167,7 +175,7 @@ func Adapter() []Mutant {
 		local(
 			"mad.state-forgets",
 			"SAS-2.1-14",
-			"the port state cannot be set, but nobody is told",
+			"a change of the port state is ignored without an error",
 			func(c madder, port uint8, in, out *ci.MAD) error {
 				if in != nil && is(in, set, attrPortInfo) {
 					changed := *in
@@ -180,7 +188,7 @@ func Adapter() []Mutant {
 		local(
 			"mad.any-state",
 			"CI-LocalMAD-09",
-			"an unreachable port state counts as no change",
+			"an unreachable port state is taken as no change",
 			func(c madder, port uint8, in, out *ci.MAD) error {
 				if in != nil && is(in, set, attrPortInfo) && in[data+32]&15 == byte(ci.PortInit) {
 					changed := *in
@@ -209,7 +217,7 @@ func Adapter() []Mutant {
 			Name:   "mad.no-lid-event",
 			Area:   "mad",
 			Breaks: "SAS-2.1-19",
-			Does:   "a change of LID is not told",
+			Does:   "a change of LID causes no event",
 			Needs:  ci.CapLocalMAD,
 			Link:   "direct",
 			Wrap: tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
@@ -219,7 +227,7 @@ func Adapter() []Mutant {
 			}}),
 		},
 		query(
-			"mad.no-agent", "SAS-2.1-15", "no agent is claimed",
+			"mad.no-agent", "SAS-2.1-15", "no management agent is claimed",
 			func(a *ci.CAAttr) { a.Caps &^= ci.CapHardwareSMA | ci.CapLocalMAD },
 		),
 	}
@@ -230,8 +238,8 @@ type portModifier struct {
 	f func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error
 }
 
-func (c portModifier) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
-	return c.f(c, port, set, a)
+func (p portModifier) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
+	return p.f(p, port, set, a)
 }
 
 type caQueryer struct {
@@ -252,19 +260,19 @@ type madder struct {
 	f func(c madder, port uint8, in, out *ci.MAD) error
 }
 
-func (c madder) LocalMAD(port uint8, _ *ci.AVAttr, in, out *ci.MAD) error {
-	return c.f(c, port, in, out)
+func (m madder) LocalMAD(port uint8, _ *ci.AVAttr, in, out *ci.MAD) error {
+	return m.f(m, port, in, out)
 }
 
-// sleepy makes no PD at its second open: the first is the certifier's own look at the claims.
+// sleepy fails to allocate a PD at its second open. The first open is the certifier's, to read the claims.
 type sleepy struct {
 	ciwrap.CA
 	nth int32
 }
 
-func (c sleepy) AllocatePD(typ ci.PDType) (ci.PD, error) {
-	if c.nth == 2 {
+func (s sleepy) AllocatePD(typ ci.PDType) (ci.PD, error) {
+	if s.nth == 2 {
 		return nil, &ci.Error{Verb: "CA.AllocatePD", Status: ci.InvalidState}
 	}
-	return c.CA.AllocatePD(typ)
+	return s.CA.AllocatePD(typ)
 }

@@ -1,6 +1,6 @@
 package mutant
 
-// All gives every list of mutants, one line each, so that new lists do not collide.
+// All returns every list of mutants. Each is on its own line, so that additions do not conflict.
 func All() [][]Mutant {
 	return [][]Mutant{
 		Basic(),

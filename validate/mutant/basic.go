@@ -8,32 +8,32 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// Basic are faults in opening, queries, protection domains and the making of queues.
+// Basic returns mutants with faults in opening, queries, protection domains and the creation of queues.
 func Basic() []Mutant {
 	return []Mutant{
-		{Name: "open.any-guid", Area: "open", Breaks: "SAS-2.1-27", Does: "OpenCA opens whatever GUID is asked for",
+		{Name: "open.any-guid", Area: "open", Breaks: "SAS-2.1-27", Does: "OpenCA opens the adapter for any GUID",
 			Wrap: tap.Layer(ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return anyGUID{ciwrap.HCA{HCA: h}} }})},
-		{Name: "open.zero-guid", Area: "open", Breaks: "CI-OpenCA-01", Does: "OpenCA answers NotFound for GUID zero",
+		{Name: "open.zero-guid", Area: "open", Breaks: "CI-OpenCA-01", Does: "OpenCA returns NotFound for GUID zero",
 			Wrap: tap.Layer(ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return zeroGUID{ciwrap.HCA{HCA: h}} }})},
 		{
 			Name:   "query.shared",
 			Area:   "query",
 			Breaks: "CI-QueryCA-03",
-			Does:   "Query hands out one snapshot to everybody",
+			Does:   "Query returns the same snapshot to all callers",
 			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &oneSnapshot{CA: ciwrap.CA{CA: c}} }}),
 		},
 		{
 			Name:   "query.claims-sl",
 			Area:   "claims",
 			Breaks: "CI-Claims-01",
-			Does:   "the answer of an optional verb turns with its claim: SLForIP",
+			Does:   "the claim of SLForIP is inverted",
 			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return flippedClaim{ciwrap.CA{CA: c}} }}),
 		},
 		{
 			Name:   "pd.destroy-twice",
 			Area:   "pd",
 			Breaks: "CI-DeallocatePD-02",
-			Does:   "a PD can be destroyed again and again",
+			Does:   "a PD can be destroyed more than once",
 			Wrap: tap.Layer(
 				ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return eternalPD{ciwrap.PD{PD: p}} }},
 			),
@@ -42,7 +42,7 @@ func Basic() []Mutant {
 			Name:   "cq.zero-size",
 			Area:   "cq",
 			Breaks: "CI-CreateCQ-02",
-			Does:   "CreateCQ makes a CQ of one entry when asked for none",
+			Does:   "CreateCQ creates a CQ of one entry for a size of 0",
 			Wrap: tap.Layer(ciwrap.Layer{CQCreate: func(c ci.CQCreate) ci.CQCreate {
 				if c.Size == 0 {
 					c.Size = 1
@@ -59,27 +59,27 @@ func Basic() []Mutant {
 				ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return scribbler{ciwrap.CQ{CQ: c}} }},
 			),
 		},
-		{Name: "qp.same-number", Area: "qp", Breaks: "CI-CreateQP-02", Does: "every QP says that it has the number 5",
+		{Name: "qp.same-number", Area: "qp", Breaks: "CI-CreateQP-02", Does: "every QP reports the number 5",
 			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return five{ciwrap.QP{QP: q}} }})},
 	}
 }
 
 type anyGUID struct{ ciwrap.HCA }
 
-func (h anyGUID) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
+func (a anyGUID) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
 	if guid != 0 {
-		guid = h.Info().GUID
+		guid = a.Info().GUID
 	}
-	return h.HCA.OpenCA(guid, fn, ctx)
+	return a.HCA.OpenCA(guid, fn, ctx)
 }
 
 type zeroGUID struct{ ciwrap.HCA }
 
-func (h zeroGUID) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
+func (z zeroGUID) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
 	if guid == 0 {
 		return nil, &ci.Error{Verb: "HCA.OpenCA", Status: ci.NotFound}
 	}
-	return h.HCA.OpenCA(guid, fn, ctx)
+	return z.HCA.OpenCA(guid, fn, ctx)
 }
 
 type oneSnapshot struct {
@@ -89,15 +89,15 @@ type oneSnapshot struct {
 	err  error
 }
 
-func (c *oneSnapshot) Query() (*ci.CAAttr, error) {
-	c.once.Do(func() { c.attr, c.err = c.CA.Query() })
-	return c.attr, c.err
+func (o *oneSnapshot) Query() (*ci.CAAttr, error) {
+	o.once.Do(func() { o.attr, o.err = o.CA.Query() })
+	return o.attr, o.err
 }
 
 type flippedClaim struct{ ciwrap.CA }
 
-func (c flippedClaim) Query() (*ci.CAAttr, error) {
-	a, err := c.CA.Query()
+func (f flippedClaim) Query() (*ci.CAAttr, error) {
+	a, err := f.CA.Query()
 	if err == nil {
 		a.Caps ^= ci.CapSLForIP
 	}
@@ -106,8 +106,8 @@ func (c flippedClaim) Query() (*ci.CAAttr, error) {
 
 type eternalPD struct{ ciwrap.PD }
 
-func (p eternalPD) Destroy() error {
-	err := p.PD.Destroy()
+func (e eternalPD) Destroy() error {
+	err := e.PD.Destroy()
 	if ci.StatusOf(err) == ci.InvalidPDHandle {
 		return nil
 	}
@@ -116,8 +116,8 @@ func (p eternalPD) Destroy() error {
 
 type scribbler struct{ ciwrap.CQ }
 
-func (c scribbler) Poll(wc []ci.WC) (int, error) {
-	n, err := c.CQ.Poll(wc)
+func (s scribbler) Poll(wc []ci.WC) (int, error) {
+	n, err := s.CQ.Poll(wc)
 	if n == 0 && len(wc) > 0 {
 		wc[0] = ci.WC{}
 	}

@@ -9,7 +9,7 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// CQNotify are faults of armed completion queues and of their optional verbs.
+// CQNotify returns mutants with faults in armed completion queues and their optional verbs.
 func CQNotify() []Mutant {
 	cq := func(name, breaks, does string, f func(c ciwrap.CQ) ci.CQ) Mutant {
 		return Mutant{Name: name, Area: "cq.notify", Breaks: breaks, Does: does,
@@ -28,7 +28,7 @@ func CQNotify() []Mutant {
 		create(
 			"cq.rings-twice",
 			"CI-Notify-01",
-			"each completion callback comes twice",
+			"each completion callback is called twice",
 			func(c ci.CQCreate) ci.CQCreate {
 				if fn := c.OnCompletion; fn != nil {
 					c.OnCompletion = func(ctx any) { fn(ctx); fn(ctx) }
@@ -40,7 +40,7 @@ func CQNotify() []Mutant {
 			Name:   "cq.born-armed",
 			Area:   "cq.notify",
 			Breaks: "CI-Notify-02",
-			Does:   "a CQ is armed from its birth",
+			Does:   "a CQ is armed when it is created",
 			Wrap: tap.Layer(
 				ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { _ = c.Notify(ci.NotifyNext); return c }},
 			),
@@ -49,19 +49,19 @@ func CQNotify() []Mutant {
 			Name:   "cq.fires-at-once",
 			Area:   "cq.notify",
 			Breaks: "CI-Notify-03",
-			Does:   "arming a CQ with entries in it calls back at once",
+			Does:   "arming a CQ that has entries calls back at once",
 			Wrap: tap.Layer(
 				ciwrap.Layer{CQ: func(c ci.CQ, a ci.CQCreate) ci.CQ { return eager{ciwrap.CQ{CQ: c}, a} }},
 			),
 		},
 		cq(
-			"cq.all-solicited", "CI-Notify-04", "every completion counts as solicited",
+			"cq.all-solicited", "CI-Notify-04", "every completion is treated as solicited",
 			func(c ciwrap.CQ) ci.CQ { return anyNotify{c} },
 		),
 		cq(
 			"cq.last-arming-wins",
 			"CI-Notify-05",
-			"arming for solicited completions takes the place of arming for any",
+			"arming for solicited completions replaces arming for any completion",
 			func(c ciwrap.CQ) ci.CQ {
 				return &forgetful{CQ: c}
 			},
@@ -69,7 +69,7 @@ func CQNotify() []Mutant {
 		create(
 			"cq.wrong-context",
 			"SAS-2.1-09",
-			"the completion callback gets something else than the context",
+			"the completion callback does not receive the context",
 			func(c ci.CQCreate) ci.CQCreate {
 				if fn := c.OnCompletion; fn != nil {
 					c.OnCompletion = func(any) { fn(nil) }
@@ -78,19 +78,19 @@ func CQNotify() []Mutant {
 			},
 		),
 		cq(
-			"cq.after-early", "CI-NotifyAfter-01", "NotifyAfter fires one completion early",
+			"cq.after-early", "CI-NotifyAfter-01", "NotifyAfter calls back one completion early",
 			func(c ciwrap.CQ) ci.CQ { return afterEarly{c} },
 		),
 		cq(
-			"cq.after-any-count", "CI-NotifyAfter-02", "NotifyAfter takes any count",
+			"cq.after-any-count", "CI-NotifyAfter-02", "NotifyAfter accepts any count",
 			func(c ciwrap.CQ) ci.CQ { return afterAny{c} },
 		),
 		cq(
-			"cq.lifo", "CI-PollCQ-02", "Poll gives the newest of a batch first",
+			"cq.lifo", "CI-PollCQ-02", "Poll returns the newest completion of a batch first",
 			func(c ciwrap.CQ) ci.CQ { return lifo{c} },
 		),
 		cq(
-			"cq.peek-one-less", "CI-PeekCQ-01", "Peek forgets one entry",
+			"cq.peek-one-less", "CI-PeekCQ-01", "Peek returns one entry too few",
 			func(c ciwrap.CQ) ci.CQ { return shortPeek{c} },
 		),
 		cq(
@@ -98,14 +98,16 @@ func CQNotify() []Mutant {
 			func(c ciwrap.CQ) ci.CQ { return dropResize{c} },
 		),
 		cq(
-			"cq.resize-overflow-unseen", "CI-ResizeCQ-02", "a shrink below the fill is InvalidCQSize",
+			"cq.resize-overflow-unseen",
+			"CI-ResizeCQ-02",
+			"Resize below the number of entries in use returns InvalidCQSize",
 			func(c ciwrap.CQ) ci.CQ { return noOverflow{c} },
 		),
 		cq(
-			"cq.resize-any", "CI-ResizeCQ-03", "Resize to 0 leaves the size and succeeds",
+			"cq.resize-any", "CI-ResizeCQ-03", "Resize to 0 succeeds and does not change the size",
 			func(c ciwrap.CQ) ci.CQ { return zeroResize{c} },
 		),
-		create("cq.silent-overflow", "CI-CQError-01", "nobody is told of a CQ error", func(c ci.CQCreate) ci.CQCreate {
+		create("cq.silent-overflow", "CI-CQError-01", "a CQ error causes no event", func(c ci.CQCreate) ci.CQCreate {
 			if fn := c.OnEvent; fn != nil {
 				c.OnEvent = func(e ci.Event) {
 					if e.Type != ci.EventCQError {
@@ -118,7 +120,7 @@ func CQNotify() []Mutant {
 		create(
 			"cq.moderation-loses",
 			"CI-ModifyCQ-01",
-			"every other callback is lost",
+			"every second callback is lost",
 			func(c ci.CQCreate) ci.CQCreate {
 				if fn := c.OnCompletion; fn != nil {
 					var mu sync.Mutex
@@ -139,7 +141,7 @@ func CQNotify() []Mutant {
 		create(
 			"cq.late-callback",
 			"CI-DestroyCQ-03",
-			"callbacks run on a goroutine of their own, a little later",
+			"callbacks run on another goroutine, with a delay",
 			func(c ci.CQCreate) ci.CQCreate {
 				if fn := c.OnCompletion; fn != nil {
 					c.OnCompletion = func(ctx any) { time.AfterFunc(2*time.Millisecond, func() { fn(ctx) }) }
@@ -155,54 +157,54 @@ type eager struct {
 	made ci.CQCreate
 }
 
-func (q eager) Notify(when ci.Notify) error {
-	if n, err := q.Peek(); err == nil && n > 0 && q.made.OnCompletion != nil {
-		go q.made.OnCompletion(q.made.Context)
+func (e eager) Notify(when ci.Notify) error {
+	if n, err := e.Peek(); err == nil && n > 0 && e.made.OnCompletion != nil {
+		go e.made.OnCompletion(e.made.Context)
 	}
-	return q.CQ.Notify(when)
+	return e.CQ.Notify(when)
 }
 
 type anyNotify struct{ ciwrap.CQ }
 
-func (q anyNotify) Notify(ci.Notify) error { return q.CQ.Notify(ci.NotifyNext) }
+func (a anyNotify) Notify(ci.Notify) error { return a.CQ.Notify(ci.NotifyNext) }
 
-// forgetful arms for solicited completions by disarming first, which only a fresh count can do.
+// forgetful disarms the CQ before it arms it for solicited completions.
 type forgetful struct{ ciwrap.CQ }
 
-func (q *forgetful) Notify(when ci.Notify) error {
+func (f *forgetful) Notify(when ci.Notify) error {
 	if when == ci.NotifySolicited {
-		a, err := q.Query()
+		a, err := f.Query()
 		if err != nil {
 			return err
 		}
-		return q.NotifyAfter(a.Size)
+		return f.NotifyAfter(a.Size)
 	}
-	return q.CQ.Notify(when)
+	return f.CQ.Notify(when)
 }
 
 type afterEarly struct{ ciwrap.CQ }
 
-func (q afterEarly) NotifyAfter(n int) error {
+func (a afterEarly) NotifyAfter(n int) error {
 	if n > 1 {
 		n--
 	}
-	return q.CQ.NotifyAfter(n)
+	return a.CQ.NotifyAfter(n)
 }
 
 type afterAny struct{ ciwrap.CQ }
 
-func (q afterAny) NotifyAfter(n int) error {
-	err := q.CQ.NotifyAfter(n)
+func (a afterAny) NotifyAfter(n int) error {
+	err := a.CQ.NotifyAfter(n)
 	if ci.StatusOf(err) == ci.InvalidParameter {
-		return q.CQ.NotifyAfter(1)
+		return a.CQ.NotifyAfter(1)
 	}
 	return err
 }
 
 type lifo struct{ ciwrap.CQ }
 
-func (q lifo) Poll(wc []ci.WC) (int, error) {
-	n, err := q.CQ.Poll(wc)
+func (l lifo) Poll(wc []ci.WC) (int, error) {
+	n, err := l.CQ.Poll(wc)
 	for i, j := 0, n-1; i < j; i, j = i+1, j-1 {
 		wc[i], wc[j] = wc[j], wc[i]
 	}
@@ -211,37 +213,37 @@ func (q lifo) Poll(wc []ci.WC) (int, error) {
 
 type shortPeek struct{ ciwrap.CQ }
 
-func (q shortPeek) Peek() (int, error) {
-	n, err := q.CQ.Peek()
+func (s shortPeek) Peek() (int, error) {
+	n, err := s.CQ.Peek()
 	return max(n-1, 0), err
 }
 
 type dropResize struct{ ciwrap.CQ }
 
-func (q dropResize) Resize(r ci.CQResize) (int, error) {
-	n, err := q.CQ.Resize(r)
+func (d dropResize) Resize(r ci.CQResize) (int, error) {
+	n, err := d.CQ.Resize(r)
 	if err == nil {
-		_, err = q.Poll(make([]ci.WC, 1))
+		_, err = d.Poll(make([]ci.WC, 1))
 	}
 	return n, err
 }
 
 type noOverflow struct{ ciwrap.CQ }
 
-func (q noOverflow) Resize(r ci.CQResize) (int, error) {
-	n, err := q.CQ.Resize(r)
+func (n noOverflow) Resize(r ci.CQResize) (int, error) {
+	size, err := n.CQ.Resize(r)
 	if ci.StatusOf(err) == ci.Overflow {
 		err = &ci.Error{Verb: "CQ.Resize", Status: ci.InvalidCQSize}
 	}
-	return n, err
+	return size, err
 }
 
 type zeroResize struct{ ciwrap.CQ }
 
-func (q zeroResize) Resize(r ci.CQResize) (int, error) {
+func (z zeroResize) Resize(r ci.CQResize) (int, error) {
 	if r.Size == 0 {
-		a, err := q.Query()
+		a, err := z.Query()
 		return a.Size, err
 	}
-	return q.CQ.Resize(r)
+	return z.CQ.Resize(r)
 }

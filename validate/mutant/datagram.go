@@ -8,7 +8,7 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// Datagram are faults of special QPs, multicast and path migration.
+// Datagram returns mutants with faults in special QPs, multicast and path migration.
 func Datagram() []Mutant {
 	special := func(name, breaks, does string, f func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error)) Mutant {
 		return Mutant{
@@ -43,13 +43,15 @@ func Datagram() []Mutant {
 			Needs:  ci.CapAPM,
 			Wrap: tap.Layer(
 				ciwrap.Layer{
-					QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} },
+					QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+						return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f}
+					},
 				},
 			),
 		}
 	}
 	return []Mutant{
-		special("special.busy-otherwise", "CI-SpecialQP-01", "a second QP1 is InsufficientResources",
+		special("special.busy-otherwise", "CI-SpecialQP-01", "creating a second QP1 returns InsufficientResources",
 			func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
 				q, err := p.CreateSpecialQP(port, c)
 				if ci.StatusOf(err) == ci.ResourceBusy {
@@ -60,7 +62,7 @@ func Datagram() []Mutant {
 		special(
 			"special.port-zero",
 			"CI-SpecialQP-03",
-			"port 0 counts as port 1",
+			"port 0 is taken as port 1",
 			func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
 				return p.CreateSpecialQP(max(port, 1), c)
 			},
@@ -68,7 +70,7 @@ func Datagram() []Mutant {
 		special(
 			"special.any-type",
 			"CI-SpecialQP-04",
-			"CreateSpecialQP makes ordinary QPs, too",
+			"CreateSpecialQP also creates ordinary QPs",
 			func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
 				if c.Type == ci.RC || c.Type == ci.UD {
 					return p.CreateQP(c)
@@ -79,7 +81,7 @@ func Datagram() []Mutant {
 		special(
 			"special.no-most",
 			"CI-SpecialQP-05",
-			"what would be granted is not told",
+			"a rejected create does not return the sizes that would be granted",
 			func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
 				q, err := p.CreateSpecialQP(port, c)
 				if ci.StatusOf(err) == ci.InvalidSetting {
@@ -92,7 +94,7 @@ func Datagram() []Mutant {
 			Name:   "special.no-source",
 			Area:   "special",
 			Breaks: "CI-SpecialQP-06",
-			Does:   "the sender's number is missing in completions of QP1",
+			Does:   "completions of QP1 lack the sender's QPN",
 			Needs:  ci.CapSpecialQP,
 			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
 				return editor{ciwrap.CQ{CQ: c}, func(w *ci.WC) {
@@ -106,7 +108,7 @@ func Datagram() []Mutant {
 			Name:   "special.open-qkey",
 			Area:   "special",
 			Breaks: "CI-SpecialQP-07",
-			Does:   "a request may name the well-known Q_Key",
+			Does:   "a request may contain the well-known Q_Key",
 			Needs:  ci.CapSpecialQP,
 			Wrap: tap.Layer(
 				ciwrap.Layer{
@@ -118,7 +120,7 @@ func Datagram() []Mutant {
 			Name:   "mcast.no-grh",
 			Area:   "mcast",
 			Breaks: "CI-Mcast-01",
-			Does:   "a datagram with GRH is completed without saying so",
+			Does:   "the completion of a datagram with GRH lacks WCGRH",
 			Needs:  ci.CapMulticast,
 			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
 				return editor{ciwrap.CQ{CQ: c}, func(w *ci.WC) { w.Flags &^= ci.WCGRH }}
@@ -128,7 +130,7 @@ func Datagram() []Mutant {
 			Name:   "mcast.never-leaves",
 			Area:   "mcast",
 			Breaks: "CI-Mcast-02",
-			Does:   "a QP leaves its groups when it is destroyed, and not before",
+			Does:   "a QP leaves its groups only when it is destroyed",
 			Needs:  ci.CapMulticast,
 			Wrap: tap.Layer(
 				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &faithful{QP: ciwrap.QP{QP: q}} }},
@@ -137,7 +139,7 @@ func Datagram() []Mutant {
 		attach(
 			"mcast.type",
 			"CI-Mcast-03",
-			"a connected QP is refused with InvalidQPState",
+			"attaching a connected QP returns InvalidQPState",
 			func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
 				m, err := q.QP.AttachMcast(c)
 				if ci.StatusOf(err) == ci.InvalidServiceType {
@@ -149,7 +151,7 @@ func Datagram() []Mutant {
 		attach(
 			"mcast.any-gid",
 			"CI-Mcast-04",
-			"a unicast GID is InvalidParameter",
+			"attaching a unicast GID returns InvalidParameter",
 			func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
 				m, err := q.QP.AttachMcast(c)
 				if ci.StatusOf(err) == ci.InvalidGID {
@@ -163,7 +165,7 @@ func Datagram() []Mutant {
 			attach(
 				"mcast.any-lid",
 				"CI-Mcast-05",
-				"the LID is not looked at",
+				"the LID is ignored",
 				func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
 					c.LID = 0xc001
 					return q.QP.AttachMcast(c)
@@ -174,7 +176,7 @@ func Datagram() []Mutant {
 			Name:   "mcast.leaves-on-destroy",
 			Area:   "mcast",
 			Breaks: "CI-Mcast-06",
-			Does:   "a QP that is attached leaves and is destroyed",
+			Does:   "Destroy of an attached QP detaches it and succeeds",
 			Needs:  ci.CapMulticast,
 			Wrap: tap.Layer(
 				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &leaver{QP: ciwrap.QP{QP: q}} }},
@@ -184,7 +186,7 @@ func Datagram() []Mutant {
 			Name:   "mcast.one-handle",
 			Area:   "mcast",
 			Breaks: "CI-Mcast-07",
-			Does:   "attached again, a QP gets the handle it has",
+			Does:   "attaching a QP again returns the existing handle",
 			Needs:  ci.CapMulticast,
 			Wrap: tap.Layer(
 				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &single{QP: ciwrap.QP{QP: q}} }},
@@ -194,7 +196,7 @@ func Datagram() []Mutant {
 			Name:   "mcast.one-group",
 			Area:   "mcast",
 			Breaks: "CI-Mcast-08",
-			Does:   "whatever group a QP joins, it is the first again",
+			Does:   "a QP always joins its first group",
 			Needs:  ci.CapMulticast,
 			Wrap: tap.Layer(
 				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &narrow{QP: ciwrap.QP{QP: q}} }},
@@ -204,7 +206,7 @@ func Datagram() []Mutant {
 			Name:   "mcast.stale",
 			Area:   "mcast",
 			Breaks: "CI-Mcast-10",
-			Does:   "a membership that is gone is InvalidQPHandle",
+			Does:   "a destroyed membership returns InvalidQPHandle",
 			Needs:  ci.CapMulticast,
 			Wrap: tap.Layer(
 				ciwrap.Layer{
@@ -215,7 +217,7 @@ func Datagram() []Mutant {
 		apm(
 			"apm.stays-rearm",
 			"CI-APM-01",
-			"Rearm is taken and forgotten",
+			"Rearm succeeds and has no effect",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if set&ci.QPFieldAPM != 0 && a.APM == ci.APMRearm {
 					set &^= ci.QPFieldAPM
@@ -227,13 +229,13 @@ func Datagram() []Mutant {
 			Name:   "apm.old-primary",
 			Area:   "apm",
 			Breaks: "CI-APM-02",
-			Does:   "Query shows the first ACK timeout for ever",
+			Does:   "Query always returns the first ACK timeout",
 			Needs:  ci.CapAPM,
 			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 				return queryer{ciwrap.QP{QP: q}, func(a *ci.QPAttr) { a.Primary.AckTimeout &^= 1 }}
 			}}),
 		},
-		{Name: "apm.no-event", Area: "apm", Breaks: "CI-APM-03", Does: "a migration is not told", Needs: ci.CapAPM,
+		{Name: "apm.no-event", Area: "apm", Breaks: "CI-APM-03", Does: "a migration causes no event", Needs: ci.CapAPM,
 			Wrap: tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 				if e.Type != ci.EventQPAPM {
 					deliver(e)
@@ -242,7 +244,7 @@ func Datagram() []Mutant {
 		apm(
 			"apm.any-state",
 			"CI-APM-04",
-			"an illegal migration state is InvalidParameter",
+			"an invalid migration state returns InvalidParameter",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				err := q.inner(set, a)
 				if ci.StatusOf(err) == ci.InvalidAPMState {
@@ -254,7 +256,7 @@ func Datagram() []Mutant {
 		apm(
 			"apm.port-zero",
 			"CI-APM-05",
-			"port 0 of an alternate path counts as port 1",
+			"port 0 of an alternate path is taken as port 1",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				a.Alternate.AV.Port = max(a.Alternate.AV.Port, 1)
 				return q.inner(set, a)
@@ -264,13 +266,13 @@ func Datagram() []Mutant {
 			Name:   "apm.hidden",
 			Area:   "apm",
 			Breaks: "CI-APM-06",
-			Does:   "Query does not show the alternate path",
+			Does:   "Query does not return the alternate path",
 			Needs:  ci.CapAPM,
 			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 				return queryer{ciwrap.QP{QP: q}, func(a *ci.QPAttr) { a.Alternate = ci.Path{} }}
 			}}),
 		},
-		{Name: "apm.once", Area: "apm", Breaks: "CI-APM-07", Does: "a QP can be rearmed once", Needs: ci.CapAPM,
+		{Name: "apm.once", Area: "apm", Breaks: "CI-APM-07", Does: "a QP can be rearmed only once", Needs: ci.CapAPM,
 			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 				n := 0
 				return &modifier{
@@ -296,8 +298,8 @@ type specialist struct {
 	f func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error)
 }
 
-func (p specialist) CreateSpecialQP(port uint8, c ci.QPCreate) (ci.QP, error) {
-	return p.f(p.PD, port, c)
+func (s specialist) CreateSpecialQP(port uint8, c ci.QPCreate) (ci.QP, error) {
+	return s.f(s.PD, port, c)
 }
 
 // editor changes completions.
@@ -306,25 +308,25 @@ type editor struct {
 	f func(*ci.WC)
 }
 
-func (c editor) Poll(wc []ci.WC) (int, error) {
-	n, err := c.CQ.Poll(wc)
+func (e editor) Poll(wc []ci.WC) (int, error) {
+	n, err := e.CQ.Poll(wc)
 	for i := range wc[:n] {
-		c.f(&wc[i])
+		e.f(&wc[i])
 	}
 	return n, err
 }
 
-// privileged takes the well-known Q_Key on for the time of a request that names it.
+// privileged sets the QP's Q_Key to the well-known one before a request that contains it.
 type privileged struct {
 	ciwrap.QP
 	typ ci.QPType
 }
 
-func (q *privileged) PostSend(wrs []ci.SendWR) (int, error) {
-	if q.typ == ci.UD && len(wrs) > 0 && wrs[0].To.QKey == 0x80010000 {
-		_ = q.Modify(ci.QPFieldState|ci.QPFieldQKey, ci.QPAttr{State: ci.QPRTS, QKey: 0x80010000})
+func (p *privileged) PostSend(wrs []ci.SendWR) (int, error) {
+	if p.typ == ci.UD && len(wrs) > 0 && wrs[0].To.QKey == 0x80010000 {
+		_ = p.Modify(ci.QPFieldState|ci.QPFieldQKey, ci.QPAttr{State: ci.QPRTS, QKey: 0x80010000})
 	}
-	return q.QP.PostSend(wrs)
+	return p.QP.PostSend(wrs)
 }
 
 type joiner struct {
@@ -332,96 +334,96 @@ type joiner struct {
 	f func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error)
 }
 
-func (q joiner) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
-	return q.f(q.QP, c)
+func (j joiner) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	return j.f(j.QP, c)
 }
 
-// faithful leaves its groups only when it is destroyed.
+// faithful is a QP that leaves its groups only when it is destroyed.
 type faithful struct {
 	ciwrap.QP
-	mu     sync.Mutex
-	groups []ci.Mcast
-	n      int // handles given out
+	mu         sync.Mutex
+	groups     []ci.Mcast
+	numHandles int // handles that are not destroyed
 }
 
 type membership struct {
 	ciwrap.Mcast
-	q    *faithful
-	gone bool
+	q         *faithful
+	destroyed bool
 }
 
-func (q *faithful) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
-	m, err := q.QP.AttachMcast(c)
+func (f *faithful) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	m, err := f.QP.AttachMcast(c)
 	if err != nil {
 		return m, err
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.groups = append(q.groups, m)
-	q.n++
-	return &membership{Mcast: ciwrap.Mcast{Mcast: m}, q: q}, nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.groups = append(f.groups, m)
+	f.numHandles++
+	return &membership{Mcast: ciwrap.Mcast{Mcast: m}, q: f}, nil
 }
 
 func (m *membership) Destroy() error {
 	m.q.mu.Lock()
 	defer m.q.mu.Unlock()
-	if m.gone {
+	if m.destroyed {
 		return &ci.Error{Verb: "Mcast.Destroy", Status: ci.InvalidMcastHandle}
 	}
-	m.gone = true
-	m.q.n--
+	m.destroyed = true
+	m.q.numHandles--
 	return nil
 }
 
-func (q *faithful) Destroy() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.n == 0 {
-		for _, m := range q.groups {
+func (f *faithful) Destroy() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.numHandles == 0 {
+		for _, m := range f.groups {
 			_ = m.Destroy()
 		}
-		q.groups = nil
+		f.groups = nil
 	}
-	return q.QP.Destroy()
+	return f.QP.Destroy()
 }
 
-// leaver leaves its groups when it is destroyed.
+// leaver is a QP that leaves its groups when it is destroyed.
 type leaver struct {
 	ciwrap.QP
 	groups []ci.Mcast
 }
 
-func (q *leaver) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
-	m, err := q.QP.AttachMcast(c)
+func (l *leaver) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	m, err := l.QP.AttachMcast(c)
 	if err == nil {
-		q.groups = append(q.groups, m)
+		l.groups = append(l.groups, m)
 	}
 	return m, err
 }
 
-func (q *leaver) Destroy() error {
-	for _, m := range q.groups {
+func (l *leaver) Destroy() error {
+	for _, m := range l.groups {
 		_ = m.Destroy()
 	}
-	return q.QP.Destroy()
+	return l.QP.Destroy()
 }
 
-// single has one handle for all its attachments to a group.
+// single is a QP with one handle for all its attachments to a group.
 type single struct {
 	ciwrap.QP
 	have map[ci.GID]ci.Mcast
 }
 
-func (q *single) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
-	if m := q.have[c.GID]; m != nil {
+func (s *single) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	if m := s.have[c.GID]; m != nil {
 		return m, nil
 	}
-	m, err := q.QP.AttachMcast(c)
+	m, err := s.QP.AttachMcast(c)
 	if err == nil {
-		if q.have == nil {
-			q.have = map[ci.GID]ci.Mcast{}
+		if s.have == nil {
+			s.have = map[ci.GID]ci.Mcast{}
 		}
-		q.have[c.GID] = m
+		s.have[c.GID] = m
 	}
 	return m, err
 }
@@ -436,16 +438,16 @@ func (m misnamed) Destroy() error {
 	return err
 }
 
-// narrow is a QP that knows the first group it has joined, and no other.
+// narrow is a QP that joins its first group again instead of another one.
 type narrow struct {
 	ciwrap.QP
 	first *ci.GID
 }
 
-func (q *narrow) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
-	if q.first == nil {
-		q.first = &c.GID
+func (n *narrow) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	if n.first == nil {
+		n.first = &c.GID
 	}
-	c.GID = *q.first
-	return q.QP.AttachMcast(c)
+	c.GID = *n.first
+	return n.QP.AttachMcast(c)
 }

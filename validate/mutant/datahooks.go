@@ -5,7 +5,7 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// status gives one completion status in place of another.
+// status returns a wrapper that replaces a completion status.
 func status(from, to ci.WCStatus) func(ci.HCA) ci.HCA {
 	return tap.Poll(func(wc *ci.WC) {
 		if wc.Status == from {
@@ -14,8 +14,8 @@ func status(from, to ci.WCStatus) func(ci.HCA) ci.HCA {
 	})
 }
 
-// answers gives one status of posting in place of another; 0 for success: what was refused is then dropped without a
-// word.
+// answers returns a wrapper that replaces a status of the post verbs. With ci.Success, rejected requests are dropped
+// silently.
 func answers(from ci.Status, to ci.Status) func(ci.HCA) ci.HCA {
 	return tap.Both(
 		tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
@@ -38,7 +38,7 @@ func answer(n, all int, err error, from, to ci.Status, verb string) (int, error)
 	return n, &ci.Error{Verb: verb, Status: to}
 }
 
-// total is the bytes of a gather list.
+// total returns the number of bytes of a gather list.
 func total(sgl []ci.SGE) int {
 	n := 0
 	for _, g := range sgl {
@@ -47,7 +47,7 @@ func total(sgl []ci.SGE) int {
 	return n
 }
 
-// shorten takes the last byte off a gather list.
+// shorten removes the last byte of a gather list.
 func shorten(sgl []ci.SGE) {
 	for i := len(sgl) - 1; i >= 0; i-- {
 		if sgl[i].Length > 0 {

@@ -10,7 +10,7 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// DataPath are faults in messages and in posting.
+// DataPath returns mutants with faults in messages and in posting.
 func DataPath() []Mutant {
 	return slices.Concat(messageMutants(), postMutants(), stateMutants())
 }
@@ -28,7 +28,7 @@ func messageMutants() []Mutant {
 				}
 			}),
 		},
-		{Name: "send.zero-as-one", Area: "rc", Breaks: "IBTA-9.7-01", Does: "an empty message is sent as one of a byte",
+		{Name: "send.zero-as-one", Area: "rc", Breaks: "IBTA-9.7-01", Does: "an empty message is sent with one byte",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				if w.Op == ci.OpSend && len(w.SGL) > 0 && total(w.SGL) == 0 {
 					w.SGL[0].Length = 1
@@ -38,7 +38,7 @@ func messageMutants() []Mutant {
 			Name:   "send.completions-reversed",
 			Area:   "rc",
 			Breaks: "IBTA-9.7-02",
-			Does:   "completions polled together come newest first",
+			Does:   "completions polled together are returned newest first",
 			Wrap: tap.Layer(
 				ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return reversedCQ{ciwrap.CQ{CQ: c}} }},
 			),
@@ -53,7 +53,7 @@ func messageMutants() []Mutant {
 			Name:   "send.gather-reversed",
 			Area:   "rc",
 			Breaks: "CI-PostSend-01",
-			Does:   "segments of a send are gathered last first",
+			Does:   "segments of a send are gathered in reverse order",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				if w.Op == ci.OpSend {
 					slices.Reverse(w.SGL)
@@ -64,7 +64,7 @@ func messageMutants() []Mutant {
 			Name:   "send.scatter-reversed",
 			Area:   "rc",
 			Breaks: "CI-PostRecv-01",
-			Does:   "segments of a receive are filled last first",
+			Does:   "segments of a receive are filled in reverse order",
 			Wrap: tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 				wrs = slices.Clone(wrs)
 				for i := range wrs {
@@ -78,7 +78,7 @@ func messageMutants() []Mutant {
 			Name:   "send.immediate-swapped",
 			Area:   "rc",
 			Breaks: "CI-PostSend-02",
-			Does:   "immediate data travel in the wrong byte order",
+			Does:   "immediate data are sent in the wrong byte order",
 			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Flags&ci.WCImmediate != 0 {
 					wc.Imm = bits.ReverseBytes32(wc.Imm)
@@ -107,7 +107,7 @@ func messageMutants() []Mutant {
 			Name:   "wc.recv-op",
 			Area:   "rc",
 			Breaks: "SAS-2.3-23",
-			Does:   "a receive taken by a write with immediate says that it was a send",
+			Does:   "the completion of a receive taken by a write with immediate has the operation of a send",
 			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Status == ci.WCSuccess && wc.Op == ci.WCRecvWrite {
 					wc.Op = ci.WCRecv
@@ -118,14 +118,14 @@ func messageMutants() []Mutant {
 			Name:   "wc.id-32",
 			Area:   "rc",
 			Breaks: "SAS-2.3-23",
-			Does:   "ids lose their upper half",
+			Does:   "completions lose the upper half of their ids",
 			Wrap:   tap.Poll(func(wc *ci.WC) { wc.ID &= 1<<32 - 1 }),
 		},
 		{
 			Name:   "wc.send-op",
 			Area:   "rc",
 			Breaks: "CI-WC-01",
-			Does:   "every completion of a send queue says that it was a send",
+			Does:   "every completion of a send queue has the operation of a send",
 			Wrap: tap.Poll(func(wc *ci.WC) {
 				if !wc.Op.IsRecv() {
 					wc.Op = ci.WCSend
@@ -136,7 +136,7 @@ func messageMutants() []Mutant {
 			Name:   "qp.used-up",
 			Area:   "rc",
 			Breaks: "SAS-2.3-27",
-			Does:   "destroyed QPs are never freed, and there are 24",
+			Does:   "destroyed QPs are never released, and there are only 24",
 			Wrap:   usedUp,
 		},
 	}
@@ -144,13 +144,18 @@ func messageMutants() []Mutant {
 
 func postMutants() []Mutant {
 	return []Mutant{
-		{Name: "post.list-reversed", Area: "post", Breaks: "SAS-2.1-21", Does: "a list of sends is posted last first",
-			Wrap: tap.Sends(func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR { slices.Reverse(wrs); return wrs })},
+		{
+			Name:   "post.list-reversed",
+			Area:   "post",
+			Breaks: "SAS-2.1-21",
+			Does:   "a list of sends is posted in reverse order",
+			Wrap:   tap.Sends(func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR { slices.Reverse(wrs); return wrs }),
+		},
 		{
 			Name:   "post.recv-list-one",
 			Area:   "post",
 			Breaks: "SAS-2.1-21",
-			Does:   "of a list of receives only the first is posted, and success is said",
+			Does:   "only the first receive of a list is posted, and success is returned",
 			Wrap: tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 				n, err := q.PostRecv(wrs[:min(1, len(wrs))])
 				if err == nil {
@@ -159,7 +164,7 @@ func postMutants() []Mutant {
 				return n, err
 			}),
 		},
-		{Name: "post.bad-skipped", Area: "post", Breaks: "SAS-2.1-23", Does: "requests behind a bad one are posted",
+		{Name: "post.bad-skipped", Area: "post", Breaks: "SAS-2.1-23", Does: "requests after a bad one are posted",
 			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
 				if err != nil && n+1 < len(wrs) {
@@ -171,7 +176,7 @@ func postMutants() []Mutant {
 			Name:   "post.count-off",
 			Area:   "post",
 			Breaks: "SAS-2.1-23",
-			Does:   "the count of requests taken includes the bad one",
+			Does:   "the number of requests taken includes the bad one",
 			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
 				if err != nil && n < len(wrs) {
@@ -184,7 +189,7 @@ func postMutants() []Mutant {
 			Name:   "post.recv-all-or-none",
 			Area:   "post",
 			Breaks: "SAS-2.1-23",
-			Does:   "a list of receives with a bad one is refused whole",
+			Does:   "a list of receives with a bad one is rejected as a whole",
 			Wrap: tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 				attr, err := q.Query()
 				if err == nil && slices.ContainsFunc(wrs, func(w ci.RecvWR) bool { return len(w.SGL) > attr.RecvSGE }) {
@@ -197,7 +202,7 @@ func postMutants() []Mutant {
 			Name:   "post.poll-one",
 			Area:   "post",
 			Breaks: "SAS-2.1-22",
-			Does:   "Poll gives one completion at a time",
+			Does:   "Poll returns one completion at a time",
 			Wrap: tap.Layer(
 				ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return oneByOne{ciwrap.CQ{CQ: c}} }},
 			),
@@ -206,17 +211,17 @@ func postMutants() []Mutant {
 			Name:   "post.full-dropped",
 			Area:   "post",
 			Breaks: "CI-PostSend-03",
-			Does:   "a request to a full queue is dropped, and success is said",
+			Does:   "a request to a full queue is dropped, and success is returned",
 			Wrap:   answers(ci.InsufficientResources, ci.Success),
 		},
 		{
 			Name:   "post.full-status",
 			Area:   "post",
 			Breaks: "CI-PostSend-03",
-			Does:   "a full queue is InvalidMaxWRs",
+			Does:   "a full queue returns InvalidMaxWRs",
 			Wrap:   answers(ci.InsufficientResources, ci.InvalidMaxWRs),
 		},
-		{Name: "post.sges-cut", Area: "post", Breaks: "CI-PostSend-04", Does: "segments above the most are left out",
+		{Name: "post.sges-cut", Area: "post", Breaks: "CI-PostSend-04", Does: "segments above the limit are dropped",
 			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
 				if ci.StatusOf(err) == ci.InvalidMaxSGE {
@@ -247,14 +252,19 @@ func postMutants() []Mutant {
 				func(q ci.QP, _ ci.QPCreate) ci.QP { return &waiter{QP: ciwrap.QP{QP: q}, moved: make(chan struct{})} },
 			),
 		},
-		{Name: "post.empty-refused", Area: "post", Breaks: "CI-PostSend-06", Does: "an empty list is InvalidParameter",
+		{
+			Name:   "post.empty-refused",
+			Area:   "post",
+			Breaks: "CI-PostSend-06",
+			Does:   "an empty list returns InvalidParameter",
 			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				if len(wrs) == 0 {
 					return 0, &ci.Error{Verb: "QP.PostSend", Status: ci.InvalidParameter}
 				}
 				return q.PostSend(wrs)
-			})},
-		{Name: "post.signal-always", Area: "post", Breaks: "CI-Signal-01", Does: "every send makes a completion",
+			}),
+		},
+		{Name: "post.signal-always", Area: "post", Breaks: "CI-Signal-01", Does: "every send causes a completion",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) { w.Flags |= ci.SendSignaled })},
 		{
 			Name:   "post.signal-all-ignored",
@@ -269,21 +279,21 @@ func postMutants() []Mutant {
 			Name:   "post.slots-lost",
 			Area:   "post",
 			Breaks: "CI-Signal-02",
-			Does:   "slots of unsignaled sends are never free again",
+			Does:   "slots of unsignaled sends are never released",
 			Wrap:   slotsLost(),
 		},
 		{
 			Name:   "post.silent-failure",
 			Area:   "post",
 			Breaks: "CI-Signal-03",
-			Does:   "an unsignaled send that fails makes no completion",
+			Does:   "an unsignaled send that fails causes no completion",
 			Wrap:   silentFailure,
 		},
 		{
 			Name:   "post.inline-dropped",
 			Area:   "post",
 			Breaks: "CI-Inline-02",
-			Does:   "a request with too much inline data is dropped, and success is said",
+			Does:   "a request with too much inline data is dropped, and success is returned",
 			Wrap:   answers(ci.InvalidParameter, ci.Success),
 		},
 		{Name: "post.no-fence", Area: "post", Breaks: "CI-Fence-01", Does: "SendFence has no effect",
@@ -296,21 +306,21 @@ func postMutants() []Mutant {
 			Name:   "opcode.other-status",
 			Area:   "opcode",
 			Breaks: "CI-Opcode-02",
-			Does:   "an operation that the service does not have is Unsupported",
+			Does:   "an operation that the service does not have returns Unsupported",
 			Wrap:   answers(ci.InvalidWRType, ci.Unsupported),
 		},
 		{
 			Name:   "opcode.dropped",
 			Area:   "opcode",
 			Breaks: "CI-Opcode-02",
-			Does:   "an operation that the service does not have is dropped, and success is said",
+			Does:   "an operation that the service does not have is dropped, and success is returned",
 			Wrap:   answers(ci.InvalidWRType, ci.Success),
 		},
 		{
 			Name:   "opcode.not-claimed",
 			Area:   "opcode",
 			Breaks: "CI-Opcode-03",
-			Does:   "an operation that is not claimed is InvalidWRType",
+			Does:   "an operation that is not claimed returns InvalidWRType",
 			Wrap:   answers(ci.Unsupported, ci.InvalidWRType),
 		},
 		{
@@ -329,14 +339,14 @@ func postMutants() []Mutant {
 			Name:   "opcode.recv-srq",
 			Area:   "opcode",
 			Breaks: "CI-PostRecv-02",
-			Does:   "PostRecv on a QP with an SRQ does nothing, and success is said",
+			Does:   "PostRecv on a QP with an SRQ succeeds and does nothing",
 			Needs:  ci.CapSRQ,
 			Wrap: tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 				n, err := q.PostRecv(wrs)
 				return answer(n, len(wrs), err, ci.InvalidWRType, ci.Success, "QP.PostRecv")
 			}),
 		},
-		{Name: "opcode.no-nop", Area: "opcode", Breaks: "CI-Opcode-01", Does: "OpNop is InvalidWRType",
+		{Name: "opcode.no-nop", Area: "opcode", Breaks: "CI-Opcode-01", Does: "OpNop returns InvalidWRType",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				if w.Op == ci.OpNop {
 					w.Op = 255
@@ -351,7 +361,7 @@ func stateMutants() []Mutant {
 			Name:   "state.early-sends",
 			Area:   "post-state",
 			Breaks: "CI-PostState-01",
-			Does:   "sends posted before RTS are dropped, and success is said",
+			Does:   "sends posted before RTS are dropped, and success is returned",
 			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
 				return answer(n, len(wrs), err, ci.InvalidQPState, ci.Success, "QP.PostSend")
@@ -361,7 +371,7 @@ func stateMutants() []Mutant {
 			Name:   "state.reset-recvs",
 			Area:   "post-state",
 			Breaks: "CI-PostState-02",
-			Does:   "receives posted in Reset are dropped, and success is said",
+			Does:   "receives posted in Reset are dropped, and success is returned",
 			Wrap: tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 				n, err := q.PostRecv(wrs)
 				return answer(n, len(wrs), err, ci.InvalidQPState, ci.Success, "QP.PostRecv")
@@ -371,7 +381,7 @@ func stateMutants() []Mutant {
 			Name:   "state.init-recvs",
 			Area:   "post-state",
 			Breaks: "CI-PostState-03",
-			Does:   "receives posted in Init are InvalidQPState",
+			Does:   "posting receives in Init returns InvalidQPState",
 			Wrap: tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 				if a, err := q.Query(); err == nil && a.State == ci.QPInit {
 					return 0, &ci.Error{Verb: "QP.PostRecv", Status: ci.InvalidQPState}
@@ -383,14 +393,14 @@ func stateMutants() []Mutant {
 			Name:   "state.error-refuses",
 			Area:   "post-state",
 			Breaks: "CI-PostState-04",
-			Does:   "sends posted in Error are InvalidQPState",
+			Does:   "posting sends in Error returns InvalidQPState",
 			Wrap:   refusesIn(ci.QPError),
 		},
 		{
 			Name:   "state.sqerror-refuses",
 			Area:   "post-state",
 			Breaks: "CI-PostState-05",
-			Does:   "sends posted in SQError are InvalidQPState",
+			Does:   "posting sends in SQError returns InvalidQPState",
 			Wrap:   refusesIn(ci.QPSQError),
 			Needs:  ci.CapUC,
 		},
@@ -398,13 +408,13 @@ func stateMutants() []Mutant {
 			Name:   "state.sqd-refuses",
 			Area:   "post-state",
 			Breaks: "CI-PostState-06",
-			Does:   "sends posted in SQD are InvalidQPState",
+			Does:   "posting sends in SQD returns InvalidQPState",
 			Wrap:   refusesIn(ci.QPSQD),
 		},
 	}
 }
 
-// refusesIn refuses sends in a state.
+// refusesIn returns a wrapper that rejects sends in a state.
 func refusesIn(s ci.QPState) func(ci.HCA) ci.HCA {
 	return tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 		if a, err := q.Query(); err == nil && a.State == s {
@@ -416,17 +426,17 @@ func refusesIn(s ci.QPState) func(ci.HCA) ci.HCA {
 
 type reversedCQ struct{ ciwrap.CQ }
 
-func (q reversedCQ) Poll(wc []ci.WC) (int, error) {
-	n, err := q.CQ.Poll(wc)
+func (r reversedCQ) Poll(wc []ci.WC) (int, error) {
+	n, err := r.CQ.Poll(wc)
 	slices.Reverse(wc[:n])
 	return n, err
 }
 
 type oneByOne struct{ ciwrap.CQ }
 
-func (q oneByOne) Poll(wc []ci.WC) (int, error) { return q.CQ.Poll(wc[:min(1, len(wc))]) }
+func (o oneByOne) Poll(wc []ci.WC) (int, error) { return o.CQ.Poll(wc[:min(1, len(wc))]) }
 
-// firstContext gives each CQ's completions the context of its first one.
+// firstContext sets the context of all completions of a CQ to that of the first one.
 func firstContext(h ci.HCA) ci.HCA {
 	return ciwrap.Wrap(
 		h, ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &stuckContext{CQ: ciwrap.CQ{CQ: c}} }},
@@ -440,20 +450,20 @@ type stuckContext struct {
 	ctx any
 }
 
-func (q *stuckContext) Poll(wc []ci.WC) (int, error) {
-	n, err := q.CQ.Poll(wc)
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (s *stuckContext) Poll(wc []ci.WC) (int, error) {
+	n, err := s.CQ.Poll(wc)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for i := range wc[:n] {
-		if !q.has {
-			q.has, q.ctx = true, wc[i].Context
+		if !s.has {
+			s.has, s.ctx = true, wc[i].Context
 		}
-		wc[i].Context = q.ctx
+		wc[i].Context = s.ctx
 	}
 	return n, err
 }
 
-// usedUp lets a target make 24 QPs, ever.
+// usedUp limits the number of QPs that a target ever creates to 24.
 func usedUp(h ci.HCA) ci.HCA {
 	var mu sync.Mutex
 	made := 0
@@ -472,14 +482,14 @@ type limitedPD struct {
 	may func() bool
 }
 
-func (p limitedPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
-	if !p.may() {
+func (l limitedPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
+	if !l.may() {
 		return nil, &ci.Error{Verb: "PD.CreateQP", Status: ci.InsufficientResources}
 	}
-	return p.PD.CreateQP(c)
+	return l.PD.CreateQP(c)
 }
 
-// lateReader keeps requests until the send CQ is polled, and reads their segments and inline data then.
+// lateReader keeps requests until the send CQ is polled, and only then reads their segments and inline data.
 func lateReader() func(ci.HCA) ci.HCA {
 	return tap.Layer(ciwrap.Layer{
 		CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &lateCQ{CQ: ciwrap.CQ{CQ: c}} },
@@ -496,14 +506,14 @@ type lateCQ struct {
 	kept []func()
 }
 
-func (q *lateCQ) Poll(wc []ci.WC) (int, error) {
-	q.mu.Lock()
-	for _, f := range q.kept {
+func (l *lateCQ) Poll(wc []ci.WC) (int, error) {
+	l.mu.Lock()
+	for _, f := range l.kept {
 		f()
 	}
-	q.kept = nil
-	q.mu.Unlock()
-	return q.CQ.Poll(wc)
+	l.kept = nil
+	l.mu.Unlock()
+	return l.CQ.Poll(wc)
 }
 
 type lateQP struct {
@@ -511,47 +521,47 @@ type lateQP struct {
 	cq *lateCQ
 }
 
-func (q lateQP) PostSend(wrs []ci.SendWR) (int, error) {
-	q.cq.mu.Lock()
-	defer q.cq.mu.Unlock()
-	q.cq.kept = append(q.cq.kept, func() { _, _ = q.QP.PostSend(wrs) })
+func (l lateQP) PostSend(wrs []ci.SendWR) (int, error) {
+	l.cq.mu.Lock()
+	defer l.cq.mu.Unlock()
+	l.cq.kept = append(l.cq.kept, func() { _, _ = l.QP.PostSend(wrs) })
 	return len(wrs), nil
 }
 
-// waiter's PostSend returns when the QP is modified or destroyed.
+// waiter is a QP whose PostSend returns only when the QP is modified or destroyed.
 type waiter struct {
 	ciwrap.QP
 	mu    sync.Mutex
 	moved chan struct{}
 }
 
-func (q *waiter) PostSend(wrs []ci.SendWR) (int, error) {
-	n, err := q.QP.PostSend(wrs)
-	q.mu.Lock()
-	moved := q.moved
-	q.mu.Unlock()
+func (w *waiter) PostSend(wrs []ci.SendWR) (int, error) {
+	n, err := w.QP.PostSend(wrs)
+	w.mu.Lock()
+	moved := w.moved
+	w.mu.Unlock()
 	<-moved
 	return n, err
 }
 
-func (q *waiter) move() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	close(q.moved)
-	q.moved = make(chan struct{})
+func (w *waiter) move() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.moved)
+	w.moved = make(chan struct{})
 }
 
-func (q *waiter) Modify(set ci.QPField, a ci.QPAttr) error {
-	defer q.move()
-	return q.QP.Modify(set, a)
+func (w *waiter) Modify(set ci.QPField, a ci.QPAttr) error {
+	defer w.move()
+	return w.QP.Modify(set, a)
 }
 
-func (q *waiter) Destroy() error {
-	defer q.move()
-	return q.QP.Destroy()
+func (w *waiter) Destroy() error {
+	defer w.move()
+	return w.QP.Destroy()
 }
 
-// slotsLost counts unsignaled sends against the depth for ever.
+// slotsLost never releases the slots of unsignaled sends.
 func slotsLost() func(ci.HCA) ci.HCA {
 	return tap.QP(
 		func(q ci.QP, c ci.QPCreate) ci.QP { return &leakyQueue{QP: ciwrap.QP{QP: q}, room: 8 * c.SendDepth} },
@@ -564,22 +574,22 @@ type leakyQueue struct {
 	room int
 }
 
-func (q *leakyQueue) PostSend(wrs []ci.SendWR) (int, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (l *leakyQueue) PostSend(wrs []ci.SendWR) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for i := range wrs {
 		if wrs[i].Flags&ci.SendSignaled == 0 {
-			q.room--
+			l.room--
 		}
 	}
-	if q.room < 0 {
+	if l.room < 0 {
 		return 0, &ci.Error{Verb: "QP.PostSend", Status: ci.InsufficientResources}
 	}
-	return q.QP.PostSend(wrs)
+	return l.QP.PostSend(wrs)
 }
 
-// silentFailure leaves out the failures of unsignaled sends: it marks the ids of signaled ones by a bit of their own on
-// the way down.
+// silentFailure drops the completions of unsignaled sends that fail. It recognizes them by a bit that it sets in their
+// ids.
 func silentFailure(h ci.HCA) ci.HCA {
 	const mark = 1 << 63
 	l := ciwrap.Layer{
@@ -600,18 +610,18 @@ func silentFailure(h ci.HCA) ci.HCA {
 	return ciwrap.Wrap(h, l)
 }
 
-// sieve leaves completions out.
+// sieve drops completions.
 type sieve struct {
 	ciwrap.CQ
 	keep func(*ci.WC) bool
 }
 
-func (q sieve) Poll(wc []ci.WC) (int, error) {
+func (s sieve) Poll(wc []ci.WC) (int, error) {
 	for {
-		n, err := q.CQ.Poll(wc)
+		n, err := s.CQ.Poll(wc)
 		k := 0
 		for i := range wc[:n] {
-			if q.keep(&wc[i]) {
+			if s.keep(&wc[i]) {
 				wc[k] = wc[i]
 				k++
 			}

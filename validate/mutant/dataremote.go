@@ -10,12 +10,12 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// Remote are faults in RDMA, atomics, UC and UD.
+// Remote returns mutants with faults in RDMA, atomics, UC and UD.
 func Remote() []Mutant {
 	return slices.Concat(rdmaMutants(), atomicMutants(), ucMutants(), udMutants())
 }
 
-// ofOp changes send requests of one operation.
+// ofOp returns a wrapper that changes send requests of one operation.
 func ofOp(op ci.SendOp, f func(w *ci.SendWR)) func(ci.HCA) ci.HCA {
 	return tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 		if w.Op == op {
@@ -30,7 +30,7 @@ func rdmaMutants() []Mutant {
 			Name:   "rdma.write-short",
 			Area:   "rdma",
 			Breaks: "IBTA-9.4-01",
-			Does:   "a write of more than 1024 bytes loses its last",
+			Does:   "a write of more than 1024 bytes loses its last byte",
 			Wrap: ofOp(ci.OpWrite, func(w *ci.SendWR) {
 				if total(w.SGL) > 1024 {
 					shorten(w.SGL)
@@ -43,7 +43,7 @@ func rdmaMutants() []Mutant {
 			Name:   "rdma.write-imm-length",
 			Area:   "rdma",
 			Breaks: "IBTA-9.4-03",
-			Does:   "the receive of a write with immediate has length 0",
+			Does:   "the completion of a receive taken by a write with immediate has length 0",
 			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Status == ci.WCSuccess && wc.Op == ci.WCRecvWrite {
 					wc.Length = 0
@@ -54,7 +54,7 @@ func rdmaMutants() []Mutant {
 			Name:   "rdma.read-short",
 			Area:   "rdma",
 			Breaks: "IBTA-9.4-04",
-			Does:   "a read of more than 1024 bytes loses its last",
+			Does:   "a read of more than 1024 bytes loses its last byte",
 			Wrap: ofOp(ci.OpRead, func(w *ci.SendWR) {
 				if total(w.SGL) > 1024 {
 					shorten(w.SGL)
@@ -65,14 +65,14 @@ func rdmaMutants() []Mutant {
 			Name:   "rdma.read-scatter-reversed",
 			Area:   "rdma",
 			Breaks: "IBTA-9.4-05",
-			Does:   "segments of a read are filled last first",
+			Does:   "segments of a read are filled in reverse order",
 			Wrap:   ofOp(ci.OpRead, func(w *ci.SendWR) { slices.Reverse(w.SGL) }),
 		},
 		{
 			Name:   "rdma.read-depth-refused",
 			Area:   "rdma",
 			Breaks: "IBTA-9.4-06",
-			Does:   "a list of more reads than the initiator depth is refused",
+			Does:   "a list of more reads than the initiator depth is rejected",
 			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				a, err := q.Query()
 				reads := 0
@@ -95,7 +95,7 @@ func rdmaMutants() []Mutant {
 			Name:   "rdma.zero-checked",
 			Area:   "rdma",
 			Breaks: "IBTA-9.4-07",
-			Does:   "a write of no bytes has its key checked, by one of a byte",
+			Does:   "the key of a write of no bytes is checked, because one byte is written",
 			Wrap:   zeroChecked,
 		},
 		{
@@ -109,7 +109,7 @@ func rdmaMutants() []Mutant {
 			Name:   "rdma.writes-reversed",
 			Area:   "rdma",
 			Breaks: "IBTA-9.5-02",
-			Does:   "writes of a list are done last first",
+			Does:   "writes of a list are executed in reverse order",
 			Wrap: tap.Sends(func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 				if !slices.ContainsFunc(wrs, func(w ci.SendWR) bool { return w.Op != ci.OpWrite }) {
 					for i, j := 0, len(wrs)-1; i < j; i, j = i+1, j-1 {
@@ -133,7 +133,7 @@ func rdmaMutants() []Mutant {
 			Does:   "the last word of a long write is written before the rest, which waits for a poll",
 			Wrap:   lastWordFirst(),
 		},
-		{Name: "rdma.all-rights", Area: "rdma", Breaks: "IBTA-9.9-13", Does: "every QP grants every right",
+		{Name: "rdma.all-rights", Area: "rdma", Breaks: "IBTA-9.9-13", Does: "every QP grants all rights",
 			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldAccess != 0 {
 					a.Access |= ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
@@ -143,7 +143,7 @@ func rdmaMutants() []Mutant {
 			Name:   "rdma.region-rights",
 			Area:   "rdma",
 			Breaks: "CI-Rights-02",
-			Does:   "every region grants every remote right",
+			Does:   "every region grants all remote rights",
 			Wrap: tap.Layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
 				c.Access |= ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite
 				return c
@@ -153,7 +153,7 @@ func rdmaMutants() []Mutant {
 			Name:   "rdma.needs-read",
 			Area:   "rdma",
 			Breaks: "CI-Rights-01",
-			Does:   "a QP grants nothing unless it grants reading",
+			Does:   "a QP that does not grant reading grants nothing",
 			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldAccess != 0 && a.Access&ci.RemoteRead == 0 {
 					a.Access = 0
@@ -163,7 +163,7 @@ func rdmaMutants() []Mutant {
 	}
 }
 
-// readsFirst turns a write and a read around, and has the write wait for the read. Their completions keep their ids.
+// readsFirst swaps a write and a read and makes the write wait for the read. The completions keep the order of the ids.
 func readsFirst(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 	if len(wrs) == 2 && wrs[0].Op == ci.OpWrite && wrs[1].Op == ci.OpRead {
 		wrs[0], wrs[1] = wrs[1], wrs[0]
@@ -186,20 +186,20 @@ func lateWrites() func(ci.HCA) ci.HCA {
 
 type lateWriter struct{ lateQP }
 
-func (q lateWriter) PostSend(wrs []ci.SendWR) (int, error) {
+func (l lateWriter) PostSend(wrs []ci.SendWR) (int, error) {
 	if len(wrs) < 2 {
-		return q.QP.PostSend(wrs)
+		return l.QP.PostSend(wrs)
 	}
 	writes := slices.DeleteFunc(slices.Clone(wrs), func(w ci.SendWR) bool { return w.Op != ci.OpWrite })
 	others := slices.DeleteFunc(slices.Clone(wrs), func(w ci.SendWR) bool { return w.Op == ci.OpWrite })
-	if n, err := q.QP.PostSend(others); err != nil {
+	if n, err := l.QP.PostSend(others); err != nil {
 		return n, err
 	}
-	_, _ = q.lateQP.PostSend(writes)
+	_, _ = l.lateQP.PostSend(writes)
 	return len(wrs), nil
 }
 
-// lastWordFirst writes the last 8 bytes of a write of one segment at once, and the rest when the send CQ is polled.
+// lastWordFirst writes the last 8 bytes of a write at once, and the rest when the send CQ is polled.
 func lastWordFirst() func(ci.HCA) ci.HCA {
 	return tap.Layer(ciwrap.Layer{
 		CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &lateCQ{CQ: ciwrap.CQ{CQ: c}} },
@@ -212,9 +212,9 @@ func lastWordFirst() func(ci.HCA) ci.HCA {
 
 type endWriter struct{ lateQP }
 
-func (q endWriter) PostSend(wrs []ci.SendWR) (int, error) {
+func (e endWriter) PostSend(wrs []ci.SendWR) (int, error) {
 	if len(wrs) != 1 || wrs[0].Op != ci.OpWrite || len(wrs[0].SGL) != 1 || wrs[0].SGL[0].Length < 4096 {
-		return q.QP.PostSend(wrs)
+		return e.QP.PostSend(wrs)
 	}
 	rest, end := tap.CopySends(wrs), tap.CopySends(wrs)
 	n := rest[0].SGL[0].Length - 8
@@ -223,13 +223,13 @@ func (q endWriter) PostSend(wrs []ci.SendWR) (int, error) {
 	end[0].SGL[0].Length = 8
 	end[0].Remote.Addr += uint64(n)
 	end[0].Flags = 0
-	if n, err := q.QP.PostSend(end); err != nil {
+	if n, err := e.QP.PostSend(end); err != nil {
 		return n, err
 	}
-	return q.lateQP.PostSend(rest)
+	return e.lateQP.PostSend(rest)
 }
 
-// zeroChecked makes a write of no bytes one of a byte of a region of its own.
+// zeroChecked replaces a write of no bytes by a write of one byte from its own region.
 func zeroChecked(h ci.HCA) ci.HCA {
 	var spare atomic.Pointer[ci.SGE]
 	return ciwrap.Wrap(h, ciwrap.Layer{
@@ -260,14 +260,14 @@ func atomicMutants() []Mutant {
 			Name:   "atomic.cas-32",
 			Area:   "atomic",
 			Breaks: "IBTA-9.4-10",
-			Does:   "the lower half alone of the new value is stored",
+			Does:   "only the lower half of the new value is stored",
 			Wrap:   ofOp(ci.OpCompareSwap, func(w *ci.SendWR) { w.Atomic.Swap &= 1<<32 - 1 }),
 		},
 		{
 			Name:   "atomic.faa-32",
 			Area:   "atomic",
 			Breaks: "IBTA-9.4-11",
-			Does:   "the lower half alone of the addend is added",
+			Does:   "only the lower half of the addend is added",
 			Wrap:   ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Atomic.Compare &= 1<<32 - 1 }),
 		},
 		{
@@ -281,7 +281,7 @@ func atomicMutants() []Mutant {
 			Name:   "atomic.network-order",
 			Area:   "atomic",
 			Breaks: "CI-Atomic-01",
-			Does:   "operands are taken as numbers in network order",
+			Does:   "operands are read in network byte order",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				w.Atomic.Compare, w.Atomic.Swap = bits.ReverseBytes64(
 					w.Atomic.Compare,
@@ -294,7 +294,7 @@ func atomicMutants() []Mutant {
 			Name:   "atomic.rounded",
 			Area:   "atomic",
 			Breaks: "IBTA-9.4-13",
-			Does:   "a misaligned atomic is done on the word it points into",
+			Does:   "a misaligned atomic is executed on the word that contains its address",
 			Wrap:   ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Remote.Addr &^= 7 }),
 		},
 		{Name: "atomic.length-0", Area: "atomic", Breaks: "CI-Atomic-03", Does: "completions of atomics have length 0",
@@ -314,7 +314,7 @@ func atomicMutants() []Mutant {
 			Name:   "atomic.twice",
 			Area:   "atomic",
 			Breaks: "IBTA-9.7-12",
-			Does:   "the 40th atomic of a QP is done twice, as if its duplicate had been",
+			Does:   "the 40th atomic of a QP is executed twice, like a duplicate request",
 			Wrap: tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
 				return &doubler{QP: ciwrap.QP{QP: q}}
 			}),
@@ -322,8 +322,8 @@ func atomicMutants() []Mutant {
 	}
 }
 
-// atomicsFirst turns a write and an atomic behind it around, and has the write wait for the atomic. Their completions
-// keep their ids.
+// atomicsFirst swaps a write and an atomic after it, and makes the write wait for the atomic. The completions keep the
+// order of the ids.
 func atomicsFirst(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 	if len(wrs) > 1 && wrs[0].Op == ci.OpWrite && wrs[1].Op == ci.OpFetchAdd {
 		wrs[0], wrs[1] = wrs[1], wrs[0]
@@ -342,22 +342,22 @@ func lostAdds(h ci.HCA) ci.HCA {
 	})(h)
 }
 
-// doubler adds twice the addend once.
+// doubler doubles the addend of one fetch-and-add.
 type doubler struct {
 	ciwrap.QP
-	n int
+	numAdds int
 }
 
-func (q *doubler) PostSend(wrs []ci.SendWR) (int, error) {
+func (d *doubler) PostSend(wrs []ci.SendWR) (int, error) {
 	wrs = tap.CopySends(wrs)
 	for i := range wrs {
 		if wrs[i].Op == ci.OpFetchAdd {
-			if q.n++; q.n == 40 {
+			if d.numAdds++; d.numAdds == 40 {
 				wrs[i].Atomic.Compare *= 2
 			}
 		}
 	}
-	return q.QP.PostSend(wrs)
+	return d.QP.PostSend(wrs)
 }
 
 func ucMutants() []Mutant {
@@ -385,7 +385,7 @@ func ucMutants() []Mutant {
 			Name:   "uc.write-elsewhere",
 			Area:   "uc",
 			Breaks: "IBTA-9.8-02",
-			Does:   "a UC write goes one byte too far",
+			Does:   "a UC write is placed one byte too high",
 			Needs:  ci.CapUC,
 			Wrap: ofUC(func(w *ci.SendWR) {
 				if w.Op == ci.OpWrite {
@@ -397,7 +397,7 @@ func ucMutants() []Mutant {
 			Name:   "uc.drop-fails",
 			Area:   "uc",
 			Breaks: "IBTA-9.8-03",
-			Does:   "a UC write takes the QP to Error, after it is done",
+			Does:   "a UC write takes the QP to Error after it has completed",
 			Needs:  ci.CapUC,
 			Wrap: tap.Post(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
@@ -407,17 +407,23 @@ func ucMutants() []Mutant {
 				return n, err
 			}),
 		},
-		{Name: "uc.all-rights", Area: "uc", Breaks: "IBTA-9.8-03", Does: "every UC QP may be written", Needs: ci.CapUC,
+		{
+			Name:   "uc.all-rights",
+			Area:   "uc",
+			Breaks: "IBTA-9.8-03",
+			Does:   "every UC QP grants remote writes",
+			Needs:  ci.CapUC,
 			Wrap: tap.Modify(func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if c.Type == ci.UC && set&ci.QPFieldAccess != 0 {
 					a.Access |= ci.RemoteWrite
 				}
-			})},
+			}),
+		},
 		{
 			Name:   "uc.drop-takes-receive",
 			Area:   "uc",
 			Breaks: "IBTA-9.8-04",
-			Does:   "a UC write with immediate takes its receive even if it is dropped",
+			Does:   "a dropped UC write with immediate takes a receive",
 			Needs:  ci.CapUC,
 			Wrap: ofUC(func(w *ci.SendWR) {
 				if w.Op == ci.OpWrite && w.Flags&ci.SendImmediate != 0 {
@@ -429,7 +435,7 @@ func ucMutants() []Mutant {
 			Name:   "uc.damaged",
 			Area:   "uc",
 			Breaks: "IBTA-9.8-20",
-			Does:   "one of 16 UC messages arrives with other bytes",
+			Does:   "one of 16 UC messages arrives with wrong bytes",
 			Needs:  ci.CapUC,
 			Wrap:   damaged(ci.UC),
 		},
@@ -437,14 +443,14 @@ func ucMutants() []Mutant {
 			Name:   "uc.order",
 			Area:   "uc",
 			Breaks: "IBTA-9.8-05",
-			Does:   "every second UC message has the bytes of another",
+			Does:   "every second UC message has the bytes of another message",
 			Needs:  ci.CapUC,
 			Wrap:   ucSwapped,
 		},
 	}
 }
 
-// damaged has one of 16 messages of a service begin one byte late, behind the number that the first 8 bytes may hold.
+// damaged shifts one of 16 messages of a service by one byte, after the number that the first 8 bytes may hold.
 func damaged(typ ci.QPType) func(ci.HCA) ci.HCA {
 	return func(h ci.HCA) ci.HCA {
 		var n atomic.Uint32
@@ -459,7 +465,7 @@ func damaged(typ ci.QPType) func(ci.HCA) ci.HCA {
 	}
 }
 
-// ucSwapped sends the bytes of a message's neighbour.
+// ucSwapped replaces the bytes of every second message by those of the message before.
 func ucSwapped(h ci.HCA) ci.HCA {
 	var n atomic.Uint32
 	return tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
@@ -482,13 +488,13 @@ func udMutants() []Mutant {
 		{
 			Name:   "ud.damaged",
 			Breaks: "IBTA-9.8-21",
-			Does:   "one of 16 datagrams arrives with other bytes",
+			Does:   "one of 16 datagrams arrives with wrong bytes",
 			Wrap:   damaged(ci.UD),
 		},
 		{
 			Name:   "ud.length",
 			Breaks: "IBTA-9.8-10",
-			Does:   "the 40 bytes do not count in a datagram's length",
+			Does:   "the length of a datagram does not include the 40 bytes of the GRH",
 			Wrap:   received(func(wc *ci.WC) { wc.Length -= 40 }),
 		},
 		{
@@ -500,13 +506,13 @@ func udMutants() []Mutant {
 		{
 			Name:   "ud.grh-flag-turned",
 			Breaks: "IBTA-9.8-11",
-			Does:   "WCGRH is set where there is no header, and not where there is",
+			Does:   "WCGRH is set if there is no GRH, and clear if there is one",
 			Wrap:   received(func(wc *ci.WC) { wc.Flags ^= ci.WCGRH }),
 		},
 		{
 			Name:   "ud.source-qp",
 			Breaks: "IBTA-9.8-12",
-			Does:   "a datagram's source is the receiver's own QP",
+			Does:   "the source QPN of a datagram is the receiver's own",
 			Wrap:   received(func(wc *ci.WC) { wc.SrcQP = wc.QPN }),
 		},
 		{Name: "ud.any-qkey", Breaks: "IBTA-9.8-13", Does: "Q_Keys are not compared",
@@ -532,7 +538,7 @@ func udMutants() []Mutant {
 		{
 			Name:   "ud.cut",
 			Breaks: "IBTA-9.8-16",
-			Does:   "a datagram longer than the MTU is cut",
+			Does:   "a datagram longer than the MTU is truncated",
 			Wrap: tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
 				if isUD(c) && total(w.SGL) == 1025 {
 					shorten(w.SGL)
@@ -555,18 +561,18 @@ func udMutants() []Mutant {
 					w.Flags &^= ci.SendImmediate
 				}
 			})},
-		{Name: "ud.av-frozen", Breaks: "CI-ModifyAV-01", Does: "AV.Modify changes nothing",
+		{Name: "ud.av-frozen", Breaks: "CI-ModifyAV-01", Does: "AV.Modify has no effect",
 			Wrap: tap.Layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return frozenAV{ciwrap.AV{AV: a}} }})},
 		{
 			Name:   "ud.av-dropped",
 			Breaks: "CI-PostSend-07",
-			Does:   "a datagram without a usable AV is dropped, and success is said",
+			Does:   "a datagram without a usable AV is dropped, and success is returned",
 			Wrap:   answers(ci.InvalidAVHandle, ci.Success),
 		},
 		{
 			Name:   "ud.av-any-pd",
 			Breaks: "CI-PostSend-08",
-			Does:   "an AV of any PD will do",
+			Does:   "an AV of any PD is accepted",
 			Wrap: tap.Post(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
 				if !isUD(c) || n == len(wrs) || ci.StatusOf(err) != ci.InvalidAVHandle || wrs[n].To.AV == nil {
@@ -584,24 +590,24 @@ func udMutants() []Mutant {
 				one := tap.CopySends(wrs[n : n+1])
 				one[0].To.AV = av
 				k, err := q.PostSend(one)
-				_ = av.Destroy() // the reference HCA has sent it
+				_ = av.Destroy() // the reference HCA has sent the datagram already
 				return n + k, err
 			}),
 		},
 		{
 			Name:   "ud.av-any-port",
 			Breaks: "CI-CreateAV-01",
-			Does:   "an AV for a port that does not exist is made for port 1",
+			Does:   "an AV for a port that does not exist is created for port 1",
 			Wrap: tap.Layer(
 				ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return portlessPD{ciwrap.PD{PD: p}} }},
 			),
 		},
-		{Name: "ud.av-eternal", Breaks: "CI-DestroyAV-01", Does: "an AV can be destroyed again and again",
+		{Name: "ud.av-eternal", Breaks: "CI-DestroyAV-01", Does: "an AV can be destroyed more than once",
 			Wrap: tap.Layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return eternalAV{ciwrap.AV{AV: a}} }})},
 		{
 			Name:   "ud.av-unchecked",
 			Breaks: "CI-CreateAV-02",
-			Does:   "a send by an unusable AV is a protection error",
+			Does:   "a send with an unusable AV completes with a protection error",
 			Wrap:   status(ci.WCLocalOpErr, ci.WCLocalProtErr),
 		},
 	}
@@ -614,8 +620,8 @@ func udMutants() []Mutant {
 
 type uncounted struct{ ciwrap.CA }
 
-func (c uncounted) Query() (*ci.CAAttr, error) {
-	a, err := c.CA.Query()
+func (u uncounted) Query() (*ci.CAAttr, error) {
+	a, err := u.CA.Query()
 	if err == nil {
 		for i := range a.Ports {
 			a.Ports[i].QKeyErrors = 0
@@ -630,8 +636,8 @@ func (frozenAV) Modify(ci.AVAttr) error { return nil }
 
 type eternalAV struct{ ciwrap.AV }
 
-func (a eternalAV) Destroy() error {
-	err := a.AV.Destroy()
+func (e eternalAV) Destroy() error {
+	err := e.AV.Destroy()
 	if ci.StatusOf(err) == ci.InvalidAVHandle {
 		return nil
 	}

@@ -8,14 +8,16 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// Heap are drivers that keep memory of what was destroyed. No count of objects shows it.
+// Heap returns mutants that keep memory of destroyed objects. Counts of objects do not show this.
 func Heap() []Mutant {
 	kept := func(name, what string, needs ci.Caps, l func(keep func()) ciwrap.Layer) Mutant {
-		return Mutant{Name: "heap." + name, Area: "teardown", Breaks: "CI-Teardown-10", Needs: needs,
-			Does: "64 bytes of the heap stay behind for each " + what, Wrap: func(h ci.HCA) ci.HCA {
+		return Mutant{
+			Name: "heap." + name, Area: "teardown", Breaks: "CI-Teardown-10", Needs: needs,
+			Does: "64 bytes of the heap are leaked for each " + what, Wrap: func(h ci.HCA) ci.HCA {
 				r := new(remains)
 				return ciwrap.Wrap(h, l(r.add))
-			}}
+			},
+		}
 	}
 	return []Mutant{
 		kept("pd", "PD", 0, func(keep func()) ciwrap.Layer {
@@ -27,7 +29,7 @@ func Heap() []Mutant {
 		kept("qp", "QP", 0, func(keep func()) ciwrap.Layer {
 			return ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { keep(); return q }}
 		}),
-		kept("connection", "QP that is connected", 0, func(keep func()) ciwrap.Layer {
+		kept("connection", "connected QP", 0, func(keep func()) ciwrap.Layer {
 			return ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 				return tap.ModifyOf(q, c, func(_ ci.QPCreate, set ci.QPField, _ *ci.QPAttr) {
 					if set&ci.QPFieldDestNum != 0 {
@@ -36,7 +38,7 @@ func Heap() []Mutant {
 				})
 			}}
 		}),
-		kept("message", "request that is posted", 0, func(keep func()) ciwrap.Layer {
+		kept("message", "posted request", 0, func(keep func()) ciwrap.Layer {
 			return ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 				return tap.SendsOf(q, c, func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR { keep(); return wrs })
 			}}
@@ -72,7 +74,7 @@ func Heap() []Mutant {
 		kept("dma", "mapping for DMA", ci.CapPhysicalMR, func(keep func()) ciwrap.Layer {
 			return ciwrap.Layer{DMA: func(d ci.DMA, _ ci.Memory) ci.DMA { keep(); return d }}
 		}),
-		kept("mcast", "membership of a group", ci.CapMulticast, func(keep func()) ciwrap.Layer {
+		kept("mcast", "membership in a group", ci.CapMulticast, func(keep func()) ciwrap.Layer {
 			return ciwrap.Layer{Mcast: func(m ci.Mcast, _ ci.McastAttach) ci.Mcast { keep(); return m }}
 		}),
 		kept("handler", "event handler", ci.CapEventHandlers, func(keep func()) ciwrap.Layer {
@@ -81,7 +83,7 @@ func Heap() []Mutant {
 	}
 }
 
-// remains is memory that nothing will use again.
+// remains is memory that is never used again.
 type remains struct {
 	mu   sync.Mutex
 	kept [][]byte

@@ -9,14 +9,14 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// hollowAt are the places where a claim can be seen to be hollow, if not on every link.
+// hollowAt has the link on which a hollow claim can be detected, for capabilities for which it is only one.
 var hollowAt = map[ci.Caps]string{
-	ci.CapHardwareSMA: "direct", // elsewhere there is no subnet management
+	ci.CapHardwareSMA: "direct", // other links have no subnet management
 	ci.CapInitType:    "direct",
 }
 
-// Hollow are drivers that claim a capability with nothing behind it, one for each bit, and one that claims all that the
-// right driver lacks. Their optional verbs answer anything but Unsupported.
+// Hollow returns mutants that claim a capability without implementing it: one for each bit, and one for all
+// capabilities that the correct driver lacks. Their optional verbs return statuses other than Unsupported.
 func Hollow() []Mutant {
 	var out []Mutant
 	for bit := ci.Caps(1); bit <= validate.AllCaps; bit <<= 1 {
@@ -25,26 +25,27 @@ func Hollow() []Mutant {
 			Name:   "claims.hollow-" + strings.ToLower(name),
 			Area:   "claims",
 			Breaks: "CI-Claims-04",
-			Does:   name + " is claimed with nothing behind it",
+			Does:   name + " is claimed but not implemented",
 			Hollow: bit,
 			Link:   hollowAt[bit],
 			Wrap:   HollowClaims(bit),
 		})
 	}
-	const lacking = ci.CapRD | ci.CapRawIPv6 | ci.CapRawEther | ci.CapRawMulticast | ci.CapLSO | ci.CapIPChecksum | ci.CapModifyWRDepth |
-		ci.CapUser | ci.CapVendorCall | ci.CapSLForIP
+	const lacking = ci.CapRD | ci.CapRawIPv6 | ci.CapRawEther | ci.CapRawMulticast | ci.CapLSO | ci.CapIPChecksum |
+		ci.CapModifyWRDepth | ci.CapUser | ci.CapVendorCall | ci.CapSLForIP
 	return append(out, Mutant{
 		Name:   "claims.hollow-all",
 		Area:   "claims",
 		Breaks: "CI-Claims-04",
-		Does:   "RD, raw QPs, raw multicast, LSO, checksums, WR depth, user mode, vendor calls and SL lookup are claimed with nothing behind them",
+		Does: "RD, raw QPs, raw multicast, LSO, checksums, WR depth, user mode, vendor calls and SL lookup " +
+			"are claimed but not implemented",
 		Hollow: lacking,
 		Wrap:   HollowClaims(lacking),
 	})
 }
 
-// HollowClaims returns a wrapper that claims the capabilities and takes away what is behind them: their verbs answer
-// InvalidParameter, and what they promise of other verbs is not done.
+// HollowClaims returns a wrapper that claims the capabilities and removes their implementation. Their verbs return
+// InvalidParameter, and they have no effect on other verbs.
 func HollowClaims(bits ci.Caps) func(ci.HCA) ci.HCA {
 	return tap.Layer(ciwrap.Layer{
 		CA:  func(c ci.CA) ci.CA { return hollowCA{ciwrap.CA{CA: c}, bits} },
@@ -62,7 +63,7 @@ func HollowClaims(bits ci.Caps) func(ci.HCA) ci.HCA {
 	})
 }
 
-// nothingBehind is the answer of a verb that is claimed and not there.
+// nothingBehind returns the error of a verb that is claimed but not implemented.
 func nothingBehind(verb string) error { return &ci.Error{Verb: verb, Status: ci.InvalidParameter} }
 
 type hollowCA struct {
@@ -70,50 +71,50 @@ type hollowCA struct {
 	bits ci.Caps
 }
 
-func (c hollowCA) Query() (*ci.CAAttr, error) {
-	a, err := c.CA.Query()
+func (h hollowCA) Query() (*ci.CAAttr, error) {
+	a, err := h.CA.Query()
 	if err == nil {
-		a.Caps |= c.bits
+		a.Caps |= h.bits
 	}
 	return a, err
 }
 
-func (c hollowCA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
-	if c.bits.Has(ci.CapUser) {
+func (h hollowCA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
+	if h.bits.Has(ci.CapUser) {
 		return nil, nothingBehind("CA.OpenUser")
 	}
-	return c.CA.OpenUser(p, ub)
+	return h.CA.OpenUser(p, ub)
 }
 
-func (c hollowCA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
-	if c.bits.Has(ci.CapEventHandlers) {
+func (h hollowCA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
+	if h.bits.Has(ci.CapEventHandlers) {
 		return nil, nothingBehind("CA.OnEvent")
 	}
-	return c.CA.OnEvent(fn, ctx)
+	return h.CA.OnEvent(fn, ctx)
 }
 
-func (c hollowCA) LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error {
-	if c.bits.Has(ci.CapLocalMAD) {
+func (h hollowCA) LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error {
+	if h.bits.Has(ci.CapLocalMAD) {
 		return nothingBehind("CA.LocalMAD")
 	}
-	return c.CA.LocalMAD(port, src, in, out)
+	return h.CA.LocalMAD(port, src, in, out)
 }
 
-func (c hollowCA) SLForIP(port uint8, ipPort uint16) (ci.SL, error) {
-	if c.bits.Has(ci.CapSLForIP) {
-		return 0, nil // of any port
+func (h hollowCA) SLForIP(port uint8, ipPort uint16) (ci.SL, error) {
+	if h.bits.Has(ci.CapSLForIP) {
+		return 0, nil // for any port
 	}
-	return c.CA.SLForIP(port, ipPort)
+	return h.CA.SLForIP(port, ipPort)
 }
 
-func (c hollowCA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
-	if c.bits.Has(ci.CapVendorCall) {
+func (h hollowCA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
+	if h.bits.Has(ci.CapVendorCall) {
 		return nothingBehind("CA.VendorCall")
 	}
-	return c.CA.VendorCall(op, objects...)
+	return h.CA.VendorCall(op, objects...)
 }
 
-// hollowFields are fields of ports that are taken and forgotten.
+// hollowFields are the fields of ports that are ignored.
 var hollowFields = map[ci.Caps]ci.PortField{
 	ci.CapShutdownPort: ci.PortFieldShutdown,
 	ci.CapInitType:     ci.PortFieldInitType,
@@ -122,16 +123,16 @@ var hollowFields = map[ci.Caps]ci.PortField{
 	ci.CapQKeyCounter:  ci.PortFieldQKeyErrors,
 }
 
-func (c hollowCA) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
+func (h hollowCA) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
 	for bit, field := range hollowFields {
-		if c.bits.Has(bit) {
+		if h.bits.Has(bit) {
 			set &^= field
 		}
 	}
 	if set == 0 {
 		return nil
 	}
-	return c.CA.Modify(port, set, a)
+	return h.CA.Modify(port, set, a)
 }
 
 type hollowPD struct {
@@ -139,31 +140,31 @@ type hollowPD struct {
 	bits ci.Caps
 }
 
-func (p hollowPD) CreateAV(a ci.AVAttr) (ci.AV, error) {
-	if p.bits.Has(ci.CapAV) {
+func (h hollowPD) CreateAV(a ci.AVAttr) (ci.AV, error) {
+	if h.bits.Has(ci.CapAV) {
 		return nil, nothingBehind("PD.CreateAV")
 	}
-	if p.bits.Has(ci.CapAVPortCheck) {
+	if h.bits.Has(ci.CapAVPortCheck) {
 		a.Port = 1
 	}
-	return p.PD.CreateAV(a)
+	return h.PD.CreateAV(a)
 }
 
-func (p hollowPD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
-	if p.bits.Has(ci.CapSRQ) {
+func (h hollowPD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
+	if h.bits.Has(ci.CapSRQ) {
 		return nil, nothingBehind("PD.CreateSRQ")
 	}
-	return p.PD.CreateSRQ(c)
+	return h.PD.CreateSRQ(c)
 }
 
-func (p hollowPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
-	if bit := map[ci.QPType]ci.Caps{ci.UC: ci.CapUC, ci.UD: ci.CapUD, ci.RD: ci.CapRD}[c.Type]; p.bits&bit != 0 {
+func (h hollowPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
+	if bit := map[ci.QPType]ci.Caps{ci.UC: ci.CapUC, ci.UD: ci.CapUD, ci.RD: ci.CapRD}[c.Type]; h.bits&bit != 0 {
 		return nil, nothingBehind("PD.CreateQP")
 	}
-	return p.PD.CreateQP(c)
+	return h.PD.CreateQP(c)
 }
 
-func (p hollowPD) CreateSpecialQP(port uint8, c ci.QPCreate) (ci.QP, error) {
+func (h hollowPD) CreateSpecialQP(port uint8, c ci.QPCreate) (ci.QP, error) {
 	bit := ci.CapSpecialQP
 	switch c.Type {
 	case ci.RawIPv6:
@@ -171,59 +172,59 @@ func (p hollowPD) CreateSpecialQP(port uint8, c ci.QPCreate) (ci.QP, error) {
 	case ci.RawEther:
 		bit = ci.CapRawEther
 	}
-	if p.bits.Has(bit) {
+	if h.bits.Has(bit) {
 		return nil, nothingBehind("PD.CreateSpecialQP")
 	}
-	return p.PD.CreateSpecialQP(port, c)
+	return h.PD.CreateSpecialQP(port, c)
 }
 
-func (p hollowPD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
-	if p.bits.Has(ci.CapZeroBased) {
+func (h hollowPD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
+	if h.bits.Has(ci.CapZeroBased) {
 		c.Access &^= ci.ZeroBased
 	}
-	return p.PD.RegisterMR(c)
+	return h.PD.RegisterMR(c)
 }
 
-func (p hollowPD) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
-	if p.bits.Has(ci.CapPhysicalMR) {
+func (h hollowPD) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
+	if h.bits.Has(ci.CapPhysicalMR) {
 		return nil, nothingBehind("PD.RegisterPMR")
 	}
-	return p.PD.RegisterPMR(c)
+	return h.PD.RegisterPMR(c)
 }
 
-func (p hollowPD) RegisterSMR(src ci.MR, iova uint64, a ci.Access) (ci.MR, error) {
-	if p.bits.Has(ci.CapSharedMR) {
+func (h hollowPD) RegisterSMR(src ci.MR, iova uint64, a ci.Access) (ci.MR, error) {
+	if h.bits.Has(ci.CapSharedMR) {
 		return nil, nothingBehind("PD.RegisterSMR")
 	}
-	return p.PD.RegisterSMR(src, iova, a)
+	return h.PD.RegisterSMR(src, iova, a)
 }
 
-func (p hollowPD) AllocFastRegMR(n int) (ci.MR, error) {
-	if p.bits.Has(ci.CapFastReg) {
+func (h hollowPD) AllocFastRegMR(n int) (ci.MR, error) {
+	if h.bits.Has(ci.CapFastReg) {
 		return nil, nothingBehind("PD.AllocFastRegMR")
 	}
-	return p.PD.AllocFastRegMR(n)
+	return h.PD.AllocFastRegMR(n)
 }
 
-func (p hollowPD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
-	if p.bits.Has(ci.CapFMR) {
+func (h hollowPD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
+	if h.bits.Has(ci.CapFMR) {
 		return nil, nothingBehind("PD.AllocFMR")
 	}
-	return p.PD.AllocFMR(c)
+	return h.PD.AllocFMR(c)
 }
 
-func (p hollowPD) CreateMW(c ci.MWCreate) (ci.MW, error) {
-	if bit := map[ci.MWType]ci.Caps{ci.MWType1: ci.CapMW1, ci.MWType2: ci.CapMW2}[c.Type]; p.bits&bit != 0 {
+func (h hollowPD) CreateMW(c ci.MWCreate) (ci.MW, error) {
+	if bit := map[ci.MWType]ci.Caps{ci.MWType1: ci.CapMW1, ci.MWType2: ci.CapMW2}[c.Type]; h.bits&bit != 0 {
 		return nil, nothingBehind("PD.CreateMW")
 	}
-	return p.PD.CreateMW(c)
+	return h.PD.CreateMW(c)
 }
 
-func (p hollowPD) AllocRDD() (ci.RDD, error) {
-	if p.bits.Has(ci.CapRD) {
+func (h hollowPD) AllocRDD() (ci.RDD, error) {
+	if h.bits.Has(ci.CapRD) {
 		return nil, nothingBehind("PD.AllocRDD")
 	}
-	return p.PD.AllocRDD()
+	return h.PD.AllocRDD()
 }
 
 type hollowCQ struct {
@@ -231,32 +232,32 @@ type hollowCQ struct {
 	bits ci.Caps
 }
 
-func (q hollowCQ) NotifyAfter(n int) error {
-	if q.bits.Has(ci.CapNotifyAfter) {
-		return nil // and no callback
+func (h hollowCQ) NotifyAfter(n int) error {
+	if h.bits.Has(ci.CapNotifyAfter) {
+		return nil // without a callback later
 	}
-	return q.CQ.NotifyAfter(n)
+	return h.CQ.NotifyAfter(n)
 }
 
-func (q hollowCQ) Peek() (int, error) {
-	if q.bits.Has(ci.CapPeek) {
+func (h hollowCQ) Peek() (int, error) {
+	if h.bits.Has(ci.CapPeek) {
 		return 0, nil
 	}
-	return q.CQ.Peek()
+	return h.CQ.Peek()
 }
 
-func (q hollowCQ) Resize(r ci.CQResize) (int, error) {
-	if q.bits.Has(ci.CapResizeCQ) {
+func (h hollowCQ) Resize(r ci.CQResize) (int, error) {
+	if h.bits.Has(ci.CapResizeCQ) {
 		return r.Size, nil
 	}
-	return q.CQ.Resize(r)
+	return h.CQ.Resize(r)
 }
 
-func (q hollowCQ) Modify(m ci.Moderation) error {
-	if q.bits.Has(ci.CapModeration) {
+func (h hollowCQ) Modify(m ci.Moderation) error {
+	if h.bits.Has(ci.CapModeration) {
 		return nothingBehind("CQ.Modify")
 	}
-	return q.CQ.Modify(m)
+	return h.CQ.Modify(m)
 }
 
 type hollowQP struct {
@@ -264,39 +265,39 @@ type hollowQP struct {
 	bits ci.Caps
 }
 
-func (q hollowQP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
-	if q.bits&(ci.CapMulticast|ci.CapRawMulticast) != 0 {
+func (h hollowQP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	if h.bits&(ci.CapMulticast|ci.CapRawMulticast) != 0 {
 		return nil, nothingBehind("QP.AttachMcast")
 	}
-	return q.QP.AttachMcast(c)
+	return h.QP.AttachMcast(c)
 }
 
-func (q hollowQP) Modify(set ci.QPField, a ci.QPAttr) error {
+func (h hollowQP) Modify(set ci.QPField, a ci.QPAttr) error {
 	switch {
-	case q.bits.Has(ci.CapModifyWRDepth) && set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0,
-		q.bits.Has(ci.CapAPM) && set&(ci.QPFieldAlternate|ci.QPFieldAPM) != 0:
+	case h.bits.Has(ci.CapModifyWRDepth) && set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0,
+		h.bits.Has(ci.CapAPM) && set&(ci.QPFieldAlternate|ci.QPFieldAPM) != 0:
 		return nothingBehind("QP.Modify")
-	case q.bits.Has(ci.CapCurrentQPState):
+	case h.bits.Has(ci.CapCurrentQPState):
 		set &^= ci.QPFieldCurrentState
 	}
-	return q.QP.Modify(set, a)
+	return h.QP.Modify(set, a)
 }
 
-func (q hollowQP) PostSend(wrs []ci.SendWR) (int, error) {
+func (h hollowQP) PostSend(wrs []ci.SendWR) (int, error) {
 	list := tap.CopySends(wrs)
 	for i := range list {
 		w := &list[i]
-		if q.bits.Has(ci.CapLSO) && w.Op == ci.OpLSO {
-			w.Op, w.Ext = ci.OpSend, nil // as one datagram, without its header
+		if h.bits.Has(ci.CapLSO) && w.Op == ci.OpLSO {
+			w.Op, w.Ext = ci.OpSend, nil // sent as one datagram, without its header
 		}
-		if q.bits.Has(ci.CapIPChecksum) {
+		if h.bits.Has(ci.CapIPChecksum) {
 			w.Flags &^= ci.SendIPChecksum | ci.SendL4Checksum
 		}
-		if q.bits.Has(ci.CapSendInvalidate) {
+		if h.bits.Has(ci.CapSendInvalidate) {
 			w.Flags &^= ci.SendInvalidate
 		}
 	}
-	return q.QP.PostSend(list)
+	return h.QP.PostSend(list)
 }
 
 type hollowSRQ struct {
@@ -304,13 +305,13 @@ type hollowSRQ struct {
 	bits ci.Caps
 }
 
-func (s hollowSRQ) Modify(set ci.SRQField, a ci.SRQAttr) error {
-	if s.bits.Has(ci.CapModifySRQDepth) {
+func (h hollowSRQ) Modify(set ci.SRQField, a ci.SRQAttr) error {
+	if h.bits.Has(ci.CapModifySRQDepth) {
 		if set &^= ci.SRQFieldMaxWR; set == 0 {
 			return nil
 		}
 	}
-	return s.SRQ.Modify(set, a)
+	return h.SRQ.Modify(set, a)
 }
 
 type hollowMR struct {
@@ -318,11 +319,11 @@ type hollowMR struct {
 	bits ci.Caps
 }
 
-func (m hollowMR) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
-	if m.bits.Has(ci.CapModifyMR) {
+func (h hollowMR) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
+	if h.bits.Has(ci.CapModifyMR) {
 		return nil
 	}
-	return m.MR.Modify(set, pd, c)
+	return h.MR.Modify(set, pd, c)
 }
 
 type hollowAV struct {
@@ -330,9 +331,9 @@ type hollowAV struct {
 	bits ci.Caps
 }
 
-func (v hollowAV) Modify(a ci.AVAttr) error {
-	if v.bits.Has(ci.CapAVPortCheck) {
+func (h hollowAV) Modify(a ci.AVAttr) error {
+	if h.bits.Has(ci.CapAVPortCheck) {
 		a.Port = 1
 	}
-	return v.AV.Modify(a)
+	return h.AV.Modify(a)
 }

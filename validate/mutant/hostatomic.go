@@ -10,8 +10,8 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// HostAtomics are drivers whose remote atomics load, change and store: atomic among QPs, since they do it under a lock,
-// and not with the processor.
+// HostAtomics returns mutants whose remote atomics load, change and store in separate steps. They are atomic among QPs,
+// because of a lock, but not with the processor.
 func HostAtomics() []Mutant {
 	split := func(name, does string, op ci.SendOp) Mutant {
 		return Mutant{
@@ -33,14 +33,14 @@ func HostAtomics() []Mutant {
 	}
 }
 
-// splitAtomics carries out atomics of one kind when they are posted, on the storage of the region that their key names.
-// It is shared by the adapters of a target.
+// splitAtomics executes atomics of one kind when they are posted, on the memory of the region that their key names. The
+// adapters of a target share it.
 type splitAtomics struct {
 	op ci.SendOp
 
 	mu      sync.Mutex
 	regions map[ci.Key]storage
-	done    int // operations carried out whose completion has not been polled
+	numDone int // executed operations whose completions have not been polled
 }
 
 type storage struct {
@@ -64,7 +64,7 @@ func (s *splitAtomics) over(h ci.HCA) ci.HCA {
 	})
 }
 
-// bytes is the word at an address of the region of a key, or nil.
+// bytes returns the word at an address of the region with the key, or nil.
 func (s *splitAtomics) bytes(key ci.Key, addr uint64) []byte {
 	r, ok := s.regions[key]
 	if !ok || addr%8 != 0 || addr < r.region.Addr || addr-r.region.Addr+8 > r.region.Length {
@@ -78,17 +78,17 @@ type splitter struct {
 	s *splitAtomics
 }
 
-func (q splitter) PostSend(wrs []ci.SendWR) (int, error) {
+func (s splitter) PostSend(wrs []ci.SendWR) (int, error) {
 	list := tap.CopySends(wrs)
 	for i := range list {
-		if w := &list[i]; w.Op == q.s.op && len(w.SGL) == 1 {
-			q.s.execute(w)
+		if w := &list[i]; w.Op == s.s.op && len(w.SGL) == 1 {
+			s.s.execute(w)
 		}
 	}
-	return q.QP.PostSend(list)
+	return s.QP.PostSend(list)
 }
 
-// execute carries out an atomic, and leaves a request that does nothing in its place.
+// execute executes an atomic and replaces the request by one that does nothing.
 func (s *splitAtomics) execute(w *ci.SendWR) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *splitAtomics) execute(w *ci.SendWR) {
 	}
 	binary.NativeEndian.PutUint64(result, old)
 	w.Op, w.SGL = ci.OpNop, nil
-	s.done++
+	s.numDone++
 }
 
 type splitCQ struct {
@@ -113,14 +113,15 @@ type splitCQ struct {
 	s *splitAtomics
 }
 
-func (c splitCQ) Poll(wc []ci.WC) (int, error) {
-	n, err := c.CQ.Poll(wc)
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+func (s splitCQ) Poll(wc []ci.WC) (int, error) {
+	n, err := s.CQ.Poll(wc)
+	s.s.mu.Lock()
+	ops := map[ci.SendOp]ci.WCOp{ci.OpFetchAdd: ci.WCFetchAdd, ci.OpCompareSwap: ci.WCCompareSwap}
+	defer s.s.mu.Unlock()
 	for i := range wc[:n] {
-		if wc[i].Op == ci.WCNop && c.s.done > 0 {
-			c.s.done--
-			wc[i].Length, wc[i].Op = 8, map[ci.SendOp]ci.WCOp{ci.OpFetchAdd: ci.WCFetchAdd, ci.OpCompareSwap: ci.WCCompareSwap}[c.s.op]
+		if wc[i].Op == ci.WCNop && s.s.numDone > 0 {
+			s.s.numDone--
+			wc[i].Length, wc[i].Op = 8, ops[s.s.op]
 		}
 	}
 	return n, err

@@ -10,7 +10,7 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// Memory are faults in regions of every kind.
+// Memory returns mutants with faults in regions of every kind.
 func Memory() []Mutant {
 	create := func(name, breaks, does string, f func(ci.MRCreate) ci.MRCreate) Mutant {
 		return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Wrap: tap.Layer(ciwrap.Layer{MRCreate: f})}
@@ -44,7 +44,7 @@ func Memory() []Mutant {
 		create(
 			"mr.read-is-write",
 			"CI-RegisterMR-03",
-			"remote read brings remote write along",
+			"remote read implies remote write",
 			func(c ci.MRCreate) ci.MRCreate {
 				if c.Access&ci.RemoteRead != 0 {
 					c.Access |= ci.LocalWrite | ci.RemoteWrite
@@ -64,13 +64,13 @@ func Memory() []Mutant {
 			},
 		),
 		create(
-			"mr.own-address", "CI-RegisterMR-04", "an address asked for is ignored",
+			"mr.own-address", "CI-RegisterMR-04", "a requested address is ignored",
 			func(c ci.MRCreate) ci.MRCreate { c.IOVA = 0; return c },
 		),
 		create(
 			"mr.straight-address",
 			"CI-RegisterMR-04",
-			"an address asked for with another offset in the page is corrected",
+			"a requested address with a different offset in the page is corrected",
 			func(c ci.MRCreate) ci.MRCreate {
 				if c.IOVA != 0 && c.Memory != nil {
 					c.IOVA = c.IOVA&^4095 | (c.Memory.Addr()+c.Offset)&4095
@@ -87,13 +87,13 @@ func Memory() []Mutant {
 			return c
 		}),
 		region(
-			"mr.whole-pages", "CI-RegisterMR-01", "a region begins and ends on the bounds of pages, whatever it says",
+			"mr.whole-pages", "CI-RegisterMR-01", "a region is extended to whole pages",
 			ci.CapModifyMR, wholePages,
 		),
 		region(
 			"mr.query-rights",
 			"CI-QueryMR-01",
-			"Query shows local write always",
+			"Query always returns local write",
 			0,
 			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
 				return mrQuery{ciwrap.MR{MR: in}, func(a *ci.MRAttr) { a.Access |= ci.LocalWrite }}
@@ -102,7 +102,7 @@ func Memory() []Mutant {
 		region(
 			"mr.query-bounds",
 			"CI-QueryMR-01",
-			"Query's upper bound is the last byte, not the one after",
+			"the upper bound that Query returns is one byte too low",
 			0,
 			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
 				return mrQuery{ciwrap.MR{MR: in}, func(a *ci.MRAttr) { a.LocalHi-- }}
@@ -111,7 +111,7 @@ func Memory() []Mutant {
 		region(
 			"mr.same-key",
 			"CI-RegisterMR-09",
-			"every region says that it has the key 0x500",
+			"every region reports the key 0x500",
 			0,
 			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
 				return keyed{ciwrap.MR{MR: in}, 0x500}
@@ -121,13 +121,15 @@ func Memory() []Mutant {
 			Name:   "mr.counted-keys",
 			Area:   "mr",
 			Breaks: "CI-RegisterMR-10",
-			Does:   "keys count up",
+			Does:   "keys are consecutive numbers",
 			Wrap: func(h ci.HCA) ci.HCA {
 				var n atomic.Uint32
 				return ciwrap.Wrap(
 					h,
 					ciwrap.Layer{
-						MR: func(in ci.MR, _ ciwrap.MROrigin) ci.MR { return keyed{ciwrap.MR{MR: in}, ci.Key(n.Add(0x100))} },
+						MR: func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
+							return keyed{ciwrap.MR{MR: in}, ci.Key(n.Add(0x100))}
+						},
 					},
 				)
 			},
@@ -136,7 +138,7 @@ func Memory() []Mutant {
 			Name:   "mr.lazy-destroy",
 			Area:   "mr",
 			Breaks: "CI-DeregisterMR-02",
-			Does:   "a region is deregistered with its PD, not by Destroy",
+			Does:   "a region is deregistered only with its PD",
 			Wrap:   lazyRegions,
 		},
 		{
@@ -150,23 +152,23 @@ func Memory() []Mutant {
 			Name:   "mr.local-lives-on",
 			Area:   "mr",
 			Breaks: "CI-DeregisterMR-01",
-			Does:   "the L_Key outlives Destroy",
+			Does:   "the L_Key stays valid after Destroy",
 			Wrap:   lazyRegions,
 		},
 		region(
 			"mr.undead",
 			"CI-DeregisterMR-04",
-			"Query of a region that is gone shows zeroes",
+			"Query of a destroyed region returns zeros",
 			0,
 			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
-				return undeadMR{ciwrap.MR{MR: in}}
+				return queryableMR{ciwrap.MR{MR: in}}
 			},
 		),
 		{
 			Name:   "mr.used-up",
 			Area:   "mr",
 			Breaks: "SAS-2.3-28",
-			Does:   "entries of the table are never used again",
+			Does:   "entries of the table are never reused",
 			Wrap: func(h ci.HCA) ci.HCA {
 				var n atomic.Int32
 				return ciwrap.Wrap(h, ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD {
@@ -200,7 +202,7 @@ func Memory() []Mutant {
 		region(
 			"mr.modify.half-done",
 			"CI-ModifyMR-03",
-			"a Modify that is refused has taken the rights away",
+			"a rejected Modify removes the rights",
 			ci.CapModifyMR,
 			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
 				return mrModify{ciwrap.MR{MR: in}, func(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
@@ -215,7 +217,7 @@ func Memory() []Mutant {
 		region(
 			"mr.modify.nothing",
 			"CI-ModifyMR-02",
-			"Modify of memory answers success and does nothing",
+			"Modify of the memory succeeds and does nothing",
 			ci.CapModifyMR,
 			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
 				return mrModify{ciwrap.MR{MR: in}, func(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
@@ -227,7 +229,7 @@ func Memory() []Mutant {
 			},
 		),
 		region(
-			"mr.shared.not-busy", "CI-RegisterSMR-02", "Destroy of a region with a shared one answers success",
+			"mr.shared.not-busy", "CI-RegisterSMR-02", "Destroy of a region with a shared one succeeds",
 			ci.CapSharedMR, neverBusy,
 		),
 		domain(
@@ -237,7 +239,7 @@ func Memory() []Mutant {
 		domain(
 			"mr.physical.any-page",
 			"CI-RegisterPMR-01",
-			"a wrong page size counts as 4096",
+			"a wrong page size is taken as 4096",
 			ci.CapPhysicalMR,
 			func(in ciwrap.PD) ci.PD {
 				return pdPhysical{in, func(c ci.PMRCreate) ci.PMRCreate {
@@ -251,7 +253,7 @@ func Memory() []Mutant {
 		domain(
 			"mr.physical.backwards",
 			"CI-RegisterPMR-02",
-			"the ranges are taken last first",
+			"the ranges are used in reverse order",
 			ci.CapPhysicalMR,
 			func(in ciwrap.PD) ci.PD {
 				return pdPhysical{in, func(c ci.PMRCreate) ci.PMRCreate {
@@ -265,20 +267,20 @@ func Memory() []Mutant {
 			Name:   "mr.dma.not-busy",
 			Area:   "mr",
 			Breaks: "CI-MapDMA-01",
-			Does:   "DMA.Destroy with a region over the storage answers success",
+			Does:   "DMA.Destroy of memory with a region succeeds",
 			Needs:  ci.CapPhysicalMR,
 			Wrap: tap.Layer(
 				ciwrap.Layer{DMA: func(in ci.DMA, _ ci.Memory) ci.DMA { return calmDMA{ciwrap.DMA{DMA: in}} }},
 			),
 		},
 		domain(
-			"mr.fmr.endless", "CI-MapFMR-02", "an FMR can be mapped without end", ci.CapFMR,
+			"mr.fmr.endless", "CI-MapFMR-02", "an FMR can be mapped without limit", ci.CapFMR,
 			func(in ciwrap.PD) ci.PD { return endlessFMRs{in} },
 		),
 		domain(
 			"mr.fmr.unmaps-first",
 			"CI-UnmapFMR-01",
-			"UnmapFMRs unmaps the first of a batch",
+			"UnmapFMRs unmaps only the first of a batch",
 			ci.CapFMR,
 			func(in ciwrap.PD) ci.PD {
 				return pdUnmap{in, func(l []ci.FMR) error { return in.UnmapFMRs(l[:min(1, len(l))]) }}
@@ -287,7 +289,7 @@ func Memory() []Mutant {
 		domain(
 			"mr.fmr.half-batch",
 			"CI-UnmapFMR-02",
-			"UnmapFMRs stops at the first that is gone",
+			"UnmapFMRs stops at the first destroyed one",
 			ci.CapFMR,
 			func(in ciwrap.PD) ci.PD {
 				return pdUnmap{in, func(l []ci.FMR) error {
@@ -301,13 +303,13 @@ func Memory() []Mutant {
 			},
 		),
 		domain(
-			"mr.fmr.not-busy", "CI-DeallocFMR-01", "Destroy of an FMR that is mapped unmaps it", ci.CapFMR,
+			"mr.fmr.not-busy", "CI-DeallocFMR-01", "Destroy of a mapped FMR unmaps it", ci.CapFMR,
 			func(in ciwrap.PD) ci.PD { return tidyFMRs{in} },
 		),
 		fastPost(
 			"mr.fast.any-key",
 			"CI-FastReg-02",
-			"the index of a fast registration's key is not looked at",
+			"the index of a fast registration's key is ignored",
 			ci.CapFastReg,
 			func(w *ci.SendWR) {
 				if w.Op == ci.OpFastReg && w.Ext != nil {
@@ -318,7 +320,7 @@ func Memory() []Mutant {
 		fastPost(
 			"mr.fast.all-rights",
 			"CI-FastReg-01",
-			"a fast registration has all rights",
+			"a fast registration grants all rights",
 			ci.CapFastReg,
 			func(w *ci.SendWR) {
 				if w.Op == ci.OpFastReg && w.Ext != nil {
@@ -340,7 +342,7 @@ func Memory() []Mutant {
 		fastPost(
 			"mr.fast.plain-send",
 			"CI-SendInv-01",
-			"a SEND with invalidate is a SEND",
+			"a SEND with invalidate is sent as a SEND",
 			ci.CapFastReg|ci.CapSendInvalidate,
 			func(w *ci.SendWR) {
 				w.Flags &^= ci.SendInvalidate
@@ -349,7 +351,7 @@ func Memory() []Mutant {
 	}
 }
 
-// wholePages registers all pages that a region touches, as far as the memory goes, and says what was asked for.
+// wholePages registers all pages that a region touches, up to the end of the memory, and reports the requested region.
 func wholePages(in ci.MR, o ciwrap.MROrigin) ci.MR {
 	c := o.Virtual
 	if o.Kind != ciwrap.MRVirtual || c.IOVA != 0 || c.Access&ci.ZeroBased != 0 {
@@ -370,13 +372,13 @@ func wholePages(in ci.MR, o ciwrap.MROrigin) ci.MR {
 	return faced{ciwrap.MR{MR: in}, r}
 }
 
-// faced says that it is another region than it is.
+// faced is a region that reports the address and length of another one.
 type faced struct {
 	ciwrap.MR
 	r ci.Region
 }
 
-func (m faced) Region() ci.Region { return m.r }
+func (f faced) Region() ci.Region { return f.r }
 
 type mrQuery struct {
 	ciwrap.MR
@@ -394,16 +396,16 @@ type keyed struct {
 	key ci.Key
 }
 
-func (m keyed) Region() ci.Region {
-	r := m.MR.Region()
-	r.LKey, r.RKey = m.key, m.key
+func (k keyed) Region() ci.Region {
+	r := k.MR.Region()
+	r.LKey, r.RKey = k.key, k.key
 	return r
 }
 
-type undeadMR struct{ ciwrap.MR }
+type queryableMR struct{ ciwrap.MR }
 
-func (m undeadMR) Query() (ci.MRAttr, error) {
-	a, err := m.MR.Query()
+func (q queryableMR) Query() (ci.MRAttr, error) {
+	a, err := q.MR.Query()
 	if ci.StatusOf(err) == ci.InvalidMRHandle {
 		return ci.MRAttr{}, nil
 	}
@@ -417,16 +419,16 @@ type mrModify struct {
 
 func (m mrModify) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error { return m.f(set, pd, c) }
 
-// neverBusy takes ResourceBusy for success.
+// neverBusy returns success instead of ResourceBusy.
 func neverBusy(in ci.MR, _ ciwrap.MROrigin) ci.MR { return calmMR{ciwrap.MR{MR: in}} }
 
 type calmMR struct{ ciwrap.MR }
 
-func (m calmMR) Destroy() error { return calm(m.MR.Destroy()) }
+func (c calmMR) Destroy() error { return calm(c.MR.Destroy()) }
 
 type calmDMA struct{ ciwrap.DMA }
 
-func (d calmDMA) Destroy() error { return calm(d.DMA.Destroy()) }
+func (c calmDMA) Destroy() error { return calm(c.DMA.Destroy()) }
 
 func calm(err error) error {
 	if ci.StatusOf(err) == ci.ResourceBusy {
@@ -435,7 +437,7 @@ func calm(err error) error {
 	return err
 }
 
-// lazyRegions deregister with their PD.
+// lazyRegions returns a layer whose regions are deregistered with their PD.
 func lazyRegions(h ci.HCA) ci.HCA {
 	w := &lazy{}
 	return ciwrap.Wrap(h, ciwrap.Layer{
@@ -458,17 +460,17 @@ func (l *lazy) work() {
 
 type lazyMR struct {
 	ciwrap.MR
-	of   *lazy
-	gone atomic.Bool
+	of        *lazy
+	destroyed atomic.Bool
 }
 
-func (m *lazyMR) Destroy() error {
-	if m.gone.Swap(true) {
+func (l *lazyMR) Destroy() error {
+	if l.destroyed.Swap(true) {
 		return &ci.Error{Verb: "MR.Destroy", Status: ci.InvalidMRHandle}
 	}
-	m.of.mu.Lock()
-	m.of.late = append(m.of.late, m.MR.MR)
-	m.of.mu.Unlock()
+	l.of.mu.Lock()
+	l.of.late = append(l.of.late, l.MR.MR)
+	l.of.mu.Unlock()
 	return nil
 }
 
@@ -477,14 +479,14 @@ type lazyPD struct {
 	of *lazy
 }
 
-func (p lazyPD) Destroy() error { p.of.work(); return p.PD.Destroy() }
+func (l lazyPD) Destroy() error { l.of.work(); return l.PD.Destroy() }
 
 type lazyCA struct {
 	ciwrap.CA
 	of *lazy
 }
 
-func (c lazyCA) Destroy() error { c.of.work(); return c.CA.Destroy() }
+func (l lazyCA) Destroy() error { l.of.work(); return l.CA.Destroy() }
 
 type pdRegister struct {
 	ciwrap.PD
@@ -495,11 +497,11 @@ func (p pdRegister) RegisterMR(c ci.MRCreate) (ci.MR, error) { return p.f(c) }
 
 type inheriting struct{ ciwrap.PD }
 
-func (p inheriting) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error) {
+func (i inheriting) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error) {
 	if access&(ci.RemoteWrite|ci.LocalWrite) != ci.RemoteWrite {
 		access |= ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite
 	}
-	return p.PD.RegisterSMR(src, iova, access)
+	return i.PD.RegisterSMR(src, iova, access)
 }
 
 type pdPhysical struct {
@@ -518,12 +520,12 @@ func (p pdUnmap) UnmapFMRs(l []ci.FMR) error { return p.f(l) }
 
 type endlessFMRs struct{ ciwrap.PD }
 
-func (p endlessFMRs) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
-	f, err := p.PD.AllocFMR(c)
+func (e endlessFMRs) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
+	f, err := e.PD.AllocFMR(c)
 	if err != nil {
 		return f, err
 	}
-	return endlessFMR{ciwrap.FMR{FMR: f}, p.PD}, nil
+	return endlessFMR{ciwrap.FMR{FMR: f}, e.PD}, nil
 }
 
 type endlessFMR struct {
@@ -531,22 +533,22 @@ type endlessFMR struct {
 	pd ciwrap.PD
 }
 
-func (f endlessFMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
-	r, err := f.FMR.Map(pages, iova)
-	if ci.StatusOf(err) == ci.InsufficientResources && f.pd.UnmapFMRs([]ci.FMR{f.FMR.FMR}) == nil {
-		return f.FMR.Map(pages, iova)
+func (e endlessFMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
+	r, err := e.FMR.Map(pages, iova)
+	if ci.StatusOf(err) == ci.InsufficientResources && e.pd.UnmapFMRs([]ci.FMR{e.FMR.FMR}) == nil {
+		return e.FMR.Map(pages, iova)
 	}
 	return r, err
 }
 
 type tidyFMRs struct{ ciwrap.PD }
 
-func (p tidyFMRs) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
-	f, err := p.PD.AllocFMR(c)
+func (t tidyFMRs) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
+	f, err := t.PD.AllocFMR(c)
 	if err != nil {
 		return f, err
 	}
-	return tidyFMR{ciwrap.FMR{FMR: f}, p.PD}, nil
+	return tidyFMR{ciwrap.FMR{FMR: f}, t.PD}, nil
 }
 
 type tidyFMR struct {
@@ -554,12 +556,12 @@ type tidyFMR struct {
 	pd ciwrap.PD
 }
 
-func (f tidyFMR) Destroy() error {
-	_ = f.pd.UnmapFMRs([]ci.FMR{f.FMR.FMR})
-	return f.FMR.Destroy()
+func (t tidyFMR) Destroy() error {
+	_ = t.pd.UnmapFMRs([]ci.FMR{t.FMR.FMR})
+	return t.FMR.Destroy()
 }
 
-// fastPost changes requests on their way to the send queue.
+// fastPost returns a mutant that changes requests before they reach the send queue.
 func fastPost(name, breaks, does string, needs ci.Caps, f func(*ci.SendWR)) Mutant {
 	return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Needs: needs, Wrap: tap.Layer(ciwrap.Layer{
 		QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return poster{ciwrap.QP{QP: q}, f} }})}
@@ -570,14 +572,14 @@ type poster struct {
 	f func(*ci.SendWR)
 }
 
-func (q poster) PostSend(wrs []ci.SendWR) (int, error) {
+func (p poster) PostSend(wrs []ci.SendWR) (int, error) {
 	out := slices.Clone(wrs)
 	for i := range out {
 		if out[i].Ext != nil {
 			ext := *out[i].Ext
 			out[i].Ext = &ext
 		}
-		q.f(&out[i])
+		p.f(&out[i])
 	}
-	return q.QP.PostSend(out)
+	return p.QP.PostSend(out)
 }

@@ -7,17 +7,19 @@ import (
 	"ciddk/ci/ciwrap"
 )
 
-// Migration are faults of path migration that nobody at this end has asked for.
+// Migration returns mutants with faults in path migration that this end did not request.
 func Migration() []Mutant {
 	m := func(name, breaks, does string, l func() ciwrap.Layer) Mutant {
-		return Mutant{Name: name, Area: "apm", Breaks: breaks, Does: does, Needs: ci.CapAPM,
-			Wrap: func(h ci.HCA) ci.HCA { return ciwrap.Wrap(h, l()) }}
+		return Mutant{
+			Name: name, Area: "apm", Breaks: breaks, Does: does, Needs: ci.CapAPM,
+			Wrap: func(h ci.HCA) ci.HCA { return ciwrap.Wrap(h, l()) },
+		}
 	}
 	return []Mutant{
 		m(
 			"apm.error-silent",
 			"CI-APM-08",
-			"a request to migrate that is not accepted is not told",
+			"a rejected request to migrate causes no event",
 			func() ciwrap.Layer {
 				return ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 					if e.Type != ci.EventQPAPMError {
@@ -29,7 +31,7 @@ func Migration() []Mutant {
 		m(
 			"apm.error-migrated",
 			"CI-APM-08",
-			"a request to migrate that is not accepted is told as a migration",
+			"a rejected request to migrate is reported as a migration",
 			func() ciwrap.Layer {
 				return ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 					if e.Type == ci.EventQPAPMError {
@@ -42,7 +44,7 @@ func Migration() []Mutant {
 		m(
 			"apm.follows-all",
 			"CI-APM-08",
-			"whatever alternate path is loaded, it leads to the peer",
+			"every alternate path leads to the peer, whatever is loaded",
 			func() ciwrap.Layer {
 				return onModifyLayer(func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 					if set&ci.QPFieldAlternate != 0 {
@@ -59,17 +61,17 @@ func Migration() []Mutant {
 		m(
 			"apm.automatic-silent",
 			"CI-APM-09",
-			"a migration that nobody has asked for is not told",
+			"a migration that was not requested causes no event",
 			func() ciwrap.Layer {
-				var asked atomic.Int64
+				var requested atomic.Int64
 				l := onModifyLayer(func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 					if set&ci.QPFieldAPM != 0 && a.APM == ci.APMMigrated {
-						asked.Add(1)
+						requested.Add(1)
 					}
 					return q.inner(set, a)
 				})
 				l.Event = func(e ci.Event, deliver func(ci.Event)) {
-					if e.Type != ci.EventQPAPM || asked.Add(-1) >= 0 {
+					if e.Type != ci.EventQPAPM || requested.Add(-1) >= 0 {
 						deliver(e)
 					}
 				}
@@ -79,7 +81,7 @@ func Migration() []Mutant {
 		m(
 			"apm.automatic-stays",
 			"CI-APM-09",
-			"after a migration that nobody has asked for the QP has the timeout of the old path",
+			"after a migration that was not requested, the QP has the timeout of the old path",
 			func() ciwrap.Layer {
 				return ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 					return queryer{
@@ -89,7 +91,7 @@ func Migration() []Mutant {
 				}}
 			},
 		),
-		m("apm.automatic-fails", "CI-APM-09", "retries that are used up end a QP, armed or not", func() ciwrap.Layer {
+		m("apm.automatic-fails", "CI-APM-09", "exhausted retries end a QP even if it is armed", func() ciwrap.Layer {
 			return ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate {
 				c.Context = &brittle{ctx: c.Context}
 				return c
@@ -101,7 +103,7 @@ func Migration() []Mutant {
 					typ: c.Type,
 					f: func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 						if set&ci.QPFieldAPM != 0 && a.APM == ci.APMMigrated {
-							b.asked.Store(true)
+							b.requested.Store(true)
 						}
 						return q.inner(set, a)
 					},
@@ -109,7 +111,7 @@ func Migration() []Mutant {
 			}, Event: func(e ci.Event, deliver func(ci.Event)) {
 				if b, ok := e.Context.(*brittle); ok {
 					e.Context = b.ctx
-					if q := b.qp.Load(); q != nil && e.Type == ci.EventQPAPM && !b.asked.Load() {
+					if q := b.qp.Load(); q != nil && e.Type == ci.EventQPAPM && !b.requested.Load() {
 						_ = (*q).Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError})
 					}
 				}
@@ -125,16 +127,16 @@ func Migration() []Mutant {
 	}
 }
 
-// onModifyLayer puts f before each QP.Modify.
+// onModifyLayer returns a layer that calls f for each QP.Modify.
 func onModifyLayer(f func(q *modifier, set ci.QPField, a ci.QPAttr) error) ciwrap.Layer {
 	return ciwrap.Layer{
 		QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} },
 	}
 }
 
-// brittle is the context of a QP that fails when it migrates unasked.
+// brittle is the context of a QP that fails when it migrates without a request.
 type brittle struct {
-	ctx   any
-	qp    atomic.Pointer[ci.QP]
-	asked atomic.Bool
+	ctx       any
+	qp        atomic.Pointer[ci.QP]
+	requested atomic.Bool
 }

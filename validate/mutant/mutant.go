@@ -1,11 +1,11 @@
-// Package mutant tests the certifier: drivers that are wrong on purpose, one fault each, over a driver that is right. A
-// mutant that no case catches is a bug of the certifier.
+// Package mutant tests the certifier with drivers that are wrong on purpose. A mutant is a correct driver with one
+// fault. A mutant that no case catches is a bug of the certifier.
 //
-// A mutant is a value: a wrapper (package ci/ciwrap) and the requirement it breaks. Self runs the cases of that
-// requirement over it; the mutant counts as caught only if a case that passes on the right driver fails, with a finding
-// charged to the broken requirement and made outside the set-up. Other cases may fail as well or not.
+// A mutant is a value: a wrapper (package ci/ciwrap) and the requirement that it breaks. Self runs the cases of that
+// requirement over it. The mutant is caught if a case that passes on the correct driver fails, with a failure that is
+// charged to the broken requirement and not marked Setup. Failures of other cases do not matter.
 //
-//	{Name: "cq.zero-size", Area: "cq", Breaks: "CI-CreateCQ-02", Does: "CreateCQ takes a size of 0",
+//	{Name: "cq.zero-size", Area: "cq", Breaks: "CI-CreateCQ-02", Does: "CreateCQ accepts a size of 0",
 //		Wrap: func(h ci.HCA) ci.HCA { return ciwrap.Wrap(h, ciwrap.Layer{ … }) }}
 package mutant
 
@@ -20,37 +20,38 @@ import (
 	"ciddk/validate"
 )
 
-// Mutant is a driver with one fault.
+// A Mutant is a driver with one fault.
 type Mutant struct {
-	Name   string // area.fault, lower case and dashes
-	Area   string // of the interface
-	Breaks string // requirement id
+	Name   string // area.fault, in lower case letters, digits and dashes
+	Area   string // area of the interface
+	Breaks string // id of the requirement
 	Does   string // what is wrong, in a sentence
-	// Needs are claims without which the fault cannot show. The right driver must have them.
+	// Needs are claims without which the fault has no effect. The correct driver must have them.
 	Needs ci.Caps
-	// Hollow are capabilities that the mutant claims with nothing behind them, whether the right driver has them or
-	// not. Only the cases that prove one of them are run. The mutant is caught by one of them, or by a verdict that
-	// calls a claim not tested.
+	// Hollow are capabilities that the mutant claims but does not implement, whether the correct driver has them or
+	// not. Only the cases that prove one of them are run. The mutant is caught by one of them, or by a verdict that a
+	// claim is not tested.
 	Hollow ci.Caps
-	// Link is where the fault can show, if not anywhere; it does not count for a driver that has no link of this name.
+	// Link is the only link on which the fault has an effect, or "". It is ignored if the driver has no link of this
+	// name.
 	Link string
-	// Values are settings of the driver with which the fault can show, if not with the run's; those that the driver
-	// does not have do not count.
+	// Values are settings of the driver that the fault needs. They replace those of the run. Settings that the driver
+	// does not have are ignored.
 	Values map[string]string
-	// Wrap puts the fault in front of an HCA. It is called once for each target and HCA, and shares nothing between
-	// them.
+	// Wrap returns an HCA with the fault. It is called once for each HCA of each target, and must share nothing between
+	// them. It may be nil.
 	Wrap func(ci.HCA) ci.HCA
-	// Target changes a whole target, for faults that are not in one HCA; may be nil. It runs after Wrap.
+	// Target changes a whole target, for a fault that is not in one HCA. It runs after Wrap. It may be nil.
 	Target func(*validate.Target)
 }
 
-// Set is mutants by name.
+// Set is a list of mutants with different names.
 type Set struct{ list []Mutant }
 
 var nameForm = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+$`)
 
-// NewSet joins lists of mutants; it reports everything that is wrong with them: names, requirements the catalog does
-// not know, requirements that no case checks, doubles.
+// NewSet joins lists of mutants. The error joins all mistakes: invalid or duplicate names, unknown requirements, and
+// requirements that no case checks.
 func NewSet(c *validate.Catalog, lists ...[]Mutant) (*Set, error) {
 	covered := map[string]bool{}
 	for _, v := range c.Coverage() {
@@ -62,7 +63,9 @@ func NewSet(c *validate.Catalog, lists ...[]Mutant) (*Set, error) {
 		known, ok := covered[m.Breaks]
 		switch {
 		case !nameForm.MatchString(m.Name):
-			errs = append(errs, fmt.Errorf("mutant %q: a name is dotted lower case, such as cq.zero-size", m.Name))
+			errs = append(
+				errs, fmt.Errorf("mutant %q: the name is not in dotted lower case, such as cq.zero-size", m.Name),
+			)
 		case m.Wrap == nil && m.Target == nil:
 			errs = append(errs, fmt.Errorf("mutant %s changes nothing: Wrap and Target are nil", m.Name))
 		case m.Does == "" || m.Area == "":
@@ -72,7 +75,7 @@ func NewSet(c *validate.Catalog, lists ...[]Mutant) (*Set, error) {
 		case !known:
 			errs = append(errs, fmt.Errorf("mutant %s breaks %s, which no case checks", m.Name, m.Breaks))
 		case slices.ContainsFunc(s.list, func(o Mutant) bool { return o.Name == m.Name }):
-			errs = append(errs, fmt.Errorf("mutant %s is there twice", m.Name))
+			errs = append(errs, fmt.Errorf("duplicate mutant %s", m.Name))
 		default:
 			s.list = append(s.list, m)
 		}
@@ -83,10 +86,10 @@ func NewSet(c *validate.Catalog, lists ...[]Mutant) (*Set, error) {
 	return s, nil
 }
 
-// All gives the mutants in order.
+// All returns the mutants in order.
 func (s *Set) All() []Mutant { return slices.Clone(s.list) }
 
-// Get finds one.
+// Get returns the mutant with the name.
 func (s *Set) Get(name string) (Mutant, error) {
 	var names []string
 	for _, m := range s.list {
@@ -98,7 +101,7 @@ func (s *Set) Get(name string) (Mutant, error) {
 	return Mutant{}, fmt.Errorf("no mutant %q; nearest: %v", name, validate.Nearest(name, names))
 }
 
-// Driver is d with the fault.
+// Driver returns d with the fault.
 func (m Mutant) Driver(d validate.Driver) validate.Driver {
 	open := d.Open
 	d.Description = "mutant " + m.Name + ": " + m.Does

@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// catalog has a case that sees unknown GUIDs, one that judges another rule and needs an open CA, and one that fails on
-// any driver.
+// catalog has a case that opens an unknown GUID, a case of another rule that needs an open CA, one that fails on any
+// driver, and one that touches on a second requirement.
 func catalog() *validate.Catalog {
 	one := func(id string, reqs []string, run func(*validate.T)) validate.Case {
 		return validate.Case{ID: id, Title: id, Requirements: reqs, Feature: validate.FeatureCore, Run: run}
@@ -53,8 +53,8 @@ func driver() validate.Driver {
 
 type noPDs struct{ ciwrap.CA }
 
-func (c noPDs) Query() (*ci.CAAttr, error) {
-	a, err := c.CA.Query()
+func (n noPDs) Query() (*ci.CAAttr, error) {
+	a, err := n.CA.Query()
 	a.MaxPDs = 0
 	return a, err
 }
@@ -74,8 +74,10 @@ func self(t *testing.T, all bool, ms ...mutant.Mutant) *mutant.Result {
 	c := catalog()
 	set, err := mutant.NewSet(c, ms)
 	require.NoError(t, err)
-	r, err := mutant.Self(t.Context(), mutant.Plan{Catalog: c, Driver: driver(), Set: set, All: all,
-		Setting: validate.Setting{Profile: "minimal", Scale: 0.1, Options: validate.Options{Seed: 1}}})
+	r, err := mutant.Self(t.Context(), mutant.Plan{
+		Catalog: c, Driver: driver(), Set: set, All: all,
+		Setting: validate.Setting{Profile: "minimal", Scale: 0.1, Options: validate.Options{Seed: 1}},
+	})
 	require.NoError(t, err)
 	return r
 }
@@ -90,12 +92,15 @@ func TestCaught(t *testing.T) {
 	assert.Equal(t, "SELF TEST PASSED: all 1 mutants caught", r.Line())
 }
 
-// A case that only touches on the requirement catches the mutant when it charges that requirement.
+// TestCaughtByRule checks that a case that only touches on the requirement catches the mutant if it charges that
+// requirement.
 func TestCaughtByRule(t *testing.T) {
-	r := self(t, true, mutant.Mutant{Name: "a.no-pds", Area: "a", Breaks: "SAS-2.1-06", Does: "x",
+	r := self(t, true, mutant.Mutant{
+		Name: "a.no-pds", Area: "a", Breaks: "SAS-2.1-06", Does: "x",
 		Wrap: func(h ci.HCA) ci.HCA {
 			return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return noPDs{ciwrap.CA{CA: c}} }})
-		}})
+		},
+	})
 	assert.True(t, r.Outcomes[0].Caught, "%+v", r.Outcomes[0])
 	assert.Equal(t, "a.touch", r.Outcomes[0].By)
 }
@@ -106,11 +111,20 @@ func TestEscapes(t *testing.T) {
 		why string
 	}{
 		"no fault": {mutant.Mutant{Breaks: "SAS-2.1-27", Wrap: right}, "1 cases of SAS-2.1-27 passed"},
-		// The case fails on the right driver as well, so its failure says nothing.
-		"broken case": {mutant.Mutant{Breaks: "SAS-2.1-22", Wrap: right}, "no case of SAS-2.1-22 passes on the driver without the fault"},
-		// Opening fails while the stage is set: the rule is not judged.
-		"set-up fails": {mutant.Mutant{Breaks: "SAS-2.1-26", Wrap: closed}, "cases failed, but none blamed SAS-2.1-26: a.open"},
-		"not claimed":  {mutant.Mutant{Breaks: "SAS-2.1-27", Wrap: right, Needs: ci.CapSRQ}, "the driver does not claim SRQ"},
+		// The case also fails on the correct driver, so its failure is no evidence.
+		"broken case": {
+			mutant.Mutant{Breaks: "SAS-2.1-22", Wrap: right},
+			"no case of SAS-2.1-22 passes on the driver without the fault",
+		},
+		// The set-up of the case fails, so the rule is not tested.
+		"set-up fails": {
+			mutant.Mutant{Breaks: "SAS-2.1-26", Wrap: closed},
+			"cases failed, but none blamed SAS-2.1-26: a.open",
+		},
+		"not claimed": {
+			mutant.Mutant{Breaks: "SAS-2.1-27", Wrap: right, Needs: ci.CapSRQ},
+			"the driver does not claim SRQ",
+		},
 	} {
 		x.m.Name, x.m.Area, x.m.Does = "a.b", "a", "x"
 		r := self(t, false, x.m)
@@ -120,11 +134,11 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-func TestSetRefuses(t *testing.T) {
+func TestSetRejects(t *testing.T) {
 	ok := mutant.Mutant{Name: "a.b", Area: "a", Breaks: "SAS-2.1-27", Does: "x", Wrap: right}
 	with := func(f func(*mutant.Mutant)) mutant.Mutant { m := ok; f(&m); return m }
 	for want, list := range map[string][]mutant.Mutant{
-		"is there twice":       {ok, ok},
+		"duplicate mutant":     {ok, ok},
 		"dotted lower case":    {with(func(m *mutant.Mutant) { m.Name = "A" })},
 		"changes nothing":      {with(func(m *mutant.Mutant) { m.Wrap = nil })},
 		"Area or Does":         {with(func(m *mutant.Mutant) { m.Does = "" })},
@@ -144,7 +158,7 @@ func TestSetRefuses(t *testing.T) {
 	assert.True(t, validate.IsNothing(err))
 }
 
-// basic is the first of the basic mutants.
+// basic returns a set with the first of the basic mutants.
 func basic(t *testing.T) *mutant.Set {
 	t.Helper()
 	s, err := mutant.NewSet(catalog(), mutant.Basic()[:1])
@@ -152,7 +166,8 @@ func basic(t *testing.T) *mutant.Set {
 	return s
 }
 
-// An exclusive driver is tested one mutant at a time, and more is refused before anything is opened.
+// TestExclusive checks that an exclusive driver is tested with one mutant at a time, and that more workers are an error
+// before a target is opened.
 func TestExclusive(t *testing.T) {
 	d := driver()
 	d.Exclusive = true
@@ -175,7 +190,8 @@ func TestExclusive(t *testing.T) {
 	assert.Positive(t, opens)
 }
 
-// A driver that stops opening ends the self test with the driver's words, not with mutants that escaped.
+// TestUnopened checks that a driver that can no longer be opened ends the self test with its error, and that no mutant
+// counts as escaped.
 func TestUnopened(t *testing.T) {
 	d := driver()
 	opens := 0
@@ -201,7 +217,8 @@ func TestUnopened(t *testing.T) {
 	assert.Contains(t, de.Text, "card is busy")
 }
 
-// A mutant runs on its link and with its settings, as far as the driver has them, over a baseline of the same.
+// TestPlace checks that a mutant and its baseline run on the mutant's link and with its settings, if the driver has
+// them.
 func TestPlace(t *testing.T) {
 	var mu sync.Mutex
 	opened := map[string]int{}

@@ -6,7 +6,7 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// Nothing are faults that arguments meet which are no object.
+// Nothing returns mutants with faults in handling arguments that are nil.
 func Nothing() []Mutant {
 	m := func(name, breaks, does string, needs ci.Caps, l ciwrap.Layer) Mutant {
 		return Mutant{Name: name, Area: "nil", Breaks: breaks, Does: does, Needs: needs, Wrap: tap.Layer(l)}
@@ -20,10 +20,10 @@ func Nothing() []Mutant {
 			pd(func(p ciwrap.PD) ci.PD { return trustingPD{p} }),
 		),
 		m(
-			"nil.one-cq", "CI-Nil-01", "CreateQP without RecvCQ takes the other", 0,
+			"nil.one-cq", "CI-Nil-01", "CreateQP without RecvCQ uses SendCQ", 0,
 			pd(func(p ciwrap.PD) ci.PD { return onePD{p} }),
 		),
-		m("nil.whole-batch", "CI-Nil-01", "UnmapFMRs leaves out what is no FMR", ci.CapFMR, pd(func(p ciwrap.PD) ci.PD {
+		m("nil.whole-batch", "CI-Nil-01", "UnmapFMRs skips nil FMRs", ci.CapFMR, pd(func(p ciwrap.PD) ci.PD {
 			return pdUnmap{p, func(l []ci.FMR) error {
 				var those []ci.FMR
 				for _, f := range l {
@@ -37,7 +37,7 @@ func Nothing() []Mutant {
 		m(
 			"nil.memory",
 			"CI-Nil-02",
-			"memory that is none is 4096 bytes of zero",
+			"nil memory is taken as 4096 zero bytes",
 			0,
 			ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
 				if c.Memory != nil && ci.IsNil(c.Memory) {
@@ -51,20 +51,20 @@ func Nothing() []Mutant {
 
 type trustingPD struct{ ciwrap.PD }
 
-func (p trustingPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
+func (t trustingPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	if c.SRQ != nil {
 		if _, err := c.SRQ.Query(); err != nil {
 			return nil, err
 		}
 	}
-	return p.PD.CreateQP(c)
+	return t.PD.CreateQP(c)
 }
 
 type onePD struct{ ciwrap.PD }
 
-func (p onePD) CreateQP(c ci.QPCreate) (ci.QP, error) {
+func (o onePD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	if ci.IsNil(c.RecvCQ) {
 		c.RecvCQ = c.SendCQ
 	}
-	return p.PD.CreateQP(c)
+	return o.PD.CreateQP(c)
 }

@@ -8,7 +8,7 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// QPState are faults in the state machine of queue pairs.
+// QPState returns mutants with faults in the state machine of queue pairs.
 func QPState() []Mutant {
 	modify := func(name, breaks, does string, f func(q *modifier, set ci.QPField, a ci.QPAttr) error) Mutant {
 		return Mutant{
@@ -18,7 +18,9 @@ func QPState() []Mutant {
 			Does:   does,
 			Wrap: tap.Layer(
 				ciwrap.Layer{
-					QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} },
+					QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+						return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f}
+					},
 				},
 			),
 		}
@@ -35,21 +37,21 @@ func QPState() []Mutant {
 		}
 	}
 	return []Mutant{
-		modify("qp.state.no-sqd", "CI-ModifyQP-01", "RTS to SQD is refused",
+		modify("qp.state.no-sqd", "CI-ModifyQP-01", "RTS to SQD is rejected",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if set&ci.QPFieldState != 0 && a.State == ci.QPSQD {
 					return invalidState
 				}
 				return q.inner(set, a)
 			}),
-		modify("qp.state.skip-rtr", "CI-ModifyQP-02", "Init to RTS is answered with success and does nothing",
+		modify("qp.state.skip-rtr", "CI-ModifyQP-02", "Init to RTS succeeds and does nothing",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if set&ci.QPFieldState != 0 && a.State == ci.QPRTS && q.state() == ci.QPInit {
 					return nil
 				}
 				return q.inner(set, a)
 			}),
-		modify("qp.state.error-to-init", "CI-ModifyQP-08", "Error to Init works, by way of Reset",
+		modify("qp.state.error-to-init", "CI-ModifyQP-08", "Error to Init succeeds through Reset",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if set&ci.QPFieldState != 0 && a.State == ci.QPInit && q.state() == ci.QPError {
 					if err := q.inner(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}); err != nil {
@@ -62,7 +64,7 @@ func QPState() []Mutant {
 				}
 				return q.inner(set, a)
 			}),
-		modify("qp.state.defaults", "CI-ModifyQP-03", "a missing P_Key index counts as 0",
+		modify("qp.state.defaults", "CI-ModifyQP-03", "a missing P_Key index is taken as 0",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if set&ci.QPFieldState != 0 && a.State == ci.QPInit && set&ci.QPFieldPKeyIndex == 0 &&
 					q.state() == ci.QPReset {
@@ -74,7 +76,7 @@ func QPState() []Mutant {
 		modify(
 			"qp.state.ignores-extra",
 			"CI-ModifyQP-04",
-			"a Q_Key that comes with a connected QP's transition is not looked at",
+			"a Q_Key in a transition of a connected QP is ignored",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if q.typ != ci.UD {
 					set &^= ci.QPFieldQKey
@@ -82,13 +84,13 @@ func QPState() []Mutant {
 				return q.inner(set, a)
 			},
 		),
-		modify("qp.state.masks-psn", "CI-ModifyQP-05", "a PSN of 25 bits is cut to 24",
+		modify("qp.state.masks-psn", "CI-ModifyQP-05", "a PSN of 25 bits is truncated to 24",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				a.SQPSN &= 1<<24 - 1
 				a.RQPSN &= 1<<24 - 1
 				return q.inner(set, a)
 			}),
-		modify("qp.state.half-done", "CI-ModifyQP-05", "a refused transition to RTR leaves the QP reset",
+		modify("qp.state.half-done", "CI-ModifyQP-05", "a rejected transition to RTR leaves the QP in Reset",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				err := q.inner(set, a)
 				if err != nil && set&ci.QPFieldMTU != 0 && ci.StatusOf(err) == ci.InvalidParameter {
@@ -96,14 +98,14 @@ func QPState() []Mutant {
 				}
 				return err
 			}),
-		modify("qp.state.reset-refused", "CI-ModifyQP-07", "RTS to Reset is refused",
+		modify("qp.state.reset-refused", "CI-ModifyQP-07", "RTS to Reset is rejected",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if set&ci.QPFieldState != 0 && a.State == ci.QPReset && q.state() == ci.QPRTS {
 					return invalidState
 				}
 				return q.inner(set, a)
 			}),
-		modify("qp.state.maskless", "CI-ModifyQP-09", "a wrong RNR timer is refused although the mask does not name it",
+		modify("qp.state.maskless", "CI-ModifyQP-09", "a wrong RNR timer is rejected although its field is not set",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if a.MinRNRTimer > 31 {
 					return &ci.Error{Verb: "QP.Modify", Status: ci.InvalidParameter}
@@ -116,12 +118,12 @@ func QPState() []Mutant {
 			}),
 		modify(
 			"qp.state.believes", "CI-CurrentState-01",
-			"the current state that the consumer believes in is not looked at",
+			"the current state that the consumer passes is ignored",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error { return q.inner(set&^ci.QPFieldCurrentState, a) },
 		),
-		modify("qp.state.silent-drain", "CI-SQD-02", "the event SQ drained never comes",
+		modify("qp.state.silent-drain", "CI-SQD-02", "the event SQ drained is never raised",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error { return q.inner(set&^ci.QPFieldSQDEvent, a) }),
-		modify("qp.state.eager-drain", "CI-SQD-02", "the event SQ drained comes unasked",
+		modify("qp.state.eager-drain", "CI-SQD-02", "the event SQ drained is raised without a request",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if set&ci.QPFieldState != 0 && a.State == ci.QPSQD {
 					set |= ci.QPFieldSQDEvent
@@ -133,15 +135,15 @@ func QPState() []Mutant {
 			Name:   "qp.state.sqd-sends",
 			Area:   "qp.state",
 			Breaks: "CI-SQD-04",
-			Does:   "a post in SQD takes the QP back to RTS",
+			Does:   "a post in SQD takes the QP to RTS",
 			Wrap: tap.Layer(
 				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return impatient{ciwrap.QP{QP: q}} }},
 			),
 		},
-		query("qp.state.shows-old-access", "CI-ModifyQP-06", "Query shows all rights, whatever was set",
+		query("qp.state.shows-old-access", "CI-ModifyQP-06", "Query always returns all rights",
 			func(a *ci.QPAttr) { a.Access = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite }),
 		query(
-			"qp.state.shows-no-peer", "CI-ModifyQP-06", "Query does not know the peer's number",
+			"qp.state.shows-no-peer", "CI-ModifyQP-06", "Query does not return the peer's QPN",
 			func(a *ci.QPAttr) { a.DestNum = 0 },
 		),
 		{
@@ -164,12 +166,12 @@ type modifier struct {
 	f   func(q *modifier, set ci.QPField, a ci.QPAttr) error
 }
 
-func (q *modifier) Modify(set ci.QPField, a ci.QPAttr) error { return q.f(q, set, a) }
+func (m *modifier) Modify(set ci.QPField, a ci.QPAttr) error { return m.f(m, set, a) }
 
-func (q *modifier) inner(set ci.QPField, a ci.QPAttr) error { return q.QP.Modify(set, a) }
+func (m *modifier) inner(set ci.QPField, a ci.QPAttr) error { return m.QP.Modify(set, a) }
 
-func (q *modifier) state() ci.QPState {
-	a, err := q.Query()
+func (m *modifier) state() ci.QPState {
+	a, err := m.Query()
 	if err != nil {
 		return ci.QPReset
 	}
@@ -189,29 +191,29 @@ func (q queryer) Query() (ci.QPAttr, error) {
 
 type impatient struct{ ciwrap.QP }
 
-func (q impatient) PostSend(wrs []ci.SendWR) (int, error) {
-	if a, err := q.Query(); err == nil && a.State == ci.QPSQD {
-		_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS})
+func (i impatient) PostSend(wrs []ci.SendWR) (int, error) {
+	if a, err := i.Query(); err == nil && a.State == ci.QPSQD {
+		_ = i.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS})
 	}
-	return q.QP.PostSend(wrs)
+	return i.QP.PostSend(wrs)
 }
 
 type undead struct {
 	ciwrap.QP
-	gone atomic.Bool
+	destroyed atomic.Bool
 }
 
-func (q *undead) Destroy() error {
-	err := q.QP.Destroy()
+func (u *undead) Destroy() error {
+	err := u.QP.Destroy()
 	if err == nil {
-		q.gone.Store(true)
+		u.destroyed.Store(true)
 	}
 	return err
 }
 
-func (q *undead) Modify(set ci.QPField, a ci.QPAttr) error {
-	if q.gone.Load() {
+func (u *undead) Modify(set ci.QPField, a ci.QPAttr) error {
+	if u.destroyed.Load() {
 		return nil
 	}
-	return q.QP.Modify(set, a)
+	return u.QP.Modify(set, a)
 }

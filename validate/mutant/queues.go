@@ -10,7 +10,7 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// Queues are faults in shared receive queues.
+// Queues returns mutants with faults in shared receive queues.
 func Queues() []Mutant {
 	srq := func(name, breaks, does string, l ciwrap.Layer) Mutant {
 		return Mutant{Name: name, Area: "srq", Breaks: breaks, Does: does, Needs: ci.CapSRQ, Wrap: tap.Layer(l)}
@@ -31,7 +31,7 @@ func Queues() []Mutant {
 		srq(
 			"srq.zero-size",
 			"CI-CreateSRQ-02",
-			"a queue of 0 entries gets one",
+			"a queue of 0 entries is created with one",
 			ciwrap.Layer{SRQCreate: func(c ci.SRQCreate) ci.SRQCreate {
 				c.MaxWR = max(c.MaxWR, 1)
 				return c
@@ -40,7 +40,7 @@ func Queues() []Mutant {
 		srq(
 			"srq.smaller",
 			"CI-CreateSRQ-01",
-			"a queue has fewer entries than asked for",
+			"a queue has fewer entries than requested",
 			ciwrap.Layer{SRQCreate: func(c ci.SRQCreate) ci.SRQCreate {
 				c.MaxWR = (c.MaxWR + 1) / 2
 				return c
@@ -60,7 +60,7 @@ func Queues() []Mutant {
 		srq(
 			"srq.first-context",
 			"CI-SRQ-01",
-			"receives have the context of the CQ's first",
+			"all receives have the context of the first completion of the CQ",
 			ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
 				return &firstComer{CQ: ciwrap.CQ{CQ: c}}
 			}},
@@ -68,7 +68,7 @@ func Queues() []Mutant {
 		post(
 			"srq.backwards",
 			"CI-SRQ-02",
-			"a list is posted last first",
+			"a list is posted in reverse order",
 			func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error) {
 				wrs = slices.Clone(wrs)
 				slices.Reverse(wrs)
@@ -78,7 +78,7 @@ func Queues() []Mutant {
 		post(
 			"srq.none-taken",
 			"CI-PostSRQRecv-01",
-			"a post that fails part way says that nothing was taken",
+			"a post that fails part way reports that no request was taken",
 			func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error) {
 				n, err := s.PostRecv(wrs)
 				if err != nil {
@@ -90,7 +90,7 @@ func Queues() []Mutant {
 		post(
 			"srq.swallows",
 			"CI-DestroySRQ-02",
-			"a post to a queue that is gone answers success",
+			"a post to a destroyed queue succeeds",
 			func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error) {
 				n, err := s.PostRecv(wrs)
 				if ci.StatusOf(err) == ci.InvalidSRQHandle {
@@ -102,7 +102,7 @@ func Queues() []Mutant {
 		srq(
 			"srq.limit-twice",
 			"CI-ModifySRQ-01",
-			"the limit event comes twice",
+			"the limit event is raised twice",
 			ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 				deliver(e)
 				if e.Type == ci.EventSRQLimit {
@@ -113,7 +113,7 @@ func Queues() []Mutant {
 		modify(
 			"srq.limit-early",
 			"CI-ModifySRQ-01",
-			"the limit event comes when two entries more than the limit are left",
+			"the limit event is raised two entries early",
 			func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error {
 				if set == ci.SRQFieldLimit && a.Limit > 0 {
 					a.Limit += 2
@@ -132,7 +132,7 @@ func Queues() []Mutant {
 		modify(
 			"srq.any-depth",
 			"CI-ModifySRQ-02",
-			"a depth below the entries posted is answered with success",
+			"a depth below the number of posted entries is accepted",
 			func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error {
 				err := s.Modify(set, a)
 				if ci.StatusOf(err) == ci.InvalidMaxWRs && a.MaxWR > 0 {
@@ -144,7 +144,7 @@ func Queues() []Mutant {
 		srq(
 			"srq.no-last-wqe",
 			"CI-LastWQE-01",
-			"the event last WQE reached never comes",
+			"the event last WQE reached is never raised",
 			ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 				if e.Type != ci.EventLastWQE {
 					deliver(e)
@@ -154,7 +154,7 @@ func Queues() []Mutant {
 		srq(
 			"srq.not-busy",
 			"CI-DestroySRQ-01",
-			"Destroy of a queue with a QP answers success",
+			"Destroy of a queue that a QP uses succeeds",
 			ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ {
 				return calmSRQ{ciwrap.SRQ{SRQ: s}}
 			}},
@@ -162,7 +162,7 @@ func Queues() []Mutant {
 	}
 }
 
-// Objects are faults in address vectors, the order of destruction and limits.
+// Objects returns mutants with faults in address vectors, the order of destruction, and limits.
 func Objects() []Mutant {
 	vector := func(name, breaks, does string, f func(ciwrap.AV) ci.AV) Mutant {
 		return Mutant{Name: name, Area: "av", Breaks: breaks, Does: does, Needs: ci.CapAV,
@@ -170,11 +170,11 @@ func Objects() []Mutant {
 	}
 	return []Mutant{
 		vector(
-			"av.query-flow", "CI-QueryAV-01", "Query does not know the flow label",
+			"av.query-flow", "CI-QueryAV-01", "Query does not return the flow label",
 			func(a ciwrap.AV) ci.AV { return flowless{a} },
 		),
 		vector(
-			"av.keeps-class", "CI-ModifyAV-02", "Modify leaves the traffic class as it was",
+			"av.keeps-class", "CI-ModifyAV-02", "Modify does not change the traffic class",
 			func(a ciwrap.AV) ci.AV { return classy{a} },
 		),
 		{
@@ -191,15 +191,15 @@ func Objects() []Mutant {
 				})
 			},
 		},
-		{Name: "order.pd", Area: "order", Breaks: "SAS-2.3-26", Does: "Destroy of a PD with children answers success",
+		{Name: "order.pd", Area: "order", Breaks: "SAS-2.3-26", Does: "Destroy of a PD with children succeeds",
 			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return calmPD{ciwrap.PD{PD: p}} }})},
-		{Name: "order.cq", Area: "order", Breaks: "SAS-2.3-26", Does: "Destroy of a CQ in use answers success",
+		{Name: "order.cq", Area: "order", Breaks: "SAS-2.3-26", Does: "Destroy of a CQ in use succeeds",
 			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return calmCQ{ciwrap.CQ{CQ: c}} }})},
 		{
 			Name:   "order.dma",
 			Area:   "order",
 			Breaks: "SAS-2.3-26",
-			Does:   "Destroy of mapped storage in use answers success",
+			Does:   "DMA.Destroy of memory in use succeeds",
 			Needs:  ci.CapPhysicalMR,
 			Wrap: tap.Layer(
 				ciwrap.Layer{DMA: func(d ci.DMA, _ ci.Memory) ci.DMA { return calmDMA{ciwrap.DMA{DMA: d}} }},
@@ -209,7 +209,7 @@ func Objects() []Mutant {
 			Name:   "limits.early",
 			Area:   "limits",
 			Breaks: "SAS-0-05",
-			Does:   "PDs run out at 500, whatever the attributes say",
+			Does:   "only 500 PDs can be allocated, whatever the attributes report",
 			Wrap: func(h ci.HCA) ci.HCA {
 				var n atomic.Int32
 				return ciwrap.Wrap(h, ciwrap.Layer{
@@ -222,7 +222,7 @@ func Objects() []Mutant {
 			Name:   "limits.leak",
 			Area:   "limits",
 			Breaks: "SAS-0-05",
-			Does:   "the entries of regions that are gone are lost: 1500 in all",
+			Does:   "the table entries of destroyed regions are lost, and there are only 1500",
 			Wrap: func(h ci.HCA) ci.HCA {
 				var n atomic.Int32
 				return ciwrap.Wrap(h, ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD {
@@ -235,8 +235,13 @@ func Objects() []Mutant {
 				}})
 			},
 		},
-		{Name: "limits.status", Area: "limits", Breaks: "CI-Limits-01", Does: "one PD too many is an invalid parameter",
-			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return vaguePDs{ciwrap.CA{CA: c}} }})},
+		{
+			Name:   "limits.status",
+			Area:   "limits",
+			Breaks: "CI-Limits-01",
+			Does:   "allocating one PD too many returns InvalidParameter",
+			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return vaguePDs{ciwrap.CA{CA: c}} }}),
+		},
 	}
 }
 
@@ -264,26 +269,26 @@ type firstComer struct {
 	ctx any
 }
 
-func (c *firstComer) Poll(wc []ci.WC) (int, error) {
-	n, err := c.CQ.Poll(wc)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (f *firstComer) Poll(wc []ci.WC) (int, error) {
+	n, err := f.CQ.Poll(wc)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for i := range wc[:n] {
-		if c.ctx == nil {
-			c.ctx = wc[i].Context
+		if f.ctx == nil {
+			f.ctx = wc[i].Context
 		}
-		wc[i].Context = c.ctx
+		wc[i].Context = f.ctx
 	}
 	return n, err
 }
 
 type calmSRQ struct{ ciwrap.SRQ }
 
-func (s calmSRQ) Destroy() error { return calm(s.SRQ.Destroy()) }
+func (c calmSRQ) Destroy() error { return calm(c.SRQ.Destroy()) }
 
 type calmPD struct{ ciwrap.PD }
 
-func (p calmPD) Destroy() error { return calm(p.PD.Destroy()) }
+func (c calmPD) Destroy() error { return calm(c.PD.Destroy()) }
 
 type calmCQ struct{ ciwrap.CQ }
 
@@ -291,19 +296,19 @@ func (c calmCQ) Destroy() error { return calm(c.CQ.Destroy()) }
 
 type flowless struct{ ciwrap.AV }
 
-func (a flowless) Query() (ci.AVAttr, ci.PD, error) {
-	x, pd, err := a.AV.Query()
+func (f flowless) Query() (ci.AVAttr, ci.PD, error) {
+	x, pd, err := f.AV.Query()
 	x.GRH.FlowLabel = 0
 	return x, pd, err
 }
 
 type classy struct{ ciwrap.AV }
 
-func (a classy) Modify(x ci.AVAttr) error {
-	if old, _, err := a.Query(); err == nil {
+func (c classy) Modify(x ci.AVAttr) error {
+	if old, _, err := c.Query(); err == nil {
 		x.GRH.TrafficClass = old.GRH.TrafficClass
 	}
-	return a.AV.Modify(x)
+	return c.AV.Modify(x)
 }
 
 type shyPD struct {
@@ -311,11 +316,11 @@ type shyPD struct {
 	busy *atomic.Int32
 }
 
-func (p shyPD) CreateAV(x ci.AVAttr) (ci.AV, error) {
-	if p.busy.Load() > 0 {
+func (s shyPD) CreateAV(x ci.AVAttr) (ci.AV, error) {
+	if s.busy.Load() > 0 {
 		return nil, &ci.Error{Verb: "PD.CreateAV", Status: ci.InvalidState}
 	}
-	return p.PD.CreateAV(x)
+	return s.PD.CreateAV(x)
 }
 
 type fewPDs struct {
@@ -323,13 +328,13 @@ type fewPDs struct {
 	n *atomic.Int32
 }
 
-func (c fewPDs) AllocatePD(typ ci.PDType) (ci.PD, error) {
-	if c.n.Load() >= 500 {
+func (f fewPDs) AllocatePD(typ ci.PDType) (ci.PD, error) {
+	if f.n.Load() >= 500 {
 		return nil, &ci.Error{Verb: "CA.AllocatePD", Status: ci.InsufficientResources}
 	}
-	pd, err := c.CA.AllocatePD(typ)
+	pd, err := f.CA.AllocatePD(typ)
 	if err == nil {
-		c.n.Add(1)
+		f.n.Add(1)
 	}
 	return pd, err
 }
@@ -339,18 +344,18 @@ type countedPD struct {
 	n *atomic.Int32
 }
 
-func (p countedPD) Destroy() error {
-	err := p.PD.Destroy()
+func (c countedPD) Destroy() error {
+	err := c.PD.Destroy()
 	if err == nil {
-		p.n.Add(-1)
+		c.n.Add(-1)
 	}
 	return err
 }
 
 type vaguePDs struct{ ciwrap.CA }
 
-func (c vaguePDs) AllocatePD(typ ci.PDType) (ci.PD, error) {
-	pd, err := c.CA.AllocatePD(typ)
+func (v vaguePDs) AllocatePD(typ ci.PDType) (ci.PD, error) {
+	pd, err := v.CA.AllocatePD(typ)
 	if ci.StatusOf(err) == ci.InsufficientResources {
 		return nil, &ci.Error{Verb: "CA.AllocatePD", Status: ci.InvalidParameter}
 	}

@@ -15,43 +15,43 @@ import (
 	"ciddk/validate"
 )
 
-// Plan is a self test.
+// A Plan describes a self test.
 type Plan struct {
 	Catalog  *validate.Catalog
-	Driver   validate.Driver // the right one
+	Driver   validate.Driver // the correct one
 	Set      *Set
-	Names    []string // globs over mutants; empty: all
+	Names    []string // globs over the names of mutants; empty means all
 	All      bool     // run every case over each mutant, not only those of the broken requirement
 	Setting  validate.Setting
-	Workers  int // mutants at the same time; 0: Driver.DefaultWorkers
+	Workers  int // number of mutants at the same time; 0 means Driver.DefaultWorkers
 	Progress func(Outcome)
-	// Spawn gives the command of a worker, over the mutant of that name or, with "", over the right driver. nil: in
-	// this process.
+	// Spawn returns the command of a worker for the mutant of that name, or for the correct driver if the name is "".
+	// If Spawn is nil, cases run in this process.
 	Spawn func(ctx context.Context, s validate.Setting, mutant string) *exec.Cmd
 }
 
-// Outcome is what became of one mutant.
+// An Outcome is the result for one mutant.
 type Outcome struct {
 	Mutant  Mutant
 	Caught  bool
-	By      string   // the case that caught it
-	Finding string   // what it said
-	Others  []string // cases that failed without blaming the broken requirement
-	Why     string   // if not caught
+	By      string   // id of the case that caught it
+	Finding string   // the failure of that case
+	Others  []string // cases that failed for another reason
+	Why     string   // reason, if it was not caught
 }
 
-// Result of a self test.
+// A Result is the result of a self test.
 type Result struct {
 	Outcomes []Outcome
-	Baseline *validate.Report // of the right driver
+	Baseline *validate.Report // report on the correct driver
 }
 
-// Escaped gives the mutants that nothing caught.
+// Escaped returns the mutants that no case has caught.
 func (r *Result) Escaped() []Outcome {
 	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Caught })
 }
 
-// Line is the outcome in one line.
+// Line returns the result in one line.
 func (r *Result) Line() string {
 	esc := r.Escaped()
 	if len(esc) == 0 {
@@ -66,8 +66,8 @@ func (r *Result) Line() string {
 	)
 }
 
-// Self runs the plan. First the cases of all broken requirements run over the right driver, since a case that fails
-// there would catch anything; then those that passed run over each mutant.
+// Self runs the plan. First it runs the cases of all broken requirements over the correct driver, because a case that
+// fails there would catch any mutant. Then it runs the cases that passed over each mutant.
 func Self(ctx context.Context, p Plan) (*Result, error) {
 	list, err := p.choose()
 	if err != nil {
@@ -79,11 +79,11 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 	links := map[string]baseline{}
 	var first *validate.Report
 	for _, m := range list {
-		key, at := p.key(m), p.at(m)
+		key, at := p.key(m), p.placed(m)
 		if links[key].report != nil {
 			continue
 		}
-		b, err := at.right(ctx, list, key)
+		b, err := at.runCorrect(ctx, list, key)
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 				if ctx.Err() != nil {
 					continue
 				}
-				res.Outcomes[i], errs[i] = p.at(list[i]).one(ctx, w, list[i], links[p.key(list[i])])
+				res.Outcomes[i], errs[i] = p.placed(list[i]).run(ctx, w, list[i], links[p.key(list[i])])
 				if p.Progress != nil && errs[i] == nil && ctx.Err() == nil {
 					mu.Lock()
 					p.Progress(res.Outcomes[i])
@@ -132,7 +132,7 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 	return res, ctx.Err()
 }
 
-// link is where a mutant runs: where it wants to, if the driver has that link.
+// link returns the link that a mutant runs on: its own, if the driver has it.
 func (p Plan) link(m Mutant) string {
 	if m.Link != "" && slices.Contains(p.Driver.Links, m.Link) {
 		return m.Link
@@ -140,8 +140,8 @@ func (p Plan) link(m Mutant) string {
 	return p.Setting.Link
 }
 
-// at is the plan where a mutant runs: on its link, with its settings.
-func (p Plan) at(m Mutant) Plan {
+// placed returns the plan with the link and the settings of a mutant.
+func (p Plan) placed(m Mutant) Plan {
 	p.Setting.Link = p.link(m)
 	values := maps.Clone(p.Setting.Values)
 	for k, v := range m.Values {
@@ -156,20 +156,20 @@ func (p Plan) at(m Mutant) Plan {
 	return p
 }
 
-// key tells such places apart.
+// key identifies the link and the settings of a mutant.
 func (p Plan) key(m Mutant) string {
-	at := p.at(m).Setting
+	at := p.placed(m).Setting
 	return fmt.Sprint(at.Link, at.Values)
 }
 
-// baseline is the right driver in one such place.
+// baseline is the result of the correct driver on one link with certain settings.
 type baseline struct {
 	report *validate.Report
-	good   map[string]bool // cases that passed
+	good   map[string]bool // cases that have passed
 }
 
-// right runs the cases of the requirements that the mutants of this place break over the right driver.
-func (p Plan) right(ctx context.Context, list []Mutant, key string) (b baseline, err error) {
+// runCorrect runs cases over the correct driver: those of the requirements that the mutants with this key break.
+func (p Plan) runCorrect(ctx context.Context, list []Mutant, key string) (b baseline, err error) {
 	broken := map[string]bool{}
 	for _, m := range list {
 		if p.key(m) == key {
@@ -223,7 +223,7 @@ func (p Plan) choose() ([]Mutant, error) {
 	}), nil
 }
 
-// plan is a run of the cases over a driver.
+// plan returns a plan that runs the cases over a driver.
 func (p Plan) plan(d validate.Driver, mutant string, ids []string) validate.Plan {
 	v := validate.Plan{
 		Catalog: p.Catalog,
@@ -238,14 +238,14 @@ func (p Plan) plan(d validate.Driver, mutant string, ids []string) validate.Plan
 	return v
 }
 
-// one runs a mutant.
-func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Outcome, error) {
+// run runs a mutant.
+func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Outcome, error) {
 	o := Outcome{Mutant: m}
 	if !claims(base.report, m.Needs) {
 		o.Why = "the driver does not claim " + validate.CapNames(m.Needs)
 		return o, nil
 	}
-	// Cases that prove the requirement come first: most mutants are caught by the first of them.
+	// Cases that prove the requirement run first, because the first of them catches most mutants.
 	var prove, touch, others []string
 	for _, c := range p.Catalog.Cases() {
 		switch {
@@ -262,7 +262,7 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Out
 			others = append(others, c.ID)
 		}
 	}
-	if m.Hollow != 0 && len(prove) == 0 { // a case of any kind shows what the mutant claims
+	if m.Hollow != 0 && len(prove) == 0 { // a run of any case has the claims of the mutant
 		prove = append(prove, "claims.profile")
 	}
 	for _, ids := range [][]string{prove, touch, others} {
@@ -303,8 +303,8 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Out
 	return o, nil
 }
 
-// withheld sees a hollow claim that the cases which prove it, all of which were run, have not tested: the verdict on
-// the mutant says so.
+// withheld sets the outcome if a hollow claim was not tested although all cases that prove it were run. The verdict
+// then names the claim.
 func (o *Outcome) withheld(rep *validate.Report) {
 	for _, x := range rep.Claims {
 		if !o.Caught && x.State == validate.ClaimNotTested &&
@@ -314,7 +314,7 @@ func (o *Outcome) withheld(rep *validate.Report) {
 	}
 }
 
-// claims tells whether the target that a report is of claims all of want.
+// claims reports whether the target of a report claims all of want.
 func claims(rep *validate.Report, want ci.Caps) bool {
 	if rep.Identity == nil {
 		return false

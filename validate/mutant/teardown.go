@@ -11,7 +11,7 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// Teardown are faults of destruction, concurrency, callbacks and events.
+// Teardown returns mutants with faults in destruction, concurrency, callbacks and events.
 func Teardown() []Mutant {
 	qp := func(name, breaks, does string, f func(q ci.QP, c ci.QPCreate) ci.QP) Mutant {
 		return Mutant{Name: name, Area: "teardown", Breaks: breaks, Does: does, Wrap: tap.Layer(ciwrap.Layer{QP: f})}
@@ -22,32 +22,34 @@ func Teardown() []Mutant {
 	}
 	const none = ci.EventType(0)
 	return []Mutant{
-		qp("teardown.flush-on-destroy", "CI-Teardown-02", "Destroy flushes what is outstanding into the CQs",
+		qp("teardown.flush-on-destroy", "CI-Teardown-02", "Destroy flushes outstanding requests into the CQs",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return flusher{ciwrap.QP{QP: q}} }),
 		{
 			Name:   "teardown.purge",
 			Area:   "teardown",
 			Breaks: "CI-Teardown-03",
-			Does:   "completions of a QP that is gone are thrown away",
+			Does:   "completions of a destroyed QP are dropped",
 			Wrap: func(h ci.HCA) ci.HCA {
-				gone := &sync.Map{}
+				destroyed := &sync.Map{}
 				return ciwrap.Wrap(h, ciwrap.Layer{
-					QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &mourned{QP: ciwrap.QP{QP: q}, gone: gone} },
-					CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return purger{ciwrap.CQ{CQ: c}, gone} },
+					QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
+						return &recordedQP{QP: ciwrap.QP{QP: q}, destroyed: destroyed}
+					},
+					CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return purger{ciwrap.CQ{CQ: c}, destroyed} },
 				})
 			},
 		},
-		qp("teardown.post-after-destroy", "CI-Teardown-01", "posts to a QP that is gone are taken, and forgotten",
+		qp("teardown.post-after-destroy", "CI-Teardown-01", "posts to a destroyed QP succeed and are dropped",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return sponge{ciwrap.QP{QP: q}} }),
-		qp("teardown.busy-with-work", "CI-Teardown-02", "Destroy refuses while work is outstanding",
+		qp("teardown.busy-with-work", "CI-Teardown-02", "Destroy fails while work is outstanding",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return &clingy{QP: ciwrap.QP{QP: q}} }),
-		qp("teardown.drops-concurrent-post", "CI-Teardown-04", "of two posts at the same time one is lost",
+		qp("teardown.drops-concurrent-post", "CI-Teardown-04", "one of two concurrent posts is lost",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return &postLoser{QP: ciwrap.QP{QP: q}} }),
 		{
 			Name:   "teardown.polled-twice",
 			Area:   "teardown",
 			Breaks: "CI-Teardown-04",
-			Does:   "every 64th completion is given out twice",
+			Does:   "every 64th completion is returned twice",
 			Wrap: tap.Layer(
 				ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &stutterer{CQ: ciwrap.CQ{CQ: c}} }},
 			),
@@ -56,7 +58,7 @@ func Teardown() []Mutant {
 			Name:   "teardown.leak",
 			Area:   "teardown",
 			Breaks: "CI-Teardown-05",
-			Does:   "now and then the destroy of a region keeps it",
+			Does:   "some destroyed regions are kept",
 			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return &leakyPD{PD: ciwrap.PD{PD: p}} },
 				MR: func(m ci.MR, _ ciwrap.MROrigin) ci.MR { return &leakedMR{MR: ciwrap.MR{MR: m}} }}),
 		},
@@ -64,7 +66,7 @@ func Teardown() []Mutant {
 			Name:   "teardown.aliased-qp",
 			Area:   "teardown",
 			Breaks: "CI-Teardown-06",
-			Does:   "the handle of a QP that is gone answers for the newest one",
+			Does:   "the handle of a destroyed QP acts on the newest QP",
 			Wrap: func(h ci.HCA) ci.HCA {
 				newest := &atomic.Pointer[ci.QP]{}
 				return ciwrap.Wrap(h, ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
@@ -77,14 +79,14 @@ func Teardown() []Mutant {
 			Name:   "teardown.close-busy",
 			Area:   "teardown",
 			Breaks: "CI-Teardown-07",
-			Does:   "Close succeeds although objects are left, and leaves the CA open",
+			Does:   "CA.Destroy succeeds although objects are left, and leaves the CA open",
 			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return careless{ciwrap.CA{CA: c}} }}),
 		},
 		{
 			Name:   "teardown.number-again",
 			Area:   "teardown",
 			Breaks: "CI-Teardown-08",
-			Does:   "a QP gets the number of the one destroyed last",
+			Does:   "a QP is created with the number of the QP destroyed last",
 			Wrap: func(h ci.HCA) ci.HCA {
 				last := &atomic.Uint32{}
 				return ciwrap.Wrap(h, ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
@@ -92,14 +94,16 @@ func Teardown() []Mutant {
 				}})
 			},
 		},
-		events("events.late", "SAS-2.1-30", "events come a moment later, whatever has become of the object",
+		events("events.late", "SAS-2.1-30", "events are delayed, even beyond Destroy of the object",
 			func() func(ci.Event, func(ci.Event)) {
-				return func(e ci.Event, deliver func(ci.Event)) { time.AfterFunc(2*time.Millisecond, func() { deliver(e) }) }
+				return func(e ci.Event, deliver func(ci.Event)) {
+					time.AfterFunc(2*time.Millisecond, func() { deliver(e) })
+				}
 			}),
 		events("events.no-context", "SAS-2.1-10", "events carry no context", func() func(ci.Event, func(ci.Event)) {
 			return func(e ci.Event, deliver func(ci.Event)) { e.Context = nil; deliver(e) }
 		}),
-		events("events.swapped", "SAS-2.3-21", "communication established is told after the next event",
+		events("events.swapped", "SAS-2.3-21", "the event communication established is raised after the next event",
 			func() func(ci.Event, func(ci.Event)) {
 				var mu sync.Mutex
 				held := map[any]ci.Event{}
@@ -122,7 +126,7 @@ func Teardown() []Mutant {
 		events(
 			"events.no-comm",
 			"CI-EventComm-01",
-			"communication established is never told",
+			"the event communication established is never raised",
 			func() func(ci.Event, func(ci.Event)) {
 				return func(e ci.Event, deliver func(ci.Event)) {
 					if e.Type != ci.EventQPComm {
@@ -147,7 +151,7 @@ func Teardown() []Mutant {
 		events(
 			"events.overlap",
 			"CI-Callback-02",
-			"each event comes on a goroutine of its own",
+			"each event is delivered on its own goroutine",
 			func() func(ci.Event, func(ci.Event)) {
 				return func(e ci.Event, deliver func(ci.Event)) { go deliver(e) }
 			},
@@ -155,7 +159,7 @@ func Teardown() []Mutant {
 		events(
 			"events.no-port-down",
 			"CI-PortEvent-01",
-			"a port that goes down is not told",
+			"a port that goes down causes no event",
 			func() func(ci.Event, func(ci.Event)) {
 				return func(e ci.Event, deliver func(ci.Event)) {
 					if e.Type != ci.EventPortDown {
@@ -168,7 +172,7 @@ func Teardown() []Mutant {
 			Name:   "events.open-only",
 			Area:   "events",
 			Breaks: "CI-EventHandler-01",
-			Does:   "events of a port come to the open's callback only",
+			Does:   "events of a port reach only the callback given to OpenCA",
 			Needs:  ci.CapEventHandlers,
 			Wrap: tap.Layer(
 				ciwrap.Layer{
@@ -180,7 +184,7 @@ func Teardown() []Mutant {
 			Name:   "events.handler-lives",
 			Area:   "events",
 			Breaks: "CI-EventHandler-02",
-			Does:   "a handler that was destroyed goes on",
+			Does:   "a destroyed handler still receives events",
 			Needs:  ci.CapEventHandlers,
 			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &listening{CA: ciwrap.CA{CA: c}} }}),
 		},
@@ -188,7 +192,7 @@ func Teardown() []Mutant {
 			Name:   "events.handlers-only",
 			Area:   "events",
 			Breaks: "SAS-2.3-04",
-			Does:   "the callback of the open gets nothing",
+			Does:   "the callback given to OpenCA receives no events",
 			Wrap: tap.Layer(
 				ciwrap.Layer{OpenCA: func(func(ci.Event), any) (func(ci.Event), any) { return func(ci.Event) {}, nil }},
 			),
@@ -198,41 +202,41 @@ func Teardown() []Mutant {
 
 type flusher struct{ ciwrap.QP }
 
-func (q flusher) Destroy() error {
-	if err := q.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}); ci.StatusOf(err) == ci.InvalidQPHandle {
+func (f flusher) Destroy() error {
+	if err := f.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}); ci.StatusOf(err) == ci.InvalidQPHandle {
 		return err
 	}
-	return q.QP.Destroy()
+	return f.QP.Destroy()
 }
 
-type mourned struct {
+type recordedQP struct {
 	ciwrap.QP
-	gone *sync.Map
+	destroyed *sync.Map
 }
 
-func (q *mourned) Destroy() error {
-	err := q.QP.Destroy()
+func (r *recordedQP) Destroy() error {
+	err := r.QP.Destroy()
 	if err == nil {
-		q.gone.Store(q.Num(), true)
+		r.destroyed.Store(r.Num(), true)
 	}
 	return err
 }
 
 type purger struct {
 	ciwrap.CQ
-	gone *sync.Map
+	destroyed *sync.Map
 }
 
-func (c purger) Poll(wc []ci.WC) (int, error) {
-	n, err := c.CQ.Poll(wc)
-	left := slices.DeleteFunc(wc[:n], func(w ci.WC) bool { _, gone := c.gone.Load(w.QPN); return gone })
+func (p purger) Poll(wc []ci.WC) (int, error) {
+	n, err := p.CQ.Poll(wc)
+	left := slices.DeleteFunc(wc[:n], func(w ci.WC) bool { _, destroyed := p.destroyed.Load(w.QPN); return destroyed })
 	return len(left), err
 }
 
 type sponge struct{ ciwrap.QP }
 
-func (q sponge) PostRecv(wrs []ci.RecvWR) (int, error) {
-	n, err := q.QP.PostRecv(wrs)
+func (s sponge) PostRecv(wrs []ci.RecvWR) (int, error) {
+	n, err := s.QP.PostRecv(wrs)
 	if ci.StatusOf(err) == ci.InvalidQPHandle {
 		return len(wrs), nil
 	}
@@ -241,29 +245,29 @@ func (q sponge) PostRecv(wrs []ci.RecvWR) (int, error) {
 
 type clingy struct {
 	ciwrap.QP
-	posted atomic.Bool
-	asked  atomic.Bool
+	posted  atomic.Bool
+	refused atomic.Bool
 }
 
-func (q *clingy) PostSend(wrs []ci.SendWR) (int, error) {
-	q.posted.Store(true)
-	return q.QP.PostSend(wrs)
+func (c *clingy) PostSend(wrs []ci.SendWR) (int, error) {
+	c.posted.Store(true)
+	return c.QP.PostSend(wrs)
 }
 
-func (q *clingy) Destroy() error {
-	if q.posted.Load() && !q.asked.Swap(true) {
+func (c *clingy) Destroy() error {
+	if c.posted.Load() && !c.refused.Swap(true) {
 		return &ci.Error{Verb: "QP.Destroy", Status: ci.ResourceBusy}
 	}
-	return q.QP.Destroy()
+	return c.QP.Destroy()
 }
 
-// postLoser loses one post. Each of the first hundred waits a moment for a second one, so that two goroutines that post
-// at the same time are found together however they are scheduled.
+// postLoser loses one post. Each of the first hundred posts waits briefly for another one, so that two goroutines that
+// post at the same time meet however they are scheduled.
 type postLoser struct {
 	ciwrap.QP
-	mu    sync.Mutex
-	waits int
-	met   chan struct{} // closed by the second post; nil while none waits
+	mu       sync.Mutex
+	numWaits int
+	second   chan struct{} // closed by the second post; nil if no post waits
 }
 
 const (
@@ -271,34 +275,34 @@ const (
 	postWait     = 5 * time.Millisecond
 )
 
-func (q *postLoser) PostSend(wrs []ci.SendWR) (int, error) {
-	q.mu.Lock()
+func (p *postLoser) PostSend(wrs []ci.SendWR) (int, error) {
+	p.mu.Lock()
 	switch {
-	case q.met != nil:
-		close(q.met)
-		q.met, q.waits = nil, maxPostWaits
-		q.mu.Unlock()
+	case p.second != nil:
+		close(p.second)
+		p.second, p.numWaits = nil, maxPostWaits
+		p.mu.Unlock()
 		return len(wrs), nil
-	case q.waits >= maxPostWaits:
-		q.mu.Unlock()
-		return q.QP.PostSend(wrs)
+	case p.numWaits >= maxPostWaits:
+		p.mu.Unlock()
+		return p.QP.PostSend(wrs)
 	}
-	q.waits++
-	met := make(chan struct{})
-	q.met = met
-	q.mu.Unlock()
+	p.numWaits++
+	second := make(chan struct{})
+	p.second = second
+	p.mu.Unlock()
 	timer := time.NewTimer(postWait)
 	defer timer.Stop()
 	select {
-	case <-met:
+	case <-second:
 	case <-timer.C:
-		q.mu.Lock()
-		if q.met == met {
-			q.met = nil
+		p.mu.Lock()
+		if p.second == second {
+			p.second = nil
 		}
-		q.mu.Unlock()
+		p.mu.Unlock()
 	}
-	return q.QP.PostSend(wrs)
+	return p.QP.PostSend(wrs)
 }
 
 type stutterer struct {
@@ -308,23 +312,23 @@ type stutterer struct {
 	held []ci.WC
 }
 
-func (c *stutterer) Poll(wc []ci.WC) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.held) > 0 && len(wc) > 0 {
-		wc[0], c.held = c.held[0], c.held[1:]
+func (s *stutterer) Poll(wc []ci.WC) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.held) > 0 && len(wc) > 0 {
+		wc[0], s.held = s.held[0], s.held[1:]
 		return 1, nil
 	}
-	n, err := c.CQ.Poll(wc)
+	n, err := s.CQ.Poll(wc)
 	for _, w := range wc[:n] {
-		if c.n.Add(1)%64 == 0 {
-			c.held = append(c.held, w)
+		if s.n.Add(1)%64 == 0 {
+			s.held = append(s.held, w)
 		}
 	}
 	return n, err
 }
 
-// leakyPD lets go of the regions that were kept when it is itself destroyed, so that only their number shows the fault.
+// leakyPD destroys the kept regions when it is itself destroyed, so that only the number of regions shows the fault.
 type leakyPD struct {
 	ciwrap.PD
 	n    int
@@ -337,56 +341,56 @@ type leakedMR struct {
 	dead bool
 }
 
-func (p *leakyPD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
-	m, err := p.PD.RegisterMR(c)
+func (l *leakyPD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
+	m, err := l.PD.RegisterMR(c)
 	if k, ok := m.(*leakedMR); ok && err == nil {
-		k.pd = p
+		k.pd = l
 	}
 	return m, err
 }
 
-func (p *leakyPD) Destroy() error {
-	for _, m := range p.kept {
+func (l *leakyPD) Destroy() error {
+	for _, m := range l.kept {
 		_ = m.MR.Destroy()
 	}
-	p.kept = nil
-	return p.PD.Destroy()
+	l.kept = nil
+	return l.PD.Destroy()
 }
 
-func (m *leakedMR) Destroy() error {
+func (l *leakedMR) Destroy() error {
 	switch {
-	case m.dead:
+	case l.dead:
 		return &ci.Error{Verb: "MR.Destroy", Status: ci.InvalidMRHandle}
-	case m.pd == nil:
-		return m.MR.Destroy()
+	case l.pd == nil:
+		return l.MR.Destroy()
 	}
-	if m.pd.n++; m.pd.n%20 != 0 {
-		return m.MR.Destroy()
+	if l.pd.n++; l.pd.n%20 != 0 {
+		return l.MR.Destroy()
 	}
-	m.dead = true
-	m.pd.kept = append(m.pd.kept, m)
+	l.dead = true
+	l.pd.kept = append(l.pd.kept, l)
 	return nil
 }
 
 type aliased struct {
 	ciwrap.QP
-	gone   atomic.Bool
-	newest *atomic.Pointer[ci.QP]
+	destroyed atomic.Bool
+	newest    *atomic.Pointer[ci.QP]
 }
 
-func (q *aliased) Destroy() error {
-	err := q.QP.Destroy()
+func (a *aliased) Destroy() error {
+	err := a.QP.Destroy()
 	if err == nil {
-		q.gone.Store(true)
+		a.destroyed.Store(true)
 	}
 	return err
 }
 
-func (q *aliased) Query() (ci.QPAttr, error) {
-	if q.gone.Load() {
-		return (*q.newest.Load()).Query()
+func (a *aliased) Query() (ci.QPAttr, error) {
+	if a.destroyed.Load() {
+		return (*a.newest.Load()).Query()
 	}
-	return q.QP.Query()
+	return a.QP.Query()
 }
 
 type careless struct{ ciwrap.CA }
@@ -401,26 +405,26 @@ func (c careless) Destroy() error {
 
 type renumbered struct {
 	ciwrap.QP
-	num  ci.QPN // 0: its own
+	num  ci.QPN // 0 means the real one
 	last *atomic.Uint32
 }
 
-func (q *renumbered) Num() ci.QPN {
-	if q.num != 0 {
-		return q.num
+func (r *renumbered) Num() ci.QPN {
+	if r.num != 0 {
+		return r.num
 	}
-	return q.QP.Num()
+	return r.QP.Num()
 }
 
-func (q *renumbered) Destroy() error {
-	err := q.QP.Destroy()
+func (r *renumbered) Destroy() error {
+	err := r.QP.Destroy()
 	if err == nil {
-		q.last.Store(uint32(q.Num()))
+		r.last.Store(uint32(r.Num()))
 	}
 	return err
 }
 
-// listening takes handlers out of the driver when it closes, and not before.
+// listening destroys handlers of the driver only when the CA is destroyed.
 type listening struct {
 	ciwrap.CA
 	mu  sync.Mutex
@@ -429,33 +433,33 @@ type listening struct {
 
 type heard struct {
 	ciwrap.Object
-	gone atomic.Bool
+	destroyed atomic.Bool
 }
 
 func (h *heard) Destroy() error {
-	if h.gone.Swap(true) {
+	if h.destroyed.Swap(true) {
 		return &ci.Error{Verb: "CA.OnEvent", Status: ci.InvalidHandle}
 	}
 	return nil
 }
 
-func (c *listening) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
-	o, err := c.CA.OnEvent(fn, ctx)
+func (l *listening) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
+	o, err := l.CA.OnEvent(fn, ctx)
 	if err != nil {
 		return o, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all = append(c.all, o)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, o)
 	return &heard{Object: ciwrap.Object{Object: o}}, nil
 }
 
-func (c *listening) Destroy() error {
-	c.mu.Lock()
-	for _, o := range c.all {
+func (l *listening) Destroy() error {
+	l.mu.Lock()
+	for _, o := range l.all {
 		_ = o.Destroy()
 	}
-	c.all = nil
-	c.mu.Unlock()
-	return c.CA.Destroy()
+	l.all = nil
+	l.mu.Unlock()
+	return l.CA.Destroy()
 }

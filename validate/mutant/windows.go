@@ -8,9 +8,10 @@ import (
 	"ciddk/validate/mutant/tap"
 )
 
-// Windows are faults in memory windows.
+// Windows returns mutants with faults in memory windows.
 func Windows() []Mutant {
-	bind := func(name, breaks, does string, f func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error)) Mutant {
+	type bindFunc = func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error)
+	bind := func(name, breaks, does string, f bindFunc) Mutant {
 		return Mutant{
 			Name:   name,
 			Area:   "mw",
@@ -34,7 +35,7 @@ func Windows() []Mutant {
 		bind(
 			"mw.any-key",
 			"CI-BindMW-04",
-			"a bind does not look at the current key",
+			"a bind does not check the current key",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				if b.MW != nil {
 					b.Key = b.MW.Key()
@@ -57,7 +58,7 @@ func Windows() []Mutant {
 		bind(
 			"mw.reads-too",
 			"CI-BindMW-01",
-			"every window may be read",
+			"every window grants remote reads",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				if b.Length > 0 {
 					b.Access |= ci.RemoteRead
@@ -68,7 +69,7 @@ func Windows() []Mutant {
 		bind(
 			"mw.old-key",
 			"CI-BindMW-02",
-			"BindMW returns the key from before",
+			"BindMW returns the previous key",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				_, err := q.BindMW(id, flags, b)
 				return b.Key, err
@@ -89,7 +90,7 @@ func Windows() []Mutant {
 		bind(
 			"mw.clipped",
 			"CI-BindMW-05",
-			"a bind beyond the region is cut to it",
+			"a bind beyond the region is limited to the region",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				if b.Length > 0 && b.MR != nil {
 					r := b.MR.Region()
@@ -103,7 +104,7 @@ func Windows() []Mutant {
 		bind(
 			"mw.any-service",
 			"CI-BindMW-06",
-			"a bind on a datagram QP is an invalid parameter",
+			"a bind on a datagram QP returns InvalidParameter",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				k, err := q.BindMW(id, flags, b)
 				if ci.StatusOf(err) == ci.InvalidServiceType {
@@ -115,7 +116,7 @@ func Windows() []Mutant {
 		bind(
 			"mw.always-signaled",
 			"CI-BindMW-08",
-			"every bind makes a completion",
+			"every bind causes a completion",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				return q.BindMW(id, flags|ci.SendSignaled, b)
 			},
@@ -132,18 +133,18 @@ func Windows() []Mutant {
 			},
 		),
 		window(
-			"mw.outlives", "CI-DestroyMW-01", "a bound window stays open when it is destroyed",
+			"mw.outlives", "CI-DestroyMW-01", "a bound window stays accessible after Destroy",
 			func(in ciwrap.MW) ci.MW { return &lazyMW{MW: in} },
 		),
 		window(
-			"mw.query-key", "CI-QueryMW-01", "Query shows the key that the window was made with",
+			"mw.query-key", "CI-QueryMW-01", "Query returns the first key of the window",
 			func(in ciwrap.MW) ci.MW { return firstKey{in, in.Key()} },
 		),
 		{
 			Name:   "mw.region-not-busy",
 			Area:   "mw",
 			Breaks: "CI-DestroyMW-02",
-			Does:   "Destroy of a region with a window bound answers success",
+			Does:   "Destroy of a region with a bound window succeeds",
 			Needs:  ci.CapMW1,
 			Wrap:   tap.Layer(ciwrap.Layer{MR: neverBusy}),
 		},
@@ -151,7 +152,7 @@ func Windows() []Mutant {
 			Name:   "mw.by-post",
 			Area:   "mw",
 			Breaks: "CI-BindMW-10",
-			Does:   "OpBindMW binds windows of type 1 as well",
+			Does:   "OpBindMW also binds windows of type 1",
 			Needs:  ci.CapMW1 | ci.CapMW2,
 			Wrap: tap.Layer(
 				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return postBinder{ciwrap.QP{QP: q}} }},
@@ -160,7 +161,7 @@ func Windows() []Mutant {
 		post(
 			"mw2.any-key",
 			"CI-BindMWTwo-04",
-			"the index of the key of a bind is not looked at",
+			"the index of the key of a bind is ignored",
 			ci.CapMW2,
 			func(w *ci.SendWR) {
 				if w.Op == ci.OpBindMW && w.Ext != nil && w.Ext.Bind.MW != nil {
@@ -198,21 +199,21 @@ type binder struct {
 	f func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error)
 }
 
-func (q binder) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
-	return q.f(q.QP, id, flags, b)
+func (b binder) BindMW(id uint64, flags ci.SendFlags, bind ci.MWBind) (ci.Key, error) {
+	return b.f(b.QP, id, flags, bind)
 }
 
-// lazyMW is destroyed for good by the second Destroy.
+// lazyMW is a window that only the second Destroy destroys.
 type lazyMW struct {
 	ciwrap.MW
-	gone atomic.Bool
+	destroyed atomic.Bool
 }
 
-func (m *lazyMW) Destroy() error {
-	if !m.gone.Swap(true) {
+func (l *lazyMW) Destroy() error {
+	if !l.destroyed.Swap(true) {
 		return nil
 	}
-	_ = m.MW.Destroy()
+	_ = l.MW.Destroy()
 	return &ci.Error{Verb: "MW.Destroy", Status: ci.InvalidMWHandle}
 }
 
@@ -221,15 +222,15 @@ type firstKey struct {
 	key ci.Key
 }
 
-func (m firstKey) Query() (ci.MWAttr, error) {
-	a, err := m.MW.Query()
-	a.Key = m.key
+func (f firstKey) Query() (ci.MWAttr, error) {
+	a, err := f.MW.Query()
+	a.Key = f.key
 	return a, err
 }
 
 type postBinder struct{ ciwrap.QP }
 
-func (q postBinder) PostSend(wrs []ci.SendWR) (int, error) {
+func (p postBinder) PostSend(wrs []ci.SendWR) (int, error) {
 	for i := range wrs {
 		w := &wrs[i]
 		if w.Op != ci.OpBindMW || w.Ext == nil || w.Ext.Bind.MW == nil {
@@ -240,8 +241,8 @@ func (q postBinder) PostSend(wrs []ci.SendWR) (int, error) {
 		}
 		b := w.Ext.Bind
 		b.Key = b.MW.Key()
-		_, err := q.BindMW(w.ID, w.Flags, b)
+		_, err := p.BindMW(w.ID, w.Flags, b)
 		return i + 1, err
 	}
-	return q.QP.PostSend(wrs)
+	return p.QP.PostSend(wrs)
 }

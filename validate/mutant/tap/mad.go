@@ -7,7 +7,7 @@ import (
 	"ciddk/ci/ciwrap"
 )
 
-// regions resolves scatter/gather entries of regions that this process can address.
+// regions resolves scatter/gather entries whose regions this process can access.
 type regions struct {
 	mu    sync.Mutex
 	byKey map[ci.Key]region
@@ -15,7 +15,7 @@ type regions struct {
 
 type region struct {
 	mem  ci.Memory
-	addr uint64 // of byte 0 of mem
+	addr uint64 // address of byte 0 of mem
 }
 
 func (r *regions) add(mr ci.MR, o ciwrap.MROrigin) {
@@ -31,8 +31,8 @@ func (r *regions) add(mr ci.MR, o ciwrap.MROrigin) {
 	r.byKey[at.LKey] = region{o.Virtual.Memory, at.Addr - o.Virtual.Offset}
 }
 
-// bytes copies len(b) bytes from offset skip of a list of entries to b, or from b with put. It reports whether all were
-// reached.
+// bytes copies len(b) bytes at offset skip of a list of entries to b, or from b if put is set. It reports whether all
+// bytes were copied.
 func (r *regions) bytes(sgl []ci.SGE, skip int, b []byte, put bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,8 +64,8 @@ func (r *regions) bytes(sgl []ci.SGE, skip int, b []byte, put bool) bool {
 
 const madLen = 256
 
-// MAD changes datagrams on their way out through QP1, in the consumer's memory. Where f returns false, the datagram
-// goes to a QP number that no peer has.
+// MAD returns a wrapper that changes datagrams sent through QP1, in the consumer's memory. If f returns false, the
+// datagram is sent to a QPN that no peer has.
 func MAD(f func(b []byte) bool) func(ci.HCA) ci.HCA {
 	return func(h ci.HCA) ci.HCA {
 		r := &regions{}
@@ -93,7 +93,7 @@ func MAD(f func(b []byte) bool) func(ci.HCA) ci.HCA {
 	}
 }
 
-// MADIn changes datagrams received by QP1 before the consumer polls their completions.
+// MADIn returns a wrapper that changes datagrams received by QP1 before the consumer polls their completions.
 func MADIn(f func(b []byte)) func(ci.HCA) ci.HCA {
 	return func(h ci.HCA) ci.HCA {
 		r := &regions{}
@@ -131,5 +131,5 @@ func MADIn(f func(b []byte)) func(ci.HCA) ci.HCA {
 	}
 }
 
-// grhLen is what lies in front of a datagram (IBTA volume 1, 11.4.1.1).
+// grhLen is the length of the GRH area in front of a received datagram (IBTA volume 1, 11.4.1.1).
 const grhLen = 40

@@ -12,15 +12,15 @@ func Layer(l ciwrap.Layer) func(ci.HCA) ci.HCA {
 	return func(h ci.HCA) ci.HCA { return ciwrap.Wrap(h, l) }
 }
 
-// QP replaces QPs.
+// QP returns a wrapper that replaces QPs.
 func QP(f func(ci.QP, ci.QPCreate) ci.QP) func(ci.HCA) ci.HCA { return Layer(ciwrap.Layer{QP: f}) }
 
-// Both applies two wrappers, for a fault that needs two taps.
+// Both returns a wrapper that applies a and b, for a fault that needs two taps.
 func Both(a, b func(ci.HCA) ci.HCA) func(ci.HCA) ci.HCA {
 	return func(h ci.HCA) ci.HCA { return a(b(h)) }
 }
 
-// Send changes each send request on its way to the driver.
+// Send returns a wrapper that changes each send request before it reaches the driver.
 func Send(f func(c ci.QPCreate, w *ci.SendWR)) func(ci.HCA) ci.HCA {
 	return Sends(func(c ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 		for i := range wrs {
@@ -30,7 +30,8 @@ func Send(f func(c ci.QPCreate, w *ci.SendWR)) func(ci.HCA) ci.HCA {
 	})
 }
 
-// Sends changes each list of send requests. Where the list grows, the driver's count is limited to the consumer's.
+// Sends returns a wrapper that changes each list of send requests. If the list grows, the count that PostSend returns
+// is limited to the length of the consumer's list.
 func Sends(f func(c ci.QPCreate, wrs []ci.SendWR) []ci.SendWR) func(ci.HCA) ci.HCA {
 	return QP(func(q ci.QP, c ci.QPCreate) ci.QP { return SendsOf(q, c, f) })
 }
@@ -46,12 +47,12 @@ type sendQP struct {
 	f func(ci.QPCreate, []ci.SendWR) []ci.SendWR
 }
 
-func (q sendQP) PostSend(wrs []ci.SendWR) (int, error) {
-	n, err := q.QP.PostSend(q.f(q.c, CopySends(wrs)))
+func (s sendQP) PostSend(wrs []ci.SendWR) (int, error) {
+	n, err := s.QP.PostSend(s.f(s.c, CopySends(wrs)))
 	return min(n, len(wrs)), err
 }
 
-// CopySends returns a copy of send requests with gather lists of their own.
+// CopySends returns a copy of send requests, including their gather lists.
 func CopySends(wrs []ci.SendWR) []ci.SendWR {
 	out := slices.Clone(wrs)
 	for i := range out {
@@ -60,7 +61,7 @@ func CopySends(wrs []ci.SendWR) []ci.SendWR {
 	return out
 }
 
-// Post replaces PostSend.
+// Post returns a wrapper that replaces PostSend.
 func Post(f func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error)) func(ci.HCA) ci.HCA {
 	return QP(func(q ci.QP, c ci.QPCreate) ci.QP { return postQP{ciwrap.QP{QP: q}, c, f} })
 }
@@ -71,9 +72,9 @@ type postQP struct {
 	f func(ci.QP, ci.QPCreate, []ci.SendWR) (int, error)
 }
 
-func (q postQP) PostSend(wrs []ci.SendWR) (int, error) { return q.f(q.QP.QP, q.c, wrs) }
+func (p postQP) PostSend(wrs []ci.SendWR) (int, error) { return p.f(p.QP.QP, p.c, wrs) }
 
-// Recv replaces PostRecv.
+// Recv returns a wrapper that replaces PostRecv.
 func Recv(f func(q ci.QP, wrs []ci.RecvWR) (int, error)) func(ci.HCA) ci.HCA {
 	return QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return RecvOf(q, f) })
 }
@@ -88,9 +89,9 @@ type recvQP struct {
 	f func(ci.QP, []ci.RecvWR) (int, error)
 }
 
-func (q recvQP) PostRecv(wrs []ci.RecvWR) (int, error) { return q.f(q.QP.QP, wrs) }
+func (r recvQP) PostRecv(wrs []ci.RecvWR) (int, error) { return r.f(r.QP.QP, wrs) }
 
-// Poll changes each completion on its way to the consumer.
+// Poll returns a wrapper that changes each completion before it reaches the consumer.
 func Poll(f func(*ci.WC)) func(ci.HCA) ci.HCA {
 	return Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return PollOf(c, f) }})
 }
@@ -103,15 +104,15 @@ type pollCQ struct {
 	f func(*ci.WC)
 }
 
-func (q pollCQ) Poll(wc []ci.WC) (int, error) {
-	n, err := q.CQ.Poll(wc)
+func (p pollCQ) Poll(wc []ci.WC) (int, error) {
+	n, err := p.CQ.Poll(wc)
 	for i := range wc[:n] {
-		q.f(&wc[i])
+		p.f(&wc[i])
 	}
 	return n, err
 }
 
-// Modify changes the attributes that a QP is modified to.
+// Modify returns a wrapper that changes the attributes of QP.Modify.
 func Modify(f func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr)) func(ci.HCA) ci.HCA {
 	return QP(func(q ci.QP, c ci.QPCreate) ci.QP { return ModifyOf(q, c, f) })
 }
@@ -127,7 +128,7 @@ type modifyQP struct {
 	f func(ci.QPCreate, ci.QPField, *ci.QPAttr)
 }
 
-func (q modifyQP) Modify(set ci.QPField, a ci.QPAttr) error {
-	q.f(q.c, set, &a)
-	return q.QP.Modify(set, a)
+func (m modifyQP) Modify(set ci.QPField, a ci.QPAttr) error {
+	m.f(m.c, set, &a)
+	return m.QP.Modify(set, a)
 }
