@@ -232,10 +232,10 @@ func heapGrows(t *validate.T, k churned) {
 
 // perWindow returns a number of rounds with which a slow driver, too, completes all windows in time.
 func perWindow(t *validate.T, run func(int)) int {
-	const first, most, least = 32, 512, 24
+	const first, maxRounds, minRounds = 32, 512, 24
 	start := time.Now()
 	run(first)
 	each := max(time.Since(start)/first, time.Nanosecond)
 	windows := time.Duration(2 + leakyWindows + quietWindows - 1)
-	return int(min(max(t.Remaining()/3/(windows*each), least), most))
+	return int(min(max(t.Remaining()/3/(windows*each), minRounds), maxRounds))
 }

@@ -14,7 +14,7 @@ type countable struct {
 	name  string
 	needs ci.Caps
 	any   bool // whether one of needs is enough
-	most  func(*ci.CAAttr) int
+	limit func(*ci.CAAttr) int
 	used  int // number of objects that the stage uses
 	full  int // largest limit that cases fill; 0 means fullTable
 	make  func(s *orderStage) (ci.Object, error)
@@ -54,7 +54,7 @@ func limitsArea() validate.Suite {
 			k.Needs.Caps, k.Needs.AnyCaps = 0, c.needs
 		}
 		k.Needs.Attr = func(a *ci.CAAttr) string {
-			if n := c.most(a); n > c.goesTo() {
+			if n := c.limit(a); n > c.goesTo() {
 				return fmt.Sprintf("the limit of %d objects is too high for this case", n)
 			}
 			return ""
@@ -66,35 +66,35 @@ func limitsArea() validate.Suite {
 
 var countables = []countable{
 	{
-		name: "pd",
-		used: 1,
-		full: bookTable,
-		most: func(a *ci.CAAttr) int { return a.MaxPDs },
-		make: func(s *orderStage) (ci.Object, error) { return s.ca.AllocatePD(ci.PDNormal) },
+		name:  "pd",
+		used:  1,
+		full:  bookTable,
+		limit: func(a *ci.CAAttr) int { return a.MaxPDs },
+		make:  func(s *orderStage) (ci.Object, error) { return s.ca.AllocatePD(ci.PDNormal) },
 	},
-	{name: "av", needs: ci.CapAV, most: func(a *ci.CAAttr) int { return a.MaxAVs },
+	{name: "av", needs: ci.CapAV, limit: func(a *ci.CAAttr) int { return a.MaxAVs },
 		make: func(s *orderStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca)) }},
-	{name: "cq", used: 1, most: func(a *ci.CAAttr) int { return a.MaxCQs },
+	{name: "cq", used: 1, limit: func(a *ci.CAAttr) int { return a.MaxCQs },
 		make: func(s *orderStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 1}) }},
-	{name: "srq", needs: ci.CapSRQ, most: func(a *ci.CAAttr) int { return a.MaxSRQs },
+	{name: "srq", needs: ci.CapSRQ, limit: func(a *ci.CAAttr) int { return a.MaxSRQs },
 		make: func(s *orderStage) (ci.Object, error) {
 			return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}})
 		}},
-	{name: "qp", most: func(a *ci.CAAttr) int { return a.MaxQPs }, make: func(s *orderStage) (ci.Object, error) {
+	{name: "qp", limit: func(a *ci.CAAttr) int { return a.MaxQPs }, make: func(s *orderStage) (ci.Object, error) {
 		return s.pd.CreateQP(ci.QPCreate{
 			QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1},
 			SendCQ: s.cq.CQ,
 			RecvCQ: s.cq.CQ,
 		})
 	}},
-	{name: "mr", most: func(a *ci.CAAttr) int { return a.MaxMRs }, make: func(s *orderStage) (ci.Object, error) {
+	{name: "mr", limit: func(a *ci.CAAttr) int { return a.MaxMRs }, make: func(s *orderStage) (ci.Object, error) {
 		return s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
 	}},
-	{name: "mw", needs: ci.CapMW1 | ci.CapMW2, any: true, most: func(a *ci.CAAttr) int { return a.MaxMWs },
+	{name: "mw", needs: ci.CapMW1 | ci.CapMW2, any: true, limit: func(a *ci.CAAttr) int { return a.MaxMWs },
 		make: func(s *orderStage) (ci.Object, error) {
 			return s.pd.CreateMW(ci.MWCreate{Type: windowTypes(s.t)[0]})
 		}},
-	{name: "fmr", needs: ci.CapFMR, most: func(a *ci.CAAttr) int { return a.MaxFMRs },
+	{name: "fmr", needs: ci.CapFMR, limit: func(a *ci.CAAttr) int { return a.MaxFMRs },
 		make: func(s *orderStage) (ci.Object, error) {
 			return s.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: pageShift(s.ca.Attr)})
 		}},
@@ -107,7 +107,7 @@ func (c *countable) fill(s *orderStage, n int) []ci.Object {
 		o, err := c.make(s)
 		kit.OK(s.t, err,
 			fmt.Sprintf("creation of %s %d of %d, with a limit of %d and %d other objects in use", c.name, len(out)+1,
-				n, c.most(s.ca.Attr), c.used))
+				n, c.limit(s.ca.Attr), c.used))
 		out = append(out, kit.Own(s.t, o, c.name))
 	}
 	return out
@@ -128,7 +128,7 @@ func (c *countable) stage(t *validate.T) *orderStage {
 
 func limitsCase(t *validate.T, c countable) {
 	s := c.stage(t)
-	n := c.most(s.ca.Attr) - c.used
+	n := c.limit(s.ca.Attr) - c.used
 	if n > c.goesTo() {
 		t.Note("only %d of %d objects are created", partTable, n)
 		n = partTable
@@ -140,12 +140,12 @@ func limitsCase(t *validate.T, c countable) {
 
 func beyondCase(t *validate.T, c countable) {
 	s := c.stage(t)
-	n := c.most(s.ca.Attr) - c.used
+	n := c.limit(s.ca.Attr) - c.used
 	for range 2 {
 		all := c.fill(s, n)
 		o, err := c.make(s)
 		what := fmt.Sprintf("creation of %s %d, with a limit of %d and %d other objects in use", c.name, n+1,
-			c.most(s.ca.Attr), c.used)
+			c.limit(s.ca.Attr), c.used)
 		if err == nil {
 			t.Note("%s succeeds", what)
 			kit.Destroy(t, kit.Own(t, o, c.name), c.name)

@@ -481,16 +481,16 @@ func mrKeysGuess(t *validate.T) {
 	// Count the most frequent difference between consecutive keys, for whole keys and for their upper 24 bits, since
 	// the low 8 bits may be random.
 	for _, shift := range kit.Variants(t, "shift", []int{0, 8}) {
-		diff, most := map[uint32]int{}, 0
+		diff, highest := map[uint32]int{}, 0
 		for i := 1; i < n; i++ {
 			d := keys[i]>>shift - keys[i-1]>>shift
 			diff[d]++
-			most = max(most, diff[d])
+			highest = max(highest, diff[d])
 		}
-		if n > 8 && most > n/4 {
+		if n > 8 && highest > n/4 {
 			t.Failf("R_Keys of consecutively registered regions", "keys that are not predictable",
 				"the same difference between consecutive keys %d times in %d (bits %d and up); first keys: %#x %#x %#x",
-				most, n-1, shift, keys[0], keys[1], keys[2])
+				highest, n-1, shift, keys[0], keys[1], keys[2])
 		}
 	}
 	for range 16 {
@@ -586,7 +586,7 @@ func mrDestroyUnderLoad(t *validate.T) {
 			a:       p.A,
 			b:       b,
 			size:    size,
-			most:    outstanding,
+			depth:   outstanding,
 			started: make(chan struct{}),
 			stop:    make(chan struct{}),
 			ended:   make(chan ci.WCStatus, 1),
@@ -614,13 +614,13 @@ func mrDestroyUnderLoad(t *validate.T) {
 // hammer writes to a region until a write fails, with several writes outstanding. It runs on another goroutine and
 // therefore only reports failures.
 type hammer struct {
-	t          *validate.T
-	a          *kit.End
-	b          *kit.Buf
-	size, most int
-	started    chan struct{}    // closed after the first success
-	stop       chan struct{}    // closed when the case ends
-	ended      chan ci.WCStatus // status of the first write that failed
+	t           *validate.T
+	a           *kit.End
+	b           *kit.Buf
+	size, depth int
+	started     chan struct{}    // closed after the first success
+	stop        chan struct{}    // closed when the case ends
+	ended       chan ci.WCStatus // status of the first write that failed
 }
 
 // wait returns the status of the first write that failed. Until then it calls look every millisecond.
@@ -650,7 +650,7 @@ func (h *hammer) run() ci.WCStatus {
 			return ci.WCGeneralErr
 		default:
 		}
-		for ; posted < h.most; posted++ {
+		for ; posted < h.depth; posted++ {
 			turn ^= 1
 			wr := ci.SendWR{
 				ID:     1,
@@ -707,10 +707,10 @@ func mrLoop(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	mem := ci.Bytes(make([]byte, 4096))
-	const most = 20000
+	const maxRounds = 20000
 	n := 10 * ca.Attr.MaxMRs
-	if n > most {
-		n = most
+	if n > maxRounds {
+		n = maxRounds
 		t.Note("only %d rounds; ten times the size of the table would be %d", n, 10*ca.Attr.MaxMRs)
 	}
 	for i := range n {

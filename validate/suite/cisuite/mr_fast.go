@@ -39,7 +39,7 @@ func mrFastArea() validate.Suite {
 		validate.NewCase("mr.fast.use", "register, write, read, receive", opt, fastUse, "CI-FastReg-01", "SAS-2.3-17"),
 		validate.NewCase("mr.fast.rights", "access rights and operations", opt, fastRights, "CI-FastReg-01"),
 		validate.NewCase("mr.fast.behind", "a request that uses the key directly after the registration", opt,
-			fastBehind, "CI-FastReg-03"),
+			fastThenUse, "CI-FastReg-03"),
 		validate.NewCase("mr.fast.local-inv", "invalidate, register again", opt, fastLocalInv, "CI-LocalInv-01",
 			ruleDeadKey),
 		validate.NewCase("mr.fast.unknown-inv", "invalidate an unknown key", opt, fastUnknownInv, "CI-LocalInv-02"),
@@ -173,7 +173,7 @@ func fastRights(t *validate.T) {
 	}
 }
 
-func fastBehind(t *validate.T) {
+func fastThenUse(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	s := newFast(t, p, 1)
 	copy(s.mem, kit.Random(t, make([]byte, 500)))

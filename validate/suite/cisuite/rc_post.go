@@ -244,7 +244,7 @@ func postEmpty(t *validate.T) {
 func postPollList(t *validate.T) {
 	const n, rounds = 8, 20
 	p := kit.RC(t)
-	most := 0
+	largest := 0
 	for range rounds {
 		p.B.Recv(p.B.RecvWRs(n, 8)...)
 		wrs := p.A.SendWRs(n)
@@ -263,14 +263,14 @@ func postPollList(t *validate.T) {
 			if k == 0 {
 				k = copy(wc[got:], p.B.RecvCQ.Wait(1)) // a late completion
 			}
-			most = max(most, k)
+			largest = max(largest, k)
 			got += k
 		}
 		for i := range n {
 			kit.Equal(t, "WC.ID of a completion polled with others", wc[i].ID, uint64(i+1))
 		}
 	}
-	kit.True(t, most > 1,
+	kit.True(t, largest > 1,
 		fmt.Sprintf("CQ.Poll into %d entries, with %d completions expected, %d times", n+3, n, rounds),
 		"more than one completion in one call", "never more than one completion")
 }
@@ -500,10 +500,10 @@ func inlineOverwritten(t *validate.T) {
 }
 
 func inlineSizes(t *validate.T) {
-	most := min(256, t.Attr().MaxInline)
-	p := kit.RC(t, kit.Inline(most))
-	data := kit.Random(t, make([]byte, most))
-	for i, n := range kit.Variants(t, "count", []int{1, most, most - 1, 7, 0}) {
+	maxInline := min(256, t.Attr().MaxInline)
+	p := kit.RC(t, kit.Inline(maxInline))
+	data := kit.Random(t, make([]byte, maxInline))
+	for i, n := range kit.Variants(t, "count", []int{1, maxInline, maxInline - 1, 7, 0}) {
 		id := uint64(i + 1)
 		p.B.Buf.Blank()
 		p.B.Recv(p.B.RecvWR(id, 0, n))

@@ -61,21 +61,21 @@ func rcSendArea() validate.Suite {
 }
 
 func rcSizes(t *validate.T) {
-	most := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
-	p := kit.RC(t, kit.Size(most))
+	maxSize := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
+	p := kit.RC(t, kit.Size(maxSize))
 	kit.Random(t, p.A.Buf.Bytes)
 	p.B.Buf.Blank()
-	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), most)) {
-		id, at := uint64(i+1), (i*13)%(most-n+1)
+	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), maxSize)) {
+		id, at := uint64(i+1), (i*13)%(maxSize-n+1)
 		p.B.Recv(p.B.RecvWR(id, at, n))
-		p.A.Send(p.A.SendWR(id, most-n, n))
+		p.A.Send(p.A.SendWR(id, maxSize-n, n))
 		p.A.CQ.WaitOK(id)
 		where := fmt.Sprintf("message of %d bytes", n)
 		kit.Equal(t, where+": Length", p.B.RecvCQ.WaitOK(id)[0].Length, uint32(n))
-		if n <= 4096 || n == most {
-			p.B.Buf.WantOnly(t, where, at, p.A.Buf.Bytes[most-n:])
+		if n <= 4096 || n == maxSize {
+			p.B.Buf.WantOnly(t, where, at, p.A.Buf.Bytes[maxSize-n:])
 		} else {
-			kit.SameBytes(t, where, p.B.Buf.Bytes[at:at+n], p.A.Buf.Bytes[most-n:])
+			kit.SameBytes(t, where, p.B.Buf.Bytes[at:at+n], p.A.Buf.Bytes[maxSize-n:])
 		}
 		for j := at; j < at+n; j++ {
 			p.B.Buf.Bytes[j] = 0xee
@@ -137,18 +137,18 @@ func rcMTUs(t *validate.T) {
 	ca := kit.Open(t)
 	top := ca.Port.MTU
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
-	const most = 16 << 10
+	const maxSize = 16 << 10
 	var first *kit.Pair
 	for m := ci.MTU256; m <= top; m++ {
 		var p *kit.Pair
 		if first == nil {
-			first = kit.RC(t, kit.MTU(m), kit.Size(2*most))
+			first = kit.RC(t, kit.MTU(m), kit.Size(2*maxSize))
 			p = first
 		} else {
 			first.A.Config.MTU, first.B.Config.MTU = m, m
 			p = first.More(false)
 		}
-		for _, n := range kit.Variants(t, "bytes", kit.MessageSizes(m.Bytes(), most)) {
+		for _, n := range kit.Variants(t, "bytes", kit.MessageSizes(m.Bytes(), maxSize)) {
 			p.A.Exchange(p.B, n)
 		}
 		attr, err := p.A.Query()

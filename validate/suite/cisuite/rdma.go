@@ -69,23 +69,23 @@ func rdmaArea() validate.Suite {
 }
 
 func writeSizes(t *validate.T) {
-	most := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
-	p := kit.RC(t, kit.Size(most))
+	maxSize := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
+	p := kit.RC(t, kit.Size(maxSize))
 	kit.Random(t, p.A.Buf.Bytes)
 	p.B.Buf.Blank()
-	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), most)) {
-		id, at := uint64(i+1), (i*13)%(most-n+1)
-		p.A.Send(p.A.RDMA(ci.OpWrite, id, most-n, n, p.B, at))
+	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), maxSize)) {
+		id, at := uint64(i+1), (i*13)%(maxSize-n+1)
+		p.A.Send(p.A.RDMA(ci.OpWrite, id, maxSize-n, n, p.B, at))
 		p.A.CQ.WaitOK(id)
 		p.B.Recv(p.B.RecvWR(id, 0, 0)) // after an empty message the target may be read
 		p.A.Send(p.A.SendWR(id, 0, 0))
 		p.A.CQ.WaitOK(id)
 		p.B.RecvCQ.WaitOK(id)
 		where := fmt.Sprintf("target of a write of %d bytes", n)
-		if n <= 4096 || n == most {
-			p.B.Buf.WantOnly(t, where, at, p.A.Buf.Bytes[most-n:])
+		if n <= 4096 || n == maxSize {
+			p.B.Buf.WantOnly(t, where, at, p.A.Buf.Bytes[maxSize-n:])
 		} else {
-			kit.SameBytes(t, where, p.B.Buf.Bytes[at:at+n], p.A.Buf.Bytes[most-n:])
+			kit.SameBytes(t, where, p.B.Buf.Bytes[at:at+n], p.A.Buf.Bytes[maxSize-n:])
 		}
 		for j := at; j < at+n; j++ {
 			p.B.Buf.Bytes[j] = 0xee
@@ -190,20 +190,20 @@ func writeLastWord(t *validate.T) {
 }
 
 func readSizes(t *validate.T) {
-	most := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
-	p := kit.RC(t, kit.Size(most))
+	maxSize := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
+	p := kit.RC(t, kit.Size(maxSize))
 	kit.Random(t, p.B.Buf.Bytes)
 	p.A.Buf.Blank()
-	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), most)) {
-		id, at := uint64(i+1), (i*13)%(most-n+1)
-		p.A.Send(p.A.RDMA(ci.OpRead, id, at, n, p.B, most-n))
+	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), maxSize)) {
+		id, at := uint64(i+1), (i*13)%(maxSize-n+1)
+		p.A.Send(p.A.RDMA(ci.OpRead, id, at, n, p.B, maxSize-n))
 		wc := p.A.CQ.WaitOK(id)[0]
 		where := fmt.Sprintf("read of %d bytes", n)
 		kit.Equal(t, where+": Length", wc.Length, uint32(n))
-		if n <= 4096 || n == most {
-			p.A.Buf.WantOnly(t, where, at, p.B.Buf.Bytes[most-n:])
+		if n <= 4096 || n == maxSize {
+			p.A.Buf.WantOnly(t, where, at, p.B.Buf.Bytes[maxSize-n:])
 		} else {
-			kit.SameBytes(t, where, p.A.Buf.Bytes[at:at+n], p.B.Buf.Bytes[most-n:])
+			kit.SameBytes(t, where, p.A.Buf.Bytes[at:at+n], p.B.Buf.Bytes[maxSize-n:])
 		}
 		for j := at; j < at+n; j++ {
 			p.A.Buf.Bytes[j] = 0xee

@@ -161,10 +161,10 @@ func specialSizes(t *validate.T) {
 	cq := ca.CQ(pd, 16)
 	a := ca.Attr
 	for _, x := range kit.Variants(t, "", []struct {
-		name string
-		set  func(*ci.QPCaps)
-		get  func(*ci.QPCaps) int
-		most int
+		name  string
+		set   func(*ci.QPCaps)
+		get   func(*ci.QPCaps) int
+		limit int
 	}{
 		{"SendDepth", func(c *ci.QPCaps) { c.SendDepth = a.MaxWRs + 1 }, func(c *ci.QPCaps) int { return c.SendDepth },
 			a.MaxWRs},
@@ -183,8 +183,8 @@ func specialSizes(t *validate.T) {
 		e, ok := errors.AsType[*ci.Error](err)
 		kit.True(t, ok && e.Most != nil, where, "Error.Most with the largest possible sizes", "%v without Error.Most",
 			err)
-		kit.True(t, x.get(e.Most) >= 1 && x.get(e.Most) <= x.most, where+": Error.Most."+x.name,
-			fmt.Sprintf("1 to %d", x.most), "%d", x.get(e.Most))
+		kit.True(t, x.get(e.Most) >= 1 && x.get(e.Most) <= x.limit, where+": Error.Most."+x.name,
+			fmt.Sprintf("1 to %d", x.limit), "%d", x.get(e.Most))
 		c.QPCaps = *e.Most
 		q, err = pd.CreateSpecialQP(ca.Port.Num, c)
 		kit.OK(t, err, "PD.CreateSpecialQP with the sizes of Error.Most")

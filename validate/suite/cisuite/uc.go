@@ -44,19 +44,19 @@ func ucArea() validate.Suite {
 }
 
 func ucSizes(t *validate.T) {
-	const most = 32 << 10
-	p := kit.UC(t, kit.Size(most))
+	const maxSize = 32 << 10
+	p := kit.UC(t, kit.Size(maxSize))
 	kit.Random(t, p.A.Buf.Bytes)
-	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), most)) {
-		id, at := uint64(i+1), (i*13)%(most-n+1)
+	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), maxSize)) {
+		id, at := uint64(i+1), (i*13)%(maxSize-n+1)
 		p.B.Buf.Blank()
 		p.B.Recv(p.B.RecvWR(id, at, n))
-		p.A.Send(p.A.SendWR(id, most-n, n))
+		p.A.Send(p.A.SendWR(id, maxSize-n, n))
 		p.A.CQ.WaitOK(id)
 		where := fmt.Sprintf("UC message of %d bytes", n)
 		kit.WantRecv(t, where, p.B.RecvCQ.Wait(1)[0],
 			ci.WC{ID: id, Op: ci.WCRecv, Length: uint32(n), QPN: p.B.Num(), Context: p.B.QP.Events})
-		p.B.Buf.WantOnly(t, where, at, p.A.Buf.Bytes[most-n:])
+		p.B.Buf.WantOnly(t, where, at, p.A.Buf.Bytes[maxSize-n:])
 	}
 }
 
@@ -89,16 +89,16 @@ func ucImmediate(t *validate.T) {
 }
 
 func ucWriteSizes(t *validate.T) {
-	const most = 32 << 10
-	p := kit.UC(t, kit.Size(most))
+	const maxSize = 32 << 10
+	p := kit.UC(t, kit.Size(maxSize))
 	kit.Random(t, p.A.Buf.Bytes)
-	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), most)) {
-		at := (i * 13) % (most - n + 1)
+	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), maxSize)) {
+		at := (i * 13) % (maxSize - n + 1)
 		p.B.Buf.Blank()
-		p.A.Send(p.A.RDMA(ci.OpWrite, 1, most-n, n, p.B, at))
+		p.A.Send(p.A.RDMA(ci.OpWrite, 1, maxSize-n, n, p.B, at))
 		p.A.CQ.WaitOK(1)
 		settle(p)
-		p.B.Buf.WantOnly(t, fmt.Sprintf("target of a UC write of %d bytes", n), at, p.A.Buf.Bytes[most-n:])
+		p.B.Buf.WantOnly(t, fmt.Sprintf("target of a UC write of %d bytes", n), at, p.A.Buf.Bytes[maxSize-n:])
 	}
 }
 

@@ -280,19 +280,19 @@ func (f *flow) readResponse(p *packet) {
 // count checks the MSN. It must count at least the messages that complete up to the answered PSN and at most those that
 // have arrived, and it must not decrease.
 func (f *flow) count(p *packet, ack bool) {
-	least, most := 0, 0
+	minMSN, maxMSN := 0, 0
 	for _, e := range f.ends {
 		if d := wire.PSNDiff(e, p.BTH.PSN); d < 0 || ack && d == 0 {
-			least++
+			minMSN++
 		}
 		if wire.PSNDiff(e, f.passedTo) < 0 {
-			most++
+			maxMSN++
 		}
 	}
 	msn := p.AETH.MSN
 	switch newer := !f.answered || wire.PSNDiff(p.BTH.PSN, f.newest) >= 0; {
-	case int(msn) < least || int(msn) > most:
-		f.broke(p.num, ruleMSN, fmt.Sprintf("an MSN from %d to %d", least, most), "%v", p)
+	case int(msn) < minMSN || int(msn) > maxMSN:
+		f.broke(p.num, ruleMSN, fmt.Sprintf("an MSN from %d to %d", minMSN, maxMSN), "%v", p)
 	case newer && f.answered && msn < f.msn:
 		f.broke(p.num, ruleMSN, fmt.Sprintf("an MSN of at least %d, that of the previous answer", f.msn), "%v", p)
 	case newer:

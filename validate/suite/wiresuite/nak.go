@@ -104,7 +104,7 @@ func nakArea() validate.Suite {
 				"WIRE-Rnr-01"),
 			validate.NewCase("wire.rnr.codes", "each RNR timer code", validate.FeatureWire, rnrCodes, "WIRE-Rnr-01"),
 			validate.NewCase("wire.rnr.behind", "requests after a SEND that got an RNR NAK", validate.FeatureWire,
-				rnrBehind, "WIRE-Rnr-02", "WIRE-Rnr-01"),
+				rnrLater, "WIRE-Rnr-02", "WIRE-Rnr-01"),
 			validate.NewCase("wire.rnr.write", "a WRITE with immediate data without a receive", validate.FeatureWire,
 				rnrWrite, "WIRE-Rnr-03"),
 		},
@@ -518,7 +518,7 @@ func rnrCodes(t *validate.T) {
 	}
 }
 
-func rnrBehind(t *validate.T) {
+func rnrLater(t *validate.T) {
 	p := dial(t)
 	due := p.psn
 	data := p.bytes(24)
