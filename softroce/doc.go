@@ -12,5 +12,5 @@
 // peers are other programs of this kit, Linux Soft-RoCE, and RoCEv2 hardware. Programs with another driver use
 // rdmacm.OpenHCA in the same way.
 //
-// Everything that these packages can be told is in Config; the zero value is good for use.
+// Config contains the configurations of these packages. Its zero value is ready for use.
 package softroce

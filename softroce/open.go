@@ -11,7 +11,7 @@ import (
 	"ciddk/rvt"
 )
 
-// Config describes the adapter and its connection manager. The zero value is good for use.
+// Config describes the adapter and its connection manager. The zero value is ready for use.
 type Config struct {
 	// UDP describes the port. Its Addr is set by Open.
 	UDP udp.Config
@@ -22,10 +22,11 @@ type Config struct {
 	Manager rdmacm.OpenConfig
 }
 
-// Open opens an adapter on an IP address of this machine and returns a ready connection manager. Close of the Manager
-// closes the adapter, too.
-// Errors: those of udp.New and reference.New (the address is not this machine's, or another program has UDP port 4791
-// there) and rdmacm.OpenHCA.
+// Open opens an adapter on an IP address of this machine and returns a connection manager. Manager.Close also closes
+// the
+// adapter. Errors: those of udp.New and reference.New (the machine does not have the address, or another program has
+// UDP
+// port 4791 there) and rdmacm.OpenHCA.
 func Open(addr netip.Addr, cfg Config) (*rdmacm.Manager, error) {
 	cfg.UDP.Addr = addr
 	port, err := udp.New(cfg.UDP)

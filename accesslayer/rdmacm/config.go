@@ -137,8 +137,8 @@ type QPConfig struct {
 	KeepAlive net.KeepAliveConfig
 	// OnEvent, if not nil, receives the events of the QP, one at a time.
 	OnEvent func(*accesslayer.QP, ci.Event)
-	// Access contains the rights of the peer, for memory that grants them as well. 0: all that the HCA supports. Not for
-	// UD.
+	// Access contains the rights of the peer, for memory that grants them as well. 0: all that the HCA supports. It is
+	// not for UD.
 	Access ci.Access
 }
 

@@ -303,7 +303,8 @@ func (c *Conn) grant() {
 	}
 }
 
-// Flush waits until the peer's HCA has acknowledged all messages that were sent before. Errors: the context's, ErrEnded.
+// Flush waits until the peer's HCA has acknowledged all messages that were sent before.
+// Errors: the context's, ErrEnded.
 func (c *Conn) Flush(ctx context.Context) error { return c.fail("flush", c.flush(ctx)) }
 
 func (c *Conn) flush(ctx context.Context) error {

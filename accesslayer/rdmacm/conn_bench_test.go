@@ -41,13 +41,13 @@ func benchmarkPingPong(b *testing.B, size int) {
 	<-done
 }
 
-// BenchmarkConnPingPong is a message there and back, between two HCAs over UDP.
+// BenchmarkConnPingPong sends a message in each direction, between two HCAs over UDP.
 func BenchmarkConnPingPong(b *testing.B) {
 	b.Run("64", func(b *testing.B) { benchmarkPingPong(b, 64) })
 	b.Run("4096", func(b *testing.B) { benchmarkPingPong(b, 4096) })
 }
 
-// BenchmarkConnRead is an RDMA READ of 4 KiB through the buffers of the Conn.
+// BenchmarkConnRead reads 4 KiB by RDMA READ through the buffers of the Conn.
 func BenchmarkConnRead(b *testing.B) {
 	x, y := udpPair(b, rdmacm.ConnConfig{})
 	mem := y.ID().Manager().NewMemory(ci.Bytes(make([]byte, 4096)), ci.RemoteRead)
@@ -65,7 +65,7 @@ func BenchmarkConnRead(b *testing.B) {
 	}
 }
 
-// BenchmarkStream is a stream of bytes in one direction.
+// BenchmarkStream writes a stream of bytes in one direction.
 func BenchmarkStream(b *testing.B) {
 	x, y := udpPair(b, rdmacm.ConnConfig{MaxMessage: 32 << 10})
 	w, r := rdmacm.NewStream(x), rdmacm.NewStream(y)
@@ -89,8 +89,9 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// Messages and one-sided transfers allocate nothing here. The software HCA starts a goroutine, which is an allocation, for each wakeup of a CQ on which a
-// call sleeps: at most one for the read and one for the message.
+// TestConnAllocations tests that messages and one-sided transfers do not allocate in this package. The software HCA
+// starts a goroutine, which is an allocation, for each wakeup of a CQ on which a call sleeps: at most one for the read
+// and one for the message.
 func TestConnAllocations(t *testing.T) {
 	if testenv.Race {
 		t.Skip("the race detector allocates")

@@ -72,7 +72,7 @@ func TestConnMessages(t *testing.T) {
 			a, b := connPair(t, tt.dial, tt.listen)
 			ctx := within(t)
 			const count = 500
-			// Both ends send all the time, and read more slowly than they could.
+			// Both ends send without pause, and read more slowly than they could.
 			send := func(c *rdmacm.Conn, first byte) error {
 				for i := range count {
 					if err := c.Send(ctx, []byte{first, byte(i), byte(i >> 8)}); err != nil {
@@ -105,8 +105,8 @@ func TestConnMessages(t *testing.T) {
 	}
 }
 
-// A reader that stops holds its sender up after Depth messages, and nothing else: no message meets a peer without a receive, one-sided transfers
-// go on, and the other direction does, too.
+// TestConnBackPressure tests a reader that stops. Its sender waits after Depth messages, and every message finds a
+// receive. One-sided transfers and the other direction continue.
 func TestConnBackPressure(t *testing.T) {
 	const depth = 4
 	a, b := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{Depth: depth})
@@ -204,7 +204,7 @@ func TestConnRemoteMemory(t *testing.T) {
 	require.NoError(t, a.Err())
 }
 
-// Many callers at once, with few buffers.
+// TestConnConcurrent runs many callers at once, with few buffers.
 func TestConnConcurrent(t *testing.T) {
 	a, b := connPair(t, rdmacm.ConnConfig{Depth: 3, MaxMessage: 32}, rdmacm.ConnConfig{Depth: 2, MaxMessage: 32})
 	ctx := within(t)
@@ -248,18 +248,27 @@ func TestConnConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// However a connection ends, every call says so in one way, and the messages that came before are not lost.
+// TestConnEnd tests the ways in which a connection ends: every call returns an error of the same form, and the messages
+// that arrived before are not lost.
 func TestConnEnd(t *testing.T) {
 	tests := map[string]struct {
 		end  func(t *testing.T, a, b *rdmacm.Conn)
-		want error // of a
+		want error // of end a
 	}{
-		"the peer closes":      {func(t *testing.T, a, b *rdmacm.Conn) { require.NoError(t, b.Close()) }, rdmacm.ErrPeerDisconnected},
-		"the peer disconnects": {func(t *testing.T, a, b *rdmacm.Conn) { require.NoError(t, b.ID().Disconnect(within(t))) }, rdmacm.ErrPeerDisconnected},
-		"closed here":          {func(t *testing.T, a, b *rdmacm.Conn) { require.NoError(t, a.Close()) }, net.ErrClosed},
-		"disconnected here":    {func(t *testing.T, a, b *rdmacm.Conn) { require.NoError(t, a.ID().Disconnect(within(t))) }, rdmacm.ErrDisconnected},
+		"the peer closes": {func(t *testing.T, a, b *rdmacm.Conn) { require.NoError(t, b.Close()) },
+			rdmacm.ErrPeerDisconnected},
+		"the peer disconnects": {func(t *testing.T, a, b *rdmacm.Conn) {
+			require.NoError(t,
+				b.ID().Disconnect(within(t)))
+		}, rdmacm.ErrPeerDisconnected},
+		"closed here": {func(t *testing.T, a, b *rdmacm.Conn) { require.NoError(t, a.Close()) }, net.ErrClosed},
+		"disconnected here": {func(t *testing.T, a, b *rdmacm.Conn) {
+			require.NoError(t,
+				a.ID().Disconnect(within(t)))
+		}, rdmacm.ErrDisconnected},
 		"no such region": {func(t *testing.T, a, b *rdmacm.Conn) {
-			require.ErrorIs(t, a.Read(within(t), make([]byte, 8), rdmacm.Region{Addr: 4096, Length: 8, RKey: 1}), ci.WCRemAccessErr.Err())
+			require.ErrorIs(t, a.Read(within(t), make([]byte, 8), rdmacm.Region{Addr: 4096, Length: 8, RKey: 1}),
+				ci.WCRemAccessErr.Err())
 		}, rdmacm.ErrQPFailed},
 		"the peer's QP fails": {func(t *testing.T, a, b *rdmacm.Conn) {
 			require.Error(t, b.Read(within(t), make([]byte, 8), rdmacm.Region{Addr: 4096, Length: 8, RKey: 1}))
@@ -275,7 +284,7 @@ func TestConnEnd(t *testing.T) {
 			require.NoError(t, b.Flush(ctx))
 			blocked := make(chan error, 1)
 			if name != "closed here" {
-				for range 3 { // the messages before the end come first
+				for range 3 { // the messages before the end are returned first
 					m, err := a.Recv(ctx)
 					require.NoError(t, err)
 					require.Equal(t, "before", string(m))
@@ -295,7 +304,8 @@ func TestConnEnd(t *testing.T) {
 			await(t, a.Done(), "the end")
 			require.ErrorIs(t, a.Err(), rdmacm.ErrEnded)
 			for what, err := range map[string]error{
-				"send": a.Send(ctx, nil), "flush": a.Flush(ctx), "read": a.Read(ctx, make([]byte, 1), rdmacm.Region{Length: 1}),
+				"send": a.Send(ctx, nil), "flush": a.Flush(ctx), "read": a.Read(ctx, make([]byte, 1),
+					rdmacm.Region{Length: 1}),
 			} {
 				assert.ErrorIs(t, err, rdmacm.ErrEnded, what)
 				_, isOp := errors.AsType[*net.OpError](err)
@@ -308,7 +318,7 @@ func TestConnEnd(t *testing.T) {
 	}
 }
 
-// What arrived before the peer closed is read after the end.
+// TestConnReadAfterEnd tests that messages that arrived before the peer closed can be read after the end.
 func TestConnReadAfterEnd(t *testing.T) {
 	a, b := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{})
 	ctx := within(t)
@@ -348,7 +358,8 @@ func TestConnMistakes(t *testing.T) {
 	assert.Equal(t, "four", string(buf[:n]))
 
 	m := a.ID().Manager()
-	for name, cfg := range map[string]rdmacm.ConnConfig{"depth": {Depth: -1}, "deep": {Depth: 8193}, "size": {MaxMessage: -1}, "long": {MaxMessage: 1<<30 + 1}} {
+	for name, cfg := range map[string]rdmacm.ConnConfig{"depth": {Depth: -1}, "deep": {Depth: 8193},
+		"size": {MaxMessage: -1}, "long": {MaxMessage: 1<<30 + 1}} {
 		_, err := (&rdmacm.Dialer{Manager: m, Conn: cfg}).Dial(ctx, ap("10.66.0.1:1"))
 		require.ErrorIs(t, err, ci.InvalidParameter, name)
 		_, err = m.Listen(ap("10.66.0.2:0"), rdmacm.ListenConfig{Conn: cfg})
@@ -396,7 +407,7 @@ func TestRequest(t *testing.T) {
 	require.EqualError(t, <-results, "welcome")
 	require.NoError(t, conn.Close())
 
-	// A program that uses the steps, as one of another library does: it counts no messages.
+	// The peer uses the steps, like a program of another library, and does not count messages.
 	dial(rdmacm.ConnConfig{})
 	r, err = ln.Accept(ctx)
 	require.NoError(t, err)
@@ -406,7 +417,7 @@ func TestRequest(t *testing.T) {
 	require.ErrorIs(t, <-results, rdmacm.ErrPlainPeer)
 	require.NoError(t, id.Close())
 
-	// A request that cannot be served leaves nothing.
+	// A request that cannot be accepted leaves nothing.
 	dial(rdmacm.ConnConfig{})
 	r, err = ln.Accept(ctx)
 	require.NoError(t, err)
@@ -416,7 +427,7 @@ func TestRequest(t *testing.T) {
 	require.Error(t, <-results)
 }
 
-// A peer that keeps silent is found with KeepAlive, and blocked calls end.
+// TestConnKeepAlive tests that KeepAlive detects a silent peer, and that blocked calls end.
 func TestConnKeepAlive(t *testing.T) {
 	var p probes
 	l := p.lan()
@@ -430,7 +441,8 @@ func TestConnKeepAlive(t *testing.T) {
 }
 
 func TestStream(t *testing.T) {
-	for name, cfg := range map[string]rdmacm.ConnConfig{"usual": {}, "narrow": {Depth: 2, MaxMessage: 100}, "plain": {Plain: true, Depth: 8}} {
+	for name, cfg := range map[string]rdmacm.ConnConfig{"usual": {}, "narrow": {Depth: 2, MaxMessage: 100},
+		"plain": {Plain: true, Depth: 8}} {
 		t.Run(name, func(t *testing.T) {
 			l := newLAN()
 			s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
@@ -465,7 +477,7 @@ func TestStreamCloseWrite(t *testing.T) {
 	assert.Equal(t, "answer", string(got))
 }
 
-// FuzzRegion takes what peers send.
+// FuzzRegion decodes a Region as a peer could send it.
 func FuzzRegion(f *testing.F) {
 	f.Add(make([]byte, rdmacm.RegionLen))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -9,15 +9,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Two ends that send and read in any order, over a wire that keeps the order: no message or credit meets an end without a receive, and no end waits for ever.
+// TestCredits runs two ends that send and read in random order, over a transport that keeps the order. Every message
+// and grant finds a receive, and no end waits for ever.
 func TestCredits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type end struct {
 			credits
 			posted, unread int
-			wire           []uint32 // on the way to it
+			wire           []uint32 // sent to it and not arrived
 		}
-		start := rapid.Uint32Range(0, creditMask).Draw(t, "start") // numbers that wrap around soon
+		start := rapid.Uint32Range(0, creditMask).Draw(t, "start") // so that numbers also wrap around
 		depth := [2]int{rapid.IntRange(1, 9).Draw(t, "depth"), rapid.IntRange(1, 9).Draw(t, "other depth")}
 		var ends [2]*end
 		for i := range ends {
@@ -29,11 +30,11 @@ func TestCredits(t *testing.T) {
 			ends[i] = e
 		}
 		send := func(i int, imm uint32) { ends[1-i].wire = append(ends[1-i].wire, imm) }
-		// arrive is the transport: it takes a receive, whether the end reads its completions or not.
+		// arrive is the transport: it consumes a receive, whether or not the end polls its completions.
 		var completions [2][]uint32
 		arrive := func(i int) {
 			e := ends[i]
-			require.Positive(t, e.posted, "a message met an end without a receive")
+			require.Positive(t, e.posted, "a message arrived at an end without a receive")
 			e.posted--
 			completions[i] = append(completions[i], e.wire[0])
 			e.wire = e.wire[1:]
@@ -77,7 +78,7 @@ func TestCredits(t *testing.T) {
 				}
 			}
 		}
-		// Both read everything: then both can send.
+		// When both have read everything, both can send.
 		for range 3 {
 			for i, e := range ends {
 				for len(e.wire) > 0 {
@@ -110,7 +111,7 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// FuzzHello takes what a peer sends.
+// FuzzHello decodes private data as a peer could send it.
 func FuzzHello(f *testing.F) {
 	f.Add(hello{32, 4096}.append(nil))
 	f.Add(binary.BigEndian.AppendUint32(nil, helloMagic))

@@ -22,16 +22,18 @@ func TestDatagramEndpoint(t *testing.T) {
 			l := newLAN()
 			s, c := l.host(t, ip[0]), l.host(t, ip[1])
 			ctx := within(t)
-			server, err := s.m.ListenDatagram(netip.AddrPortFrom(netip.MustParseAddr(ip[0]), 7174), rdmacm.DatagramConfig{Private: []byte("here")})
+			server, err := s.m.ListenDatagram(netip.AddrPortFrom(netip.MustParseAddr(ip[0]), 7174),
+				rdmacm.DatagramConfig{Private: []byte("here")})
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, server.Close()) }()
-			client, err := c.m.ListenDatagram(netip.AddrPortFrom(netip.MustParseAddr(ip[1]), 0), rdmacm.DatagramConfig{Depth: 4})
+			client, err := c.m.ListenDatagram(netip.AddrPortFrom(netip.MustParseAddr(ip[1]), 0),
+				rdmacm.DatagramConfig{Depth: 4})
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, client.Close()) }()
 			to, err := client.Lookup(ctx, server.LocalAddr().AddrPort)
 			require.NoError(t, err)
 			buf := make([]byte, server.MaxMessage())
-			for i := range 50 { // more than there are buffers
+			for i := range 50 { // more than the number of buffers
 				question := fmt.Sprint("question ", i)
 				require.NoError(t, client.SendTo(ctx, []byte(question), to))
 				if i == 0 {
@@ -86,7 +88,7 @@ func TestDatagramEndpoint(t *testing.T) {
 	}
 }
 
-// An endpoint that answers more senders than it keeps address vectors for.
+// TestDatagramManyPeers tests an endpoint that replies to more senders than it keeps address vectors for.
 func TestDatagramManyPeers(t *testing.T) {
 	l := newLAN()
 	s := l.host(t, "10.66.0.1")
@@ -96,7 +98,8 @@ func TestDatagramManyPeers(t *testing.T) {
 	defer func() { assert.NoError(t, d.Close()) }()
 	for i := range 600 {
 		at := netip.AddrFrom4([4]byte{10, 66, byte(1 + i/200), byte(1 + i%200)})
-		to := rdmacm.Peer{QPN: 17, QKey: rdmacm.QKey, AV: ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: ci.GID(at.As16()), HopLimit: 64}}}
+		to := rdmacm.Peer{QPN: 17, QKey: rdmacm.QKey, AV: ci.AVAttr{Port: 1, Global: true,
+			GRH: ci.GRH{DGID: ci.GID(at.As16()), HopLimit: 64}}}
 		require.NoError(t, d.SendTo(ctx, []byte("x"), to))
 	}
 	assert.LessOrEqual(t, s.hcas["10.66.0.1"].Live()["AV"], 256+20)

@@ -2,16 +2,16 @@
 // IP header in the private data of requests, SIDR for datagrams, multicast. Programs that call rdma_connect on Linux
 // can connect to programs of this package, and the other way round.
 //
-//	m, err := softroce.Open(netip.MustParseAddr("10.0.0.2"), softroce.Config{})   // or OpenHCA(hca, …) for any driver
+//	m, err := softroce.Open(netip.MustParseAddr("10.0.0.2"), softroce.Config{}) // or OpenHCA(hca, …) for any driver
 //	defer m.Close()
 //
-//	c, err := m.Dial(ctx, netip.MustParseAddrPort("10.0.0.1:7174"))               // a client
+//	c, err := m.Dial(ctx, netip.MustParseAddrPort("10.0.0.1:7174")) // a client
 //	err = c.Send(ctx, []byte("hello"))
 //	reply, err := c.Recv(ctx)
 //
 //	ln, err := m.Listen(netip.MustParseAddrPort("10.0.0.1:7174"), ListenConfig{}) // a server
 //	request, err := ln.Accept(ctx)
-//	c, err := request.Accept(ctx)                                                 // or request.Reject(reason)
+//	c, err := request.Accept(ctx) // or request.Reject(reason)
 //
 // # Types
 //
@@ -118,6 +118,6 @@
 // Without such a report and without a reply, Dial ends after 14 seconds with cm.ErrTimeout. An established connection
 // does not end because of such reports, since they can be forged.
 //
-// Sources: IBTA volume 1, annex A11 (RDMA IP CM service) and chapter 12; annex A17 (RoCEv2); RFC 4391 (multicast GIDs of
-// IP groups).
+// Sources: IBTA volume 1, annex A11 (RDMA IP CM service) and chapter 12; annex A17 (RoCEv2); RFC 4391 (multicast GIDs
+// of IP groups).
 package rdmacm

@@ -19,7 +19,7 @@ import (
 	"ciddk/rvt"
 )
 
-// newManager makes an HCA with a port, and a Manager that has only that one.
+// newManager creates an HCA with a port, and a Manager that has only that HCA.
 func newManager(port rvt.Port) (m *rdmacm.Manager, closeAll func()) {
 	hca, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
 	if err != nil {
@@ -49,8 +49,8 @@ func region(id *rdmacm.ID, n int) ([]byte, ci.Region) {
 	return b, mr.Region()
 }
 
-// A server that takes one client and one message. Here the two ends are on one HCA; in real life they are on two machines, either of which
-// may be Linux with its own programs, if the UDP port is left as it is.
+// A server that accepts one client and receives one message. Here both ends are on one HCA. Usually they are on two
+// machines, of which one may run Linux with its own programs, if the UDP port is the default.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -84,7 +84,8 @@ func Example() {
 		fmt.Println("server:", id.Err())
 	}()
 
-	id, err := m.DialID(ctx, netip.MustParseAddrPort("127.0.0.1:7174"), rdmacm.DialIDConfig{Conn: rdmacm.ConnParam{Private: []byte("client")}})
+	id, err := m.DialID(ctx, netip.MustParseAddrPort("127.0.0.1:7174"),
+		rdmacm.DialIDConfig{Conn: rdmacm.ConnParam{Private: []byte("client")}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -98,7 +99,7 @@ func Example() {
 	_ = id.Disconnect(ctx)
 	<-done
 
-	// Nobody listens there, and the error says so in the words of package net, or those of the connection manager.
+	// Without a listener, the error is that of package net, and has the reason of the connection manager.
 	_, err = m.DialID(ctx, netip.MustParseAddrPort("127.0.0.1:1"), rdmacm.DialIDConfig{})
 	r2, _ := errors.AsType[*cm.RejectError](err)
 	fmt.Println(errors.Is(err, syscall.ECONNREFUSED), r2.Reason)
@@ -111,7 +112,7 @@ func Example() {
 	// closed: <nil>
 }
 
-// Datagrams to all members of a group.
+// A datagram to all members of a group.
 func ExampleID_Join() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -126,7 +127,7 @@ func ExampleID_Join() {
 		}
 		return id, g
 	}
-	net := sim.NewNetwork(sim.NetworkConfig{}) // in memory; udp.New does the same on a real one
+	net := sim.NewNetwork(sim.NetworkConfig{}) // in memory; use udp.New for a real network
 	ma, closeA := newManager(testenv.Must(sim.New(net, sim.Config{Addr: netip.MustParseAddr("10.0.0.1")})))
 	defer closeA()
 	mb, closeB := newManager(testenv.Must(sim.New(net, sim.Config{Addr: netip.MustParseAddr("10.0.0.2")})))
@@ -140,7 +141,8 @@ func ExampleID_Join() {
 	av, _ := pd.NewAV(g.Peer().AV)
 	out, r := region(a, 64)
 	n := copy(out, "to all")
-	_, _ = a.QP().PostSend([]ci.SendWR{{Op: ci.OpSend, SGL: []ci.SGE{r.SGE(0, uint32(n))}, To: ci.Dest{AV: av, QPN: g.Peer().QPN, QKey: g.Peer().QKey}}})
+	_, _ = a.QP().PostSend([]ci.SendWR{{Op: ci.OpSend, SGL: []ci.SGE{r.SGE(0, uint32(n))},
+		To: ci.Dest{AV: av, QPN: g.Peer().QPN, QKey: g.Peer().QKey}}})
 	wc := make([]ci.WC, 1)
 	_, _ = b.RecvCQ().Wait(ctx, wc)
 	fmt.Printf("%s\n", in[grh:wc[0].Length])

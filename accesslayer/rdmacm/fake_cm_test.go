@@ -23,7 +23,7 @@ import (
 	"ciddk/rvt"
 )
 
-// stand is a Manager on a fake connection manager, and one HCA at 10.66.0.1.
+// stand is a Manager with a fake connection manager, and one HCA at 10.66.0.1.
 type stand struct {
 	f    *fakeCM
 	al   *accesslayer.AL
@@ -41,7 +41,8 @@ func newStand(t *testing.T) *stand {
 	require.NoError(t, al.Register(hca))
 	client, err := al.Open(accesslayer.ClientConfig{})
 	require.NoError(t, err)
-	s := &stand{f: &fakeCM{conns: make(chan cm.Conn, 8), lookups: make(chan cm.LookupRequest, 8)}, al: al, guid: hca.Info().GUID}
+	s := &stand{f: &fakeCM{conns: make(chan cm.Conn, 8), lookups: make(chan cm.LookupRequest, 8)}, al: al,
+		guid: hca.Info().GUID}
 	s.port = al.Adapters()[0].Attr().Ports[0]
 	s.m, err = rdmacm.New(client, rdmacm.Config{CM: s.f})
 	require.NoError(t, err)
@@ -49,9 +50,10 @@ func newStand(t *testing.T) *stand {
 	return s
 }
 
-// attr moves a QP towards 10.66.0.2.
+// attr returns attributes that connect a QP to 10.66.0.2.
 func (s *stand) attr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
-	av := ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: netip.MustParseAddr("::ffff:10.66.0.2").As16(), HopLimit: 64}}
+	av := ci.AVAttr{Port: 1, Global: true,
+		GRH: ci.GRH{DGID: netip.MustParseAddr("::ffff:10.66.0.2").As16(), HopLimit: 64}}
 	a := ci.QPAttr{State: to, Port: 1, Primary: ci.Path{AV: av, AckTimeout: 14}, MTU: ci.MTU1024, DestNum: 77}
 	switch to {
 	case ci.QPRTR:
@@ -59,10 +61,10 @@ func (s *stand) attr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 	case ci.QPRTS:
 		return ci.QPFieldsRTS, a, nil
 	}
-	return 0, a, errors.New("only RTR and RTS are asked for")
+	return 0, a, errors.New("only RTR and RTS are expected")
 }
 
-// What the connection manager answers becomes an error that users of package net understand.
+// TestConnectErrors tests that results of the connection manager become errors that users of package net expect.
 func TestConnectErrors(t *testing.T) {
 	s := newStand(t)
 	ctx := within(t)
@@ -74,8 +76,8 @@ func TestConnectErrors(t *testing.T) {
 		is      error
 		timeout bool
 	}{
-		"nobody answers":   {err: cm.ErrTimeout, is: cm.ErrTimeout, timeout: true},
-		"nobody listens":   {err: &cm.RejectError{Reason: mad.RejInvalidServiceID}, is: syscall.ECONNREFUSED},
+		"no reply":         {err: cm.ErrTimeout, is: cm.ErrTimeout, timeout: true},
+		"no listener":      {err: &cm.RejectError{Reason: mad.RejInvalidServiceID}, is: syscall.ECONNREFUSED},
 		"the consumer":     {err: &cm.RejectError{Reason: mad.RejConsumer}, is: syscall.ECONNREFUSED},
 		"another reason":   {err: &cm.RejectError{Reason: mad.RejInvalidMTU}},
 		"SIDR":             {err: &cm.LookupError{Status: mad.SIDRNoQP}, is: syscall.ECONNREFUSED},
@@ -102,7 +104,8 @@ func TestConnectErrors(t *testing.T) {
 	}
 }
 
-// An ID may ask again after it was refused; its QP is still in Init. What goes wrong after the answer ends the connection, and the peer is told.
+// TestConnectAgain tests that an ID may connect again after a rejection, with its QP still in Init. A failure after the
+// reply ends the connection, and the peer is informed.
 func TestConnectAgain(t *testing.T) {
 	s := newStand(t)
 	ctx := within(t)
@@ -134,8 +137,9 @@ func TestConnectAgain(t *testing.T) {
 	assert.Equal(t, rdmacm.TCP.ServiceID(1), cfg.Service)
 	assert.Equal(t, id.QP().Num(), cfg.QP.Num)
 	assert.NotZero(t, cfg.QP.StartPSN)
-	assert.Equal(t, []uint8{7, 7, 16, 16}, []uint8{cfg.RetryCount, cfg.RNRRetry, cfg.ResponderResources, cfg.InitiatorDepth})
-	assert.False(t, cfg.FlowControl, "what is not asked for is not advertised")
+	assert.Equal(t, []uint8{7, 7, 16, 16}, []uint8{cfg.RetryCount, cfg.RNRRetry, cfg.ResponderResources,
+		cfg.InitiatorDepth})
+	assert.False(t, cfg.FlowControl, "it is not announced by default")
 	assert.Equal(t, uint8(0x20), cfg.Primary.AV.GRH.TrafficClass)
 	h, rest, err := mad.ParseIPCM(append(cfg.Private, make([]byte, rdmacm.ConnectLen)...))
 	require.NoError(t, err)
@@ -143,7 +147,7 @@ func TestConnectAgain(t *testing.T) {
 	assert.Len(t, rest, rdmacm.ConnectLen)
 	assert.Equal(t, id.LocalAddr().AddrPort, h.SourceAddr())
 
-	// Events that come of their own accord. Those that a peer can cause for ever wait once.
+	// Events that no call requested. Of those that a peer can repeat, only the last one is queued.
 	for i := range byte(100) {
 		cfg.OnEvent(c, cm.Event{Type: cm.EventDelayed, Private: []byte{i}})
 		cfg.OnEvent(c, cm.Event{Type: cm.EventAlternate, Private: []byte{i}, LAP: &mad.LAP{}})
@@ -153,13 +157,14 @@ func TestConnectAgain(t *testing.T) {
 	await(t, id.Done(), "the end")
 	assert.ErrorIs(t, id.Err(), gone)
 	cfg.OnEvent(c, cm.Event{Type: cm.EventTimeWaitExit})
-	for _, want := range []rdmacm.EventType{rdmacm.EventDelayed, rdmacm.EventAlternate, rdmacm.EventRejected, rdmacm.EventTimeWaitExit} {
+	for _, want := range []rdmacm.EventType{rdmacm.EventDelayed, rdmacm.EventAlternate, rdmacm.EventRejected,
+		rdmacm.EventTimeWaitExit} {
 		e, err := id.Next(ctx)
 		require.NoError(t, err)
 		assert.Equal(t, want, e.Type, "%v", e.Type)
 		assert.Equal(t, want == rdmacm.EventAlternate, e.CM != nil)
 		if want == rdmacm.EventDelayed || want == rdmacm.EventAlternate {
-			assert.Equal(t, []byte{99}, e.Private, "the last of them")
+			assert.Equal(t, []byte{99}, e.Private, "the last event of its type")
 		}
 	}
 	attr, err := id.QP().Query()
@@ -167,7 +172,8 @@ func TestConnectAgain(t *testing.T) {
 	assert.Equal(t, ci.QPError, attr.State)
 }
 
-// A peer that does not answer to a disconnect: the connection is over, and the error says that nobody answered.
+// TestDisconnectUnanswered tests a peer that does not reply to a disconnect: the connection is over, and the error is a
+// timeout.
 func TestDisconnectUnanswered(t *testing.T) {
 	s := newStand(t)
 	ctx := within(t)
@@ -179,11 +185,12 @@ func TestDisconnectUnanswered(t *testing.T) {
 	require.ErrorIs(t, err, cm.ErrTimeout)
 	assert.ErrorIs(t, id.Err(), rdmacm.ErrDisconnected)
 	require.NoError(t, id.Disconnect(ctx))
-	require.NoError(t, id.Notify(), "a late first message")
+	require.NoError(t, id.Notify(), "the first message arrived late")
 	assert.Equal(t, []string{"confirm", "disconnect", "established"}, c.noted())
 }
 
-// Requests whose IP header is not what it should be are refused, each for its reason, and the listener goes on.
+// TestBadRequests tests that requests with an invalid IP header are rejected, each with its reason, and that the
+// listener continues.
 func TestBadRequests(t *testing.T) {
 	s := newStand(t)
 	ctx := within(t)
@@ -203,7 +210,8 @@ func TestBadRequests(t *testing.T) {
 	path := cm.Path{AV: back.Primary.AV}
 	path.Port.CA, path.Port.Num = s.guid, 1
 	request := func(private []byte, service mad.TransportService) *fakeConn {
-		r := &cm.Request{REQ: mad.REQ{Service: service, LocalQPN: 9}, Primary: path, From: mads.Address{AV: ci.AVAttr{Global: true, GRH: ci.GRH{DGID: there.As16()}}}}
+		r := &cm.Request{REQ: mad.REQ{Service: service, LocalQPN: 9}, Primary: path,
+			From: mads.Address{AV: ci.AVAttr{Global: true, GRH: ci.GRH{DGID: there.As16()}}}}
 		r.REQ.Primary.LocalGID, r.REQ.Primary.RemoteGID = there.As16(), here.As16()
 		copy(r.PrivateData[:], private)
 		return &fakeConn{req: r, state: cm.StateREQRcvd, attr: s.attr}
@@ -213,14 +221,15 @@ func TestBadRequests(t *testing.T) {
 		service mad.TransportService
 		reason  mad.RejReason
 	}{
-		"major version":        {private: header(func(h *mad.IPCM) { h.MajorVersion = 1 }), reason: mad.RejUnsupported},
-		"IP version":           {private: header(func(h *mad.IPCM) { h.IPVersion = 5 }), reason: mad.RejUnsupported},
-		"no header":            {reason: mad.RejUnsupported},
-		"for somebody else":    {private: header(func(h *mad.IPCM) { h.Destination[15] = 9 }), reason: mad.RejInvalidServiceID},
-		"by somebody else":     {private: header(func(h *mad.IPCM) { h.Source[15] = 9 }), reason: mad.RejInvalidServiceID},
-		"reliable datagram":    {private: header(nil), service: mad.ServiceRD, reason: mad.RejInvalidTransport},
-		"of an HCA that is no": {private: header(nil), reason: mad.RejNoResources},
-		"in another's name":    {private: header(nil), reason: mad.RejPrimaryGID},
+		"major version": {private: header(func(h *mad.IPCM) { h.MajorVersion = 1 }), reason: mad.RejUnsupported},
+		"IP version":    {private: header(func(h *mad.IPCM) { h.IPVersion = 5 }), reason: mad.RejUnsupported},
+		"no header":     {reason: mad.RejUnsupported},
+		"to another host": {private: header(func(h *mad.IPCM) { h.Destination[15] = 9 }),
+			reason: mad.RejInvalidServiceID},
+		"from another host": {private: header(func(h *mad.IPCM) { h.Source[15] = 9 }), reason: mad.RejInvalidServiceID},
+		"reliable datagram": {private: header(nil), service: mad.ServiceRD, reason: mad.RejInvalidTransport},
+		"of an unknown HCA": {private: header(nil), reason: mad.RejNoResources},
+		"of another port":   {private: header(nil), reason: mad.RejPrimaryGID},
 	}
 	ln, err := s.m.ListenID(ap("10.66.0.1:7"), rdmacm.ListenIDConfig{})
 	require.NoError(t, err)
@@ -245,9 +254,9 @@ func TestBadRequests(t *testing.T) {
 			assert.Equal(t, ci.UC, id.Request().Type)
 			assert.Equal(t, ci.QPN(9), id.Request().QPN)
 			require.NoError(t, id.Close())
-			assert.Equal(t, []string{"close"}, good.noted(), "which refuses")
+			assert.Equal(t, []string{"close"}, good.noted(), "Close rejects the request")
 
-			if tt.service != 0 || tt.reason == mad.RejPrimaryGID { // a request for datagrams names no GID
+			if tt.service != 0 || tt.reason == mad.RejPrimaryGID { // a request for datagrams contains no GID
 				return
 			}
 			l := &fakeLookup{req: &mad.SIDRREQ{}, path: bad.req.Primary, status: make(chan mad.SIDRStatus, 1)}
@@ -269,7 +278,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// Another process of the same daemon may have the port.
+// TestListenElsewhere tests a port that another process of the same daemon has.
 func TestListenElsewhere(t *testing.T) {
 	s := newStand(t)
 	s.f.listen = func(cm.ListenConfig) error { return ci.InvalidSetting }
@@ -277,11 +286,11 @@ func TestListenElsewhere(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	s.f.listen = nil
 	ln, err := s.m.ListenID(ap("10.66.0.1:7"), rdmacm.ListenIDConfig{})
-	require.NoError(t, err, "nothing is left of the first one")
+	require.NoError(t, err, "the failed Listen has left nothing")
 	require.NoError(t, ln.Close())
 }
 
-// What an Accept needs, and what becomes of its QP when the peer changes its mind.
+// TestAcceptErrors tests what Accept requires, and the state of the QP when the peer rejects the reply.
 func TestAcceptErrors(t *testing.T) {
 	s := newStand(t)
 	ctx := within(t)
@@ -291,7 +300,8 @@ func TestAcceptErrors(t *testing.T) {
 	require.NoError(t, err)
 	r := &cm.Request{REQ: mad.REQ{ResponderRes: 2, InitiatorDepth: 3}, Primary: cm.Path{AV: back.Primary.AV}}
 	r.Primary.Port.CA, r.Primary.Port.Num = s.guid, 1
-	r.REQ.Primary.LocalGID, r.REQ.Primary.RemoteGID = netip.MustParseAddr("10.66.0.2").As16(), netip.MustParseAddr("10.66.0.1").As16()
+	r.REQ.Primary.LocalGID, r.REQ.Primary.RemoteGID = netip.MustParseAddr("10.66.0.2").As16(),
+		netip.MustParseAddr("10.66.0.1").As16()
 	h.Put(r.PrivateData[:])
 	c := &fakeConn{req: r, attr: s.attr}
 	s.f.conns <- c

@@ -11,12 +11,12 @@ import (
 	"ciddk/mad"
 )
 
-// fakeCM is a connection manager whose peers do what a test says.
+// fakeCM is a connection manager whose peers behave as a test defines.
 type fakeCM struct {
 	connect func(context.Context, cm.ConnectConfig) (cm.Conn, error)
 	lookup  func(context.Context, cm.LookupConfig) (*cm.LookupReply, error)
 	listen  func(cm.ListenConfig) error
-	// what listeners get
+	// what listeners receive
 	conns   chan cm.Conn
 	lookups chan cm.LookupRequest
 }
@@ -93,9 +93,9 @@ func (l *fakeListener) Close() error {
 	return nil
 }
 
-// fakeConn remembers what is asked of it. QPAttr gives what moves a QP of the reference HCA.
+// fakeConn records the calls. QPAttr returns attributes that move a QP of the reference HCA.
 type fakeConn struct {
-	cm.Conn // nil: what a test does not expect panics
+	cm.Conn // nil: an unexpected call panics
 	req     *cm.Request
 	rep     *mad.REP
 	attr    func(ci.QPState) (ci.QPField, ci.QPAttr, error)

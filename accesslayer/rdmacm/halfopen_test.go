@@ -24,7 +24,7 @@ import (
 	"ciddk/rvt"
 )
 
-// asker is a host that sends requests and answers no reply.
+// asker is a host that sends requests and does not reply to anything.
 type asker struct {
 	al    *accesslayer.AL
 	hca   *reference.HCA
@@ -42,7 +42,8 @@ func newAsker(t *testing.T, net *sim.Network, addr netip.Addr) *asker {
 	require.NoError(t, a.al.Register(a.hca))
 	a.svc, err = mads.New(a.al, mads.Config{})
 	require.NoError(t, err)
-	a.agent, err = a.svc.Register(mads.AgentConfig{Name: "asker", Port: mads.Port{CA: a.hca.Info().GUID, Num: 1}, Class: mad.ClassCM,
+	a.agent, err = a.svc.Register(mads.AgentConfig{Name: "asker", Port: mads.Port{CA: a.hca.Info().GUID, Num: 1},
+		Class:   mad.ClassCM,
 		Version: mad.ClassVersionCM, Methods: []mad.Method{mad.Send}, OnReceive: func(*mads.Received) {}})
 	require.NoError(t, err)
 	return a
@@ -55,16 +56,19 @@ func (a *asker) close(t *testing.T) {
 	require.NoError(t, a.hca.Close())
 }
 
-// ask sends a request whose times are the longest that there are.
+// ask sends a request with the longest times possible.
 func (a *asker) ask(t *testing.T, to netip.AddrPort) {
 	a.n++
 	h, err := mad.NewIPCM(netip.AddrPortFrom(a.addr, 7000), to.Addr())
 	require.NoError(t, err)
-	r := mad.REQ{LocalCommID: a.n, ServiceID: mad.PortSpaceTCP.ServiceID(to.Port()), LocalCAGUID: uint64(a.hca.Info().GUID), LocalQPN: a.n + 16,
-		RemoteTimeout: mad.MaxTimeExp, LocalTimeout: mad.MaxTimeExp, StartingPSN: 7, RetryCount: 7, PKey: 0xffff, PathMTU: mad.MTU1024,
+	r := mad.REQ{LocalCommID: a.n, ServiceID: mad.PortSpaceTCP.ServiceID(to.Port()),
+		LocalCAGUID: uint64(a.hca.Info().GUID), LocalQPN: a.n + 16,
+		RemoteTimeout: mad.MaxTimeExp, LocalTimeout: mad.MaxTimeExp, StartingPSN: 7, RetryCount: 7, PKey: 0xffff,
+		PathMTU:       mad.MTU1024,
 		RNRRetryCount: 7, MaxCMRetries: 15, ResponderRes: 4, InitiatorDepth: 4}
 	p := &r.Primary
-	p.LocalLID, p.RemoteLID, p.LocalGID, p.RemoteGID = 0xffff, 0xffff, a.addr.As16(), to.Addr().As16()
+	p.LocalLID, p.RemoteLID = 0xffff, 0xffff
+	p.LocalGID, p.RemoteGID = a.addr.As16(), to.Addr().As16()
 	p.HopLimit, p.AckTimeout = 64, mad.MaxTimeExp
 	h.Put(r.PrivateData[:])
 	b := make([]byte, mad.Size)
@@ -75,9 +79,9 @@ func (a *asker) ask(t *testing.T, to netip.AddrPort) {
 	require.NoError(t, a.agent.Send(&mads.Message{To: mads.Address{QPN: 1, AV: av}, MAD: b}))
 }
 
-// TestHalfOpenMemory has a server accept 65,536 requests whose peers never answer, each with a QP and CQs of the default size. The heap that
-// the connections occupy, those that are still open and those in time-wait, stays below 150 MB, and time-wait ends after the limit
-// of the server, though the peers have asked for hours.
+// TestHalfOpenMemory has a server accept 65,536 requests whose peers never reply, each with a QP and CQs of the default
+// size. The heap of the connections, open ones and those in time-wait, stays below 150 MB. Time-wait ends after the
+// limit of the server, although the peers requested hours.
 func TestHalfOpenMemory(t *testing.T) {
 	if testenv.Race {
 		t.Skip("the race detector changes the size of the heap")
@@ -90,7 +94,9 @@ func TestHalfOpenMemory(t *testing.T) {
 		net := sim.NewNetwork(sim.NetworkConfig{})
 		server := netip.MustParseAddrPort("10.0.0.1:7174")
 		al := accesslayer.New(accesslayer.Config{PollInterval: -1})
-		hca, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(sim.New(net, sim.Config{Addr: server.Addr()}))}})
+		hca,
+			err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(sim.New(net,
+			sim.Config{Addr: server.Addr()}))}})
 		require.NoError(t, err)
 		require.NoError(t, al.Register(hca))
 		svc, err := mads.New(al, mads.Config{})
@@ -144,7 +150,8 @@ func TestHalfOpenMemory(t *testing.T) {
 		after := heap()
 		c := conns.Counters()
 		used, _ := hca.QueueMemory()
-		t.Logf("%d pending and %d in time-wait occupy %d bytes; queues of the adapter: %d", c.Pending, c.TimeWait, after-before, used)
+		t.Logf("%d pending and %d in time-wait occupy %d bytes; queues of the adapter: %d", c.Pending, c.TimeWait,
+			after-before, used)
 		require.GreaterOrEqual(t, c.Conns, total)
 		assert.LessOrEqual(t, after-before, int64(most))
 		require.NoError(t, ln.Close())

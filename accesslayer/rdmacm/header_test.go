@@ -51,18 +51,19 @@ func TestPrivateData(t *testing.T) {
 	assert.ErrorIs(t, err, mad.ErrAddress, "two IP versions")
 }
 
-// Whoever speaks for another address, or to another one, is found out on RoCE.
+// TestCallerCheck tests that, on RoCE, a request that contains another address than the sender's or the receiver's is
+// detected.
 func TestCallerCheck(t *testing.T) {
 	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::2")
 	c := caller{from: netip.AddrPortFrom(a, 1), to: b}
 	assert.True(t, c.check(ci.LinkEthernet, gidOf(a), gidOf(b)))
 	assert.False(t, c.check(ci.LinkEthernet, gidOf(b), gidOf(b)))
 	assert.False(t, c.check(ci.LinkEthernet, gidOf(a), gidOf(a)))
-	assert.True(t, c.check(ci.LinkInfiniBand, ci.GID{1}, ci.GID{2}), "addresses of IPoIB are no GIDs")
+	assert.True(t, c.check(ci.LinkInfiniBand, ci.GID{1}, ci.GID{2}), "addresses of IPoIB are not GIDs")
 }
 
-// A request names the port that it comes from.
-func TestInOwnName(t *testing.T) {
+// TestVerifySender tests requests that name the port that sent them, and others.
+func TestVerifySender(t *testing.T) {
 	for name, tt := range map[string]struct {
 		link     ci.Link
 		lid      uint16 // named, with GID 1
@@ -71,24 +72,29 @@ func TestInOwnName(t *testing.T) {
 		lmc      uint8
 		expected mad.RejReason
 	}{
-		"Ethernet":                         {link: ci.LinkEthernet, lid: 0xffff, gid: 1},
-		"Ethernet, another":                {link: ci.LinkEthernet, lid: 0xffff, gid: 2, expected: mad.RejPrimaryGID},
-		"InfiniBand":                       {link: ci.LinkInfiniBand, lid: 7, from: 7},
-		"InfiniBand, another":              {link: ci.LinkInfiniBand, lid: 7, from: 8, expected: mad.RejPrimaryLID},
-		"InfiniBand, another, with a GRH":  {link: ci.LinkInfiniBand, lid: 7, from: 8, gid: 1, expected: mad.RejPrimaryLID},
-		"InfiniBand, another of its LIDs":  {link: ci.LinkInfiniBand, lid: 8, from: 11, lmc: 2},
-		"InfiniBand, not of its LIDs":      {link: ci.LinkInfiniBand, lid: 8, from: 12, lmc: 2, expected: mad.RejPrimaryLID},
-		"from another subnet":              {link: ci.LinkInfiniBand, lid: 0xffff, from: 3, gid: 1},
-		"from another subnet, another":     {link: ci.LinkInfiniBand, lid: 0xffff, from: 3, gid: 2, expected: mad.RejPrimaryGID},
+		"Ethernet":            {link: ci.LinkEthernet, lid: 0xffff, gid: 1},
+		"Ethernet, another":   {link: ci.LinkEthernet, lid: 0xffff, gid: 2, expected: mad.RejPrimaryGID},
+		"InfiniBand":          {link: ci.LinkInfiniBand, lid: 7, from: 7},
+		"InfiniBand, another": {link: ci.LinkInfiniBand, lid: 7, from: 8, expected: mad.RejPrimaryLID},
+		"InfiniBand, another, with a GRH": {link: ci.LinkInfiniBand, lid: 7, from: 8, gid: 1,
+			expected: mad.RejPrimaryLID},
+		"InfiniBand, another of its LIDs": {link: ci.LinkInfiniBand, lid: 8, from: 11, lmc: 2},
+		"InfiniBand, not of its LIDs": {link: ci.LinkInfiniBand, lid: 8, from: 12, lmc: 2,
+			expected: mad.RejPrimaryLID},
+		"from another subnet": {link: ci.LinkInfiniBand, lid: 0xffff, from: 3, gid: 1},
+		"from another subnet, another": {link: ci.LinkInfiniBand, lid: 0xffff, from: 3, gid: 2,
+			expected: mad.RejPrimaryGID},
 		"a service that does not say more": {link: ci.LinkInfiniBand, lid: 7},
 	} {
-		r := &cm.Request{From: mads.Address{AV: ci.AVAttr{DLID: tt.from, Global: tt.gid != 0, GRH: ci.GRH{DGID: ci.GID{15: tt.gid}}}}}
+		r := &cm.Request{From: mads.Address{AV: ci.AVAttr{DLID: tt.from, Global: tt.gid != 0,
+			GRH: ci.GRH{DGID: ci.GID{15: tt.gid}}}}}
 		r.REQ.Primary.LocalLID, r.REQ.Primary.LocalGID = tt.lid, ci.GID{15: 1}
 		assert.Equal(t, tt.expected, verifySender(r, tt.link, tt.lmc), name)
 	}
 }
 
-// FuzzParseCaller takes private data of any bytes and length: no panic, and what it gives can be put back.
+// FuzzParseCaller parses private data of any content and length. It must not panic, and the result can be encoded
+// again.
 func FuzzParseCaller(f *testing.F) {
 	h, err := mad.NewIPCM(netip.MustParseAddrPort("10.0.0.1:5000"), netip.MustParseAddr("10.0.0.2"))
 	require.NoError(f, err)

@@ -23,8 +23,8 @@ import (
 	"ciddk/rvt"
 )
 
-// subnet is what its administrator knows. On a direct link each port is told that the subnet manager runs at its own LID, so each host has an agent
-// that answers for the one administrator.
+// subnet is the data of a subnet administrator. On a direct link, each port has its own LID as that of the subnet
+// manager, so each host has an agent that replies for the one administrator.
 type subnet struct {
 	t    *testing.T
 	link *direct.Link
@@ -32,15 +32,16 @@ type subnet struct {
 	mu      sync.Mutex
 	lids    map[[16]byte]ci.LID
 	groups  map[[16]byte]uint16 // MLID
-	members map[[16]byte]int    // joins less leaves
+	members map[[16]byte]int    // joins minus leaves
 	joins   int
-	busy    int // requests to put off
-	lost    int // requests not to answer
+	busy    int // number of requests to answer with "busy"
+	lost    int // number of requests to drop
 	fail    uint16
 }
 
 func newSubnet(t *testing.T) *subnet {
-	return &subnet{t: t, link: direct.NewLink(), lids: map[[16]byte]ci.LID{}, groups: map[[16]byte]uint16{}, members: map[[16]byte]int{}}
+	return &subnet{t: t, link: direct.NewLink(), lids: map[[16]byte]ci.LID{}, groups: map[[16]byte]uint16{},
+		members: map[[16]byte]int{}}
 }
 
 // ibHost is a host on the subnet.
@@ -83,8 +84,10 @@ func (s *subnet) host(edit func(*ibHost, *rdmacm.Config)) *ibHost {
 	t.Cleanup(func() { assert.NoError(t, h.m.Close()) })
 	var agent mads.Agent
 	ready := make(chan struct{})
-	agent, err = svc.Register(mads.AgentConfig{Name: "SA", Port: h.port, Class: mad.ClassSubnetAdmin, Version: mad.ClassVersionSubnetAdmin,
-		Methods: []mad.Method{mad.Get, mad.Set, mad.Delete}, OnReceive: func(r *mads.Received) { <-ready; s.answer(agent, r) }})
+	agent, err = svc.Register(mads.AgentConfig{Name: "SA", Port: h.port, Class: mad.ClassSubnetAdmin,
+		Version: mad.ClassVersionSubnetAdmin,
+		Methods: []mad.Method{mad.Get, mad.Set,
+			mad.Delete}, OnReceive: func(r *mads.Received) { <-ready; s.answer(agent, r) }})
 	require.NoError(t, err)
 	close(ready)
 	return h
@@ -130,8 +133,10 @@ func (s *subnet) path(q *mad.SA) {
 		q.Status = mad.StatusSANoRecords
 		return
 	}
-	p.DLID, p.SLID, p.PKey, p.MTU, p.MTUSelector = uint16(to), uint16(s.lids[p.SGID]), 0xffff, mad.MTU2048, mad.Exactly
-	p.Rate, p.RateSelector, p.LifeTime, p.LifeTimeSelector = 2, mad.Exactly, 14, mad.Exactly
+	p.DLID, p.SLID, p.PKey = uint16(to), uint16(s.lids[p.SGID]), 0xffff
+	p.MTU, p.MTUSelector = mad.MTU2048, mad.Exactly
+	p.Rate, p.RateSelector = 2, mad.Exactly
+	p.LifeTime, p.LifeTimeSelector = 14, mad.Exactly
 	p.Put(q.Data[:])
 }
 
@@ -157,7 +162,7 @@ func (s *subnet) set(f func()) {
 	f()
 }
 
-// serveOne accepts one request at a listener.
+// listen accepts one request at a listener.
 func (h *ibHost) listen(t *testing.T, at netip.AddrPort, cfg rdmacm.IDConfig) <-chan accepted {
 	ln, err := h.m.ListenID(at, rdmacm.ListenIDConfig{ID: cfg})
 	require.NoError(t, err)
@@ -165,7 +170,8 @@ func (h *ibHost) listen(t *testing.T, at netip.AddrPort, cfg rdmacm.IDConfig) <-
 	return serve(t, ln, nil, rdmacm.ConnParam{})
 }
 
-// Connections over InfiniBand: a GID is the address, the subnet administrator knows the path; in all port spaces, and to a service ID.
+// TestInfiniBand connects over InfiniBand, where a GID is the address and the path comes from the subnet administrator:
+// in all port spaces, and to a service ID.
 func TestInfiniBand(t *testing.T) {
 	s := newSubnet(t)
 	a, b := s.host(nil), s.host(nil)
@@ -183,18 +189,20 @@ func TestInfiniBand(t *testing.T) {
 		for any, at := range map[string]netip.Addr{"any": {}, "its GID": b.addr} {
 			t.Run(name+"/"+any, func(t *testing.T) {
 				peer := b.listen(t, netip.AddrPortFrom(at, 7174), cfg)
-				id, err := a.m.DialID(ctx, netip.AddrPortFrom(b.addr, 7174), rdmacm.DialIDConfig{ID: cfg, Local: netip.AddrPortFrom(a.addr, 0)})
+				id, err := a.m.DialID(ctx, netip.AddrPortFrom(b.addr, 7174),
+					rdmacm.DialIDConfig{ID: cfg, Local: netip.AddrPortFrom(a.addr, 0)})
 				require.NoError(t, err)
 				p := <-peer
 				require.NoError(t, p.err)
 				assert.Equal(t, b.attr.LID, id.Path().AV.DLID)
 				assert.Equal(t, ci.MTU2048, id.Path().MTU)
-				if cfg.Service == 0 || cfg.Type != ci.UD { // SIDR_REQ within a subnet says nothing of its sender but the LID
+				if cfg.Service == 0 || cfg.Type != ci.UD { // SIDR_REQ within a subnet has only the LID of its sender
 					assert.Equal(t, a.addr, p.id.RemoteAddr().Addr())
 				}
 				assert.Equal(t, b.addr, p.id.LocalAddr().Addr())
 				if cfg.Service != 0 {
-					assert.Len(t, p.id.Request().Private, map[bool]int{true: rdmacm.NativeUDLen, false: rdmacm.NativeLen}[cfg.Type == ci.UD])
+					assert.Len(t, p.id.Request().Private, map[bool]int{true: rdmacm.NativeUDLen,
+						false: rdmacm.NativeLen}[cfg.Type == ci.UD])
 					assert.Contains(t, id.RemoteAddr().String(), "#10000000000000")
 				}
 				require.NoError(t, id.Disconnect(ctx))
@@ -205,7 +213,7 @@ func TestInfiniBand(t *testing.T) {
 	}
 }
 
-// What can go wrong with the subnet administrator.
+// TestSubnetAdministrator tests failures of the subnet administrator.
 func TestSubnetAdministrator(t *testing.T) {
 	s := newSubnet(t)
 	a, b := s.host(nil), s.host(nil)
@@ -218,9 +226,9 @@ func TestSubnetAdministrator(t *testing.T) {
 		return id.ResolveRoute(ctx)
 	}
 	s.set(func() { s.busy = 2 })
-	require.NoError(t, resolve(b.addr), "it is asked again")
+	require.NoError(t, resolve(b.addr), "the request is repeated")
 	s.set(func() { s.lost = 1 })
-	require.NoError(t, resolve(b.addr), "after a second")
+	require.NoError(t, resolve(b.addr), "the request is repeated after a second")
 	gid := b.addr.As16()
 	gid[15] ^= 0xff
 	err := resolve(netip.AddrFrom16(gid))
@@ -234,13 +242,14 @@ func TestSubnetAdministrator(t *testing.T) {
 	require.ErrorIs(t, id.ResolveAddr(ctx, ap("[fe81::1]:1")), syscall.EHOSTUNREACH, "another subnet")
 }
 
-// Paths that are known by heart need no administrator.
+// TestStatic tests that static paths need no subnet administrator.
 func TestStatic(t *testing.T) {
 	s := newSubnet(t)
 	b := s.host(nil)
 	a := s.host(func(h *ibHost, c *rdmacm.Config) {
 		c.MAD = nil
-		path := cm.Path{Port: h.port, AV: ci.AVAttr{Port: 1, DLID: b.attr.LID, Global: true, GRH: ci.GRH{DGID: b.attr.GIDs[0].GID, HopLimit: 1}}}
+		path := cm.Path{Port: h.port, AV: ci.AVAttr{Port: 1, DLID: b.attr.LID, Global: true,
+			GRH: ci.GRH{DGID: b.attr.GIDs[0].GID, HopLimit: 1}}}
 		c.Resolver = &rdmacm.StaticResolver{AL: h.al, Paths: map[netip.Addr]cm.Path{b.addr: path}}
 	})
 	s.set(func() { s.fail = mad.StatusSADenied })
@@ -254,9 +263,10 @@ func TestStatic(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 	_, err = a.m.DialID(ctx, netip.AddrPortFrom(b.addr, 7174), rdmacm.DialIDConfig{Local: ap("[::2]:0")})
 	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
-	_, err = b.m.DialID(ctx, netip.AddrPortFrom(a.addr, 7174), rdmacm.DialIDConfig{Local: netip.AddrPortFrom(b.addr, 0)})
+	_, err = b.m.DialID(ctx, netip.AddrPortFrom(a.addr, 7174),
+		rdmacm.DialIDConfig{Local: netip.AddrPortFrom(b.addr, 0)})
 	e, ok := errors.AsType[*sa.StatusError](err)
-	require.True(t, ok, "the other one has only the administrator: %v", err)
+	require.True(t, ok, "the other host has no static path: %v", err)
 	assert.Equal(t, mad.StatusSADenied, e.Status)
 	udp, err := a.m.NewID(rdmacm.IDConfig{Space: rdmacm.UDP})
 	require.NoError(t, err)
@@ -265,7 +275,8 @@ func TestStatic(t *testing.T) {
 	require.ErrorContains(t, err, "Config.MAD")
 }
 
-// Groups over InfiniBand: the port is a member once, however many IDs are; when the subnet manager has forgotten it, it becomes one again.
+// TestInfiniBandGroup joins groups over InfiniBand. The port is a member once for any number of IDs. When the subnet
+// manager has restarted, the port joins again.
 func TestInfiniBandGroup(t *testing.T) {
 	s := newSubnet(t)
 	a, b := s.host(nil), s.host(nil)
@@ -290,14 +301,15 @@ func TestInfiniBandGroup(t *testing.T) {
 	r2, g2, _ := join(b, rdmacm.JoinConfig{})
 	mgid := netip.MustParseAddr(want).As16()
 	members := func() (n int) { s.set(func() { n = s.members[mgid] }); return n }
-	assert.Equal(t, 2, members(), "one port of each host")
+	assert.Equal(t, 2, members(), "one port per host is a member")
 
 	pd, err := sender.PD()
 	require.NoError(t, err)
 	av, err := pd.NewAV(gs.Peer().AV)
 	require.NoError(t, err)
 	copy(out.b, "to all")
-	must(sender.QP().PostSend([]ci.SendWR{{Op: ci.OpSend, SGL: []ci.SGE{out.r.SGE(0, 6)}, To: ci.Dest{AV: av, QPN: gs.Peer().QPN, QKey: gs.Peer().QKey}}}))
+	must(sender.QP().PostSend([]ci.SendWR{{Op: ci.OpSend, SGL: []ci.SGE{out.r.SGE(0, 6)},
+		To: ci.Dest{AV: av, QPN: gs.Peer().QPN, QKey: gs.Peer().QKey}}}))
 	wc := make([]ci.WC, 1)
 	for _, id := range []*rdmacm.ID{r1, r2} {
 		must(id.RecvCQ().Wait(ctx, wc))
@@ -308,7 +320,8 @@ func TestInfiniBandGroup(t *testing.T) {
 	ca, err := r1.CA()
 	require.NoError(t, err)
 	reregister(t, ca)
-	require.Eventually(t, func() (ok bool) { s.set(func() { ok = s.joins == 3 }); return ok }, within10, tick, "the port joins again")
+	require.Eventually(t, func() (ok bool) { s.set(func() { ok = s.joins == 3 }); return ok }, within10, tick,
+		"the port joins again")
 	s.set(func() { s.groups[mgid] = 0xc009 })
 	reregister(t, ca)
 	for _, x := range []struct {
@@ -323,7 +336,7 @@ func TestInfiniBandGroup(t *testing.T) {
 	}
 	s.set(func() { s.members[mgid] = 2 })
 	require.NoError(t, g1.Leave(ctx))
-	assert.Equal(t, 2, members(), "another ID is a member still")
+	assert.Equal(t, 2, members(), "another ID is still a member")
 	require.NoError(t, r2.Close())
 	require.Eventually(t, func() bool { return members() == 1 }, within10, tick, "closing leaves")
 	require.NoError(t, gs.Leave(ctx))
@@ -335,11 +348,12 @@ func TestInfiniBandGroup(t *testing.T) {
 	assert.Equal(t, mad.StatusSANoResources, e.Status)
 }
 
-// reregister does what a subnet manager does that starts anew.
+// reregister does what a restarted subnet manager does.
 func reregister(t *testing.T, ca *accesslayer.CA) {
 	t.Helper()
 	do := func(m mad.Method, p *mad.PortInfo) {
-		q := mad.SMP{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: m, Attribute: mad.AttrPortInfo, Modifier: 1}}
+		q := mad.SMP{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: m,
+			Attribute: mad.AttrPortInfo, Modifier: 1}}
 		if m == mad.Set {
 			p.Put(q.Data[:])
 		}
@@ -353,6 +367,6 @@ func reregister(t *testing.T, ca *accesslayer.CA) {
 	}
 	var p mad.PortInfo
 	do(mad.Get, &p)
-	p.State, p.PhysState, p.ClientReregister = 0, 0, true // no change but for the request
+	p.State, p.PhysState, p.ClientReregister = 0, 0, true // only the request, without a change
 	do(mad.Set, &p)
 }

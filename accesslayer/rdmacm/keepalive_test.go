@@ -20,13 +20,13 @@ import (
 	"ciddk/link/sim"
 )
 
-// keepAlive is what the tests configure.
+// keepAlive is the configuration of the tests.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// probes counts the probes on a network: RC RDMA WRITE only (0x0a), without payload.
+// probes counts the probes on a network: RC RDMA WRITE Only (0x0a), without payload.
 type probes struct {
 	n    atomic.Int64
-	dead atomic.Bool // nothing arrives any more
+	dead atomic.Bool // drop all packets
 }
 
 func (p *probes) lan() *lan {
@@ -43,7 +43,8 @@ func (p *probes) lan() *lan {
 }
 
 // dialWatched connects, with keepalive at the passive end.
-func dialWatched(t *testing.T, ctx context.Context, ln *rdmacm.IDListener, c *host, depth int) (active, passive *rdmacm.ID) {
+func dialWatched(t *testing.T, ctx context.Context, ln *rdmacm.IDListener, c *host, depth int) (active,
+	passive *rdmacm.ID) {
 	t.Helper()
 	caps := rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: depth, RecvDepth: 1, MaxInline: 8}}}
 	type result struct {
@@ -69,7 +70,8 @@ func dialWatched(t *testing.T, ctx context.Context, ln *rdmacm.IDListener, c *ho
 	return active, r.id
 }
 
-// Ten thousand peers vanish at once. Each connection ends within the time configured, and nothing is left of them.
+// TestKeepAliveManyPeersLost has ten thousand peers vanish at once. Each connection ends within the configured time,
+// and its memory is released.
 func TestKeepAliveManyPeersLost(t *testing.T) {
 	peers := 10_000
 	if testenv.Race || testing.Short() {
@@ -82,7 +84,7 @@ func TestKeepAliveManyPeersLost(t *testing.T) {
 		ctx := t.Context()
 		ln, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
 		require.NoError(t, err)
-		first, other := dialWatched(t, ctx, ln, c, 1) // what is made once
+		first, other := dialWatched(t, ctx, ln, c, 1) // creates what is created once
 		require.NoError(t, first.Close())
 		require.NoError(t, other.Close())
 		time.Sleep(time.Hour)
@@ -104,8 +106,8 @@ func TestKeepAliveManyPeersLost(t *testing.T) {
 			})
 		}
 		time.Sleep(10 * time.Minute)
-		require.Zero(t, lost.Load(), "silent peers that answer are there")
-		require.GreaterOrEqual(t, p.n.Load(), int64(peers)*19, "one probe in 30 s each")
+		require.Zero(t, lost.Load(), "a peer that replies to probes is not lost")
+		require.GreaterOrEqual(t, p.n.Load(), int64(peers)*19, "each peer is probed every 30 s")
 		full := heap()
 
 		died = time.Now()
@@ -114,9 +116,9 @@ func TestKeepAliveManyPeersLost(t *testing.T) {
 		synctest.Wait()
 		require.EqualValues(t, peers, lost.Load())
 		require.Greater(t, time.Duration(slowest.Load()), keepAlive.Interval)
-		time.Sleep(10 * time.Minute) // disconnecting in vain, and time-wait
+		time.Sleep(10 * time.Minute) // the retries of the disconnects, and time-wait
 		require.Equal(t, live, hca.Live())
-		for _, id := range active { // the dead
+		for _, id := range active { // whose peers are lost
 			require.NoError(t, id.Close())
 		}
 		clear(active)
@@ -128,7 +130,7 @@ func TestKeepAliveManyPeersLost(t *testing.T) {
 	})
 }
 
-// heap is the bytes of live objects.
+// heap returns the bytes of live objects.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -137,7 +139,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// The end has one reason, which is a timeout; the application sees nothing of probes that were answered.
+// TestKeepAliveEnd tests that the end has one reason, which is a timeout, and that the application gets no completions
+// of acknowledged probes.
 func TestKeepAliveEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p probes
@@ -157,7 +160,7 @@ func TestKeepAliveEnd(t *testing.T) {
 		require.Zero(t, n)
 		attr, err := id.QP().Query()
 		require.NoError(t, err)
-		require.Greater(t, attr.SendDepth, 31, "one place more")
+		require.Greater(t, attr.SendDepth, 31, "the send queue has an entry for the probe")
 
 		p.dead.Store(true)
 		start := time.Now()
@@ -188,7 +191,7 @@ func TestKeepAliveEnd(t *testing.T) {
 	})
 }
 
-// A peer that is heard is not probed; keepalive can be turned off, and on again.
+// TestKeepAliveTraffic tests that a peer that sends is not probed, and that keepalive can be turned off and on again.
 func TestKeepAliveTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p probes
@@ -222,12 +225,12 @@ func TestKeepAliveTraffic(t *testing.T) {
 		require.NoError(t, id.Err())
 		require.NoError(t, peer.Err())
 
-		// The QP fails, and nobody says so.
+		// The QP fails without an event.
 		require.NoError(t, id.QP().Modify(ci.ToError()))
 		<-id.Done()
 		require.ErrorIs(t, id.Err(), rdmacm.ErrQPFailed)
 		<-peer.Done()
-		require.ErrorIs(t, peer.Err(), rdmacm.ErrPeerLost, "its QP does not answer")
+		require.ErrorIs(t, peer.Err(), rdmacm.ErrPeerLost, "its QP does not reply")
 		for _, x := range []*rdmacm.ID{id, peer} {
 			require.NoError(t, x.Close())
 			require.ErrorIs(t, x.SetKeepAliveConfig(fast), net.ErrClosed)
@@ -236,10 +239,10 @@ func TestKeepAliveTraffic(t *testing.T) {
 	})
 }
 
-// mute is a QP of a driver that does not tell when its peer was heard.
+// mute is a QP of a driver without ci.PeerActivity.
 type mute struct{ ci.QP }
 
-// What cannot be watched is refused.
+// TestKeepAliveRefused tests configurations and QPs without keepalive.
 func TestKeepAliveRefused(t *testing.T) {
 	c := newLAN().host(t, "10.66.0.2")
 	bound := func(typ ci.QPType) *rdmacm.ID {
@@ -266,7 +269,8 @@ func TestKeepAliveRefused(t *testing.T) {
 	require.NoError(t, made.CreateQP(rdmacm.QPConfig{}))
 	pd, err := id.PD()
 	require.NoError(t, err)
-	qp, err := pd.NewQP(ci.QPCreate{Type: ci.RC, SendCQ: made.SendCQ(), RecvCQ: made.RecvCQ(), QPCaps: ci.QPCaps{SendDepth: 1, SendSGE: 1}}, nil)
+	qp, err := pd.NewQP(ci.QPCreate{Type: ci.RC, SendCQ: made.SendCQ(), RecvCQ: made.RecvCQ(),
+		QPCaps: ci.QPCaps{SendDepth: 1, SendSGE: 1}}, nil)
 	require.NoError(t, err)
 	require.NoError(t, id.UseQP(mute{qp}, 0))
 	require.ErrorIs(t, id.SetKeepAliveConfig(keepAlive), ci.Unsupported)

@@ -12,7 +12,8 @@ import (
 	"ciddk/ci"
 )
 
-// A listener that the connection manager refuses leaves the port as it was: others with ReuseAddr can still have it.
+// TestListenRefused tests that a listener that the connection manager rejects leaves the port as it was: others with
+// ReuseAddr can have it.
 func TestListenRefused(t *testing.T) {
 	h := newLAN().host(t, "10.66.0.1")
 	var ids [2]*rdmacm.ID
@@ -27,7 +28,7 @@ func TestListenRefused(t *testing.T) {
 	assert.NoError(t, ids[1].Bind(ap("10.66.0.1:701")))
 }
 
-// A QP that is not there, and one for an ID that is closed.
+// TestNoQP tests a nil QP, and a QP for an ID that is closed.
 func TestNoQP(t *testing.T) {
 	h := newLAN().host(t, "10.66.0.1")
 	id, err := h.m.NewID(rdmacm.IDConfig{})
@@ -40,7 +41,7 @@ func TestNoQP(t *testing.T) {
 	require.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{}), net.ErrClosed)
 }
 
-// The address of a listener on all addresses has a text.
+// TestAnyAddress tests the text of the address of a listener on all addresses.
 func TestAnyAddress(t *testing.T) {
 	h := newLAN().host(t, "10.66.0.1")
 	ln, err := h.m.ListenID(ap("[::]:702"), rdmacm.ListenIDConfig{})

@@ -21,7 +21,7 @@ import (
 	"ciddk/mad"
 )
 
-// A QP that the caller makes and the ID moves: with an SRQ, of the caller's PD; destroyed by the caller.
+// TestUseQP tests a QP that the caller creates and destroys and the ID moves, with an SRQ, in a PD of the caller's.
 func TestUseQP(t *testing.T) {
 	l := newLAN()
 	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
@@ -80,7 +80,7 @@ func TestUseQP(t *testing.T) {
 	require.NoError(t, qp.Destroy())
 }
 
-// errorHook is a QP that tells when it is about to go to Error, and when it is there.
+// errorHook is a QP that calls a function before it goes to Error, and another one after.
 type errorHook struct {
 	ciwrap.QP
 	before, after func()
@@ -98,16 +98,25 @@ func (q errorHook) Modify(set ci.QPField, a ci.QPAttr) error {
 	return err
 }
 
-// Whoever ends a connection: the cause is known before work is flushed, and Done is closed when it is.
+// TestCauseBeforeFlush tests that, whichever end ends a connection, the cause is set before work is flushed, and Done
+// is closed after.
 func TestCauseBeforeFlush(t *testing.T) {
 	for name, x := range map[string]struct {
 		end  func(t *testing.T, h *host, id, peer *rdmacm.ID)
 		want error
 	}{
-		"disconnect":     {func(t *testing.T, _ *host, id, _ *rdmacm.ID) { assert.NoError(t, id.Disconnect(within(t))) }, rdmacm.ErrDisconnected},
-		"the peer does":  {func(t *testing.T, _ *host, _, peer *rdmacm.ID) { assert.NoError(t, peer.Disconnect(within(t))) }, rdmacm.ErrPeerDisconnected},
-		"close":          {func(t *testing.T, _ *host, id, _ *rdmacm.ID) { assert.NoError(t, id.Close()) }, rdmacm.ErrDisconnected},
-		"the HCA is out": {func(t *testing.T, h *host, _, _ *rdmacm.ID) { h.pull(t, "10.66.0.2") }, rdmacm.ErrDeviceRemoved},
+		"disconnect": {func(t *testing.T, _ *host, id, _ *rdmacm.ID) {
+			assert.NoError(t,
+				id.Disconnect(within(t)))
+		}, rdmacm.ErrDisconnected},
+		"the peer does": {func(t *testing.T, _ *host, _, peer *rdmacm.ID) {
+			assert.NoError(t,
+				peer.Disconnect(within(t)))
+		}, rdmacm.ErrPeerDisconnected},
+		"close": {func(t *testing.T, _ *host, id, _ *rdmacm.ID) { assert.NoError(t, id.Close()) },
+			rdmacm.ErrDisconnected},
+		"the HCA is out": {func(t *testing.T, h *host, _, _ *rdmacm.ID) { h.pull(t, "10.66.0.2") },
+			rdmacm.ErrDeviceRemoved},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLAN()
@@ -124,7 +133,8 @@ func TestCauseBeforeFlush(t *testing.T) {
 			require.NoError(t, err)
 			cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{})
 			require.NoError(t, err)
-			qp, err := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 1, SendSGE: 1, RecvDepth: 2, RecvSGE: 1}}, nil)
+			qp, err := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 1, SendSGE: 1,
+				RecvDepth: 2, RecvSGE: 1}}, nil)
 			require.NoError(t, err)
 			var mu sync.Mutex
 			var causes []error
@@ -152,19 +162,19 @@ func TestCauseBeforeFlush(t *testing.T) {
 			wc := make([]ci.WC, 2)
 			if n, err := cq.Poll(wc); !errors.Is(x.want, rdmacm.ErrDeviceRemoved) {
 				require.NoError(t, err)
-				require.Equal(t, 1, n, "what was posted is flushed when Done is closed")
+				require.Equal(t, 1, n, "work is flushed before Done is closed")
 				require.Equal(t, ci.WCFlushErr, wc[0].Status)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			require.Len(t, causes, 2)
-			require.ErrorIs(t, causes[0], x.want, "before the QP went to Error")
+			require.ErrorIs(t, causes[0], x.want, "the cause is set before the QP goes to Error")
 			require.ErrorIs(t, causes[1], x.want)
 		})
 	}
 }
 
-// An SRQ does not say how many receives may complete.
+// TestSRQNeedsCQ tests that a QP with an SRQ needs a CQ, because the SRQ does not limit the receives that complete.
 func TestSRQNeedsCQ(t *testing.T) {
 	c := newLAN().host(t, "10.66.0.2")
 	id, err := c.m.NewID(rdmacm.IDConfig{})
@@ -175,15 +185,17 @@ func TestSRQNeedsCQ(t *testing.T) {
 	srq, err := pd.NewSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}}, nil)
 	require.NoError(t, err)
 	require.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{QPCreate: ci.QPCreate{SRQ: srq}}), ci.InvalidParameter)
-	require.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendSGE: 1 << 20}}}), ci.InvalidMaxSGE)
+	require.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendSGE: 1 << 20}}}),
+		ci.InvalidMaxSGE)
 	cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{})
 	require.NoError(t, err)
-	require.NoError(t, id.CreateQP(rdmacm.QPConfig{PD: pd, QPCreate: ci.QPCreate{SRQ: srq, RecvCQ: cq}}), "nothing is left of those that failed")
+	require.NoError(t, id.CreateQP(rdmacm.QPConfig{PD: pd, QPCreate: ci.QPCreate{SRQ: srq, RecvCQ: cq}}),
+		"the failed calls have left nothing")
 	assert.NotNil(t, id.SendCQ())
 	assert.Nil(t, id.RecvCQ())
 }
 
-// Who has agreed and then thinks better of it refuses, as long as there is no connection.
+// TestDisconnectBeforeEstablish tests that an end that has accepted can reject as long as there is no connection.
 func TestDisconnectBeforeEstablish(t *testing.T) {
 	l := newLAN()
 	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
@@ -201,7 +213,7 @@ func TestDisconnectBeforeEstablish(t *testing.T) {
 	require.ErrorIs(t, (<-peer).err, syscall.ECONNREFUSED)
 }
 
-// An ID may become a listener, with or without an address.
+// TestListenID tests that an ID becomes a listener, with or without an address.
 func TestListenID(t *testing.T) {
 	s := newLAN().host(t, "10.66.0.1")
 	id, err := s.m.NewID(rdmacm.IDConfig{})
@@ -226,17 +238,18 @@ func TestListenID(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	require.NoError(t, b.Close())
 	_, err = a.Listen(0)
-	require.NoError(t, err, "the other one has gone")
+	require.NoError(t, err, "the other listener is closed")
 }
 
-// A program has one Manager for an access layer: a second is refused, with who has the first, and works when that is closed.
+// TestOpenTwice tests that an access layer has one Manager: Open of a second one fails, names the owner of the first,
+// and succeeds after its Close.
 func TestOpenTwice(t *testing.T) {
 	h := newLAN().host(t, "10.0.0.1")
 	live := h.hcas["10.0.0.1"].Live()
 	_, err := rdmacm.Open(h.al, rdmacm.OpenConfig{})
 	require.ErrorIs(t, err, ci.ResourceBusy)
 	require.ErrorContains(t, err, `in use by client "rdmacm.Open"`)
-	require.Equal(t, live, h.hcas["10.0.0.1"].Live(), "nothing is left of the second")
+	require.Equal(t, live, h.hcas["10.0.0.1"].Live(), "the failed Open has left nothing")
 	require.NoError(t, h.m.Close())
 	m, err := rdmacm.Open(h.al, rdmacm.OpenConfig{})
 	require.NoError(t, err)
@@ -246,7 +259,7 @@ func TestOpenTwice(t *testing.T) {
 	require.NoError(t, m.Close())
 }
 
-// What is wrong with the parts, and with the order of closing.
+// TestOpen tests invalid arguments, and a wrong order of closing.
 func TestOpen(t *testing.T) {
 	_, err := rdmacm.Open(nil, rdmacm.OpenConfig{})
 	require.ErrorIs(t, err, ci.InvalidParameter)
@@ -262,7 +275,8 @@ func TestOpen(t *testing.T) {
 	}
 	_, err = rdmacm.New(client, rdmacm.Config{CM: &fakeCM{}, Ephemeral: [2]uint16{5, 4}})
 	require.ErrorIs(t, err, ci.InvalidParameter)
-	m, err := rdmacm.New(client, rdmacm.Config{CM: &fakeCM{}, Ephemeral: [2]uint16{5, 5}, Rand: rand.New(rand.NewPCG(1, 2))})
+	m, err := rdmacm.New(client, rdmacm.Config{CM: &fakeCM{}, Ephemeral: [2]uint16{5, 5},
+		Rand: rand.New(rand.NewPCG(1, 2))})
 	require.NoError(t, err)
 	ln, err := m.ListenID(netip.AddrPort{}, rdmacm.ListenIDConfig{})
 	require.NoError(t, err)
@@ -297,7 +311,7 @@ func TestNames(t *testing.T) {
 	assert.Equal(t, "unknown event", rdmacm.EventType(99).String())
 }
 
-// A resolver asks the next one for what it does not know.
+// TestStaticElse tests that a StaticResolver uses another one for unknown addresses.
 func TestStaticElse(t *testing.T) {
 	s := newStand(t)
 	known, other := netip.MustParseAddr("10.66.0.9"), ap("10.66.0.8:1")

@@ -20,7 +20,8 @@ import (
 	"ciddk/rvt"
 )
 
-// isRTU tells a ready-to-use message (IBTA volume 1, 12.6.9) from all else on a network: behind an IPv4 header, UDP, BTH and DETH.
+// isRTU reports whether a packet is a ready-to-use message (IBTA volume 1, 12.6.9). It is behind an IPv4 header, UDP,
+// BTH and DETH.
 func isRTU(d *sim.Datagram) bool {
 	const bth, madAt = 20 + 8, 20 + 8 + 12 + 8
 	if len(d.Data) < madAt+24 || d.Data[bth] != 0x64 { // UD SEND only
@@ -30,12 +31,14 @@ func isRTU(d *sim.Datagram) bool {
 	return m[1] == uint8(mad.ClassCM) && binary.BigEndian.Uint16(m[16:]) == mad.AttrRTU
 }
 
-// badWrite is a request that every peer refuses.
+// badWrite is a request that every peer rejects.
 func badWrite(out *buffer) []ci.SendWR {
-	return []ci.SendWR{{ID: 7, Op: ci.OpWrite, SGL: []ci.SGE{out.r.SGE(0, 8)}, Remote: ci.Remote{Addr: 4096, RKey: 0xdead00}}}
+	return []ci.SendWR{{ID: 7, Op: ci.OpWrite, SGL: []ci.SGE{out.r.SGE(0, 8)},
+		Remote: ci.Remote{Addr: 4096, RKey: 0xdead00}}}
 }
 
-// The peer may send when it has the REP. If what it sends is bad, and overtakes its RTU, Accept says so, and not which of its steps failed.
+// TestBadRequestBeforeRTU tests a peer that sends an invalid request after the REP, which arrives before its RTU.
+// Accept returns ErrQPFailed, not the error of the step that failed.
 func TestBadRequestBeforeRTU(t *testing.T) {
 	l := &lan{sim.NewNetwork(sim.NetworkConfig{Filter: func(d *sim.Datagram) impair.Verdict {
 		if isRTU(d) {
@@ -58,7 +61,7 @@ func TestBadRequestBeforeRTU(t *testing.T) {
 	p := <-peer
 	require.ErrorIs(t, p.err, rdmacm.ErrQPFailed)
 	require.ErrorIs(t, p.err, p.id.Err(), "the same")
-	require.NotErrorIs(t, p.err, ci.InvalidQPState, "no step is to blame")
+	require.NotErrorIs(t, p.err, ci.InvalidQPState, "the error is not that of a step")
 	require.NotContains(t, p.err.Error(), "Modify")
 	await(t, p.id.Done(), "the end at this end")
 	await(t, id.Done(), "the end at the peer's, which is told")
@@ -66,10 +69,11 @@ func TestBadRequestBeforeRTU(t *testing.T) {
 	for _, i := range []*rdmacm.ID{p.id, id} {
 		require.NoError(t, i.Close())
 	}
-	require.ErrorIs(t, p.id.Err(), rdmacm.ErrQPFailed, "the first reason stays")
+	require.ErrorIs(t, p.id.Err(), rdmacm.ErrQPFailed, "the first reason is kept")
 }
 
-// With one CQ, the completion that says why a QP failed is before all that are flushed, of both queues.
+// TestOneCQ tests that with one CQ, the completion with the reason of a QP's failure precedes all flushed ones of both
+// queues.
 func TestOneCQ(t *testing.T) {
 	l := newLAN()
 	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
@@ -82,7 +86,7 @@ func TestOneCQ(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, (<-peer).err)
 	require.Same(t, id.SendCQ(), id.RecvCQ())
-	require.GreaterOrEqual(t, must(id.SendCQ().Query()).Size, 50, "room for both")
+	require.GreaterOrEqual(t, must(id.SendCQ().Query()).Size, 50, "the CQ holds the completions of both queues")
 
 	b := newBuffer(t, id, 64)
 	for n := range 30 {
@@ -90,7 +94,7 @@ func TestOneCQ(t *testing.T) {
 	}
 	for range 20 {
 		if _, err := id.QP().PostSend(badWrite(b)); err != nil {
-			require.ErrorIs(t, err, ci.InvalidQPState, "it has failed already")
+			require.ErrorIs(t, err, ci.InvalidQPState, "the QP has failed before")
 			break
 		}
 	}
@@ -111,7 +115,7 @@ func TestOneCQ(t *testing.T) {
 	require.NoError(t, id.Close())
 }
 
-// What cannot be is refused, and nothing is left of what failed.
+// TestOneCQRefused tests that invalid combinations are rejected, and leave nothing.
 func TestOneCQRefused(t *testing.T) {
 	c := newLAN().host(t, "10.66.0.2")
 	id, err := c.m.NewID(rdmacm.IDConfig{})
@@ -120,21 +124,24 @@ func TestOneCQRefused(t *testing.T) {
 	pd := must(id.PD())
 	cq := must(pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{}))
 	srq := must(pd.NewSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}}, nil))
-	for name, q := range map[string]ci.QPCreate{"a SendCQ": {SendCQ: cq}, "a RecvCQ": {RecvCQ: cq}, "an SRQ": {SRQ: srq}} {
+	for name, q := range map[string]ci.QPCreate{"a SendCQ": {SendCQ: cq}, "a RecvCQ": {RecvCQ: cq},
+		"an SRQ": {SRQ: srq}} {
 		assert.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{OneCQ: true, QPCreate: q}), ci.InvalidParameter, name)
 	}
 	attr := must(c.al.Adapter(c.hcas["10.66.0.2"].Info().GUID)).Attr()
 	deep := ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: attr.MaxCQEs, RecvDepth: 1}}
 	err = id.CreateQP(rdmacm.QPConfig{OneCQ: true, QPCreate: deep})
-	require.ErrorIs(t, err, ci.InvalidCQSize, "both together are too many")
+	require.ErrorIs(t, err, ci.InvalidCQSize, "the sum exceeds the limit")
 	require.True(t, accesslayer.TooDeep(err))
 	bad := ci.QPCreate{QPCaps: ci.QPCaps{SendSGE: 1 << 20}}
-	require.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{OneCQ: true, QPCreate: bad}), ci.InvalidMaxSGE, "the CQ was made, and goes")
+	require.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{OneCQ: true, QPCreate: bad}), ci.InvalidMaxSGE,
+		"the CQ that was created is destroyed")
 	require.NoError(t, id.CreateQP(rdmacm.QPConfig{OneCQ: true}))
 	require.NoError(t, id.Close())
 }
 
-// An adapter that has no room for so deep a queue pair says it through all layers, in a way that can be told from other failures.
+// TestTooDeep tests that an adapter's error for a queue pair that is too deep passes all layers, and can be told from
+// other errors.
 func TestTooDeep(t *testing.T) {
 	al := accesslayer.New(accesslayer.Config{})
 	hca := must(reference.New(reference.Config{
@@ -151,7 +158,8 @@ func TestTooDeep(t *testing.T) {
 	err := error(nil)
 	for ; depth > 0; depth /= 2 {
 		tries++
-		if err = id.CreateQP(rdmacm.QPConfig{OneCQ: true, QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: depth, RecvDepth: depth}}}); !accesslayer.TooDeep(err) {
+		if err = id.CreateQP(rdmacm.QPConfig{OneCQ: true,
+			QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: depth, RecvDepth: depth}}}); !accesslayer.TooDeep(err) {
 			break
 		}
 	}
@@ -161,7 +169,7 @@ func TestTooDeep(t *testing.T) {
 	require.NoError(t, id.Close())
 }
 
-// shallowPD makes no connected queue pair with more than 40 send requests.
+// shallowPD creates no connected queue pair with more than 40 send requests.
 type shallowPD struct{ ciwrap.PD }
 
 func (p *shallowPD) CreateQP(c ci.QPCreate) (ci.QP, error) {

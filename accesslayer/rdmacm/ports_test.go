@@ -13,7 +13,7 @@ import (
 	"ciddk/mad"
 )
 
-// stands lists which of some addresses a bound address stands for.
+// stands lists which of some addresses a bound address covers.
 func stands(a netip.Addr) (list []netip.Addr) {
 	for _, s := range []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"} {
 		b := netip.MustParseAddr(s)
@@ -24,9 +24,11 @@ func stands(a netip.Addr) (list []netip.Addr) {
 	return list
 }
 
-// The table against a model that looks at every address: what is refused would share a port with somebody, what is granted does not.
+// TestPortTable compares the table with a model that checks every address: a binding that is rejected would share a
+// port with another one, and a binding that succeeds does not.
 func TestPortTable(t *testing.T) {
-	addrs := []netip.Addr{{}, netip.IPv6Unspecified(), netip.IPv4Unspecified(), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("::ffff:10.0.0.2"),
+	addrs := []netip.Addr{{}, netip.IPv6Unspecified(), netip.IPv4Unspecified(), netip.MustParseAddr("10.0.0.1"),
+		netip.MustParseAddr("::ffff:10.0.0.2"),
 		netip.MustParseAddr("fd00::1")}
 	type taken struct {
 		b         *binding
@@ -43,13 +45,15 @@ func TestPortTable(t *testing.T) {
 				if x == y || x.reuse && y.reuse && !x.listening && !y.listening {
 					return false
 				}
-				return slices.ContainsFunc(stands(x.addr), func(a netip.Addr) bool { return slices.Contains(stands(y.addr), a) })
+				return slices.ContainsFunc(stands(x.addr),
+					func(a netip.Addr) bool { return slices.Contains(stands(y.addr), a) })
 			})
 		}
 		space := rapid.SampledFrom([]mad.PortSpace{TCP, UDP})
 		t.Repeat(map[string]func(*rapid.T){
 			"bind": func(t *rapid.T) {
-				x := &taken{addr: rapid.SampledFrom(addrs).Draw(t, "addr").Unmap(), reuse: rapid.Bool().Draw(t, "reuse")}
+				x := &taken{addr: rapid.SampledFrom(addrs).Draw(t, "addr").Unmap(),
+					reuse: rapid.Bool().Draw(t, "reuse")}
 				k := spacePort{space.Draw(t, "space"), rapid.SampledFrom([]uint16{0, 100, 101, 500}).Draw(t, "port")}
 				b, err := table.bind(k.space, netip.AddrPortFrom(x.addr, k.port), x.reuse)
 				if k.port == 0 {
@@ -59,7 +63,7 @@ func TestPortTable(t *testing.T) {
 						y.reuse = false
 						free = free || !clash(spacePort{k.space, p}, &y)
 					}
-					require.Equal(t, free, err == nil, "a free port is found if there is one: %v", err)
+					require.Equal(t, free, err == nil, "bind fails only if no port is free: %v", err)
 					if err != nil {
 						require.ErrorIs(t, err, syscall.EADDRINUSE)
 						return
@@ -68,7 +72,7 @@ func TestPortTable(t *testing.T) {
 					k.port = b.port
 					y := *x
 					y.reuse = false
-					require.False(t, clash(k, &y), "nobody gets another's port by chance")
+					require.False(t, clash(k, &y), "a port that is chosen here is not shared")
 				} else {
 					require.Equal(t, clash(k, x), err != nil)
 					if err != nil {
@@ -95,13 +99,13 @@ func TestPortTable(t *testing.T) {
 					t.Skip("nothing is bound")
 				}
 				table.release(x.b)
-				table.release(x.b) // once more does no harm
+				table.release(x.b) // again, which has no effect
 				model[k] = slices.DeleteFunc(model[k], func(y *taken) bool { return x == y })
 				if len(model[k]) == 0 {
 					delete(model, k)
 				}
 			},
-			"": func(t *rapid.T) { require.Len(t, table.taken, len(model), "nothing is left of ports that are free") },
+			"": func(t *rapid.T) { require.Len(t, table.taken, len(model), "released ports are not in the table") },
 		})
 	})
 }

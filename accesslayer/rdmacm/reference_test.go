@@ -21,7 +21,7 @@ import (
 	"ciddk/mad"
 )
 
-// accepted is what the passive end of a test does with a request, on a goroutine.
+// accepted is the result of the passive end of a test, which runs on a goroutine.
 type accepted struct {
 	id  *rdmacm.ID
 	err error
@@ -46,7 +46,8 @@ func serve(t *testing.T, ln *rdmacm.IDListener, setup func(*rdmacm.ID), cfg rdma
 	return c
 }
 
-// A connection by IP address: private data both ways, a message each way, disconnect by either side.
+// TestConnect connects by IP address: private data in both directions, a message in each, and a disconnect by either
+// end.
 func TestConnect(t *testing.T) {
 	tests := map[string]struct {
 		lan            *lan // nil: UDP
@@ -55,15 +56,18 @@ func TestConnect(t *testing.T) {
 		typ            ci.QPType
 		serverLeaves   bool
 	}{
-		"IPv4, UDP":          {server: "127.0.0.1", client: "127.0.0.2", listen: "127.0.0.1:7174"},
-		"IPv4, UDP, any":     {server: "127.0.0.1", client: "127.0.0.2", listen: "0.0.0.0:7174", serverLeaves: true},
-		"IPv6, UDP, itself":  {server: "::1", listen: "[::1]:7174", serverLeaves: true},
-		"IPv4":               {lan: newLAN(), server: "10.66.0.1", client: "10.66.0.2", listen: "10.66.0.1:7174"},
-		"IPv4, any of both":  {lan: newLAN(), server: "10.66.0.1", client: "10.66.0.2", listen: "[::]:7174"},
-		"IPv6":               {lan: newLAN(), server: "fd66::1", client: "fd66::2", listen: "[fd66::1]:7174", serverLeaves: true},
-		"IPv6, any":          {lan: newLAN(), server: "fd66::1", client: "fd66::2", listen: "[::]:7174"},
-		"unreliable":         {lan: newLAN(), server: "10.66.0.1", client: "10.66.0.2", listen: "10.66.0.1:7174", typ: ci.UC},
-		"itself, unreliable": {lan: newLAN(), server: "10.66.0.1", listen: "10.66.0.1:7174", typ: ci.UC, serverLeaves: true},
+		"IPv4, UDP":         {server: "127.0.0.1", client: "127.0.0.2", listen: "127.0.0.1:7174"},
+		"IPv4, UDP, any":    {server: "127.0.0.1", client: "127.0.0.2", listen: "0.0.0.0:7174", serverLeaves: true},
+		"IPv6, UDP, itself": {server: "::1", listen: "[::1]:7174", serverLeaves: true},
+		"IPv4":              {lan: newLAN(), server: "10.66.0.1", client: "10.66.0.2", listen: "10.66.0.1:7174"},
+		"IPv4, any of both": {lan: newLAN(), server: "10.66.0.1", client: "10.66.0.2", listen: "[::]:7174"},
+		"IPv6": {lan: newLAN(), server: "fd66::1", client: "fd66::2", listen: "[fd66::1]:7174",
+			serverLeaves: true},
+		"IPv6, any": {lan: newLAN(), server: "fd66::1", client: "fd66::2", listen: "[::]:7174"},
+		"unreliable": {lan: newLAN(), server: "10.66.0.1", client: "10.66.0.2",
+			listen: "10.66.0.1:7174", typ: ci.UC},
+		"itself, unreliable": {lan: newLAN(), server: "10.66.0.1", listen: "10.66.0.1:7174", typ: ci.UC,
+			serverLeaves: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +95,8 @@ func TestConnect(t *testing.T) {
 				assert.NoError(t, err)
 			}, rdmacm.ConnParam{Private: []byte("welcome")})
 			to := gidAddr(tt.server)
-			id, err := c.m.DialID(ctx, to, rdmacm.DialIDConfig{ID: rdmacm.IDConfig{Type: tt.typ}, Conn: rdmacm.ConnParam{Private: []byte("hello")}})
+			id, err := c.m.DialID(ctx, to, rdmacm.DialIDConfig{ID: rdmacm.IDConfig{Type: tt.typ},
+				Conn: rdmacm.ConnParam{Private: []byte("hello")}})
 			require.NoError(t, err)
 			p := <-peer
 			require.NoError(t, p.err)
@@ -103,7 +108,8 @@ func TestConnect(t *testing.T) {
 
 			out := newBuffer(t, id, 64)
 			copy(out.b, "a message")
-			_, err = id.QP().PostSend([]ci.SendWR{{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{out.r.SGE(0, 9)}}})
+			_, err = id.QP().PostSend([]ci.SendWR{{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled,
+				SGL: []ci.SGE{out.r.SGE(0, 9)}}})
 			require.NoError(t, err)
 			wc := make([]ci.WC, 1)
 			_, err = id.SendCQ().Wait(ctx, wc)
@@ -126,7 +132,7 @@ func TestConnect(t *testing.T) {
 				attr, err := e.QP().Query()
 				require.NoError(t, err)
 				assert.Equal(t, ci.QPError, attr.State)
-				require.NoError(t, e.Disconnect(ctx), "once more does no harm")
+				require.NoError(t, e.Disconnect(ctx), "a second call has no effect")
 				for ev := (rdmacm.Event{}); ev.Type != rdmacm.EventDisconnected; {
 					ev, err = e.Next(ctx)
 					require.NoError(t, err)
@@ -140,7 +146,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// What nobody wants ends with an error that says so.
+// TestRefused tests the errors of requests that no listener accepts.
 func TestRefused(t *testing.T) {
 	l := newLAN()
 	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
@@ -171,12 +177,12 @@ func TestRefused(t *testing.T) {
 	assert.Equal(t, "no, because", string(r.Private[:11]))
 
 	_, err = c.m.DialID(ctx, ap("10.66.0.1:7174"), rdmacm.DialIDConfig{ID: rdmacm.IDConfig{Space: rdmacm.UDP}})
-	require.ErrorIs(t, err, syscall.ECONNREFUSED, "ports of other spaces are others")
+	require.ErrorIs(t, err, syscall.ECONNREFUSED, "the listener is in another port space")
 	_, ok = errors.AsType[*cm.LookupError](err)
 	require.True(t, ok)
 }
 
-// pair is a connection between two hosts; the passive end listened at 10.66.0.1:7174.
+// pair returns a connection between two hosts. The passive end listens at 10.66.0.1:7174.
 func pair(t *testing.T, cfg rdmacm.ConnParam) (c, s *host, active, passive *rdmacm.ID) {
 	l := newLAN()
 	s, c = l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
@@ -190,7 +196,8 @@ func pair(t *testing.T, cfg rdmacm.ConnParam) (c, s *host, active, passive *rdma
 	return c, s, active, p.id
 }
 
-// The HCA is pulled: the ID says so, the peer hears of it, and nothing hangs.
+// TestDeviceRemoved removes the HCA of a connection: the ID has the reason, the connection of the peer ends, and no
+// call hangs.
 func TestDeviceRemoved(t *testing.T) {
 	c, _, active, passive := pair(t, rdmacm.ConnParam{})
 	c.pull(t, "10.66.0.2")
@@ -210,7 +217,7 @@ func TestDeviceRemoved(t *testing.T) {
 	_, err = c.m.DialID(ctx, ap("10.66.0.1:7174"), rdmacm.DialIDConfig{})
 	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 	require.NoError(t, c.hcas["10.66.0.2"].Close())
-	for range 2 { // the same one again, then it goes and comes once more
+	for range 2 { // the same HCA is added, removed and added again
 		c.plug(t, "10.66.0.2")
 		_, err = c.m.DialID(ctx, ap("10.66.0.1:9"), rdmacm.DialIDConfig{})
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
@@ -222,7 +229,8 @@ func TestDeviceRemoved(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED, "the new HCA is used")
 }
 
-// A listener of all addresses serves HCAs that come later, and outlives those that go.
+// TestListenHotplug tests that a listener on all addresses serves HCAs that are added later, and continues when others
+// are removed.
 func TestListenHotplug(t *testing.T) {
 	l := newLAN()
 	s, c := l.host(t), l.host(t, "10.66.0.9", "fd66::9")
@@ -246,7 +254,8 @@ func TestListenHotplug(t *testing.T) {
 	}
 }
 
-// Of several listeners on a port, the one for the address gets the request, then that for the IP version, then that for all.
+// TestListeners tests that of several listeners on a port, the one for the address gets the request, then the one for
+// the IP version, then the one for all.
 func TestListeners(t *testing.T) {
 	l := newLAN()
 	s, c := l.host(t, "10.66.0.1", "10.66.0.2", "fd66::1"), l.host(t, "10.66.0.9", "fd66::9")
@@ -292,10 +301,10 @@ func TestListeners(t *testing.T) {
 	_, err = c.m.DialID(ctx, gidAddr("10.66.0.2"), rdmacm.DialIDConfig{})
 	r, ok := errors.AsType[*cm.RejectError](err)
 	require.True(t, ok)
-	assert.Equal(t, mad.RejInvalidServiceID, r.Reason, "nobody listens at that address")
+	assert.Equal(t, mad.RejInvalidServiceID, r.Reason, "there is no listener at that address")
 }
 
-// A QP that the caller makes and moves, at both ends.
+// TestOwnQP tests QPs that the caller creates and moves, at both ends.
 func TestOwnQP(t *testing.T) {
 	l := newLAN()
 	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
@@ -307,7 +316,8 @@ func TestOwnQP(t *testing.T) {
 		require.NoError(t, err)
 		cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{})
 		require.NoError(t, err)
-		q, err := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}}, nil)
+		q, err := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1,
+			RecvSGE: 1}}, nil)
 		require.NoError(t, err)
 		return q
 	}
@@ -345,7 +355,7 @@ func TestOwnQP(t *testing.T) {
 	require.NoError(t, id.ResolveRoute(ctx))
 	q := qp(c, id)
 	_, _, err = id.QPAttr(ci.QPRTR)
-	require.ErrorIs(t, err, ci.InvalidState, "nobody has answered yet")
+	require.ErrorIs(t, err, ci.InvalidState, "there is no reply yet")
 	require.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{}), ci.InvalidState, "there is no QP")
 	require.ErrorIs(t, id.Establish(), ci.InvalidState)
 	require.NoError(t, id.Connect(ctx, rdmacm.ConnParam{QP: &cm.QP{Num: q.Num(), StartPSN: 99}}))
@@ -375,7 +385,7 @@ func TestOwnQP(t *testing.T) {
 	require.NoError(t, <-gone)
 }
 
-// Datagrams: the QP is found by SIDR; private data both ways; a Q_Key of the server's.
+// TestDatagram finds a QP by SIDR, with private data in both directions and a Q_Key of the server's choice.
 func TestDatagram(t *testing.T) {
 	l := newLAN()
 	s, c := l.host(t, "fd66::1"), l.host(t, "fd66::2")
@@ -391,7 +401,8 @@ func TestDatagram(t *testing.T) {
 		in = newBuffer(t, id, 128)
 		must(id.QP().PostRecv([]ci.RecvWR{{SGL: []ci.SGE{in.r.SGE(0, 128)}}}))
 	}, rdmacm.ConnParam{Private: []byte("me"), QKey: 0x1234})
-	id, err := c.m.DialID(ctx, ap("[fd66::1]:7174"), rdmacm.DialIDConfig{ID: udp, Conn: rdmacm.ConnParam{Private: []byte("who")}})
+	id, err := c.m.DialID(ctx, ap("[fd66::1]:7174"),
+		rdmacm.DialIDConfig{ID: udp, Conn: rdmacm.ConnParam{Private: []byte("who")}})
 	require.NoError(t, err)
 	p := <-peer
 	require.NoError(t, p.err)
@@ -430,7 +441,7 @@ func TestDatagram(t *testing.T) {
 	assert.Equal(t, "not you", string(r.Private[:7]))
 }
 
-// Members of a group receive what one sends; a member that has left does not.
+// TestGroup tests that members of a group receive what one of them sends, and a member that has left does not.
 func TestGroup(t *testing.T) {
 	for _, ip := range []struct{ net, group string }{{"10.66.0.", "239.1.2.3"}, {"fd66::", "ff15::1"}} {
 		t.Run(ip.group, func(t *testing.T) {
@@ -444,10 +455,10 @@ func TestGroup(t *testing.T) {
 				id, err := h.m.NewID(rdmacm.IDConfig{Space: rdmacm.UDP})
 				require.NoError(t, err)
 				_, err = id.Join(ctx, netip.MustParseAddr(ip.group), rdmacm.JoinConfig{})
-				require.ErrorIs(t, err, ci.InvalidState, "no port yet")
+				require.ErrorIs(t, err, ci.InvalidState, "the ID has no port yet")
 				require.NoError(t, id.Bind(netip.AddrPortFrom(netip.MustParseAddr(ip.net+strconv.Itoa(i+1)), 0)))
 				_, err = id.Join(ctx, netip.MustParseAddr(ip.group), rdmacm.JoinConfig{})
-				require.ErrorIs(t, err, ci.InvalidState, "no QP yet")
+				require.ErrorIs(t, err, ci.InvalidState, "the ID has no QP yet")
 				require.NoError(t, id.CreateQP(rdmacm.QPConfig{}))
 				_, err = id.Join(ctx, netip.MustParseAddr(ip.net+"9"), rdmacm.JoinConfig{})
 				require.ErrorIs(t, err, ci.InvalidGID)
@@ -464,8 +475,9 @@ func TestGroup(t *testing.T) {
 			require.NoError(t, err)
 			send := func(text string) {
 				copy(bufs[0].b, text)
-				must(ids[0].QP().PostSend([]ci.SendWR{{Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{bufs[0].r.SGE(0, 5)},
-					To: ci.Dest{AV: av, QPN: rdmacm.McastQPN, QKey: groups[0].Peer().QKey}}}))
+				must(ids[0].QP().PostSend([]ci.SendWR{{Op: ci.OpSend, Flags: ci.SendSignaled,
+					SGL: []ci.SGE{bufs[0].r.SGE(0, 5)},
+					To:  ci.Dest{AV: av, QPN: rdmacm.McastQPN, QKey: groups[0].Peer().QKey}}}))
 				wc := make([]ci.WC, 1)
 				must(ids[0].SendCQ().Wait(ctx, wc))
 				require.Equal(t, ci.WCSuccess, wc[0].Status)
@@ -483,15 +495,16 @@ func TestGroup(t *testing.T) {
 			assert.Equal(t, "again", string(bufs[2].b[104:109]))
 			n, err := ids[1].RecvCQ().Poll(wc)
 			require.NoError(t, err)
-			assert.Zero(t, n, "it has left")
+			assert.Zero(t, n, "the ID has left the group")
 			n, err = ids[0].RecvCQ().Poll(wc)
 			require.NoError(t, err)
-			assert.Zero(t, n, "it only sends")
+			assert.Zero(t, n, "the ID joined with SendOnly")
 		})
 	}
 }
 
-// Many at once, in both directions between two hosts, each with a disconnect; all ports are given back.
+// TestMany connects many IDs at once, in both directions between two hosts, and disconnects them; all ports are
+// released.
 func TestMany(t *testing.T) {
 	l := newLAN()
 	a, b := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
@@ -529,7 +542,7 @@ func TestMany(t *testing.T) {
 	wg.Wait()
 }
 
-// Both ends disconnect at the same time.
+// TestDisconnectBoth has both ends disconnect at the same time.
 func TestDisconnectBoth(t *testing.T) {
 	_, _, active, passive := pair(t, rdmacm.ConnParam{})
 	ctx := within(t)
@@ -544,9 +557,11 @@ func TestDisconnectBoth(t *testing.T) {
 	}
 }
 
-// Terms are cut to what the other end has, and what an HCA cannot is refused.
+// TestTerms tests that parameters are reduced to the limits of the other end, and that values above those of the HCA
+// are rejected.
 func TestTerms(t *testing.T) {
-	_, _, active, passive := pair(t, rdmacm.ConnParam{ResponderResources: 3, InitiatorDepth: 5, Retries: 4, RNRRetries: -1})
+	_, _, active, passive := pair(t, rdmacm.ConnParam{ResponderResources: 3, InitiatorDepth: 5, Retries: 4,
+		RNRRetries: -1})
 	r := passive.Request()
 	assert.Equal(t, []uint8{3, 5, 4, 0}, []uint8{r.ResponderResources, r.InitiatorDepth, r.Retries, r.RNRRetries})
 	assert.False(t, r.FlowControl)
@@ -557,18 +572,19 @@ func TestTerms(t *testing.T) {
 	assert.Equal(t, []uint8{3, 5}, []uint8{a.RespRes, a.InitDepth})
 	assert.Equal(t, []uint8{5, 3}, []uint8{p.RespRes, p.InitDepth})
 	assert.Equal(t, []uint8{4, 4}, []uint8{a.RetryCount, p.RetryCount})
-	assert.Equal(t, []uint8{7, 0}, []uint8{a.RNRRetry, p.RNRRetry}, "each as the other end wishes")
+	assert.Equal(t, []uint8{7, 0}, []uint8{a.RNRRetry, p.RNRRetry}, "each end uses the value of the other end")
 	assert.Equal(t, a.SQPSN, p.RQPSN)
 	assert.NotZero(t, a.Primary.AV.GRH.FlowLabel)
 	assert.Equal(t, a.Primary.AV.GRH.FlowLabel, p.Primary.AV.GRH.FlowLabel, "both ends send from the same UDP port")
 }
 
-// Calls in a state that does not allow them say which that is; closing ends what waits.
+// TestStates tests that errors of calls in a wrong state name the state, and that closing ends calls that wait.
 func TestStates(t *testing.T) {
 	l := newLAN()
 	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
 	ctx := within(t)
-	for _, cfg := range []rdmacm.IDConfig{{Space: rdmacm.TCP, Type: ci.UD}, {Space: rdmacm.UDP, Type: ci.UC}, {Space: 7}, {Type: ci.RawEther}, {Space: rdmacm.TCP, Service: 1}} {
+	for _, cfg := range []rdmacm.IDConfig{{Space: rdmacm.TCP, Type: ci.UD}, {Space: rdmacm.UDP, Type: ci.UC},
+		{Space: 7}, {Type: ci.RawEther}, {Space: rdmacm.TCP, Service: 1}} {
 		_, err := c.m.NewID(cfg)
 		assert.ErrorIs(t, err, ci.InvalidParameter, "%+v", cfg)
 	}
@@ -585,11 +601,12 @@ func TestStates(t *testing.T) {
 	assert.ErrorIs(t, id.Disconnect(ctx), ci.InvalidState)
 	require.NoError(t, id.Bind(ap("10.66.0.2:0")))
 	assert.ErrorIs(t, id.Bind(ap("10.66.0.2:0")), ci.InvalidState)
-	require.NoError(t, id.CreateQP(rdmacm.QPConfig{}), "the port is known")
+	require.NoError(t, id.CreateQP(rdmacm.QPConfig{}), "the port is resolved")
 	assert.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{}), ci.InvalidState)
 	require.NoError(t, id.ResolveAddr(ctx, ap("10.66.0.1:7174")))
 	require.NoError(t, id.ResolveRoute(ctx))
-	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{Private: make([]byte, rdmacm.ConnectLen+1)}), ci.InvalidParameter)
+	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{Private: make([]byte, rdmacm.ConnectLen+1)}),
+		ci.InvalidParameter)
 	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{Retries: 8}), ci.InvalidParameter)
 	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{ResponderResources: 1 << 20}), ci.InvalidParameter)
 	assert.Nil(t, id.Err())
@@ -600,17 +617,17 @@ func TestStates(t *testing.T) {
 	go func() { asked <- id.Connect(ctx, rdmacm.ConnParam{}) }()
 	req, err := ln.Accept(ctx)
 	require.NoError(t, err)
-	require.NoError(t, req.Delay(), "it takes time")
+	require.NoError(t, req.Delay(), "the accept is delayed")
 	require.NoError(t, id.Close())
 	require.ErrorIs(t, <-asked, net.ErrClosed)
 	assert.ErrorIs(t, id.Err(), net.ErrClosed)
 	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{}), net.ErrClosed)
-	for err = nil; err == nil; { // the peer's delay may have come
+	for err = nil; err == nil; { // there may be an event of the peer's Delay
 		_, err = id.Next(ctx)
 	}
 	assert.ErrorIs(t, err, net.ErrClosed)
 	require.NoError(t, req.CreateQP(rdmacm.QPConfig{}))
-	require.Error(t, req.Accept(ctx, rdmacm.ConnParam{}), "who asked has gone")
+	require.Error(t, req.Accept(ctx, rdmacm.ConnParam{}), "the peer is closed")
 
 	canceled, cancel := context.WithCancel(ctx)
 	go func() { _, err := ln.Accept(canceled); asked <- err }()

@@ -77,8 +77,8 @@ func (r *StaticResolver) source(q Query, p cm.Path) (Source, error) {
 	}
 	index := p.AV.GRH.SGIDIndex
 	if int(index) >= len(attr.GIDs) {
-		return Source{}, invalid("StaticResolver.ResolveAddr", "the path to %v has GID index %d, and the port has %d GIDs",
-			q.Remote.Addr(), index, len(attr.GIDs))
+		return Source{}, invalid("StaticResolver.ResolveAddr",
+			"the path to %v has GID index %d, and the port has %d GIDs", q.Remote.Addr(), index, len(attr.GIDs))
 	}
 	gid := attr.GIDs[index].GID
 	if local := q.Local.Addr(); local.IsValid() && !local.IsUnspecified() && gidOf(local.Unmap()) != gid {

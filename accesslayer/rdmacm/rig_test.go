@@ -20,7 +20,7 @@ import (
 	"ciddk/rvt"
 )
 
-const udpPort = 24791 // instead of RoCEv2's own, so that tests meet nobody
+const udpPort = 24791 // not that of RoCEv2, so that other programs do not interfere
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -29,14 +29,14 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// within is a context that ends long after anything should have happened.
+// within returns a context that ends long after the expected events.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// lan is a network between hosts; without one, hosts are at loopback addresses of this machine.
+// lan is a network between hosts. Without one, hosts have loopback addresses of this machine.
 type lan struct{ *sim.Network }
 
 func newLAN() *lan { return &lan{sim.NewNetwork(sim.NetworkConfig{})} }
@@ -77,7 +77,7 @@ func (h *host) plug(t testing.TB, addr string) {
 	require.NoError(t, err)
 	h.hcas[addr] = hca
 	t.Cleanup(func() {
-		if err := h.al.Deregister(hca.Info().GUID); !errors.Is(err, ci.NotFound) { // a test may have pulled it
+		if err := h.al.Deregister(hca.Info().GUID); !errors.Is(err, ci.NotFound) { // a test may have removed it
 			assert.NoError(t, err)
 		}
 		assert.NoError(t, hca.Close())
@@ -120,8 +120,8 @@ func await(t testing.TB, c <-chan struct{}, what string) {
 	}
 }
 
-// gidAddr is where rping's port is at an address.
+// gidAddr returns the port of rping at an address.
 func gidAddr(a string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(a), 7174) }
 
-// How long and how often to look for what happens in the background.
+// within10 and tick are the time and the interval of tests that poll for an effect in the background.
 const within10, tick = 10 * time.Second, 5 * time.Millisecond

@@ -80,7 +80,8 @@ func (f *lowerFake) StartConnect(ctx context.Context, cfg cm.ConnectConfig, done
 			done(nil, err)
 			return
 		}
-		done(&lowerConn{fakeConn: &fakeConn{rep: &mad.REP{}, state: cm.StateEstablished}, f: f, onEvent: cfg.OnEvent}, nil)
+		done(&lowerConn{fakeConn: &fakeConn{rep: &mad.REP{}, state: cm.StateEstablished}, f: f, onEvent: cfg.OnEvent},
+			nil)
 	})
 	return nil
 }

@@ -120,7 +120,7 @@ func TestSteps(t *testing.T) {
 		requireNone(t, cb)
 
 		require.NoError(t, id.StartDisconnect())
-		require.NoError(t, id.StartDisconnect(), "once more does nothing")
+		require.NoError(t, id.StartDisconnect(), "a second call has no effect")
 		assert.ErrorIs(t, next(t, ca, rdmacm.EventDisconnected).Err, rdmacm.ErrDisconnected)
 		assert.ErrorIs(t, next(t, cb, rdmacm.EventDisconnected).Err, rdmacm.ErrPeerDisconnected)
 		next(t, ca, rdmacm.EventTimeWaitExit)

@@ -18,7 +18,8 @@ import (
 	"ciddk/internal/testenv"
 )
 
-// requireUnreachable checks the error of a Dial that the network answered, and that it did not take the time of a silent peer.
+// requireUnreachable checks the error of a Dial that the network reports, and that it ended sooner than without a
+// report.
 func requireUnreachable(t *testing.T, err error, cause syscall.Errno, to string, took time.Duration) {
 	t.Helper()
 	require.ErrorIs(t, err, cause)
@@ -27,10 +28,10 @@ func requireUnreachable(t *testing.T, err error, cause syscall.Errno, to string,
 	require.Equal(t, to, netip.AddrFrom16(u.To).Unmap().String())
 	require.ErrorContains(t, err, "did not reach "+to)
 	require.NotErrorIs(t, err, cm.ErrTimeout)
-	require.Less(t, took, 9*time.Second, "less than silence takes")
+	require.Less(t, took, 9*time.Second, "sooner than without a report")
 }
 
-// A machine where no process receives RDMA packets says so at once.
+// TestDialNoProcess tests a machine on which no process receives RDMA packets: the Dial ends at once.
 func TestDialNoProcess(t *testing.T) {
 	const here, there = "127.0.0.2", "127.0.0.3"
 	testenv.Addresses(t, udpPort, here)
@@ -38,10 +39,11 @@ func TestDialNoProcess(t *testing.T) {
 	h := l.host(t, here)
 	for _, space := range []rdmacm.IDConfig{{}, {Space: rdmacm.UDP}} {
 		start := time.Now()
-		_, err := h.m.DialID(within(t), netip.AddrPortFrom(netip.MustParseAddr(there), 7174), rdmacm.DialIDConfig{ID: space})
+		_, err := h.m.DialID(within(t), netip.AddrPortFrom(netip.MustParseAddr(there), 7174),
+			rdmacm.DialIDConfig{ID: space})
 		requireUnreachable(t, err, syscall.ECONNREFUSED, there, time.Since(start))
 	}
-	// An error before this does not keep a later dial from its peer.
+	// An earlier error does not affect a later Dial to the peer.
 	testenv.Addresses(t, udpPort, there)
 	s := l.host(t, there)
 	ln, err := s.m.ListenID(ap(there+":7174"), rdmacm.ListenIDConfig{})
@@ -53,10 +55,11 @@ func TestDialNoProcess(t *testing.T) {
 	require.NoError(t, id.Close())
 }
 
-// inNamespace is set in the process that runs in a network namespace of its own.
+// inNamespace is set in the environment of the process that runs in a network namespace of its own.
 const inNamespace = "CIDDK_TEST_NAMESPACE"
 
-// An address on the local network without a machine: neighbour discovery says so after three seconds.
+// TestDialNoMachine tests an address on the local network without a machine: neighbor discovery reports it after three
+// seconds.
 func TestDialNoMachine(t *testing.T) {
 	if os.Getenv(inNamespace) != "" {
 		dialNoMachine(t)
@@ -68,7 +71,8 @@ func TestDialNoMachine(t *testing.T) {
 		}
 	}
 	const script = `ip link set lo up && ip link add v0 type veth peer name v1 && ip addr add 10.77.0.1/24 dev v0 &&
-		ip addr add fd77::1/64 dev v0 nodad && ip link set v0 up && ip link set v1 up || exit 77; exec "$0" -test.run='^TestDialNoMachine$' -test.v`
+		ip addr add fd77::1/64 dev v0 nodad && ip link set v0 up && ip link set v1 up || exit 77
+		exec "$0" -test.run='^TestDialNoMachine$' -test.v`
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", "-rn", "sh", "-c", script, os.Args[0])
