@@ -11,7 +11,8 @@ import (
 	"ciddk/wire"
 )
 
-// apmRig is a pair with two ports each: LIDs 1 and 2 are a's, 3 and 4 b's. Ports whose number is in cut send nothing.
+// An apmRig is a pair with two ports each. LIDs 1 and 2 are a's, 3 and 4 b's. Ports whose number is in cut send
+// nothing.
 type apmRig struct {
 	a, b *side
 	s    *sim
@@ -37,7 +38,7 @@ func newAPMRig(t *testing.T, typ ci.QPType, hints Hints) *apmRig {
 	return x
 }
 
-// rearm loads the second ports as alternate path, and asks for Rearm.
+// rearm loads the second ports as the alternate path and requests Rearm.
 func (s *side) rearm(t *testing.T, port uint8, peer ci.LID) {
 	t.Helper()
 	require.NoError(t, s.qp.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm,
@@ -51,7 +52,7 @@ func (s *side) apm(t *testing.T) (ci.APMState, uint8) {
 	return a.APM, a.Port
 }
 
-// talk sends a message each way.
+// talk sends a message in each direction.
 func (x *apmRig) talk(t *testing.T) {
 	t.Helper()
 	for _, d := range [][2]*side{{x.a, x.b}, {x.b, x.a}} {
@@ -138,7 +139,7 @@ func TestAPM(t *testing.T) {
 	}
 }
 
-// TestAPMInMidMessage cuts the primary path while a long message and a READ are on the way.
+// TestAPMInMidMessage cuts the primary path during a long message and a READ.
 func TestAPMInMidMessage(t *testing.T) {
 	for at := 1; at < 40; at += 3 {
 		x := newAPMRig(t, ci.RC, Hints{MaxTrain: 4096, Window: 8192})
@@ -164,10 +165,10 @@ func TestAPMInMidMessage(t *testing.T) {
 	}
 }
 
-// TestAPMWithoutAlternate: a QP that is not armed fails as ever.
+// TestAPMWithoutAlternate checks that a QP that is not armed fails after its retries.
 func TestAPMWithoutAlternate(t *testing.T) {
 	x := newAPMRig(t, ci.RC, Hints{})
-	x.a.rearm(t, 2, 4) // loaded, but the peer is not
+	x.a.rearm(t, 2, 4) // a is loaded with an alternate path, the peer is not
 	x.cut[1] = true
 	x.a.send(ci.SendWR{})
 	var wcs []ci.WC
@@ -175,8 +176,8 @@ func TestAPMWithoutAlternate(t *testing.T) {
 	require.Equal(t, ci.WCTimeoutRetryErr, wcs[0].Status)
 }
 
-// refuse runs until a, which has migrated in vain, has given up. b is told once, however often a has tried, and stays
-// as it was.
+// refuse runs until a, which has migrated without success, has given up. b raises one event however often a has tried,
+// and keeps its state.
 func (x *apmRig) refuse(t *testing.T, want ci.APMState) {
 	t.Helper()
 	require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}))
@@ -197,8 +198,8 @@ func (x *apmRig) refuse(t *testing.T, want ci.APMState) {
 	require.Empty(t, x.b.poll())
 }
 
-// onlyEvents checks that the QP has raised one event since the last look, or, with 0, none: one raised now comes behind
-// it.
+// onlyEvents checks that the QP has raised one event of type want since the last call or, if want is 0, none. An event
+// raised now would arrive after the earlier ones.
 func (s *side) onlyEvents(want ci.EventType) {
 	s.t.Helper()
 	s.qp.(*QP).notify.event(ci.EventSQDrained, 0, 0)
@@ -215,7 +216,7 @@ func (s *side) onlyEvents(want ci.EventType) {
 	}
 }
 
-// TestAPMRefused: the peer migrates, and this end cannot follow.
+// TestAPMRefused checks a migration by the peer that this end cannot follow.
 func TestAPMRefused(t *testing.T) {
 	t.Run("another alternate path", func(t *testing.T) {
 		x := newAPMRig(t, ci.RC, Hints{})
@@ -228,7 +229,7 @@ func TestAPMRefused(t *testing.T) {
 		x := newAPMRig(t, ci.RC, Hints{})
 		x.b.rearm(t, 2, 2)
 		x.b.recv(ci.RecvWR{})
-		x.a.send(ci.SendWR{Flags: ci.SendSignaled}) // on its way with MigReq set
+		x.a.send(ci.SendWR{Flags: ci.SendSignaled}) // in flight with MigReq set
 		x.a.rearm(t, 2, 4)
 		x.s.run(t, time.Minute, func() bool { return len(x.a.poll()) > 0 }) // the acknowledgement arms a
 		x.b.poll()
@@ -238,7 +239,7 @@ func TestAPMRefused(t *testing.T) {
 	})
 }
 
-// TestMigReq holds the reaction to one packet, by state, path and bit.
+// TestMigReq checks the reaction to one packet by state, path and MigReq bit.
 func TestMigReq(t *testing.T) {
 	const primary, other, stranger = 1, 2, 77
 	for _, c := range []struct {
@@ -247,7 +248,7 @@ func TestMigReq(t *testing.T) {
 		loaded bool
 		p      Packet
 		taken  bool
-		to     ci.APMState // 0: as before
+		to     ci.APMState // 0: unchanged
 		event  ci.EventType
 	}{
 		{"no request", ci.APMArmed, true, Packet{Src: Addr{LID: primary}}, true, 0, 0},
@@ -295,7 +296,7 @@ func TestMigReq(t *testing.T) {
 			if c.p.PKey == 0 {
 				c.p.PKey = q.pkey
 			}
-			for range 2 { // events come once
+			for range 2 { // one event only
 				p := c.p
 				require.Equal(t, c.taken || c.to == ci.APMMigrated, q.checkMigReq(&p))
 			}
@@ -311,7 +312,7 @@ func TestMigReq(t *testing.T) {
 	}
 }
 
-// TestAPMOfUC: an unreliable connection migrates when told to, and has no timers on the new path either.
+// TestAPMOfUC checks that an unreliable connection migrates on request and has no timers on the new path either.
 func TestAPMOfUC(t *testing.T) {
 	x := newAPMRig(t, ci.UC, Hints{})
 	x.arm(t)

@@ -127,8 +127,8 @@ func TestQueueMemoryCountsChanges(t *testing.T) {
 	assert.Zero(t, used(h))
 }
 
-// TestInboxIsLimitedInBytes fills the inbox of a QP whose engine is busy: it holds its share of Config.InboxMemory, and
-// what comes beyond is dropped and counted. The bytes are released with the packets.
+// TestInboxIsLimitedInBytes fills the inbox of a QP whose engine is busy. The inbox holds its share of
+// Config.InboxMemory; further packets are dropped and counted. The bytes are released with the packets.
 func TestInboxIsLimitedInBytes(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU4096}
 	s := newSide(t, l, 1, nil, ci.RC, nil)

@@ -15,7 +15,7 @@ import (
 	"ciddk/ci"
 )
 
-// within fails the test if f takes longer than any machine should need: a deadlock.
+// within fails the test if f takes longer than any machine needs, which means a deadlock.
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -27,8 +27,8 @@ func within(t *testing.T, what string, f func()) {
 	}
 }
 
-// TestBothWaysAtOnce: two QPs on a synchronous link send to each other from two goroutines, so that tokens are taken on
-// both sides and packets wait in inboxes. Everything comes, once, in order.
+// TestBothWaysAtOnce connects two QPs by a synchronous link and sends from two goroutines, so that tokens are held on
+// both sides and packets wait in inboxes. Every message arrives once, in order.
 func TestBothWaysAtOnce(t *testing.T) {
 	for _, k := range linkKinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestBothWaysAtOnce(t *testing.T) {
 
 const busyDepth = 32
 
-// exactly sends numbered messages, and receives those of the peer, until all are through. The peer does the same.
+// exactly sends numbered messages and receives the peer's until all have arrived. The peer does the same.
 func exactly(t *testing.T, s *side, total int) {
 	posted, sent := 0, 0
 	recvs, got := busyDepth, 0
@@ -91,8 +91,8 @@ func exactly(t *testing.T, s *side, total int) {
 	}
 }
 
-// TestEverybodyAtOnce posts, polls, queries, modifies, delivers and destroys on the same QPs from many goroutines. What
-// it asks for is only that nothing races, hangs or panics, and that each accepted request completes at most once.
+// TestEverybodyAtOnce posts, polls, queries, modifies, delivers and destroys on the same QPs from many goroutines. It
+// checks that nothing races, hangs or panics, and that each accepted request completes at most once.
 func TestEverybodyAtOnce(t *testing.T) {
 	rounds := 30
 	if testing.Short() {
@@ -153,7 +153,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 				loop(func() { _, _ = qp.Query() })
 				var k atomic.Uint64
 				attr := a.attr(b)
-				loop(func() { // errors are to be expected: the QP has often gone to Error by itself
+				loop(func() { // errors are expected: the QP is often in Error
 					for _, st := range []ci.QPState{ci.QPSQD, ci.QPRTS, ci.QPSQD, ci.QPRTS, ci.QPError, ci.QPReset} {
 						_ = qp.Modify(ci.QPFieldState, ci.QPAttr{State: st})
 					}
@@ -182,7 +182,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 	}
 }
 
-// TestChurn makes and destroys objects of all kinds from many goroutines while packets arrive. Nothing is left.
+// TestChurn creates and destroys objects of all kinds from many goroutines while packets arrive. Nothing is left.
 func TestChurn(t *testing.T) {
 	a, b := livePair(t, &wireLink{}, ci.RC)
 	before := a.hca.Live()
@@ -217,8 +217,7 @@ func TestChurn(t *testing.T) {
 	}
 	for range 500 {
 		b.recv(ci.RecvWR{})
-		// The queue is full while an acknowledgement is being dealt with by another goroutine, which a busy machine
-		// holds up.
+		// The queue is full while another goroutine processes an acknowledgement, which a busy machine delays.
 		_, err := a.qp.PostSend([]ci.SendWR{{}})
 		for end := time.Now().Add(10 * time.Second); errors.Is(err, ci.InsufficientResources) &&
 			time.Now().Before(end); {
@@ -233,7 +232,7 @@ func TestChurn(t *testing.T) {
 	require.Zero(t, a.hca.qps.byNum.n-1)
 }
 
-// TestCallbacksEndWithDestroy: no callback comes when Destroy has returned, however many were under way.
+// TestCallbacksEndWithDestroy checks that no callback runs after Destroy has returned, however many were pending.
 func TestCallbacksEndWithDestroy(t *testing.T) {
 	b, _ := livePair(t, &wireLink{}, ci.UC)
 	for range 200 {
@@ -267,7 +266,7 @@ func TestCallbacksEndWithDestroy(t *testing.T) {
 	}
 }
 
-// TestOverflowAgainstDestroy: a CQ overflows while the QPs that use it come and go, and packets arrive.
+// TestOverflowAgainstDestroy overflows a CQ while the QPs that use it are created and destroyed and packets arrive.
 func TestOverflowAgainstDestroy(t *testing.T) {
 	a, b := livePair(t, &wireLink{}, ci.RC)
 	before := b.hca.Live()
@@ -287,7 +286,7 @@ func TestOverflowAgainstDestroy(t *testing.T) {
 			wg.Go(func() {
 				_, err := qp.PostRecv(make([]ci.RecvWR, 4))
 				assert.NoError(t, err)
-				// four completions, room for one
+				// four completions, space for one
 				assert.NoError(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
 				assert.NoError(t, qp.Destroy())
 			})

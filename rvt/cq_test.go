@@ -12,7 +12,7 @@ import (
 	"ciddk/clock"
 )
 
-// cqRig is a side that sends to itself by way of a peer, with a CQ of its own whose callbacks are counted.
+// A cqRig is a side that sends to itself by way of a peer, with its own CQ whose callbacks are counted.
 type cqRig struct {
 	t      *testing.T
 	a, b   *side
@@ -41,7 +41,7 @@ func newCQRig(t *testing.T, size int, clock clock.Clock) *cqRig {
 	return x
 }
 
-// add brings n completions to the CQ.
+// add adds n completions to the CQ.
 func (x *cqRig) add(n int, flags ci.SendFlags) {
 	for range n {
 		x.b.recv(ci.RecvWR{ID: 1})
@@ -49,7 +49,7 @@ func (x *cqRig) add(n int, flags ci.SendFlags) {
 	}
 }
 
-// count waits until no callback is under way, and says how many there were.
+// count waits until no callback runs, and returns the number of callbacks.
 func (x *cqRig) count() int {
 	synctest.Wait()
 	n := len(x.fired)
@@ -66,7 +66,7 @@ func (x *cqRig) poll(n int) {
 	require.Equal(x.t, n, got)
 }
 
-// inBubble runs f where synctest.Wait tells when all callbacks are over.
+// inBubble runs f in a bubble, where synctest.Wait returns when all callbacks have returned.
 func inBubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
@@ -219,8 +219,8 @@ func TestModeration(t *testing.T) {
 	})
 }
 
-// TestCQOverflow: what finds no room is told of, once, and the QPs of the queue end. Room made, the queue works again,
-// and the next loss is told of as well.
+// TestCQOverflow checks that lost completions are reported once and end the QPs of the queue. After a resize the queue
+// works again, and the next loss is reported as well.
 func TestCQOverflow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		x := newCQRig(t, 3, newClock())
@@ -269,7 +269,7 @@ func TestResizeCQ(t *testing.T) {
 	x.poll(8)
 }
 
-// TestResizeUnderTraffic: no entry is lost and none comes twice.
+// TestResizeUnderTraffic checks that no completion is lost or duplicated.
 func TestResizeUnderTraffic(t *testing.T) {
 	x := newCQRig(t, 300, nil)
 	const total = 5000
@@ -308,7 +308,8 @@ func TestResizeUnderTraffic(t *testing.T) {
 	wg.Wait()
 }
 
-// TestCallbacksOfObjectsAreApart: a callback that blocks holds up no other object's, and the Destroy of its own.
+// TestCallbacksOfObjectsAreApart checks that a blocked callback delays only the Destroy of its own object and no
+// callback of another.
 func TestCallbacksOfObjectsAreApart(t *testing.T) {
 	x := newCQRig(t, 100, nil)
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -339,7 +340,7 @@ func TestCallbacksOfObjectsAreApart(t *testing.T) {
 	require.NoError(t, <-gone)
 }
 
-// TestCallbacksMayUseVerbs polls, arms, posts and makes address vectors in a completion callback.
+// TestCallbacksMayUseVerbs polls, arms, posts and creates address vectors in a completion callback.
 func TestCallbacksMayUseVerbs(t *testing.T) {
 	x := newCQRig(t, 100, nil)
 	done := make(chan int, 10)
@@ -379,8 +380,8 @@ func TestCallbacksMayUseVerbs(t *testing.T) {
 	}
 }
 
-// eagerCQ posts through hook while a completion is being put: the moment that a consumer on another processor sees it
-// first.
+// eagerCQ posts through hook while a completion is being stored: the first moment at which a consumer on another
+// processor can see it.
 type eagerCQ struct {
 	plainCQ
 	hook func()
@@ -404,7 +405,8 @@ func (e eagerRings) CompletionRing(size int, _ *ci.UserBuffer) (CompletionRing, 
 	return e.cq, nil
 }
 
-// TestRoomAtCompletion: who sees the completion of the only request of a queue of depth one can post the next.
+// TestRoomAtCompletion checks that a consumer that has polled the completion of the only request of a queue of depth
+// one can post the next.
 func TestRoomAtCompletion(t *testing.T) {
 	for _, typ := range []ci.QPType{ci.RC, ci.UC} {
 		t.Run(typ.String(), func(t *testing.T) {

@@ -9,12 +9,12 @@ import (
 	"ciddk/wire"
 )
 
-// dest addresses peer's QP from s.
+// dest returns the address of peer's QP as seen by s.
 func (s *side) dest(peer *side, key ci.QKey) ci.Dest {
 	return ci.Dest{AV: s.av(peer.lid), QPN: peer.qp.Num(), QKey: key}
 }
 
-// TestUD: data at byte 40, and all that a datagram's completion tells.
+// TestUD checks that the data begins at byte 40, and all fields of a datagram's completion.
 func TestUD(t *testing.T) {
 	a, b := pair(t, &wireLink{}, ci.UD)
 	to := a.dest(b, 0x1234)
@@ -34,7 +34,7 @@ func TestUD(t *testing.T) {
 	}
 }
 
-// TestUDQKey: a key with the high bit set in the request stands for the QP's own (IBTA volume 1, 10.2.5).
+// TestUDQKey checks that a key in the request with the high bit set stands for the QP's own (IBTA volume 1, 10.2.5).
 func TestUDQKey(t *testing.T) {
 	a, b := pair(t, &wireLink{}, ci.UD)
 	b.recv(ci.RecvWR{SGL: b.sge(0, 100)})
@@ -50,7 +50,7 @@ func TestUDQKey(t *testing.T) {
 	require.Zero(t, attr.Ports[0].QKeyErrors)
 }
 
-// TestUDGRH: a GRH that came fills bytes 0 to 39, and the completion says so.
+// TestUDGRH checks that a received GRH fills bytes 0 to 39 and is flagged in the completion.
 func TestUDGRH(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.UD, nil)
 	grh := make([]byte, 40)
@@ -68,7 +68,7 @@ func TestUDGRH(t *testing.T) {
 	require.Equal(t, append(grh, "data"...), a.buf[:44])
 }
 
-// TestUDBadAddress: what an address vector was given wrong shows at the send.
+// TestUDBadAddress checks that errors in an address vector are reported when it is used by a send.
 func TestUDBadAddress(t *testing.T) {
 	for _, attr := range []ci.AVAttr{{Port: 1}, {Port: 9, DLID: 1}, {}} {
 		a, _ := pair(t, &wireLink{}, ci.UD)
@@ -87,7 +87,8 @@ func TestUDBadAddress(t *testing.T) {
 	}
 }
 
-// TestUCGaps: a message of which a packet is missing is dropped whole; its receive serves the next one.
+// TestUCGaps checks that a message with a missing packet is dropped as a whole and that its receive takes the next
+// message.
 func TestUCGaps(t *testing.T) {
 	pkt := func(k int, start, end bool, data string) Packet {
 		return Packet{Op: wire.OpSend, Start: start, End: end, PSN: psnAt(k), Payload: [][]byte{[]byte(data)}}
@@ -132,7 +133,7 @@ func TestUCGaps(t *testing.T) {
 	}
 }
 
-// TestUCWrite: remote writes, with and without immediate, and one whose access is refused in the middle of others.
+// TestUCWrite covers remote writes, with and without immediate, and one in between whose access is denied.
 func TestUCWrite(t *testing.T) {
 	a, b := pair(t, &wireLink{}, ci.UC)
 	for i := range a.buf[:9000] {
@@ -160,7 +161,7 @@ func TestUCWrite(t *testing.T) {
 	require.Equal(t, ci.QPRTS, b.state())
 }
 
-// TestUCOtherOps: an unreliable connection has SENDs and WRITEs only. Nothing else is taken for one.
+// TestUCOtherOps checks that an unreliable connection accepts only SENDs and WRITEs.
 func TestUCOtherOps(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.UC, nil)
 	key := a.mr.Region()
@@ -177,7 +178,7 @@ func TestUCOtherOps(t *testing.T) {
 	require.Equal(t, ci.QPRTS, a.state())
 }
 
-// TestIllegalOps is the matrix of operations by service (IBTA volume 1, tables 81 and 82).
+// TestIllegalOps checks the matrix of operations by service (IBTA volume 1, tables 81 and 82).
 func TestIllegalOps(t *testing.T) {
 	const no, yes = ci.InvalidWRType, ci.Success
 	for op, want := range map[ci.SendOp][3]ci.Status{ // RC, UC, UD
@@ -229,7 +230,7 @@ func TestPostLimits(t *testing.T) {
 	require.ErrorIs(t, err, ci.InvalidMaxSGE)
 }
 
-// TestSendInvalidateRefused: a key that a peer may not invalidate ends the connection.
+// TestSendInvalidateRefused checks that a key that a peer may not invalidate ends the connection.
 func TestSendInvalidateRefused(t *testing.T) {
 	a, b := pair(t, &wireLink{}, ci.RC)
 	b.recv(ci.RecvWR{ID: 1}, ci.RecvWR{ID: 2})
@@ -243,7 +244,7 @@ func TestSendInvalidateRefused(t *testing.T) {
 	b.wantEvent(ci.EventWQAccessError)
 }
 
-// qp1 makes a QP1 on the side's port.
+// qp1 creates a QP1 on the side's port.
 func (s *side) qp1() *side {
 	s.t.Helper()
 	x := *s
@@ -256,7 +257,7 @@ func (s *side) qp1() *side {
 	return &x
 }
 
-// TestQP1: one per port, its Q_Key well known, its P_Key per request.
+// TestQP1 checks that there is one QP1 per port, with the well-known Q_Key and a P_Key per request.
 func TestQP1(t *testing.T) {
 	a, b := pair(t, &wireLink{}, ci.RC)
 	qa, qb := a.qp1(), b.qp1()
@@ -275,7 +276,7 @@ func TestQP1(t *testing.T) {
 	for i, want := range []ci.WCStatus{ci.WCSuccess, ci.WCLocalOpErr} {
 		ix := uint16(5 * i)
 		qb.recv(ci.RecvWR{SGL: qb.sge(0, 300)})
-		to := qa.dest(qb, 0) // the key of the request does not matter
+		to := qa.dest(qb, 0) // the request's key is ignored
 		to.PKeyIndex = ix
 		qa.send(ci.SendWR{Flags: ci.SendSignaled, SGL: qa.sge(400, 256), To: to})
 		require.Equal(t, want, qa.onlyWC().Status)
@@ -296,7 +297,7 @@ func TestQP1(t *testing.T) {
 	require.NoError(t, q0.Destroy())
 }
 
-// TestQP1PKeyPerRequest: a limited member reaches a full one, and not another limited one.
+// TestQP1PKeyPerRequest checks that a limited member reaches a full member but no other limited member.
 func TestQP1PKeyPerRequest(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU4096}
 	pa, pb := l.port(), l.port()
@@ -318,7 +319,7 @@ func TestQP1PKeyPerRequest(t *testing.T) {
 	}
 }
 
-// TestPKeyTableChange: the table is the subnet manager's; a QP follows what stands at its index.
+// TestPKeyTableChange checks that a QP uses the entry at its index after the subnet manager has changed the table.
 func TestPKeyTableChange(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU4096}
 	pa, pb := l.port(), l.port()
@@ -337,14 +338,14 @@ func TestPKeyTableChange(t *testing.T) {
 		a.send(ci.SendWR{})
 		require.Empty(t, b.poll())
 	}
-	keys = []ci.PKey{0x7fff} // a limited member hears a full one
+	keys = []ci.PKey{0x7fff} // a limited member receives from a full one
 	receiverOf(b.hca, 0).PortEvent(ci.EventPKeyChange)
 	a.send(ci.SendWR{})
 	require.Len(t, b.poll(), 1)
 }
 
-// TestUDPortMTU: datagrams are as long as the port's MTU is now, sent and received; requests posted before count as
-// well. A connection keeps its own.
+// TestUDPortMTU checks that the current MTU of the port limits datagrams, sent and received, including requests posted
+// before it changed. A connection keeps its own MTU.
 func TestUDPortMTU(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU4096}
 	a, b := pair(t, l, ci.UD)
@@ -387,7 +388,7 @@ func TestUDPortMTU(t *testing.T) {
 	require.Equal(t, ci.MTU1024, attr.MTU, "as connected")
 }
 
-// TestMulticast: each member gets one copy, whoever it is; who has left gets none.
+// TestMulticast checks that each member receives one copy, and a QP that has left the group none.
 func TestMulticast(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU4096}
 	r := &rawPeer{linkPort: l.port(), typ: ci.UD}

@@ -18,7 +18,8 @@ type behindPort struct {
 
 func (p *behindPort) CatchUp(mark uint64) (uint64, bool) { return p.catchUp(mark) }
 
-// behindPair is rawPair on such a port, with a SEND posted whose acknowledgement does not come by itself.
+// behindPair returns a rawPair on such a port with one SEND posted. Its acknowledgement is not delivered without
+// CatchUp.
 func behindPair(t *testing.T) (*side, *rawPeer, *fakeClock, *behindPort) {
 	l := &wireLink{mtu: ci.MTU4096}
 	r := &rawPeer{linkPort: l.port(), typ: ci.RC}
@@ -35,8 +36,8 @@ func behindPair(t *testing.T) (*side, *rawPeer, *fakeClock, *behindPort) {
 
 const interval = 4096 * time.Nanosecond << 14 // of attrTo
 
-// TestAckBehind: an acknowledgement that has arrived and was not delivered when the timer fires is as good as one that
-// was.
+// TestAckBehind checks that an acknowledgement that has arrived but was not delivered when the timer fires counts like
+// a delivered one.
 func TestAckBehind(t *testing.T) {
 	s, r, c, p := behindPair(t)
 	calls := 0
@@ -56,7 +57,7 @@ func TestAckBehind(t *testing.T) {
 	require.Empty(t, r.take())
 }
 
-// TestAckInInbox: so is one that was delivered while the QP was busy.
+// TestAckInInbox checks the same for an acknowledgement that was delivered while the QP was busy.
 func TestAckInInbox(t *testing.T) {
 	s, r, c := rawPair(t, &wireLink{}, ci.RC, nil)
 	s.send(ci.SendWR{ID: 1, Flags: ci.SendSignaled, Inline: []byte("x")})
@@ -71,8 +72,8 @@ func TestAckInInbox(t *testing.T) {
 	require.Zero(t, s.hca.Counters()["retries"])
 }
 
-// TestTimeoutPostponed: while another goroutine receives, the timeout is put off, and counted as soon as the port has
-// caught up.
+// TestTimeoutPostponed checks that the timeout is postponed while another goroutine receives, and counted when the port
+// has caught up.
 func TestTimeoutPostponed(t *testing.T) {
 	s, r, c, p := behindPair(t)
 	var marks []uint64
@@ -92,8 +93,8 @@ func TestTimeoutPostponed(t *testing.T) {
 	require.Zero(t, marks[0], "the next timeout begins a series of its own")
 }
 
-// TestTimeoutUnderFlood: a port that never catches up, since a peer floods it, does not stop timeouts: each counts
-// after four times the timeout at the latest (IBTA volume 1, 9.7.6.1.3), and a request that nothing answers fails.
+// TestTimeoutUnderFlood checks that a port that never catches up, because a peer floods it, does not stop timeouts:
+// each counts after at most four times the timeout (IBTA volume 1, 9.7.6.1.3), and a request without a response fails.
 func TestTimeoutUnderFlood(t *testing.T) {
 	s, r, c, p := behindPair(t)
 	p.catchUp = func(uint64) (uint64, bool) { return 0, false }

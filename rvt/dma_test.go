@@ -52,7 +52,7 @@ func TestMapDMA(t *testing.T) {
 	r.close()
 }
 
-// Runs of many mappings never overlap, and only mapped addresses resolve.
+// Runs of different mappings never overlap, and only mapped addresses resolve.
 func TestDMASpace(t *testing.T) {
 	r := newMemRig(t, nil)
 	var ds []*DMA

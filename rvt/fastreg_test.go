@@ -92,7 +92,7 @@ func TestFastReg(t *testing.T) {
 		"mapped: to be invalidated first")
 	requireStatus(t, ci.ResourceBusy, d.Destroy())
 
-	// Invalidation: who may, and what it does.
+	// Invalidation: who is permitted to invalidate, and the effect.
 	for name, ok := range map[string]bool{
 		"wrong variant":               r.h.localInv(&r.q.endpoint, n.LKey^1) == ci.WCSuccess,
 		"wrong index":                 r.h.localInv(&r.q.endpoint, n.LKey^0x100) == ci.WCSuccess,
@@ -116,7 +116,7 @@ func TestFastReg(t *testing.T) {
 	require.Equal(t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, n.LKey), "once more changes nothing")
 	require.Zero(t, d.refs.n)
 
-	// Zero based, read-only, and again.
+	// Zero-based, read-only, and again.
 	z := with(func(f *ci.FastReg) { f.Access = ci.ZeroBased | ci.RemoteRead; f.Key++ })
 	require.Equal(t, ci.WCSuccess, r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m, FastReg: z}))
 	require.True(t, r.remoteOK(r.q, z.Key, 0, z.Length, ci.RemoteRead))

@@ -9,20 +9,20 @@ import (
 	"ciddk/ci"
 )
 
-// fault is a row of the two-sided fault table: what a sends, and what both ends hear of it. a posts the bad request,
-// then two SENDs; b has posted three receives.
+// A fault is a row of the two-sided fault table: what a sends, and the completions and events at both ends. a posts the
+// bad request, then two SENDs. b has posted three receives.
 type fault struct {
 	name  string
 	typ   ci.QPType
 	tweak func(a, b *ci.QPAttr)
-	setup func(a, b *side)           // before anything is posted
+	setup func(a, b *side)           // runs before anything is posted
 	wr    func(a, b *side) ci.SendWR // the bad request; a plain SEND if nil
 	recv  func(b *side) ci.RecvWR    // the first receive; 100 bytes if nil
 	none  bool                       // no receives
 	a, b  []ci.WCStatus              // completions
 	ev    ci.EventType               // at b
-	evA   ci.EventType               // at a
-	sa    ci.QPState                 // afterwards
+	evA   ci.EventType               // events at a
+	sa    ci.QPState                 // additional checks
 	sb    ci.QPState
 	also  func(t *testing.T, a, b *side)
 }
@@ -34,7 +34,7 @@ var (
 
 func then(st ci.WCStatus) []ci.WCStatus { return []ci.WCStatus{st, ci.WCFlushErr, ci.WCFlushErr} }
 
-// region registers b's (or a's) first 4096 bytes again, with the rights given, in the PD given.
+// region registers the first 4096 bytes of b (or a) again, with the given rights, in the given PD.
 func (s *side) region(pd ci.PD, access ci.Access) ci.MR {
 	s.t.Helper()
 	mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(s.buf[:4096]), Access: access})
@@ -274,7 +274,7 @@ func faults() []fault {
 	return list
 }
 
-// withoutRights makes B a QP that grants no remote operation.
+// withoutRights makes b a QP that permits no remote operation.
 func withoutRights(_, b *ci.QPAttr) { b.Access = 0 }
 
 func wcName(op ci.SendOp) string {
@@ -345,14 +345,14 @@ func TestFaultTable(t *testing.T) {
 			if f.also != nil {
 				f.also(t, a, b)
 			}
-			// Whatever is posted to a QP that has ended is flushed; one that has not goes on.
+			// Everything posted to a QP that has ended is flushed. Other QPs go on.
 			for _, s := range []*side{a, b} {
 				if s.state() == ci.QPError {
 					s.recv(ci.RecvWR{ID: 200})
 					require.Equal(t, ci.WC{ID: 200, Status: ci.WCFlushErr, Op: ci.WCRecv, QPN: s.qp.Num()}, s.onlyWC())
 				}
 				if st := s.state(); st == ci.QPError || st == ci.QPSQError {
-					s.send(ci.SendWR{ID: 201, To: ci.Dest{AV: s.av(1)}}) // unsignaled, and told of all the same
+					s.send(ci.SendWR{ID: 201, To: ci.Dest{AV: s.av(1)}}) // unsignaled, but reported
 					require.Equal(t, ci.WC{ID: 201, Status: ci.WCFlushErr, QPN: s.qp.Num()}, s.onlyWC())
 				}
 			}
@@ -360,7 +360,8 @@ func TestFaultTable(t *testing.T) {
 	}
 }
 
-// statuses lists what became of requests, whose IDs count up from first: in order, once each.
+// statuses returns the statuses of requests whose IDs count up from first. It checks that each completes once, in
+// order.
 func statuses(t *testing.T, wcs []ci.WC, first uint64) (list []ci.WCStatus) {
 	t.Helper()
 	for i, wc := range wcs {
@@ -370,7 +371,7 @@ func statuses(t *testing.T, wcs []ci.WC, first uint64) (list []ci.WCStatus) {
 	return list
 }
 
-// wantEvent takes the one event that must have come, or makes sure that there is none.
+// wantEvent takes the one event that must have been raised, or checks that there is none.
 func (s *side) wantEvent(e ci.EventType) {
 	s.t.Helper()
 	if e != 0 {
@@ -388,13 +389,13 @@ func (s *side) wantEvent(e ci.EventType) {
 	}
 }
 
-// TestFlushOrder forces a QP to Error with work of all kinds queued.
+// TestFlushOrder moves a QP to Error while work of all kinds is queued.
 func TestFlushOrder(t *testing.T) {
 	for _, typ := range []ci.QPType{ci.RC, ci.UC, ci.UD} {
 		t.Run(typ.String(), func(t *testing.T) {
 			l := &wireLink{sim: &sim{clock: newClock()}, mtu: ci.MTU4096}
 			a, b := simPair(t, l, typ, nil)
-			a.toState(ci.QPSQD) // so that nothing leaves
+			a.toState(ci.QPSQD) // so that nothing is sent
 			l.sim.settle(t)
 			const n, m = 20, 30
 			for i := range uint64(n) {
@@ -422,7 +423,7 @@ func TestFlushOrder(t *testing.T) {
 	}
 }
 
-// TestQPComm: the first packet at a QP in RTR is told of, once.
+// TestQPComm checks that the first packet at a QP in RTR raises one event.
 func TestQPComm(t *testing.T) {
 	for _, typ := range []ci.QPType{ci.RC, ci.UC} {
 		a, b := pair(t, &wireLink{}, typ)

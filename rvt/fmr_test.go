@@ -121,7 +121,7 @@ func TestAllocFMR(t *testing.T) {
 	r.close()
 }
 
-// UnmapFMRs waits for accesses through every mapping since the last, not only the present one.
+// UnmapFMRs waits for accesses through every mapping since the last call, not only the present one.
 func TestUnmapWaits(t *testing.T) {
 	r := newMemRig(t, nil)
 	d := r.mapDMA(ci.Bytes(make([]byte, 4096)))

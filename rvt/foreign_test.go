@@ -12,7 +12,7 @@ import (
 	"ciddk/ci"
 )
 
-// objectSet is an object of each kind that some verb takes.
+// An objectSet has an object of each kind that some verb takes.
 type objectSet struct {
 	pd  ci.PD
 	av  ci.AV
@@ -51,26 +51,26 @@ func (o *objectSet) destroy(t *testing.T) {
 	}
 }
 
-// objectArg is a place in the arguments of a verb where an object goes.
+// An objectArg is a place in the arguments of a verb that takes an object.
 type objectArg struct {
 	verb, path string
 	// pick returns the object of a set that fits.
 	pick func(o *objectSet) ci.Object
 	// zero is the nil pointer of the engine's type.
 	zero ci.Object
-	// call calls the verb with right arguments but for one object.
+	// call calls the verb with valid arguments except for one object.
 	call func(x *argRig, o ci.Object) error
-	// want is the status for an object of another HCA, a nil one, a destroyed one; dead, if not 0, that for a destroyed
-	// one.
+	// want is the status for an object of another HCA, a nil one and a destroyed one. dead, if not 0, is that for a
+	// destroyed one.
 	want ci.Status
-	// otherPD is the status for an object of another PD of the same CA; Success: IBTA lets it be.
+	// otherPD is the status for an object of another PD of the same CA. It is Success where IBTA permits it.
 	otherPD ci.Status
-	// atWork: a destroyed object, or one of another PD, is found when the request is executed, which then completes
-	// with this status.
+	// atWork reports that a destroyed object or one of another PD is detected when the request is executed, which then
+	// completes with this status.
 	atWork ci.WCStatus
 }
 
-// argRig is where verbs are called: the objects of one PD, a connected QP, and a datagram QP.
+// An argRig has the objects of one PD, a connected QP and a datagram QP.
 type argRig struct {
 	*side
 	own *objectSet
@@ -127,7 +127,7 @@ func objectArgs() []objectArg {
 			call: func(x *argRig, o ci.Object) error {
 				return qp(x, func(c *ci.QPCreate) {
 					if c.SRQ = objectOf[ci.SRQ](o); c.SRQ == nil {
-						c.SRQ = (*SRQ)(nil) // plain nil means none
+						c.SRQ = (*SRQ)(nil) // nil means none
 					}
 				})
 			}},
@@ -236,9 +236,8 @@ func objectArgs() []objectArg {
 	}
 }
 
-// TestForeignObjects passes to every verb that takes objects one of another HCA, a nil one, a destroyed one, one that
-// another driver has made and one of another PD. Nothing but the right object is accepted, and the verb works
-// afterwards.
+// TestForeignObjects passes to every verb that takes objects one of another HCA, a nil one, a destroyed one, one of
+// another driver and one of another PD. Only the right object is accepted, and the verb works afterwards.
 func TestForeignObjects(t *testing.T) {
 	for _, a := range objectArgs() {
 		t.Run(strings.TrimSuffix(a.verb+" "+a.path, " "), func(t *testing.T) {
@@ -300,7 +299,7 @@ func newArgRig(t *testing.T) *argRig {
 	return x
 }
 
-// connectAgain takes the RC QP from Error back to RTS.
+// connectAgain moves the RC QP from Error back to RTS.
 func (x *argRig) connectAgain() {
 	s := *x.side
 	s.qp = x.rc
@@ -308,7 +307,7 @@ func (x *argRig) connectAgain() {
 	s.toRTS(s.attrTo(s.qp.Num(), s.lid))
 }
 
-// requireWC takes the completions: all are successes, or the first has the status.
+// requireWC polls the completions: all are successes, or the first has the status.
 func (x *argRig) requireWC(st ci.WCStatus) {
 	x.t.Helper()
 	wcs := x.poll()
@@ -322,7 +321,7 @@ func (x *argRig) requireWC(st ci.WCStatus) {
 	}
 }
 
-// alien is an object of the same interface that another driver has made.
+// alien is an object with the same interface, of another driver.
 func alien(like ci.Object) ci.Object {
 	switch like.(type) {
 	case *CQ:
@@ -341,7 +340,8 @@ func alien(like ci.Object) ci.Object {
 	return struct{ ci.PD }{}
 }
 
-// TestForeignObjectsComplete: the table above has every place in the arguments of a verb where an object goes.
+// TestForeignObjectsComplete checks that the table above has every place in the arguments of verbs that takes an
+// object.
 func TestForeignObjectsComplete(t *testing.T) {
 	object := reflect.TypeFor[ci.Object]()
 	var places []string
@@ -378,7 +378,7 @@ func TestForeignObjectsComplete(t *testing.T) {
 			}
 		}
 	}
-	// Not of the engine: reliable datagrams (refused whatever the RDD), and what QP.Modify ignores.
+	// Not in the engine: reliable datagrams (rejected whatever the RDD), and arguments that QP.Modify ignores.
 	places = slices.DeleteFunc(places, func(p string) bool {
 		return strings.HasSuffix(p, "RDD") ||
 			strings.HasPrefix(p, "QP.Modify ")

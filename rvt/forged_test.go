@@ -12,8 +12,8 @@ import (
 	"ciddk/wire"
 )
 
-// pacedStream is a connection over a link that carries a packet of its requester every 10 µs, while somebody sends
-// packets in the names of its ends.
+// A pacedStream is a connection over a link that carries one packet of its requester every 10 µs, while an attacker
+// sends packets in the names of its ends.
 type pacedStream struct {
 	t    *testing.T
 	sim  *sim
@@ -23,7 +23,7 @@ type pacedStream struct {
 
 const (
 	packetTime  = 10 * time.Microsecond
-	streamSize  = 64 << 10 // of a WRITE
+	streamSize  = 64 << 10 // bytes of a WRITE
 	streamCount = 800
 	streamDepth = 16
 )
@@ -43,7 +43,7 @@ func newPacedStream(t *testing.T, lost float64) *pacedStream {
 	return s
 }
 
-// inject delivers a packet to a side at once.
+// inject delivers a packet to a side immediately.
 func (s *pacedStream) inject(to *side, p Packet) {
 	from := s.a
 	if to == s.a {
@@ -64,8 +64,8 @@ func (s *pacedStream) inject(to *side, p Packet) {
 	port.rx.Deliver([]Packet{p}, true, false)
 }
 
-// run sends streamCount WRITEs, with forge called before each 10th packet, 10,000 times a second. It returns the
-// virtual time and the packets that the link carried.
+// run sends streamCount WRITEs, and calls forge before each 10th packet, 10,000 times a second. It returns the virtual
+// time and the number of packets that the link carried.
 func (s *pacedStream) run(forge func()) (took time.Duration, packets int) {
 	start := s.sim.clock.Now()
 	posted, done := 0, 0
@@ -89,7 +89,7 @@ func (s *pacedStream) run(forge func()) (took time.Duration, packets int) {
 		s.sim.mu.Unlock()
 		if next != nil {
 			next.to.rx.Deliver([]Packet{next.p}, true, false)
-			if next.to.lid == s.a.lid { // the other direction of the link: it is not full
+			if next.to.lid == s.a.lid { // the other direction of the link is not full
 				continue
 			}
 			packets++
@@ -109,9 +109,9 @@ func (s *pacedStream) run(forge func()) (took time.Duration, packets int) {
 	return s.sim.clock.Now() - start, packets
 }
 
-// TestForgedPackets measures a stream while forged packets come 10,000 times a second, from somebody who has the QP
-// numbers and PSNs right: it keeps most of its throughput and is not torn down. Without nakLimit, 58 % are left with
-// packets ahead of the expected PSN, and 49 % with NAKs.
+// TestForgedPackets measures a stream while an attacker who has the QP numbers and PSNs right sends 10,000 packets a
+// second. The stream keeps most of its throughput and does not fail. Without nakLimit, 58 % would remain with packets
+// ahead of the expected PSN, and 49 % with NAKs.
 func TestForgedPackets(t *testing.T) {
 	calm, packets := newPacedStream(t, 0).run(nil)
 	t.Logf("undisturbed: %v, %d packets", calm, packets)
@@ -158,7 +158,7 @@ func TestLossRecovery(t *testing.T) {
 	calm, _ := newPacedStream(t, 0).run(nil)
 	for _, tt := range []struct {
 		lost float64
-		most float64 // of the time without loss
+		most float64 // relative to the time without loss
 	}{{0.001, 1.5}, {0.003, 2.5}} {
 		s := newPacedStream(t, tt.lost)
 		took, packets := s.run(nil)
@@ -189,8 +189,7 @@ func TestCommunicationEstablished(t *testing.T) {
 	assert.Equal(t, ci.EventQPComm, (<-s.b.events).Type)
 }
 
-// TestFalseRNR checks that an acknowledgement of the packet that an RNR NAK has named ends the wait: the receiver was
-// ready after all.
+// TestFalseRNR checks that an acknowledgement of the packet that an RNR NAK has named ends the wait.
 func TestFalseRNR(t *testing.T) {
 	s := newPacedStream(t, 0)
 	region, local := s.b.mr.Region(), s.a.mr.Region()

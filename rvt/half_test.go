@@ -10,8 +10,8 @@ import (
 	"ciddk/wire"
 )
 
-// halfRig holds what a requester or a responder needs without a QP: an endpoint in RTS, a port that records packets, a
-// CQ and memory. It stands in for the QP as their host.
+// A halfRig has what a requester or a responder needs without a QP: an endpoint in RTS, a port that records packets, a
+// CQ and memory. It is their host in place of the QP.
 type halfRig struct {
 	t     *testing.T
 	clock *fakeClock
@@ -23,11 +23,11 @@ type halfRig struct {
 	buf   []byte
 	mr    ci.Region
 
-	// What the half has called its host for.
+	// Calls of the half to its host.
 	errors, kicks, deferred int
 }
 
-// recordingPort records what it is to send.
+// A recordingPort records packets instead of sending them.
 type recordingPort struct {
 	*linkPort
 	sent []Packet

@@ -12,8 +12,8 @@ import (
 	"ciddk/wire"
 )
 
-// hostileRig is one HCA with QPs of every service in every state, among them two that nobody touches and that must not
-// notice. All addresses are known to the attacker, who guesses PSNs, keys and lengths near those that hurt.
+// A hostileRig is an HCA with QPs of every service in every state, and two more that must not be affected. The attacker
+// knows all addresses and guesses PSNs, keys and lengths near critical values.
 type hostileRig struct {
 	t      testing.TB
 	s      *side
@@ -23,7 +23,7 @@ type hostileRig struct {
 	canary []byte
 	clock  *fakeClock
 	raw    *rawPeer
-	victim ci.QP // an RC QP of which nobody knows
+	victim ci.QP // an RC QP that the attacker does not know
 	before ci.QPAttr
 }
 
@@ -89,18 +89,18 @@ func newHostileRig(t *testing.T) *hostileRig {
 		}
 	}
 	x.victim = s.qp
-	a := s.attrTo(7, 77) // from an address that no packet has
+	a := s.attrTo(7, 77) // from an unknown address
 	s.toRTS(a)
 	x.before, err = x.victim.Query()
 	must(err)
-	copy(s.buf[0x40000:], x.canary) // outside of the region that the attacker knows a key of
+	copy(s.buf[0x40000:], x.canary) // outside of the region whose key the attacker knows
 	mr, err := s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(s.buf[:0x40000]), Access: allRemote})
 	must(err)
 	x.extra = append(x.extra, mr)
 	return x
 }
 
-// bring takes a QP to a state, with work queued where there may be some.
+// bring moves a QP to a state, with work queued where that is possible.
 func (x *hostileRig) bring(q ci.QP, typ ci.QPType, st ci.QPState) {
 	s, real := x.s, x.s.qp
 	defer func() { s.qp = real }()
@@ -138,10 +138,11 @@ func (x *hostileRig) close() {
 	}
 }
 
-// packet makes a packet of input. Its payload is as long as it says, as ports guarantee; nothing else is.
+// packet makes a packet of fuzz input. Its payload has the stated length, as ports guarantee. Nothing else is
+// guaranteed.
 func (x *hostileRig) packet(r *reader) Packet {
 	key := x.extra[0].(ci.MR).Region()
-	q := x.victim // where no packet of this source may do anything
+	q := x.victim // no packet of this source has an effect
 	if k := int(r.u8()) % (len(x.qps) + 1); k > 0 {
 		q = x.qps[k-1]
 	}
@@ -163,7 +164,7 @@ func (x *hostileRig) packet(r *reader) Packet {
 	if p.MigReq = r.u8() > 8; !p.MigReq {
 		p.PKey = ci.PKey(r.near(0xffff, 0x7fff, 0))
 	}
-	if q := q.(*QP); r.u8() > 40 { // most are of the right service
+	if q := q.(*QP); r.u8() > 40 { // most have the right service
 		p.Service = q.service
 	}
 	n := 0
@@ -174,11 +175,11 @@ func (x *hostileRig) packet(r *reader) Packet {
 	default:
 		n = int(k) * 16
 	}
-	if r.u8() > 60 && n > 0 { // a train that is one
+	if r.u8() > 60 && n > 0 { // a valid train
 		p.MTU, p.N = 1024, uint32(n+1023)/1024
 	}
 	p.Len = uint32(n)
-	for n > 0 { // in pieces
+	for n > 0 { // in segments
 		k := min(n, 1+int(r.u8())*8)
 		p.Payload = append(p.Payload, make([]byte, k))
 		n -= k
@@ -189,13 +190,13 @@ func (x *hostileRig) packet(r *reader) Packet {
 	return p
 }
 
-// run delivers the packets of some input.
+// run delivers packets made of fuzz input.
 func (x *hostileRig) run(b []byte) {
 	t := x.t
 	r := &reader{b}
 	for len(r.b) > 0 {
 		p := x.packet(r)
-		for _, q := range x.qps { // receives do not run out
+		for _, q := range x.qps { // repost receives
 			if qq := q.(*QP); qq.rq != nil && qq.current() >= ci.QPInit && qq.rq.Len() < 2 {
 				_, err := q.PostRecv([]ci.RecvWR{{SGL: x.s.sge(0x20000, 5000)}})
 				require.NoError(t, err)
@@ -220,7 +221,7 @@ func (x *hostileRig) run(b []byte) {
 		if k := r.u8(); k > 250 {
 			x.clock.Advance(time.Duration(k) * time.Millisecond)
 		}
-		for _, q := range x.qps { // a QP that has been driven into Error starts anew
+		for _, q := range x.qps { // a QP in Error is connected again
 			if qq := q.(*QP); qq.current() == ci.QPError && r.u8() > 128 {
 				require.NoError(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
 				x.bring(q, qq.typ, ci.QPRTS)
@@ -234,7 +235,7 @@ func (x *hostileRig) run(b []byte) {
 	require.Equal(t, x.canary, x.s.buf[0x40000:0x41000])
 }
 
-// drops are the counters that say why a packet was not acted on.
+// drops are the counters of packets that were dropped.
 func (x *hostileRig) drops() (n [numCounters]uint64) {
 	for c := DropMalformed; c <= DropBusy; c++ {
 		n[c] = x.s.hca.count[c].Load()
@@ -259,7 +260,7 @@ func FuzzDeliver(f *testing.F) {
 	})
 }
 
-// TestHostilePackets is the same for long random input.
+// TestHostilePackets delivers packets made of long random input.
 func TestHostilePackets(t *testing.T) {
 	n := 300000
 	if testing.Short() {
@@ -288,7 +289,7 @@ func TestHostileArithmetic(t *testing.T) {
 	tests := []struct {
 		name string
 		p    Packet
-		want string // the counter that moves, or "" for a fatal answer
+		want string // the counter that increases, or "" for a fatal response
 	}{
 		{"no packets", Packet{Op: wire.OpSend, Start: true, End: true, N: 1 << 31, Payload: huge}, "drop_malformed"},
 		{"trains without payload", Packet{Op: wire.OpReadRequest, Start: true, End: true, N: 1 << 24},
@@ -327,7 +328,7 @@ func TestHostileArithmetic(t *testing.T) {
 	}
 }
 
-// TestHostileResponses: an answer that nobody asked for, in parts that nobody asked for, changes nothing but counters.
+// TestHostileResponses checks that a response without a request, or with excess data, changes only counters.
 func TestHostileResponses(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{hints: Hints{Window: 8 << 10}}, ci.RC, func(q *ci.QPAttr) { q.InitDepth = 1 })
 	r.say(Packet{Op: wire.OpReadResponse, PSN: psn0, Start: true, End: true})
@@ -335,7 +336,7 @@ func TestHostileResponses(t *testing.T) {
 	require.EqualValues(t, 3, a.hca.Counters()["drop_stale_ack"])
 	a.send(ci.SendWR{ID: 1, Op: ci.OpRead, SGL: a.sge(0, 64<<10), Flags: ci.SendSignaled})
 	require.EqualValues(t, 2048, r.one().DMALen)
-	// more than was asked for
+	// more than requested
 	r.say(Packet{Op: wire.OpReadResponse, PSN: psn0, N: 3, Start: true, Payload: [][]byte{make([]byte, 3072)}})
 	require.Equal(t, ci.WCBadRespErr, a.onlyWC().Status)
 }

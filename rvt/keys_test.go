@@ -67,7 +67,7 @@ func TestKeysNamed(t *testing.T) {
 	m := r.register(make([]byte, 1), ci.RemoteRead)
 	require.EqualValues(t, 0x12345600, m.Region().LKey)
 
-	next = []uint32{0, 0x123456, 0x00abcd} // unusable, taken, free
+	next = []uint32{0, 0x123456, 0x00abcd} // unusable, used, free
 	m2 := r.register(make([]byte, 1), ci.RemoteRead)
 	require.EqualValues(t, 0x00abcd00, m2.Region().LKey)
 
@@ -90,7 +90,7 @@ func TestKeysNamed(t *testing.T) {
 	r.close()
 }
 
-// An index is free again after Destroy: SAS-2.3-24 wants ten times the table.
+// An index is free again after Destroy: SAS-2.3-24 requires ten times the table's size.
 func TestKeysReused(t *testing.T) {
 	r := newMemRig(t, func(c *Config) { c.Attr.MaxMRs = 64 })
 	b := make([]byte, 8)
@@ -122,7 +122,7 @@ func TestSettled(t *testing.T) {
 
 	woken := 0
 	require.False(t, r.h.keys.settled(key, func() { woken++ }), "two still use it")
-	requireStatus(t, ci.ResourceBusy, func() error { // a new mapping does not change that
+	requireStatus(t, ci.ResourceBusy, func() error { // unchanged by a new mapping
 		require.Equal(t, ci.WCSuccess, reg())
 		return d.Destroy()
 	}())
@@ -134,12 +134,12 @@ func TestSettled(t *testing.T) {
 	require.True(t, r.h.keys.settled(key, func() { woken++ }))
 	require.True(t, r.h.keys.settled(key^0x100, nil), "a key that names nothing")
 
-	// The same on the way out: DMA.Destroy waits for what an invalidation did not wait for.
+	// The same for DMA.Destroy: it waits for accesses for which an invalidation did not wait.
 	r.at(&a, r.pd, m.Region(), 0, 1)
 	require.Equal(t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, key))
 	done := make(chan error, 1)
 	go func() { done <- d.Destroy() }()
-	eventually(t, func() bool { return d.use.n.Load() < 0 }) // Destroy has nothing left to do but wait
+	eventually(t, func() bool { return d.use.n.Load() < 0 }) // Destroy only waits
 	select {
 	case err := <-done:
 		require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"ciddk/ci"
 )
 
-// lockPort looks at the locks of a QP whenever the engine sends.
+// A lockPort inspects the locks of a QP whenever the engine sends.
 type lockPort struct {
 	*linkPort
 	look func()
@@ -21,7 +21,7 @@ func (p *lockPort) Send(pkts []Packet) {
 	p.linkPort.Send(pkts)
 }
 
-// isFree reports whether nobody holds m.
+// isFree reports whether m is not held.
 func isFree(m *sync.Mutex) bool {
 	if !m.TryLock() {
 		return false
@@ -31,8 +31,8 @@ func isFree(m *sync.Mutex) bool {
 }
 
 // TestLocksDuringSend checks the rule of the package comment: Port.Send is called with the token and no other lock of
-// the QP, its CQ or its port held. The requests go through a loop-back connection, so that Send delivers to the QP that
-// sends.
+// the QP, its CQ or its port held. The requests go through a loop-back connection, so that Send delivers to the sending
+// QP.
 func TestLocksDuringSend(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU1024}
 	p := &lockPort{linkPort: l.port(), look: func() {}}

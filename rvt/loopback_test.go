@@ -12,7 +12,7 @@ import (
 	"ciddk/ci"
 )
 
-// TestSelf connects a QP to itself: all it sends comes in while its token is held.
+// TestSelf connects a QP to itself. Everything that it sends arrives while its token is held.
 func TestSelf(t *testing.T) {
 	for _, k := range linkKinds {
 		for _, typ := range []ci.QPType{ci.RC, ci.UC, ci.UD} {

@@ -11,7 +11,7 @@ import (
 	"ciddk/ci"
 )
 
-// groupPort counts memberships; a join fails with refuse while that is set.
+// A groupPort counts memberships. A join fails with refuse if that is set.
 type groupPort struct {
 	*linkPort
 	mu     sync.Mutex
@@ -38,8 +38,8 @@ func (p *groupPort) LeaveGroup(g ci.GID) error {
 	return nil
 }
 
-// TestGroupPorts: a port hears of a group once when the first QP joins and once when the last leaves; a join that one
-// port refuses is taken back on the others.
+// TestGroupPorts checks that a port joins a group when the first QP attaches and leaves it when the last one detaches.
+// A join that one port rejects is undone on the others.
 func TestGroupPorts(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU4096}
 	var ports []*groupPort
@@ -64,7 +64,7 @@ func TestGroupPorts(t *testing.T) {
 	g1, g2, g3 := ci.GID{0xff, 15: 1}, ci.GID{10: 0xff, 11: 0xff, 12: 239, 15: 2}, ci.GID{0xff, 15: 3}
 	attach := func(g ci.GID, want ci.Status) ci.Mcast {
 		t.Helper()
-		m, err := qp.AttachMcast(ci.McastAttach{GID: g, LID: 0}) // the LID does not count on Ethernet
+		m, err := qp.AttachMcast(ci.McastAttach{GID: g, LID: 0}) // the LID is ignored on Ethernet
 		if want != ci.Success {
 			require.ErrorIs(t, err, want)
 			return nil
@@ -107,7 +107,7 @@ func TestGroupPorts(t *testing.T) {
 	for _, p := range ports {
 		require.Empty(t, p.in)
 	}
-	var wg sync.WaitGroup // many at once end as they began
+	var wg sync.WaitGroup // many concurrent attaches and detaches leave nothing
 	for range 4 {
 		wg.Go(func() {
 			for range 200 {

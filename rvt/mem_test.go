@@ -12,7 +12,7 @@ import (
 	"ciddk/wire"
 )
 
-// storages are the ways in which a region's bytes may be reached; direct says that views exist everywhere.
+// storages are the ways to access a region's bytes. direct reports that every byte can be accessed through a view.
 func storages() []struct {
 	name   string
 	mem    ci.Memory
@@ -117,7 +117,7 @@ func TestMemBeyond(t *testing.T) {
 	}
 }
 
-// The storage of a far memory goes away while it is registered: an error, and nothing worse.
+// The storage of a far memory disappears while it is registered: accesses fail with an error.
 func TestMemFault(t *testing.T) {
 	r := newMemRig(t, nil)
 	far := &farMemory{addr: 0x1000, b: make([]byte, 64)}
@@ -136,7 +136,7 @@ func TestMemFault(t *testing.T) {
 	r.close()
 }
 
-// The order of stores of writeLast can be seen in the calls that a far memory gets.
+// The order of stores of writeLast is visible in the calls of a far memory.
 func TestWriteLastOrder(t *testing.T) {
 	for _, c := range []struct {
 		off, n int
@@ -145,7 +145,7 @@ func TestWriteLastOrder(t *testing.T) {
 		{0, 64, [2]int{56, 8}},
 		{0, 61, [2]int{48, 8}},
 		{3, 61, [2]int{56, 8}},
-		{3, 7, [2]int{3, 7}},   // no whole word
+		{3, 7, [2]int{3, 7}},   // no complete word
 		{3, 12, [2]int{3, 12}}, // 3 to 15: the same
 		{8, 8, [2]int{8, 8}},
 		{1, 15, [2]int{8, 8}},
@@ -170,7 +170,7 @@ func TestWriteLastOrder(t *testing.T) {
 	}
 }
 
-// lastWord decides which word is stored last, for views by their address in storage.
+// lastWord returns the word that is stored last, for views by their address in storage.
 func TestLastWord(t *testing.T) {
 	b := make([]byte, 64) // the runtime aligns this to 8 at least
 	for lo := range 64 {
@@ -224,7 +224,7 @@ func TestMemAtomic(t *testing.T) {
 	h.release()
 	r.destroy(m)
 
-	// Extents that split a word, and extents that do not.
+	// Extents with and without a boundary inside a word.
 	p := newPatches(0, 12, 52)
 	mr, err := r.pd.RegisterMR(ci.MRCreate{Memory: p, Access: allRights})
 	require.NoError(t, err)
@@ -238,7 +238,7 @@ func TestMemAtomic(t *testing.T) {
 	r.close()
 }
 
-// More regions than the array of a hold: all held, all released, and each once.
+// More regions than the array of a hold: all are held and released, each once.
 func TestHoldsMany(t *testing.T) {
 	r := newMemRig(t, nil)
 	var h holds
@@ -266,7 +266,7 @@ func TestHoldsMany(t *testing.T) {
 	r.close()
 }
 
-// Destroy and the like wait for those who hold a region.
+// Destroy and similar verbs wait for accesses in progress.
 func TestDestroyWaits(t *testing.T) {
 	r := newMemRig(t, nil)
 	b := make([]byte, 64)
@@ -337,7 +337,7 @@ func TestRemoteChecks(t *testing.T) {
 		a := ci.LocalWrite | bits
 		m := r.register(make([]byte, 100), a)
 		g := m.Region()
-		key := g.LKey // R_Key is 0 without remote rights; the number must not work then either
+		key := g.LKey // R_Key is 0 without remote rights; the index must not be usable either
 		require.Equal(t, bits != 0, g.RKey == g.LKey)
 		for _, need := range rights {
 			require.Equal(t, a&need != 0, r.remoteOK(r.q, key, g.Addr, 100, need), "%b %b", a, need)

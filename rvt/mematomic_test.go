@@ -10,7 +10,7 @@ import (
 	"ciddk/wire"
 )
 
-// atomicMemory is storage that executes atomics itself, and has no slices.
+// atomicMemory is storage that executes atomics itself and has no slices.
 type atomicMemory struct{ *farMemory }
 
 func (m atomicMemory) CompareSwap(off, compare, swap uint64) (uint64, error) {

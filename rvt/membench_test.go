@@ -10,12 +10,12 @@ import (
 	"ciddk/wire"
 )
 
-// The way of one SGE or one remote access: check, hold, view or copy, release.
+// The path of one SGE or one remote access: check, hold, view or copy, release.
 
 func benchRig(b *testing.B) (*memRig, ci.Region) {
 	r := newMemRig(b, nil)
 	var g ci.Region
-	for range 1000 { // a table with something in it
+	for range 1000 { // a table with entries
 		g = r.register(make([]byte, 4096), allRights).Region()
 	}
 	b.ReportAllocs()
@@ -128,7 +128,7 @@ func BenchmarkRegister(b *testing.B) {
 	}
 }
 
-// The data path allocates nothing, whatever the number of regions in a batch once it has been reached.
+// The data path does not allocate after the largest number of regions in a batch has been reached once.
 func TestMemAllocs(t *testing.T) {
 	r := newMemRig(t, nil)
 	var gs []ci.Region
@@ -150,7 +150,7 @@ func TestMemAllocs(t *testing.T) {
 			_ = m.write(p)
 			_ = m.writeLast(p)
 			_, _ = m.advance(7).atomic(wire.OpFetchAdd, 1, 0)
-			_, _ = h.remote(&r.h.keys, &r.q.endpoint, g.RKey, g.Addr, 1<<20, ci.RemoteWrite) // refusals, too
+			_, _ = h.remote(&r.h.keys, &r.q.endpoint, g.RKey, g.Addr, 1<<20, ci.RemoteWrite) // failed accesses, too
 		}
 		h.release()
 	}

@@ -10,7 +10,7 @@ import (
 	"ciddk/ci"
 )
 
-// FuzzSpan holds the bounds arithmetic of a grant against integers that do not wrap.
+// FuzzSpan compares the bounds arithmetic of a grant with integers that do not wrap.
 func FuzzSpan(f *testing.F) {
 	const max = math.MaxUint64
 	for _, s := range [][5]uint64{{0, 0, 0, 0, 0}, {0x1000, 0x1000, 0, 0x1fff, 1}, {0x1000, 0x1000, 7, 0x1fff, 2},
@@ -39,8 +39,8 @@ func FuzzSpan(f *testing.F) {
 	})
 }
 
-// FuzzPlaces registers whatever it is told to, and touches both ends of what it is given: nothing panics, and no byte
-// outside of the memory is named.
+// FuzzPlaces registers random ranges and accesses both ends of the result: nothing panics, and no byte outside of the
+// memory is accessed.
 func FuzzPlaces(f *testing.F) {
 	const max = math.MaxUint64
 	f.Add(uint64(0), uint64(0), uint64(0), uint64(0), uint8(0))
@@ -112,7 +112,7 @@ func FuzzPlaces(f *testing.F) {
 	})
 }
 
-// FuzzStorage writes and reads pieces of storage in odd extents against a plain slice.
+// FuzzStorage compares accesses to storage in odd extents with a plain slice.
 func FuzzStorage(f *testing.F) {
 	f.Add([]byte{1, 2, 3}, uint16(0), uint8(0))
 	f.Add([]byte("seventeen bytes long"), uint16(7), uint8(3))

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// What a host program does to memory that peers access, too.
+// Accesses of a host program to memory that peers access, too.
 
 func hostAdd(b []byte, n uint64) { atomic.AddUint64((*uint64)(unsafe.Pointer(&b[0])), n) }
 

@@ -10,12 +10,12 @@ import (
 	"ciddk/ci"
 )
 
-// The model of the memory verbs: what each key gives, as a list that any access is looked up in. It knows nothing of
-// slots, generations or holds.
+// The model of the memory verbs is a list of what each key permits, in which accesses are looked up. It has no slots,
+// generations or holds.
 type memModel struct {
 	*memRig
 	t     *rapid.T
-	grant []*modelGrant // all that ever were; dead ones stay, so that stale keys are tried again and again
+	grant []*modelGrant // all keys that ever existed; old ones stay, so that stale keys are tried repeatedly
 	mrs   []*modelMR
 	mws   []*modelMW
 	store []*[64]byte
@@ -27,7 +27,7 @@ type modelGrant struct {
 	alive    bool
 	key      ci.Key
 	pd       *PD
-	q        *QP // nil: any of pd
+	q        *QP // nil: any QP of pd
 	addr, n  uint64
 	access   ci.Access
 	isWindow bool
@@ -89,7 +89,7 @@ func legal(a ci.Access) bool {
 	return a&(ci.RemoteWrite|ci.RemoteAtomic) == 0 || a&ci.LocalWrite != 0
 }
 
-// adopt takes a new region into the model, or holds the error against the rights.
+// adopt adds a new region to the model, or checks the error against the rights.
 func (m *memModel) adopt(o ci.MR, err error, pd *PD, a ci.Access, b []byte, source *modelMR) {
 	if !legal(a) {
 		require.Equal(m.t, ci.InvalidPermission, ci.StatusOf(err))
@@ -327,7 +327,7 @@ func (m *memModel) pickGrant() *modelGrant {
 	return m.grant[rapid.IntRange(0, len(m.grant)-1).Draw(m.t, "key")]
 }
 
-// access one key, live or dead, at a place in or near its range, and compare with the list.
+// access accesses one key, valid or not, at a place in or near its range, and compares the result with the list.
 func (m *memModel) use() {
 	if len(m.grant) == 0 {
 		m.t.Skip("no key")
@@ -414,13 +414,13 @@ func TestMemModel(t *testing.T) {
 			"use most":  do(m.use),
 		})
 		m.t, m.memRig.t = t, t
-		// Everything goes in some order that respects dependants, and nothing is left.
+		// Everything is destroyed in some order that respects dependencies, and nothing is left.
 		for _, w := range m.mws {
 			if !w.gone {
 				require.NoError(t, w.mw.Destroy())
 			}
 		}
-		for i := len(m.mrs) - 1; i >= 0; i-- { // a shared region comes after its source
+		for i := len(m.mrs) - 1; i >= 0; i-- { // a shared region is destroyed before its source
 			if !m.mrs[i].gone {
 				require.NoError(t, m.mrs[i].mr.Destroy())
 			}

@@ -28,7 +28,7 @@ func hammer(n int, work func(i int)) (stop func()) {
 	return func() { quit.Store(true); wg.Wait() }
 }
 
-// writer stores through a remote key if it may, as a responder does, and counts.
+// A writer stores through a remote key if permitted, as a responder does, and counts.
 func (r *memRig) writer(q *QP, k ci.Key, addr uint64, b []byte, did *atomic.Int64) {
 	var h holds
 	if at, ok := h.remote(&r.h.keys, &q.endpoint, k, addr, uint64(len(b)), ci.RemoteWrite); ok {
@@ -40,8 +40,9 @@ func (r *memRig) writer(q *QP, k ci.Key, addr uint64, b []byte, did *atomic.Int6
 	h.release()
 }
 
-// Once Destroy, Modify, an unmap or an unbind by MW.Destroy has returned, no byte of the storage changes: the race
-// detector sees it as a race of our plain accesses with the writers', and without it, the content tells.
+// After Destroy, Modify, an unmap or an unbind by MW.Destroy has returned, no byte of the storage changes. The race
+// detector would report a race between this test's plain accesses and the writers'; without it, the content shows the
+// error.
 func TestWithdrawWhileUsed(t *testing.T) {
 	const rounds = 60
 	ones := []byte{1, 1, 1, 1, 1, 1, 1, 1, 1}
@@ -147,7 +148,7 @@ func TestWithdrawWhileUsed(t *testing.T) {
 				stop := hammer(3, func(i int) { r.writer(r.q, x.key(), x.addr+3+16*uint64(i), ones, &did) })
 				eventually(t, func() bool { return did.Load() > 0 })
 				x.withdraw()
-				clear(x.b) // a race, if a writer were still at it
+				clear(x.b) // a race if a writer were still active
 				for range 50 {
 					for i := range x.b {
 						if x.b[i] != 0 {
@@ -164,8 +165,8 @@ func TestWithdrawWhileUsed(t *testing.T) {
 	}
 }
 
-// Everything at once, without an order: what survives is the invariant that nothing is left behind, and the race
-// detector's silence.
+// Everything at once in any order. The checks are that nothing is left behind and that the race detector reports
+// nothing.
 func TestMemVerbsConcurrently(t *testing.T) {
 	r := newMemRig(t, nil)
 	b := make([]byte, 4096)
@@ -233,7 +234,7 @@ func TestMemVerbsConcurrently(t *testing.T) {
 				panic(err)
 			}
 		},
-		func() { // one writer: two to the same bytes would be the test's own race
+		func() { // one writer: two writers of the same bytes would be a race of the test
 			g := m.Region()
 			r.writer(r.q, g.RKey, g.Addr+100, []byte{1, 2, 3}, &did)
 			r.writer(r.q, w.Key(), g.Addr+200, []byte{1, 2, 3}, &did)
@@ -252,8 +253,8 @@ func TestMemVerbsConcurrently(t *testing.T) {
 	r.close()
 }
 
-// Regions that alias (two registrations, a shared region, a physical one) count one word together with the host itself:
-// no increment is lost.
+// Aliased regions (two registrations, a shared region, a physical one) and the host increment one word together: no
+// increment is lost.
 func TestAtomicsAlias(t *testing.T) {
 	r := newMemRig(t, nil)
 	b := make([]byte, 8*520)
@@ -310,8 +311,8 @@ func TestAtomicsAlias(t *testing.T) {
 	r.close()
 }
 
-// A consumer that spins on the last word of a WRITE sees the whole message when it sees the word (package ci, memory
-// model), and the race detector agrees that the order is one.
+// A consumer that spins on the last word of a WRITE sees the whole message when it sees the word (memory model of
+// package ci), and the race detector accepts the order.
 func TestWriteLastRelease(t *testing.T) {
 	r := newMemRig(t, nil)
 	b := make([]byte, 64)

@@ -20,8 +20,7 @@ const (
 	allRights = ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.BindWindow
 )
 
-// memRig is an HCA without ports or queues: enough for everything that concerns memory. Its QPs only name a protection
-// domain.
+// A memRig is an HCA without ports or queues, which suffices for memory. Its QPs only name a protection domain.
 type memRig struct {
 	t       require.TestingT
 	h       *HCA
@@ -49,14 +48,14 @@ func newMemRig(t require.TestingT, tweak func(*Config)) *memRig {
 	return r
 }
 
-// newBareQP makes a QP without queues.
+// newBareQP returns a QP without queues.
 func newBareQP(h *HCA, pd *PD) *QP {
 	q := &QP{}
 	q.dev, q.pd = &h.device, pd
 	return q
 }
 
-// close destroys the domains, and fails if anything is left.
+// close deallocates the domains and fails if anything is left.
 func (r *memRig) close() {
 	r.destroy(r.pd, r.pd2)
 	for name, n := range r.h.Live() {
@@ -101,7 +100,7 @@ func (r *memRig) bind(q *QP, w *MW, mr *MR, b ci.MWBind) (ci.Key, ci.WCStatus) {
 	return b.Key, r.h.bindMW(&q.endpoint, &WorkExt{MW: w, MR: mr, Bind: b})
 }
 
-// localOK and remoteOK tell whether an access passes the checks.
+// localOK and remoteOK report whether an access passes the checks.
 func (r *memRig) localOK(pd *PD, key ci.Key, addr uint64, n uint32, write bool) bool {
 	var h holds
 	defer h.release()
@@ -116,7 +115,7 @@ func (r *memRig) remoteOK(q *QP, key ci.Key, addr, n uint64, need ci.Access) boo
 	return ok
 }
 
-// at is a checked piece for reading and writing through the local key.
+// at returns a checked extent for reading and writing through the local key.
 func (r *memRig) at(h *holds, pd *PD, g ci.Region, off uint64, n uint32) mem {
 	m, st := h.local(&r.h.keys, pd, g.SGE(off, n), false)
 	require.Equal(r.t, ci.WCSuccess, st)
@@ -131,14 +130,14 @@ func requireStatus(t require.TestingT, want ci.Status, err error) {
 	require.Equal(t, want, ci.StatusOf(err), "%v", err)
 }
 
-// eventually yields until ok, for what another goroutine is about to do.
+// eventually yields until ok returns true, for actions of other goroutines.
 func eventually(t require.TestingT, ok func() bool) {
 	for deadline := time.Now().Add(10 * time.Second); !ok(); runtime.Gosched() {
 		require.True(t, time.Now().Before(deadline), "waited in vain")
 	}
 }
 
-// patchMemory is storage in pieces. A piece whose direct is false can only be copied.
+// patchMemory is storage in extents. An extent whose direct is false can only be copied.
 type patchMemory struct {
 	addr   uint64
 	pieces []patch
@@ -149,7 +148,7 @@ type patch struct {
 	direct bool
 }
 
-// newPatches makes pieces of the given sizes; a negative size is a piece without a view.
+// newPatches returns extents of the given sizes; a negative size is an extent without a view.
 func newPatches(addr uint64, sizes ...int) *patchMemory {
 	m := &patchMemory{addr: addr}
 	for _, n := range sizes {
@@ -208,7 +207,7 @@ func (m *patchMemory) WriteAt(b []byte, off int64) (int, error) {
 	return len(b), nil
 }
 
-// all is the whole content.
+// all returns the whole content.
 func (m *patchMemory) all() []byte {
 	var b []byte
 	for _, p := range m.pieces {
@@ -217,7 +216,7 @@ func (m *patchMemory) all() []byte {
 	return b
 }
 
-// farMemory is another process's: copies only, which fail once it is gone. It records the writes.
+// farMemory is memory of another process: it supports only copies, which fail when it is gone. It records the writes.
 type farMemory struct {
 	mu     sync.Mutex
 	addr   uint64
@@ -241,7 +240,7 @@ func (m *farMemory) ReadAt(p []byte, off int64) (int, error) {
 	}
 	n := copy(p, m.b[off:])
 	if off+int64(n) == int64(len(m.b)) {
-		return n, io.EOF // as io.ReaderAt may
+		return n, io.EOF // permitted by io.ReaderAt
 	}
 	return n, nil
 }
@@ -256,7 +255,7 @@ func (m *farMemory) WriteAt(p []byte, off int64) (int, error) {
 	return copy(m.b[off:], p), nil
 }
 
-// Objects as a consumer behind a wrapper sees them.
+// Objects as seen by a consumer behind a wrapper.
 type (
 	wrappedMR  struct{ ci.MR }
 	wrappedPD  struct{ ci.PD }

@@ -9,7 +9,7 @@ import (
 	"ciddk/ci"
 )
 
-// placedMemory has an address and a size, and one byte of storage for all: for tests of arithmetic.
+// placedMemory has an address and a size, and a single byte of storage, for tests of arithmetic.
 type placedMemory struct {
 	ci.Memory
 	addr, size uint64
@@ -139,7 +139,7 @@ func TestRegisterLimits(t *testing.T) {
 	_, err = r.ca.MapDMA(ci.Bytes(make([]byte, 4097)))
 	requireStatus(t, ci.InvalidParameter, err)
 
-	// The failures have left nothing: everything can be destroyed, and made again.
+	// The failures have left nothing: everything can be destroyed and created again.
 	r.destroy(m, d, w, f)
 	m, err = r.pd.RegisterMR(c)
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestRegisterLimits(t *testing.T) {
 	r.close()
 }
 
-// Verbs on a destroyed PD, or an HCA without the capability.
+// Verbs on a deallocated PD, or on an HCA without the capability.
 func TestMemVerbsRefused(t *testing.T) {
 	verbs := func(r *memRig) map[string]error {
 		e := make(map[string]error)
@@ -216,7 +216,7 @@ func TestModifyMR(t *testing.T) {
 	require.False(t, r.localOK(r.pd, g.LKey, g.Addr, 1, true))
 	old = g
 
-	// Domain: that of another face, which Query returns.
+	// Domain: passed as the value of a wrapper, which Query returns.
 	face := wrappedPD{r.pd2}
 	require.NoError(t, m.Modify(ci.MRFieldPD, face, ci.MRCreate{}))
 	g = m.Region()
@@ -244,7 +244,7 @@ func TestModifyMR(t *testing.T) {
 	h.release()
 	require.EqualValues(t, 42, b2[10])
 
-	// Failures leave the region as it was.
+	// Failures leave the region unchanged.
 	o := newMemRig(t, nil)
 	w := r.window(ci.MWType1)
 	for _, c := range []struct {
@@ -285,7 +285,7 @@ func TestModifyMR(t *testing.T) {
 	o.close()
 }
 
-// To and from physical storage; the references on the DMA follow.
+// To and from physical storage; the references to the DMA mapping follow.
 func TestModifyPMR(t *testing.T) {
 	r := newMemRig(t, nil)
 	b := make([]byte, 3*4096)
@@ -325,7 +325,7 @@ func TestRegisterSMR(t *testing.T) {
 		LocalHi:  s.Addr + 100,
 		RemoteLo: s.Addr, RemoteHi: s.Addr + 100}, a)
 
-	// Both keys reach the same bytes, each in its own domain.
+	// Both keys access the same bytes, each in its own domain.
 	require.False(t, r.localOK(r.pd, s.LKey, s.Addr, 1, false))
 	require.False(t, r.localOK(r.pd2, g.LKey, g.Addr, 1, false))
 	var h holds
@@ -335,7 +335,7 @@ func TestRegisterSMR(t *testing.T) {
 	require.Equal(t, []byte{1, 2, 3}, got)
 	h.release()
 
-	// A wanted address: the one given has the offset in its page that the storage has.
+	// A requested address: the result has the same offset in its page as the storage.
 	o2, err := r.pd.RegisterSMR(o, 0x7f0000, ci.LocalWrite)
 	require.NoError(t, err)
 	require.Equal(t, 0x7f0000|g.Addr&0xfff, o2.Region().Addr)
@@ -371,7 +371,7 @@ func TestRegisterSMR(t *testing.T) {
 		requireStatus(t, c.want, err)
 		require.Nil(t, m)
 	}
-	// A shared region that gets storage of its own lets go of its source.
+	// A shared region that gets storage of its own releases its source.
 	require.NoError(t, o.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: ci.Bytes(make([]byte, 8))}))
 	require.NoError(t, src.Destroy())
 	require.True(t, r.localOK(r.pd, o2.Region().LKey, o2.Region().Addr, 100, true),

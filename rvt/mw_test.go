@@ -100,7 +100,7 @@ func TestBindType1(t *testing.T) {
 	require.NoError(t, m.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite | ci.BindWindow}))
 	g = m.Region()
 
-	// Binds that fail leave the window as it was.
+	// Failed binds leave the window unchanged.
 	plain := r.register(make([]byte, 100), ci.LocalWrite)
 	foreign, err := r.pd2.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 100)), Access: allRights})
 	require.NoError(t, err)
@@ -113,7 +113,7 @@ func TestBindType1(t *testing.T) {
 		q    *QP
 		mr   *MR
 		b    ci.MWBind
-		post ci.Status // what checkBind says already at the post
+		post ci.Status // errors that checkBind reports at the post
 	}{
 		{"no region", r.q, nil, ci.MWBind{Length: 1}, ci.InvalidMRHandle},
 		{"without BindWindow", r.q, plain, ci.MWBind{Addr: plain.Region().Addr, Length: 1}, ci.InvalidPermission},
@@ -207,7 +207,7 @@ func TestBindQueue(t *testing.T) {
 	r.close()
 }
 
-// No variant comes twice within 256 binds.
+// No variant is repeated within 256 binds.
 func TestBindVariants(t *testing.T) {
 	r := newMemRig(t, nil)
 	w := r.window(ci.MWType1)
@@ -266,7 +266,7 @@ func TestBindType2(t *testing.T) {
 	require.Equal(t, ci.WCSuccess, st, "length 0 unbinds")
 	require.False(t, r.remoteOK(r.q, b.Key, g.Addr, 1, ci.RemoteRead))
 
-	// A type 1 window's key cannot be invalidated by a peer or by a request.
+	// A peer or a request cannot invalidate the key of a type 1 window.
 	w1 := r.window(ci.MWType1)
 	k1, st := r.bind(r.q, w1, m, ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.RemoteRead})
 	require.Equal(t, ci.WCSuccess, st)
@@ -277,8 +277,8 @@ func TestBindType2(t *testing.T) {
 	r.close()
 }
 
-// An access through a window holds the region, too: an unbind does not wait for it, and then nothing but the hold keeps
-// the region.
+// An access through a window holds the region, too. An unbind does not wait for the access, and afterwards only the
+// hold keeps the region.
 func TestWindowHoldsRegion(t *testing.T) {
 	r := newMemRig(t, nil)
 	b := make([]byte, 64)
@@ -310,7 +310,7 @@ func TestWindowHoldsRegion(t *testing.T) {
 	r.close()
 }
 
-// meddler is memory that does something while it is being registered.
+// A meddler is memory that runs a function while it is being registered.
 type meddler struct {
 	ci.Memory
 	do func()

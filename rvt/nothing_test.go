@@ -9,8 +9,8 @@ import (
 	"ciddk/ci/ciwrap"
 )
 
-// An argument that is no object is refused by name: nil, a nil pointer of ours, a nil pointer to a wrapper, whose
-// Unwrap would panic, and a wrapper around a nil pointer.
+// An argument without an object is rejected by name: nil, a nil pointer of this package, a nil pointer to a wrapper,
+// whose Unwrap would panic, and a wrapper around a nil pointer.
 func TestArgumentsThatAreNothing(t *testing.T) {
 	r := newMemRig(t, nil)
 	region := r.register(make([]byte, 64), ci.LocalWrite|ci.BindWindow)

@@ -28,7 +28,7 @@ func wantSuspicion(t *testing.T, c chan Suspicion) Suspicion {
 	}
 }
 
-// from is a SEND with the PSN k of the rig, from a UDP source port.
+// from returns a SEND with PSN k of the rig from a UDP source port.
 func from(port uint16, k int) Packet {
 	p := sendPkt(k, "data")
 	p.Entropy = port
@@ -42,7 +42,7 @@ func counted(t *testing.T, s *side) QPCounters {
 	return c
 }
 
-// A peer, or somebody with its address, that changes its source port is understood, counted and reported.
+// Packets of a peer, or of an impostor with its address, from a changed source port are accepted, counted and reported.
 func TestEntropyChanges(t *testing.T) {
 	for _, typ := range []ci.QPType{ci.RC, ci.UC} {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -72,14 +72,14 @@ func TestEntropyChanges(t *testing.T) {
 	}
 }
 
-// With StrictSource the first packet in sequence fixes the source port; those from other ports do nothing.
+// With StrictSource the first packet in sequence determines the source port. Packets from other ports are dropped.
 func TestStrictSource(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{hints: Hints{StrictSource: true}}, ci.RC, nil)
 	reports := suspicions(a)
 	for range 8 {
 		a.recv(ci.RecvWR{SGL: a.sge(0, 64)})
 	}
-	r.say(from(666, 100)) // a wrong guess fixes nothing
+	r.say(from(666, 100)) // a wrong PSN determines nothing
 	r.say(from(50000, 0))
 	require.Equal(t, SuspectEntropy, wantSuspicion(t, reports).Kind)
 	require.Equal(t, QPCounters{Accepted: 1, EntropyChanges: 1}, counted(t, a))
@@ -102,7 +102,7 @@ func TestStrictSource(t *testing.T) {
 	require.EqualValues(t, 3, counted(t, a).Accepted)
 	require.Len(t, a.poll(), 3)
 
-	// A new connection of the QP learns anew.
+	// A new connection of the QP determines the port again.
 	a.toState(ci.QPReset)
 	a.toRTS(a.attrTo(rawQPN, r.lid))
 	a.recv(ci.RecvWR{SGL: a.sge(0, 64)})
@@ -110,7 +110,7 @@ func TestStrictSource(t *testing.T) {
 	require.EqualValues(t, 4, counted(t, a).Accepted)
 }
 
-// Answers fix the source port, too, if they acknowledge something.
+// Responses determine the source port, too, if they acknowledge something.
 func TestStrictSourceOfResponses(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{hints: Hints{StrictSource: true}}, ci.RC, nil)
 	say := func(port uint16, p Packet) { p.Entropy = port; r.say(p) }
@@ -124,7 +124,7 @@ func TestStrictSourceOfResponses(t *testing.T) {
 	require.Equal(t, QPCounters{Accepted: 2, EntropyChanges: 1, WrongEntropy: 1}, counted(t, a))
 }
 
-// The port's configuration fixes the source port from the beginning.
+// The port's configuration determines the source port from the beginning.
 func TestStrictSourceConfigured(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{hints: Hints{StrictSource: true, PeerEntropy: 4791}}, ci.UC, nil)
 	a.recv(ci.RecvWR{SGL: a.sge(0, 64)}, ci.RecvWR{SGL: a.sge(0, 64)})
@@ -133,7 +133,7 @@ func TestStrictSourceConfigured(t *testing.T) {
 	require.Equal(t, QPCounters{Accepted: 1, WrongEntropy: 1}, counted(t, a))
 }
 
-// A path that migrates has another source port; the new one is fixed in turn.
+// A migrated path has another source port, which is determined in turn.
 func TestStrictSourceMigrates(t *testing.T) {
 	x := newAPMRig(t, ci.RC, Hints{StrictSource: true})
 	offset := uint16(0)
@@ -155,12 +155,12 @@ func TestStrictSourceMigrates(t *testing.T) {
 	require.Empty(t, x.a.poll())
 }
 
-// Packets from another address are dropped, as ever, and reported.
+// Packets from another address are dropped as always, and reported.
 func TestWrongAddress(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
 	reports := suspicions(a)
 	p := from(666, 0)
-	r.say() // sets nothing
+	r.say() // determines nothing
 	p.Service, p.DestQP, p.PKey = wire.RC, a.qp.Num(), 0xffff
 	p.MigReq, p.N, p.MTU = true, 1, 1024
 	p.Len = 4
@@ -174,12 +174,12 @@ func TestWrongAddress(t *testing.T) {
 	require.False(t, ok)
 }
 
-// A sweep over the PSNs is reported long before it is through; what an ordinary loss leaves behind is not.
+// A sweep over the PSNs is reported long before it is complete. The effects of ordinary loss are not reported.
 func TestSweep(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, nil)
 	reports := suspicions(a)
 	for k := range 512 {
-		r.say(from(4791, 1+k)) // behind a gap
+		r.say(from(4791, 1+k)) // after a gap
 	}
 	require.Zero(t, counted(t, a).FarPSN)
 	for k := range burstSize - 1 {
@@ -199,7 +199,7 @@ func TestSweep(t *testing.T) {
 	require.Empty(t, reports)
 }
 
-// Reports that nobody takes are bounded, and those lost are counted.
+// Reports that are not consumed are bounded, and lost ones are counted.
 func TestSuspectsBounded(t *testing.T) {
 	out := make(chan Suspicion)
 	s := suspects{report: func(r Suspicion) { out <- r }}

@@ -11,7 +11,7 @@ import (
 	"ciddk/ci"
 )
 
-// pieces is memory that can be addressed in pieces of a few bytes only. Of size 0: by copies only.
+// pieces is memory that can be addressed only in extents of a few bytes. With size 0 it can only be copied.
 type pieces struct {
 	ci.Memory
 	b    []byte
@@ -30,8 +30,8 @@ func (p *pieces) Slice(off, n uint64) []byte {
 	return p.b[off : off+min(n, p.size-off%p.size)]
 }
 
-// TestManyPieces sends gather lists of more pieces than a batch has room for, in every combination with memory that is
-// copied and with inline data behind them, and reads such memory. Whatever the pieces, the data arrives.
+// TestManyPieces sends gather lists with more extents than a batch holds, combined with memory that is copied and with
+// inline data after them, and reads such memory. The data always arrives.
 func TestManyPieces(t *testing.T) {
 	for _, k := range linkKinds {
 		for _, typ := range []ci.QPType{ci.RC, ci.UC, ci.UD} {

@@ -11,7 +11,7 @@ import (
 	"ciddk/ci"
 )
 
-// runs makes ranges of pairs of address and size.
+// runs returns ranges for pairs of address and size.
 func runs(p ...uint64) (r []ci.DMARange) {
 	for ; len(p) > 0; p = p[2:] {
 		r = append(r, ci.DMARange{Addr: p[0], Size: p[1]})
@@ -101,7 +101,7 @@ func TestRegisterPMR(t *testing.T) {
 	}
 	require.Zero(t, d.refs.n, "a failure left a reference")
 
-	// Ranges in another order are a region in another order.
+	// Ranges in another order form a region in that order.
 	swapped := runs(ranges[1].Addr+4096, 4096, ranges[0].Addr, 4096, ranges[1].Addr+4096, 4096)
 	m, err := r.pd.RegisterPMR(ci.PMRCreate{Ranges: swapped, PageSize: 4096, Length: 3 * 4096, Access: ci.LocalWrite})
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestRegisterPMR(t *testing.T) {
 	h.release()
 	r.destroy(m, d)
 
-	// Storage in extents, each range of which has its own length; and storage that can only be copied.
+	// Storage in extents, each range with its own length; and storage that can only be copied.
 	for _, mem := range []*patchMemory{newPatches(0, 5000, 7000, 1, 20000), newPatches(0, 5000, -7000, 9000)} {
 		for _, p := range mem.pieces {
 			memPattern(p.b, 9)
@@ -134,7 +134,7 @@ func TestRegisterPMR(t *testing.T) {
 	r.close()
 }
 
-// Each page size of the HCA works with storage that fills a page of it.
+// Each page size of the HCA works with storage that fills a page.
 func TestPMRPageSizes(t *testing.T) {
 	r := newMemRig(t, nil)
 	for _, page := range r.h.attr.PageSizes {

@@ -9,8 +9,8 @@ import (
 	"ciddk/wire"
 )
 
-// The length of a packet is that of its opcode's headers, its payload, padding and ICRC; that of a train is the sum
-// over its packets.
+// The length of a packet is the sum of its opcode's headers, payload, padding and ICRC. The length of a train is the
+// sum over its packets.
 func TestWireBytes(t *testing.T) {
 	const mtu = 256
 	tried := 0
@@ -47,7 +47,7 @@ func TestWireBytes(t *testing.T) {
 	require.Greater(t, tried, 80)
 }
 
-// What one end sends the other receives, and nothing is counted where it does not belong.
+// One end receives what the other sends, and other counters do not change.
 func TestPortCount(t *testing.T) {
 	l := &wireLink{hints: Hints{MaxTrain: 1 << 16}}
 	a, b := pair(t, l, ci.RC)

@@ -8,7 +8,7 @@ import (
 	"ciddk/ci"
 )
 
-// A window of type 1 has its keys from QP.BindMW: a work request that names one is not taken, and changes nothing.
+// Keys of a type 1 window come from QP.BindMW: a work request that names such a window is rejected and changes nothing.
 func TestTypeOneWindowNotByPost(t *testing.T) {
 	a, _ := pair(t, &wireLink{}, ci.RC)
 	w, err := a.pd.CreateMW(ci.MWCreate{Type: ci.MWType1})

@@ -12,8 +12,7 @@ import (
 	"ciddk/ci"
 )
 
-// arrow is a row of the QP state table as the project's facts give it (IBTA volume 1, chapters 10 and 11), not as the
-// code has it.
+// An arrow is a row of the QP state table of IBTA volume 1, chapters 10 and 11, written out independently of the code.
 type arrow struct{ from, to, required, optional string }
 
 var arrows = map[ci.QPType][]arrow{
@@ -65,7 +64,8 @@ var arrows = map[ci.QPType][]arrow{
 	},
 }
 
-// field is an attribute: how a value that is in range is drawn, one that is not and what it costs, and where it shows.
+// A field is an attribute: how to draw a valid value and an invalid one, the status of the latter, and where the value
+// is visible.
 type field struct {
 	name string
 	bit  ci.QPField
@@ -153,7 +153,7 @@ var modelFields = []field{
 	{"RecvDepth", ci.QPFieldRecvDepth, func(t *rapid.T, a *ci.QPAttr) {}, nil, 0, nil},
 }
 
-// names turns "A B" into fields.
+// names parses "A B" into fields.
 func names(list string) (f ci.QPField) {
 	for _, n := range strings.Fields(list) {
 		i := slices.IndexFunc(modelFields, func(x field) bool { return x.name == n })
@@ -162,8 +162,8 @@ func names(list string) (f ci.QPField) {
 	return f
 }
 
-// TestModifyModel makes random Modifies, and holds each against the table: its status, the attributes after it, and
-// that nothing has changed where it failed.
+// TestModifyModel executes random Modifies and compares each with the table: its status, the attributes afterwards, and
+// that a failed one has changed nothing.
 func TestModifyModel(t *testing.T) {
 	states := []ci.QPState{ci.QPReset, ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPSQDraining,
 		ci.QPSQError, ci.QPError, 77}
@@ -223,7 +223,7 @@ func TestModifyModel(t *testing.T) {
 				s.poll()
 			})
 			if testing.Short() {
-				return // too few runs to come everywhere
+				return // too few runs to cover everything
 			}
 			want := []ci.QPState{ci.QPReset, ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPError}
 			if typ != ci.RC {
@@ -236,7 +236,7 @@ func TestModifyModel(t *testing.T) {
 	}
 }
 
-// breakSend posts what cannot be sent.
+// breakSend posts a request that cannot be sent.
 func breakSend(t *rapid.T, s *side, av ci.AV, qp ci.QP, typ ci.QPType) {
 	n, err := qp.PostSend([]ci.SendWR{{SGL: []ci.SGE{{Addr: 1, Length: 1, LKey: 1}}, To: ci.Dest{AV: av}}})
 	require.NoError(t, err)
@@ -250,7 +250,7 @@ func breakSend(t *rapid.T, s *side, av ci.AV, qp ci.QP, typ ci.QPType) {
 	}
 }
 
-// drawModify makes a Modify of a QP, and says what must come of it. Most are almost right.
+// drawModify returns a random Modify of a QP and its expected result. Most are nearly valid.
 func drawModify(t *rapid.T, typ ci.QPType, q *ci.QPAttr, states []ci.QPState, alternate bool) (set ci.QPField,
 	a ci.QPAttr, want ci.Status) {
 	var onward []arrow
@@ -325,7 +325,7 @@ func drawModify(t *rapid.T, typ ci.QPType, q *ci.QPAttr, states []ci.QPState, al
 	return set, a, want
 }
 
-// checkModified compares all attributes with what they must be after a Modify that worked.
+// checkModified compares all attributes with those expected after a successful Modify.
 func checkModified(t *rapid.T, set ci.QPField, before, a, after *ci.QPAttr) {
 	want := *before
 	if set&ci.QPFieldState != 0 && a.State == ci.QPReset {
@@ -392,7 +392,7 @@ func TestPostByState(t *testing.T) {
 	}
 }
 
-// TestSQErrorRecovers: an unreliable service goes on after SQError; its receive side never stopped.
+// TestSQErrorRecovers checks that an unreliable QP continues after SQError, and that its receive side never stopped.
 func TestSQErrorRecovers(t *testing.T) {
 	for _, typ := range []ci.QPType{ci.UC, ci.UD} {
 		a, b := pair(t, &wireLink{}, typ)
@@ -420,7 +420,7 @@ func TestSQErrorRecovers(t *testing.T) {
 	}
 }
 
-// TestRetriesChangeInSQD: counts that were changed while the queue was drained hold from the first request on.
+// TestRetriesChangeInSQD checks that counts changed while the queue was drained apply from the first request on.
 func TestRetriesChangeInSQD(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, nil)
 	a.send(ci.SendWR{})
@@ -435,7 +435,8 @@ func TestRetriesChangeInSQD(t *testing.T) {
 	require.Equal(t, ci.WCTimeoutRetryErr, a.onlyWC().Status)
 }
 
-// TestSQDrain: what has started finishes, what has not waits; the event comes when it was asked for, once.
+// TestSQDrain checks that started requests finish, that others wait, and that the event is raised once if it was
+// requested.
 func TestSQDrain(t *testing.T) {
 	for _, wanted := range []bool{true, false} {
 		a, r, _ := rawPair(t, &wireLink{hints: Hints{Window: 2048}}, ci.RC, nil)

@@ -10,14 +10,14 @@ import (
 	"ciddk/wire"
 )
 
-// meter is the other end of a link: it counts what each QP of an HCA sends, in the order of the Sends, and keeps no
+// A meter is the other end of a link. It counts what each QP of an HCA sends, in the order of the Sends, and keeps no
 // payload.
 type meter struct {
 	*linkPort
 	sent []portion
 }
 
-// portion is a packet or train that a QP has sent, named by the number of its peer.
+// A portion is a packet or train that a QP has sent, with its destination QP.
 type portion struct {
 	dest    ci.QPN
 	op      wire.Op
@@ -36,14 +36,14 @@ func (m *meter) FlushAcks()             {}
 func (m *meter) PortEvent(ci.EventType) {}
 func (m *meter) Count(Counter, int)     {}
 
-// take returns what has been sent since the last take.
+// take returns the portions since the last take.
 func (m *meter) take() []portion {
 	s := m.sent
 	m.sent = nil
 	return s
 }
 
-// sum adds up what was sent to dest.
+// sum returns the totals of the portions for dest.
 func sum(list []portion, dest ci.QPN) (packets, bytes int) {
 	for _, p := range list {
 		if p.dest == dest {
@@ -59,7 +59,7 @@ const (
 	otherPeer = ci.QPN(0x2000)
 )
 
-// sharedPort is an HCA with two QPs on one port: a busy one, and another one whose work must not wait for it.
+// A sharedPort is an HCA with two QPs on one port: a busy one, and another whose work must not wait for it.
 type sharedPort struct {
 	*side
 	m     *meter
@@ -95,7 +95,7 @@ func newSharedPort(t *testing.T, hints Hints, rings Rings, typ ci.QPType, depth 
 	return x
 }
 
-// deliver hands packets to a QP of the HCA, together.
+// deliver delivers packets to a QP of the HCA in one call.
 func (x *sharedPort) deliver(to ci.QP, pkts ...Packet) {
 	for i := range pkts {
 		p := &pkts[i]
@@ -105,14 +105,14 @@ func (x *sharedPort) deliver(to ci.QP, pkts ...Packet) {
 	receiverOf(x.hca, 0).Deliver(pkts, true, false)
 }
 
-// readRequest is a packet of 60 bytes that asks for n.
+// readRequest returns a packet of 60 bytes that requests n bytes.
 func (x *sharedPort) readRequest(psn ci.PSN, n uint32) Packet {
 	r := x.big.Region()
 	return Packet{Op: wire.OpReadRequest, Start: true, End: true, Ack: true, PSN: psn, VA: r.Remote(0).Addr,
 		RKey: r.RKey, DMALen: n}
 }
 
-// oneQuantum holds what the busy QP has sent in one turn against the quantum.
+// oneQuantum checks what the busy QP has sent in one turn against the quantum.
 func (x *sharedPort) oneQuantum(list []portion) {
 	x.t.Helper()
 	packets, bytes := sum(list, busyPeer)
@@ -148,7 +148,7 @@ func (r longRings) SendRing(depth, _, _ int, _ *ci.UserBuffer) (SendRing, error)
 	return r.ring, nil
 }
 
-// load is a way to keep a QP busy.
+// A load keeps a QP busy.
 type load struct {
 	name  string
 	typ   ci.QPType
@@ -156,7 +156,7 @@ type load struct {
 	rings Rings
 	depth int
 	start func(x *sharedPort)
-	// packets and bytes that the load comes to in the end; 0: it never ends
+	// totals of packets and bytes that the load causes; 0: it never ends
 	packets, bytes int
 }
 
@@ -207,8 +207,8 @@ func loads() []load {
 	}
 }
 
-// TestQuantum: whatever keeps a QP busy, one turn of it handles a quantum. Another QP of the port sends and receives
-// before the next turn, and when both have work left, they take turns.
+// TestQuantum checks for each load that one turn of the busy QP handles a quantum. Another QP of the port sends and
+// receives before the next turn, and QPs that both have work left take turns.
 func TestQuantum(t *testing.T) {
 	for _, l := range loads() {
 		t.Run(l.name, func(t *testing.T) {
@@ -276,7 +276,7 @@ func (x *sharedPort) recvOther() {
 	require.Equal(x.t, 1, n)
 }
 
-// TestQuantumOfRetry: what is sent again after a timeout goes out in turns, too.
+// TestQuantumOfRetry checks that retransmissions after a timeout are sent in turns, too.
 func TestQuantumOfRetry(t *testing.T) {
 	x := newSharedPort(t, lossless, plainRings{}, ci.RC, 16)
 	x.send(ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{x.big.Region().SGE(0, 16<<20)}})
@@ -300,7 +300,7 @@ func TestQuantumOfRetry(t *testing.T) {
 	require.Equal(t, packets, again)
 }
 
-// TestQuantumOfBatch: the QPs of one batch of packets share a quantum for what they send in answer.
+// TestQuantumOfBatch checks that the QPs of one batch of packets share a quantum for their responses.
 func TestQuantumOfBatch(t *testing.T) {
 	x := newSharedPort(t, lossless, plainRings{}, ci.RC, 16)
 	batch := []Packet{x.readRequest(psn0, bigSize), x.readRequest(psn0, bigSize/4)}
@@ -323,14 +323,14 @@ func TestQuantumOfBatch(t *testing.T) {
 	require.Equal(t, turnPackets, p2)
 }
 
-// TestQuantumBothWays: a QP that sends without end answers READs, and the other way round.
+// TestQuantumBothWays checks that a QP that sends without end still responds to READs, and the reverse.
 func TestQuantumBothWays(t *testing.T) {
 	ring := &longRing{work: Work{Op: ci.OpSend, Inline: []byte("x"), IsInl: true}}
 	x := newSharedPort(t, lossless, longRings{ring: ring}, ci.RC, 64)
 	x.qp.(*QP).kick()
 	x.deliver(x.qp, x.readRequest(psn0, bigSize))
 	x.m.take()
-	// The window of 64 requests is full after the first turn; acknowledgements make room again.
+	// The window of 64 requests is full after the first turn; acknowledgements open it again.
 	for range 20 {
 		last := psn0
 		for _, p := range x.m.sent {
@@ -352,7 +352,7 @@ func TestQuantumBothWays(t *testing.T) {
 	x.toState(ci.QPReset)
 }
 
-// TestQuantumOfFlush: a long queue is flushed in turns, in order, and whole.
+// TestQuantumOfFlush checks that a long queue is flushed in turns, in order, and completely.
 func TestQuantumOfFlush(t *testing.T) {
 	const depth = 3000
 	x := newSharedPort(t, lossless, plainRings{}, ci.RC, depth)
@@ -379,8 +379,8 @@ func TestQuantumOfFlush(t *testing.T) {
 	require.Empty(t, x.poll())
 }
 
-// TestFlushEndsBeforeRTS: a datagram QP that goes from SQError back to RTS first completes the flush, so that no
-// request of before is sent.
+// TestFlushEndsBeforeRTS checks that a datagram QP that goes from SQError back to RTS completes the flush first, so
+// that no earlier request is sent.
 func TestFlushEndsBeforeRTS(t *testing.T) {
 	const depth = 2000
 	x := newSharedPort(t, lossless, plainRings{}, ci.UD, depth)
@@ -410,7 +410,7 @@ func TestFlushEndsBeforeRTS(t *testing.T) {
 	require.NoError(t, av.Destroy())
 }
 
-// TestFatalNakBehindAnswers: a bad request behind a long READ is refused when the READ has been answered.
+// TestFatalNakBehindAnswers checks that a bad request behind a long READ is rejected when the READ has been answered.
 func TestFatalNakBehindAnswers(t *testing.T) {
 	x := newSharedPort(t, lossless, plainRings{}, ci.RC, 16)
 	bad := x.readRequest(psnAdd(psn0, bigSize/4096), 64)
@@ -431,7 +431,7 @@ func TestFatalNakBehindAnswers(t *testing.T) {
 	require.Equal(t, ci.QPError, x.state())
 }
 
-// TestBurstOfUC: on a link without flow control, a UC message leaves in bursts of the window.
+// TestBurstOfUC checks that on a link without flow control a UC message is sent in bursts of the window.
 func TestBurstOfUC(t *testing.T) {
 	const window, packets = 64 << 10, 12
 	for _, h := range []Hints{{MaxTrain: 16 << 10, Window: window}, {MaxTrain: 16 << 10, Window: window,
@@ -457,7 +457,7 @@ func TestBurstOfUC(t *testing.T) {
 	}
 }
 
-// TestQuantumOfInbox: a turn takes a quantum from the inbox, in order.
+// TestQuantumOfInbox checks that a turn takes a quantum from the inbox, in order.
 func TestQuantumOfInbox(t *testing.T) {
 	x := newSharedPort(t, lossless, plainRings{}, ci.RC, 16)
 	q := x.qp.(*QP)

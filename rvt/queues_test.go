@@ -10,7 +10,7 @@ import (
 	"ciddk/wire"
 )
 
-// fakeTaker is a QP in a run queue.
+// A fakeTaker stands for a QP in a run queue.
 type fakeTaker struct {
 	waiter
 	turns int
@@ -134,7 +134,7 @@ func (f *fakeKeyOwner) invalidate(_ *endpoint, key ci.Key) bool {
 // TestKeyTable checks the life of a key, from its slot to its withdrawal.
 func TestKeyTable(t *testing.T) {
 	next := uint32(0)
-	// each index twice: 0 and those in use are passed over
+	// each index twice: 0 and used indexes are skipped
 	k := &keyTable{choose: func() uint32 { next++; return next / 2 }}
 	o := new(fakeKeyOwner)
 	s, key, ok := k.reserve(o)

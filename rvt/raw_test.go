@@ -10,7 +10,7 @@ import (
 	"ciddk/wire"
 )
 
-// rawPeer is the other end of a link without an engine: a test sees each packet, and says each packet.
+// A rawPeer is the other end of a link without an engine: a test inspects each packet and sends each packet itself.
 type rawPeer struct {
 	*linkPort
 	got  []Packet
@@ -29,7 +29,7 @@ func (r *rawPeer) FlushAcks()             {}
 func (r *rawPeer) PortEvent(ci.EventType) {}
 func (r *rawPeer) Count(Counter, int)     {}
 
-// rawPair is one side, connected to a rawPeer, in virtual time.
+// A rawPair is one side, connected to a rawPeer, in virtual time.
 func rawPair(t *testing.T, l *wireLink, typ ci.QPType, tweak func(*ci.QPAttr)) (*side, *rawPeer, *fakeClock) {
 	if l.mtu == 0 {
 		l.mtu = ci.MTU4096
@@ -47,14 +47,14 @@ func rawPair(t *testing.T, l *wireLink, typ ci.QPType, tweak func(*ci.QPAttr)) (
 	return s, r, c
 }
 
-// take returns what has come since the last take.
+// take returns the packets since the last take.
 func (r *rawPeer) take() []Packet {
 	p := r.got
 	r.got = nil
 	return p
 }
 
-// one returns the only packet that has come.
+// one returns the only packet since the last take.
 func (r *rawPeer) one() Packet {
 	r.side.t.Helper()
 	p := r.take()
@@ -62,7 +62,7 @@ func (r *rawPeer) one() Packet {
 	return p[0]
 }
 
-// say delivers packets to the side, together, as the QP's peer would send them.
+// say delivers packets to the side in one call, as sent by the QP's peer.
 func (r *rawPeer) say(pkts ...Packet) {
 	for i := range pkts {
 		p := &pkts[i]
@@ -80,7 +80,7 @@ func (r *rawPeer) say(pkts ...Packet) {
 	receiverOf(r.side.hca, 0).Deliver(pkts, true, false)
 }
 
-const psn0 = ci.PSN(0xfffff0) // where the rig's QPs begin
+const psn0 = ci.PSN(0xfffff0) // starting PSN of the rig's QPs
 
 func psnAt(k int) ci.PSN { return psnAdd(psn0, uint32(k)) }
 
@@ -93,12 +93,12 @@ func nak(k int, s wire.Syndrome) Packet {
 	return Packet{Op: wire.OpAcknowledge, Start: true, End: true, PSN: psnAt(k), Syndrome: s}
 }
 
-// sendPkt is a SEND of one packet.
+// sendPkt returns a SEND of one packet.
 func sendPkt(k int, data string) Packet {
 	return Packet{Op: wire.OpSend, Start: true, End: true, Ack: true, PSN: psnAt(k), Payload: [][]byte{[]byte(data)}}
 }
 
-// advance moves time on by d and gives the packets that came of it.
+// advance advances the time by d and returns the resulting packets.
 func (r *rawPeer) after(c *fakeClock, d time.Duration) []Packet {
 	c.Advance(d)
 	return r.take()

@@ -14,11 +14,11 @@ import (
 	"ciddk/wire"
 )
 
-// hollow is memory that pretends: it stores nothing, and gives each byte by its place. It cannot be addressed directly.
+// hollow is memory without storage: the value of each byte follows from its offset. It cannot be addressed directly.
 type hollow struct {
 	size   uint64
-	direct []byte // if not nil, Slice gives these bytes again and again
-	bad    bool   // a byte arrived at the wrong place
+	direct []byte // if not nil, Slice returns these bytes repeatedly
+	bad    bool   // a byte arrived at the wrong offset
 	wrote  uint64
 }
 
@@ -57,7 +57,7 @@ func (s *side) hollow(h *hollow) ci.Region {
 }
 
 // TestCopiedMemory moves data that the engine cannot address, in messages longer than it can copy at once, from gather
-// lists that fill the copying buffer to the brim.
+// lists that fill the copy buffer exactly.
 func TestCopiedMemory(t *testing.T) {
 	for _, k := range linkKinds {
 		for _, cuts := range [][]uint32{{1 << 20}, {1 << 16, 1 << 16, 1 << 19}, {40 << 10, 40 << 10, 1, 100},
@@ -90,7 +90,7 @@ func TestCopiedMemory(t *testing.T) {
 	}
 }
 
-// watched is a link that holds the packets of a test against the PSN window.
+// watched is a link that checks the packets of a test against the PSN window.
 func watched(t *testing.T, hints Hints) (a, b *side, most *int32) {
 	most = new(int32)
 	var una ci.PSN = psn0
@@ -115,8 +115,8 @@ func watched(t *testing.T, hints Hints) (a, b *side, most *int32) {
 	return a, b, most
 }
 
-// TestLongestMessages moves 2^31 bytes, and nearly as much, at the shortest MTU: 2^23 packets a message, which is half
-// of all PSNs.
+// TestLongestMessages moves 2^31 bytes, and slightly less, with the smallest MTU: 2^23 packets per message, which is
+// half of all PSNs.
 func TestLongestMessages(t *testing.T) {
 	testenv.Measurement(t)
 	const long = 1 << 31
@@ -154,7 +154,7 @@ func TestLongestMessages(t *testing.T) {
 	}
 }
 
-// TestTooLong: 2^31 bytes are the limit.
+// TestTooLong checks the limit of 2^31 bytes.
 func TestTooLong(t *testing.T) {
 	for _, op := range []ci.SendOp{ci.OpSend, ci.OpWrite, ci.OpRead} {
 		a, _ := pair(t, &wireLink{}, ci.RC)
@@ -165,7 +165,7 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// TestLosslessWindow: a link that loses nothing, but takes only so much.
+// TestLosslessWindow covers a link that loses nothing but has a limited window.
 func TestLosslessWindow(t *testing.T) {
 	a, b := pair(t, &wireLink{hints: Hints{MaxTrain: 4096, Window: 8192, Lossless: true}}, ci.RC)
 	b.recv(ci.RecvWR{SGL: b.sge(0, 300000)})
@@ -173,8 +173,8 @@ func TestLosslessWindow(t *testing.T) {
 	require.Equal(t, ci.WCSuccess, a.onlyWC().Status)
 }
 
-// TestReadOfManyRequests: a READ longer than one request may ask for, and one cut by a window, with losses, ends right.
-// The bounds of what is asked for do not move: each request lies inside one of those of the first time.
+// TestReadOfManyRequests covers a READ longer than one request may ask for, and one split by a window, with losses. The
+// boundaries of the requests do not move: each repeated request lies inside one of the original ones.
 func TestReadOfManyRequests(t *testing.T) {
 	for lose := 1; lose < 40; lose += 3 {
 		type span struct{ from, to int32 }

@@ -11,7 +11,7 @@ import (
 	"ciddk/wire"
 )
 
-// train makes a SEND or WRITE of n packets of 1024 bytes, the last one shorter by 24, as one.
+// train returns a SEND or WRITE of n packets of 1024 bytes, the last one shorter by 24, as one train.
 func train(op wire.Op, k, n int, start, end bool, fill byte) Packet {
 	b := make([]byte, n*1024)
 	for i := range b {
@@ -24,7 +24,7 @@ func train(op wire.Op, k, n int, start, end bool, fill byte) Packet {
 		Payload: [][]byte{b[:100], b[100:]}}
 }
 
-// TestPartlyOldTrain: of a train whose beginning has been executed, the rest is.
+// TestPartlyOldTrain checks that the rest of a train whose beginning has been executed is executed.
 func TestPartlyOldTrain(t *testing.T) {
 	for old := 1; old < 5; old++ {
 		for _, op := range []wire.Op{wire.OpSend, wire.OpWrite} {
@@ -49,7 +49,7 @@ func TestPartlyOldTrain(t *testing.T) {
 				if op == wire.OpSend {
 					require.EqualValues(t, 5*1024-24, a.onlyWC().Length)
 				}
-				again := train(op, 0, 5, true, true, 100) // wholly old: acknowledged, and not executed
+				again := train(op, 0, 5, true, true, 100) // completely old: acknowledged, and not executed
 				again.VA, again.RKey, again.DMALen = whole.VA, whole.RKey, whole.DMALen
 				r.say(again)
 				require.Equal(t, psnAt(4), r.one().PSN)
@@ -60,7 +60,7 @@ func TestPartlyOldTrain(t *testing.T) {
 	}
 }
 
-// TestPartlyOldResponse: of a train of a READ's answer whose beginning has come before, the rest is taken.
+// TestPartlyOldResponse checks that the rest of a train of a READ response whose beginning has been received is used.
 func TestPartlyOldResponse(t *testing.T) {
 	for old := 1; old < 5; old++ {
 		a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
@@ -77,8 +77,8 @@ func TestPartlyOldResponse(t *testing.T) {
 	}
 }
 
-// TestWriteImmediateWithoutReceive: only the last packet, which takes the receive, is refused; the data before it is
-// placed.
+// TestWriteImmediateWithoutReceive checks that only the last packet, which takes the receive, is rejected. The data
+// before it is placed.
 func TestWriteImmediateWithoutReceive(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
@@ -113,8 +113,8 @@ func TestWriteImmediateWithoutReceive(t *testing.T) {
 	}
 }
 
-// TestPolledAcks: while a consumer's polls drive a port, acknowledgements wait: for FlushAcks, for the consumer's next
-// post, for as many packets as are too many, for bad news, or for the end of the QP.
+// TestPolledAcks checks what acknowledgements wait for while a consumer's polls drive a port: FlushAcks, the consumer's
+// next post, too many packets, an error, or the end of the QP.
 func TestPolledAcks(t *testing.T) {
 	ends := map[string]func(a *side, r *rawPeer){
 		"flush": func(a *side, r *rawPeer) { receiverOf(a.hca, 0).FlushAcks() },
@@ -160,7 +160,7 @@ func TestPolledAcks(t *testing.T) {
 	}
 }
 
-// polled delivers one packet as a port does that a consumer's poll drives.
+// polled delivers one packet as a port does when a consumer's poll drives it.
 func (r *rawPeer) polled(p Packet) {
 	p.Service, p.DestQP, p.PKey = services[r.typ], r.side.qp.Num(), 0xffff
 	p.MigReq, p.Src = true, Addr{LID: r.lid}
@@ -171,8 +171,8 @@ func (r *rawPeer) polled(p Packet) {
 	receiverOf(r.side.hca, 0).Deliver([]Packet{p}, true, true)
 }
 
-// TestInbox: packets that come while the QP is busy wait for it, in order, and as copies; beyond a limit they are
-// dropped; a QP that is reset meanwhile forgets them.
+// TestInbox checks that packets that arrive while the QP is busy wait for it, in order, as copies. Beyond a limit they
+// are dropped, and a QP that is reset meanwhile drops them.
 func TestInbox(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
 	q := a.qp.(*QP)
@@ -206,7 +206,7 @@ func TestInbox(t *testing.T) {
 		deliver(sendPkt(5+i, "y"))
 	}
 	require.EqualValues(t, 7, a.hca.Counters()["drop_busy"])
-	for i := range 3 { // acknowledgements that say more take the place of those that say less
+	for i := range 3 { // acknowledgements that cover more replace those that cover less
 		p := ack(i)
 		p.Service, p.DestQP, p.PKey = wire.RC, q.num, 0xffff
 		p.MigReq, p.Src, p.N = true, Addr{LID: r.lid}, 1
@@ -222,7 +222,7 @@ func TestInbox(t *testing.T) {
 	require.Empty(t, a.poll(), "nothing of before comes after")
 }
 
-// TestReconnect: a QP that has been reset begins anew, whatever it had been doing.
+// TestReconnect checks that a reset QP starts afresh, whatever it had been doing.
 func TestReconnect(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, nil)
 	for round := range 5 {
@@ -236,7 +236,7 @@ func TestReconnect(t *testing.T) {
 		case 2:
 			c.Advance(timeout(14))
 		case 3:
-			r.say(train(wire.OpSend, 0, 2, true, false, 1)) // in the middle of a message, a receive taken
+			r.say(train(wire.OpSend, 0, 2, true, false, 1)) // in the middle of a message, with a receive taken
 		}
 		r.take()
 		a.toState(ci.QPReset)
@@ -255,8 +255,8 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// TestLocalOps: operations that send nothing complete in the order of the queue; an invalidation waits for all before
-// it, so that nothing of it is sent again with a dead key; the work behind it sees its effect.
+// TestLocalOps checks that operations that send nothing complete in the order of the queue. An invalidation waits for
+// all earlier requests, so that none of them is retransmitted with an invalid key. Later requests see its effect.
 func TestLocalOps(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, nil)
 	mem := make([]byte, 8192)
@@ -291,7 +291,7 @@ func TestLocalOps(t *testing.T) {
 	r.say(ack(1))
 	a.onlyWC()
 
-	// The peer invalidates it, once it has been registered again.
+	// The peer invalidates it after it has been registered again.
 	reg.Ext.FastReg.Key = key + 1
 	a.send(reg)
 	a.onlyWC()
@@ -306,7 +306,8 @@ func TestLocalOps(t *testing.T) {
 	require.Equal(t, ci.WCLocalProtErr, a.onlyWC().Status)
 }
 
-// TestMessageSequence: packets of a message that do not follow from each other are refused (IBTA volume 1, 9.7.4.1.4).
+// TestMessageSequence checks that packets that do not follow from each other within a message are rejected (IBTA volume
+// 1, 9.7.4.1.4).
 func TestMessageSequence(t *testing.T) {
 	first, middle, last := train(wire.OpSend, 0, 1, true, false, 1), train(wire.OpSend, 1, 1, false, false, 1),
 		train(wire.OpSend, 1, 1, false, true, 1)

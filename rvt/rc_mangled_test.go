@@ -12,7 +12,7 @@ import (
 	"ciddk/ci"
 )
 
-// exchange is a conversation with one of everything, at sizes around the MTU (256 here), and what must have come of it.
+// An exchange has one operation of each kind, at sizes around the MTU (256 here), and their expected results.
 type exchange struct {
 	a, b *side
 	wcA  []ci.WC
@@ -25,7 +25,7 @@ const (
 	xCounter = 0x8000  // at b: the word for atomics
 	xOld     = 0x9000  // at a: results of atomics
 	xTarget  = 0x10000 // at b: RDMA
-	xRead    = 0x20000 // at a: what READs bring
+	xRead    = 0x20000 // at a: destinations of READs
 	xRecv    = 0x30000 // at b: receive buffers, 4096 apart
 )
 
@@ -41,7 +41,7 @@ func newExchange(a, b *side) *exchange {
 	return x
 }
 
-// post queues everything. Offsets in a's buffer below 0x8000 are sources.
+// post queues all operations. Offsets in a's buffer below 0x8000 are sources.
 func (x *exchange) post() {
 	a, b := x.a, x.b
 	for i := range 5 {
@@ -65,7 +65,7 @@ func (x *exchange) post() {
 			Remote: r.Remote(xTarget + 0x3000)},
 		ci.SendWR{ID: 8, Op: ci.OpCompareSwap, Flags: sg, SGL: a.sge(xOld+8, 8), Remote: r.Remote(xCounter),
 			Atomic: ci.Atomic{Compare: 107, Swap: 500}},
-		ci.SendWR{ID: 9, Op: ci.OpSend, Flags: sg | ci.SendFence, SGL: a.sge(xRead, 3*xMTU-1)}, // what the READ brought
+		ci.SendWR{ID: 9, Op: ci.OpSend, Flags: sg | ci.SendFence, SGL: a.sge(xRead, 3*xMTU-1)}, // result of the READ
 		ci.SendWR{ID: 10, Op: ci.OpWrite, Flags: sg, Remote: r.Remote(xTarget)},
 		ci.SendWR{ID: 11, Op: ci.OpRead, Flags: sg, Remote: r.Remote(xTarget)},
 		ci.SendWR{ID: 12, Op: ci.OpSend, Flags: sg},
@@ -138,7 +138,7 @@ var mangleHints = []struct {
 	{"lossless", Hints{MaxTrain: 4096, Lossless: true}, false},
 }
 
-// TestRCEachPacket mangles each packet of an exchange, once in each way.
+// TestRCEachPacket mangles each packet of an exchange once in each way.
 func TestRCEachPacket(t *testing.T) {
 	ways := []struct {
 		name string
@@ -188,7 +188,7 @@ func TestRCTwoPackets(t *testing.T) {
 	}
 }
 
-// stream sends messages of all kinds one way, each in a slot of its own, and checks each when it completes.
+// A stream sends messages of all kinds one way, each in its own slot, and checks each when it completes.
 type stream struct {
 	from, to *side
 	rng      *rand.Rand
@@ -196,7 +196,7 @@ type stream struct {
 	recvs    []streamed // those that take a receive
 	polled   int
 	received int
-	sum      uint64 // of what was added to the peer's word 0
+	sum      uint64 // sum of the additions to the peer's word 0
 }
 
 type streamed struct {
@@ -210,7 +210,7 @@ type streamed struct {
 const (
 	slots    = 24
 	slotSize = 8192
-	farHalf  = 1 << 19 // where messages land
+	farHalf  = 1 << 19 // offset of the destinations
 )
 
 func fillRandom(rng *rand.Rand, b []byte) {
@@ -260,7 +260,7 @@ func (s *stream) post() {
 	s.from.send(wr)
 }
 
-// sent takes a completion of the sender.
+// sent handles a completion of the sender.
 func (s *stream) sent(t *testing.T, wc ci.WC) {
 	i := s.polled
 	s.polled++
@@ -274,7 +274,7 @@ func (s *stream) sent(t *testing.T, wc ci.WC) {
 	}
 }
 
-// came takes a completion of the receiver.
+// came handles a completion of the receiver.
 func (s *stream) came(t *testing.T, wc ci.WC) {
 	m := s.recvs[s.received]
 	s.received++
@@ -289,8 +289,8 @@ func (s *stream) came(t *testing.T, wc ci.WC) {
 	require.Equal(t, m.off, 0x1000+int(wc.ID)%slots*slotSize)
 }
 
-// TestRCStreams sends thousands of messages both ways while a tenth of the packets is lost, a tenth doubled, a tenth
-// out of order.
+// TestRCStreams sends thousands of messages both ways while a tenth of the packets is lost, a tenth duplicated and a
+// tenth reordered.
 func TestRCStreams(t *testing.T) {
 	for _, h := range mangleHints {
 		for seed := range uint64(2) {

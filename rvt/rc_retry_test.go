@@ -20,7 +20,7 @@ func (s *side) onlyWC() ci.WC {
 	return wcs[0]
 }
 
-// TestRCRetryExhausted counts a request on the wire: once, and once for each retry.
+// TestRCRetryExhausted counts the transmissions of a request: one, plus one for each retry.
 func TestRCRetryExhausted(t *testing.T) {
 	for n := range uint8(8) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestRCRetryExhausted(t *testing.T) {
 	}
 }
 
-// TestRCRetryTime holds a QP to its timeout: not earlier than 4.096 us * 2^n, not later than four times that (IBTA
+// TestRCRetryTime checks the timeout of a QP: not earlier than 4.096 us * 2^n, not later than four times that (IBTA
 // volume 1, 9.7.6.1.3).
 func TestRCRetryTime(t *testing.T) {
 	for n := ci.TimeExp(1); n < 32; n++ {
@@ -66,7 +66,7 @@ func TestRCRetryTime(t *testing.T) {
 	require.Empty(t, a.poll())
 }
 
-// TestRCProgressRefillsRetries: the count of retries is one of tries without any progress.
+// TestRCProgressRefillsRetries checks that the retry count applies to tries without any progress.
 func TestRCProgressRefillsRetries(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RetryCount = 1 })
 	for i := range 6 {
@@ -81,7 +81,7 @@ func TestRCProgressRefillsRetries(t *testing.T) {
 	require.Equal(t, ci.QPRTS, a.state())
 }
 
-// TestRNRRetries: n retries are n+1 sends; 7 is for ever.
+// TestRNRRetries checks that n retries are n+1 transmissions, and that 7 is unlimited.
 func TestRNRRetries(t *testing.T) {
 	for n := range uint8(8) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -112,14 +112,14 @@ func TestRNRRetries(t *testing.T) {
 
 func TestRNRTimerCodes(t *testing.T) {
 	for code := range uint8(32) {
-		// As requester: waits at least what the NAK asks for.
+		// As requester: waits at least the time in the NAK.
 		a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.MinRNRTimer = code })
 		a.send(ci.SendWR{ID: 1, SGL: a.sge(0, 10)}, ci.SendWR{ID: 2, SGL: a.sge(0, 10)})
 		require.Len(t, r.take(), 2)
 		r.say(nak(0, wire.RNRNAK(code)))
 		require.Empty(t, r.after(c, wire.RNRTimer(code)-1))
 		require.Len(t, r.after(c, 1), 2)
-		// As responder: asks for what the consumer set.
+		// As responder: sends the time that the consumer set.
 		r.say(sendPkt(0, "x"))
 		p := r.one()
 		require.Equal(t, wire.RNRNAK(code), p.Syndrome)
@@ -127,7 +127,7 @@ func TestRNRTimerCodes(t *testing.T) {
 	}
 }
 
-// TestRNRNakTwice: a NAK that the network doubled, or that a doubled request caused, costs one retry.
+// TestRNRNakTwice checks that a NAK that the network duplicated, or that a duplicated request caused, costs one retry.
 func TestRNRNakTwice(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RNRRetry = 1 })
 	a.send(ci.SendWR{ID: 1, Flags: ci.SendSignaled, SGL: a.sge(0, 10)})
@@ -140,7 +140,7 @@ func TestRNRNakTwice(t *testing.T) {
 	require.Equal(t, ci.WCSuccess, a.onlyWC().Status)
 }
 
-// TestSequenceNakOncePerGap: one NAK for a gap, however much comes behind it, and a new one for a new gap.
+// TestSequenceNakOncePerGap checks that there is one NAK per gap, whatever follows it, and another for a new gap.
 func TestSequenceNakOncePerGap(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
 	for i := range 10 {
@@ -167,7 +167,8 @@ func TestSequenceNakOncePerGap(t *testing.T) {
 	require.Len(t, a.poll(), 2)
 }
 
-// TestSequenceNakAndAckInOneBatch: what has been executed is acknowledged even when the same delivery reported a gap.
+// TestSequenceNakAndAckInOneBatch checks that executed packets are acknowledged even if the same delivery contains a
+// gap.
 func TestSequenceNakAndAckInOneBatch(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
 	for i := range 3 {
@@ -182,8 +183,8 @@ func TestSequenceNakAndAckInOneBatch(t *testing.T) {
 	require.Equal(t, psnAt(1), last.PSN)
 }
 
-// TestRequesterSequenceNak: everything from the NAK's PSN on is sent again, once, however many NAKs tell of the same
-// gap.
+// TestRequesterSequenceNak checks that everything from the NAK's PSN on is retransmitted once, however many NAKs report
+// the same gap.
 func TestRequesterSequenceNak(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RetryCount = 1 })
 	for i := range 4 {
@@ -199,7 +200,7 @@ func TestRequesterSequenceNak(t *testing.T) {
 	}
 	r.say(nak(1, wire.NAKPSNSequence))
 	require.Empty(t, r.take())
-	r.say(nak(0, wire.NAKPSNSequence)) // of something answered since
+	r.say(nak(0, wire.NAKPSNSequence)) // for a request acknowledged since
 	require.Empty(t, r.take())
 	r.say(nak(2, wire.NAKPSNSequence)) // progress, and a new gap
 	require.Len(t, r.take(), 2)
@@ -228,8 +229,9 @@ func TestFatalNaks(t *testing.T) {
 	}
 }
 
-// TestDuplicates: old SENDs and WRITEs are acknowledged again with the last executed PSN, an old READ is answered for
-// any part of it, an old atomic from memory, and what is remembered no more is dropped (IBTA volume 1, 9.7.5.1.2).
+// TestDuplicates checks that old SENDs and WRITEs are acknowledged again with the last executed PSN, that any part of
+// an old READ is answered, that an old atomic is answered from memory, and that forgotten requests are dropped (IBTA
+// volume 1, 9.7.5.1.2).
 func TestDuplicates(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RespRes = 2 })
 	for i := range a.buf[:5000] {
@@ -307,8 +309,8 @@ func TestDuplicates(t *testing.T) {
 	require.Equal(t, ci.QPRTS, a.state())
 }
 
-// TestDuplicatesBesideNew: the limit of RespRes is one on new requests. A peer that sends again what has been answered
-// meanwhile, and goes on, may have more than RespRes in one delivery.
+// TestDuplicatesBesideNew checks that RespRes limits new requests. A peer that retransmits requests that have been
+// answered meanwhile, and continues, may have more than RespRes in one delivery.
 func TestDuplicatesBesideNew(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RespRes = 2 })
 	key := a.mr.Region()
@@ -326,14 +328,14 @@ func TestDuplicatesBesideNew(t *testing.T) {
 		require.Equal(t, psnAt(i), p.PSN)
 	}
 	require.Equal(t, ci.QPRTS, a.state())
-	r.say(read(4), read(5), read(6)) // this is one too many
+	r.say(read(4), read(5), read(6)) // one too many
 	p := r.take()
 	require.Equal(t, wire.NAKInvalidRequest, p[len(p)-1].Syndrome)
 	require.Equal(t, ci.QPError, a.state())
 	require.Equal(t, ci.EventWQReqError, (<-a.events).Type)
 }
 
-// TestAckPastRead: an acknowledgement past an unanswered READ says that its answer is lost.
+// TestAckPastRead checks that an acknowledgement past an unanswered READ means that its response is lost.
 func TestAckPastRead(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
 	remote := ci.Remote{Addr: 64, RKey: 9}
@@ -364,7 +366,7 @@ func TestAckPastRead(t *testing.T) {
 	require.EqualValues(t, 3, a.onlyWC().ID)
 }
 
-// TestReadResponseLength: an answer of the wrong length, or with an opcode that is not due, is a bad response.
+// TestReadResponseLength checks that a response of the wrong length or with an unexpected opcode is a bad response.
 func TestReadResponseLength(t *testing.T) {
 	for name, p := range map[string]Packet{
 		"short":  {Op: wire.OpReadResponse, Start: true, PSN: psn0, Payload: [][]byte{make([]byte, 1000)}},
@@ -387,7 +389,7 @@ func TestReadResponseLength(t *testing.T) {
 	}
 }
 
-// TestInitDepth looks at the wire: never more READs and atomics unanswered than the consumer allowed.
+// TestInitDepth counts packets on the wire: never more unanswered READs and atomics than the consumer permitted.
 func TestInitDepth(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.InitDepth = 2 })
 	for i := range 5 {
@@ -417,7 +419,7 @@ func TestInitDepth(t *testing.T) {
 	}
 }
 
-// TestFence: a fenced request starts when READs and atomics before it are answered; SENDs do not hold it up.
+// TestFence checks that a fenced request starts when earlier READs and atomics are answered. SENDs do not delay it.
 func TestFence(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, nil)
 	a.send(ci.SendWR{ID: 0}, ci.SendWR{ID: 1, Flags: ci.SendFence}, ci.SendWR{ID: 2, Op: ci.OpRead, SGL: a.sge(0, 8)},
@@ -425,14 +427,14 @@ func TestFence(t *testing.T) {
 	require.Len(t, r.take(), 3)
 	r.say(ack(1))
 	require.Empty(t, r.take())
-	got := r.after(c, timeout(14)) // the READ again, and still nothing behind it
+	got := r.after(c, timeout(14)) // the READ again, and still nothing after it
 	require.Len(t, got, 1)
 	require.Equal(t, wire.OpReadRequest, got[0].Op)
 	r.say(Packet{Op: wire.OpReadResponse, Start: true, End: true, PSN: psnAt(2), Payload: [][]byte{make([]byte, 8)}})
 	require.Len(t, r.take(), 2)
 }
 
-// TestAckPolicy: every message asks for an acknowledgement, at its end.
+// TestAckPolicy checks that every message requests an acknowledgement in its last packet.
 func TestAckPolicy(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
 	a.send(ci.SendWR{SGL: a.sge(0, 4*1024)}, ci.SendWR{SGL: a.sge(0, 1), Flags: ci.SendSolicited},
@@ -447,8 +449,8 @@ func TestAckPolicy(t *testing.T) {
 	require.EqualValues(t, 2048, got[5].DMALen)
 }
 
-// TestTimeSpent: nothing is left in the wheel of an idle QP, and a timer is never lost: each of many messages whose
-// acknowledgement does not come is sent again.
+// TestTimeSpent checks that an idle QP has no timers, and that no timer is lost: each of many unacknowledged messages
+// is retransmitted.
 func TestTimerNeverLost(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, nil)
 	for i := range 50 {
@@ -469,9 +471,9 @@ func TestTimerNeverLost(t *testing.T) {
 	require.Empty(t, r.take())
 }
 
-// TestSequenceErrorAfterTimeout: the first try was lost whole, of the second one only the beginning. The NAK that comes
-// then is retried at once, though nothing has been answered since; one more without progress is not, and each costs
-// what it should.
+// TestSequenceErrorAfterTimeout loses the first transmission completely and the second partly. The NAK that follows is
+// retried at once, though nothing has been acknowledged since. A further NAK without progress is not, and each costs
+// the right number of retries.
 func TestSequenceErrorAfterTimeout(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RetryCount = 2 })
 	for i := range 3 {
@@ -496,8 +498,8 @@ func TestSequenceErrorAfterTimeout(t *testing.T) {
 	require.Equal(t, ci.WCFlushErr, wcs[1].Status)
 }
 
-// TestImpliedErrorAfterTimeout is the same of an answer that overtakes another one. The rest of the first answer, which
-// comes behind the second request, costs nothing.
+// TestImpliedErrorAfterTimeout does the same with a response that overtakes another one. The rest of the first
+// response, which arrives after the second request, costs nothing.
 func TestImpliedErrorAfterTimeout(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RetryCount = 2 })
 	a.send(ci.SendWR{ID: 1, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(0, 8),

@@ -11,8 +11,7 @@ import (
 	"ciddk/wire"
 )
 
-// The requester by itself: what it sends for the requests and responses that it gets, with a rig in the place of the
-// QP.
+// Tests of the requester alone: what it sends for requests and responses. A rig replaces the QP.
 
 type requesterRig struct {
 	*halfRig
@@ -24,14 +23,14 @@ func newRequesterRig(t *testing.T, service wire.Service, hints Hints) *requester
 	return &requesterRig{g, g.requester()}
 }
 
-// post queues requests and lets the requester send.
+// post queues requests and runs the requester.
 func (x *requesterRig) post(wrs ...ci.SendWR) {
 	x.t.Helper()
 	require.Equal(x.t, len(wrs), x.e.sq.Post(wrs, nil))
 	x.run(x.r.transmit)
 }
 
-// response delivers a response, and lets the requester send.
+// response delivers a response and runs the requester.
 func (x *requesterRig) response(p Packet) {
 	x.run(func(t *turn) {
 		x.r.answer(t, &p)
@@ -185,7 +184,7 @@ func TestRequesterReads(t *testing.T) {
 	assert.Equal(t, wire.OpSend, x.oneSent().Op, "the fenced request waits for all READs")
 }
 
-// TestRequesterLostResponse checks that a response behind a lost one makes the oldest READ be requested again.
+// TestRequesterLostResponse checks that a response after a lost one leads to another request of the oldest READ.
 func TestRequesterLostResponse(t *testing.T) {
 	x := newRequesterRig(t, wire.RC, Hints{})
 	x.post(x.readWR(1, 8), x.readWR(2, 8))
@@ -230,7 +229,7 @@ func TestRequesterBadResponses(t *testing.T) {
 	}
 }
 
-// TestRequesterWindow checks that a window of bytes limits what is outstanding, and that a loss halves it.
+// TestRequesterWindow checks that a window of bytes limits the outstanding data, and that a loss halves it.
 func TestRequesterWindow(t *testing.T) {
 	x := newRequesterRig(t, wire.RC, Hints{Window: 8 << 10})
 	x.post(x.sendWR(1, 1<<14))
@@ -258,7 +257,8 @@ func TestRequesterUnreliable(t *testing.T) {
 	assert.Empty(t, x.takeSent())
 }
 
-// TestRequesterDrains checks that SQ draining ends when what has started is acknowledged, and that nothing new starts.
+// TestRequesterDrains checks that SQ draining ends when started requests are acknowledged, and that none starts
+// meanwhile.
 func TestRequesterDrains(t *testing.T) {
 	x := newRequesterRig(t, wire.RC, Hints{})
 	x.post(x.sendWR(1, 10))
@@ -271,8 +271,8 @@ func TestRequesterDrains(t *testing.T) {
 	assert.Equal(t, []ci.WCStatus{ci.WCSuccess}, x.statuses())
 }
 
-// TestRequesterWakesHost checks that an invalidation completes only after an access in progress, and that the requester
-// is then kicked.
+// TestRequesterWakesHost checks that an invalidation completes only after an access in progress, and that the host is
+// woken then.
 func TestRequesterWakesHost(t *testing.T) {
 	x := newRequesterRig(t, wire.RC, Hints{})
 	m, err := x.pd.AllocFastRegMR(4)

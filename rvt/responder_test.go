@@ -11,7 +11,7 @@ import (
 	"ciddk/wire"
 )
 
-// The responder by itself: what it stores, completes and answers, with a rig in the place of the QP.
+// Tests of the responder alone: what it stores, completes and answers. A rig replaces the QP.
 
 type responderRig struct {
 	*halfRig
@@ -28,7 +28,7 @@ func (x *responderRig) recv(id, off uint64, size uint32) {
 	x.e.rq.Post([]ci.RecvWR{{ID: id, SGL: []ci.SGE{x.mr.SGE(off, size)}}})
 }
 
-// request delivers a request, and lets the responder answer.
+// request delivers a request and runs the responder.
 func (x *responderRig) request(p Packet) {
 	x.run(func(t *turn) {
 		if x.e.service == wire.UC {
@@ -77,7 +77,7 @@ func TestResponderReceives(t *testing.T) {
 	assert.Equal(t, "hello", string(x.buf[100:105]))
 }
 
-// TestResponderGap checks that a gap is reported once, and that what lies behind it is not executed.
+// TestResponderGap checks that a gap is reported once, and that later packets are not executed.
 func TestResponderGap(t *testing.T) {
 	x := newResponderRig(t, wire.RC)
 	x.recv(1, 0, 64)
@@ -132,13 +132,13 @@ func TestResponderDuplicates(t *testing.T) {
 	assert.Empty(t, x.poll())
 }
 
-// TestResponderRefuses checks requests that end the connection: the NAK leaves first, then the host takes the QP to
+// TestResponderRefuses checks requests that end the connection: the NAK is sent first, then the host moves the QP to
 // Error.
 func TestResponderRefuses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		p    func(x *responderRig) Packet
 		nak  wire.Syndrome
-		want []ci.WCStatus // of the receive that was posted
+		want []ci.WCStatus // of the posted receive
 	}{
 		"wrong key": {func(x *responderRig) Packet { p := x.remote(wire.OpWrite, 0, 0, 4); p.RKey++; return p },
 			wire.NAKRemoteAccess, nil},
@@ -172,8 +172,8 @@ func TestResponderRefuses(t *testing.T) {
 	}
 }
 
-// TestResponderDefersAck checks that a turn that a poll drives leaves the acknowledgement to the host, and that the
-// next turn sends it.
+// TestResponderDefersAck checks that a turn driven by a poll leaves the acknowledgement to the host, and that the next
+// turn sends it.
 func TestResponderDefersAck(t *testing.T) {
 	x := newResponderRig(t, wire.RC)
 	x.recv(1, 0, 8)
@@ -207,8 +207,8 @@ func TestResponderResources(t *testing.T) {
 	assert.Equal(t, 1, x.errors)
 }
 
-// TestResponderUnreliable checks that UC drops a message with a missing packet, reuses its receive buffer, and answers
-// nothing.
+// TestResponderUnreliable checks that UC drops a message with a missing packet, reuses its receive buffer, and sends no
+// responses.
 func TestResponderUnreliable(t *testing.T) {
 	x := newResponderRig(t, wire.UC)
 	x.recv(1, 0, 4096)

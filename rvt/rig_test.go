@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// plainRings are queues of Go slices: the engine's tests need no layout.
+// plainRings are queues of Go slices: tests of the engine need no particular layout.
 type plainRings struct{}
 
 func (plainRings) SendRing(depth, sge, inline int, _ *ci.UserBuffer) (SendRing, error) {
@@ -168,15 +168,15 @@ func (s *plainCQ) Resize(n int) error {
 	return nil
 }
 
-// wireLink is a lossless link of two ports, or of one with itself, that a test can make worse.
+// A wireLink is a lossless link of two ports, or of one port with itself, that a test can impair.
 type wireLink struct {
 	ports []*linkPort
 	hints Hints
 	mtu   ci.MTU
-	// mangle, if not nil, says what becomes of a packet (a train is cut for it): how often it is delivered.
+	// mangle, if not nil, returns how often a packet is delivered. Trains are split for it.
 	mangle func(p *Packet) int
-	sim    *sim // if not nil, packets go there
-	// clock stands still but for turns that wait; made by the first side that brings none.
+	sim    *sim // if not nil, packets are queued there
+	// advances only for waiting turns; created by the first side without a clock of its own
 	clock *fakeClock
 }
 
@@ -184,8 +184,8 @@ type linkPort struct {
 	link *wireLink
 	lid  ci.LID
 	rx   Receiver
-	attr func(*ci.PortAttr) // changes to what Attr says
-	// configure changes the HCA of the port.
+	attr func(*ci.PortAttr) // changes to the result of Attr
+	// configure changes the configuration of the port's HCA.
 	configure func(*Config)
 }
 
@@ -252,7 +252,7 @@ func (p *linkPort) Send(pkts []Packet) {
 	}
 }
 
-// cut is packet k of a train, with a payload of its own.
+// cut returns packet k of a train, with its own payload.
 func cut(p *Packet, k uint32) Packet {
 	var all []byte
 	for _, s := range p.Payload {
@@ -288,12 +288,12 @@ const testCaps = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMultic
 	ci.CapPeek | ci.CapNotifyAfter | ci.CapModifySRQDepth | ci.CapAPM | ci.CapCurrentQPState | ci.CapEventHandlers |
 	ci.CapPKeyCounter | ci.CapQKeyCounter | ci.CapHardwareSMA
 
-// side is one end of a test connection.
+// A side is one end of a test connection.
 type side struct {
 	t     *testing.T
 	hca   *HCA
 	clock clock.Clock
-	// simulated: a sim moves the clock.
+	// simulated: a sim advances the clock.
 	simulated bool
 	ca        ci.CA
 	pd        ci.PD
@@ -310,7 +310,7 @@ func newSide(t *testing.T, l *wireLink, guid ci.GUID, clock clock.Clock, typ ci.
 	return newSideOn(t, []*linkPort{l.port()}, guid, clock, plainRings{}, typ, tweak)
 }
 
-// newSideOn is newSide with the ports and the queues of one's choice.
+// newSideOn is like newSide with the given ports and queues.
 func newSideOn(t *testing.T, ports []*linkPort, guid ci.GUID, clock clock.Clock, rings Rings, typ ci.QPType,
 	tweak func(*ci.QPCreate)) *side {
 	var list []Port
@@ -320,14 +320,14 @@ func newSideOn(t *testing.T, ports []*linkPort, guid ci.GUID, clock clock.Clock,
 	return newSideOnPorts(t, ports, list, guid, clock, rings, typ, tweak)
 }
 
-// newSideWith is newSide with a configuration of one's choice.
+// newSideWith is like newSide with a changed configuration.
 func newSideWith(t *testing.T, l *wireLink, guid ci.GUID, tweak func(*Config)) *side {
 	p := l.port()
 	p.configure = tweak
 	return newSideOn(t, []*linkPort{p}, guid, nil, plainRings{}, ci.RC, nil)
 }
 
-// newSideOnPorts is newSideOn with ports in front of those of the link.
+// newSideOnPorts is like newSideOn, with wrappers in front of the link's ports.
 func newSideOnPorts(t *testing.T, ports []*linkPort, front []Port, guid ci.GUID, clock clock.Clock,
 	rings Rings, typ ci.QPType,
 	tweak func(*ci.QPCreate)) *side {
@@ -378,7 +378,7 @@ func newSideOnPorts(t *testing.T, ports []*linkPort, front []Port, guid ci.GUID,
 	return s
 }
 
-// remake puts another QP in the place of the side's. It goes before what has been made until now.
+// remake replaces the side's QP. Objects created before are destroyed after it.
 func (s *side) remake(c ci.QPCreate) {
 	s.t.Helper()
 	require.NoError(s.t, s.qp.Destroy())
@@ -415,21 +415,21 @@ func (s *side) connect(peer *side, tweak func(*ci.QPAttr)) {
 	s.toRTS(a)
 }
 
-// toRTS takes the QP from Reset to RTS.
+// toRTS moves the QP from Reset to RTS.
 func (s *side) toRTS(a ci.QPAttr) {
 	for _, st := range []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS} {
 		s.step(st, a)
 	}
 }
 
-// step makes one transition of those on the way to RTS, with the fields that the service needs.
+// step executes one transition on the way to RTS with the fields that the service needs.
 func (s *side) step(st ci.QPState, a ci.QPAttr) {
 	s.t.Helper()
 	a.State = st
 	require.NoError(s.t, s.qp.Modify(stepFields(s.qp.(*QP).typ)[st], a))
 }
 
-// stepFields are the fields of the transitions on the way to RTS.
+// stepFields returns the fields of the transitions on the way to RTS.
 func stepFields(typ ci.QPType) map[ci.QPState]ci.QPField {
 	switch typ {
 	case ci.UC:
@@ -451,7 +451,7 @@ func (s *side) state() ci.QPState {
 	return a.State
 }
 
-// toState is a bare transition.
+// toState executes a transition with the state only.
 func (s *side) toState(st ci.QPState) {
 	s.t.Helper()
 	require.NoError(s.t, s.qp.Modify(ci.QPFieldState, ci.QPAttr{State: st}))
@@ -471,7 +471,7 @@ func (s *side) recv(wrs ...ci.RecvWR) {
 	require.Equal(s.t, len(wrs), n)
 }
 
-// poll runs the turns that wait, and takes what is there.
+// poll runs waiting turns and polls the available completions.
 func (s *side) poll() []ci.WC {
 	if c, ok := s.clock.(*fakeClock); ok && !s.simulated {
 		c.Advance(0)
@@ -482,10 +482,10 @@ func (s *side) poll() []ci.WC {
 	return wc[:n]
 }
 
-// pair is two connected sides whose clock stands still.
+// A pair is two connected sides whose clock stands still.
 func pair(t *testing.T, l *wireLink, typ ci.QPType) (a, b *side) { return pairOn(t, l, typ, nil) }
 
-// livePair is pair on the machine's clock, for tests whose goroutines collide and must recover from it.
+// livePair is a pair on the machine's clock, for tests whose goroutines collide and must recover from it.
 func livePair(t *testing.T, l *wireLink, typ ci.QPType) (a, b *side) {
 	return pairOn(t, l, typ, clock.Real())
 }

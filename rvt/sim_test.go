@@ -12,27 +12,27 @@ import (
 	"ciddk/clock"
 )
 
-// fakeClock is virtual time: nothing happens but in Advance, on the caller's goroutine.
+// fakeClock is virtual time. Timers fire only in Advance, on the caller's goroutine.
 type fakeClock = clock.Virtual
 
 func newClock() *fakeClock { return clock.NewVirtual(time.Hour) }
 
-// fate is what becomes of a packet on a simulated link.
+// A fate is what happens to a packet on a simulated link.
 type fate struct {
-	copies int  // 0: lost
-	behind int  // it comes behind so many packets that are sent later, or when nothing else is on the way
-	late   bool // it comes when a timer has fired, or at the end
+	copies int  // number of deliveries; 0: lost
+	behind int  // it is delivered after so many later packets, or when no others are in flight
+	late   bool // it is delivered after a timer has fired, or at the end
 }
 
 var onTime = fate{copies: 1}
 
-// sim makes a wireLink a queue that a test drains: packets are delivered one at a time, on the test's goroutine, so
-// that every order of events can be had and repeated.
+// A sim makes a wireLink a queue that a test drains. Packets are delivered one at a time on the test's goroutine, so
+// every order of events can be produced and repeated.
 type sim struct {
 	clock *fakeClock
 	fate  func(n int, p *Packet) fate // nil: all on time; n counts from 0
-	whole bool                        // trains stay whole
-	// shallow: payload is not copied, since the memory behind it does not change
+	whole bool                        // trains are not split
+	// shallow: payload is not copied, because the memory does not change
 	shallow bool
 	log     func(from ci.LID, p *Packet)
 
@@ -59,7 +59,7 @@ func (s *sim) add(from ci.LID, to *linkPort, pk *Packet) {
 	}
 }
 
-// own is a copy that shares nothing with p.
+// own returns a deep copy of p.
 func own(p *Packet) Packet {
 	c := *p
 	var all []byte
@@ -111,7 +111,7 @@ func (s *sim) addOne(from ci.LID, to *linkPort, p Packet) {
 	s.queue = append(s.queue, free...)
 }
 
-// pump delivers until nothing is on the way.
+// pump delivers until no packet is in flight.
 func (s *sim) pump() {
 	for {
 		s.mu.Lock()
@@ -129,7 +129,7 @@ func (s *sim) pump() {
 	}
 }
 
-// run pumps and advances time until done, at most for so much virtual time.
+// run pumps and advances time until done returns true, at most for the given virtual time.
 func (s *sim) run(t testing.TB, limit time.Duration, done func() bool) {
 	t.Helper()
 	end := s.clock.Now() + limit
@@ -149,7 +149,7 @@ func (s *sim) run(t testing.TB, limit time.Duration, done func() bool) {
 	}
 }
 
-// release lets late packets go.
+// release delivers late packets.
 func (s *sim) release() {
 	s.mu.Lock()
 	s.queue = append(s.queue, s.late...)
@@ -157,7 +157,7 @@ func (s *sim) release() {
 	s.mu.Unlock()
 }
 
-// settle runs until nothing is left to happen: no packet, no timer.
+// settle runs until no packet is in flight and no timer is set.
 func (s *sim) settle(t testing.TB) {
 	t.Helper()
 	s.run(t, time.Hour, func() bool {
@@ -167,7 +167,7 @@ func (s *sim) settle(t testing.TB) {
 	})
 }
 
-// simPair is two connected sides on a simulated link.
+// A simPair is two connected sides on a simulated link.
 func simPair(t *testing.T, l *wireLink, typ ci.QPType, tweak func(*ci.QPAttr)) (a, b *side) {
 	if l.mtu == 0 {
 		l.mtu = ci.MTU4096

@@ -55,7 +55,7 @@ func TestSRQ(t *testing.T) {
 			require.EqualValues(t, 100, wc.ID)
 			require.Equal(t, "b", wc.Context, "which QP it was")
 			require.Equal(t, x.b.qp.Num(), wc.QPN)
-			// A QP that ends takes nothing of the SRQ with it, and says that it takes no more.
+			// A QP that ends takes nothing from the SRQ any more, and raises the event for that.
 			x.b.toState(ci.QPError)
 			x.b.wantEvent(ci.EventLastWQE)
 			require.Empty(t, x.b.poll())
@@ -64,7 +64,7 @@ func TestSRQ(t *testing.T) {
 	}
 }
 
-// TestSRQLimit: the event comes once per arming, when fewer than the limit are left.
+// TestSRQLimit checks that the event is raised once per arming, when fewer receives than the limit are left.
 func TestSRQLimit(t *testing.T) {
 	x := newSRQRig(t, ci.RC, ci.SRQAttr{MaxWR: 10, MaxSGE: 1, Limit: 3})
 	event := func(want bool) {

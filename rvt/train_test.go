@@ -18,11 +18,11 @@ func TestResponderTrains(t *testing.T) {
 	for name, tt := range map[string]struct {
 		op       wire.Op
 		n        int    // packets
-		last     uint32 // bytes of the last one
-		room     uint32 // of the receive; 0: none is posted
-		dma      uint32 // what the RETH says
+		last     uint32 // bytes of the last packet
+		room     uint32 // size of the receive; 0: none is posted
+		dma      uint32 // content of the RETH
 		imm, inv bool
-		refused  int // number of the packet that is refused; -1: none
+		refused  int // number of the rejected packet; -1: none
 	}{
 		"SEND":                            {wire.OpSend, 3, 5, 4096, 0, false, false, -1},
 		"SEND without a receive":          {wire.OpSend, 3, 5, 0, 0, false, false, 0},

@@ -47,7 +47,7 @@ func TestTableModel(t *testing.T) {
 	})
 }
 
-// TestTableReaders: readers see an entry or do not, while others are put and removed.
+// TestTableReaders looks entries up while others are put and removed.
 func TestTableReaders(t *testing.T) {
 	var tab table[uint32]
 	fixed := uint32(7)
@@ -81,7 +81,8 @@ func TestTableReaders(t *testing.T) {
 	wg.Wait()
 }
 
-// TestNotifierOrder: events in order, one callback at a time, completions joined into one.
+// TestNotifierOrder checks that events are delivered in order, one callback at a time, and that completions are
+// combined.
 func TestNotifierOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []ci.EventType
@@ -114,7 +115,7 @@ func TestNotifierOrder(t *testing.T) {
 	})
 }
 
-// TestNotifierClose waits for the callback that runs, and drops those that wait.
+// TestNotifierClose waits for the running callback and drops waiting ones.
 func TestNotifierClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
@@ -139,7 +140,7 @@ func TestNotifierClose(t *testing.T) {
 	none.close()
 }
 
-// TestEventHandlers: each listener hears each event with its own context, and none after it has gone.
+// TestEventHandlers checks that each listener receives each event with its own context, and none after its removal.
 func TestEventHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &wireLink{mtu: ci.MTU4096}
@@ -149,7 +150,7 @@ func TestEventHandlers(t *testing.T) {
 		var got []ci.Event
 		var mu sync.Mutex
 		hear := func(e ci.Event) { mu.Lock(); got = append(got, e); mu.Unlock() }
-		receiverOf(h, 0).PortEvent(ci.EventPortActive) // before anybody listens
+		receiverOf(h, 0).PortEvent(ci.EventPortActive) // before there is a listener
 		ca, err := h.OpenCA(1, hear, "open")
 		require.NoError(t, err)
 		_, err = h.OpenCA(1, hear, nil)
@@ -187,7 +188,7 @@ func TestEventHandlers(t *testing.T) {
 	})
 }
 
-// TestQuarantine: a number is held back until its time, and forgotten then.
+// TestQuarantine checks that a number is held back until its time, and released then.
 func TestQuarantine(t *testing.T) {
 	var q quarantine
 	now := time.Duration(1)
@@ -196,14 +197,14 @@ func TestQuarantine(t *testing.T) {
 	require.False(t, q.holds(6, now))
 	now += time.Second
 	require.False(t, q.holds(5, now))
-	for i := range 1 << 12 { // what has run out is swept as the set grows
+	for i := range 1 << 12 { // expired entries are removed as the set grows
 		q.add(ci.QPN(i+10), now, now+time.Millisecond)
 		now += 10 * time.Microsecond
 	}
 	require.LessOrEqual(t, len(q.until), 1025+100)
 }
 
-// TestTimeWait: a destroyed QP's number does not come back before its time.
+// TestTimeWait checks that a destroyed QP's number is not reused before its time.
 func TestTimeWait(t *testing.T) {
 	l, c := &wireLink{mtu: ci.MTU4096}, newClock()
 	a := newSide(t, l, 0xa, c, ci.RC, nil)
@@ -273,7 +274,8 @@ func TestSupportError(t *testing.T) {
 	require.ErrorIs(t, err, ci.InvalidGUID)
 }
 
-// TestLimits: what is not claimed has a limit of 0, what is and has none said gets a default, and what was said stays.
+// TestLimits checks that unclaimed limits are 0, that claimed ones without a value get a default, and that given values
+// stay.
 func TestLimits(t *testing.T) {
 	a := limits(Config{Info: ci.HCAInfo{GUID: 9, VendorID: 3}})
 	require.EqualValues(t, 9, a.GUID)
@@ -294,8 +296,8 @@ func TestLimits(t *testing.T) {
 	require.Positive(t, a.MaxMWs)
 }
 
-// TestObjectLimits makes objects up to a small limit: one more fails, nothing is left behind, and a freed one can be
-// made again.
+// TestObjectLimits creates objects up to a small limit: one more fails without leaving anything behind, and a destroyed
+// one can be created again.
 func TestObjectLimits(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU4096}
 	h, err := New(Config{Info: ci.HCAInfo{GUID: 1}, Ports: []Port{l.port()}, Rings: plainRings{}, Clock: newClock(),

@@ -8,7 +8,7 @@ import (
 	"ciddk/ci"
 )
 
-// A driver keeps no UserBuffer after the verb, and marks it when there is no result.
+// A driver does not keep the UserBuffer after the verb, and marks it if it returns nothing.
 func TestUserBufferOfAVIsNotKept(t *testing.T) {
 	t.Parallel()
 	r := newMemRig(t, func(cfg *Config) { cfg.Attr.Caps = ci.CapAV })
@@ -27,7 +27,7 @@ func TestUserBufferOfAVIsNotKept(t *testing.T) {
 	r.close()
 }
 
-// Verbs that succeed and have nothing to return answer the UserBuffer nevertheless; verbs that fail leave it alone.
+// Verbs that succeed and have nothing to return still answer the UserBuffer; verbs that fail leave it unchanged.
 func TestUserBufferIsAnswered(t *testing.T) {
 	t.Parallel()
 	r := newMemRig(t, func(cfg *Config) { withRings(cfg); cfg.Attr.Caps = ci.CapSRQ | ci.CapResizeCQ })
