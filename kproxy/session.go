@@ -30,7 +30,10 @@ type Session struct {
 	free   []uint32 // indexes of slots
 	used   usage
 	calls  sync.WaitGroup // of Do
-	ended  chan struct{}  // closed when the cleanup is complete
+
+	statusMu   sync.Mutex
+	statusText []byte        // that parts are read of
+	ended      chan struct{} // closed when the cleanup is complete
 }
 
 // stats counts what a client did. They are read for status reports only.
@@ -118,6 +121,8 @@ func (c *Session) Do(call *Call) (*Result, error) {
 	defer c.calls.Done()
 	c.stats.requests.Add(1)
 	switch r := call.Body.(type) {
+	case *schema.QueryStatus:
+		return c.queryStatus(r)
 	case *schema.CreateEventQueue:
 		return c.createEventQueue(r)
 	case *schema.Object:

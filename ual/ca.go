@@ -57,7 +57,7 @@ func (c *CA) drained() {
 
 // disconnect runs when the asynchronous events end. Unless Destroy ended them, the daemon has exited.
 func (c *CA) disconnect() {
-	if c.closing.Load() {
+	if c.closing.Load() || c.c.closing.Load() {
 		return
 	}
 	for _, r := range c.c.tokens.all() {

@@ -113,13 +113,13 @@ func (c *Client) read() {
 	c.err = err
 	waiting := c.calls
 	c.calls, c.free = nil, nil
-	close(c.lost)
 	c.mu.Unlock()
 	for _, x := range waiting {
 		if x != nil {
 			x.done <- struct{}{}
 		}
 	}
+	c.unpinAll()
 }
 
 func (c *Client) receive(buf []byte) error {

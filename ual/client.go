@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ciddk/ci"
@@ -34,12 +35,16 @@ type Client struct {
 	server schema.HelloReply
 
 	mu     sync.Mutex
-	err    error         // the connection is lost
-	calls  []*call       // by slot of their id; nil: free
-	free   []uint32      // slots
-	lost   chan struct{} // closed with err
+	err    error    // the connection is lost
+	calls  []*call  // by slot of their id; nil: free
+	free   []uint32 // slots
+	pins   map[*pinned]struct{}
 	tokens tokens
-	wait   sync.WaitGroup // of the reader and of event goroutines
+
+	closing atomic.Bool // Close has been called
+	late    atomic.Bool // the daemon did not reply to it in time
+
+	wait sync.WaitGroup // of the reader and of event goroutines
 }
 
 // Dial connects to a daemon.
@@ -54,7 +59,7 @@ func Dial(cfg Config) (*Client, error) {
 
 // New returns a client over a connection that was made in another way, which it then owns. Config.Path is ignored.
 func New(conn *native.Conn, cfg Config) (*Client, error) {
-	c := &Client{c: conn, lost: make(chan struct{})}
+	c := &Client{c: conn, pins: map[*pinned]struct{}{}}
 	c.wait.Go(c.read)
 	hello := &schema.Hello{Version: schema.Version, PointerBits: bits.UintSize, Name: cfg.Name}
 	if hello.Name == "" {
@@ -69,11 +74,26 @@ func New(conn *native.Conn, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close closes the connection: the daemon destroys everything that was made with it. Verbs in progress return
-// ErrDisconnected. It returns when no callback runs or will run, and must not be called from one.
+// closeTimeout is the time in which a daemon must destroy the objects of a client that closes its connection.
+const closeTimeout = 30 * time.Second
+
+// Close closes the connection. The daemon destroys everything that was made with it. Verbs in progress return
+// ErrDisconnected. Close returns when everything is destroyed and no callback runs or will run; it must not be called
+// from a callback. It is idempotent. The error reports that the daemon has not replied in 30 seconds; memory that was
+// registered then stays allocated.
 func (c *Client) Close() error {
-	c.c.Close()
+	c.closing.Store(true)
+	if c.c.CloseSend() == nil {
+		late := time.AfterFunc(closeTimeout, func() {
+			c.late.Store(true)
+			c.c.Close()
+		})
+		defer late.Stop()
+	}
 	c.wait.Wait()
+	if c.late.Load() {
+		return &ci.Error{Verb: "ual.Client.Close", Status: ci.Timeout, Detail: "the daemon still destroys the objects"}
+	}
 	return nil
 }
 
@@ -104,4 +124,19 @@ func (c *Client) HCA(guid ci.GUID) (ci.HCA, error) {
 	}
 	return nil, &ci.Error{Verb: "ual.Client.HCA", Status: ci.NotFound,
 		Detail: fmt.Sprintf("the daemon has no adapter with GUID %016x", uint64(guid))}
+}
+
+// Status returns the daemon's status as a JSON text. An unprivileged process sees no other clients.
+func (c *Client) Status() ([]byte, error) {
+	var text []byte
+	for {
+		var r schema.QueryStatusReply
+		if err := c.do(schema.CmdStatus, &schema.QueryStatus{Offset: uint64(len(text))}, nil, &r); err != nil {
+			return nil, err
+		}
+		text = append(text, r.Text...)
+		if len(r.Text) == 0 || uint64(len(text)) >= r.Total {
+			return text, nil
+		}
+	}
 }

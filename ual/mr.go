@@ -23,18 +23,58 @@ type MR struct {
 
 var _ ci.MR = (*MR)(nil)
 
-// pinned is memory that is registered: referred to, and kept in place.
+// pinned is memory that is registered. The client refers to it until it is not registered any more, so that it stays
+// where it is, even if the program has no reference to the MR.
 type pinned struct {
+	c     *Client
 	mem   ci.Memory
 	unpin func()
 }
 
+// pin refers to memory until release.
+func (c *Client) pin(m ci.Memory) (*pinned, error) {
+	unpin, err := m.Pin()
+	if err != nil {
+		return nil, err
+	}
+	p := &pinned{c: c, mem: m, unpin: unpin}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pins[p] = struct{}{}
+	return p, nil
+}
+
+// release ends the reference. A nil pinned has none.
 func (p *pinned) release() {
-	if p != nil && p.unpin != nil {
+	if p == nil {
+		return
+	}
+	p.c.mu.Lock()
+	_, ok := p.c.pins[p]
+	delete(p.c.pins, p)
+	p.c.mu.Unlock()
+	if ok {
 		p.unpin()
-		p.unpin = nil
 	}
 }
+
+// unpinAll releases all memory after the connection has ended. If the daemon may still use it, it stays for ever.
+func (c *Client) unpinAll() {
+	c.mu.Lock()
+	pins := c.pins
+	c.pins = map[*pinned]struct{}{}
+	c.mu.Unlock()
+	if c.late.Load() {
+		leaked.Store(c, pins)
+		return
+	}
+	for p := range pins {
+		p.unpin()
+	}
+}
+
+// leaked is the memory of clients whose daemon did not reply to Close.
+var leaked sync.Map
 
 // described is the memory of a registration as a request has it.
 type described struct {
@@ -44,32 +84,30 @@ type described struct {
 }
 
 // describe validates the memory of a registration. Status: InvalidParameter.
-func describe(verb string, c *ci.MRCreate) (d described, err error) {
+func (c *Client) describe(verb string, m *ci.MRCreate) (d described, err error) {
 	bad := func(format string, args ...any) (described, error) {
 		return described{}, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf(format, args...)}
 	}
-	if ci.IsNil(c.Memory) {
+	if ci.IsNil(m.Memory) {
 		return bad("no memory")
 	}
-	size, n := c.Memory.Len(), c.Length
-	if c.Offset > size || n > size-c.Offset {
-		return bad("%d bytes at offset %d of a memory of %d bytes", n, c.Offset, size)
+	size, n := m.Memory.Len(), m.Length
+	if m.Offset > size || n > size-m.Offset {
+		return bad("%d bytes at offset %d of a memory of %d bytes", n, m.Offset, size)
 	}
 	if n == 0 {
-		n = size - c.Offset
+		n = size - m.Offset
 	}
-	d.m = schema.Memory{Addr: c.Memory.Addr() + c.Offset, Length: n, IOVA: c.IOVA, Access: c.Access}
-	if f, ok := c.Memory.(ci.FileMemory); ok {
+	d.m = schema.Memory{Addr: m.Memory.Addr() + m.Offset, Length: n, IOVA: m.IOVA, Access: m.Access}
+	if f, ok := m.Memory.(ci.FileMemory); ok {
 		file, off := f.File()
-		d.files, d.m.Shared, d.m.FileOffset = []*os.File{file}, true, uint64(off)+c.Offset
-	} else if at, ok := ownMemory(c.Memory, c.Offset, n); !ok {
+		d.files, d.m.Shared, d.m.FileOffset = []*os.File{file}, true, uint64(off)+m.Offset
+	} else if at, ok := ownMemory(m.Memory, m.Offset, n); !ok {
 		return bad("byte %d of the memory is not at its address in this process, so the daemon cannot reach it", at)
 	}
-	unpin, err := c.Memory.Pin()
-	if err != nil {
+	if d.pin, err = c.pin(m.Memory); err != nil {
 		return described{}, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "Memory.Pin", Err: err}
 	}
-	d.pin = &pinned{c.Memory, unpin}
 	return d, nil
 }
 
@@ -88,7 +126,7 @@ func ownMemory(m ci.Memory, off, n uint64) (at uint64, ok bool) {
 
 // RegisterMR registers memory of this process.
 func (p *PD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
-	d, err := describe("PD.RegisterMR", &c)
+	d, err := p.ca.c.describe("PD.RegisterMR", &c)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +200,7 @@ func (m *MR) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
 	var d described
 	if set&ci.MRFieldMemory != 0 {
 		var err error
-		if d, err = describe(verb, &c); err != nil {
+		if d, err = m.ca.c.describe(verb, &c); err != nil {
 			return err
 		}
 		req.Memory = d.m

@@ -177,5 +177,8 @@ func receivedFiles(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
+// CloseSend tells the other end that no more messages will come. Recv continues to work.
+func (c *Conn) CloseSend() error { return c.c.CloseWrite() }
+
 // Close closes the connection. Calls of Send and Recv return.
 func (c *Conn) Close() error { return c.c.Close() }

@@ -44,5 +44,8 @@ func (*Conn) Send([]byte, []*os.File) error { return errSystem }
 // Recv fails: see errSystem.
 func (*Conn) Recv([]byte) (int, []*os.File, error) { return 0, nil, errSystem }
 
+// CloseSend fails: see errSystem.
+func (*Conn) CloseSend() error { return errSystem }
+
 // Close does nothing.
 func (*Conn) Close() error { return nil }

@@ -19,7 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// fill sets every field of a message to a value that differs from those of its neighbours and satisfies its declaration.
+// fill sets every field of a message to a value that differs from those of its neighbours and satisfies its
+// declaration.
 func fill(v reflect.Value, f *field, n *uint64) {
 	*n++
 	switch v.Kind() {
@@ -76,8 +77,8 @@ func messages() map[string]reflect.Type {
 	return list
 }
 
-// TestGolden compares the bytes of every message with those of the first version, so that no change of a type changes the
-// protocol unnoticed. Each message comes back from its bytes as it was.
+// TestGolden compares the bytes of every message with those of the first version, so that no change of a type changes
+// the protocol unnoticed. Each message comes back from its bytes as it was.
 func TestGolden(t *testing.T) {
 	for name, typ := range messages() {
 		if typ == reflect.TypeFor[schema.None]() {
@@ -136,7 +137,8 @@ func TestGoldenData(t *testing.T) {
 	assert.Equal(t, recvs, p.Recv)
 
 	golden(t, "poll.batch", AppendPoll(nil, schema.MakeHandle(schema.KindCQ, 1, 2), 3))
-	wc := []ci.WC{{ID: 1, Context: uint64(2), Length: 3, QPN: 4, Imm: 5, SrcQP: 6, VendorErr: 7, EECN: 8, PKeyIndex: 9, SLID: 10,
+	wc := []ci.WC{{ID: 1, Context: uint64(2), Length: 3, QPN: 4, Imm: 5, SrcQP: 6, VendorErr: 7, EECN: 8,
+		PKeyIndex: 9, SLID: 10,
 		EtherType: 11, Flags: 12, Status: 13, Op: 14, SL: 15, PathBits: 16}}
 	b = AppendCompletions(nil, wc, func(c any) uint64 { return c.(uint64) })
 	golden(t, "completions.batch", b)
@@ -163,7 +165,8 @@ func goldenSends() ([]ci.SendWR, []schema.SendHandles) {
 // TestHeader checks the header's bytes and its validation.
 func TestHeader(t *testing.T) {
 	m := append(Start(nil), 1, 2, 3, 4)
-	require.NoError(t, Finish(m, Header{Command: schema.CmdPoll, Reply: true, Status: ci.Timeout, ID: 0x0102030405060708}))
+	require.NoError(t, Finish(m, Header{Command: schema.CmdPoll, Reply: true, Status: ci.Timeout,
+		ID: 0x0102030405060708}))
 	assert.Equal(t, "14000000278006000807060504030201"+"01020304", hex.EncodeToString(m))
 	h, body, err := ParseHeader(m)
 	require.NoError(t, err)
@@ -187,7 +190,8 @@ func TestHeader(t *testing.T) {
 
 // TestRejects checks that a request which does not match its declaration is rejected.
 func TestRejects(t *testing.T) {
-	good := &schema.CreateCQ{PD: schema.MakeHandle(schema.KindPD, 1, 1), Size: 4, User: schema.UserBuffer{In: []byte{1}}}
+	good := &schema.CreateCQ{PD: schema.MakeHandle(schema.KindPD, 1, 1), Size: 4,
+		User: schema.UserBuffer{In: []byte{1}}}
 	b := Append(nil, good)
 	var got schema.CreateCQ
 	require.NoError(t, Parse(b, &got))

@@ -49,6 +49,7 @@ const (
 	CmdPostRecv
 	CmdPostSRQRecv
 	CmdPoll
+	CmdStatus
 	NumCommands
 )
 
@@ -107,6 +108,7 @@ var Commands = [NumCommands]Spec{
 	CmdPostSend:         data(spec[None, None]("post send", "QP.PostSend", 0)),
 	CmdPostRecv:         data(spec[None, None]("post receive", "QP.PostRecv", 0)),
 	CmdPostSRQRecv:      data(spec[None, None]("post SRQ receive", "SRQ.PostRecv", 0)),
+	CmdStatus:           spec[QueryStatus, QueryStatusReply]("status", "ual.Client.Status", 0),
 	CmdPoll:             data(spec[None, None]("poll", "CQ.Poll", 0)),
 }
 

@@ -9,6 +9,7 @@ const (
 	MaxPrivate = 4096     // bytes of private data of a user half, in each direction
 	MaxFiles   = 8        // descriptors of a message
 	MaxText    = 1024     // bytes of a name or an error's detail
+	MaxStatus  = 48 << 10 // bytes of a part of the status
 	MaxHCAs    = 64
 	MaxPorts   = 254
 	MaxTable   = 4096     // entries of all GID or P_Key tables of a port in a reply

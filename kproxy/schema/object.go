@@ -160,3 +160,16 @@ func ParseEvent(b []byte) (Event, error) {
 		Port:   binary.LittleEndian.Uint32(b[24:]),
 	}, nil
 }
+
+// QueryStatus returns a part of the daemon's status, a JSON text. The part at offset 0 also takes the status; the other
+// parts are of the same text.
+type QueryStatus struct {
+	Offset uint64
+}
+
+// QueryStatusReply contains a part of the text, and the length of the whole.
+type QueryStatusReply struct {
+	Total    uint64
+	Text     []byte `max:"49152"`
+	Reserved uint32
+}

@@ -34,8 +34,8 @@ func (s *Server) serve(c *native.Conn) {
 	d := &conn{c: c, session: session, pending: make(chan struct{}, session.Quota().Pending)}
 	for d.next(buf) {
 	}
-	c.Close()           // replies in progress fail, so that no goroutine waits for a client that does not read
 	_ = session.Close() // it has logged the error
+	c.Close()           // a client that waits learns that everything is destroyed; replies in progress fail
 	d.wait.Wait()
 }
 

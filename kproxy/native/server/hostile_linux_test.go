@@ -15,16 +15,19 @@ import (
 	"ciddk/kproxy/schema"
 )
 
-// TestHandlesOfAnotherClient uses every handle of one client in another one. None is accepted, and the owner is not affected.
+// TestHandlesOfAnotherClient uses every handle of one client in another one. None is accepted, and the owner is not
+// affected.
 func TestHandlesOfAnotherClient(t *testing.T) {
 	r := newRig(t, kproxy.Config{})
 	owner, thief := r.client(), r.client()
 	o := owner.create()
 	for _, h := range []schema.Handle{o.queue, o.ca, o.pd, o.cq, o.qp} {
-		require.ErrorIs(t, thief.do(schema.CmdDestroy, &schema.Object{Handle: h}, &schema.DestroyReply{}), h.Kind().Invalid())
+		require.ErrorIs(t, thief.do(schema.CmdDestroy, &schema.Object{Handle: h}, &schema.DestroyReply{}),
+			h.Kind().Invalid())
 	}
 	mine := thief.create()
-	require.ErrorIs(t, thief.do(schema.CmdCreateCQ, &schema.CreateCQ{PD: forge(o.pd, mine.pd), Size: 1}, &schema.CreateCQReply{}),
+	require.ErrorIs(t, thief.do(schema.CmdCreateCQ, &schema.CreateCQ{PD: forge(o.pd, mine.pd), Size: 1},
+		&schema.CreateCQReply{}),
 		ci.InvalidPDHandle)
 	require.NoError(t, owner.do(schema.CmdQueryQP, &schema.QP{QP: o.qp}, &schema.QPAttr{}))
 	require.NoError(t, thief.do(schema.CmdQueryQP, &schema.QP{QP: mine.qp}, &schema.QPAttr{}))
@@ -49,12 +52,13 @@ func TestStaleHandles(t *testing.T) {
 	assert.Equal(t, o.qp.Index(), again.Handle.Index())
 	assert.NotEqual(t, o.qp, again.Handle)
 	require.ErrorIs(t, c.do(schema.CmdQueryQP, &schema.QP{QP: o.qp}, &schema.QPAttr{}), ci.InvalidQPHandle)
-	require.ErrorIs(t, c.do(schema.CmdDestroy, &schema.Object{Handle: o.qp}, &schema.DestroyReply{}), ci.InvalidQPHandle)
+	require.ErrorIs(t, c.do(schema.CmdDestroy, &schema.Object{Handle: o.qp}, &schema.DestroyReply{}),
+		ci.InvalidQPHandle)
 	require.NoError(t, c.do(schema.CmdQueryQP, &schema.QP{QP: again.Handle}, &schema.QPAttr{}))
 }
 
-// TestGarbage sends packets that are not messages, and messages whose bodies are random. The daemon ends the first kind of
-// connection, rejects the second kind of message, and continues to serve others.
+// TestGarbage sends packets that are not messages, and messages whose bodies are random. The daemon ends the first kind
+// of connection, rejects the second kind of message, and continues to serve others.
 func TestGarbage(t *testing.T) {
 	r := newRig(t, kproxy.Config{})
 	honest := r.client()
@@ -99,8 +103,8 @@ func TestNoHello(t *testing.T) {
 	assert.Empty(t, r.core.Sessions())
 }
 
-// TestStopsReading floods the daemon with requests and never reads a reply. Another client is served meanwhile, and closing
-// the connection releases everything.
+// TestStopsReading floods the daemon with requests and never reads a reply. Another client is served meanwhile, and
+// closing the connection releases everything.
 func TestStopsReading(t *testing.T) {
 	r := newRig(t, kproxy.Config{})
 	flood := r.client()
@@ -215,6 +219,7 @@ func TestMemoryNotMapped(t *testing.T) {
 		{Addr: ci.Bytes(make([]byte, 1)).Addr(), Length: 1 << 45},
 	} {
 		err := c.do(schema.CmdRegisterMR, &schema.RegisterMR{PD: o.pd, Memory: m}, &schema.RegionReply{})
-		assert.Contains(t, []ci.Status{ci.InvalidPermission, ci.InvalidParameter, ci.InsufficientResources}, ci.StatusOf(err))
+		assert.Contains(t, []ci.Status{ci.InvalidPermission, ci.InvalidParameter, ci.InsufficientResources},
+			ci.StatusOf(err))
 	}
 }

@@ -89,7 +89,8 @@ func (r *rig) raw() *client {
 func (r *rig) client() *client {
 	c := r.raw()
 	var reply schema.HelloReply
-	require.NoError(r.t, c.do(schema.CmdHello, &schema.Hello{Version: schema.Version, PointerBits: 64, Name: "test"}, &reply))
+	require.NoError(r.t, c.do(schema.CmdHello, &schema.Hello{Version: schema.Version, PointerBits: 64, Name: "test"},
+		&reply))
 	return c
 }
 
@@ -146,7 +147,8 @@ func (c *client) create() (o objects) {
 	require.NoError(t, c.do(schema.CmdAllocatePD, &schema.AllocatePD{CA: o.ca}, &created))
 	o.pd = created.Handle
 	var cq schema.CreateCQReply
-	require.NoError(t, c.do(schema.CmdCreateCQ, &schema.CreateCQ{PD: o.pd, Size: 16, Token: 1, Completions: o.queue}, &cq))
+	require.NoError(t, c.do(schema.CmdCreateCQ, &schema.CreateCQ{PD: o.pd, Size: 16, Token: 1, Completions: o.queue},
+		&cq))
 	o.cq = cq.Handle
 	var qp schema.CreateQPReply
 	require.NoError(t, c.do(schema.CmdCreateQP, &schema.CreateQP{PD: o.pd, SendCQ: o.cq, RecvCQ: o.cq, Token: 2,

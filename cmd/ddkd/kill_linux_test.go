@@ -1,0 +1,138 @@
+package main
+
+import (
+	"flag"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/ual"
+)
+
+// kills is the number of clients that TestKillClients kills. CI uses 500.
+var kills = flag.Int("kills", 30, "number of clients that are killed")
+
+// role returns a command that runs the test's program in a role.
+func role(t *testing.T, name string) *exec.Cmd {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	c := exec.Command(exe)
+	c.Env = append(os.Environ(), roleEnv+"="+name)
+	return c
+}
+
+// TestKillClients kills clients at random moments: while they connect, create objects and transfer data. Each time, the daemon
+// and its adapter have nothing left of the client.
+func TestKillClients(t *testing.T) {
+	c := &config{Socket: socket(t), Adapters: []adapterConfig{{Link: "network", Address: "10.0.0.1"}}}
+	require.NoError(t, c.check())
+	l, err := listen(c)
+	require.NoError(t, err)
+	d, err := start(c, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- d.srv.Serve(l) }()
+	rnd := rand.New(rand.NewPCG(9, 9))
+	busy := 0
+	for range *kills {
+		client := role(t, "client")
+		require.NoError(t, client.Start())
+		if rnd.IntN(2) == 0 { // under traffic
+			eventually(t, "traffic", func() bool {
+				list := d.core.Status().Clients
+				return len(list) == 1 && list[0].Completions > 4
+			})
+			busy++
+		}
+		<-time.After(time.Duration(rnd.IntN(30)) * time.Millisecond) // the random moment
+		require.NoError(t, client.Process.Kill())
+		_ = client.Wait() // killed
+		eventually(t, "cleanup", func() bool {
+			if len(d.core.Sessions()) > 0 {
+				return false
+			}
+			for kind, n := range d.hcas[0].Live() {
+				if kind != "ca" && n != 0 {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	assert.Positive(t, busy)
+	l.Close()
+	require.NoError(t, <-served)
+	require.NoError(t, d.stop())
+}
+
+// TestKillDaemon kills the daemon under the traffic of a client. The client's verbs fail at once, it receives EventLocalFatal,
+// and closing does not hang. A new daemon takes over the socket.
+func TestKillDaemon(t *testing.T) {
+	socket(t)
+	daemon := role(t, "daemon")
+	require.NoError(t, daemon.Start())
+	c := dial(t)
+	x, err := newLoop(c)
+	require.NoError(t, err)
+	failed := make(chan error, 1)
+	first := make(chan struct{})
+	go func() {
+		for n := 0; ; n++ {
+			if err := x.transfer(); err != nil {
+				failed <- err
+				return
+			}
+			if n == 10 {
+				close(first)
+			}
+		}
+	}()
+	<-first
+	require.NoError(t, daemon.Process.Kill())
+	_ = daemon.Wait() // killed
+	late := time.After(10 * time.Second)
+	select {
+	case err := <-failed:
+		require.ErrorIs(t, err, ual.ErrDisconnected)
+		require.ErrorIs(t, err, ci.InvalidState)
+	case <-late:
+		t.Fatal("a verb hangs")
+	}
+	select {
+	case <-x.fatal:
+	case <-late:
+		t.Fatal("no EventLocalFatal")
+	}
+	_, err = x.cq.Poll(make([]ci.WC, 1))
+	require.ErrorIs(t, err, ual.ErrDisconnected)
+	require.NoError(t, x.cq.Destroy(), "nothing exists any more")
+	require.NoError(t, c.Close())
+	require.NoError(t, x.shared.Close())
+
+	again := role(t, "daemon")
+	require.NoError(t, again.Start())
+	c = dial(t)
+	_, err = c.HCAs()
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.NoError(t, again.Process.Signal(os.Interrupt))
+	_ = again.Wait() // its own signal handling is that of run's caller
+}
+
+// dial waits for a daemon and connects.
+func dial(t *testing.T) (c *ual.Client) {
+	eventually(t, "the daemon", func() (ok bool) {
+		var err error
+		c, err = ual.Dial(ual.Config{Name: t.Name()})
+		return err == nil
+	})
+	return c
+}

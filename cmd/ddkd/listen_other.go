@@ -1,0 +1,11 @@
+//go:build !unix
+
+package main
+
+import (
+	"net"
+
+	"ciddk/kproxy/native"
+)
+
+func listenPrivate(path string) (*net.UnixListener, error) { return native.Listen(path) }

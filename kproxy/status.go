@@ -1,0 +1,113 @@
+package kproxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"ciddk/ci"
+	"ciddk/kproxy/schema"
+)
+
+// Status describes a daemon at one moment. Its JSON form is what the command ddkd status --json prints.
+type Status struct {
+	PID      int             `json:"pid"`
+	Adapters []AdapterStatus `json:"adapters"`
+	Clients  []ClientStatus  `json:"clients"`
+}
+
+// AdapterStatus describes an adapter.
+type AdapterStatus struct {
+	GUID  string       `json:"guid"` // 16 hexadecimal digits
+	Ports []PortStatus `json:"ports"`
+}
+
+// PortStatus describes a port.
+type PortStatus struct {
+	Num   uint8    `json:"num"`
+	State string   `json:"state"`
+	MTU   int      `json:"mtu"`
+	GIDs  []string `json:"gids"`
+}
+
+// ClientStatus describes a client: its process, what it has, and what it did.
+type ClientStatus struct {
+	ID          uint64         `json:"id"`
+	PID         int            `json:"pid"`
+	UID         int            `json:"uid"`
+	Name        string         `json:"name"`
+	Objects     map[string]int `json:"objects"`
+	QueueBytes  int64          `json:"queue_bytes"`
+	MemoryBytes int64          `json:"memory_bytes"`
+	Waiting     int            `json:"events_waiting"`
+	Requests    uint64         `json:"requests"`
+	Rejected    uint64         `json:"rejected"`
+	Posts       uint64         `json:"posts"`
+	Polls       uint64         `json:"polls"`
+	Completions uint64         `json:"completions"`
+	Events      uint64         `json:"events"`
+	EventsLost  uint64         `json:"events_lost"`
+}
+
+// Status returns the adapters, the oldest first, and the clients, the oldest first.
+func (s *Server) Status() *Status {
+	st := &Status{PID: os.Getpid(), Adapters: []AdapterStatus{}, Clients: []ClientStatus{}}
+	for _, a := range s.cfg.AL.Adapters() {
+		x := AdapterStatus{GUID: fmt.Sprintf("%016x", uint64(a.GUID())), Ports: []PortStatus{}}
+		for _, p := range a.Attr().Ports {
+			ps := PortStatus{Num: p.Num, State: p.State.String(), MTU: p.MTU.Bytes(), GIDs: []string{}}
+			for _, g := range p.GIDs {
+				ps.GIDs = append(ps.GIDs, gidText(g.GID))
+			}
+			x.Ports = append(x.Ports, ps)
+		}
+		st.Adapters = append(st.Adapters, x)
+	}
+	for _, c := range s.Sessions() {
+		st.Clients = append(st.Clients, c.status())
+	}
+	return st
+}
+
+func (c *Session) status() ClientStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := ClientStatus{ID: c.id, PID: c.peer.PID, UID: c.peer.UID, Name: c.name, Objects: map[string]int{},
+		QueueBytes: c.used.queueBytes, MemoryBytes: c.used.memoryBytes, Requests: c.stats.requests.Load(),
+		Rejected: c.stats.rejected.Load(), Posts: c.stats.posts.Load(), Polls: c.stats.polls.Load(),
+		Completions: c.stats.completions.Load(), Events: c.stats.events.Load(), EventsLost: c.stats.lost.Load()}
+	for k, n := range c.used.count {
+		if n > 0 {
+			r.Objects[schema.Kind(k).String()] = n
+		}
+	}
+	for _, o := range c.objects() {
+		if o.queue != nil {
+			r.Waiting += o.queue.waiting()
+		}
+	}
+	return r
+}
+
+// queryStatus returns a part of the status. A privileged client sees all clients, another one sees itself.
+func (c *Session) queryStatus(r *schema.QueryStatus) (*Result, error) {
+	c.statusMu.Lock()
+	defer c.statusMu.Unlock()
+	if r.Offset == 0 {
+		st := c.s.Status()
+		if c.privileged("ual.Client.Status") != nil {
+			st.Clients = []ClientStatus{c.status()}
+		}
+		text, err := json.Marshal(st)
+		if err != nil {
+			return nil, err
+		}
+		c.statusText = text
+	}
+	text := c.statusText
+	if r.Offset > uint64(len(text)) {
+		return nil, failf("ual.Client.Status", ci.InvalidParameter, "offset %d of %d bytes", r.Offset, len(text))
+	}
+	part := text[r.Offset:]
+	return &Result{Body: &schema.QueryStatusReply{Total: uint64(len(text)), Text: part[:min(len(part), schema.MaxStatus)]}}, nil
+}
