@@ -7,20 +7,21 @@ import (
 	"ciddk/mad"
 )
 
-// grhArea is what precedes every datagram received: a GRH, or 20 bytes of nothing and an IPv4 header.
+// grhArea is the size of the area before every received datagram: a GRH, or 20 unused bytes and an IPv4 header.
 const grhArea = 40
 
-// Hop limits of answers: on InfiniBand as far as it goes (IBTA volume 1, 13.5.4.2 asks for 0xff), on IP the usual one.
+// Hop limits of responses: 0xff on InfiniBand (IBTA volume 1, 13.5.4.2), and the usual one on IP.
 const hopsInfiniBand, hopsIP = 0xff, 64
 
-// peer is who a datagram is from or to, as far as answers are compared with requests: the GID where there is a GRH, and on InfiniBand the
-// base LID, too. The zero value is nobody in particular.
+// peer identifies the origin or the destination of a datagram, for comparing responses with requests. It is the GID if
+// there is a GRH, and on InfiniBand also the base LID. The zero value matches any peer.
 type peer struct {
 	lid ci.LID
 	gid ci.GID
 }
 
-// peerOf gives the peer of an address; LIDs are compared without the bits that LMC leaves free, as if all ports of the subnet had ours.
+// peerOf returns the peer of an address. LIDs are compared without the bits of this port's LMC, as if all ports of the
+// subnet had the same LMC.
 func (p *port) peerOf(av *ci.AVAttr) (id peer) {
 	if av.Global {
 		id.gid = av.GRH.DGID
@@ -39,7 +40,8 @@ func (p *port) peerOf(av *ci.AVAttr) (id peer) {
 
 const firstMulticastLID = 0xc000
 
-// source gives the address that a datagram came from, which is the one to answer to (IBTA volume 1, 13.5.4), and the GIDs of its GRH.
+// source sets the address that a datagram came from, to which a response is sent (IBTA volume 1, 13.5.4), and the GIDs
+// of its GRH. It reports false if the datagram has no valid source.
 func (e *endpoint) source(wc *ci.WC, grh []byte, r *Received) bool {
 	p := e.p
 	r.Port = p.id
@@ -49,10 +51,11 @@ func (e *endpoint) source(wc *ci.WC, grh []byte, r *Received) bool {
 		r.From.QKey = ci.QKey(mad.QKeyGSI)
 	}
 	if p.link != ci.LinkEthernet {
-		if wc.SLID == 0 && e.num == 0 { // from a port without a LID: the way it came
+		if wc.SLID == 0 && e.num == 0 { // from a port without a LID: reply along the same route
 			wc.SLID = permissiveLID
 		}
-		if wc.SLID >= firstMulticastLID && wc.SLID != permissiveLID || e.num == 1 && (wc.SLID == 0 || wc.SLID == permissiveLID) {
+		if wc.SLID >= firstMulticastLID && wc.SLID != permissiveLID || e.num == 1 &&
+			(wc.SLID == 0 || wc.SLID == permissiveLID) {
 			return false
 		}
 		r.From.AV.SL, r.From.AV.PathBits, r.From.AV.DLID = wc.SL, wc.PathBits, wc.SLID
@@ -62,12 +65,12 @@ func (e *endpoint) source(wc *ci.WC, grh []byte, r *Received) bool {
 	}
 	g := ci.GRH{HopLimit: hopsIP}
 	switch {
-	case grh[0]>>4 == 6: // a GRH, or IPv6: the same layout (8.3)
+	case grh[0]>>4 == 6: // a GRH or an IPv6 header, which have the same layout (8.3)
 		copy(r.SGID[:], grh[8:24])
 		copy(r.DGID[:], grh[24:40])
 		g.TrafficClass = grh[0]<<4 | grh[1]>>4
 		g.FlowLabel = uint32(grh[1]&15)<<16 | uint32(grh[2])<<8 | uint32(grh[3])
-	case p.link == ci.LinkEthernet && grh[20]>>4 == 4: // IPv4 in the last 20 bytes (annex A17)
+	case p.link == ci.LinkEthernet && grh[20]>>4 == 4: // an IPv4 header in the last 20 bytes (annex A17)
 		v4 := func(b []byte) (g ci.GID) {
 			g[10], g[11] = 0xff, 0xff
 			copy(g[12:], b)
@@ -78,7 +81,7 @@ func (e *endpoint) source(wc *ci.WC, grh []byte, r *Received) bool {
 	default:
 		return false
 	}
-	if group(r.SGID) || r.SGID == (ci.GID{}) {
+	if isMulticast(r.SGID) || r.SGID == (ci.GID{}) {
 		return false
 	}
 	r.GRH = true
@@ -88,8 +91,8 @@ func (e *endpoint) source(wc *ci.WC, grh []byte, r *Received) bool {
 	g.DGID = r.SGID
 	index, ok := p.gidIndex(r.DGID)
 	if !ok {
-		// To a group, or to an entry that has been replaced meanwhile: the first entry is always there.
-		if p.link == ci.LinkEthernet && !group(r.DGID) {
+		// The datagram was sent to a group, or to an entry that was replaced meanwhile. The first entry always exists.
+		if p.link == ci.LinkEthernet && !isMulticast(r.DGID) {
 			return false
 		}
 		index = 0
@@ -99,12 +102,14 @@ func (e *endpoint) source(wc *ci.WC, grh []byte, r *Received) bool {
 	return true
 }
 
-// group tells a multicast GID, of IPv4 too.
-func group(g ci.GID) bool { return g[0] == 0xff || v4Mapped == [12]byte(g[:12]) && g[12]&0xf0 == 0xe0 }
+// isMulticast reports whether g is a multicast GID, of IPv4 too.
+func isMulticast(g ci.GID) bool {
+	return g[0] == 0xff || v4Mapped == [12]byte(g[:12]) && g[12]&0xf0 == 0xe0
+}
 
 var v4Mapped = [12]byte{10: 0xff, 11: 0xff}
 
-// gidIndex finds one of the port's own GIDs; of two entries with the same, RoCEv2's.
+// gidIndex returns the index of one of the port's GIDs. Of two entries with the same GID it returns the one of RoCEv2.
 func (p *port) gidIndex(gid ci.GID) (index uint16, ok bool) {
 	for i, e := range p.attr().GIDs {
 		if e.GID == gid && (!ok || e.Type == ci.GIDRoCEv2) {
@@ -116,7 +121,8 @@ func (p *port) gidIndex(gid ci.GID) (index uint16, ok bool) {
 	return index, ok
 }
 
-// check judges an address as far as it can be; what nobody notices stops the send queue, and it takes a while until it goes on.
+// check returns an error for an address that cannot be valid. An invalid address that check does not find stops the
+// send queue until the QP has recovered.
 func (e *endpoint) check(verb string, to *Address) error {
 	p := e.p
 	attr := p.attr()
@@ -125,15 +131,16 @@ func (e *endpoint) check(verb string, to *Address) error {
 	}
 	switch av := &to.AV; {
 	case av.Port != 0 && av.Port != p.id.Num:
-		return &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: fmt.Sprintf("the address is by port %d, the agent is on port %d", av.Port, p.id.Num)}
+		return &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: fmt.Sprintf("To.AV.Port is %d, but the agent is "+
+			"on port %d", av.Port, p.id.Num)}
 	case to.QPN > 0xffffff:
 		return bad("To.QPN %#x has more than 24 bits", uint32(to.QPN))
 	case e.num == 1 && (int(to.PKeyIndex) >= len(attr.PKeys) || attr.PKeys[to.PKeyIndex]&0x7fff == 0):
-		return bad("To.PKeyIndex %d names no P_Key", to.PKeyIndex)
+		return bad("To.PKeyIndex %d: the entry has no P_Key", to.PKeyIndex)
 	case p.link == ci.LinkEthernet && !av.Global:
-		return bad("To.AV is not Global, as all are on Ethernet")
+		return bad("To.AV is not Global, as Ethernet requires")
 	case av.Global && (int(av.GRH.SGIDIndex) >= len(attr.GIDs) || attr.GIDs[av.GRH.SGIDIndex].GID == ci.GID{}):
-		return bad("To.AV.GRH.SGIDIndex %d names no GID of the port", av.GRH.SGIDIndex)
+		return bad("To.AV.GRH.SGIDIndex %d: the port has no such GID", av.GRH.SGIDIndex)
 	case av.Global && av.GRH.DGID == ci.GID{}:
 		return bad("To.AV.GRH.DGID is zero")
 	case !av.Global && av.DLID == 0:

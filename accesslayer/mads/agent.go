@@ -17,17 +17,17 @@ import (
 type agent struct {
 	e   *endpoint
 	cfg AgentConfig
-	hi  uint32 // the upper half of its requests' transaction IDs
+	hi  uint32 // upper half of the transaction IDs of its requests
 
-	once   *hold.Once
-	gone   atomic.Bool
-	closed chan struct{} // when Close is done
-	queue  chan *Received
-	calls  hold.Mutex // held during OnReceive
+	once    *hold.Once
+	closing atomic.Bool
+	closed  chan struct{} // closed at the end of Close
+	queue   chan *Received
+	calls   hold.Mutex // held during OnReceive
 
 	// Guarded by e.mu.
-	txs map[uint32]*tx // by the lower half
-	lo  uint32         // of the last request
+	txs map[uint32]*tx // by the lower half of the transaction ID
+	lo  uint32         // lower half of the last request's
 }
 
 const verbSend, verbDo, verbStartDo, verbRecv = "Agent.Send", "Agent.Do", "Agent.StartDo", "Agent.Recv"
@@ -37,8 +37,9 @@ func (e *endpoint) register(verb string, cfg AgentConfig) (Agent, error) {
 	if cfg.Queue == 0 {
 		cfg.Queue = defaultQueue
 	}
-	a := &agent{e: e, cfg: cfg, hi: e.p.m.nextAgent(), once: hold.NewOnce(), closed: make(chan struct{}), calls: hold.NewMutex(),
-		txs: make(map[uint32]*tx)}
+	a := &agent{e: e, cfg: cfg, hi: e.p.m.nextAgent(), once: hold.NewOnce(), closed: make(chan struct{}),
+		calls: hold.NewMutex(),
+		txs:   make(map[uint32]*tx)}
 	if len(cfg.Methods) > 0 && cfg.OnReceive == nil {
 		a.queue = make(chan *Received, cfg.Queue)
 	}
@@ -51,12 +52,13 @@ func (e *endpoint) register(verb string, cfg AgentConfig) (Agent, error) {
 	return a, nil
 }
 
-// take enters an agent into the table.
+// take adds an agent to the table.
 func (e *endpoint) take(verb string, a *agent) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: "the port is going", Err: accesslayer.ErrClosed}
+		return &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: "the port is being removed",
+			Err: accesslayer.ErrClosed}
 	}
 	t, err := e.table.Load().with(verb, a)
 	if err == nil {
@@ -68,13 +70,13 @@ func (e *endpoint) take(verb string, a *agent) error {
 // Port implements Agent.
 func (a *agent) Port() Port { return a.e.p.id }
 
-// check judges a message, and tells whether it goes by RMPP.
+// check returns an error for an invalid message, and reports whether the message is sent by RMPP.
 func (a *agent) check(verb string, m *Message) (long bool, err error) {
 	bad := func(format string, args ...any) (bool, error) {
 		return false, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf(format, args...)}
 	}
 	if m == nil {
-		return bad("there is no Message")
+		return bad("the Message is nil")
 	}
 	b := m.MAD
 	if len(b) < mad.HeaderLen {
@@ -84,8 +86,9 @@ func (a *agent) check(verb string, m *Message) (long bool, err error) {
 	switch {
 	case b[0] != mad.BaseVersion:
 		return bad("MAD with base version %d, want %d", b[0], mad.BaseVersion)
-	case subnet(class) != a.cfg.SubnetManagement:
-		return bad("MAD of class %v: classes of subnet management go by QP0, all others by QP1", class)
+	case isSubnet(class) != a.cfg.SubnetManagement:
+		return bad("MAD of class %v (agents with SubnetManagement send classes of subnet management, others all "+
+			"other classes)", class)
 	case a.cfg.Class != 0 && canonical(class) != canonical(a.cfg.Class):
 		return bad("MAD of class %v from an agent of class %v", class, a.cfg.Class)
 	case len(b) != mad.Size && !a.cfg.RMPP:
@@ -94,7 +97,8 @@ func (a *agent) check(verb string, m *Message) (long bool, err error) {
 	if a.cfg.RMPP {
 		seg, _ := mad.SegmentationOf(class)
 		if len(b) < seg.HeaderLen || len(b) > a.e.p.m.cfg.MaxMessage {
-			return bad("MAD of %d bytes, want %d to Config.MaxMessage, %d", len(b), seg.HeaderLen, a.e.p.m.cfg.MaxMessage)
+			return bad("MAD of %d bytes, want %d to %d (Config.MaxMessage)", len(b), seg.HeaderLen,
+				a.e.p.m.cfg.MaxMessage)
 		}
 		var r mad.RMPP
 		r.Parse(b[mad.HeaderLen:])
@@ -103,19 +107,20 @@ func (a *agent) check(verb string, m *Message) (long bool, err error) {
 	return long, a.e.check(verb, &m.To)
 }
 
-// closedError is the answer of an agent that is closed.
+// closedError returns the error of an agent that is closed.
 func (a *agent) closedError(verb string) error {
 	return closedError(verb, fmt.Sprintf("agent %q is closed", a.cfg.Name))
 }
 
-// admit tells whether the agent may send. e.mu is held.
+// admit returns an error if the agent cannot send now. e.mu is held.
 func (a *agent) admit(verb string) error {
 	switch {
-	case a.gone.Load() || a.e.closed:
+	case a.closing.Load() || a.e.closed:
 		return a.closedError(verb)
 	case a.e.full():
 		return &ci.Error{Verb: verb, Status: ci.InsufficientResources,
-			Detail: fmt.Sprintf("%d datagrams wait for the port's send queue: wait, or raise Config.QueueLimit", a.e.queue.n)}
+			Detail: fmt.Sprintf("%d datagrams wait for the port's send queue (wait, or raise Config.QueueLimit)",
+				a.e.queue.n)}
 	}
 	return nil
 }
@@ -138,7 +143,8 @@ func (a *agent) Send(m *Message) error {
 	return e.transmit(&m.To, m.MAD, nil)
 }
 
-// transmit puts a datagram on its way, that of the transaction t or of none. e.mu is held; unlock must follow.
+// transmit sends or queues a datagram; t is its transaction, or nil. e.mu is held, and the caller releases it with
+// unlock.
 func (e *endpoint) transmit(to *Address, b []byte, t *tx) error {
 	if mad.Class(b[1]) == mad.ClassSubnetDirected {
 		c := ci.MAD(b)
@@ -151,7 +157,8 @@ func (e *endpoint) transmit(to *Address, b []byte, t *tx) error {
 			e.local.take(nil, &c)
 			return nil
 		case nowhere:
-			return &ci.Error{Verb: verbSend, Status: ci.InvalidParameter, Detail: "the directed route does not begin at this port: see hop pointer, hop count and InitialPath[1]"}
+			return &ci.Error{Verb: verbSend, Status: ci.InvalidParameter, Detail: "the directed route does not begin " +
+				"at this port (check hop pointer, hop count and InitialPath[1])"}
 		}
 		b = c[:]
 	}
@@ -191,15 +198,17 @@ func (a *agent) StartDo(ctx context.Context, m *Message, done func(*Received, er
 	return err
 }
 
-// request sends a request, and returns its transaction. ended is called once, when the transaction has ended, with e.mu held; it does not block.
+// request sends a request, and returns its transaction. ended is called once, when the transaction has ended, with e.mu
+// held; it does not block.
 func (a *agent) request(ctx context.Context, verb string, m *Message, ended func(*tx)) (*tx, error) {
 	long, err := a.check(verb, m)
 	if err != nil {
 		return nil, err
 	}
 	var h mad.Header
-	if h.Parse(m.MAD); response(&h) {
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf("%v is an answer: use Send", h.Method)}
+	if h.Parse(m.MAD); isResponse(&h) {
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter,
+			Detail: fmt.Sprintf("%v is a response (use Send)", h.Method)}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -209,7 +218,7 @@ func (a *agent) request(ctx context.Context, verb string, m *Message, ended func
 	e.mu.Lock()
 	err = a.admit(verb)
 	if err == nil {
-		for a.lo++; a.txs[a.lo] != nil; a.lo++ { // it has gone round, and that one still waits
+		for a.lo++; a.txs[a.lo] != nil; a.lo++ { // after 2^32 requests, an old one may still be pending
 		}
 		t.lo = a.lo
 		binary.BigEndian.PutUint64(t.msg[8:], uint64(a.hi)<<32|uint64(t.lo))
@@ -245,7 +254,7 @@ func (a *agent) Recv(ctx context.Context) (*Received, error) {
 		return nil, ctx.Err()
 	case <-a.closed:
 	}
-	select { // nothing comes any more
+	select { // take what was queued before Close
 	case r := <-a.queue:
 		return r, nil
 	default:
@@ -253,12 +262,12 @@ func (a *agent) Recv(ctx context.Context) (*Received, error) {
 	}
 }
 
-// deliver hands an unsolicited datagram over.
+// deliver passes an unsolicited datagram to OnReceive or to the queue of Recv.
 func (a *agent) deliver(r *Received) {
 	a.calls.Lock()
 	defer a.calls.Unlock()
 	switch {
-	case a.gone.Load():
+	case a.closing.Load():
 		a.e.p.count.drop(DropUnclaimed)
 	case a.cfg.OnReceive != nil:
 		a.cfg.OnReceive(r)
@@ -276,7 +285,7 @@ func (a *agent) Close() error {
 	a.once.Do(func() {
 		e := a.e
 		e.mu.Lock()
-		a.gone.Store(true)
+		a.closing.Store(true)
 		e.table.Store(e.table.Load().without(a))
 		for _, t := range a.txs {
 			e.finish(t, nil, a.closedError(verbDo))
@@ -286,7 +295,7 @@ func (a *agent) Close() error {
 		if len(a.cfg.Methods) > 0 {
 			e.p.announce(a.cfg.Class)
 		}
-		a.calls.Lock() // wait for the call that runs
+		a.calls.Lock() // wait for a running callback
 		defer a.calls.Unlock()
 		close(a.closed)
 	})

@@ -13,13 +13,14 @@ import (
 
 const vendor = mad.Class(0x09)
 
-// echo answers every request of class vendor at n.
+// echo responds to every request of class vendor at n.
 func echo(t testing.TB, n *node) mads.Agent {
 	var a mads.Agent
-	a = n.agent(mads.AgentConfig{Name: "echo", Class: vendor, Version: 1, Methods: []mad.Method{mad.Get, mad.Set}, OnReceive: func(r *mads.Received) {
-		r.MAD[3] |= byte(mad.ResponseMask)
-		assert.NoError(t, a.Send(&mads.Message{To: r.From, MAD: r.MAD}))
-	}})
+	a = n.agent(mads.AgentConfig{Name: "echo", Class: vendor, Version: 1, Methods: []mad.Method{mad.Get, mad.Set},
+		OnReceive: func(r *mads.Received) {
+			r.MAD[3] |= byte(mad.ResponseMask)
+			assert.NoError(t, a.Send(&mads.Message{To: r.From, MAD: r.MAD}))
+		}})
 	return a
 }
 
@@ -35,7 +36,7 @@ func TestSendReceive(t *testing.T) {
 		assert.Equal(t, m.MAD, r.MAD)
 		assert.Equal(t, uint64(0x1122334455667788), r.Header().TID)
 		assert.Equal(t, b.port(), r.Port)
-		// And back, to where it came from.
+		// The response goes to the source of the request.
 		m.MAD[255] = 8
 		require.NoError(t, to.Send(&mads.Message{To: r.From, MAD: m.MAD}))
 		r, err = from.Recv(soon(t))

@@ -5,20 +5,21 @@ import (
 	"ciddk/ci"
 )
 
-// avCache keeps the address vectors of a QP: making one costs more than all else of a send. Those not in use are in a list, the one used last
-// first, and go when there are too many. The endpoint's lock guards it.
+// avCache keeps the address vectors of a QP, since creating one costs more than the rest of a send. Unused vectors are
+// in a list, the last used first, and the oldest are destroyed when there are too many. The endpoint's lock guards the
+// cache.
 type avCache struct {
 	pd    *accesslayer.PD
 	limit int
 	by    map[ci.AVAttr]*avEntry
-	idle  avEntry // ring of those with no user; idle.next was used last
+	idle  avEntry // ring of unused vectors; idle.next was used last
 }
 
 type avEntry struct {
 	av         *accesslayer.AV
 	attr       ci.AVAttr
 	users      int
-	stale      bool // not in by any more: destroyed with the last user
+	stale      bool // removed from the cache, and destroyed by its last user
 	prev, next *avEntry
 }
 
@@ -27,7 +28,7 @@ func (c *avCache) init(pd *accesslayer.PD, limit int) {
 	c.idle.prev, c.idle.next = &c.idle, &c.idle
 }
 
-// get gives the vector for an address, made if need be; release gives it back.
+// get returns the vector for an address, and creates it if necessary. release returns it to the cache.
 func (c *avCache) get(attr ci.AVAttr) (*avEntry, error) {
 	e := c.by[attr]
 	if e == nil {
@@ -52,7 +53,7 @@ func (c *avCache) release(e *avEntry) {
 		return
 	}
 	if e.stale {
-		_ = e.av.DestroyAsync(nil) // it fails only when it is gone with its HCA
+		_ = e.av.DestroyAsync(nil) // fails only if its HCA was removed
 		return
 	}
 	e.prev, e.next = &c.idle, c.idle.next
@@ -67,14 +68,14 @@ func (e *avEntry) unlink() {
 	e.prev, e.next = nil, nil
 }
 
-// evict takes out a vector that has no user.
+// evict removes a vector without users.
 func (c *avCache) evict(e *avEntry) {
 	e.unlink()
 	delete(c.by, e.attr)
 	_ = e.av.DestroyAsync(nil)
 }
 
-// forget takes out all of them; those in use live until they are released.
+// forget removes all vectors. Those in use exist until they are released.
 func (c *avCache) forget() {
 	for _, e := range c.by {
 		if e.users == 0 {

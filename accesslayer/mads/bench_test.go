@@ -16,7 +16,7 @@ var benchWires = []struct {
 	ports func() [2]rvt.Port
 }{{"direct", wires["direct"]}, {"UDP", wires["UDP, IPv4"]}}
 
-// BenchmarkSend sends datagrams without answers to one who does nothing with them, with at most 256 on their way.
+// BenchmarkSend sends datagrams that need no response, with at most 256 outstanding, to an agent that ignores them.
 func BenchmarkSend(b *testing.B) {
 	for _, w := range benchWires {
 		b.Run(w.name, func(b *testing.B) {
@@ -24,12 +24,13 @@ func BenchmarkSend(b *testing.B) {
 			x, y := newNode(b, nodeConfig{}, p[0]), newNode(b, nodeConfig{}, p[1])
 			const window = 256
 			arrived := make(chan struct{}, window)
-			y.agent(mads.AgentConfig{Class: mad.ClassCM, Version: 2, Methods: []mad.Method{mad.Send}, OnReceive: func(*mads.Received) {
-				select {
-				case arrived <- struct{}{}:
-				default: // it had been taken for lost
-				}
-			}})
+			y.agent(mads.AgentConfig{Class: mad.ClassCM, Version: 2, Methods: []mad.Method{mad.Send},
+				OnReceive: func(*mads.Received) {
+					select {
+					case arrived <- struct{}{}:
+					default: // it had been counted as lost
+					}
+				}})
 			from := x.agent(mads.AgentConfig{})
 			m := mads.Message{To: y.address(), MAD: request(mad.ClassCM, 2, mad.Send, 1)}
 			b.ReportAllocs()
@@ -55,7 +56,7 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// BenchmarkDo asks and is answered: by one goroutine, and by 64.
+// BenchmarkDo sends requests and receives the responses, with one goroutine and with 64.
 func BenchmarkDo(b *testing.B) {
 	for _, w := range benchWires {
 		run := func(name string, parallel int) {

@@ -5,7 +5,8 @@ import (
 	"ciddk/mad"
 )
 
-// capability is the bit of PortInfo.CapabilityMask that says that a port answers requests of a class (IBTA volume 1, 14.2.5.6); 0: there is none.
+// capability returns the bit of PortInfo.CapabilityMask which states that a port answers requests of a class (IBTA
+// volume 1, 14.2.5.6). It returns 0 if no such bit exists.
 func capability(c mad.Class) ci.PortCap {
 	switch {
 	case c == mad.ClassCM:
@@ -22,7 +23,7 @@ func capability(c mad.Class) ci.PortCap {
 	return 0
 }
 
-// serves tells whether an agent answers requests of a class with a capability.
+// serves reports whether an agent answers requests of a class with the capability c.
 func (t *table) serves(bit ci.PortCap) bool {
 	for k := range t.claims {
 		if capability(k.class) == bit {
@@ -32,8 +33,9 @@ func (t *table) serves(bit ci.PortCap) bool {
 	return false
 }
 
-// announce has the subnet manager know whether the port answers requests of a class, after an agent has come or gone. No lock is held: the driver may
-// block. A bit that was set before is not ours, and stays.
+// announce sets or clears the capability bit of a class, after an agent was registered or closed, so that the subnet
+// manager knows whether the port answers requests of the class. A bit that was set before the first agent is not
+// changed. No lock is held, since the driver may block.
 func (p *port) announce(c mad.Class) {
 	bit := capability(c)
 	if bit == 0 || p.link != ci.LinkInfiniBand {
@@ -49,8 +51,10 @@ func (p *port) announce(c mad.Class) {
 	if serves {
 		change.Capability = bit
 	}
-	if err := p.h.ca.Modify(p.id.Num, ci.PortFieldCapability, change); err != nil { // of an HCA that goes, or that has its own mind
-		p.m.al.Logger().Debug("mads: the port does not change its capability mask", "guid", p.id.CA, "port", p.id.Num, "class", c, "error", err)
+	if err := p.h.ca.Modify(p.id.Num, ci.PortFieldCapability,
+		change); err != nil { // the HCA is being removed, or its driver refuses the change
+		p.m.al.Logger().Debug("mads: cannot change the capability mask of the port", "guid", p.id.CA, "port", p.id.Num,
+			"class", c, "error", err)
 		return
 	}
 	p.announced ^= bit

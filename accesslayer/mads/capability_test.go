@@ -18,18 +18,21 @@ import (
 	"ciddk/rvt"
 )
 
-// The subnet manager, and whoever reads PortInfo, is told whether a port answers requests of a class, as long as an agent does.
+// PortInfo states that a port answers requests of a class while an agent of the class exists.
 func TestCapabilityMask(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
-		const all = ci.PortCapCM | ci.PortCapSNMP | ci.PortCapDeviceManagement | ci.PortCapBootManagement | ci.PortCapVendorClass
+		const all = ci.PortCapCM | ci.PortCapSNMP | ci.PortCapDeviceManagement | ci.PortCapBootManagement |
+			ci.PortCapVendorClass
 		ca := must(must(a.al.Open(accesslayer.ClientConfig{})).OpenCA(a.hca.Info().GUID, nil))
-		says := func() ci.PortCap { return must(ca.Query()).Ports[0].Capability & all }
-		require.Zero(t, says())
+		capability := func() ci.PortCap { return must(ca.Query()).Ports[0].Capability & all }
+		require.Zero(t, capability())
 		for _, tt := range []struct {
 			class mad.Class
 			bit   ci.PortCap
-		}{{mad.ClassCM, ci.PortCapCM}, {mad.ClassSNMP, ci.PortCapSNMP}, {mad.ClassDevice, ci.PortCapDeviceManagement}, {mad.ClassBoot, ci.PortCapBootManagement},
-			{mad.ClassVendor1First, ci.PortCapVendorClass}, {mad.ClassVendor2Last, ci.PortCapVendorClass}, {mad.ClassSubnetAdmin, 0}, {mad.ClassPerformance, 0}} {
+		}{{mad.ClassCM, ci.PortCapCM}, {mad.ClassSNMP, ci.PortCapSNMP}, {mad.ClassDevice, ci.PortCapDeviceManagement},
+			{mad.ClassBoot, ci.PortCapBootManagement},
+			{mad.ClassVendor1First, ci.PortCapVendorClass}, {mad.ClassVendor2Last,
+				ci.PortCapVendorClass}, {mad.ClassSubnetAdmin, 0}, {mad.ClassPerformance, 0}} {
 			cfg := mads.AgentConfig{Class: tt.class, Methods: []mad.Method{mad.Send}}
 			if tt.class.Vendor2() {
 				cfg.OUI = oui
@@ -37,23 +40,23 @@ func TestCapabilityMask(t *testing.T) {
 			client := cfg
 			client.Methods = nil
 			a.agent(client)
-			assert.Zero(t, says(), "%v: who only asks answers nothing", tt.class)
+			assert.Zero(t, capability(), "%v: an agent without methods sets no bit", tt.class)
 			for range 2 {
 				first := a.agent(cfg)
 				cfg.Version = 2
 				second := a.agent(cfg)
-				assert.Equal(t, tt.bit, says(), "%v", tt.class)
+				assert.Equal(t, tt.bit, capability(), "%v", tt.class)
 				require.NoError(t, first.Close())
-				assert.Equal(t, tt.bit, says(), "%v: there is another", tt.class)
+				assert.Equal(t, tt.bit, capability(), "%v: another agent is left", tt.class)
 				require.NoError(t, second.Close())
-				assert.Zero(t, says(), "%v", tt.class)
+				assert.Zero(t, capability(), "%v", tt.class)
 				cfg.Version = 0
 			}
 		}
 	})
 }
 
-// Agents may come and go at once: what the mask says in the end is so.
+// Agents are registered and closed concurrently. The mask is right at the end.
 func TestCapabilityMaskRace(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, _ *node) {
 		var wg sync.WaitGroup
@@ -75,17 +78,20 @@ func TestCapabilityMaskRace(t *testing.T) {
 	})
 }
 
-// A bit that was set before is the driver's.
+// A bit that was set before the first agent belongs to the driver.
 func TestCapabilityMaskForeign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hca := must(reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(), direct.Config{}))}}))
+		hca := must(reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(),
+			direct.Config{}))}}))
 		al := accesslayer.New(accesslayer.Config{PollInterval: -1})
 		require.NoError(t, al.Register(hca))
 		ca := must(must(al.Open(accesslayer.ClientConfig{})).OpenCA(hca.Info().GUID, nil))
-		require.NoError(t, ca.Modify(1, ci.PortFieldCapability, ci.PortModify{CapMask: ci.PortCapCM, Capability: ci.PortCapCM}))
+		require.NoError(t, ca.Modify(1, ci.PortFieldCapability, ci.PortModify{CapMask: ci.PortCapCM,
+			Capability: ci.PortCapCM}))
 		synctest.Wait()
 		m := must(mads.New(al, mads.Config{}))
-		x := must(m.Register(mads.AgentConfig{Port: mads.Port{CA: hca.Info().GUID, Num: 1}, Class: mad.ClassCM, Methods: []mad.Method{mad.Send}}))
+		x := must(m.Register(mads.AgentConfig{Port: mads.Port{CA: hca.Info().GUID, Num: 1}, Class: mad.ClassCM,
+			Methods: []mad.Method{mad.Send}}))
 		require.NoError(t, x.Close())
 		assert.Equal(t, ci.PortCapCM, must(ca.Query()).Ports[0].Capability&ci.PortCapCM)
 		require.NoError(t, m.Close())

@@ -7,27 +7,28 @@ import (
 	"ciddk/mad"
 )
 
-// table tells who gets what; it is replaced, never changed.
+// table maps datagrams to agents. A table is replaced, and never changed.
 type table struct {
-	agents map[uint32]*agent // by the upper half of transaction IDs
+	agents map[uint32]*agent // by the upper half of the transaction ID
 	claims map[claim]*[128]*agent
 }
 
-// claim is what an exclusive set of methods belongs to. ClassSubnetDirected counts as ClassSubnetLID.
+// claim is the key of an exclusive set of methods. ClassSubnetDirected counts as ClassSubnetLID.
 type claim struct {
 	class   mad.Class
 	version uint8
 	oui     [3]byte
 }
 
-// Limits of what can be registered: classes up to the end of vendor range 2, versions below 8, eight OUIs for each class and version.
+// Limits of registrations: classes up to the end of vendor range 2, versions below 8, and eight OUIs for each class and
+// version.
 const (
 	classVersions = 8
 	maxOUIs       = 8
-	ouiOffset     = mad.RMPPEnd + 1 // behind a reserved byte (IBTA volume 1, 16.5.2)
+	ouiOffset     = mad.RMPPEnd + 1 // after a reserved byte (IBTA volume 1, 16.5.2)
 )
 
-func subnet(c mad.Class) bool { return c == mad.ClassSubnetLID || c == mad.ClassSubnetDirected }
+func isSubnet(c mad.Class) bool { return c == mad.ClassSubnetLID || c == mad.ClassSubnetDirected }
 
 func canonical(c mad.Class) mad.Class {
 	if c == mad.ClassSubnetDirected {
@@ -36,7 +37,7 @@ func canonical(c mad.Class) mad.Class {
 	return c
 }
 
-// claimOf is where a datagram belongs.
+// claimOf returns the claim that a datagram belongs to.
 func claimOf(h *mad.Header, b []byte) claim {
 	c := claim{class: canonical(h.Class), version: h.ClassVersion}
 	if h.Class.Vendor2() {
@@ -45,7 +46,7 @@ func claimOf(h *mad.Header, b []byte) claim {
 	return c
 }
 
-// check judges what does not depend on the port.
+// check returns an error for a configuration that no port accepts.
 func (c *AgentConfig) check(verb string) error {
 	bad := func(format string, args ...any) error {
 		return &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf(format, args...)}
@@ -53,30 +54,33 @@ func (c *AgentConfig) check(verb string) error {
 	_, rmpp := mad.SegmentationOf(c.Class)
 	switch {
 	case c.Queue < 0:
-		return bad("Queue is %d: give a number of datagrams, or 0 for %d", c.Queue, defaultQueue)
+		return bad("Queue is %d, must not be negative (0: %d)", c.Queue, defaultQueue)
 	case c.Class == 0 && len(c.Methods) > 0:
-		return bad("Methods of no Class")
+		return bad("Methods without Class")
 	case c.Class == 0 && c.RMPP:
-		return bad("RMPP without a Class that has it")
+		return bad("RMPP without Class")
 	case c.Class > mad.ClassVendor2Last && c.Class != mad.ClassSubnetDirected:
-		return bad("Class %#02x: want 1 to %#02x, or %#02x", uint8(c.Class), uint8(mad.ClassVendor2Last), uint8(mad.ClassSubnetDirected))
-	case c.Class != 0 && subnet(c.Class) != c.SubnetManagement:
-		return bad("Class %v and SubnetManagement %v: classes of subnet management are on QP0, all others on QP1", c.Class, c.SubnetManagement)
+		return bad("Class %#02x: want 1 to %#02x, or %#02x", uint8(c.Class), uint8(mad.ClassVendor2Last),
+			uint8(mad.ClassSubnetDirected))
+	case c.Class != 0 && isSubnet(c.Class) != c.SubnetManagement:
+		return bad("Class %v with SubnetManagement %v (classes of subnet management are on QP0, all others on QP1)",
+			c.Class, c.SubnetManagement)
 	case c.Version >= classVersions:
 		return bad("Version %d: want 0 to %d", c.Version, classVersions-1)
 	case c.Class.Vendor2() && len(c.Methods) > 0 && c.OUI == [3]byte{}:
-		return bad("OUI is zero: %v tells vendors apart by it", c.Class)
+		return bad("OUI is zero, but %v requires one", c.Class)
 	case !c.Class.Vendor2() && c.OUI != [3]byte{}:
-		return bad("OUI with %v, which has none", c.Class)
+		return bad("OUI with %v, which does not use it", c.Class)
 	case c.RMPP && !rmpp:
-		return bad("RMPP with %v, which has none", c.Class)
+		return bad("RMPP with %v, which does not use it", c.Class)
 	case c.OnReceive != nil && len(c.Methods) == 0:
-		return bad("OnReceive without Methods: nothing would come")
+		return bad("OnReceive without Methods: nothing would be received")
 	}
 	for _, m := range c.Methods {
 		h := mad.Header{Class: c.Class, Method: m}
 		if m == 0 || h.Response() {
-			return bad("method %v among Methods: want requests, 1 to 0x7f without TrapRepress; answers come by transaction ID", m)
+			return bad("method %v in Methods: want requests, 1 to 0x7f without TrapRepress (responses are matched by "+
+				"transaction ID)", m)
 		}
 	}
 	return nil
@@ -84,7 +88,7 @@ func (c *AgentConfig) check(verb string) error {
 
 const defaultQueue = 128
 
-// with is the table and one agent more.
+// with returns a copy of the table with the agent a.
 func (t *table) with(verb string, a *agent) (*table, error) {
 	n := t.clone()
 	n.agents[a.hi] = a
@@ -121,7 +125,7 @@ func (t *table) with(verb string, a *agent) (*table, error) {
 	return n, nil
 }
 
-// without is the table and one agent less.
+// without returns a copy of the table without the agent a.
 func (t *table) without(a *agent) *table {
 	n := t.clone()
 	delete(n.agents, a.hi)
@@ -154,7 +158,7 @@ func (t *table) clone() *table {
 	return n
 }
 
-// find gives the agent that wants a request.
+// find returns the agent that has registered for a request, or nil.
 func (t *table) find(h *mad.Header, b []byte) *agent {
 	if methods := t.claims[claimOf(h, b)]; methods != nil && h.Method < 128 {
 		return methods[h.Method]
@@ -162,8 +166,8 @@ func (t *table) find(h *mad.Header, b []byte) *agent {
 	return nil
 }
 
-// knows tells whether some agent has the class in any version.
-func (t *table) knows(c mad.Class) bool {
+// hasClass reports whether an agent has the class in any version.
+func (t *table) hasClass(c mad.Class) bool {
 	for k := range t.claims {
 		if k.class == canonical(c) {
 			return true
@@ -172,7 +176,8 @@ func (t *table) knows(c mad.Class) bool {
 	return false
 }
 
-// response tells whether a datagram answers another. Those of baseboard management say so in their modifier (IBTA volume 1, 16.2.2).
-func response(h *mad.Header) bool {
+// isResponse reports whether a datagram is a response. Those of baseboard management are marked in their modifier (IBTA
+// volume 1, 16.2.2).
+func isResponse(h *mad.Header) bool {
 	return h.Response() || h.Class == mad.ClassBoard && h.Modifier&1 != 0
 }

@@ -6,33 +6,35 @@ import (
 	"ciddk/accesslayer"
 )
 
-// Config tunes a Manager. The zero value is good for use.
+// Config holds the settings of a Manager. The zero value selects the defaults.
 type Config struct {
-	// Name is who these services are for, in logs and in the error of a second New; empty: "mads.New".
+	// Name identifies the user of the services in logs and in the error of a second New; empty: "mads.New".
 	Name string
 
-	// RecvDepth is how many receives QP0 and QP1 of a port have posted, 64 to 8192, and at most what the HCA grants; 0: 512.
+	// RecvDepth is the number of receives that QP0 and QP1 of a port have posted, from 64 to 8192 and at most the limit
+	// of the HCA; 0: 512.
 	RecvDepth int
-	// SendDepth is how many datagrams a QP has on the way at once; 0: 128. QueueLimit is how many more may wait for that; 0: 4096.
+	// SendDepth is the number of datagrams that a QP has posted at a time; 0: 128. QueueLimit is the number of
+	// datagrams that may wait to be posted; 0: 4096.
 	SendDepth, QueueLimit int
-	// AVs bounds the address vectors that are kept for each QP because they may be used again; 0: 1024.
+	// AVs bounds the unused address vectors that each QP keeps; 0: 1024.
 	AVs int
 
-	// MaxMessage is the longest message that RMPP takes in or sends, in bytes; 0: 16 MiB. MaxTransfers is how many transfers that a QP's
-	// peers begin may be in progress, and how many of its own long sends; 0: 256. MaxReassembly bounds what all transfers to a QP
-	// hold, in bytes; 0: 64 MiB.
+	// MaxMessage is the longest message that RMPP receives or sends, in bytes; 0: 16 MiB. MaxTransfers bounds the
+	// transfers of a QP that peers began, and the QP's own long sends; 0: 256. MaxReassembly bounds the memory of all
+	// transfers to a QP, in bytes; 0: 64 MiB.
 	MaxMessage, MaxTransfers, MaxReassembly int
 
-	// MaxReplies bounds the answers a second that report an error or refuse a transfer, all together, and MaxRepliesPeer those to one
-	// destination: see ReplyLimit. 0: 4096 and 256.
+	// MaxReplies bounds the replies per second that report an error or refuse a transfer, and MaxRepliesPeer those to
+	// one destination; see ReplyLimit. 0: 4096 and 256.
 	MaxReplies, MaxRepliesPeer int
 
-	// Poll is how completions are waited for; Spin as accesslayer.Poller has it.
+	// Poll is the way to wait for completions. Spin is as in accesslayer.Poller.
 	Poll accesslayer.PollMode
 	Spin time.Duration
 
-	// FirstAgent is the upper half of the transaction IDs of the first agent, those of others count up from it; 0: random, so that late
-	// answers to another Manager's requests are not taken for those to this one's.
+	// FirstAgent is the upper half of the transaction IDs of the first agent; those of later agents count up from it.
+	// 0: random, so that late responses to the requests of an earlier Manager do not match requests of this one.
 	FirstAgent uint32
 }
 

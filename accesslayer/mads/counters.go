@@ -2,33 +2,34 @@ package mads
 
 import "sync/atomic"
 
-// Drop is why a datagram came to nothing.
+// Drop is the reason why a datagram was dropped.
 type Drop uint8
 
 const (
-	DropLength    Drop = iota // received: not mad.Size bytes
-	DropVersion               // received: base version is not 1
-	DropClass                 // received: a class of QP0 on QP1 or the other way round
-	DropAddress               // received: no address to answer to, for want of a GRH or with the sender's or our GID not usable
-	DropHops                  // received: a directed route that does not lead here
-	DropUnmatched             // received: a response to no request of an agent's, or an RMPP answer to no transfer
-	DropUnclaimed             // received: a request that no agent, nor the port's own, wants, and that is not answered
+	DropLength    Drop = iota // received: its length is not mad.Size
+	DropVersion               // received: its base version is not 1
+	DropClass                 // received: a class of QP0 on QP1, or the reverse
+	DropAddress               // received: no address to reply to, because the GRH is missing, or a GID in it is not valid
+	DropHops                  // received: a directed route that does not lead to this port
+	DropUnmatched             // received: a response without a request of an agent, or an RMPP reply without a transfer
+	DropUnclaimed             // received: a request that has no handler and gets no reply
 	DropQueue                 // received: the agent's queue was full
 	DropBusy                  // received: too many requests wait for the port's own agent
-	DropRMPP                  // received: an RMPP packet that breaks the protocol, or a transfer that came to no end
+	DropRMPP                  // received: an RMPP packet that violates the protocol, or a transfer that did not complete
 	DropResources             // received: an RMPP transfer beyond the limits
 	DropReceive               // received: the HCA reported an error
-	DropSendQueue             // not sent: an answer of the service itself, the send queue being full
+	DropSendQueue             // not sent: a reply of the service itself, because the send queue was full
 	DropTransfer              // not sent: a long message that the peer refused or did not acknowledge
 	DropSend                  // not sent: the HCA reported an error
-	DropClosed                // not sent: the port went
+	DropClosed                // not sent: the port was removed
 	DropReply                 // not sent: an error status or an abort beyond Config.MaxReplies or MaxRepliesPeer
 	drops
 )
 
-// String names the reason.
+// String returns the name of the reason.
 func (d Drop) String() string {
-	names := [drops]string{"length", "version", "class", "address", "hops", "unmatched", "unclaimed", "queue", "busy", "RMPP", "resources",
+	names := [drops]string{"length", "version", "class", "address", "hops", "unmatched", "unclaimed", "queue", "busy",
+		"RMPP", "resources",
 		"receive error", "send queue", "transfer", "send error", "closed", "reply"}
 	if d < drops {
 		return names[d]
@@ -36,11 +37,11 @@ func (d Drop) String() string {
 	return "unknown"
 }
 
-// Counters are the numbers of one port, since its services began.
+// Counters holds the counters of one port since its services began.
 type Counters struct {
 	Sent, Received    uint64 // datagrams on the wire
-	Retried, TimedOut uint64 // requests sent again; requests without an answer in the end
-	Recovered         uint64 // errors of a QP that the services got over
+	Retried, TimedOut uint64 // requests sent again; requests that got no response
+	Recovered         uint64 // errors of a QP after which the services continued
 	Dropped           map[Drop]uint64
 }
 
@@ -52,7 +53,8 @@ type counters struct {
 func (c *counters) drop(d Drop) { c.dropped[d].Add(1) }
 
 func (c *counters) snapshot() Counters {
-	s := Counters{Sent: c.sent.Load(), Received: c.received.Load(), Retried: c.retried.Load(), TimedOut: c.timedOut.Load(),
+	s := Counters{Sent: c.sent.Load(), Received: c.received.Load(), Retried: c.retried.Load(),
+		TimedOut:  c.timedOut.Load(),
 		Recovered: c.recovered.Load(), Dropped: make(map[Drop]uint64)}
 	for d := range c.dropped {
 		if n := c.dropped[d].Load(); n > 0 {

@@ -12,30 +12,31 @@ import (
 
 const recvSize = grhArea + mad.Size
 
-// endpoint is QP0 or QP1 of a port. What is received is handled on the goroutine of its pump, without locks but for what it touches;
-// what is sent goes through a queue that whoever adds to it empties, as far as the send queue has room.
+// endpoint is QP0 or QP1 of a port. The goroutine of its pump handles received datagrams, and takes locks only for the
+// state that a datagram needs. Datagrams to send are queued; each goroutine that adds to the queue posts what the send
+// queue has room for.
 type endpoint struct {
 	p     *port
 	num   uint8
 	qp    *accesslayer.QP
-	mem   []byte // receives, then sends
+	mem   []byte // receive slots, then send slots
 	table atomic.Pointer[table]
 	local localAgent
-	up    atomic.Bool       // the QP works; before, its events are nobody's
+	up    atomic.Bool       // the QP works; its earlier events are ignored
 	pump  *accesslayer.Pump // guarded by mu
 
 	mu     sync.Mutex
 	closed bool
 	avs    avCache
 
-	// Sending. A datagram is in queue or, under the number of the slot whose memory holds it, in out.
+	// Sending. A datagram is either in queue, or in out at the index of the slot whose memory holds it.
 	queue    sendQueue
 	free     *send
 	out      []*send
-	slots    []uint16 // that are free
-	posts    uint64   // so far
-	busy     bool     // somebody posts
-	corked   bool     // the pump handles several receives: answers may wait for each other, up to a batch
+	slots    []uint16 // unused slots
+	posts    uint64   // number of posts so far
+	busy     bool     // a goroutine posts
+	corked   bool     // the pump handles several receives; replies are collected into a batch
 	wrs      [postBatch]ci.SendWR
 	sges     [postBatch][1]ci.SGE
 	sendSGEs []ci.SGE
@@ -43,39 +44,39 @@ type endpoint struct {
 	// Receiving.
 	recvSGEs [][]ci.SGE
 	posted   []bool   // the HCA has the slot
-	recvFree []uint16 // neither the HCA nor the pump has it
+	recvFree []uint16 // slots that neither the HCA nor the pump has
 	nposted  int
 	recvWRs  []ci.RecvWR
-	done     []taken // of the pump: what it handles
+	done     []taken // receives that the pump handles now
 
 	// Recovery: see recover.go.
 	gen        uint32
 	recovering bool
-	flushed    sendQueue     // sends that a fault took back, in order
-	quiet      chan struct{} // one token: out or posted have become empty, or closed
+	flushed    sendQueue     // sends that a fault flushed, in order
+	quiet      chan struct{} // holds a token when out and posted have become empty, or the endpoint was closed
 	transfers  transfers
 	replies    ReplyLimit
 }
 
 const postBatch = 16
 
-// taken is a receive slot that the pump has, and its completion.
+// taken is a receive slot that the pump has, and the index of its completion.
 type taken struct {
 	slot uint16
 	wc   int
 }
 
-// send is a datagram on its way out.
+// send is a datagram to send.
 type send struct {
 	next     *send
 	av       *avEntry
 	qpn      ci.QPN
 	qkey     ci.QKey
 	pkey     uint16
-	order    uint64    // among those posted
-	attempts uint8     // flushed by a QP error and queued again
-	tx       *tx       // of a request
-	seg      *outgoing // of a long message
+	order    uint64    // position among those posted
+	attempts uint8     // how often it was flushed by an error of the QP and queued again
+	tx       *tx       // of a request, the transaction
+	seg      *outgoing // of a long message, the transfer
 	data     [mad.Size]byte
 }
 
@@ -112,12 +113,12 @@ func (q *sendQueue) pop() *send {
 	return s
 }
 
-// IDs of work requests: bit 63 tells receives, then the generation of the QP, below it the slot.
+// IDs of work requests: bit 63 marks receives, then follows the generation of the QP, and below it the slot.
 const idRecv = 1 << 63
 
 func (e *endpoint) id(slot uint16) uint64 { return uint64(e.gen&0x7fffffff)<<32 | uint64(slot) }
 
-// newEndpoint makes the QP, brings it up and starts its pump.
+// newEndpoint creates the QP, moves it to RTS and starts its pump.
 func newEndpoint(p *port, typ ci.QPType) (*endpoint, error) {
 	cfg := &p.m.cfg
 	attr := p.h.a.Attr()
@@ -128,8 +129,10 @@ func newEndpoint(p *port, typ ci.QPType) (*endpoint, error) {
 		return n
 	}
 	recvs, sends := limit(cfg.RecvDepth, attr.MaxWRs), limit(cfg.SendDepth, attr.MaxWRs)
-	e := &endpoint{p: p, num: uint8(typ - ci.QP0), mem: make([]byte, recvs*recvSize+sends*mad.Size), out: make([]*send, sends),
-		sendSGEs: make([]ci.SGE, sends), recvSGEs: make([][]ci.SGE, recvs), posted: make([]bool, recvs), quiet: make(chan struct{}, 1)}
+	e := &endpoint{p: p, num: uint8(typ - ci.QP0), mem: make([]byte, recvs*recvSize+sends*mad.Size),
+		out:      make([]*send, sends),
+		sendSGEs: make([]ci.SGE, sends), recvSGEs: make([][]ci.SGE, recvs), posted: make([]bool,
+			recvs), quiet: make(chan struct{}, 1)}
 	e.table.Store(&table{})
 	e.local.e = e
 	e.transfers.init(e)
@@ -150,11 +153,13 @@ func newEndpoint(p *port, typ ci.QPType) (*endpoint, error) {
 		e.sendSGEs[i] = region.SGE(uint64(recvs*recvSize+i*mad.Size), mad.Size)
 		e.slots = append(e.slots, uint16(i))
 	}
-	// Twice as large as need be, for what a reset that did not wait leaves in it.
-	cq, err := p.h.pd.NewCQ(ci.CQCreate{Size: limit(2*(recvs+sends), attr.MaxCQEs)}, accesslayer.CQHandler{OnEvent: func(_ *accesslayer.CQ, ev ci.Event) {
-		p.m.al.Logger().Error("mads: completion queue", "guid", p.id.CA, "port", p.id.Num, "QP", e.num, "event", ev.Type)
-		e.fault()
-	}})
+	// Twice as large as necessary, for completions that a reset without draining leaves in it.
+	cq, err := p.h.pd.NewCQ(ci.CQCreate{Size: limit(2*(recvs+sends), attr.MaxCQEs)},
+		accesslayer.CQHandler{OnEvent: func(_ *accesslayer.CQ, ev ci.Event) {
+			p.m.al.Logger().Error("mads: event of a completion queue", "guid", p.id.CA, "port", p.id.Num, "QP", e.num,
+				"event", ev.Type)
+			e.fault()
+		}})
 	if err != nil {
 		return nil, errors.Join(err, mr.Destroy())
 	}
@@ -168,7 +173,7 @@ func newEndpoint(p *port, typ ci.QPType) (*endpoint, error) {
 		var pump *accesslayer.Pump
 		pump, err = cq.NewPump(accesslayer.PumpConfig{Mode: cfg.Poll, Spin: cfg.Spin, Handle: e.handle})
 		e.mu.Lock()
-		e.pump = pump // nil with an error
+		e.pump = pump // nil if there is an error
 		e.mu.Unlock()
 	}
 	if err != nil {
@@ -178,7 +183,7 @@ func newEndpoint(p *port, typ ci.QPType) (*endpoint, error) {
 	return e, nil
 }
 
-// start takes the QP from Reset to RTS, and posts all receives.
+// start moves the QP from Reset to RTS, and posts all receives.
 func (e *endpoint) start() error {
 	if err := e.qp.InitDatagram(e.p.id.Num, 0, e.defaultPKey()); err != nil {
 		return err
@@ -188,7 +193,8 @@ func (e *endpoint) start() error {
 	return e.postRecvs()
 }
 
-// defaultPKey finds the index of the default partition, in which management is; 0 if there is none yet.
+// defaultPKey returns the index of the default partition, to which management belongs, or 0 if the table does not have
+// it yet.
 func (e *endpoint) defaultPKey() uint16 {
 	for _, want := range []ci.PKey{0xffff, 0x7fff} {
 		for i, k := range e.p.attr().PKeys {
@@ -207,7 +213,7 @@ func (e *endpoint) onEvent(_ *accesslayer.QP, ev ci.Event) {
 	}
 }
 
-// postRecvs posts every slot that nobody has. e.mu is held.
+// postRecvs posts every unused slot. e.mu is held.
 func (e *endpoint) postRecvs() error {
 	e.recvWRs = e.recvWRs[:0]
 	for _, slot := range e.recvFree {
@@ -223,7 +229,7 @@ func (e *endpoint) postRecvs() error {
 	return err
 }
 
-// enqueue takes a datagram. e.mu is held; unlock must follow. The address has been checked.
+// enqueue queues a datagram whose address was checked. e.mu is held, and the caller releases it with unlock.
 func (e *endpoint) enqueue(to *Address, b []byte) (*send, error) {
 	attr := to.AV
 	attr.Port = e.p.id.Num
@@ -237,7 +243,8 @@ func (e *endpoint) enqueue(to *Address, b []byte) (*send, error) {
 	} else {
 		e.free, s.next = s.next, nil
 	}
-	s.av, s.qpn, s.qkey, s.pkey, s.attempts = av, to.QPN, to.QKey, to.PKeyIndex, 0
+	s.av, s.qpn, s.qkey = av, to.QPN, to.QKey
+	s.pkey, s.attempts = to.PKeyIndex, 0
 	if s.qkey == 0 && s.qpn == 1 {
 		s.qkey = ci.QKey(mad.QKeyGSI)
 	}
@@ -246,27 +253,29 @@ func (e *endpoint) enqueue(to *Address, b []byte) (*send, error) {
 	return s, nil
 }
 
-// recycle ends a send. e.mu is held.
+// recycle frees a send. e.mu is held.
 func (e *endpoint) recycle(s *send) {
 	e.avs.release(s.av)
 	s.av, s.tx, s.seg = nil, nil, nil
 	s.next, e.free = e.free, s
 }
 
-// full tells whether new datagrams of agents are refused. e.mu is held.
+// full reports whether new datagrams of agents are rejected. e.mu is held.
 func (e *endpoint) full() bool { return e.queue.n >= e.p.m.cfg.QueueLimit }
 
-// crowded tells whether the service's own are, which peers cause: they leave room for agents. e.mu is held.
+// crowded reports whether the service's own datagrams are dropped. Peers cause them, so they leave room for those of
+// agents. e.mu is held.
 func (e *endpoint) crowded() bool { return e.closed || e.queue.n >= (e.p.m.cfg.QueueLimit+1)/2 }
 
-// unlock is how e.mu is given back by those who may have queued something.
+// unlock posts what was queued, and releases e.mu.
 func (e *endpoint) unlock() {
 	e.flush()
 	e.mu.Unlock()
 }
 
-// flush posts what the send queue has room for. e.mu is held, but not while posting: others add to the queue meanwhile, and their
-// datagrams go along. So it is the last thing that is done under the lock: nothing that was seen before is sure after it.
+// flush posts what the send queue has room for. It releases e.mu while it posts, so that other goroutines can add
+// datagrams, which are posted as well. Therefore it must be the last action under the lock: state that was read before
+// may have changed.
 func (e *endpoint) flush() {
 	if e.busy || e.corked && e.queue.n < postBatch {
 		return
@@ -306,18 +315,18 @@ func (e *endpoint) flush() {
 		if err == nil {
 			continue
 		}
-		// What was not taken goes back to the front, in order.
+		// Sends that were not accepted return to the front, in order.
 		for i := n - 1; i >= k; i-- {
 			s := e.out[batch[i]]
 			e.out[batch[i]] = nil
 			e.slots = append(e.slots, batch[i])
-			if i == k && !stateError(err) {
+			if i == k && !isStateError(err) {
 				e.failed(s, err)
 				continue
 			}
 			e.queue.unshift(s)
 		}
-		if stateError(err) {
+		if isStateError(err) {
 			e.faultLocked()
 		}
 	}
@@ -325,17 +334,18 @@ func (e *endpoint) flush() {
 	e.signalQuiet()
 }
 
-// stateError tells refusals that are not this request's fault.
-func stateError(err error) bool {
+// isStateError reports whether an error of PostSend is due to the state of the QP and not to the request.
+func isStateError(err error) bool {
 	s := ci.StatusOf(err)
 	return s == ci.InvalidQPState || s == ci.InvalidQPHandle || s == ci.InsufficientResources
 }
 
-// failed ends a send that the HCA would not or could not carry out. e.mu is held.
+// failed ends a send that the HCA rejected or could not execute. e.mu is held.
 func (e *endpoint) failed(s *send, err error) {
 	e.p.count.drop(DropSend)
 	if s.tx != nil {
-		e.finish(s.tx, nil, &ci.Error{Verb: verbDo, Status: ci.ErrorStatus, Detail: "the request could not be sent", Err: err})
+		e.finish(s.tx, nil, &ci.Error{Verb: verbDo, Status: ci.ErrorStatus, Detail: "the request could not be sent",
+			Err: err})
 	}
 	if s.seg != nil {
 		e.transfers.sendFailed(s.seg, err)
@@ -343,8 +353,8 @@ func (e *endpoint) failed(s *send, err error) {
 	e.recycle(s)
 }
 
-// handle takes completions. Receives come first: an answer may be there together with the completion of its request, and then
-// needs no timer. What is sent meanwhile goes out together, at the latest at the end.
+// handle handles completions. Receives come first: if a response arrives together with the completion of its request,
+// no timer is set. Datagrams that are queued meanwhile are sent together, at the latest at the end.
 func (e *endpoint) handle(wcs []ci.WC) {
 	e.done = e.done[:0]
 	sends, bad := false, false
@@ -357,7 +367,7 @@ func (e *endpoint) handle(wcs []ci.WC) {
 			e.posted[slot] = false
 			e.nposted--
 			e.done = append(e.done, taken{slot, i})
-		} // else it is from before a reset, and the slot belongs to somebody again
+		} // else the completion is from before a reset, and the slot is in use again
 	}
 	e.corked = len(e.done) > 1
 	e.mu.Unlock()
@@ -368,7 +378,7 @@ func (e *endpoint) handle(wcs []ci.WC) {
 			e.receive(wc, e.mem[at:at+recvSize])
 			continue
 		}
-		bad = true // flushed, too: then the QP is in Error, whether an event says so or not
+		bad = true // also for a flushed receive: the QP is in Error, even if no event was reported
 		if wc.Status != ci.WCFlushErr {
 			e.p.count.drop(DropReceive)
 		}
@@ -397,7 +407,7 @@ func (e *endpoint) handle(wcs []ci.WC) {
 	e.unlock()
 }
 
-// completed ends a send, and tells whether the QP has a fault. e.mu is held.
+// completed ends a send, and reports whether the QP has failed. e.mu is held.
 func (e *endpoint) completed(wc *ci.WC) (bad bool) {
 	slot := uint16(wc.ID)
 	if wc.ID != e.id(slot) || int(slot) >= len(e.out) || e.out[slot] == nil {
@@ -418,14 +428,14 @@ func (e *endpoint) completed(wc *ci.WC) (bad bool) {
 		e.recycle(s)
 		return false
 	case ci.WCFlushErr:
-		e.again(s)
+		e.requeue(s)
 	default:
 		e.failed(s, wc.Err())
 	}
 	return true
 }
 
-// close ends the endpoint: agents, requests and what is queued. The objects go with the HCA.
+// close closes the agents, and ends requests and queued datagrams. The objects are destroyed with the HCA.
 func (e *endpoint) close() {
 	e.mu.Lock()
 	e.closed = true

@@ -16,7 +16,7 @@ import (
 	"ciddk/rvt"
 )
 
-// Two HCAs on a link, with one access layer: an agent on one asks an agent on the other.
+// Two HCAs on a link, with one access layer: an agent on one HCA sends a request to an agent on the other.
 func Example() {
 	link := direct.NewLink()
 	al := accesslayer.New(accesslayer.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
@@ -41,9 +41,10 @@ func Example() {
 	defer m.Close()
 	here, there := m.Ports()[0], m.Ports()[1]
 
-	// The server answers Get of a vendor's class, at the address that the request came from.
+	// The server answers Get of a vendor's class. It sends the response to the source of the request.
 	var server mads.Agent
-	server, err = m.Register(mads.AgentConfig{Port: there, Class: mad.ClassVendor1First, Version: 1, Methods: []mad.Method{mad.Get},
+	server, err = m.Register(mads.AgentConfig{Port: there, Class: mad.ClassVendor1First, Version: 1,
+		Methods: []mad.Method{mad.Get},
 		OnReceive: func(r *mads.Received) {
 			h := r.Header()
 			h.Method |= mad.ResponseMask
@@ -69,7 +70,8 @@ func Example() {
 	}
 	to := mads.Address{QPN: 1, AV: ci.AVAttr{DLID: adapter.Attr().Ports[0].LID}}
 	datagram := make([]byte, mad.Size)
-	h := mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassVendor1First, ClassVersion: 1, Method: mad.Get, TID: 5}
+	h := mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassVendor1First, ClassVersion: 1,
+		Method: mad.Get, TID: 5}
 	h.Put(datagram)
 	r, err := client.Do(context.Background(), &mads.Message{To: to, MAD: datagram, Retries: 3})
 	if err != nil {

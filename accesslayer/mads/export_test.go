@@ -2,7 +2,8 @@ package mads
 
 import "ciddk/mad"
 
-// Held says how much of what comes and goes the services of a port hold: it is all 0 when nothing is going on.
+// Held is the state that the services of a port hold for datagrams in progress. All fields are 0 when nothing is in
+// progress.
 func (m *Manager) Held(id Port) map[string]int {
 	held := map[string]int{}
 	m.mu.Lock()
@@ -21,8 +22,8 @@ func (m *Manager) Held(id Port) map[string]int {
 			held["receives missing"] += len(e.posted) - e.nposted
 			held["transfers out"] += len(e.transfers.out)
 			held["transfers in"] += len(e.transfers.in)
-			held["transfers asked"] += len(e.transfers.begun)
-			held["peers that asked"] += len(e.transfers.askedBy)
+			held["transfers of peers"] += len(e.transfers.begun)
+			held["peers with transfers"] += len(e.transfers.shares)
 			held["peers that are answered"] += len(e.transfers.answers)
 			held["transfers remembered"] += len(e.transfers.done)
 			held["bytes out"] += e.transfers.outBytes
@@ -45,7 +46,7 @@ func (m *Manager) Held(id Port) map[string]int {
 	return held
 }
 
-// Vectors counts the address vectors that are kept for QP1.
+// Vectors returns the number of address vectors that QP1 keeps.
 func (m *Manager) Vectors(id Port) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,7 +60,7 @@ func (m *Manager) Vectors(id Port) int {
 	return 0
 }
 
-// Inject is a datagram that comes to QP1, or seems to come, from an address.
+// Inject delivers a datagram to QP1 as if it had come from an address.
 func (m *Manager) Inject(id Port, b []byte, from Address) {
 	m.mu.Lock()
 	var e *endpoint

@@ -17,8 +17,8 @@ type hca struct {
 	ca    *accesslayer.CA
 	pd    *accesslayer.PD
 	ports []*port
-	wg    sync.WaitGroup // goroutines that use the HCA's objects
-	quiet func()         // ends reports of datagrams that were not delivered
+	wg    sync.WaitGroup // goroutines that use objects of the HCA
+	quiet func()         // ends the reports of datagrams that were not delivered
 }
 
 // port is a port with its services.
@@ -32,13 +32,13 @@ type port struct {
 
 	announcing hold.Mutex // held while the driver changes the port
 	announced  ci.PortCap // bits of the capability mask that agents have set
-	foreign    ci.PortCap // that were set before the first agent came
+	foreign    ci.PortCap // bits that were set before the first agent
 }
 
-// attr are the port's attributes as last seen.
+// attr returns the port's attributes of the last query.
 func (p *port) attr() *ci.PortAttr { return &p.h.a.Attr().Ports[p.id.Num-1] }
 
-// open makes the services of an HCA. Its error says that it has none.
+// open starts the services of an HCA. It returns an error if the HCA has no special QPs.
 func (m *Manager) open(a *accesslayer.Adapter) (*hca, error) {
 	attr := a.Attr()
 	log := m.al.Logger().With("guid", a.GUID())
@@ -55,8 +55,9 @@ func (m *Manager) open(a *accesslayer.Adapter) (*hca, error) {
 		if err != nil {
 			break
 		}
-		p := &port{m: m, h: h, id: Port{CA: a.GUID(), Num: uint8(i + 1)}, link: attr.Ports[i].Link, announcing: hold.NewMutex(),
-			foreign: attr.Ports[i].Capability}
+		p := &port{m: m, h: h, id: Port{CA: a.GUID(), Num: uint8(i + 1)}, link: attr.Ports[i].Link,
+			announcing: hold.NewMutex(),
+			foreign:    attr.Ports[i].Capability}
 		if p.link == ci.LinkIWARP {
 			continue
 		}
@@ -67,14 +68,14 @@ func (m *Manager) open(a *accesslayer.Adapter) (*hca, error) {
 		}
 		if p.link == ci.LinkInfiniBand {
 			var e0 error
-			if p.qp[0], e0 = newEndpoint(p, ci.QP0); e0 != nil { // a port whose SMA is hardware may have no QP0 to give
+			if p.qp[0], e0 = newEndpoint(p, ci.QP0); e0 != nil { // a port whose SMA is in hardware may have no QP0
 				p.qp[0] = nil
-				log.Info("mads: a port without QP0", "port", p.id.Num, "error", e0)
+				log.Info("mads: port has no QP0", "port", p.id.Num, "error", e0)
 			}
 		}
 	}
 	if err != nil {
-		log.Error("mads: an HCA without MAD services", "error", err)
+		log.Error("mads: cannot start MAD services on an HCA", "error", err)
 		for _, p := range h.ports {
 			p.close()
 		}
@@ -85,7 +86,7 @@ func (m *Manager) open(a *accesslayer.Adapter) (*hca, error) {
 	return h, nil
 }
 
-// endpoints are those that the port has.
+// endpoints returns the endpoints that the port has.
 func (p *port) endpoints() []*endpoint {
 	var es []*endpoint
 	for _, e := range p.qp {
@@ -110,12 +111,12 @@ func (p *port) forgetAVs() {
 	}
 }
 
-// close destroys what the HCA has, when its ports are closed.
+// close destroys the objects on the HCA, after its ports were closed.
 func (h *hca) close() {
 	h.quiet()
 	if h.ca != nil {
 		if err := h.ca.Destroy(); err != nil && !errors.Is(err, accesslayer.ErrClosed) {
-			h.m.al.Logger().Error("mads: closing an HCA", "guid", h.a.GUID(), "error", err)
+			h.m.al.Logger().Error("mads: cannot close an HCA", "guid", h.a.GUID(), "error", err)
 		}
 	}
 	h.wg.Wait()

@@ -21,7 +21,7 @@ import (
 	"ciddk/rvt"
 )
 
-// hostile is a host without MAD services that sends any bytes from its QP0 and QP1.
+// hostile is a host without MAD services that sends arbitrary bytes from its QP0 and QP1.
 type hostile struct {
 	qp [2]*accesslayer.QP
 	cq *accesslayer.CQ
@@ -37,9 +37,11 @@ func newHostile(t testing.TB, l *direct.Link, to *node) *hostile {
 	})
 	require.NoError(t, al.Register(hca))
 	pd := must(must(must(al.Open(accesslayer.ClientConfig{})).OpenCA(hca.Info().GUID, nil)).NewPD(ci.PDSpecial))
-	h := &hostile{cq: must(pd.NewCQ(ci.CQCreate{Size: 64}, accesslayer.CQHandler{})), av: must(pd.NewAV(ci.AVAttr{Port: 1, DLID: to.attr().LID}))}
+	h := &hostile{cq: must(pd.NewCQ(ci.CQCreate{Size: 64}, accesslayer.CQHandler{})),
+		av: must(pd.NewAV(ci.AVAttr{Port: 1, DLID: to.attr().LID}))}
 	for i, typ := range []ci.QPType{ci.QP0, ci.QP1} {
-		h.qp[i] = must(pd.NewSpecialQP(1, ci.QPCreate{Type: typ, SendCQ: h.cq, RecvCQ: h.cq, QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 1, MaxInline: 512}}, nil))
+		h.qp[i] = must(pd.NewSpecialQP(1, ci.QPCreate{Type: typ, SendCQ: h.cq, RecvCQ: h.cq,
+			QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 1, MaxInline: 512}}, nil))
 		require.NoError(t, h.qp[i].InitDatagram(1, 0, 0))
 	}
 	return h
@@ -56,30 +58,33 @@ func (h *hostile) send(t testing.TB, qp int, b []byte) {
 	require.Equal(t, ci.WCSuccess, wc[0].Status)
 }
 
-// victim has an agent of every kind, and requests under way.
-func victim(t *testing.T, n *node, peer mads.Address) {
+// startLoad creates an agent of every kind, and starts requests.
+func startLoad(t *testing.T, n *node, peer mads.Address) {
 	longEcho(t, n, func(r *mads.Received) int { return min(len(r.MAD), 5000) })
 	n.agent(mads.AgentConfig{Class: mad.ClassCM, Version: 2, Methods: []mad.Method{mad.Send}})
-	client, ask := longAgent(n, "client", nil, nil), n.agent(mads.AgentConfig{})
+	client, requester := longAgent(n, "client", nil, nil), n.agent(mads.AgentConfig{})
 	for i := range uint64(3) {
 		go func() {
 			_, _ = client.Do(t.Context(), &mads.Message{To: peer, MAD: message(mad.Get, i, 3000), Timeout: time.Second})
 		}()
 		go func() {
-			_, _ = client.Do(t.Context(), &mads.Message{To: peer, MAD: message(mad.Set, i, 216)[:256], Timeout: time.Second})
+			_, _ = client.Do(t.Context(), &mads.Message{To: peer, MAD: message(mad.Set, i, 216)[:256],
+				Timeout: time.Second})
 		}()
 		go func() {
-			_, _ = ask.Do(t.Context(), &mads.Message{To: peer, MAD: request(vendor, 1, mad.Get, i), Timeout: 10 * time.Second})
+			_, _ = requester.Do(t.Context(), &mads.Message{To: peer, MAD: request(vendor, 1, mad.Get, i),
+				Timeout: 10 * time.Second})
 		}()
 	}
 	echo(t, n)
 	synctest.Wait()
 }
 
-// well is what must be so after the worst: requests are answered, and in the end nothing is left over.
-func well(t *testing.T, n *node) {
+// checkHealthy checks that requests are answered, and that no state is left at the end.
+func checkHealthy(t *testing.T, n *node) {
 	synctest.Wait()
-	r, err := n.agent(mads.AgentConfig{}).Do(t.Context(), &mads.Message{To: n.address(), MAD: request(vendor, 1, mad.Get, 1), Retries: 3})
+	r, err := n.agent(mads.AgentConfig{}).Do(t.Context(), &mads.Message{To: n.address(),
+		MAD: request(vendor, 1, mad.Get, 1), Retries: 3})
 	require.NoError(t, err)
 	require.Equal(t, uint64(1), r.Header().TID)
 	time.Sleep(3 * time.Minute)
@@ -87,8 +92,8 @@ func well(t *testing.T, n *node) {
 	require.Empty(t, n.m.Held(n.port()))
 }
 
-// FuzzReceive gives the services datagrams of any bytes, in any order: each record of the input is a byte that says to which QP (bit 0) and
-// how many seconds later (the rest), a length, and the datagram.
+// FuzzReceive sends datagrams of arbitrary bytes to the services. Each record of the input is a byte that selects the
+// QP (bit 0) and the delay in seconds (the other bits), a length, and the datagram.
 func FuzzReceive(f *testing.F) {
 	record := func(qp, seconds byte, b []byte) []byte {
 		return append(binary.BigEndian.AppendUint16([]byte{seconds<<1 | qp}, uint16(len(b))), b...)
@@ -109,17 +114,20 @@ func FuzzReceive(f *testing.F) {
 	f.Add(record(0, 0, request(mad.ClassSubnetLID, 1, mad.Set, 1)))
 	f.Add(record(1, 3, []byte("short")))
 	f.Add(bytes.Join([][]byte{data(1, 1, mad.RMPPFirst, 660), data(1, 3, mad.RMPPLast, 220), data(1, 2, 0, 0)}, nil))
-	f.Add(bytes.Join([][]byte{data(1, 1, mad.RMPPFirst|mad.RMPPLast, 220), rmpp(mad.GetResp^mad.ResponseMask, 1, ack(1, 100)), rmpp(mad.Get, 1, ack(5, 100))}, nil))
+	f.Add(bytes.Join([][]byte{data(1, 1, mad.RMPPFirst|mad.RMPPLast, 220), rmpp(mad.GetResp^mad.ResponseMask, 1,
+		ack(1, 100)), rmpp(mad.Get, 1, ack(5, 100))}, nil))
 	for tid := uint64(1); tid < 4; tid++ {
-		f.Add(bytes.Join([][]byte{rmpp(mad.GetResp, 1<<32|tid, ack(1, 9)), rmpp(mad.GetResp, 1<<32|tid, ack(9, 9)), rmpp(mad.GetResp, 1<<32|tid, abort(mad.RMPPAbort, 120))}, nil))
+		f.Add(bytes.Join([][]byte{rmpp(mad.GetResp, 1<<32|tid, ack(1, 9)), rmpp(mad.GetResp, 1<<32|tid, ack(9, 9)),
+			rmpp(mad.GetResp, 1<<32|tid, abort(mad.RMPPAbort, 120))}, nil))
 		f.Add(rmpp(mad.GetResp, 1<<32|tid, mad.RMPP{Type: mad.RMPPData, Flags: mad.RMPPFirst, Data1: 1, Data2: 4000}))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		synctest.Test(t, func(t *testing.T) {
 			l := direct.NewLink()
-			n := newNode(t, nodeConfig{mads: mads.Config{FirstAgent: 1, MaxTransfers: 8, RecvDepth: 64}}, testenv.Must(direct.New(l, direct.Config{})))
+			n := newNode(t, nodeConfig{mads: mads.Config{FirstAgent: 1, MaxTransfers: 8, RecvDepth: 64}},
+				testenv.Must(direct.New(l, direct.Config{})))
 			h := newHostile(t, l, n)
-			victim(t, n, mads.Address{QPN: 1, AV: ci.AVAttr{DLID: n.attr().LID + 1}})
+			startLoad(t, n, mads.Address{QPN: 1, AV: ci.AVAttr{DLID: n.attr().LID + 1}})
 			for range 64 {
 				if len(in) < 3 {
 					break
@@ -134,16 +142,16 @@ func FuzzReceive(f *testing.F) {
 				h.send(t, int(how&1), b)
 				synctest.Wait()
 			}
-			well(t, n)
+			checkHealthy(t, n)
 		})
 	})
 }
 
-// Floods of every kind are bounded in what they hold, and do not outlive their senders.
+// Floods of every kind hold a bounded amount of state, which is released after they end.
 func TestFloods(t *testing.T) {
 	for name, next := range map[string]func(i int, r *rand.Rand) []byte{
 		"unclaimed requests": func(i int, _ *rand.Rand) []byte { return request(vendor+1, 1, mad.Get, uint64(i)) },
-		"REQs that nobody reads": func(i int, _ *rand.Rand) []byte {
+		"REQs without a reader": func(i int, _ *rand.Rand) []byte {
 			b := request(mad.ClassCM, 2, mad.Send, uint64(i))
 			b[17] = byte(mad.AttrREQ)
 			return b
@@ -151,12 +159,14 @@ func TestFloods(t *testing.T) {
 		"responses to nothing": func(i int, r *rand.Rand) []byte { return request(vendor, 1, mad.GetResp, r.Uint64()) },
 		"beginnings of long messages": func(i int, _ *rand.Rand) []byte {
 			b := message(mad.Set, uint64(i), perSegment)
-			(&mad.RMPP{Version: 1, Type: mad.RMPPData, Flags: mad.RMPPActive | mad.RMPPFirst, Data1: 1, Data2: 1 << 20}).Put(b[mad.HeaderLen:])
+			(&mad.RMPP{Version: 1, Type: mad.RMPPData, Flags: mad.RMPPActive | mad.RMPPFirst, Data1: 1,
+				Data2: 1 << 20}).Put(b[mad.HeaderLen:])
 			return b
 		},
 		"short long messages": func(i int, _ *rand.Rand) []byte {
 			b := message(mad.Set, uint64(i), perSegment)
-			(&mad.RMPP{Version: 1, Type: mad.RMPPData, Flags: mad.RMPPActive | mad.RMPPFirst | mad.RMPPLast, Data1: 1, Data2: 220}).Put(b[mad.HeaderLen:])
+			(&mad.RMPP{Version: 1, Type: mad.RMPPData, Flags: mad.RMPPActive | mad.RMPPFirst | mad.RMPPLast, Data1: 1,
+				Data2: 220}).Put(b[mad.HeaderLen:])
 			return b
 		},
 		"noise": func(_ int, r *rand.Rand) []byte {
@@ -164,7 +174,8 @@ func TestFloods(t *testing.T) {
 			for i := range b {
 				b[i] = byte(r.Uint32())
 			}
-			b[0], b[1], b[2], b[24], b[25] = 1, byte(long), 1, 1, byte(r.Uint32N(6))
+			b[0], b[1], b[2] = 1, byte(long), 1
+			b[24], b[25] = 1, byte(r.Uint32N(6))
 			b[3] &= 0x83
 			return b
 		},
@@ -172,16 +183,17 @@ func TestFloods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := direct.NewLink()
-				n := newNode(t, nodeConfig{mads: mads.Config{FirstAgent: 1}}, testenv.Must(direct.New(l, direct.Config{})))
+				n := newNode(t, nodeConfig{mads: mads.Config{FirstAgent: 1}},
+					testenv.Must(direct.New(l, direct.Config{})))
 				h := newHostile(t, l, n)
-				victim(t, n, mads.Address{QPN: 1, AV: ci.AVAttr{DLID: n.attr().LID + 1}})
+				startLoad(t, n, mads.Address{QPN: 1, AV: ci.AVAttr{DLID: n.attr().LID + 1}})
 				r := rand.New(rand.NewPCG(1, 2))
 				for i := range 5000 {
 					h.send(t, 1, next(i, r))
 					if i%1000 == 999 {
 						synctest.Wait()
 						held := n.m.Held(n.port())
-						assert.LessOrEqual(t, held["transfers asked"], 64, "a peer's share")
+						assert.LessOrEqual(t, held["transfers of peers"], 64, "a peer's share")
 						assert.LessOrEqual(t, held["transfers remembered"], 1024)
 						assert.LessOrEqual(t, held["transfers out"], 256)
 						assert.LessOrEqual(t, held["bytes in"], 1<<20)
@@ -189,13 +201,14 @@ func TestFloods(t *testing.T) {
 						assert.LessOrEqual(t, held["queued"], 4096+1024)
 					}
 				}
-				well(t, n)
+				checkHealthy(t, n)
 			})
 		})
 	}
 }
 
-// Address vectors of many peers are kept up to the limit, and those in use beyond it go as soon as they are not.
+// Address vectors of many peers are kept up to the limit. Those in use beyond the limit are destroyed when they are
+// released.
 func TestVectorCache(t *testing.T) {
 	bubble(t, nodeConfig{mads: mads.Config{AVs: 8}}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		client := a.agent(mads.AgentConfig{})

@@ -6,20 +6,22 @@ import (
 	"ciddk/clock"
 )
 
-// A timer of this package does not count a timeout while the answer lies in the CQ or in the port's socket, or while the pump has it in hand.
+// A timer of this package does not count a timeout while the response waits in the CQ or in the port's socket, or while
+// the pump handles it.
 
-// lateness is what a timer has found out about the deadline that has passed.
+// lateness is the state of a timer whose deadline has passed.
 type lateness struct {
-	at      time.Duration // the deadline that is put off; 0: none
-	until   time.Duration // when it counts in any case
+	at      time.Duration // the deadline that is deferred; 0: none
+	until   time.Duration // when the deadline counts in any case
 	settled bool          // the pump has caught up since
 }
 
-// graceFactor bounds how long a timeout is put off by a pump that does not get on, in timeouts.
+// graceFactor bounds how long a timeout is deferred if the pump does not catch up, in timeouts.
 const graceFactor = 3
 
-// isLate reports whether the deadline at, which has passed, counts. If it does not yet, the timer's Fire is called again: when the pump has
-// handled what had arrived, at the latest after the grace time. e.mu is held.
+// isLate reports whether the deadline at, which has passed, counts. If it does not count yet, the timer's Fire is
+// called again when the pump has handled the datagrams that had arrived, and at the latest after the grace time. e.mu
+// is held.
 func (e *endpoint) isLate(l *lateness, timer *clock.Deadline, at, timeout time.Duration) bool {
 	m := e.p.m
 	now := m.al.Clock().Now()
@@ -52,13 +54,13 @@ func (a *agent) CatchUp(f func()) bool {
 	e.mu.Lock()
 	pump := e.pump
 	e.mu.Unlock()
-	if pump == nil || a.gone.Load() {
+	if pump == nil || a.closing.Load() {
 		return false
 	}
 	pump.CatchUp(func() {
 		a.calls.Lock()
 		defer a.calls.Unlock()
-		if !a.gone.Load() {
+		if !a.closing.Load() {
 			f()
 		}
 	})

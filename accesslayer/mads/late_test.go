@@ -13,28 +13,32 @@ import (
 	"ciddk/mad"
 )
 
-// stall makes the pump of a node's QP1 stand still from a time on, as a busy machine does, until another.
+// stall stops the pump of a node's QP1 from one time until another, as a busy machine does.
 func stall(t *testing.T, n *node, from, until time.Duration) {
-	busy := n.agent(mads.AgentConfig{Class: vendor, Version: 7, Methods: []mad.Method{mad.Send}, OnReceive: func(*mads.Received) { time.Sleep(until - from) }})
+	busy := n.agent(mads.AgentConfig{Class: vendor, Version: 7, Methods: []mad.Method{mad.Send},
+		OnReceive: func(*mads.Received) { time.Sleep(until - from) }})
 	time.AfterFunc(from, func() {
 		assert.NoError(t, busy.Send(&mads.Message{To: n.address(), MAD: request(vendor, 7, mad.Send, 1)}))
 	})
 }
 
-// TestTimeoutWaitsForPump: a response that has arrived before the timeout ends the request, although the pump has not handled it by then.
+// TestTimeoutWaitsForPump checks that a response that arrived before the timeout ends the request, although the pump
+// has not handled it by then.
 func TestTimeoutWaitsForPump(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		var server mads.Agent
-		server = b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(r *mads.Received) {
-			time.AfterFunc(500*time.Millisecond, func() {
-				r.MAD[3] = byte(mad.GetResp)
-				assert.NoError(t, server.Send(&mads.Message{To: r.From, MAD: r.MAD}))
-			})
-		}})
+		server = b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get},
+			OnReceive: func(r *mads.Received) {
+				time.AfterFunc(500*time.Millisecond, func() {
+					r.MAD[3] = byte(mad.GetResp)
+					assert.NoError(t, server.Send(&mads.Message{To: r.From, MAD: r.MAD}))
+				})
+			}})
 		client := a.agent(mads.AgentConfig{})
 		stall(t, a, 400*time.Millisecond, 2500*time.Millisecond)
 		start := time.Now()
-		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: time.Second})
+		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1),
+			Timeout: time.Second})
 		assert.NoError(t, err)
 		assert.Equal(t, 2500*time.Millisecond, time.Since(start))
 		c := a.counters()
@@ -43,33 +47,35 @@ func TestTimeoutWaitsForPump(t *testing.T) {
 	})
 }
 
-// TestTimeoutOfStalledPump: a pump that does not get on puts a timeout off for a bounded time.
+// TestTimeoutOfStalledPump checks that a pump that does not catch up defers a timeout for a bounded time.
 func TestTimeoutOfStalledPump(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}})
 		client := a.agent(mads.AgentConfig{})
 		stall(t, a, 400*time.Millisecond, time.Minute)
 		start := time.Now()
-		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: time.Second})
+		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1),
+			Timeout: time.Second})
 		require.ErrorIs(t, err, ci.Timeout)
 		assert.Equal(t, 4*time.Second, time.Since(start))
 		time.Sleep(time.Hour)
 
-		// The pump's late call does not shorten the time of another request.
+		// The pump's late call does not shorten the timeout of another request.
 		start = time.Now()
-		_, err = client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: time.Second, Retries: 1})
+		_, err = client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1),
+			Timeout: time.Second, Retries: 1})
 		require.ErrorIs(t, err, ci.Timeout)
 		assert.Equal(t, 2*time.Second, time.Since(start))
 	})
 }
 
-// TestACKWaitsForPump: an ACK that has arrived in time keeps a transfer by RMPP from sending its segments again.
+// TestACKWaitsForPump checks that a transfer by RMPP does not send its segments again if an ACK arrived in time.
 func TestACKWaitsForPump(t *testing.T) {
 	tapped(t, mads.Config{}, mads.Config{}, func(t *testing.T, a, b *node, x *tap) {
 		const segments = 100
 		longEcho(t, b, func(*mads.Received) int { return 1 })
 		client := longAgent(a, "client", nil, nil)
-		// b sends the first ACK after 600 ms, when a's pump has handled the completion of the segment and stands still.
+		// b sends the first ACK after 600 ms, when a's pump has handled the completion of the segment and has stopped.
 		stall(t, b, 0, 600*time.Millisecond)
 		stall(t, a, 500*time.Millisecond, 3*time.Second)
 		synctest.Wait()
@@ -84,16 +90,17 @@ func TestACKWaitsForPump(t *testing.T) {
 	})
 }
 
-// TestCloseWaitsForCallback closes an agent and the Manager while a callback runs that needs time to go on: both wait for it, and time goes
-// on meanwhile. A second Close waits, too.
+// TestCloseWaitsForCallback closes an agent and the Manager while a callback sleeps. Close waits for it, a second Close
+// waits, too, and virtual time advances meanwhile.
 func TestCloseWaitsForCallback(t *testing.T) {
 	single(t, func(t *testing.T, n *node) {
 		start := time.Now()
 		over := false
-		agent := n.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send}, OnReceive: func(*mads.Received) {
-			time.Sleep(10 * time.Second)
-			over = true
-		}})
+		agent := n.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send},
+			OnReceive: func(*mads.Received) {
+				time.Sleep(10 * time.Second)
+				over = true
+			}})
 		require.NoError(t, agent.Send(&mads.Message{To: n.address(), MAD: request(vendor, 1, mad.Send, 1)}))
 		synctest.Wait()
 		ends := make(chan error)
@@ -109,7 +116,7 @@ func TestCloseWaitsForCallback(t *testing.T) {
 	})
 }
 
-// TestWatchWaitsForWatcher begins and ends a Watch while another watcher runs that needs time to go on.
+// TestWatchWaitsForWatcher starts and stops a Watch while the callback of another one sleeps.
 func TestWatchWaitsForWatcher(t *testing.T) {
 	single(t, func(t *testing.T, n *node) {
 		start := time.Now()

@@ -5,8 +5,8 @@ import (
 	"ciddk/mad"
 )
 
-// localAgent has the HCA execute datagrams, one at a time, on a goroutine that lives while there are some: CA.LocalMAD may block. The
-// endpoint's lock guards it.
+// localAgent passes datagrams to the HCA for execution, one at a time, on a goroutine that exists only while there are
+// datagrams, since CA.LocalMAD may block. The endpoint's lock guards it.
 type localAgent struct {
 	e       *endpoint
 	queue   []localRequest
@@ -14,7 +14,7 @@ type localAgent struct {
 }
 
 type localRequest struct {
-	r  *Received // nil: from an agent of this port, without a wire between
+	r  *Received // nil: from an agent of this port, not from the wire
 	in *ci.MAD
 }
 
@@ -62,10 +62,11 @@ func (l *localAgent) execute(q localRequest) {
 	var out ci.MAD
 	if err := e.p.h.ca.LocalMAD(e.p.id.Num, src, q.in, &out); err != nil {
 		e.p.count.drop(DropUnclaimed)
-		e.p.m.al.Logger().Debug("mads: the HCA cannot execute a datagram", "guid", e.p.id.CA, "port", e.p.id.Num, "class", h.Class, "error", err)
+		e.p.m.al.Logger().Debug("mads: the HCA did not execute a datagram", "guid", e.p.id.CA, "port", e.p.id.Num,
+			"class", h.Class, "error", err)
 		return
 	}
-	if out == (ci.MAD{}) { // no answer is due: an M_Key that does not match (IBTA volume 1, 14.2.4.1)
+	if out == (ci.MAD{}) { // no response is due: the M_Key does not match (IBTA volume 1, 14.2.4.1)
 		return
 	}
 	if q.r == nil {
@@ -78,20 +79,20 @@ func (l *localAgent) execute(q localRequest) {
 	e.reply(q.r, &out)
 }
 
-// within delivers what an agent sent to its own port along a directed route of no hops.
+// within delivers the response to a datagram that an agent sent to its own port, along a directed route without hops.
 func (l *localAgent) within(h *mad.Header, c *ci.MAD) {
 	p := l.e.p
 	if h.Status&mad.StatusDirection != 0 {
-		c[6] = 0 // the way back is over at the sender (IBTA volume 1, 14.2.2.4)
+		c[6] = 0 // the return route ends at the sender (IBTA volume 1, 14.2.2.4)
 	}
 	in := &inbox{data: *c}
 	in.MAD = in.data[:]
 	in.Port = p.id
 	in.From.AV = ci.AVAttr{Port: p.id.Num, DLID: permissiveLID}
 	p.count.received.Add(1)
-	if a := l.e.table.Load().find(h, in.MAD); a != nil && !response(h) {
+	if a := l.e.table.Load().find(h, in.MAD); a != nil && !isResponse(h) {
 		a.deliver(&in.Received)
-	} else if response(h) {
+	} else if isResponse(h) {
 		l.e.respond(h, &in.Received)
 	} else {
 		p.count.drop(DropUnclaimed)

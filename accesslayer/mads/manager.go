@@ -15,8 +15,8 @@ import (
 	"ciddk/clock"
 )
 
-// Manager gives MAD services on all ports of all HCAs of an access layer that have special QPs. It owns QP0 and QP1 of each, so there
-// is one per access layer. It implements Service.
+// Manager provides MAD services on all ports of all HCAs of an access layer that have special QPs. It owns QP0 and QP1
+// of each port, so an access layer has at most one. It implements Service.
 type Manager struct {
 	al     *accesslayer.AL
 	cfg    Config
@@ -24,14 +24,14 @@ type Manager struct {
 	wheel  clock.Wheel
 	hiTID  atomic.Uint32
 
-	tell hold.Mutex // held while watchers are told; taken before mu
+	notifying hold.Mutex // held while watchers are called; taken before mu
 
 	mu       sync.Mutex
-	ports    []*port // in order of HCAs' coming, by number
-	gone     []*port // of HCAs that went, for Counters
+	ports    []*port // in order of the registration of HCAs, then by number
+	removed  []*port // of removed HCAs, for Counters
 	watchers []*watcher
 	closed   bool
-	closing  chan struct{} // closed when Close is done
+	closing  chan struct{} // closed at the end of Close
 	closeErr error
 }
 
@@ -39,20 +39,20 @@ type watcher struct{ f func(p Port, there bool) }
 
 var _ Service = (*Manager)(nil)
 
-// New starts MAD services. It returns when those of the HCAs present are there; an HCA whose special QPs cannot be made is logged and left
-// out. Not from a callback of PnP.
-// Status: InvalidParameter (al is nil), ResourceBusy (the access layer has MAD services; the error names who made them, and they can be shared,
-// or closed first), InvalidState with ErrClosed (al is closed), Timeout (as accesslayer.Client.RegisterPnP).
+// New starts MAD services. It returns when the services on the registered HCAs have started. An HCA whose special QPs
+// cannot be created is logged and has no services. New must not be called from a callback of PnP. Status:
+// InvalidParameter (al is nil), ResourceBusy (the access layer has MAD services; the error names their user, with whom
+// they can be shared), InvalidState with ErrClosed (al is closed), Timeout (as accesslayer.Client.RegisterPnP).
 func New(al *accesslayer.AL, cfg Config) (*Manager, error) {
 	if al == nil {
-		return nil, &ci.Error{Verb: "mads.New", Status: ci.InvalidParameter, Detail: "an access layer is needed"}
+		return nil, &ci.Error{Verb: "mads.New", Status: ci.InvalidParameter, Detail: "al is nil"}
 	}
 	cfg = cfg.withDefaults()
 	client, err := al.Open(accesslayer.ClientConfig{Name: cfg.Name, Sole: "MAD services (QP0 and QP1)"})
 	if err != nil {
 		return nil, fmt.Errorf("mads.New: %w", err)
 	}
-	m := &Manager{al: al, cfg: cfg, client: client, tell: hold.NewMutex(), closing: make(chan struct{})}
+	m := &Manager{al: al, cfg: cfg, client: client, notifying: hold.NewMutex(), closing: make(chan struct{})}
 	m.wheel.Init(al.Clock())
 	first := cfg.FirstAgent
 	if first == 0 {
@@ -68,8 +68,8 @@ func New(al *accesslayer.AL, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Close ends the services: agents are closed, watchers hear that the ports go, the QPs are destroyed. It is idempotent, and waits for
-// callbacks: not from one.
+// Close ends the services. It closes the agents, reports the removal of all ports to watchers, and destroys the QPs. It
+// is idempotent. It waits for callbacks, so it must not be called from one.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	if m.closed {
@@ -79,13 +79,14 @@ func (m *Manager) Close() error {
 	}
 	m.closed = true
 	m.mu.Unlock()
-	m.closeErr = m.client.Close() // the end of the registration removes every HCA
+	m.closeErr = m.client.Close() // removes every HCA
 	m.wheel.Stop()
 	close(m.closing)
 	return m.closeErr
 }
 
-// nextAgent gives the upper half of an agent's transaction IDs: any but 0, which others use for no ID at all.
+// nextAgent returns the upper half of an agent's transaction IDs. It is never 0, which others use for datagrams without
+// an ID.
 func (m *Manager) nextAgent() uint32 {
 	for {
 		if hi := m.hiTID.Add(1); hi != 0 {
@@ -104,8 +105,8 @@ func (m *Manager) add(a *accesslayer.Adapter) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.tell.Lock()
-	defer m.tell.Unlock()
+	m.notifying.Lock()
+	defer m.notifying.Unlock()
 	for _, p := range h.ports {
 		m.mu.Lock()
 		m.ports = append(m.ports, p)
@@ -121,12 +122,12 @@ func (m *Manager) add(a *accesslayer.Adapter) (any, error) {
 // remove is called once for each HCA that was added.
 func (m *Manager) remove(_ *accesslayer.Adapter, data any) {
 	h := data.(*hca)
-	m.tell.Lock()
-	defer m.tell.Unlock()
+	m.notifying.Lock()
+	defer m.notifying.Unlock()
 	for _, p := range slices.Backward(h.ports) {
 		m.mu.Lock()
 		m.ports = slices.DeleteFunc(m.ports, func(q *port) bool { return p == q })
-		m.gone = append(slices.DeleteFunc(m.gone, func(q *port) bool { return q.id == p.id }), p)
+		m.removed = append(slices.DeleteFunc(m.removed, func(q *port) bool { return q.id == p.id }), p)
 		watchers := slices.Clone(m.watchers)
 		m.mu.Unlock()
 		p.close()
@@ -137,8 +138,8 @@ func (m *Manager) remove(_ *accesslayer.Adapter, data any) {
 	h.close()
 }
 
-// changed is called for events of ports. Tables of addresses are looked up anew with every use; only vectors are kept, and
-// may have been made from an entry that is another one now.
+// changed is called for events of ports. The tables of the port are read at each use. Only address vectors are cached,
+// and they may refer to an entry that has changed.
 func (m *Manager) changed(_ *accesslayer.Adapter, data any, e accesslayer.PortEvent) {
 	switch e.Type {
 	case accesslayer.PortGID, accesslayer.PortLID, accesslayer.PortActive, accesslayer.PortDown:
@@ -165,12 +166,12 @@ func (m *Manager) Ports() []Port {
 
 // Watch implements Service.
 func (m *Manager) Watch(f func(p Port, there bool)) (stop func()) {
-	if f == nil { // then nobody hears of them
+	if f == nil { // count as a watcher without effect
 		f = func(Port, bool) {}
 	}
 	w := &watcher{f: f}
-	m.tell.Lock()
-	defer m.tell.Unlock()
+	m.notifying.Lock()
+	defer m.notifying.Unlock()
 	m.mu.Lock()
 	m.watchers = append(m.watchers, w)
 	ports := slices.Clone(m.ports)
@@ -179,8 +180,8 @@ func (m *Manager) Watch(f func(p Port, there bool)) (stop func()) {
 		f(p.id, true)
 	}
 	return func() {
-		m.tell.Lock()
-		defer m.tell.Unlock()
+		m.notifying.Lock()
+		defer m.notifying.Unlock()
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.watchers = slices.DeleteFunc(m.watchers, func(v *watcher) bool { return v == w })
@@ -205,23 +206,26 @@ func (m *Manager) Register(cfg AgentConfig) (Agent, error) {
 	case closed:
 		return nil, closedError(verb, "the MAD services are closed")
 	case p == nil:
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: fmt.Sprintf("port %d of HCA %016x has no MAD services now: is the HCA there, and is its QP1 this Manager's?", cfg.Port.Num, uint64(cfg.Port.CA))}
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: fmt.Sprintf("port %d of HCA %016x has no "+
+			"MAD services (is the HCA registered, and does this Manager own its QP1?)", cfg.Port.Num,
+			uint64(cfg.Port.CA))}
 	}
 	e := p.qp[1]
 	if cfg.SubnetManagement {
 		if e = p.qp[0]; e == nil {
-			return nil, &ci.Error{Verb: verb, Status: ci.Unsupported, Detail: fmt.Sprintf("port %d has no QP0: it is an Ethernet port, or the HCA keeps it to itself", cfg.Port.Num)}
+			return nil, &ci.Error{Verb: verb, Status: ci.Unsupported, Detail: fmt.Sprintf("port %d has no QP0 (it is "+
+				"an Ethernet port, or the HCA uses QP0 itself)", cfg.Port.Num)}
 		}
 	}
 	return e.register(verb, cfg)
 }
 
-// Counters gives the numbers of every port, those that went included.
+// Counters returns the counters of every port, including ports that were removed.
 func (m *Manager) Counters() map[Port]Counters {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := make(map[Port]Counters)
-	for _, p := range m.gone {
+	for _, p := range m.removed {
 		all[p.id] = p.count.snapshot()
 	}
 	for _, p := range m.ports {

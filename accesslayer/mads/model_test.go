@@ -21,13 +21,13 @@ import (
 
 // modelOp is one step of a random run.
 type modelOp struct {
-	kind    int // see modelOps
+	kind    int // index of modelOps
 	agent   int
 	timeout time.Duration
 	retries int
 	cancel  time.Duration // 0: never
-	pick    int           // which request is answered
-	lie     int           // how the answer is wrong; 0: it is right
+	pick    int           // selects the request that is answered
+	fault   int           // how the response is wrong; 0: it is right
 	wait    time.Duration
 }
 
@@ -46,29 +46,30 @@ func drawModelOp(t *rapid.T) modelOp {
 		}
 	case "answer":
 		o.pick = rapid.IntRange(0, 100).Draw(t, "pick")
-		o.lie = max(rapid.IntRange(-4, 3).Draw(t, "lie"), 0)
+		o.fault = max(rapid.IntRange(-4, 3).Draw(t, "fault"), 0)
 	case "wait":
 		o.wait = ms("wait", 1, 60)
 	}
 	return o
 }
 
-// modelDo is a request, what has become of it, and what must.
+// modelDo is a request, its result, and the expected result.
 type modelDo struct {
-	op     modelOp
-	mark   byte
-	begun  time.Time
-	tid    uint64 // on the wire; 0 until it has come
-	ends   int
-	end    time.Time
-	r      *mads.Received
-	err    error
-	answer time.Time // when the first right answer was sent, if it was
-	closed time.Time // when its agent was, if it was
-	shaken bool      // the QP failed while it waited: times are not exact
+	op      modelOp
+	mark    byte
+	begun   time.Time
+	tid     uint64 // on the wire; 0 until the request has arrived
+	ends    int
+	end     time.Time
+	r       *mads.Received
+	err     error
+	answer  time.Time // when the first right response was sent; zero: none
+	closed  time.Time // when its agent was closed; zero: it was not
+	inexact bool      // the QP failed while the request waited, so times are not exact
 }
 
-// TestModel: whatever happens to requests, each ends once, with what came first: its answer, its time, its context, its agent's end.
+// TestModel checks that each request ends once under any sequence of events, with what happened first: its response,
+// its timeout, the end of its context, or Close of its agent.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		ops := rapid.SliceOfN(rapid.Custom(drawModelOp), 1, 60).Draw(rt, "ops")
@@ -86,15 +87,16 @@ func runModel(t *testing.T, ops []modelOp) error {
 	a := newNode(t, nodeConfig{wrap: g.layer()}, testenv.Must(direct.New(l, direct.Config{})))
 	b := newNode(t, nodeConfig{}, testenv.Must(direct.New(l, direct.Config{})))
 	var mu sync.Mutex
-	var requests []*mads.Received // all that came to b
+	var requests []*mads.Received // all that b has received
 	var dos []*modelDo
 	server := b.agent(mads.AgentConfig{})
-	b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(r *mads.Received) {
-		mu.Lock()
-		defer mu.Unlock()
-		requests = append(requests, r)
-		dos[r.MAD[100]].tid = r.Header().TID
-	}})
+	b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get},
+		OnReceive: func(r *mads.Received) {
+			mu.Lock()
+			defer mu.Unlock()
+			requests = append(requests, r)
+			dos[r.MAD[100]].tid = r.Header().TID
+		}})
 	clients := [2]mads.Agent{a.agent(mads.AgentConfig{Name: "one"}), a.agent(mads.AgentConfig{Name: "two"})}
 	for _, o := range ops {
 		switch modelOps[o.kind] {
@@ -130,11 +132,11 @@ func runModel(t *testing.T, ops []modelOp) error {
 			m := append([]byte(nil), r.MAD...)
 			h := r.Header()
 			h.Method = mad.GetResp
-			switch o.lie {
+			switch o.fault {
 			case 1:
 				h.Class++
 			case 2:
-				h.TID++ // perhaps another's: then with the wrong mark, which must not be, so out of everybody's reach
+				h.TID++ // may be another request's, so the upper half is made invalid
 				h.TID += 1 << 20
 			case 3:
 				h.TID += 1 << 40
@@ -165,7 +167,7 @@ func runModel(t *testing.T, ops []modelOp) error {
 		case "error":
 			mu.Lock()
 			for _, d := range dos {
-				d.shaken = d.shaken || d.ends == 0
+				d.inexact = d.inexact || d.ends == 0
 			}
 			mu.Unlock()
 			if err := g.qp.QP.Modify(ci.ToError()); err != nil {
@@ -180,7 +182,8 @@ func runModel(t *testing.T, ops []modelOp) error {
 	defer mu.Unlock()
 	for _, d := range dos {
 		if err := d.check(); err != nil {
-			return fmt.Errorf("request %d (%+v): %w; begun %v, answered %v, closed %v, ended %v", d.mark, d.op, err, d.begun, d.answer, d.closed, d.end)
+			return fmt.Errorf("request %d (%+v): %w; begun %v, answered %v, closed %v, ended %v", d.mark, d.op, err,
+				d.begun, d.answer, d.closed, d.end)
 		}
 	}
 	for _, n := range []*node{a, b} {
@@ -197,12 +200,12 @@ func (d *modelDo) check() error {
 	}
 	after := d.end.Sub(d.begun)
 	limit := d.op.timeout * time.Duration(1+d.op.retries)
-	// first says that nothing else came before the end; what came at the same moment may have won.
+	// first checks that nothing else happened before the end. Of two things at the same time, either may be the result.
 	first := func() error {
 		switch {
-		case d.shaken:
+		case d.inexact:
 		case !d.answer.IsZero() && d.answer.Before(d.end):
-			return errors.New("an answer came before")
+			return errors.New("a response arrived before")
 		case after > limit:
 			return errors.New("its time was over before")
 		}
@@ -219,11 +222,11 @@ func (d *modelDo) check() error {
 		if d.r.MAD[100] != d.mark || d.r.Header().TID != uint64(d.mark)+1000 || d.r.Header().Class != vendor {
 			return fmt.Errorf("an answer that is not its own: %v, mark %d", d.r.Header(), d.r.MAD[100])
 		}
-		if d.answer.IsZero() || !d.shaken && !d.end.Equal(d.answer) {
-			return errors.New("an answer that nobody gave then")
+		if d.answer.IsZero() || !d.inexact && !d.end.Equal(d.answer) {
+			return errors.New("a response that was not sent then")
 		}
 	case errors.Is(d.err, ci.Timeout):
-		if !d.shaken && after != limit || after < limit {
+		if !d.inexact && after != limit || after < limit {
 			return fmt.Errorf("timed out after %v, want %v", after, limit)
 		}
 	case errors.Is(d.err, context.DeadlineExceeded):

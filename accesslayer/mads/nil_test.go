@@ -11,12 +11,12 @@ import (
 	"ciddk/mad"
 )
 
-// What is missing is said, or, of a watcher, has no effect: neither now nor when a port goes.
+// Missing arguments are reported. A nil watcher has no effect, also when a port is removed.
 func TestNil(t *testing.T) {
 	_, err := mads.New(nil, mads.Config{})
 	require.ErrorIs(t, err, ci.InvalidParameter)
 	single(t, func(t *testing.T, n *node) {
-		n.m.Watch(nil) // and never stopped: Close tells it of ports that go
+		n.m.Watch(nil) // it is never stopped, and Close reports the removal of ports to watchers
 		a := n.agent(mads.AgentConfig{Class: mad.ClassCM})
 		assert.ErrorIs(t, a.Send(nil), ci.InvalidParameter)
 		_, err := a.Do(soon(t), nil)

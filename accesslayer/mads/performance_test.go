@@ -20,7 +20,8 @@ import (
 // perfWords is the length of a datagram on each link in units of four bytes: LRH or IP and UDP, BTH, DETH, MAD, ICRC.
 var perfWords = map[string]uint32{"direct": 8, "UDP, IPv4": 20 + 8, "virtual, IPv6": 40 + 8}
 
-// Performance management of the reference HCA, asked by a peer: the requests themselves are what is counted. Wireshark reads the same numbers.
+// A peer reads the performance counters of the reference HCA. The counters count the requests themselves. Wireshark
+// decodes the same numbers.
 func TestPerformanceManagement(t *testing.T) {
 	for wire, head := range perfWords {
 		t.Run(wire, func(t *testing.T) {
@@ -32,9 +33,10 @@ func TestPerformanceManagement(t *testing.T) {
 			stop, err := pcapng.ToFile(file, &tap)
 			require.NoError(t, err)
 			client := a.agent(mads.AgentConfig{})
-			ask := func(method mad.Method, attr uint16, put func([]byte)) mad.Perf {
+			do := func(method mad.Method, attr uint16, put func([]byte)) mad.Perf {
 				t.Helper()
-				m := mad.Perf{Header: mad.Header{BaseVersion: 1, Class: mad.ClassPerformance, ClassVersion: 1, Method: method, TID: 7, Attribute: attr}}
+				m := mad.Perf{Header: mad.Header{BaseVersion: 1, Class: mad.ClassPerformance, ClassVersion: 1,
+					Method: method, TID: 7, Attribute: attr}}
 				if put != nil {
 					put(m.Data[:])
 				}
@@ -51,34 +53,41 @@ func TestPerformanceManagement(t *testing.T) {
 			counters := func(method mad.Method, c mad.PortCounters) (out mad.PortCounters) {
 				t.Helper()
 				c.PortSelect = 1
-				r := ask(method, mad.AttrPortCounters, c.Put)
+				r := do(method, mad.AttrPortCounters, c.Put)
 				out.Parse(r.Data[:])
 				require.NoError(t, out.Check())
 				return out
 			}
 			var info mad.ClassPortInfo
-			r := ask(mad.Get, mad.AttrClassPortInfo, nil)
+			r := do(mad.Get, mad.AttrClassPortInfo, nil)
 			info.Parse(r.Data[:])
 			assert.NotZero(t, info.CapabilityMask&mad.PerfCapExtendedWidthNoIETF)
 
 			first := counters(mad.Get, mad.PortCounters{})
-			assert.Equal(t, mad.PortCounters{PortSelect: 1, PortXmitData: words, PortRcvData: 2 * words, PortXmitPkts: 1, PortRcvPkts: 2}, first)
-			cleared := counters(mad.Set, mad.PortCounters{CounterSelect: mad.SelectRcvPkts | mad.SelectRcvData, PortXmitPkts: 77})
-			assert.Equal(t, mad.PortCounters{PortSelect: 1, CounterSelect: mad.SelectRcvPkts | mad.SelectRcvData, PortXmitData: 2 * words, PortXmitPkts: 2}, cleared)
+			assert.Equal(t, mad.PortCounters{PortSelect: 1, PortXmitData: words, PortRcvData: 2 * words,
+				PortXmitPkts: 1, PortRcvPkts: 2}, first)
+			cleared := counters(mad.Set, mad.PortCounters{CounterSelect: mad.SelectRcvPkts | mad.SelectRcvData,
+				PortXmitPkts: 77})
+			assert.Equal(t, mad.PortCounters{PortSelect: 1, CounterSelect: mad.SelectRcvPkts | mad.SelectRcvData,
+				PortXmitData: 2 * words, PortXmitPkts: 2}, cleared)
 			last := counters(mad.Get, mad.PortCounters{})
-			assert.Equal(t, mad.PortCounters{PortSelect: 1, PortXmitData: 3 * words, PortRcvData: words, PortXmitPkts: 3, PortRcvPkts: 1}, last)
+			assert.Equal(t, mad.PortCounters{PortSelect: 1, PortXmitData: 3 * words, PortRcvData: words,
+				PortXmitPkts: 3, PortRcvPkts: 1}, last)
 			var long mad.PortCountersExtended
-			r = ask(mad.Get, mad.AttrPortCountersExtended, (&mad.PortCountersExtended{PortSelect: 1}).Put)
+			r = do(mad.Get, mad.AttrPortCountersExtended, (&mad.PortCountersExtended{PortSelect: 1}).Put)
 			long.Parse(r.Data[:])
 			w := uint64(words)
-			assert.Equal(t, mad.PortCountersExtended{PortSelect: 1, PortXmitData: 4 * w, PortRcvData: 5 * w, PortXmitPkts: 4, PortRcvPkts: 5}, long)
+			assert.Equal(t, mad.PortCountersExtended{PortSelect: 1, PortXmitData: 4 * w, PortRcvData: 5 * w,
+				PortXmitPkts: 4, PortRcvPkts: 5}, long)
 			require.NoError(t, stop())
 
 			if wire == "UDP, IPv4" {
-				return // not on RoCEv2's own port, so that tests can run beside each other: Wireshark does not know it
+				return // not on the port of RoCEv2, so Wireshark does not decode it
 			}
-			rows := tsharktest.ReadMatching(t, file, "infiniband.mad.method == 0x81", "infiniband.mad.mgmtclass", "infiniband.mad.status", "infiniband.mad.attributeid",
-				"infiniband.portcounters.portxmitdata", "infiniband.portcounters.portrcvdata", "infiniband.portcounters.portxmitpkts", "infiniband.portcounters.portrcvpkts",
+			rows := tsharktest.ReadMatching(t, file, "infiniband.mad.method == 0x81", "infiniband.mad.mgmtclass",
+				"infiniband.mad.status", "infiniband.mad.attributeid",
+				"infiniband.portcounters.portxmitdata", "infiniband.portcounters.portrcvdata",
+				"infiniband.portcounters.portxmitpkts", "infiniband.portcounters.portrcvpkts",
 				"infiniband.portcounters_ext.portrcvdata", "infiniband.portcounters_ext.portrcvpkts")
 			n := func(v uint32) string { return fmt.Sprint(v) }
 			assert.Equal(t, [][]string{

@@ -17,23 +17,26 @@ import (
 	"ciddk/mad"
 )
 
-// In each mode of waiting for completions, on both ports of an HCA, nothing is lost and nothing comes twice.
+// In each mode of waiting for completions, on both ports of an HCA, no datagram is lost or duplicated.
 func TestModes(t *testing.T) {
 	const each = 10000
-	for name, mode := range map[string]accesslayer.PollMode{"event": accesslayer.PollEvent, "busy": accesslayer.PollBusy, "hybrid": accesslayer.PollHybrid} {
+	for name, mode := range map[string]accesslayer.PollMode{"event": accesslayer.PollEvent,
+		"busy": accesslayer.PollBusy, "hybrid": accesslayer.PollHybrid} {
 		t.Run(name, func(t *testing.T) {
 			l := direct.NewLink()
-			n := newNode(t, nodeConfig{mads: mads.Config{Poll: mode}}, testenv.Must(direct.New(l, direct.Config{})), testenv.Must(direct.New(l, direct.Config{})))
+			n := newNode(t, nodeConfig{mads: mads.Config{Poll: mode}}, testenv.Must(direct.New(l, direct.Config{})),
+				testenv.Must(direct.New(l, direct.Config{})))
 			ca := n.port().CA
 			require.Equal(t, []mads.Port{{CA: ca, Num: 1}, {CA: ca, Num: 2}}, n.m.Ports())
 			var wg sync.WaitGroup
 			var answered atomic.Int64
 			for num := uint8(1); num <= 2; num++ {
 				var server mads.Agent
-				server = n.agent(mads.AgentConfig{Port: mads.Port{CA: ca, Num: num}, Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(r *mads.Received) {
-					r.MAD[3] = byte(mad.GetResp)
-					assert.NoError(t, server.Send(&mads.Message{To: r.From, MAD: r.MAD}))
-				}})
+				server = n.agent(mads.AgentConfig{Port: mads.Port{CA: ca, Num: num}, Class: vendor, Version: 1,
+					Methods: []mad.Method{mad.Get}, OnReceive: func(r *mads.Received) {
+						r.MAD[3] = byte(mad.GetResp)
+						assert.NoError(t, server.Send(&mads.Message{To: r.From, MAD: r.MAD}))
+					}})
 				client := n.agent(mads.AgentConfig{Port: mads.Port{CA: ca, Num: 3 - num}})
 				to := mads.Address{QPN: 1, AV: ci.AVAttr{DLID: must(must(n.al.Adapter(ca)).Port(num)).LID}}
 				for k := range 32 {

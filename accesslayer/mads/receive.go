@@ -5,13 +5,13 @@ import (
 	"ciddk/mad"
 )
 
-// inbox is a datagram received, in one piece of memory.
+// inbox is a received datagram in one allocation.
 type inbox struct {
 	Received
 	data ci.MAD
 }
 
-// receive takes what is in a receive slot: 40 bytes for a GRH, then the datagram.
+// receive handles the content of a receive slot: 40 bytes for a GRH, then the datagram.
 func (e *endpoint) receive(wc *ci.WC, slot []byte) {
 	c := &e.p.count
 	c.received.Add(1)
@@ -25,7 +25,7 @@ func (e *endpoint) receive(wc *ci.WC, slot []byte) {
 	case h.BaseVersion != mad.BaseVersion:
 		c.drop(DropVersion)
 		return
-	case subnet(h.Class) != (e.num == 0):
+	case isSubnet(h.Class) != (e.num == 0):
 		c.drop(DropClass)
 		return
 	}
@@ -45,7 +45,7 @@ func (e *endpoint) receive(wc *ci.WC, slot []byte) {
 	e.dispatch(&h, &in.Received)
 }
 
-// dispatch brings a valid datagram to who it is for.
+// dispatch passes a valid datagram to its receiver.
 func (e *endpoint) dispatch(h *mad.Header, r *Received) {
 	if seg, ok := mad.SegmentationOf(h.Class); ok {
 		var p mad.RMPP
@@ -58,7 +58,7 @@ func (e *endpoint) dispatch(h *mad.Header, r *Received) {
 			}
 		}
 	}
-	if response(h) {
+	if isResponse(h) {
 		e.respond(h, r)
 	} else if a := e.table.Load().find(h, r.MAD); a != nil {
 		a.deliver(r)
@@ -67,8 +67,8 @@ func (e *endpoint) dispatch(h *mad.Header, r *Received) {
 	}
 }
 
-// unclaimed answers for the port what no agent wants: what the HCA executes; else Get and Set as unsupported (IBTA volume 1, 13.4.7,
-// table 112; Linux does the same).
+// unclaimed handles a request that no agent has registered for. The HCA executes it, or else it is answered as
+// unsupported (IBTA volume 1, 13.4.7, table 112; as Linux does), or dropped.
 func (e *endpoint) unclaimed(h *mad.Header, r *Received) {
 	if h.Method != mad.Get && h.Method != mad.Set {
 		e.p.count.drop(DropUnclaimed)
@@ -82,14 +82,14 @@ func (e *endpoint) unclaimed(h *mad.Header, r *Received) {
 		return
 	}
 	status := mad.StatusBadMethodAttribute
-	if e.table.Load().knows(h.Class) && e.table.Load().claims[claimOf(h, r.MAD)] == nil {
+	if e.table.Load().hasClass(h.Class) && e.table.Load().claims[claimOf(h, r.MAD)] == nil {
 		status = mad.StatusBadVersion
 	}
 	e.answer(h, r, status)
 }
 
-// mayReply reports whether an answer may be sent to a datagram that nobody has asked for, and counts it if so. e.mu is held.
-func (e *endpoint) mayReply(to *Address) bool {
+// canReply reports whether a reply to an unsolicited datagram may be sent now, and counts it if so. e.mu is held.
+func (e *endpoint) canReply(to *Address) bool {
 	if e.replies.Allow(&to.AV, e.p.m.al.Clock().Now()) {
 		return true
 	}
@@ -97,9 +97,9 @@ func (e *endpoint) mayReply(to *Address) bool {
 	return false
 }
 
-// answer sends a request back with a status. e.mu is held.
+// answer returns a request with a status. e.mu is held.
 func (e *endpoint) answer(h *mad.Header, r *Received, status uint16) {
-	if !e.mayReply(&r.From) {
+	if !e.canReply(&r.From) {
 		return
 	}
 	c := ci.MAD(r.MAD)
@@ -111,12 +111,12 @@ func (e *endpoint) answer(h *mad.Header, r *Received, status uint16) {
 	}
 	g.Put(c[:])
 	if _, ok := mad.SegmentationOf(h.Class); ok {
-		clear(c[mad.HeaderLen:mad.RMPPEnd]) // the answer is one datagram
+		clear(c[mad.HeaderLen:mad.RMPPEnd]) // the reply is one datagram
 	}
 	e.reply(r, &c)
 }
 
-// reply sends an answer of the port's own. e.mu is held.
+// reply sends a reply of the port itself. e.mu is held.
 func (e *endpoint) reply(r *Received, c *ci.MAD) {
 	if mad.Class(c[1]) == mad.ClassSubnetDirected && !returnDirected(c, e.p.id.Num) {
 		e.p.count.drop(DropHops)

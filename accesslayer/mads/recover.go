@@ -8,22 +8,22 @@ import (
 	"ciddk/ci"
 )
 
-// Recovery. A send that fails stops the send queue (UD: SQ error); everything else takes the QP to Error. The QP is emptied first, so that
-// what was sent is known from its completions, then goes on, from SQ error at once, from any other state by way of Reset. What had
-// been flushed is in the queue again, in its old order, and goes out before all else. (IBTA volume 1, 10.3.1; the original access
-// layer's special QP service.)
+// Recovery. A send that fails stops the send queue of a UD QP (SQ error); any other error moves the QP to Error. First
+// the QP is drained, so that its completions show what was sent. Then it continues: from SQ error directly, and from
+// any other state through Reset. Sends that were flushed are queued again in their order, before all others. (IBTA
+// volume 1, 10.3.1; the special QP service of the original access layer.)
 
 const (
-	drainTime    = time.Second // the HCA flushes on its own; who does not in this time is reset with work outstanding
+	drainTime    = time.Second // an HCA that has not flushed its queues in this time is reset with work outstanding
 	retryTime    = 10 * time.Millisecond
 	maxRetryTime = 10 * time.Second
-	maxAttempts  = 8 // a datagram flushed that often is dropped: something about it, or the QP, will not get better
+	maxAttempts  = 8 // a datagram that was flushed this often is dropped, since it or the QP does not recover
 )
 
-// fault begins recovery, if it is not in progress.
+// fault starts recovery, unless it is in progress.
 func (e *endpoint) fault() {
 	if !e.up.Load() {
-		return // what it says will be seen in completions
+		return // completions will show the fault
 	}
 	e.mu.Lock()
 	e.faultLocked()
@@ -38,9 +38,9 @@ func (e *endpoint) faultLocked() {
 	e.p.h.wg.Go(e.recover)
 }
 
-// again queues a send that was flushed. Completions come in order of posting, so the flushed ones form a list of their own that is put in
-// front when recovery ends. e.mu is held.
-func (e *endpoint) again(s *send) {
+// requeue queues a send that was flushed. Completions come in the order of posting, so the flushed sends form a list
+// that is put in front when recovery ends. e.mu is held.
+func (e *endpoint) requeue(s *send) {
 	if s.attempts++; s.attempts > maxAttempts {
 		e.failed(s, ci.WCFlushErr.Err())
 		return
@@ -48,7 +48,7 @@ func (e *endpoint) again(s *send) {
 	e.flushed.push(s)
 }
 
-// signalQuiet wakes the recovery when there is nothing outstanding. e.mu is held.
+// signalQuiet wakes the recovery if nothing is outstanding. e.mu is held.
 func (e *endpoint) signalQuiet() {
 	if e.recovering && (e.closed || e.empty()) {
 		select {
@@ -58,7 +58,7 @@ func (e *endpoint) signalQuiet() {
 	}
 }
 
-// empty tells whether all sends have completed. e.mu is held.
+// empty reports whether all sends have completed. e.mu is held.
 func (e *endpoint) empty() bool { return !e.busy && len(e.slots) == len(e.out) }
 
 func (e *endpoint) recover() {
@@ -75,7 +75,7 @@ func (e *endpoint) recover() {
 	}
 }
 
-// pause waits for the time, for what until says, or for the end, which it reports.
+// pause waits for d, until the condition until, or until the endpoint is closed, which it reports.
 func (e *endpoint) pause(d time.Duration, until func() bool) (end bool) {
 	over := make(chan struct{})
 	timer := e.p.m.al.Clock().AfterFunc(d, func() { close(over) })
@@ -95,13 +95,13 @@ func (e *endpoint) pause(d time.Duration, until func() bool) (end bool) {
 	}
 }
 
-// revive tries once.
+// revive makes one attempt to recover the QP.
 func (e *endpoint) revive() (ok, end bool) {
 	if e.pause(drainTime, e.empty) {
 		return false, true
 	}
 	attr, err := e.qp.Query()
-	faulty := attr.State != ci.QPRTS // an event may come when its fault has been dealt with
+	faulty := attr.State != ci.QPRTS // an event may arrive after its fault was handled
 	if err == nil && attr.State == ci.QPSQError {
 		err = e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS})
 	} else if err == nil && faulty {
@@ -116,7 +116,8 @@ func (e *endpoint) revive() (ok, end bool) {
 		err = e.postRecvs()
 	}
 	if err != nil {
-		e.p.m.al.Logger().Error("mads: a QP cannot be brought back yet", "guid", e.p.id.CA, "port", e.p.id.Num, "QP", e.num, "error", err)
+		e.p.m.al.Logger().Error("mads: recovery of a QP failed; retrying", "guid", e.p.id.CA, "port", e.p.id.Num, "QP",
+			e.num, "error", err)
 		return false, false
 	}
 	for s := e.queue.pop(); s != nil; s = e.queue.pop() {
@@ -131,7 +132,7 @@ func (e *endpoint) revive() (ok, end bool) {
 	return true, false
 }
 
-// reset takes the QP through Reset.
+// reset moves the QP through Reset to RTS.
 func (e *endpoint) reset() error {
 	if err := e.qp.Modify(ci.ToError()); err != nil {
 		return err
@@ -143,7 +144,7 @@ func (e *endpoint) reset() error {
 		return err
 	}
 	e.mu.Lock()
-	e.gen++ // completions of before count no more
+	e.gen++ // earlier completions do not count any more
 	var left []*send
 	for slot, s := range e.out {
 		if s != nil {
@@ -154,7 +155,7 @@ func (e *endpoint) reset() error {
 	}
 	slices.SortFunc(left, func(a, b *send) int { return cmp.Compare(a.order, b.order) })
 	for _, s := range left {
-		e.again(s)
+		e.requeue(s)
 	}
 	for slot, had := range e.posted {
 		if had {

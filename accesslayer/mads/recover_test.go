@@ -22,7 +22,7 @@ import (
 	"ciddk/rvt"
 )
 
-// A send that the HCA cannot carry out stops the queue. It alone is lost; all others go out, in order, once.
+// A send that the HCA cannot execute stops the queue. Only that send is lost. All others are sent once, in order.
 func TestRecoverFromSendError(t *testing.T) {
 	g := &gate{}
 	bubble(t, nodeConfig{wrap: g.layer()}, nodeConfig{}, func(t *testing.T, a, b *node) {
@@ -65,23 +65,24 @@ func TestRecoverFromSendError(t *testing.T) {
 	})
 }
 
-// A QP that goes to Error, with receives and sends posted, is taken through Reset, and goes on; requests in flight are sent again by
-// their own timers.
+// A QP that goes to Error, with receives and sends posted, is moved through Reset and continues. The timers of pending
+// requests send them again.
 func TestRecoverFromError(t *testing.T) {
 	g := &gate{}
 	bubble(t, nodeConfig{wrap: g.layer()}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		echo(t, b)
 		got := b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send}})
 		client := a.agent(mads.AgentConfig{})
-		ask := func() error {
-			_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Retries: 1})
+		do := func() error {
+			_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get,
+				1), Retries: 1})
 			return err
 		}
-		require.NoError(t, ask())
+		require.NoError(t, do())
 		for i := range uint64(5) {
 			require.NoError(t, g.qp.QP.Modify(ci.ToError()))
 			require.NoError(t, client.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, i)}))
-			require.NoError(t, ask())
+			require.NoError(t, do())
 			r, err := got.Recv(soon(t))
 			require.NoError(t, err)
 			assert.Equal(t, i, r.Header().TID)
@@ -90,13 +91,13 @@ func TestRecoverFromError(t *testing.T) {
 		}
 		attr := must(g.qp.QP.Query())
 		assert.Equal(t, ci.QPRTS, attr.State)
-		for range 2000 { // all receives are posted again, and once
-			require.NoError(t, ask())
+		for range 2000 { // all receives were posted again, once each
+			require.NoError(t, do())
 		}
 	})
 }
 
-// A QP that does not come back is tried again, ever more rarely, until it does.
+// Recovery of a QP is repeated, after pauses that grow, until it succeeds.
 func TestRecoverRetries(t *testing.T) {
 	g := &gate{}
 	var mu sync.Mutex
@@ -129,7 +130,8 @@ func TestRecoverRetries(t *testing.T) {
 		n := len(tries)
 		mu.Unlock()
 		assert.True(t, n >= 10 && n < 20, "%d tries", n)
-		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: time.Minute})
+		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1),
+			Timeout: time.Minute})
 		assert.NoError(t, err)
 	})
 }
@@ -148,36 +150,38 @@ func (s *stubborn) Modify(set ci.QPField, attr ci.QPAttr) error {
 	return s.QP.Modify(set, attr)
 }
 
-// Ports come and go with their HCA; watchers hear of it in order, after the agents are gone; services are there again.
+// Ports are added and removed with their HCA. Watchers are called in order, after the agents were closed. A port that
+// is added again has services.
 func TestHotPlug(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		var mu sync.Mutex
 		var log []string
 		var agent mads.Agent
-		note := func(who string) func(mads.Port, bool) {
+		note := func(watcher string) func(mads.Port, bool) {
 			return func(p mads.Port, there bool) {
 				mu.Lock()
 				defer mu.Unlock()
 				assert.Equal(t, a.port(), p)
 				if there {
-					log = append(log, who+" comes")
+					log = append(log, watcher+" added")
 				} else {
-					log = append(log, who+" goes")
-					assert.ErrorIs(t, agent.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, 1)}), accesslayer.ErrClosed)
+					log = append(log, watcher+" removed")
+					assert.ErrorIs(t, agent.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, 1)}),
+						accesslayer.ErrClosed)
 				}
 				assert.Equal(t, there, slices.Contains(a.m.Ports(), p))
 			}
 		}
 		stop := a.m.Watch(note("1"))
 		defer a.m.Watch(note("2"))()
-		heard := func() []string {
+		taken := func() []string {
 			mu.Lock()
 			defer mu.Unlock()
 			l := log
 			log = nil
 			return l
 		}
-		assert.Equal(t, []string{"1 comes", "2 comes"}, heard())
+		assert.Equal(t, []string{"1 added", "2 added"}, taken())
 		for range 3 {
 			agent = a.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send}})
 			require.NoError(t, agent.Send(&mads.Message{To: a.address(), MAD: request(vendor, 1, mad.Send, 7)}))
@@ -186,36 +190,36 @@ func TestHotPlug(t *testing.T) {
 			assert.Equal(t, uint64(7), r.Header().TID)
 			require.NoError(t, a.al.Deregister(a.hca.Info().GUID))
 			require.NoError(t, a.al.WaitPnP(t.Context()))
-			assert.Equal(t, []string{"1 goes", "2 goes"}, heard())
+			assert.Equal(t, []string{"1 removed", "2 removed"}, taken())
 			assert.NotZero(t, a.counters().Sent, "they are kept")
 			_, err = a.m.Register(mads.AgentConfig{Port: a.port()})
 			require.ErrorIs(t, err, ci.InvalidPort)
 			require.NoError(t, a.al.Register(a.hca))
 			require.NoError(t, a.al.WaitPnP(t.Context()))
-			assert.Equal(t, []string{"1 comes", "2 comes"}, heard())
+			assert.Equal(t, []string{"1 added", "2 added"}, taken())
 		}
 		agent = a.agent(mads.AgentConfig{})
 		stop()
 		stop()
 		require.NoError(t, a.m.Close())
-		assert.Equal(t, []string{"2 goes"}, heard())
+		assert.Equal(t, []string{"2 removed"}, taken())
 	})
 }
 
-// A port that goes down and comes up again, with another LID, has the agents it had.
+// A port that goes down and comes up again with another LID keeps its agents.
 func TestLinkFlap(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		echo(t, b)
 		client, sm := a.agent(mads.AgentConfig{}), a.agent(mads.AgentConfig{SubnetManagement: true})
-		ask := func() error {
+		do := func() error {
 			_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1)})
 			return err
 		}
-		require.NoError(t, ask())
+		require.NoError(t, do())
 		require.NoError(t, b.hca.SetLink(1, false))
-		require.ErrorIs(t, ask(), ci.Timeout)
+		require.ErrorIs(t, do(), ci.Timeout)
 		require.NoError(t, b.hca.SetLink(1, true))
-		require.NoError(t, ask())
+		require.NoError(t, do())
 
 		m := request(mad.ClassSubnetLID, 1, mad.Get, 1)
 		m[17] = byte(mad.AttrPortInfo)
@@ -231,18 +235,19 @@ func TestLinkFlap(t *testing.T) {
 		require.Nil(t, r)
 		require.NoError(t, b.al.WaitPnP(t.Context()))
 		require.Equal(t, ci.LID(99), b.attr().LID)
-		require.NoError(t, ask())
+		require.NoError(t, do())
 	})
 }
 
-// The access layer may be closed before its services: then they have no ports, and close as ever.
+// The access layer may be closed before its MAD services. Then they have no ports, and Close works as usual.
 func TestAccessLayerGoesFirst(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		agent := a.agent(mads.AgentConfig{})
 		end := make(chan error, 1)
 		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}})
 		go func() {
-			_, err := agent.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: time.Hour})
+			_, err := agent.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1),
+				Timeout: time.Hour})
 			end <- err
 		}()
 		synctest.Wait()
@@ -255,7 +260,7 @@ func TestAccessLayerGoesFirst(t *testing.T) {
 	})
 }
 
-// refusing refuses posts: with what refuse says, from that request on.
+// refusing makes posts fail with the error of refuse, from that request on.
 type refusing struct {
 	ci.QP
 	mu     sync.Mutex
@@ -279,8 +284,8 @@ func (r *refusing) PostSend(wrs []ci.SendWR) (int, error) {
 	return r.QP.PostSend(wrs)
 }
 
-// A post that is refused: one for a reason of its own is lost alone; what is the queue's fault is posted later. Nothing else is lost,
-// and the order stays.
+// A send that is rejected for its own fault is lost. A send that is rejected because of the queue's state is posted
+// later. No other send is lost, and the order is kept.
 func TestRefusedPosts(t *testing.T) {
 	q := &refusing{refuse: func(*ci.SendWR) error { return nil }}
 	layer := ciwrap.Layer{QP: func(in ci.QP, c ci.QPCreate) ci.QP {
@@ -326,18 +331,19 @@ func TestRefusedPosts(t *testing.T) {
 		assert.Equal(t, uint64(4), a.counters().Dropped[mads.DropSend])
 		assert.Zero(t, a.counters().Recovered, "the QP had no fault")
 
-		// The segments of a long message, too.
+		// The same holds for segments of a long message.
 		q.mu.Lock()
 		q.refuse = func(w *ci.SendWR) error { return &ci.Error{Verb: "QP.PostSend", Status: ci.InvalidParameter} }
 		q.mu.Unlock()
-		_, err := longAgent(a, "long", nil, nil).Do(t.Context(), &mads.Message{To: b.address(), MAD: message(mad.Get, 1, 1000)})
+		_, err := longAgent(a, "long", nil, nil).Do(t.Context(), &mads.Message{To: b.address(),
+			MAD: message(mad.Get, 1, 1000)})
 		require.ErrorIs(t, err, ci.InvalidParameter)
 		synctest.Wait()
 		assert.Empty(t, a.m.Held(a.port()))
 	})
 }
 
-// An HCA that does not flush what was posted is reset all the same, after a second, and what had not completed is sent then.
+// An HCA that does not flush posted requests is reset after a second. Sends that had not completed are sent then.
 func TestResetWithoutFlush(t *testing.T) {
 	g := &gate{}
 	bubble(t, nodeConfig{wrap: g.layer()}, nodeConfig{}, func(t *testing.T, a, b *node) {
@@ -348,7 +354,7 @@ func TestResetWithoutFlush(t *testing.T) {
 			require.NoError(t, from.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, i)}))
 		}
 		g.mu.Lock()
-		g.shut, g.held = false, nil // swallowed
+		g.shut, g.held = false, nil // these sends are lost
 		g.mu.Unlock()
 		start := time.Now()
 		require.NoError(t, g.qp.QP.Modify(ci.ToError()))
@@ -357,16 +363,18 @@ func TestResetWithoutFlush(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, i, r.Header().TID)
 		}
-		assert.Equal(t, 2*time.Second, time.Since(start), "a second before the state is looked at, another before the reset")
+		assert.Equal(t, 2*time.Second, time.Since(start), "a second before the state is looked at, another before "+
+			"the reset")
 		synctest.Wait()
 		assert.Empty(t, a.m.Held(a.port()))
 		assert.Equal(t, uint64(1), a.counters().Recovered)
 	})
 }
 
-// An HCA whose QP1 somebody else has is left out, and nothing of it is held.
+// An HCA whose QP1 is in use gets no services, and no object on it is left.
 func TestQP1Taken(t *testing.T) {
-	h, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(), direct.Config{}))}})
+	h, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(),
+		direct.Config{}))}})
 	require.NoError(t, err)
 	al := accesslayer.New(accesslayer.Config{PollInterval: -1, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, al.Register(h))
@@ -385,10 +393,12 @@ func TestQP1Taken(t *testing.T) {
 	require.NoError(t, h.Close())
 }
 
-// A second one on the same access layer is refused, and disturbs the first in nothing. It works when the first is closed.
+// A second Manager on an access layer is rejected, and does not affect the first. It can be created after the first is
+// closed.
 func TestOnePerAccessLayer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, nodeConfig{mads: mads.Config{Name: "the first"}}, testenv.Must(direct.New(direct.NewLink(), direct.Config{})))
+		n := newNode(t, nodeConfig{mads: mads.Config{Name: "the first"}},
+			testenv.Must(direct.New(direct.NewLink(), direct.Config{})))
 		echo(t, n)
 		before := n.hca.Live()
 		for range 2 {
@@ -397,7 +407,8 @@ func TestOnePerAccessLayer(t *testing.T) {
 			require.ErrorContains(t, err, `in use by client "the first" (share it, or close that client first)`)
 			require.Equal(t, before, n.hca.Live())
 		}
-		_, err := n.agent(mads.AgentConfig{}).Do(t.Context(), &mads.Message{To: n.address(), MAD: request(vendor, 1, mad.Get, 1)})
+		_, err := n.agent(mads.AgentConfig{}).Do(t.Context(), &mads.Message{To: n.address(),
+			MAD: request(vendor, 1, mad.Get, 1)})
 		require.NoError(t, err, "to itself")
 		require.NoError(t, n.m.Close())
 		n.m, err = mads.New(n.al, mads.Config{})

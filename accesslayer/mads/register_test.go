@@ -15,7 +15,7 @@ import (
 	"ciddk/mad"
 )
 
-// Every registration that does not go together is refused, and claims nothing.
+// Every contradictory registration is rejected, and claims no methods.
 func TestRegisterRefuses(t *testing.T) {
 	single(t, func(t *testing.T, n *node) {
 		get := []mad.Method{mad.Get}
@@ -24,25 +24,37 @@ func TestRegisterRefuses(t *testing.T) {
 			cfg    mads.AgentConfig
 			status ci.Status
 		}{
-			"methods of no class":            {mads.AgentConfig{Methods: get}, ci.InvalidParameter},
-			"class above range 2":            {mads.AgentConfig{Class: 0x50, Methods: get}, ci.InvalidParameter},
-			"class 0x82":                     {mads.AgentConfig{Class: 0x82, Methods: get}, ci.InvalidParameter},
-			"version 8":                      {mads.AgentConfig{Class: vendor, Version: 8, Methods: get}, ci.InvalidParameter},
-			"range 2 without OUI":            {mads.AgentConfig{Class: long, Methods: get}, ci.InvalidParameter},
-			"OUI elsewhere":                  {mads.AgentConfig{Class: vendor, OUI: oui, Methods: get}, ci.InvalidParameter},
-			"RMPP in CM":                     {mads.AgentConfig{Class: mad.ClassCM, RMPP: true}, ci.InvalidParameter},
-			"RMPP in vendor range 1":         {mads.AgentConfig{Class: vendor, RMPP: true}, ci.InvalidParameter},
-			"RMPP of no class":               {mads.AgentConfig{RMPP: true}, ci.InvalidParameter},
-			"SM class on QP1":                {mads.AgentConfig{Class: mad.ClassSubnetLID, Methods: get}, ci.InvalidParameter},
-			"directed route on QP1":          {mads.AgentConfig{Class: mad.ClassSubnetDirected, Methods: get}, ci.InvalidParameter},
-			"other class on QP0":             {mads.AgentConfig{Class: mad.ClassCM, SubnetManagement: true, Methods: get}, ci.InvalidParameter},
-			"method 0":                       {mads.AgentConfig{Class: vendor, Methods: []mad.Method{0}}, ci.InvalidParameter},
-			"response":                       {mads.AgentConfig{Class: vendor, Methods: []mad.Method{mad.Get, mad.GetResp}}, ci.InvalidParameter},
-			"TrapRepress":                    {mads.AgentConfig{Class: vendor, Methods: []mad.Method{mad.TrapRepress}}, ci.InvalidParameter},
-			"negative queue":                 {mads.AgentConfig{Class: vendor, Queue: -1, Methods: get}, ci.InvalidParameter},
-			"OnReceive for nothing":          {mads.AgentConfig{OnReceive: func(*mads.Received) {}}, ci.InvalidParameter},
-			"another port":                   {mads.AgentConfig{Class: vendor, Methods: get, Port: mads.Port{CA: port.CA, Num: 2}}, ci.InvalidPort},
-			"another HCA":                    {mads.AgentConfig{Class: vendor, Methods: get, Port: mads.Port{CA: port.CA + 1, Num: 1}}, ci.InvalidPort},
+			"methods of no class": {mads.AgentConfig{Methods: get}, ci.InvalidParameter},
+			"class above range 2": {mads.AgentConfig{Class: 0x50, Methods: get}, ci.InvalidParameter},
+			"class 0x82":          {mads.AgentConfig{Class: 0x82, Methods: get}, ci.InvalidParameter},
+			"version 8": {mads.AgentConfig{Class: vendor, Version: 8, Methods: get},
+				ci.InvalidParameter},
+			"range 2 without OUI": {mads.AgentConfig{Class: long, Methods: get}, ci.InvalidParameter},
+			"OUI elsewhere": {mads.AgentConfig{Class: vendor, OUI: oui, Methods: get},
+				ci.InvalidParameter},
+			"RMPP in CM":             {mads.AgentConfig{Class: mad.ClassCM, RMPP: true}, ci.InvalidParameter},
+			"RMPP in vendor range 1": {mads.AgentConfig{Class: vendor, RMPP: true}, ci.InvalidParameter},
+			"RMPP of no class":       {mads.AgentConfig{RMPP: true}, ci.InvalidParameter},
+			"SM class on QP1": {mads.AgentConfig{Class: mad.ClassSubnetLID, Methods: get},
+				ci.InvalidParameter},
+			"directed route on QP1": {mads.AgentConfig{Class: mad.ClassSubnetDirected, Methods: get},
+				ci.InvalidParameter},
+			"other class on QP0": {mads.AgentConfig{Class: mad.ClassCM, SubnetManagement: true,
+				Methods: get}, ci.InvalidParameter},
+			"method 0": {mads.AgentConfig{Class: vendor, Methods: []mad.Method{0}},
+				ci.InvalidParameter},
+			"response": {mads.AgentConfig{Class: vendor, Methods: []mad.Method{mad.Get,
+				mad.GetResp}}, ci.InvalidParameter},
+			"TrapRepress": {mads.AgentConfig{Class: vendor, Methods: []mad.Method{mad.TrapRepress}},
+				ci.InvalidParameter},
+			"negative queue": {mads.AgentConfig{Class: vendor, Queue: -1, Methods: get},
+				ci.InvalidParameter},
+			"OnReceive for nothing": {mads.AgentConfig{OnReceive: func(*mads.Received) {}},
+				ci.InvalidParameter},
+			"another port": {mads.AgentConfig{Class: vendor, Methods: get,
+				Port: mads.Port{CA: port.CA, Num: 2}}, ci.InvalidPort},
+			"another HCA": {mads.AgentConfig{Class: vendor, Methods: get,
+				Port: mads.Port{CA: port.CA + 1, Num: 1}}, ci.InvalidPort},
 			"(after all, the class is free)": {mads.AgentConfig{Class: vendor, Methods: get}, ci.Success},
 		} {
 			if c.cfg.Port == (mads.Port{}) {
@@ -61,7 +73,7 @@ func TestRegisterRefuses(t *testing.T) {
 	})
 }
 
-// Claims are exclusive to the method, and end with the agent.
+// Methods are exclusive, and are released when the agent is closed.
 func TestRegisterClaims(t *testing.T) {
 	single(t, func(t *testing.T, n *node) {
 		claim := func(c mads.AgentConfig) (mads.Agent, error) {
@@ -75,7 +87,7 @@ func TestRegisterClaims(t *testing.T) {
 		_, err := claim(vendor1(1, mad.Send, mad.Set))
 		require.ErrorIs(t, err, ci.ResourceBusy)
 		assert.ErrorContains(t, err, `agent "first" has method Set`)
-		must(claim(vendor1(1, mad.Send))) // nothing of the refused one is left
+		must(claim(vendor1(1, mad.Send))) // the rejected registration has left nothing
 		must(claim(vendor1(2, mad.Set)))
 		must(claim(vendor1(1)))
 		must(claim(vendor1(1)))
@@ -83,7 +95,7 @@ func TestRegisterClaims(t *testing.T) {
 		require.NoError(t, first.Close())
 		must(claim(vendor1(1, mad.Get)))
 
-		// Directed route and LID routed are one.
+		// Directed route and LID routed count as one class.
 		smp := func(class mad.Class, m mad.Method) mads.AgentConfig {
 			return mads.AgentConfig{Class: class, Version: 1, SubnetManagement: true, Methods: []mad.Method{m}}
 		}
@@ -92,10 +104,11 @@ func TestRegisterClaims(t *testing.T) {
 		require.ErrorIs(t, err, ci.ResourceBusy)
 		must(claim(smp(mad.ClassSubnetDirected, mad.Set)))
 
-		// A class of range 2 has room for eight OUIs in each version.
+		// A class of range 2 has eight OUIs in each version.
 		var nine []mads.Agent
 		range2 := func(version, i uint8) (mads.Agent, error) {
-			return claim(mads.AgentConfig{Class: long, Version: version, OUI: [3]byte{1, 2, i}, Methods: []mad.Method{mad.Get}})
+			return claim(mads.AgentConfig{Class: long, Version: version, OUI: [3]byte{1, 2, i},
+				Methods: []mad.Method{mad.Get}})
 		}
 		for i := range uint8(8) {
 			nine = append(nine, must(range2(1, i)))
@@ -109,7 +122,7 @@ func TestRegisterClaims(t *testing.T) {
 	})
 }
 
-// An Ethernet port has no QP0; a closed Manager has nothing; an HCA without special QPs has no ports.
+// An Ethernet port has no QP0, a closed Manager has no services, and an HCA without special QPs has no ports.
 func TestRegisterWhere(t *testing.T) {
 	p := wires["virtual, IPv6"]()
 	n := newNode(t, nodeConfig{}, p[0])
@@ -122,18 +135,20 @@ func TestRegisterWhere(t *testing.T) {
 	_, err = n.m.Register(mads.AgentConfig{Port: n.port()})
 	assert.ErrorIs(t, err, accesslayer.ErrClosed)
 	assert.Empty(t, n.m.Ports())
-	assert.ErrorIs(t, a.Send(&mads.Message{To: n.address(), MAD: request(vendor, 1, mad.Get, 1)}), accesslayer.ErrClosed)
+	assert.ErrorIs(t, a.Send(&mads.Message{To: n.address(), MAD: request(vendor, 1, mad.Get, 1)}),
+		accesslayer.ErrClosed)
 	_, err = a.Do(t.Context(), &mads.Message{To: n.address(), MAD: request(vendor, 1, mad.Get, 1)})
 	assert.ErrorIs(t, err, accesslayer.ErrClosed)
 	_, err = a.Recv(t.Context())
 	assert.ErrorIs(t, err, accesslayer.ErrClosed)
 	assert.NoError(t, a.Close())
 
-	none := newNode(t, nodeConfig{caps: ci.CapUD | ci.CapAV}, testenv.Must(direct.New(direct.NewLink(), direct.Config{})))
+	none := newNode(t, nodeConfig{caps: ci.CapUD | ci.CapAV},
+		testenv.Must(direct.New(direct.NewLink(), direct.Config{})))
 	assert.Empty(t, none.m.Ports())
 }
 
-// What cannot be sent is refused, and says why.
+// A message that cannot be sent is rejected with the reason.
 func TestSendRefuses(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		any, sm := a.agent(mads.AgentConfig{}), a.agent(mads.AgentConfig{SubnetManagement: true})
@@ -162,9 +177,11 @@ func TestSendRefuses(t *testing.T) {
 			"QPN":                 {any, to(func(x *mads.Address) { x.QPN = 1 << 24 }), ok, ci.InvalidParameter},
 			"P_Key index":         {any, to(func(x *mads.Address) { x.PKeyIndex = 1 }), ok, ci.InvalidParameter},
 			"P_Key index beyond":  {any, to(func(x *mads.Address) { x.PKeyIndex = 100 }), ok, ci.InvalidParameter},
-			"SGID index":          {any, to(func(x *mads.Address) { x.AV.Global, x.AV.GRH.DGID[0], x.AV.GRH.SGIDIndex = true, 1, 3 }), ok, ci.InvalidParameter},
-			"DGID":                {any, to(func(x *mads.Address) { x.AV.Global = true }), ok, ci.InvalidParameter},
-			"no address":          {any, to(func(x *mads.Address) { x.AV.DLID = 0 }), ok, ci.InvalidParameter},
+			"SGID index": {any,
+				to(func(x *mads.Address) { x.AV.Global, x.AV.GRH.DGID[0], x.AV.GRH.SGIDIndex = true, 1, 3 }), ok,
+				ci.InvalidParameter},
+			"DGID":       {any, to(func(x *mads.Address) { x.AV.Global = true }), ok, ci.InvalidParameter},
+			"no address": {any, to(func(x *mads.Address) { x.AV.DLID = 0 }), ok, ci.InvalidParameter},
 		} {
 			m := mads.Message{To: c.to, MAD: c.mad}
 			assert.ErrorIs(t, c.agent.Send(&m), c.status, name)

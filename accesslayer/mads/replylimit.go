@@ -10,23 +10,23 @@ import (
 	"ciddk/ci"
 )
 
-// ReplyLimit bounds the datagrams that a service sends because of datagrams whose sender is not verified: rejections, aborts, answers to
-// copies. Without it, datagrams with a forged source make the service send as many to the port whose address they carry. Destinations share 1024
-// cells by a secret hash, so its memory does not depend on the number of destinations: 8 KB. Init comes before Allow. Allow may be called
-// concurrently.
+// ReplyLimit bounds the datagrams that a service sends in reply to datagrams whose sender is not verified: rejections,
+// aborts, and replies to duplicates. Without a limit, datagrams with a forged source make the service send the same
+// number to the port whose address they carry. Destinations share 1024 cells by a secret hash, so the memory, 8 KB,
+// does not depend on their number. Call Init before Allow. Allow may be called concurrently.
 type ReplyLimit struct {
 	mu    sync.Mutex
 	keys  [3]uint64
 	peer  rate
 	total rate
 	all   time.Duration
-	cells [1024]time.Duration // of each: when all that was allowed will have been sent at the sustained rate
+	cells [1024]time.Duration // for each cell, when all that was allowed will have been sent at the sustained rate
 }
 
 // rate is a sustained rate with bursts.
 type rate struct {
-	every time.Duration // one datagram
-	burst time.Duration // how far ahead of the sustained rate a sender may be
+	every time.Duration // time of one datagram
+	burst time.Duration // how far a sender may be ahead of the sustained rate
 }
 
 func newRate(perSecond int) rate {
@@ -34,10 +34,11 @@ func newRate(perSecond int) rate {
 	return rate{every, replyBurst * time.Second}
 }
 
-// replyBurst is how many seconds' worth of replies may go out at once.
+// replyBurst is the number of seconds' worth of replies that may be sent at once.
 const replyBurst = 2
 
-// Init sets the rates, in datagrams per second, to one destination and to all together. Twice as many may be sent at once after a pause.
+// Init sets the rates in datagrams per second: to one destination, and to all together. After a pause, twice as many
+// may be sent at once.
 func (l *ReplyLimit) Init(r *rand.Rand, perPeer, total int) {
 	for i := range l.keys {
 		l.keys[i] = r.Uint64() | 1
@@ -59,8 +60,8 @@ func (l *ReplyLimit) Allow(to *ci.AVAttr, now time.Duration) bool {
 	return true
 }
 
-// Source identifies the origin of datagrams for shares and rates. It is the GID, or, without one, the LID. On Ethernet all addresses of a global
-// IPv6 /64 are one Source, since one host can use as many of them as it likes.
+// Source identifies the origin of datagrams for shares and rates. It is the GID, or the LID if there is no GID. On
+// Ethernet, all addresses of a global IPv6 /64 are one Source, since one host can use any number of them.
 type Source struct {
 	gid ci.GID
 	lid ci.LID
@@ -79,7 +80,7 @@ func SourceOf(av *ci.AVAttr) Source {
 	return Source{gid: g}
 }
 
-// Hash returns a hash of s that nobody can predict without the keys, which are odd random numbers.
+// Hash returns a hash of s. keys are odd random numbers; without them the hash is unpredictable.
 func (s *Source) Hash(keys *[3]uint64) uint64 {
 	var a, b uint64
 	for i := range 8 {
@@ -90,7 +91,7 @@ func (s *Source) Hash(keys *[3]uint64) uint64 {
 	return fold(h^uint64(s.lid), keys[0])
 }
 
-// newRand returns a source of randomness for the secret of a ReplyLimit.
+// newRand returns the source of randomness for the secret of a ReplyLimit.
 func newRand() *rand.Rand {
 	var seed [32]byte
 	crand.Read(seed[:]) // never fails

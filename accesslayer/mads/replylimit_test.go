@@ -15,8 +15,8 @@ func avOf(addr string) *ci.AVAttr {
 	return &ci.AVAttr{Global: true, GRH: ci.GRH{DGID: netip.MustParseAddr(addr).As16()}}
 }
 
-// TestReplyLimit asks for 20,000 replies a second, to one destination and to many, and counts those that are allowed in ten seconds: no more
-// than the rate and one burst. Another destination is not affected by the first.
+// TestReplyLimit requests 20,000 replies per second, to one destination and to many, and counts those that are allowed
+// in ten seconds. They must not exceed the rate and one burst. Another destination is not affected by the first.
 func TestReplyLimit(t *testing.T) {
 	const perPeer, total, seconds = 100, 1000, 10
 	for name, tt := range map[string]struct {
@@ -40,19 +40,20 @@ func TestReplyLimit(t *testing.T) {
 			assert.LessOrEqual(t, allowed, tt.most)
 			assert.GreaterOrEqual(t, allowed, tt.most*9/10)
 			if tt.peers == 1 {
-				assert.True(t, l.Allow(avOf("10.1.0.1"), seconds*time.Second), "of the total, one destination leaves room")
+				assert.True(t, l.Allow(avOf("10.1.0.1"), seconds*time.Second), "of the total, one destination leaves "+
+					"room")
 			}
 			assert.True(t, l.Allow(to[0], (seconds+1)*time.Second), "a second later")
 		})
 	}
 }
 
-// TestSourceOf checks which addresses are one source.
+// TestSourceOf checks which addresses are one Source.
 func TestSourceOf(t *testing.T) {
 	same := func(a, b *ci.AVAttr) bool { return SourceOf(a) == SourceOf(b) }
 	assert.True(t, same(avOf("2001:db8::1"), avOf("2001:db8::ffff:2")), "one /64")
 	assert.False(t, same(avOf("2001:db8::1"), avOf("2001:db8:0:1::1")), "two of them")
-	assert.False(t, same(avOf("fe80::1"), avOf("fe80::2")), "link-local: the prefix is everybody's")
+	assert.False(t, same(avOf("fe80::1"), avOf("fe80::2")), "link-local: all hosts have the same prefix")
 	assert.False(t, same(avOf("::ffff:10.0.0.1"), avOf("::ffff:10.0.0.2")), "IPv4")
 	ib1, ib2 := avOf("2001:db8::1"), avOf("2001:db8::2")
 	ib1.DLID, ib2.DLID = 1, 2

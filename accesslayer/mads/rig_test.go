@@ -54,7 +54,8 @@ func newNode(t testing.TB, c nodeConfig, ports ...rvt.Port) *node {
 	var err error
 	n.hca, err = reference.New(reference.Config{Ports: ports, Clock: c.clock, Caps: c.caps, Override: c.wrap})
 	require.NoError(t, err)
-	n.al = accesslayer.New(accesslayer.Config{Clock: c.clock, PollInterval: -1, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	n.al = accesslayer.New(accesslayer.Config{Clock: c.clock, PollInterval: -1,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	require.NoError(t, n.al.Register(n.hca))
 	n.m, err = mads.New(n.al, c.mads)
 	require.NoError(t, err)
@@ -70,7 +71,7 @@ func (n *node) port() mads.Port { return mads.Port{CA: n.hca.Info().GUID, Num: 1
 
 func (n *node) attr() *ci.PortAttr { return must(must(n.al.Adapter(n.hca.Info().GUID)).Port(1)) }
 
-// address is that of the node's QP1 for others.
+// address returns the address of the node's QP1 for other nodes.
 func (n *node) address() mads.Address {
 	a := mads.Address{QPN: 1}
 	if p := n.attr(); p.Link == ci.LinkEthernet {
@@ -81,7 +82,7 @@ func (n *node) address() mads.Address {
 	return a
 }
 
-// qp0 is the address of its QP0.
+// qp0 returns the address of the node's QP0.
 func (n *node) qp0() mads.Address { return mads.Address{AV: ci.AVAttr{DLID: n.attr().LID}} }
 
 func (n *node) agent(c mads.AgentConfig) mads.Agent {
@@ -98,7 +99,7 @@ func (n *node) counters() mads.Counters { return n.m.Counters()[n.port()] }
 
 var udpPort atomic.Uint32
 
-// wires are the ways to join two nodes; each gives two ports.
+// wires are the links between two nodes. Each returns two ports.
 var wires = map[string]func() [2]rvt.Port{
 	"direct": func() [2]rvt.Port {
 		l := direct.NewLink()
@@ -122,7 +123,7 @@ func udpPorts(a, b string) [2]rvt.Port {
 	return [2]rvt.Port{p(a), p(b)}
 }
 
-// pair makes two nodes, and runs a test on each kind of wire.
+// pair runs a test with two nodes on each kind of link.
 func pair(t *testing.T, f func(t *testing.T, a, b *node)) {
 	for name, wire := range wires {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +134,7 @@ func pair(t *testing.T, f func(t *testing.T, a, b *node)) {
 	}
 }
 
-// request makes a datagram.
+// request returns a request.
 func request(class mad.Class, version uint8, m mad.Method, tid uint64) []byte {
 	b := make([]byte, mad.Size)
 	h := mad.Header{BaseVersion: 1, Class: class, ClassVersion: version, Method: m, TID: tid}
@@ -141,22 +142,23 @@ func request(class mad.Class, version uint8, m mad.Method, tid uint64) []byte {
 	return b
 }
 
-// soon is a context for what should come at once.
+// soon returns a context for events that must happen at once.
 func soon(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// bubble runs a test with two nodes on a direct link, in a bubble of time.
+// bubble runs a test with two nodes on a direct link, in virtual time.
 func bubble(t *testing.T, ca, cb nodeConfig, f func(t *testing.T, a, b *node)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := direct.NewLink()
-		f(t, newNode(t, ca, testenv.Must(direct.New(l, direct.Config{}))), newNode(t, cb, testenv.Must(direct.New(l, direct.Config{}))))
+		f(t, newNode(t, ca, testenv.Must(direct.New(l, direct.Config{}))),
+			newNode(t, cb, testenv.Must(direct.New(l, direct.Config{}))))
 	})
 }
 
-// single runs a test with one node, in a bubble of time.
+// single runs a test with one node, in virtual time.
 func single(t *testing.T, f func(t *testing.T, n *node)) {
 	synctest.Test(t, func(t *testing.T) {
 		f(t, newNode(t, nodeConfig{}, testenv.Must(direct.New(direct.NewLink(), direct.Config{}))))

@@ -8,48 +8,50 @@ import (
 	"ciddk/mad"
 )
 
-// RMPP (IBTA volume 1, 13.6), single sided: a message goes out in segments, by a window that begins at one segment and that the receiver
-// opens further with each ACK. Times and windows are those of Linux, so that both ends agree on who gives up first.
+// RMPP (IBTA volume 1, 13.6), single sided. A message is sent in segments, within a window that begins at one segment
+// and that the receiver extends with each ACK. Times and windows are those of Linux, so that both ends give up at the
+// same time.
 const (
-	rmppAckTime     = 2 * time.Second  // sender: for an ACK, if the message says nothing
-	rmppSegmentTime = 40 * time.Second // receiver: for the next segment; then ABORT, total time too long
-	rmppDoneTime    = 10 * time.Second // receiver: a finished transfer is remembered, to acknowledge what comes again
-	rmppRetries     = 3                // sender: of a message that says nothing
-	rmppBurst       = 16               // sender: segments of one transfer in the send queue at once
-	rmppPeerShare   = 4                // one peer may have a quarter of the transfers that peers begin, of the bytes of these, and of the answers on their way
+	rmppAckTime     = 2 * time.Second  // sender: time for an ACK, if the message sets none
+	rmppSegmentTime = 40 * time.Second // receiver: time for the next segment; then ABORT, total time too long
+	rmppDoneTime    = 10 * time.Second // receiver: a finished transfer is kept, to acknowledge repeated segments
+	rmppRetries     = 3                // sender: if the message sets none
+	rmppBurst       = 16               // sender: segments of one transfer that are queued at a time
+	rmppPeerShare   = 4                // one peer may have a quarter of these: transfers begun by peers, their bytes, responses
 )
 
-// RMPPError says that a long message did not get through. It is in the error of Agent.Do: errors.As.
+// RMPPError is the reason why a long message was not transferred. The error of Agent.Do wraps it; use errors.As.
 type RMPPError struct {
 	Status mad.RMPPStatus
-	Peer   bool // who gave up
+	Peer   bool // the peer ended the transfer
 }
 
 func (e *RMPPError) Error() string {
-	who := "this side"
+	end := "this side"
 	if e.Peer {
-		who = "the peer"
+		end = "the peer"
 	}
-	return fmt.Sprintf("RMPP transfer ended by %s: %v", who, e.Status)
+	return fmt.Sprintf("RMPP transfer ended by %s: %v", end, e.Status)
 }
 
-// transfers are the RMPP transfers of an endpoint, whose lock guards them.
+// transfers is the RMPP transfers of an endpoint, whose lock guards them.
 type transfers struct {
 	e        *endpoint
 	out      map[transferKey]*outgoing
 	in       map[transferKey]*incoming
 	outBytes int
 	inBytes  int
-	begun    []*incoming       // these
-	askedBy  map[Source]*share // of these, each source's
-	answers  map[peer]int      // to each peer, on their way
+	begun    []*incoming       // those that peers began
+	shares   map[Source]*share // the share of each source in begun
+	answers  map[peer]int      // number of responses being sent to each peer
 	done     []*incoming       // finished, the oldest first
 }
 
-// share is what a source has of the transfers that peers began.
+// share is the part of begun that one source has.
 type share struct{ transfers, bytes int }
 
-// transferKey names a transfer: by the method of its DATA, which its receiver's packets have with the R bit the other way round.
+// transferKey identifies a transfer. method is that of its DATA packets; the packets of its receiver have the opposite
+// R bit.
 type transferKey struct {
 	tid    uint64
 	class  mad.Class
@@ -59,10 +61,11 @@ type transferKey struct {
 
 func (x *transfers) init(e *endpoint) {
 	x.e, x.out, x.in = e, make(map[transferKey]*outgoing), make(map[transferKey]*incoming)
-	x.askedBy, x.answers = make(map[Source]*share), make(map[peer]int)
+	x.shares, x.answers = make(map[Source]*share), make(map[peer]int)
 }
 
-// key: where there is a GID, LIDs do not count, which a sender by GID may not know.
+// key returns the key of a transfer. If there is a GID, LIDs do not count, since a sender that uses GIDs may not know
+// them.
 func (x *transfers) key(h *mad.Header, av *ci.AVAttr) transferKey {
 	p := x.e.p.peerOf(av)
 	if p.gid != (ci.GID{}) {
@@ -71,10 +74,10 @@ func (x *transfers) key(h *mad.Header, av *ci.AVAttr) transferKey {
 	return transferKey{h.TID, h.Class, h.Method, p}
 }
 
-// window is by how much a receiver opens the window.
+// window returns the number of segments by which a receiver extends the window.
 func (x *transfers) window() uint32 { return uint32(max(len(x.e.posted)/8, 1)) }
 
-// control sends a packet without data: the headers of one of the transfer's, RMPP header r.
+// control sends a packet without data. like holds the headers of a packet of the transfer, and r is the RMPP header.
 func (x *transfers) control(to *Address, like []byte, seg mad.Segmentation, method mad.Method, r mad.RMPP) {
 	e := x.e
 	if e.crowded() {
@@ -91,9 +94,10 @@ func (x *transfers) control(to *Address, like []byte, seg mad.Segmentation, meth
 	}
 }
 
-// receive takes a packet of RMPP; false if it is for an agent that does RMPP itself, or for nobody. An unsolicited message that is
-// complete now is returned to be delivered.
-func (x *transfers) receive(h *mad.Header, r *Received, seg mad.Segmentation, p *mad.RMPP) (taken bool, a *agent, msg *Received) {
+// receive handles an RMPP packet. taken is false if the packet is for an agent that implements RMPP itself, or for no
+// agent. msg is an unsolicited message that is complete with this packet.
+func (x *transfers) receive(h *mad.Header, r *Received, seg mad.Segmentation, p *mad.RMPP) (taken bool, a *agent,
+	msg *Received) {
 	e := x.e
 	e.mu.Lock()
 	defer e.unlock()
@@ -108,16 +112,16 @@ func (x *transfers) receive(h *mad.Header, r *Received, seg mad.Segmentation, p 
 		}
 	case mad.RMPPStop, mad.RMPPAbort:
 		if o := x.out[back]; o != nil {
-			x.endOut(o, &RMPPError{Status: x.verdict(p), Peer: true})
+			x.endOut(o, &RMPPError{Status: x.endStatus(p), Peer: true})
 			return true, nil, nil
 		}
 		if i := x.in[key]; i != nil && !i.done {
-			x.endIn(i, &RMPPError{Status: x.verdict(p), Peer: true})
+			x.endIn(i, &RMPPError{Status: x.endStatus(p), Peer: true})
 			return true, nil, nil
 		}
 	}
 	t := e.table.Load()
-	if response(h) {
+	if isResponse(h) {
 		a = t.agents[uint32(h.TID>>32)]
 	} else {
 		a = t.find(h, r.MAD)
@@ -135,15 +139,15 @@ func (x *transfers) receive(h *mad.Header, r *Received, seg mad.Segmentation, p 
 	return true, a, msg
 }
 
-// verdict is the status of a STOP or ABORT, or that it is none.
-func (x *transfers) verdict(p *mad.RMPP) mad.RMPPStatus {
+// endStatus returns the status of a STOP or ABORT, or the fault of the packet.
+func (x *transfers) endStatus(p *mad.RMPP) mad.RMPPStatus {
 	if f := p.Fault(); f != mad.RMPPOK {
 		return f
 	}
 	return p.Status
 }
 
-// close ends all transfers, without a word to the peers.
+// close ends all transfers without a packet to the peers.
 func (x *transfers) close() {
 	for _, o := range x.out {
 		x.dropOut(o)
@@ -153,10 +157,10 @@ func (x *transfers) close() {
 	}
 }
 
-// forget ends those of an agent.
+// forget ends the transfers of an agent.
 func (x *transfers) forget(a *agent) {
 	for _, o := range x.out {
-		if o.a == a && o.t == nil { // Do ends its own
+		if o.a == a && o.t == nil { // Do ends its own transfer
 			x.abort(o, mad.RMPPUnspecified)
 		}
 	}

@@ -9,36 +9,37 @@ import (
 	"ciddk/mad"
 )
 
-// incoming is a message that comes in in segments.
+// incoming is a message that is received in segments.
 type incoming struct {
 	key transferKey
 	a   *agent
-	t   *tx       // the request that it answers
-	r   *Received // MAD is the first segment's headers and the data up to next, or only the headers when done
+	t   *tx       // the request that it responds to; nil: none
+	r   *Received // MAD is the headers of the first segment and the data before next; only the headers when done
 	seg mad.Segmentation
 
-	next   uint32            // the segment that is missing
-	last   uint32            // number of the last segment, when it has come; else 0
-	window uint32            // the last that the sender may send
-	early  map[uint32][]byte // data behind a gap, by segment
-	want   int               // bytes of data announced
-	known  bool              // they were
+	next   uint32            // number of the next segment in order
+	last   uint32            // number of the last segment, once it has arrived; else 0
+	window uint32            // number of the last segment that the sender may send
+	early  map[uint32][]byte // data of segments after a gap, by number
+	want   int               // bytes of data that the first segment announced
+	known  bool              // want is valid
 	source Source
-	place  int // in transfers.begun
+	place  int // index in transfers.begun
 	size   int // bytes held
 	done   bool
 
-	progressed time.Duration // when the last segment came that was expected
+	progressed time.Duration // when the last segment arrived in order
 	at         time.Duration
 	timer      clock.Deadline
 	late       lateness
 }
 
-// data takes a DATA packet, or one of unknown type, and returns the message if it is complete and not an answer.
-func (x *transfers) data(a *agent, key transferKey, h *mad.Header, r *Received, seg mad.Segmentation, p *mad.RMPP) *Received {
+// data handles a DATA packet, or one of unknown type. It returns the message if it is complete and not a response.
+func (x *transfers) data(a *agent, key transferKey, h *mad.Header, r *Received, seg mad.Segmentation,
+	p *mad.RMPP) *Received {
 	i := x.in[key]
 	if f := p.Fault(); f != mad.RMPPOK {
-		x.broken(i, r, seg, f)
+		x.reject(i, r, seg, f)
 		return nil
 	}
 	if i == nil {
@@ -54,11 +55,12 @@ func (x *transfers) data(a *agent, key transferKey, h *mad.Header, r *Received, 
 }
 
 // start begins a transfer, if there is room for it.
-func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received, seg mad.Segmentation, p *mad.RMPP) *incoming {
+func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received, seg mad.Segmentation,
+	p *mad.RMPP) *incoming {
 	e := x.e
 	cfg := &e.p.m.cfg
 	var t *tx
-	if response(h) {
+	if isResponse(h) {
 		if t = e.waiting(h, r); t == nil {
 			e.p.count.drop(DropUnmatched)
 			return nil
@@ -66,13 +68,13 @@ func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received,
 	}
 	want, known, err := seg.Total(p.PayloadLength())
 	if err != nil {
-		x.broken(nil, r, seg, mad.RMPPBadLength)
+		x.reject(nil, r, seg, mad.RMPPBadLength)
 		return nil
 	}
 	busy := want > cfg.MaxMessage
 	source := SourceOf(&r.From.AV)
 	if t == nil && !busy {
-		had := x.askedBy[source]
+		had := x.shares[source]
 		if had != nil && had.transfers >= max(cfg.MaxTransfers/rmppPeerShare, 1) {
 			busy = !x.makeRoom(source, true)
 		} else if len(x.begun) >= cfg.MaxTransfers {
@@ -86,17 +88,18 @@ func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received,
 	}
 	first := *r
 	first.MAD = append(make([]byte, 0, mad.Size), r.MAD[:seg.HeaderLen]...)
-	i := &incoming{key: key, a: a, t: t, r: &first, seg: seg, next: 1, window: 1, want: want, known: known, source: source}
+	i := &incoming{key: key, a: a, t: t, r: &first, seg: seg, next: 1, window: 1, want: want,
+		known: known, source: source}
 	i.timer.Fire = func() { x.overdueIn(i) }
 	x.in[key] = i
 	if t == nil {
 		i.place = len(x.begun)
 		x.begun = append(x.begun, i)
-		if x.askedBy[source] == nil {
-			x.askedBy[source] = &share{}
+		if x.shares[source] == nil {
+			x.shares[source] = &share{}
 		}
-		x.askedBy[source].transfers++
-	} else { // now it is the transfer's time that counts
+		x.shares[source].transfers++
+	} else { // from now on, the time of the transfer counts
 		t.at = 0
 		if t.out != nil {
 			x.dropOut(t.out)
@@ -106,16 +109,16 @@ func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received,
 	return i
 }
 
-// answered takes a transfer that a peer began, and that holds nothing any more, out of the count.
-func (x *transfers) answered(i *incoming) {
+// uncount removes a transfer from those that peers began.
+func (x *transfers) uncount(i *incoming) {
 	last := len(x.begun) - 1
 	x.begun[i.place] = x.begun[last]
 	x.begun[i.place].place = i.place
 	x.begun[last] = nil
 	x.begun = x.begun[:last]
-	s := x.askedBy[i.source]
+	s := x.shares[i.source]
 	if s.transfers--; s.transfers == 0 {
-		delete(x.askedBy, i.source)
+		delete(x.shares, i.source)
 	}
 }
 
@@ -123,16 +126,17 @@ func (x *transfers) hold(i *incoming, n int) {
 	i.size += n
 	x.inBytes += n
 	if i.t == nil {
-		x.askedBy[i.source].bytes += n
+		x.shares[i.source].bytes += n
 	}
 }
 
-// room tells whether a transfer may hold so many bytes more. A peer that begins transfers has its share of the memory, which the longest message fits into.
-func (x *transfers) room(i *incoming, n int) bool {
+// hasRoom reports whether a transfer may hold n bytes more. Transfers that one source began have a share of the memory,
+// which is large enough for the longest message.
+func (x *transfers) hasRoom(i *incoming, n int) bool {
 	cfg := &x.e.p.m.cfg
 	most := cfg.MaxMessage + transferBytes + 2*segmentBytes
 	return x.inBytes+n <= cfg.MaxReassembly && i.size+n <= most &&
-		(i.t != nil || x.askedBy[i.source].bytes+n <= max(cfg.MaxReassembly/rmppPeerShare, most))
+		(i.t != nil || x.shares[i.source].bytes+n <= max(cfg.MaxReassembly/rmppPeerShare, most))
 }
 
 func (x *transfers) await(i *incoming, d time.Duration) {
@@ -140,18 +144,18 @@ func (x *transfers) await(i *incoming, d time.Duration) {
 	x.e.p.m.wheel.Set(&i.timer, i.at)
 }
 
-// take takes a segment of a transfer.
+// take handles a segment of a transfer.
 func (x *transfers) take(i *incoming, r *Received, p *mad.RMPP) *Received {
 	n := p.Segment()
 	isLast := p.Flags&mad.RMPPLast != 0
-	if i.t != nil && i.t.over && !i.done { // nobody waits any more
+	if i.t != nil && i.t.over && !i.done { // the request has ended
 		x.refuse(r, i.seg, mad.RMPPAbort, mad.RMPPUnspecified)
 		x.dropIn(i)
 		return nil
 	}
 	switch {
 	case i.done || n < i.next:
-		if !i.done || x.e.mayReply(&i.r.From) {
+		if !i.done || x.e.canReply(&i.r.From) {
 			x.acknowledge(i)
 		}
 		return nil
@@ -159,26 +163,26 @@ func (x *transfers) take(i *incoming, r *Received, p *mad.RMPP) *Received {
 		x.e.p.count.drop(DropRMPP)
 		return nil
 	case i.last != 0 && (n > i.last || isLast && n != i.last):
-		x.broken(i, r, i.seg, mad.RMPPBadSegment)
+		x.reject(i, r, i.seg, mad.RMPPBadSegment)
 		return nil
 	}
 	size := i.seg.DataLen
 	if isLast {
 		var err error
 		if size, err = i.seg.Last(p.PayloadLength()); err != nil {
-			x.broken(i, r, i.seg, mad.RMPPBadLength)
+			x.reject(i, r, i.seg, mad.RMPPBadLength)
 			return nil
 		}
 		for early := range i.early {
 			if early > n {
-				x.broken(i, r, i.seg, mad.RMPPBadSegment)
+				x.reject(i, r, i.seg, mad.RMPPBadSegment)
 				return nil
 			}
 		}
 		i.last = n
 	}
 	data := r.MAD[i.seg.HeaderLen : i.seg.HeaderLen+size]
-	if !x.room(i, size) {
+	if !x.hasRoom(i, size) {
 		x.e.p.count.drop(DropResources)
 		x.refuse(r, i.seg, mad.RMPPStop, mad.RMPPResourcesExhausted)
 		x.endIn(i, &RMPPError{Status: mad.RMPPResourcesExhausted})
@@ -189,7 +193,7 @@ func (x *transfers) take(i *incoming, r *Received, p *mad.RMPP) *Received {
 			i.early = make(map[uint32][]byte)
 		}
 		if _, twice := i.early[n]; !twice {
-			i.early[n] = data // r is the segment's own, and not delivered
+			i.early[n] = data // r.MAD is not used again, so its data need not be copied
 			x.hold(i, segmentBytes)
 		}
 		return nil
@@ -218,15 +222,16 @@ func (x *transfers) add(i *incoming, data []byte) {
 	i.progressed = x.e.p.m.al.Clock().Now()
 }
 
-// acknowledge says what has come, and how much more may.
+// acknowledge sends an ACK with the segments received and the window.
 func (x *transfers) acknowledge(i *incoming) {
-	x.control(&i.r.From, i.r.MAD, i.seg, i.key.method^mad.ResponseMask, mad.RMPP{Type: mad.RMPPAck, Data1: i.next - 1, Data2: max(i.window, i.next-1)})
+	x.control(&i.r.From, i.r.MAD, i.seg, i.key.method^mad.ResponseMask, mad.RMPP{Type: mad.RMPPAck, Data1: i.next - 1,
+		Data2: max(i.window, i.next-1)})
 }
 
-// complete ends a transfer well.
+// complete ends a transfer whose segments have all arrived.
 func (x *transfers) complete(i *incoming, r *Received) *Received {
 	if i.known && i.want != len(i.r.MAD)-i.seg.HeaderLen {
-		x.broken(i, r, i.seg, mad.RMPPBadLength)
+		x.reject(i, r, i.seg, mad.RMPPBadLength)
 		return nil
 	}
 	x.acknowledge(i)
@@ -242,7 +247,7 @@ func (x *transfers) complete(i *incoming, r *Received) *Received {
 	x.await(i, rmppDoneTime)
 	t := i.t
 	if t == nil {
-		x.answered(i)
+		x.uncount(i)
 		return msg
 	}
 	i.t = nil
@@ -251,7 +256,7 @@ func (x *transfers) complete(i *incoming, r *Received) *Received {
 	return nil
 }
 
-// overdueIn is the timer of a transfer in progress, and of one that is remembered.
+// overdueIn is called by the timer of a transfer, in progress or finished.
 func (x *transfers) overdueIn(i *incoming) {
 	e := x.e
 	e.mu.Lock()
@@ -270,8 +275,8 @@ func (x *transfers) overdueIn(i *incoming) {
 	}
 }
 
-// broken answers a packet that breaks the protocol, and ends its transfer if there is one.
-func (x *transfers) broken(i *incoming, r *Received, seg mad.Segmentation, s mad.RMPPStatus) {
+// reject replies to a packet that violates the protocol, and ends its transfer if there is one.
+func (x *transfers) reject(i *incoming, r *Received, seg mad.Segmentation, s mad.RMPPStatus) {
 	x.e.p.count.drop(DropRMPP)
 	x.refuse(r, seg, mad.RMPPAbort, s)
 	if i != nil && !i.done {
@@ -279,27 +284,27 @@ func (x *transfers) broken(i *incoming, r *Received, seg mad.Segmentation, s mad
 	}
 }
 
-// What a transfer and a segment that came early occupy beside the data of the message, in bytes.
+// Memory of a transfer, and of a segment after a gap, in addition to the data of the message, in bytes.
 const (
 	transferBytes = 1024
 	segmentBytes  = 512
 )
 
-// refuse answers DATA with STOP or ABORT, within the limit of replies.
+// refuse replies to DATA with STOP or ABORT, within the limit of replies.
 func (x *transfers) refuse(r *Received, seg mad.Segmentation, typ mad.RMPPType, s mad.RMPPStatus) {
-	if !x.e.mayReply(&r.From) {
+	if !x.e.canReply(&r.From) {
 		return
 	}
 	x.control(&r.From, r.MAD, seg, mad.Method(r.MAD[3])^mad.ResponseMask, mad.RMPP{Type: typ, Status: s})
 }
 
-// endIn ends a transfer that came to nothing, and the request that it answers.
+// endIn ends a transfer that has failed, and the request that it responds to.
 func (x *transfers) endIn(i *incoming, cause *RMPPError) {
 	x.dropIn(i)
 	if i.t == nil {
 		return
 	}
-	err := &ci.Error{Verb: verbDo, Status: ci.ErrorStatus, Detail: "the answer did not get through", Err: cause}
+	err := &ci.Error{Verb: verbDo, Status: ci.ErrorStatus, Detail: "the response could not be received", Err: cause}
 	if cause.Status == mad.RMPPTotalTimeout {
 		err.Status = ci.Timeout
 	}
@@ -323,6 +328,6 @@ func (x *transfers) dropIn(i *incoming) {
 	}
 	x.hold(i, -i.size)
 	if i.t == nil {
-		x.answered(i)
+		x.uncount(i)
 	}
 }

@@ -9,49 +9,54 @@ import (
 	"ciddk/mad"
 )
 
-// outgoing is a message on its way out in segments.
+// outgoing is a message that is sent in segments.
 type outgoing struct {
 	key   transferKey
 	a     *agent
-	t     *tx // of a request
+	t     *tx // of a request, the transaction
 	to    Address
-	msg   []byte // headers, data
+	msg   []byte // headers, then data
 	seg   mad.Segmentation
-	total uint32 // segments
+	total uint32 // number of segments
 
-	next   uint32 // to be queued next
-	acked  uint32 // the peer has it and all before it
-	window uint32 // the last that may go out
-	queued int    // segments in the send queue or on the way
+	next   uint32 // number of the next segment to queue
+	acked  uint32 // the peer has this segment and all before it
+	window uint32 // number of the last segment that may be sent
+	queued int    // number of segments that are queued or posted
 
 	timeout       time.Duration
 	retries, left int
-	at            time.Duration // when the ACK is overdue; 0: nothing to wait for
+	at            time.Duration // when the ACK is overdue; 0: no ACK is due
 	timer         clock.Deadline
 	late          lateness
 	over          bool
-	answer        bool // counted
+	answer        bool // a response, counted in transfers.answers
 }
 
-// begin starts a transfer. e.mu is held, the message has been checked; msg is kept.
+// begin starts a transfer of a message that was checked, and keeps msg. e.mu is held.
 func (x *transfers) begin(verb string, a *agent, to *Address, msg []byte, m *Message, t *tx) error {
 	var h mad.Header
 	h.Parse(msg)
 	cfg := &x.e.p.m.cfg
 	key := x.key(&h, &to.AV)
-	answer := t == nil && response(&h)
+	answer := t == nil && isResponse(&h)
 	switch {
 	case len(x.out) >= cfg.MaxTransfers:
-		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: fmt.Sprintf("%d long messages are on their way: wait, or raise Config.MaxTransfers", len(x.out))}
+		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: fmt.Sprintf("%d long messages are "+
+			"being sent (wait, or raise Config.MaxTransfers)", len(x.out))}
 	case x.outBytes+len(msg) > cfg.MaxReassembly:
-		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: fmt.Sprintf("long messages of %d bytes are on their way: wait, or raise Config.MaxReassembly", x.outBytes)}
+		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: fmt.Sprintf("long messages of %d "+
+			"bytes are being sent (wait, or raise Config.MaxReassembly)", x.outBytes)}
 	case answer && x.answers[key.peer] >= max(cfg.MaxTransfers/rmppPeerShare, 1):
-		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: fmt.Sprintf("%d long answers to this peer are on their way: it has its share", x.answers[key.peer])}
+		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: fmt.Sprintf("%d long responses to "+
+			"this peer are being sent, which is the limit of one peer", x.answers[key.peer])}
 	case x.out[key] != nil:
-		return &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: "a message with this transaction ID, class and method is on its way to this peer"}
+		return &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: "a message with this transaction ID, class and " +
+			"method is being sent to this peer"}
 	}
 	seg, _ := mad.SegmentationOf(h.Class)
-	o := &outgoing{key: key, a: a, t: t, to: *to, msg: msg, seg: seg, total: uint32(seg.Segments(len(msg) - seg.HeaderLen)), next: 1, window: 1,
+	o := &outgoing{key: key, a: a, t: t, to: *to, msg: msg, seg: seg,
+		total: uint32(seg.Segments(len(msg) - seg.HeaderLen)), next: 1, window: 1,
 		timeout: m.Timeout, retries: m.Retries}
 	if o.timeout <= 0 {
 		o.timeout = rmppAckTime
@@ -76,11 +81,12 @@ func (x *transfers) begin(verb string, a *agent, to *Address, msg []byte, m *Mes
 	return nil
 }
 
-// segment makes one.
+// segment returns a segment.
 func (o *outgoing) segment(n uint32) (c ci.MAD) {
 	copy(c[:], o.msg[:o.seg.HeaderLen])
 	data := o.msg[o.seg.HeaderLen:]
-	r := mad.RMPP{Version: mad.RMPPVersion, Type: mad.RMPPData, ResponseTime: mad.RMPPNoTime, Flags: mad.RMPPActive, Data1: n}
+	r := mad.RMPP{Version: mad.RMPPVersion, Type: mad.RMPPData, ResponseTime: mad.RMPPNoTime,
+		Flags: mad.RMPPActive, Data1: n}
 	if n == 1 {
 		r.Flags |= mad.RMPPFirst
 		r.Data2 = o.seg.FirstPayloadLength(len(data))
@@ -94,7 +100,7 @@ func (o *outgoing) segment(n uint32) (c ci.MAD) {
 	return c
 }
 
-// queue queues what the window allows.
+// queue queues the segments that the window allows.
 func (x *transfers) queue(o *outgoing) error {
 	for o.next <= min(o.window, o.total) && o.queued < rmppBurst {
 		c := o.segment(o.next)
@@ -109,7 +115,7 @@ func (x *transfers) queue(o *outgoing) error {
 	return nil
 }
 
-// sent is called for each segment that went out. When nothing is left to send, the time for the ACK begins.
+// sent is called for each segment that was sent. When nothing is left to send, the time for the ACK begins.
 func (x *transfers) sent(o *outgoing) {
 	o.queued--
 	if !o.over {
@@ -134,7 +140,7 @@ func (x *transfers) sendFailed(o *outgoing, err error) {
 	x.endOut(o, err)
 }
 
-// overdue is the timer: everything behind the last ACK goes out again.
+// overdue is called by the timer. It sends all segments after the last ACK again.
 func (x *transfers) overdue(o *outgoing) {
 	e := x.e
 	e.mu.Lock()
@@ -159,7 +165,7 @@ func (x *transfers) overdue(o *outgoing) {
 	x.proceed(o)
 }
 
-// ack takes an ACK. (13.6.6.2; what Linux checks, in its order.)
+// ack handles an ACK (13.6.6.2). The checks and their order are those of Linux.
 func (x *transfers) ack(o *outgoing, p *mad.RMPP) {
 	if f := p.Fault(); f != mad.RMPPOK {
 		x.e.p.count.drop(DropRMPP)
@@ -172,7 +178,7 @@ func (x *transfers) ack(o *outgoing, p *mad.RMPP) {
 		x.e.p.count.drop(DropRMPP)
 		x.abort(o, mad.RMPPSegmentTooBig)
 		return
-	case seg < o.acked || window < o.window: // overtaken by a later one
+	case seg < o.acked || window < o.window: // a later ACK arrived before it
 		return
 	}
 	if seg > o.acked {
@@ -189,24 +195,25 @@ func (x *transfers) ack(o *outgoing, p *mad.RMPP) {
 	x.dropOut(o)
 	if t != nil {
 		if o.key.class == mad.ClassSubnetAdmin && o.key.method == mad.GetMulti {
-			// The answer is a transfer the other way: this turns the direction round (13.6.6.5).
+			// The response is a transfer in the other direction; this ACK reverses the direction (13.6.6.5).
 			x.control(&o.to, o.msg, o.seg, o.key.method, mad.RMPP{Type: mad.RMPPAck, Data2: 1})
 		}
 		x.e.sent(t)
 	}
 }
 
-// abort ends a transfer and tells the peer.
+// abort ends a transfer and notifies the peer.
 func (x *transfers) abort(o *outgoing, s mad.RMPPStatus) {
 	x.control(&o.to, o.msg, o.seg, o.key.method, mad.RMPP{Type: mad.RMPPAbort, Status: s})
 	var err error = &RMPPError{Status: s}
 	if s == mad.RMPPTooManyRetries {
-		err = &ci.Error{Verb: verbDo, Status: ci.Timeout, Detail: fmt.Sprintf("no ACK of segment %d of %d in %v", o.acked+1, o.total, o.timeout), Err: err}
+		err = &ci.Error{Verb: verbDo, Status: ci.Timeout, Detail: fmt.Sprintf("no ACK of segment %d of %d in %v",
+			o.acked+1, o.total, o.timeout), Err: err}
 	}
 	x.endOut(o, err)
 }
 
-// endOut ends a transfer that did not get through.
+// endOut ends a transfer that has failed.
 func (x *transfers) endOut(o *outgoing, err error) {
 	if o.over {
 		return
@@ -217,7 +224,7 @@ func (x *transfers) endOut(o *outgoing, err error) {
 		return
 	}
 	if ci.StatusOf(err) != ci.Timeout {
-		err = &ci.Error{Verb: verbDo, Status: ci.ErrorStatus, Detail: "the request did not get through", Err: err}
+		err = &ci.Error{Verb: verbDo, Status: ci.ErrorStatus, Detail: "the request could not be sent", Err: err}
 	}
 	x.e.finish(o.t, nil, err)
 }

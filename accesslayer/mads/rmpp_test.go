@@ -22,11 +22,11 @@ import (
 	"ciddk/rvt"
 )
 
-// tap sees and judges every datagram that node a sends (rvt.Sent) or receives (rvt.Received).
+// tap records every datagram that node a sends (rvt.Sent) or receives (rvt.Received), and may drop it.
 type tap struct {
 	mu  sync.Mutex
 	see func(d rvt.Direction, h mad.Header, p mad.RMPP) impair.Verdict
-	log []string // "> DATA 1" went out of a, "< ACK 1 65" came in
+	log []string // "> DATA 1" was sent by a, "< ACK 1 65" was received
 }
 
 func (x *tap) filter(d rvt.Direction, pkt *rvt.Packet) impair.Verdict {
@@ -68,7 +68,7 @@ func (x *tap) lines() []string {
 	return append([]string(nil), x.log...)
 }
 
-// count counts lines with a prefix.
+// count returns the number of lines with a prefix.
 func (x *tap) count(prefix string) (n int) {
 	for _, l := range x.lines() {
 		if len(l) >= len(prefix) && l[:len(prefix)] == prefix {
@@ -78,13 +78,14 @@ func (x *tap) count(prefix string) (n int) {
 	return n
 }
 
-// tapped is a pair in a bubble of time, with a tap on a's port.
+// tapped returns two nodes in virtual time, with a tap on a's port.
 func tapped(t *testing.T, ca, cb mads.Config, f func(t *testing.T, a, b *node, x *tap)) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &tap{}
 		l := direct.NewLink()
 		pa := testenv.Must(impair.New(testenv.Must(direct.New(l, direct.Config{})), impair.Config{Filter: x.filter}))
-		a, b := newNode(t, nodeConfig{mads: ca}, pa), newNode(t, nodeConfig{mads: cb}, testenv.Must(direct.New(l, direct.Config{})))
+		a, b := newNode(t, nodeConfig{mads: ca}, pa), newNode(t, nodeConfig{mads: cb},
+			testenv.Must(direct.New(l, direct.Config{})))
 		f(t, a, b, x)
 	})
 }
@@ -93,7 +94,7 @@ const long = mad.Class(0x30)
 
 var oui = [3]byte{0, 2, 0xc9}
 
-// message makes one of class long with n bytes of data.
+// message returns a message of class long with n bytes of data.
 func message(m mad.Method, tid uint64, n int) []byte {
 	b := make([]byte, 40+n)
 	h := mad.Header{BaseVersion: 1, Class: long, ClassVersion: 1, Method: m, TID: tid}
@@ -108,16 +109,18 @@ func message(m mad.Method, tid uint64, n int) []byte {
 }
 
 func longAgent(n *node, name string, methods []mad.Method, f func(*mads.Received)) mads.Agent {
-	return n.agent(mads.AgentConfig{Name: name, Class: long, Version: 1, OUI: oui, Methods: methods, RMPP: true, OnReceive: f})
+	return n.agent(mads.AgentConfig{Name: name, Class: long, Version: 1, OUI: oui, Methods: methods,
+		RMPP: true, OnReceive: f})
 }
 
-// longEcho answers with a message of the length that the first two data bytes of the request say, in segments of 216.
+// longEcho sends a response whose length is in the first two data bytes of the request, in segments of 216 bytes.
 func longEcho(t testing.TB, n *node, size func(*mads.Received) int) mads.Agent {
 	var a mads.Agent
 	a = longAgent(n, "echo", []mad.Method{mad.Get, mad.Set}, func(r *mads.Received) {
 		h := r.Header()
 		b := message(mad.GetResp, h.TID, size(r))
-		if err := a.Send(&mads.Message{To: r.From, MAD: b}); !errors.Is(err, ci.InsufficientResources) && !errors.Is(err, ci.ResourceBusy) {
+		if err := a.Send(&mads.Message{To: r.From, MAD: b}); !errors.Is(err, ci.InsufficientResources) &&
+			!errors.Is(err, ci.ResourceBusy) {
 			assert.NoError(t, err)
 		}
 	})
@@ -126,10 +129,10 @@ func longEcho(t testing.TB, n *node, size func(*mads.Received) int) mads.Agent {
 
 const perSegment = 216
 
-// sizes are data lengths that take so many segments, full and not.
+// sizes are the data lengths for a number of segments, with the last one full and not full.
 func sizes(segments int) []int { return []int{segments * perSegment, (segments-1)*perSegment + 1} }
 
-// Messages of all lengths that matter, there and back, as a request and as an answer.
+// Messages of all relevant lengths, as a request and as a response.
 func TestRMPP(t *testing.T) {
 	for _, segments := range []int{1, 2, 64, 65, 66, 1000} {
 		for _, size := range sizes(segments) {
@@ -147,7 +150,7 @@ func TestRMPP(t *testing.T) {
 					assert.Equal(t, m.MAD[40:], r.MAD[40:], "the answer")
 					assert.Equal(t, segments, x.count("> DATA"), "nothing was sent twice")
 					assert.Equal(t, segments, x.count("< DATA"))
-					acks := 1 // first, edges of the window of 64, and last
+					acks := 1 // the first one, those at the edges of the window of 64, and the last one
 					if segments > 1 {
 						acks += (segments - 2) / 64
 						acks++
@@ -161,16 +164,20 @@ func TestRMPP(t *testing.T) {
 	}
 }
 
-// Losses in a transfer of 130 segments: what is lost, when it goes through, and after which time. The window's edges are 1, 65 and 129.
+// Losses in a transfer of 130 segments: which packets are lost, whether the transfer succeeds, and how long it takes.
+// The edges of the window are 1, 65 and 129.
 func TestRMPPLoss(t *testing.T) {
 	const segments = 130
 	for name, c := range map[string]struct {
-		lose   func(d rvt.Direction, p mad.RMPP, nth int) bool // nth packet of this kind and number, from 1
+		lose   func(d rvt.Direction, p mad.RMPP, nth int) bool // nth packet of this type and number, from 1
 		after  time.Duration
-		sent   int // segments sent, at least
+		sent   int // minimum number of segments sent
 		status ci.Status
 	}{
-		"first DATA": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool { return p.Type == mad.RMPPData && p.Data1 == 1 && n == 1 }, after: 2 * time.Second, sent: segments + 1},
+		"first DATA": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool {
+			return p.Type == mad.RMPPData &&
+				p.Data1 == 1 && n == 1
+		}, after: 2 * time.Second, sent: segments + 1},
 		"DATA in the window": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool {
 			return p.Type == mad.RMPPData && p.Data1 == 30 && n == 1
 		}, after: 2 * time.Second, sent: segments + 1},
@@ -180,13 +187,23 @@ func TestRMPPLoss(t *testing.T) {
 		"last DATA": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool {
 			return p.Type == mad.RMPPData && p.Data1 == segments && n == 1
 		}, after: 2 * time.Second, sent: segments + 1},
-		"first ACK":      {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool { return p.Type == mad.RMPPAck && p.Data1 == 1 && n == 1 }, after: 2 * time.Second, sent: segments + 1},
-		"ACK in between": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool { return p.Type == mad.RMPPAck && p.Data1 == 65 && n == 1 }, after: 2 * time.Second, sent: segments + 1},
+		"first ACK": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool {
+			return p.Type == mad.RMPPAck &&
+				p.Data1 == 1 && n == 1
+		}, after: 2 * time.Second, sent: segments + 1},
+		"ACK in between": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool {
+			return p.Type == mad.RMPPAck &&
+				p.Data1 == 65 && n == 1
+		}, after: 2 * time.Second, sent: segments + 1},
 		"last ACK": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool {
 			return p.Type == mad.RMPPAck && p.Data1 == segments && n == 1
 		}, after: 2 * time.Second, sent: segments + 1},
-		"one segment always": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool { return p.Type == mad.RMPPData && p.Data1 == 100 }, after: 10 * time.Second, sent: 100, status: ci.Timeout},
-		"every ACK":          {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool { return p.Type == mad.RMPPAck }, after: 8 * time.Second, sent: 4, status: ci.Timeout},
+		"one segment always": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool {
+			return p.Type == mad.RMPPData &&
+				p.Data1 == 100
+		}, after: 10 * time.Second, sent: 100, status: ci.Timeout},
+		"every ACK": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool { return p.Type == mad.RMPPAck },
+			after: 8 * time.Second, sent: 4, status: ci.Timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tapped(t, mads.Config{}, mads.Config{}, func(t *testing.T, a, b *node, x *tap) {
@@ -208,14 +225,15 @@ func TestRMPPLoss(t *testing.T) {
 					assert.NoError(t, server.Send(&mads.Message{To: r.From, MAD: r.MAD}))
 				})
 				client := longAgent(a, "client", nil, nil)
-				m := mads.Message{To: b.address(), MAD: message(mad.Set, 1, segments*perSegment), Retries: 3, Timeout: 2 * time.Second}
+				m := mads.Message{To: b.address(), MAD: message(mad.Set, 1, segments*perSegment), Retries: 3,
+					Timeout: 2 * time.Second}
 				start := time.Now()
 				r, err := client.Do(t.Context(), &m)
 				if c.status == ci.Success && name != "last ACK" {
 					require.NoError(t, err)
 					assert.Len(t, r.MAD, mad.Size)
 					assert.Equal(t, c.after, time.Since(start))
-				} else if name == "last ACK" { // the answer says it as well
+				} else if name == "last ACK" { // the response acknowledges as well
 					require.NoError(t, err)
 					assert.Zero(t, time.Since(start))
 				} else {
@@ -242,16 +260,18 @@ func TestRMPPLoss(t *testing.T) {
 	}
 }
 
-// Over a link that loses, repeats and reorders, both ways, messages get through whole, as often as they were sent, or say that they
-// did not; replayable by seed.
+// Over a link that loses, duplicates and reorders packets in both directions, each message arrives unchanged and once,
+// or its send fails. A run repeats by its seed.
 func TestRMPPImpaired(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := direct.NewLink()
 				bad := impair.Model{Drop: 0.05, Duplicate: 0.05, Reorder: 0.05}
-				p := testenv.Must(impair.New(testenv.Must(direct.New(l, direct.Config{})), impair.Config{Seed: seed, Out: bad, In: bad}))
-				a, b := newNode(t, nodeConfig{}, p), newNode(t, nodeConfig{}, testenv.Must(direct.New(l, direct.Config{})))
+				p := testenv.Must(impair.New(testenv.Must(direct.New(l, direct.Config{})),
+					impair.Config{Seed: seed, Out: bad, In: bad}))
+				a, b := newNode(t, nodeConfig{}, p),
+					newNode(t, nodeConfig{}, testenv.Must(direct.New(l, direct.Config{})))
 				var mu sync.Mutex
 				delivered := map[byte]int{}
 				longEcho(t, b, func(r *mads.Received) int {
@@ -266,9 +286,10 @@ func TestRMPPImpaired(t *testing.T) {
 				for i := range byte(20) {
 					m := message(mad.Get, uint64(i), 1+r.IntN(40000))
 					m[40] = i
-					answer, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: m, Timeout: 2 * time.Second, Retries: 5})
+					answer, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: m,
+						Timeout: 2 * time.Second, Retries: 5})
 					if err != nil {
-						var gaveUp *mads.RMPPError // the peer, whose answer did not get through
+						var gaveUp *mads.RMPPError // the peer's response could not be sent
 						require.True(t, errors.Is(err, ci.Timeout) || errors.As(err, &gaveUp), "%v", err)
 						continue
 					}

@@ -16,17 +16,23 @@ import (
 	"ciddk/mad"
 )
 
-// Unsolicited datagrams go by class, version and method, answers by transaction ID, whatever the class.
+// Unsolicited datagrams are delivered by class, version and method, and responses by transaction ID, in every class.
 func TestRouting(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		var got []string
 		note := func(name string) func(*mads.Received) { return func(*mads.Received) { got = append(got, name) } }
-		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get, mad.Trap}, OnReceive: note("vendor 1 get, trap")})
-		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Set}, OnReceive: note("vendor 1 set")})
-		b.agent(mads.AgentConfig{Class: vendor, Version: 2, Methods: []mad.Method{mad.Get}, OnReceive: note("vendor 2 get")})
-		b.agent(mads.AgentConfig{Class: long, Version: 1, OUI: oui, Methods: []mad.Method{mad.Get}, OnReceive: note("OUI")})
-		b.agent(mads.AgentConfig{Class: long, Version: 1, OUI: [3]byte{1, 2, 3}, Methods: []mad.Method{mad.Get}, OnReceive: note("another OUI")})
-		b.agent(mads.AgentConfig{Class: mad.ClassSubnetLID, Version: 1, SubnetManagement: true, Methods: []mad.Method{mad.Trap}, OnReceive: note("trap of SM")})
+		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get, mad.Trap},
+			OnReceive: note("vendor 1 get, trap")})
+		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Set},
+			OnReceive: note("vendor 1 set")})
+		b.agent(mads.AgentConfig{Class: vendor, Version: 2, Methods: []mad.Method{mad.Get},
+			OnReceive: note("vendor 2 get")})
+		b.agent(mads.AgentConfig{Class: long, Version: 1, OUI: oui, Methods: []mad.Method{mad.Get},
+			OnReceive: note("OUI")})
+		b.agent(mads.AgentConfig{Class: long, Version: 1, OUI: [3]byte{1, 2, 3}, Methods: []mad.Method{mad.Get},
+			OnReceive: note("another OUI")})
+		b.agent(mads.AgentConfig{Class: mad.ClassSubnetLID, Version: 1, SubnetManagement: true,
+			Methods: []mad.Method{mad.Trap}, OnReceive: note("trap of SM")})
 		gs, sm := a.agent(mads.AgentConfig{}), a.agent(mads.AgentConfig{SubnetManagement: true})
 		vendor2 := func(o [3]byte) []byte {
 			m := request(long, 1, mad.Get, 1)
@@ -66,17 +72,18 @@ func TestRouting(t *testing.T) {
 	})
 }
 
-// Two agents of one class have their own answers, with their own transaction IDs.
+// Two agents of one class receive their own responses, by their transaction IDs.
 func TestSolicited(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		held := make(chan *mads.Received, 10)
-		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get, mad.Trap}, OnReceive: func(r *mads.Received) { held <- r }})
+		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get, mad.Trap},
+			OnReceive: func(r *mads.Received) { held <- r }})
 		server := b.agent(mads.AgentConfig{})
 		type end struct {
 			r   *mads.Received
 			err error
 		}
-		ask := func(agent mads.Agent, m mad.Method, mark byte) chan end {
+		do := func(agent mads.Agent, m mad.Method, mark byte) chan end {
 			c := make(chan end, 1)
 			go func() {
 				b1 := request(vendor, 1, m, 7) // all with the same transaction ID
@@ -87,7 +94,7 @@ func TestSolicited(t *testing.T) {
 			return c
 		}
 		one, two := a.agent(mads.AgentConfig{Name: "one"}), a.agent(mads.AgentConfig{Name: "two"})
-		ends := []chan end{ask(one, mad.Get, 1), ask(one, mad.Get, 2), ask(two, mad.Get, 3), ask(two, mad.Trap, 4)}
+		ends := []chan end{do(one, mad.Get, 1), do(one, mad.Get, 2), do(two, mad.Get, 3), do(two, mad.Trap, 4)}
 		var requests [5]*mads.Received
 		tids := map[uint64]bool{}
 		for range ends {
@@ -112,7 +119,7 @@ func TestSolicited(t *testing.T) {
 			require.NoError(t, server.Send(&mads.Message{To: r.From, MAD: m}))
 			synctest.Wait()
 		}
-		// Not theirs: another class, another number, another agent.
+		// Datagrams for neither agent: another class, another number, another agent.
 		answer(requests[1], func(h *mad.Header) { h.Class = mad.ClassBoot })
 		answer(requests[1], func(h *mad.Header) { h.TID += 1000 })
 		answer(requests[1], func(h *mad.Header) { h.TID += 1000 << 32 })
@@ -127,13 +134,13 @@ func TestSolicited(t *testing.T) {
 			assert.Equal(t, uint16(0x1c), e.r.Header().Status, "whatever status it bears")
 			assert.Equal(t, b.attr().LID, e.r.From.AV.DLID)
 		}
-		// Twice is once too often.
+		// The second response is dropped.
 		answer(requests[1], func(*mad.Header) {})
 		assert.Equal(t, uint64(4), a.counters().Dropped[mads.DropUnmatched])
 	})
 }
 
-// An answer counts only from who was asked, unless the route was directed or to a group.
+// A response counts only if it comes from the destination of the request, unless the route was directed or to a group.
 func TestAnswerFromAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := direct.NewLink()
@@ -143,23 +150,26 @@ func TestAnswerFromAnother(t *testing.T) {
 		}
 		imposter := n[2].agent(mads.AgentConfig{})
 		var honest mads.Agent
-		honest = n[1].agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(r *mads.Received) {
-			r.MAD[3] = byte(mad.GetResp)
-			r.MAD[100] = 1
-			assert.NoError(t, imposter.Send(&mads.Message{To: n[0].address(), MAD: r.MAD}))
-			time.AfterFunc(time.Millisecond, func() {
-				r.MAD[100] = 2
-				assert.NoError(t, honest.Send(&mads.Message{To: r.From, MAD: r.MAD}))
-			})
-		}})
-		r, err := n[0].agent(mads.AgentConfig{}).Do(t.Context(), &mads.Message{To: n[1].address(), MAD: request(vendor, 1, mad.Get, 1)})
+		honest = n[1].agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get},
+			OnReceive: func(r *mads.Received) {
+				r.MAD[3] = byte(mad.GetResp)
+				r.MAD[100] = 1
+				assert.NoError(t, imposter.Send(&mads.Message{To: n[0].address(), MAD: r.MAD}))
+				time.AfterFunc(time.Millisecond, func() {
+					r.MAD[100] = 2
+					assert.NoError(t, honest.Send(&mads.Message{To: r.From, MAD: r.MAD}))
+				})
+			}})
+		r, err := n[0].agent(mads.AgentConfig{}).Do(t.Context(), &mads.Message{To: n[1].address(),
+			MAD: request(vendor, 1, mad.Get, 1)})
 		require.NoError(t, err)
 		assert.Equal(t, byte(2), r.MAD[100])
 		assert.Equal(t, uint64(1), n[0].counters().Dropped[mads.DropUnmatched])
 	})
 }
 
-// Get and Set that nobody wants are answered as unsupported; a class that an agent has in another version, as that.
+// Get and Set without an agent are answered as unsupported, and those of a class with an agent of another version as
+// such.
 func TestUnclaimed(t *testing.T) {
 	pair(t, func(t *testing.T, a, b *node) {
 		b.agent(mads.AgentConfig{Class: mad.ClassCM, Version: 2, Methods: []mad.Method{mad.Send}})
@@ -187,14 +197,16 @@ func TestUnclaimed(t *testing.T) {
 	})
 }
 
-// SMPs and performance datagrams that no agent claims are the HCA's, on InfiniBand; an agent may claim them.
+// SMPs and performance datagrams without an agent are executed by the HCA, on InfiniBand. An agent may register for
+// them.
 func TestLocalAgent(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		sm := a.agent(mads.AgentConfig{SubnetManagement: true})
 		get := func(class mad.Class, attribute uint16) []byte {
 			m := request(class, 1, mad.Get, 9)
 			m[17] = byte(attribute)
-			m[32], m[33], m[34], m[35] = 0xff, 0xff, 0xff, 0xff // permissive LIDs: the whole route is directed
+			m[32], m[33] = 0xff, 0xff
+			m[34], m[35] = 0xff, 0xff // permissive LIDs: the whole route is directed
 			return m
 		}
 		do := func(to mads.Address, m []byte) *mads.Received {
@@ -232,20 +244,22 @@ func TestLocalAgent(t *testing.T) {
 			_, err := sm.Do(t.Context(), &mads.Message{To: mads.Address{AV: ci.AVAttr{DLID: 0xffff}}, MAD: m})
 			assert.ErrorIs(t, err, ci.InvalidParameter, name)
 		}
-		// Two hops end at no adapter.
+		// A route of two hops ends at no adapter.
 		directed[7] = 2
 		_, err := sm.Do(t.Context(), &mads.Message{To: mads.Address{AV: ci.AVAttr{DLID: 0xffff}}, MAD: directed})
 		assert.ErrorIs(t, err, ci.Timeout)
 		assert.Equal(t, uint64(1), b.counters().Dropped[mads.DropHops])
 
-		// Performance management is executed by the HCA, which knows version 1 of it.
+		// The HCA executes performance management, of which it supports version 1.
 		for version, want := range map[uint8]uint16{1: mad.StatusBadMethodAttribute, 2: mad.StatusBadVersion} {
-			pr, err := a.agent(mads.AgentConfig{}).Do(t.Context(), &mads.Message{To: b.address(), MAD: request(mad.ClassPerformance, version, mad.Get, 1)})
+			pr, err := a.agent(mads.AgentConfig{}).Do(t.Context(), &mads.Message{To: b.address(),
+				MAD: request(mad.ClassPerformance, version, mad.Get, 1)})
 			require.NoError(t, err)
 			assert.Equal(t, want, pr.Header().Status)
 		}
 
-		b.agent(mads.AgentConfig{Class: mad.ClassSubnetLID, Version: 1, SubnetManagement: true, Methods: []mad.Method{mad.Get}, Queue: 1})
+		b.agent(mads.AgentConfig{Class: mad.ClassSubnetLID, Version: 1, SubnetManagement: true,
+			Methods: []mad.Method{mad.Get}, Queue: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
 		_, err = sm.Do(ctx, &mads.Message{To: b.qp0(), MAD: get(mad.ClassSubnetLID, mad.AttrNodeInfo)})
@@ -253,7 +267,8 @@ func TestLocalAgent(t *testing.T) {
 	})
 }
 
-// Addresses of answers lead back: with a GRH, by other P_Keys, with path bits; and GIDs are those of the packet.
+// Addresses of responses lead back to the requester: with a GRH, by other P_Keys, with path bits. GIDs are those of the
+// packet.
 func TestAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := direct.NewLink()
@@ -263,27 +278,31 @@ func TestAddresses(t *testing.T) {
 		b := newNode(t, nodeConfig{}, testenv.Must(direct.New(l, c)))
 		var last *mads.Received
 		var server mads.Agent
-		server = b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(r *mads.Received) {
-			last = r
-			m := append([]byte(nil), r.MAD...)
-			m[3] = byte(mad.GetResp)
-			assert.NoError(t, server.Send(&mads.Message{To: r.From, MAD: m}))
-		}})
+		server = b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get},
+			OnReceive: func(r *mads.Received) {
+				last = r
+				m := append([]byte(nil), r.MAD...)
+				m[3] = byte(mad.GetResp)
+				assert.NoError(t, server.Send(&mads.Message{To: r.From, MAD: m}))
+			}})
 		client := a.agent(mads.AgentConfig{})
 		to := b.address()
 		to.AV.DLID += 3
 		to.AV.PathBits, to.AV.SL, to.PKeyIndex = 2, 5, 1
 		r, err := client.Do(t.Context(), &mads.Message{To: to, MAD: request(vendor, 1, mad.Get, 1)})
 		require.NoError(t, err)
-		want := mads.Address{AV: ci.AVAttr{Port: 1, SL: 5, PathBits: 3, DLID: 10}, QPN: 1, QKey: 0x80010000, PKeyIndex: 2}
+		want := mads.Address{AV: ci.AVAttr{Port: 1, SL: 5, PathBits: 3, DLID: 10}, QPN: 1,
+			QKey: 0x80010000, PKeyIndex: 2}
 		assert.Equal(t, want, last.From)
 		assert.False(t, last.GRH)
 		assert.Equal(t, ci.LID(19), r.From.AV.DLID)
 
-		to.AV.Global, to.AV.GRH = true, ci.GRH{DGID: b.attr().GIDs[0].GID, FlowLabel: 0x12345, TrafficClass: 9, HopLimit: 3}
+		to.AV.Global, to.AV.GRH = true, ci.GRH{DGID: b.attr().GIDs[0].GID, FlowLabel: 0x12345,
+			TrafficClass: 9, HopLimit: 3}
 		r, err = client.Do(t.Context(), &mads.Message{To: to, MAD: request(vendor, 1, mad.Get, 1)})
 		require.NoError(t, err)
-		want.AV.Global, want.AV.GRH = true, ci.GRH{DGID: a.attr().GIDs[0].GID, FlowLabel: 0x12345, TrafficClass: 9, HopLimit: 255}
+		want.AV.Global, want.AV.GRH = true, ci.GRH{DGID: a.attr().GIDs[0].GID, FlowLabel: 0x12345,
+			TrafficClass: 9, HopLimit: 255}
 		assert.Equal(t, want, last.From)
 		assert.True(t, last.GRH)
 		assert.Equal(t, a.attr().GIDs[0].GID, last.SGID)

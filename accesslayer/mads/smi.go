@@ -7,8 +7,8 @@ import (
 	"ciddk/mad"
 )
 
-// The subnet management interface of a channel adapter: what it does to directed route SMPs on their way out and in (IBTA volume 1,
-// 14.2.2). An adapter is only ever the first or the last node of the directed part of a route; to forward is for switches.
+// The subnet management interface of a channel adapter, for directed route SMPs that are sent and received (IBTA volume
+// 1, 14.2.2). An adapter is always the first or the last node of the directed part of a route; only switches forward.
 
 const (
 	hopPointer, hopCount   = 6, 7
@@ -23,11 +23,11 @@ type where uint8
 
 const (
 	nowhere where = iota
-	out           // by the port
-	here          // it is for this port itself
+	out           // to send through the port
+	here          // for this port itself
 )
 
-// sendDirected prepares an SMP that an agent of the port sends, and says where it goes.
+// sendDirected prepares an SMP that an agent of the port sends, and returns where it goes.
 func sendDirected(c *ci.MAD, port uint8) where {
 	if c[directionByte]&dirMask != 0 {
 		if returnDirected(c, port) {
@@ -40,7 +40,8 @@ func sendDirected(c *ci.MAD, port uint8) where {
 	case count >= mad.MaxHops || pointer != 0:
 		return nowhere // not the beginning of a route
 	case count == 0:
-		if binary.BigEndian.Uint16(c[drDLID:]) != permissiveLID && binary.BigEndian.Uint16(c[drSLID:]) == permissiveLID {
+		if binary.BigEndian.Uint16(c[drDLID:]) != permissiveLID &&
+			binary.BigEndian.Uint16(c[drSLID:]) == permissiveLID {
 			return out // no directed part before the LID-routed one
 		}
 		c[hopPointer] = 1
@@ -52,13 +53,13 @@ func sendDirected(c *ci.MAD, port uint8) where {
 	return out
 }
 
-// returnDirected prepares an SMP that goes back from this port, the end of its route.
+// returnDirected prepares an SMP that returns from this port, the end of its route.
 func returnDirected(c *ci.MAD, port uint8) bool {
 	count, pointer := c[hopCount], c[hopPointer]
 	switch {
 	case count >= mad.MaxHops || pointer != count+1:
 		return false
-	case count == 0: // the directed part was none: it goes back by LID alone
+	case count == 0: // no directed part: it returns by LID
 		c[hopPointer] = 0
 		return true
 	}
@@ -66,7 +67,7 @@ func returnDirected(c *ci.MAD, port uint8) bool {
 	return c[returnPath+count] == port
 }
 
-// receiveDirected takes in an SMP, and tells whether its route ends at this port.
+// receiveDirected handles a received SMP, and reports whether its route ends at this port.
 func receiveDirected(c *ci.MAD, port uint8) bool {
 	count, pointer := c[hopCount], c[hopPointer]
 	if count >= mad.MaxHops {
@@ -78,7 +79,7 @@ func receiveDirected(c *ci.MAD, port uint8) bool {
 			c[returnPath+count] = port
 			c[hopPointer] = count + 1
 			return binary.BigEndian.Uint16(c[drDLID:]) == permissiveLID
-		case pointer == count+1: // behind the directed part, by LID
+		case pointer == count+1: // after the directed part, by LID
 			return true
 		case count == 0 && pointer == 0:
 			c[hopPointer] = 1

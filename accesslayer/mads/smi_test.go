@@ -8,8 +8,8 @@ import (
 	"ciddk/ci"
 )
 
-// Directed routes of every length, with everything that hop pointers can say, against the rules of IBTA volume 1, 14.2.2, in the words of the
-// standard: an adapter is the first node of a route, or the last.
+// Directed routes of every length with every hop pointer, compared with the rules of IBTA volume 1, 14.2.2. An adapter
+// is the first node of a route, or the last.
 func TestDirectedRoutes(t *testing.T) {
 	const port = 3
 	for count := range 256 {
@@ -17,7 +17,8 @@ func TestDirectedRoutes(t *testing.T) {
 			for _, mine := range []bool{true, false} {
 				make := func(back bool) (c ci.MAD) {
 					c[hopCount], c[hopPointer] = byte(count), byte(pointer)
-					c[drSLID], c[drSLID+1], c[drDLID], c[drDLID+1] = 0xff, 0xff, 0xff, 0xff
+					c[drSLID], c[drSLID+1] = 0xff, 0xff
+					c[drDLID], c[drDLID+1] = 0xff, 0xff
 					if back {
 						c[directionByte] = dirMask
 					}
@@ -39,25 +40,29 @@ func TestDirectedRoutes(t *testing.T) {
 				case count > 0 && count < 64 && pointer == 0 && mine:
 					want = out
 				}
-				if got := sendDirected(&c, port); assert.Equal(t, want, got, "send %d of %d", pointer, count) && got != nowhere {
+				if got := sendDirected(&c, port); assert.Equal(t, want, got, "send %d of %d", pointer, count) &&
+					got != nowhere {
 					assert.Equal(t, byte(1), c[hopPointer])
 				}
-				// Received on its way out: the last hop.
+				// Received in the outward direction: the last hop.
 				c = make(false)
-				if got := receiveDirected(&c, port); assert.Equal(t, count < 64 && (pointer == count || pointer == count+1), got, "receive %d of %d", pointer, count) && got {
+				if got := receiveDirected(&c, port); assert.Equal(t, count < 64 &&
+					(pointer == count || pointer == count+1), got, "receive %d of %d", pointer, count) && got {
 					assert.Equal(t, byte(count+1), c[hopPointer])
 					if count > 0 && pointer == count {
 						assert.Equal(t, byte(port), c[returnPath+count])
 					}
 				}
-				// Answered by this port: the way back begins with the last hop.
+				// Answered by this port: the return begins with the last hop.
 				c = make(true)
-				if got := returnDirected(&c, port); assert.Equal(t, count < 64 && pointer == count+1 && (mine || count == 0), got, "return %d of %d", pointer, count) && got {
+				if got := returnDirected(&c, port); assert.Equal(t, count < 64 && pointer == count+1 &&
+					(mine || count == 0), got, "return %d of %d", pointer, count) && got {
 					assert.Equal(t, byte(count), c[hopPointer])
 				}
-				// Received on its way back: it has arrived.
+				// Received on return: the end of the route.
 				c = make(true)
-				if got := receiveDirected(&c, port); assert.Equal(t, count < 64 && pointer <= 1, got, "back %d of %d", pointer, count) && got {
+				if got := receiveDirected(&c, port); assert.Equal(t, count < 64 && pointer <= 1, got, "back %d of %d",
+					pointer, count) && got {
 					assert.Zero(t, c[hopPointer])
 				}
 			}

@@ -17,20 +17,22 @@ import (
 	"ciddk/mad"
 )
 
-// outcome is what a request ended with.
+// outcome is the result of a request.
 type outcome struct {
 	r   *mads.Received
 	err error
 }
 
-// TestStartDo ends pending requests in each possible way. done is called exactly once, with what Do would return, and may call Do itself.
+// TestStartDo ends pending requests in each possible way. done is called exactly once, with what Do would return, and
+// may call Do itself.
 func TestStartDo(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		var server mads.Agent
-		server = b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(r *mads.Received) {
-			r.MAD[3] = byte(mad.GetResp)
-			assert.NoError(t, server.Send(&mads.Message{To: r.From, MAD: r.MAD}))
-		}})
+		server = b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get},
+			OnReceive: func(r *mads.Received) {
+				r.MAD[3] = byte(mad.GetResp)
+				assert.NoError(t, server.Send(&mads.Message{To: r.From, MAD: r.MAD}))
+			}})
 		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Set}}) // it does not reply
 		client := a.agent(mads.AgentConfig{})
 		ends := make(chan outcome, 8)
@@ -45,7 +47,7 @@ func TestStartDo(t *testing.T) {
 			assert.NoError(t, nested)
 			done(r, err)
 		}))
-		clear(m.MAD) // the caller may use it again
+		clear(m.MAD) // the caller may use m again
 		got := <-ends
 		require.NoError(t, got.err)
 		assert.Equal(t, uint64(7), got.r.Header().TID, "the caller's transaction ID")

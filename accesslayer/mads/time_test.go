@@ -21,18 +21,20 @@ import (
 	"ciddk/mad"
 )
 
-// A request goes out 1 + Retries times, one timeout apart, and then it is over.
+// A request is sent 1 + Retries times, one timeout apart, and then ends.
 func TestTimeoutAndRetries(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		start := time.Now()
 		var at []time.Duration
 		var tids []uint64
-		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(r *mads.Received) {
-			at = append(at, time.Since(start))
-			tids = append(tids, r.Header().TID)
-		}})
+		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get},
+			OnReceive: func(r *mads.Received) {
+				at = append(at, time.Since(start))
+				tids = append(tids, r.Header().TID)
+			}})
 		client := a.agent(mads.AgentConfig{})
-		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: 300 * time.Millisecond, Retries: 3})
+		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1),
+			Timeout: 300 * time.Millisecond, Retries: 3})
 		require.ErrorIs(t, err, ci.Timeout)
 		assert.Equal(t, 1200*time.Millisecond, time.Since(start))
 		synctest.Wait()
@@ -49,17 +51,18 @@ func TestTimeoutAndRetries(t *testing.T) {
 	})
 }
 
-// An answer that comes after the first timeout answers the second sending; after the last, nothing.
+// A response that arrives after the first timeout ends the request. After the last timeout it is dropped.
 func TestLateAnswers(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		delay := 1500 * time.Millisecond
 		var server mads.Agent
-		server = b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(r *mads.Received) {
-			time.AfterFunc(delay, func() {
-				r.MAD[3] = byte(mad.GetResp)
-				assert.NoError(t, server.Send(&mads.Message{To: r.From, MAD: r.MAD}))
-			})
-		}})
+		server = b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get},
+			OnReceive: func(r *mads.Received) {
+				time.AfterFunc(delay, func() {
+					r.MAD[3] = byte(mad.GetResp)
+					assert.NoError(t, server.Send(&mads.Message{To: r.From, MAD: r.MAD}))
+				})
+			}})
 		client := a.agent(mads.AgentConfig{})
 		m := mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: time.Second, Retries: 1}
 		start := time.Now()
@@ -86,7 +89,8 @@ func TestLateAnswers(t *testing.T) {
 	})
 }
 
-// Close of an agent, of the Manager, and the loss of the HCA end what is pending, and Recv gives first what has come.
+// Close of an agent or the Manager, and the removal of the HCA, end pending requests. Recv first returns what has
+// arrived.
 func TestPendingEnds(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, n *node, a mads.Agent){
 		"agent":   func(t *testing.T, _ *node, a mads.Agent) { require.NoError(t, a.Close()) },
@@ -100,11 +104,13 @@ func TestPendingEnds(t *testing.T) {
 			bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 				b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}})
 				agent := a.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send}})
-				require.NoError(t, agent.Send(&mads.Message{To: a.address(), MAD: request(vendor, 1, mad.Send, 1)})) // to itself
+				require.NoError(t,
+					agent.Send(&mads.Message{To: a.address(), MAD: request(vendor, 1, mad.Send, 1)})) // to itself
 				synctest.Wait()
 				ends := make(chan error, 2)
 				go func() {
-					_, err := agent.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: time.Hour})
+					_, err := agent.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1),
+						Timeout: time.Hour})
 					ends <- err
 				}()
 				synctest.Wait()
@@ -116,25 +122,26 @@ func TestPendingEnds(t *testing.T) {
 				require.NoError(t, err)
 				_, err = agent.Recv(t.Context())
 				assert.ErrorIs(t, err, accesslayer.ErrClosed)
-				assert.ErrorIs(t, agent.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1)}), accesslayer.ErrClosed)
+				assert.ErrorIs(t, agent.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1)}),
+					accesslayer.ErrClosed)
 			})
 		})
 	}
 }
 
-// slowQP completes no send until it is let go.
+// slowQP completes no send while its gate is shut.
 type slowQP struct {
 	ciwrap.QP
 	gate *gate
 }
 
-// gate holds sends back, and lets the QP fail.
+// gate holds sends back, and can make the QP fail.
 type gate struct {
 	mu   sync.Mutex
 	shut bool
 	held [][]ci.SendWR
 	qp   *slowQP // QP1
-	most int     // posted and not completed at once
+	most int     // maximum number of sends posted and not completed
 }
 
 func (q *slowQP) PostSend(wrs []ci.SendWR) (int, error) {
@@ -154,7 +161,7 @@ func (q *slowQP) PostSend(wrs []ci.SendWR) (int, error) {
 	return q.QP.PostSend(wrs)
 }
 
-// open posts what was held.
+// open posts the sends that were held back.
 func (g *gate) open(t *testing.T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -177,58 +184,60 @@ func (g *gate) layer() ciwrap.Layer {
 	}}
 }
 
-// Of many datagrams 128 are posted, more wait, up to a limit; all arrive, in order; and the time of a request begins when it has
-// been sent.
+// Of many datagrams, 128 are posted and more wait, up to a limit. All arrive in order. The timeout of a request begins
+// when it was sent.
 func TestSendQueue(t *testing.T) {
 	g := &gate{}
-	bubble(t, nodeConfig{wrap: g.layer(), mads: mads.Config{QueueLimit: 1000}}, nodeConfig{mads: mads.Config{RecvDepth: 2048}}, func(t *testing.T, a, b *node) {
-		to := b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send}, Queue: 2000})
-		echoed := longEcho(t, b, func(*mads.Received) int { return 1 })
-		require.NotNil(t, echoed)
-		from := a.agent(mads.AgentConfig{})
-		g.shut = true
-		n := 0
-		for ; ; n++ {
-			err := from.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, uint64(n))})
-			if err != nil {
-				require.ErrorIs(t, err, ci.InsufficientResources)
-				break
+	bubble(t, nodeConfig{wrap: g.layer(), mads: mads.Config{QueueLimit: 1000}},
+		nodeConfig{mads: mads.Config{RecvDepth: 2048}}, func(t *testing.T, a, b *node) {
+			to := b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send}, Queue: 2000})
+			echoed := longEcho(t, b, func(*mads.Received) int { return 1 })
+			require.NotNil(t, echoed)
+			from := a.agent(mads.AgentConfig{})
+			g.shut = true
+			n := 0
+			for ; ; n++ {
+				err := from.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, uint64(n))})
+				if err != nil {
+					require.ErrorIs(t, err, ci.InsufficientResources)
+					break
+				}
 			}
-		}
-		assert.Equal(t, 1128, n)
-		assert.Equal(t, 128, g.most)
-		assert.ErrorIs(t, func() error {
-			_, err := from.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, 1)})
-			return err
-		}(), ci.InsufficientResources)
-		time.Sleep(time.Hour)
-		g.open(t)
-		for i := range n {
-			r, err := to.Recv(soon(t))
-			require.NoError(t, err)
-			require.Equal(t, uint64(i), r.Header().TID)
-		}
-		synctest.Wait()
-		assert.Equal(t, uint64(n), a.counters().Sent)
+			assert.Equal(t, 1128, n)
+			assert.Equal(t, 128, g.most)
+			assert.ErrorIs(t, func() error {
+				_, err := from.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, 1)})
+				return err
+			}(), ci.InsufficientResources)
+			time.Sleep(time.Hour)
+			g.open(t)
+			for i := range n {
+				r, err := to.Recv(soon(t))
+				require.NoError(t, err)
+				require.Equal(t, uint64(i), r.Header().TID)
+			}
+			synctest.Wait()
+			assert.Equal(t, uint64(n), a.counters().Sent)
 
-		echo(t, a) // whatever comes back
-		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}})
-		g.shut = true
-		end := make(chan error, 1)
-		go func() {
-			_, err := from.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: time.Second})
-			end <- err
-		}()
-		time.Sleep(time.Minute)
-		require.Empty(t, end)
-		g.open(t)
-		start := time.Now()
-		require.ErrorIs(t, <-end, ci.Timeout)
-		assert.Equal(t, time.Second, time.Since(start))
-	})
+			echo(t, a) // responds to every request
+			b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}})
+			g.shut = true
+			end := make(chan error, 1)
+			go func() {
+				_, err := from.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1),
+					Timeout: time.Second})
+				end <- err
+			}()
+			time.Sleep(time.Minute)
+			require.Empty(t, end)
+			g.open(t)
+			start := time.Now()
+			require.ErrorIs(t, <-end, ci.Timeout)
+			assert.Equal(t, time.Second, time.Since(start))
+		})
 }
 
-// An agent that does not listen loses what is too much, and no one else does.
+// An agent that does not receive loses the datagrams beyond its queue. Other agents lose none.
 func TestReceiveQueue(t *testing.T) {
 	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
 		deaf := b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send}, Queue: 5})
@@ -244,7 +253,8 @@ func TestReceiveQueue(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Retries: 5})
+		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get,
+			1), Retries: 5})
 		require.NoError(t, err)
 		for i := range 5 {
 			r, err := deaf.Recv(t.Context())
@@ -259,23 +269,26 @@ func TestReceiveQueue(t *testing.T) {
 	})
 }
 
-// All times are the access layer's clock's: with a virtual one, nothing takes real time.
+// All times are those of the access layer's clock. With a virtual clock, nothing takes real time.
 func TestVirtualClock(t *testing.T) {
 	v := clock.NewVirtual(0)
 	l := direct.NewLink()
 	a := newNode(t, nodeConfig{clock: v}, testenv.Must(direct.New(l, direct.Config{})))
 	b := newNode(t, nodeConfig{clock: v}, testenv.Must(direct.New(l, direct.Config{})))
-	came := make(chan struct{}, 10)
-	b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(*mads.Received) { came <- struct{}{} }})
+	received := make(chan struct{}, 10)
+	b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get},
+		OnReceive: func(*mads.Received) { received <- struct{}{} }})
 	client := a.agent(mads.AgentConfig{})
 	end := make(chan error)
 	go func() {
-		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: 24 * time.Hour, Retries: 2})
+		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1),
+			Timeout: 24 * time.Hour, Retries: 2})
 		end <- err
 	}()
 	for range 3 {
-		<-came
-		require.Eventually(t, func() bool { return v.Pending() == 1 }, 10*time.Second, time.Millisecond, "the timer is set when the send has completed")
+		<-received
+		require.Eventually(t, func() bool { return v.Pending() == 1 }, 10*time.Second, time.Millisecond,
+			"the timer is set when the send has completed")
 		v.Advance(24 * time.Hour)
 	}
 	require.ErrorIs(t, <-end, ci.Timeout)

@@ -11,22 +11,22 @@ import (
 	"ciddk/mad"
 )
 
-// tx is a request that waits for its response: from the queue, through the send, whose completion starts the time, to one of its ends.
-// e.mu guards what changes.
+// tx is a request that waits for its response. It is queued, then sent, which starts its timer, and then ends. e.mu
+// guards the fields that change.
 type tx struct {
 	a      *agent
 	lo     uint32
 	class  mad.Class
 	userID uint64
 	to     Address
-	peer   peer   // the zero value is anybody
+	peer   peer   // the zero value matches any peer
 	msg    []byte // in buf, if it is one datagram
 	buf    ci.MAD
-	out    *outgoing // by RMPP
+	out    *outgoing // the transfer, if it is sent by RMPP
 
 	timeout time.Duration
 	retries int
-	at      time.Duration // when the time is over; 0: it has not begun
+	at      time.Duration // the deadline; 0: the timer has not started
 	timer   clock.Deadline
 	late    lateness
 
@@ -42,7 +42,7 @@ const defaultTimeout = time.Second
 func newTx(a *agent, h *mad.Header, m *Message) *tx {
 	t := &tx{a: a, class: h.Class, userID: h.TID, to: m.To, timeout: m.Timeout, retries: max(m.Retries, 0)}
 	t.msg = append(t.buf[:0], m.MAD...)
-	if h.Class != mad.ClassSubnetDirected { // those come from wherever the route leads
+	if h.Class != mad.ClassSubnetDirected { // responses arrive from the end of the route
 		t.peer = a.e.p.peerOf(&m.To.AV)
 	}
 	if t.timeout <= 0 {
@@ -52,7 +52,7 @@ func newTx(a *agent, h *mad.Header, m *Message) *tx {
 	return t
 }
 
-// sent starts the time. e.mu is held.
+// sent starts the timer. e.mu is held.
 func (e *endpoint) sent(t *tx) {
 	if !t.over {
 		t.at = e.p.m.al.Clock().Now() + t.timeout
@@ -60,7 +60,7 @@ func (e *endpoint) sent(t *tx) {
 	}
 }
 
-// finish ends a transaction, if it has not ended. e.mu is held.
+// finish ends a transaction, unless it has ended. e.mu is held.
 func (e *endpoint) finish(t *tx, answer *Received, err error) {
 	if t.over {
 		return
@@ -71,7 +71,7 @@ func (e *endpoint) finish(t *tx, answer *Received, err error) {
 	if t.out != nil && !t.out.over {
 		if answer == nil {
 			e.transfers.abort(t.out, mad.RMPPUnspecified)
-		} else { // it has all of it, then
+		} else { // a response means that the peer has all segments
 			e.transfers.dropOut(t.out)
 		}
 	}
@@ -83,7 +83,8 @@ func (e *endpoint) finish(t *tx, answer *Received, err error) {
 	}
 }
 
-// cancel ends the transaction with the error of a context that has ended. A transaction that has ended keeps its result.
+// cancel ends the transaction with the error of a context that has ended. A transaction that has ended keeps its
+// result.
 func (t *tx) cancel(ctx context.Context) {
 	e := t.a.e
 	e.mu.Lock()
@@ -91,7 +92,8 @@ func (t *tx) cancel(ctx context.Context) {
 	e.finish(t, nil, ctx.Err())
 }
 
-// watch cancels the transaction when the context ends before it. With contexts of package context, no goroutine exists until then.
+// watch cancels the transaction when the context ends before it. With contexts of package context, no goroutine exists
+// until then.
 func (t *tx) watch(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { t.cancel(ctx) })
 	e := t.a.e
@@ -102,7 +104,7 @@ func (t *tx) watch(ctx context.Context) {
 	}
 }
 
-// expire is the timer.
+// expire is called by the timer.
 func (t *tx) expire() {
 	e := t.a.e
 	e.mu.Lock()
@@ -117,12 +119,13 @@ func (t *tx) expire() {
 		return
 	case t.retries == 0:
 		e.p.count.timedOut.Add(1)
-		e.finish(t, nil, &ci.Error{Verb: verbDo, Status: ci.Timeout, Detail: fmt.Sprintf("no response to %v in %v", t.class, t.timeout)})
+		e.finish(t, nil, &ci.Error{Verb: verbDo, Status: ci.Timeout, Detail: fmt.Sprintf("no response to %v in %v",
+			t.class, t.timeout)})
 		return
 	}
 	t.retries--
 	t.at = 0
-	if t.out != nil { // the peer has acknowledged all of it: to send it again would not tell it anything
+	if t.out != nil { // the peer has acknowledged all segments, so sending again is useless
 		e.sent(t)
 		return
 	}
@@ -132,8 +135,8 @@ func (t *tx) expire() {
 	}
 }
 
-// from tells whether an answer may come from there.
-func (t *tx) from(p peer) bool {
+// isFrom reports whether a response may come from p.
+func (t *tx) isFrom(p peer) bool {
 	switch want := t.peer; {
 	case want == peer{}:
 		return true
@@ -144,20 +147,20 @@ func (t *tx) from(p peer) bool {
 	}
 }
 
-// waiting finds the request that a response answers; nil if there is none. e.mu is held.
+// waiting returns the request that a response belongs to, or nil. e.mu is held.
 func (e *endpoint) waiting(h *mad.Header, r *Received) *tx {
 	a := e.table.Load().agents[uint32(h.TID>>32)]
 	if a == nil {
 		return nil
 	}
 	t := a.txs[uint32(h.TID)]
-	if t == nil || t.class != h.Class || !t.from(e.p.peerOf(&r.From.AV)) {
+	if t == nil || t.class != h.Class || !t.isFrom(e.p.peerOf(&r.From.AV)) {
 		return nil
 	}
 	return t
 }
 
-// respond ends the request that a response answers.
+// respond ends the request that a response belongs to.
 func (e *endpoint) respond(h *mad.Header, r *Received) {
 	e.mu.Lock()
 	defer e.unlock()

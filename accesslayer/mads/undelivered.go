@@ -5,7 +5,7 @@ import (
 	"ciddk/mad"
 )
 
-// undelivered brings a report of the network to the agents of the datagram's class.
+// undelivered passes a report of the network to the agents of the datagram's class.
 func (h *hca) undelivered(u ci.Undelivered) {
 	if len(u.Payload) < mad.HeaderLen {
 		return
@@ -16,7 +16,7 @@ func (h *hca) undelivered(u ci.Undelivered) {
 			continue
 		}
 		for _, a := range p.qp[1].table.Load().agents {
-			if f := a.cfg.OnUndelivered; f != nil && a.cfg.Class == class && !a.gone.Load() {
+			if f := a.cfg.OnUndelivered; f != nil && a.cfg.Class == class && !a.closing.Load() {
 				f(&Undelivered{To: u.To, MAD: u.Payload, Err: u.Err})
 			}
 		}
