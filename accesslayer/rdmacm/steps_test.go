@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -25,7 +26,7 @@ import (
 	"ciddk/rvt"
 )
 
-// bubbleHost is a host in a synctest bubble. It is closed by the test, because cleanups run outside the bubble.
+// bubbleHost is a host in a synctest bubble. The test closes it.
 type bubbleHost struct {
 	hca *reference.HCA
 	al  *accesslayer.AL
@@ -56,8 +57,10 @@ func (h *bubbleHost) close(t *testing.T) {
 // next returns the next event of a channel, which must be of a type, and acknowledges it.
 func next(t *testing.T, c *rdmacm.EventChannel, want rdmacm.EventType) rdmacm.Event {
 	t.Helper()
-	e, err := c.Next(t.Context())
-	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // virtual
+	defer cancel()
+	e, err := c.Next(ctx)
+	require.NoError(t, err, "waiting for: %v", want)
 	require.Equal(t, want, e.Type, "%v, want %v: %v", e.Type, want, e.Err)
 	e.Ack()
 	return e
@@ -90,8 +93,8 @@ func TestSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := sim.NewNetwork(sim.NetworkConfig{})
 		a, b := newBubbleHost(t, n, "10.66.0.1", nil), newBubbleHost(t, n, "10.66.0.2", nil)
-		ready := 0
-		ca, cb := rdmacm.NewEventChannel(func() { ready++ }), rdmacm.NewEventChannel(nil)
+		var ready atomic.Int32
+		ca, cb := rdmacm.NewEventChannel(func() { ready.Add(1) }), rdmacm.NewEventChannel(nil)
 		lid, err := b.m.NewID(rdmacm.IDConfig{Events: cb})
 		require.NoError(t, err)
 		require.NoError(t, lid.Bind(ap("10.66.0.2:7")))
@@ -101,7 +104,7 @@ func TestSteps(t *testing.T) {
 		require.ErrorIs(t, err, ci.InvalidState, "requests are events")
 
 		id := resolved(t, a.m, ca, ap("10.66.0.2:7"))
-		require.Equal(t, 2, ready)
+		require.EqualValues(t, 2, ready.Load())
 		_, err = id.Next(t.Context())
 		require.ErrorIs(t, err, ci.InvalidState, "the events are on the channel")
 		require.NoError(t, id.StartConnect(rdmacm.ConnParam{Private: []byte("hello")}))
