@@ -696,7 +696,7 @@ func faultOthers(t *validate.T) {
 	for _, o := range []*kit.Pair{q, r} {
 		o.A.WantState(ci.QPRTS)
 		o.B.WantState(ci.QPRTS)
-		kit.Equal(t, "events of another QP", len(o.B.QP.Events.All()), 0)
+		kit.Equal(t, "number of events of another QP", len(o.B.QP.Events.All()), 0)
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 
 // opForm is an operation of the table of legal operations (IBTA 11.4.1.1, tables 95 and 96; docs/sas, Operations).
 type opForm struct {
-	name  string
+	name  string // part of the case IDs
+	title string
 	op    ci.SendOp
 	flags ci.SendFlags
 	rc    bool // legal on RC
@@ -27,22 +28,25 @@ type opForm struct {
 }
 
 var opForms = []opForm{
-	{name: "send", op: ci.OpSend, rc: true, uc: true, ud: true, want: ci.WCSend, plain: true, recv: ci.WCRecv},
-	{name: "send-imm", op: ci.OpSend, flags: ci.SendImmediate, rc: true, uc: true, ud: true, want: ci.WCSend,
-		plain: true, recv: ci.WCRecv, wcf: ci.WCImmediate},
-	{name: "send-inv", op: ci.OpSend, flags: ci.SendInvalidate, rc: true, caps: ci.CapSendInvalidate},
-	{name: "write", op: ci.OpWrite, rc: true, uc: true, want: ci.WCWrite, plain: true},
-	{name: "write-imm", op: ci.OpWrite, flags: ci.SendImmediate, rc: true, uc: true, want: ci.WCWrite,
-		plain: true, recv: ci.WCRecvWrite, wcf: ci.WCImmediate},
-	{name: "read", op: ci.OpRead, rc: true, want: ci.WCRead, plain: true},
-	{name: "cas", op: ci.OpCompareSwap, rc: true, want: ci.WCCompareSwap, plain: true, atom: true},
-	{name: "faa", op: ci.OpFetchAdd, rc: true, want: ci.WCFetchAdd, plain: true, atom: true},
-	{name: "lso", op: ci.OpLSO, ud: true, caps: ci.CapLSO},
-	{name: "nop", op: ci.OpNop, rc: true, uc: true, ud: true, want: ci.WCNop, plain: true},
-	{name: "local-inv", op: ci.OpLocalInv, rc: true, uc: true, caps: ci.CapFastReg},
-	{name: "fast-reg", op: ci.OpFastReg, rc: true, uc: true, caps: ci.CapFastReg},
-	{name: "bind-mw", op: ci.OpBindMW, rc: true, uc: true, caps: ci.CapMW2},
-	{name: "unknown", op: 200},
+	{name: "send", title: "OpSend", op: ci.OpSend, rc: true, uc: true, ud: true, want: ci.WCSend, plain: true,
+		recv: ci.WCRecv},
+	{name: "send-imm", title: "OpSend with SendImmediate", op: ci.OpSend, flags: ci.SendImmediate, rc: true, uc: true,
+		ud: true, want: ci.WCSend, plain: true, recv: ci.WCRecv, wcf: ci.WCImmediate},
+	{name: "send-inv", title: "OpSend with SendInvalidate", op: ci.OpSend, flags: ci.SendInvalidate, rc: true,
+		caps: ci.CapSendInvalidate},
+	{name: "write", title: "OpWrite", op: ci.OpWrite, rc: true, uc: true, want: ci.WCWrite, plain: true},
+	{name: "write-imm", title: "OpWrite with SendImmediate", op: ci.OpWrite, flags: ci.SendImmediate, rc: true,
+		uc: true, want: ci.WCWrite, plain: true, recv: ci.WCRecvWrite, wcf: ci.WCImmediate},
+	{name: "read", title: "OpRead", op: ci.OpRead, rc: true, want: ci.WCRead, plain: true},
+	{name: "cas", title: "OpCompareSwap", op: ci.OpCompareSwap, rc: true, want: ci.WCCompareSwap, plain: true,
+		atom: true},
+	{name: "faa", title: "OpFetchAdd", op: ci.OpFetchAdd, rc: true, want: ci.WCFetchAdd, plain: true, atom: true},
+	{name: "lso", title: "OpLSO", op: ci.OpLSO, ud: true, caps: ci.CapLSO},
+	{name: "nop", title: "OpNop", op: ci.OpNop, rc: true, uc: true, ud: true, want: ci.WCNop, plain: true},
+	{name: "local-inv", title: "OpLocalInv", op: ci.OpLocalInv, rc: true, uc: true, caps: ci.CapFastReg},
+	{name: "fast-reg", title: "OpFastReg", op: ci.OpFastReg, rc: true, uc: true, caps: ci.CapFastReg},
+	{name: "bind-mw", title: "OpBindMW", op: ci.OpBindMW, rc: true, uc: true, caps: ci.CapMW2},
+	{name: "unknown", title: "unknown operation 200", op: 200},
 }
 
 // opcodeArea returns one case for each operation on each service.
@@ -82,18 +86,18 @@ func opcodeArea() validate.Suite {
 			service := strings.ToUpper(svc.name)
 			switch legal := f.legal(svc.typ); {
 			case !legal:
-				c.Title = "a " + f.name + " request on " + service + ", which does not support it"
+				c.Title = f.title + " on " + service + ", which does not support it"
 				c.Requirements = []string{"CI-Opcode-02", "SAS-2.1-23"}
 				c.Run = func(t *validate.T) { f.illegal(t, svc.typ) }
 			case f.plain && svc.typ != ci.QP1:
-				c.Title = "a " + f.name + " request on " + service
+				c.Title = f.title + " on " + service
 				c.Requirements = []string{"CI-Opcode-01"}
 				if f.atom {
 					c.Needs.Atomics = ci.AtomicLocal
 				}
 				c.Run = func(t *validate.T) { f.taken(t, svc.typ) }
 			case f.caps != 0 && svc.typ != ci.QP1:
-				c.Title = "a " + f.name + " request on " + service + ", claimed or not claimed"
+				c.Title = f.title + " on " + service + ", claimed or not claimed"
 				c.Requirements = []string{"CI-Opcode-03"}
 				c.Run = func(t *validate.T) { f.claimed(t, svc.typ) }
 			default:
@@ -172,8 +176,8 @@ func (f opForm) taken(t *validate.T, typ ci.QPType) {
 	p := pairOf(t, typ)
 	p.B.Recv(p.B.RecvWR(1, 1000, 100))
 	n, err := p.A.PostSend([]ci.SendWR{f.request(p, 1)})
-	kit.WantTaken(t, fmt.Sprintf("QP.PostSend of a %s request on %s", f.name, typ), n, err, 1)
-	kit.Equal(t, "Op", p.A.CQ.WaitOK(1)[0].Op, f.want)
+	kit.WantTaken(t, fmt.Sprintf("QP.PostSend of %s on %s", f.title, typ), n, err, 1)
+	kit.Equal(t, "Op of the send", p.A.CQ.WaitOK(1)[0].Op, f.want)
 	if f.recv == 0 { // the next send uses the receive
 		p.A.Send(p.A.SendWR(2, 0, 3))
 		p.A.CQ.WaitOK(2)
@@ -187,7 +191,7 @@ func (f opForm) taken(t *validate.T, typ ci.QPType) {
 
 func (f opForm) illegal(t *validate.T, typ ci.QPType) {
 	p := pairOf(t, typ)
-	where := fmt.Sprintf("QP.PostSend of a %s request on %s", f.name, typ)
+	where := fmt.Sprintf("QP.PostSend of %s on %s", f.title, typ)
 	n, err := p.A.PostSend([]ci.SendWR{f.request(p, 1)})
 	kit.WantTaken(t, where, n, err, 0, ci.InvalidWRType)
 	n, err = p.A.PostSend([]ci.SendWR{{ID: 2, Op: ci.OpNop, Flags: ci.SendSignaled}, f.request(p, 3),
@@ -206,7 +210,7 @@ func (f opForm) illegal(t *validate.T, typ ci.QPType) {
 func (f opForm) claimed(t *validate.T, typ ci.QPType) {
 	p := pairOf(t, typ)
 	n, err := p.A.PostSend([]ci.SendWR{f.request(p, 1)})
-	where := fmt.Sprintf("QP.PostSend of a %s request on %s", f.name, typ)
+	where := fmt.Sprintf("QP.PostSend of %s on %s", f.title, typ)
 	kit.Claim(t, f.caps, err, where)
 	if !t.Claims().Has(f.caps) {
 		kit.Equal(t, "requests accepted by "+where, n, 0)

@@ -200,7 +200,7 @@ func reactSequence(t *validate.T) {
 		p.answer(wire.RCAcknowledge, psn+2, wire.NAKPSNSequence, 0, nil)
 		for k := 2; k < 5; k++ {
 			code, _ := wire.Make(wire.RC, op, false, k == 4, false, false)
-			p.expect(fmt.Sprintf("retransmission of packet %d of 5 of a %v after a NAK 0x60 of packet 3", k+1, op),
+			p.expect(fmt.Sprintf("retransmission of packet %d of 5 of %v after a NAK 0x60 of packet 3", k+1, op),
 				want{op: []wire.Opcode{code}, psn: psn + uint32(k),
 					payload: append([]byte{}, p.Buf.Bytes[32+k*p.mtu:32+min((k+1)*p.mtu, n)]...)})
 		}

@@ -97,7 +97,7 @@ func (p *peer) departs(op wire.Op, w ci.SendWR, n int, psn uint32) uint32 {
 	for k := range count {
 		last := k == count-1
 		code, _ := wire.Make(p.service, op, k == 0, last, last && imm, last && inv)
-		where := fmt.Sprintf("packet %d of %d of a %v of %d bytes", k+1, count, op, n)
+		where := fmt.Sprintf("packet %d of %d of %v of %d bytes", k+1, count, op, n)
 		x := p.expect(where, want{
 			op:      []wire.Opcode{code},
 			psn:     wire.PSNAdd(psn, k),
