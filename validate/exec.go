@@ -35,7 +35,7 @@ func (s Setting) CaseTimeout(c *Case) time.Duration { return s.scale(c.timeout()
 // openTimeout limits the time for opening and for closing a target.
 const openTimeout = 10 * time.Second
 
-// executor runs cases in this process, one after another. It keeps the target between cases if the driver says so.
+// executor runs cases in this process, one after another. It keeps the target between cases if Driver.Keep is set.
 type executor struct {
 	driver     Driver
 	set        Setting

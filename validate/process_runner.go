@@ -65,7 +65,7 @@ func (p *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 			case !ok && sendErr != nil:
 				return fail(fmt.Errorf("worker: %w: %s", sendErr, w.printed.last(400)))
 			case !ok:
-				return p.dead(res, started, step, from, j), false
+				return p.deathResult(res, started, step, from, j), false
 			case e.Kind == EventIdentity:
 				p.s.opened(e.Identity)
 			case e.Kind == EventStart:
@@ -150,9 +150,9 @@ func processEnd(state, printed string) Failure {
 	return f
 }
 
-// dead returns the result of a case whose worker or whose results ended early. If the case had begun, the driver is
+// deathResult returns the result of a case whose worker or whose results ended early. If the case had begun, the driver is
 // charged.
-func (p *processRunner) dead(res Result, started bool, step string, from int, j job) Result {
+func (p *processRunner) deathResult(res Result, started bool, step string, from int, j job) Result {
 	f, state := p.ending()
 	text := p.w.printed.last(400)
 	printed := p.w.printed.since(from)

@@ -87,6 +87,7 @@ func TestSettle(t *testing.T) {
 		"late always, starved":                   {[]Result{late(starved)}, Inconclusive, 4},
 		"late when starved, then passes":         {[]Result{late(starved), passes}, Pass, 2},
 		"hangs":                                  {[]Result{hangs}, Fail, 2},
+		"hangs always, starved":                  {[]Result{with(hangs, starved)}, Inconclusive, 4},
 		"hangs when starved, then passes":        {[]Result{with(hangs, starved), passes}, Pass, 2},
 		"hangs when starved, and when not":       {[]Result{with(hangs, starved), hangs}, Fail, 2},
 		"inconclusive by itself":                 {[]Result{unclear}, Inconclusive, 4},
@@ -115,6 +116,7 @@ func TestSettle(t *testing.T) {
 			}
 			if x.want == Inconclusive {
 				assert.Contains(t, got.Reason, "4 of 4 attempts lost traffic")
+				assert.NotEmpty(t, got.Attempts[3].Conditions, "the report has what excuses the attempt")
 			}
 			assert.Equal(t, x.want == Flaky, got.Flaky != "")
 

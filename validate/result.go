@@ -128,7 +128,8 @@ func (r *Result) attempt() Attempt {
 	if len(r.Failures) > 0 {
 		a.Finding = r.Failures[0].String()
 	}
-	if r.Status == Inconclusive || len(r.Failures) > 0 && !certain(r.Failures) {
+	canBeExcused := len(r.Failures) > 0 && (!certain(r.Failures) || r.Failures[0].Cause == CauseHang)
+	if r.Status == Inconclusive || canBeExcused {
 		a.Conditions = r.conditions.String()
 	}
 	return a

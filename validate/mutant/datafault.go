@@ -191,11 +191,11 @@ func Faults() []Mutant {
 			}),
 		},
 		{
-			Name:   "fault.everybody",
+			Name:   "fault.eventOnAll",
 			Area:   "fault",
 			Breaks: "CI-Event-01",
 			Does:   "an access error raises the event on every QP of the adapter",
-			Wrap:   everybody,
+			Wrap:   eventOnAll,
 		},
 		{Name: "impair.no-retry", Area: "impair", Breaks: "IBTA-9.7-10", Does: "nothing is retransmitted",
 			Wrap: tap.Modify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.RetryCount = 0 })},
@@ -293,8 +293,8 @@ func (e *echo) Poll(wc []ci.WC) (int, error) {
 	return n, err
 }
 
-// everybody raises the access event of one QP on all QPs.
-func everybody(h ci.HCA) ci.HCA {
+// eventOnAll raises the access event of one QP on all QPs.
+func eventOnAll(h ci.HCA) ci.HCA {
 	var mu sync.Mutex
 	var all []ci.QPCreate
 	return ciwrap.Wrap(h, ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate {
