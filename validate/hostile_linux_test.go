@@ -159,8 +159,8 @@ func TestClosedCommands(t *testing.T) {
 	}
 }
 
-// TestChildHoldsPipes checks that a child which holds the pipes of an ended worker does not delay the run. A child in the
-// worker's group is killed with it.
+// TestChildHoldsPipes checks that a child which holds the pipes of an ended worker does not delay the run. A child in
+// the worker's group is killed with it.
 func TestChildHoldsPipes(t *testing.T) {
 	r := runWithin(t, hostilePlan("child, then end"), 30*time.Second)
 	res := find(r, "a.pd")

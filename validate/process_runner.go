@@ -150,8 +150,8 @@ func processEnd(state, printed string) Failure {
 	return f
 }
 
-// deathResult returns the result of a case whose worker or whose results ended early. If the case had begun, the driver is
-// charged.
+// deathResult returns the result of a case whose worker or whose results ended early. If the case had begun, the driver
+// is charged.
 func (p *processRunner) deathResult(res Result, started bool, step string, from int, j job) Result {
 	f, state := p.ending()
 	text := p.w.printed.last(400)
