@@ -54,6 +54,13 @@ func (d *PD) CreateAV(attr ci.AVAttr) (ci.AV, error) {
 	}
 	a := &AV{pd: d}
 	a.state.Store(s)
+	if d.user != nil {
+		if err := d.user.AddAV(a, attr.User); err != nil {
+			d.unchild(kindAV)
+			return nil, failErr(verb, ci.InsufficientResources, err)
+		}
+		return a, nil
+	}
 	nothingForUser(attr.User)
 	return a, nil
 }
@@ -87,6 +94,9 @@ func (a *AV) Destroy() error {
 		return err
 	}
 	a.gone.Store(true)
+	if a.pd.user != nil {
+		a.pd.user.RemoveAV(a)
+	}
 	s := *a.state.Load()
 	s.route = nil
 	a.state.Store(&s)

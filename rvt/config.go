@@ -42,6 +42,8 @@ type Ops struct {
 	LocalMAD func(port uint8, src *ci.AVAttr, in, out *ci.MAD) error
 	// VendorCall executes an operation that is private to the vendor. CapVendorCall requires it.
 	VendorCall func(op *ci.VendorOp, objects []ci.Object) error
+	// OpenUser opens the driver's half of the context of a client process. CapUser requires it.
+	OpenUser func(p ci.Process, ub *ci.UserBuffer) (UserContext, error)
 	// SLForIP returns the service level of an IP port. CapSLForIP requires it.
 	SLForIP func(port uint8, ipPort uint16) (ci.SL, error)
 	// QPN, if not nil, returns the number of a QP that is being created, in place of a random one. The create fails
@@ -80,6 +82,7 @@ func (c *Config) checkSupport() error {
 		missing = append(missing, "every HCA needs 1 to 254 Config.Ports")
 	}
 	need(ci.CapLocalMAD, "CapLocalMAD", c.Ops.LocalMAD != nil, "Ops.LocalMAD")
+	need(ci.CapUser, "CapUser", c.Ops.OpenUser != nil, "Ops.OpenUser")
 	need(ci.CapVendorCall, "CapVendorCall", c.Ops.VendorCall != nil, "Ops.VendorCall")
 	need(ci.CapSLForIP, "CapSLForIP", c.Ops.SLForIP != nil, "Ops.SLForIP")
 	for i, p := range c.Ports {
@@ -109,6 +112,6 @@ const supported = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulti
 	ci.CapMW2 | ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapZeroBased |
 	ci.CapSendInvalidate | ci.CapResizeCQ | ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter |
 	ci.CapModifySRQDepth | ci.CapAPM | ci.CapChangePrimaryPort | ci.CapCurrentQPState | ci.CapAVPortCheck |
-	ci.CapEventHandlers | ci.CapVendorCall | ci.CapLocalMAD | ci.CapHardwareSMA | ci.CapSLForIP |
+	ci.CapUser | ci.CapEventHandlers | ci.CapVendorCall | ci.CapLocalMAD | ci.CapHardwareSMA | ci.CapSLForIP |
 	ci.CapShutdownPort | ci.CapInitType | ci.CapPortActiveEvent | ci.CapSystemGUID | ci.CapPKeyCounter |
 	ci.CapQKeyCounter

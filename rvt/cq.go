@@ -21,7 +21,8 @@ type CQ struct {
 	ring  CompletionRing
 	bytes int64 // of HCA.queues; guarded by putMu
 
-	stage CompletionBatch // ring, if it has that
+	stage  CompletionBatch      // ring, if it has that
+	shared SharedCompletionRing // ring, if its consumer is another process
 
 	getMu  sync.Mutex
 	taken  atomic.Uint64 // entries ever taken; written with getMu
@@ -70,7 +71,7 @@ func (d *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 		d.unchild(kindCQ)
 		return nil, err
 	}
-	ring, err := dev.cfg.Rings.CompletionRing(c.Size, c.User)
+	ring, err := d.completionRing(c.Size, c.User)
 	if err != nil {
 		dev.queues.give(bytes)
 		d.unchild(kindCQ)
@@ -78,12 +79,30 @@ func (d *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	}
 	q := &CQ{pd: d, dev: dev, ring: ring, bytes: bytes}
 	q.stage, _ = ring.(CompletionBatch)
+	q.shared, _ = ring.(SharedCompletionRing)
 	q.notify = notifier{onDue: c.OnCompletion, onEvent: c.OnEvent, ctx: c.Context}
 	if v := c.Affinity.Vector; v > 0 {
 		q.notify.vector = &dev.vectors[v-1]
 	}
 	q.modAt.Fire = q.moderated
 	return q, nil
+}
+
+// completionRing makes the queue of a CQ and answers ub.
+func (d *PD) completionRing(size int, ub *ci.UserBuffer) (CompletionRing, error) {
+	ring, err := d.rings().CompletionRing(size, ub)
+	if err != nil {
+		return nil, err
+	}
+	if d.user == nil {
+		nothingForUser(ub)
+		return ring, nil
+	}
+	if err := d.user.AddCQ(ring, ub); err != nil {
+		freeRing(ring)
+		return nil, err
+	}
+	return ring, nil
 }
 
 var (
@@ -254,7 +273,8 @@ func (q *CQ) Destroy() error {
 	q.putMu.Lock()
 	q.gone.Store(true)
 	q.pending = 0 // so that the timer of moderation does not set itself again
-	q.ring, q.stage = noCompletionRing{}, nil
+	freeRing(q.ring)
+	q.ring, q.stage, q.shared = noCompletionRing{}, nil, nil
 	q.dev.queues.give(q.bytes)
 	q.putMu.Unlock()
 	q.getMu.Unlock()
@@ -273,7 +293,7 @@ type pendingWC struct {
 
 // put appends completions of one queue. The caller holds the token of a QP. No callback runs inside put.
 func (q *CQ) put(list []pendingWC) {
-	fire := false
+	fire, solicited := false, false
 	stored := 0
 	q.putMu.Lock()
 	for i := range list {
@@ -287,6 +307,7 @@ func (q *CQ) put(list []pendingWC) {
 			continue
 		}
 		stored++
+		solicited = solicited || p.solicited || p.wc.Status != ci.WCSuccess
 		if q.overrun { // the consumer made room: the next overflow is a new one
 			q.overrun = false
 		}
@@ -303,6 +324,9 @@ func (q *CQ) put(list []pendingWC) {
 	q.stored.Add(uint64(stored))
 	if q.stage != nil {
 		q.stage.Publish()
+	}
+	if q.shared != nil && stored > 0 && q.shared.Fires(solicited) {
+		fire = true
 	}
 	if fire {
 		fire = q.moderate(len(list))

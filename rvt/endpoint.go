@@ -26,8 +26,9 @@ type endpoint struct {
 	recvCQ  *CQ
 	srq     *SRQ
 	sq      SendRing
-	source  RecvSource // rq or srq
-	takes   RecvBatch  // rq, if it has that
+	source  RecvSource     // rq or srq
+	takes   RecvBatch      // rq, if it has that
+	states  SharedSendRing // sq, if its producer is another process
 	origin  origin
 	attr    ci.QPAttr
 
@@ -58,6 +59,9 @@ func (e *endpoint) setState(s ci.QPState) {
 		e.makeSendRing()
 	}
 	e.state.Store(uint32(s))
+	if e.states != nil {
+		e.states.SetState(s)
+	}
 	if f := e.dev.cfg.Ops.QPState; f != nil {
 		f(e.num, s)
 	}

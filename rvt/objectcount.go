@@ -15,10 +15,11 @@ const (
 	kindDMA
 	kindMcast
 	kindHandler
+	kindUser
 	numKinds
 )
 
-var kindNames = [numKinds]string{"PD", "AV", "CQ", "QP", "SRQ", "MR", "MW", "FMR", "DMA", "Mcast", "handler"}
+var kindNames = [numKinds]string{"PD", "AV", "CQ", "QP", "SRQ", "MR", "MW", "FMR", "DMA", "Mcast", "handler", "user"}
 
 // take counts a new object. It reports false, and counts nothing, if there are most already.
 func (d *device) take(k kind, most int) bool {

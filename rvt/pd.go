@@ -7,22 +7,26 @@ type PD struct {
 	ci.UnimplementedPD
 	refs
 	dev    *device
-	parent *refs // of the CA
+	parent *refs       // of the CA or UserCA
+	user   UserContext // of a UserCA; else nil
 }
 
-// newPD creates and counts a domain.
-func (c *CA) newPD(verb string, typ ci.PDType) (*PD, error) {
+// newPD creates and counts a domain of the CA.
+func (c *CA) newPD(verb string, typ ci.PDType) (*PD, error) { return c.hca.newPD(verb, typ, &c.refs) }
+
+// newPD creates and counts a domain below parent.
+func (h *HCA) newPD(verb string, typ ci.PDType, parent *refs) (*PD, error) {
 	if typ > ci.PDDatagram || typ == ci.PDAlias {
 		return nil, failf(verb, ci.InvalidParameter, "PD type")
 	}
-	if !c.get() {
+	if !parent.get() {
 		return nil, fail(verb, ci.InvalidCAHandle)
 	}
-	if !c.hca.take(kindPD, c.hca.attr.MaxPDs) {
-		c.put()
+	if !h.take(kindPD, h.attr.MaxPDs) {
+		parent.put()
 		return nil, fail(verb, ci.InsufficientResources)
 	}
-	return &PD{dev: &c.hca.device, parent: &c.refs}, nil
+	return &PD{dev: &h.device, parent: parent}, nil
 }
 
 // Destroy frees the domain. It fails with ResourceBusy while an object of the domain exists.
@@ -50,4 +54,12 @@ func (d *PD) child(verb string, k kind, most int) error {
 func (d *PD) unchild(k kind) {
 	d.dev.drop(k)
 	d.put()
+}
+
+// rings returns the maker of the domain's queues.
+func (d *PD) rings() Rings {
+	if d.user != nil {
+		return d.user
+	}
+	return d.dev.cfg.Rings
 }

@@ -178,22 +178,26 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	q.bytes = bytes
 	undo = append(undo, func() { dev.queues.give(bytes) })
 	depth := 0
-	if s, ok := dev.cfg.Rings.(RingSizes); ok && c.User == nil {
+	rings := d.rings()
+	if s, ok := rings.(RingSizes); ok && c.User == nil {
 		q.sq, q.lateSQ = noSendRing{}, true
 		depth, err = s.SendRingDepth(max(c.SendDepth, 1), c.SendSGE, c.MaxInline)
-	} else if q.sq, err = dev.cfg.Rings.SendRing(max(c.SendDepth, 1), c.SendSGE, c.MaxInline, c.User); err == nil {
+	} else if q.sq, err = rings.SendRing(max(c.SendDepth, 1), c.SendSGE, c.MaxInline, c.User); err == nil {
 		depth = q.sq.Depth()
 	}
 	if err != nil {
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}
+	q.states, _ = q.sq.(SharedSendRing)
+	undo = append(undo, func() { freeRing(q.sq) })
 	if c.SendDepth > 0 {
 		q.caps.SendDepth = depth
 	}
 	if q.srq == nil {
-		if q.rq, err = dev.cfg.Rings.RecvRing(max(c.RecvDepth, 1), c.RecvSGE, c.User); err != nil {
+		if q.rq, err = rings.RecvRing(max(c.RecvDepth, 1), c.RecvSGE, c.User); err != nil {
 			return nil, failErr(verb, ci.InsufficientResources, err)
 		}
+		undo = append(undo, func() { freeRing(q.rq) })
 		q.source = q.rq
 		q.takes, _ = q.rq.(RecvBatch)
 		if c.RecvDepth > 0 {
@@ -213,6 +217,19 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 		}
 	}
 	q.attr.Num = q.num
+	if d.user == nil {
+		nothingForUser(c.User)
+		return q, nil
+	}
+	kick := func() {
+		if !q.gone.Load() {
+			q.kick()
+		}
+	}
+	if err = d.user.AddQP(q.num, q.sq, q.rq, kick, c.User); err != nil {
+		dev.qps.remove(q)
+		return nil, failErr(verb, ci.InsufficientResources, err)
+	}
 	return q, nil
 }
 
@@ -266,9 +283,11 @@ func (q *QP) Destroy() error {
 // releaseQueues frees the memory of the queues, so that a reference to the destroyed QP does not keep it. The caller
 // holds the token and the locks of both queues.
 func (q *QP) releaseQueues() {
-	q.sq, q.lateSQ = noSendRing{}, false
+	freeRing(q.sq)
+	q.sq, q.lateSQ, q.states = noSendRing{}, false, nil
 	q.takes, q.source = nil, noRecvRing{}
 	if q.rq != nil {
+		freeRing(q.rq)
 		q.rq = noRecvRing{}
 	}
 	q.resp.rw.SGL, q.bind = nil, nil

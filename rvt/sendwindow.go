@@ -32,6 +32,9 @@ func (r *requester) decode() bool {
 	if !r.sq.Next(&e.w) {
 		return false
 	}
+	if r.states != nil && e.w.Bad == ci.WCSuccess {
+		e.w.Bad = r.checkShared(&e.w)
+	}
 	e.first, e.npkts = 0, 0
 	e.got, e.chunk = 0, 0
 	e.started, e.applied, e.done = false, false, false

@@ -43,7 +43,7 @@ func (d *PD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 		d.unchild(kindSRQ)
 		return nil, err
 	}
-	ring, err := dev.cfg.Rings.RecvRing(c.MaxWR, c.MaxSGE, c.User)
+	ring, err := d.srqRing(&c)
 	if err != nil {
 		dev.queues.give(bytes)
 		d.unchild(kindSRQ)
@@ -52,6 +52,23 @@ func (d *PD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 	s := &SRQ{pd: d, ring: ring, bytes: bytes, maxSGE: c.MaxSGE, limit: c.Limit}
 	s.notify = notifier{onEvent: c.OnEvent, ctx: c.Context}
 	return s, nil
+}
+
+// srqRing makes the queue of an SRQ and answers the UserBuffer.
+func (d *PD) srqRing(c *ci.SRQCreate) (RecvRing, error) {
+	ring, err := d.rings().RecvRing(c.MaxWR, c.MaxSGE, c.User)
+	if err != nil {
+		return nil, err
+	}
+	if d.user == nil {
+		nothingForUser(c.User)
+		return ring, nil
+	}
+	if err := d.user.AddSRQ(ring, c.User); err != nil {
+		freeRing(ring)
+		return nil, err
+	}
+	return ring, nil
 }
 
 // PostRecv appends receive buffers.
@@ -130,6 +147,7 @@ func (s *SRQ) Destroy() error {
 	s.notify.close()
 	s.postMu.Lock()
 	s.mu.Lock()
+	freeRing(s.ring)
 	s.ring = noRecvRing{}
 	s.pd.dev.queues.give(s.bytes)
 	s.mu.Unlock()

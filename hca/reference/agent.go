@@ -19,7 +19,7 @@ func (a *agent) localMAD(num uint8, _ *ci.AVAttr, in, out *ci.MAD) error {
 		a.performance(in, out)
 		return nil
 	}
-	if p, ok := ci.As[rvt.SMAPort](a.hca.ports[num-1]); ok {
+	if p, ok := ci.As[rvt.SMAPort](a.hca.cfg.Ports[num-1]); ok {
 		p.SubnetMAD(in, out)
 		return nil
 	}

@@ -2,6 +2,7 @@ package reference
 
 import (
 	"io"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
@@ -38,6 +39,12 @@ type Config struct {
 	OnSuspicion func(rvt.Suspicion)
 	// Rings makes the queues; nil is rings.RXE{}, on the Go heap.
 	Rings rvt.Rings
+	// UserMemory is the size, in bytes, of the memory that the HCA shares with each client process that has a user
+	// library, for the queues of the process: a multiple of 4096; 0 is 64 MiB. Only what queues use is occupied.
+	UserMemory int64
+	// UserIdle is how long the HCA looks for new work of such a process before it sleeps and the process must ring a
+	// doorbell, a system call. 0 is 50 us.
+	UserIdle time.Duration
 	// NodeDescription is the text that subnet management reads, at most 64 bytes; "" is "ciddk reference HCA".
 	NodeDescription string
 }

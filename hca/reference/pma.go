@@ -64,7 +64,7 @@ func (p *perfAgent) execute(h *HCA, m *mad.Perf) (status uint16) {
 		return mad.StatusBadMethodAttribute
 	}
 	num := m.Data[1]
-	if num == 0 || int(num) > len(h.ports) {
+	if num == 0 || int(num) > len(h.cfg.Ports) {
 		return mad.StatusBadField
 	}
 	p.mu.Lock()
@@ -153,7 +153,7 @@ func (b *perfBases) extended(m *mad.Perf, set bool, num uint8, now perfCounts) {
 // perfCounts returns a port's counters in the units of the attributes: data in four bytes.
 func (h *HCA) perfCounts(num uint8) perfCounts {
 	c := h.PortCount(num)
-	link := linkHeader(h.ports[num-1].Attr())
+	link := linkHeader(h.cfg.Ports[num-1].Attr())
 	return perfCounts{xmitData: (c.XmitBytes + link*c.XmitPkts) / 4, rcvData: (c.RcvBytes + link*c.RcvPkts) / 4,
 		xmitPkts: c.XmitPkts,
 		rcvPkts:  c.RcvPkts, rcvErrors: c.RcvErrors, xmitDiscards: c.XmitDiscards}

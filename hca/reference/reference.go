@@ -3,10 +3,13 @@ package reference
 import (
 	"errors"
 	"fmt"
+	"math"
+	"runtime"
 	"sync/atomic"
 
 	"ciddk/ci"
 	"ciddk/clock"
+	"ciddk/hca/reference/arena"
 	"ciddk/hca/reference/rings"
 	"ciddk/rvt"
 )
@@ -15,7 +18,7 @@ import (
 // QPCounters, SetLink, Live.
 type HCA struct {
 	*rvt.HCA
-	ports []rvt.Port
+	cfg Config // with defaults
 }
 
 // DriverID identifies this driver in HCAInfo.
@@ -37,7 +40,8 @@ const engineCaps = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMult
 	ci.CapResizeCQ |
 	ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter | ci.CapModifySRQDepth | ci.CapAPM | ci.CapCurrentQPState |
 	ci.CapAVPortCheck |
-	ci.CapEventHandlers | ci.CapShutdownPort | ci.CapPortActiveEvent | ci.CapSystemGUID | ci.CapPKeyCounter |
+	ci.CapUser | ci.CapEventHandlers | ci.CapVendorCall | ci.CapShutdownPort | ci.CapPortActiveEvent |
+	ci.CapSystemGUID | ci.CapPKeyCounter |
 	ci.CapQKeyCounter
 
 // New makes an HCA of ports and starts them. It takes over Config.Ports, and closes them when it fails. Close the HCA
@@ -61,12 +65,13 @@ func newHCA(c *Config) (*HCA, error) {
 		return nil, err
 	}
 	c.setDefaults()
-	h := &HCA{ports: c.Ports}
+	h := &HCA{cfg: *c}
 	a := &agent{hca: h}
 	cfg := rvt.Config{Info: c.info(), Attr: c.attr(), Ports: c.Ports, NodeDescription: c.NodeDescription,
 		Rings: c.Rings, Clock: c.Clock, Rand: c.Rand,
 		Override: c.Override, QueueMemory: c.QueueMemory, InboxMemory: c.InboxMemory,
-		Ops: rvt.Ops{LocalMAD: a.localMAD, QPN: c.QPN, Suspect: c.OnSuspicion}}
+		Ops: rvt.Ops{LocalMAD: a.localMAD, OpenUser: h.openUser, VendorCall: h.vendorCall, QPN: c.QPN,
+			Suspect: c.OnSuspicion}}
 	var err error
 	h.HCA, err = rvt.New(cfg)
 	return h, err
@@ -84,6 +89,14 @@ func (c *Config) check() error {
 	if n := len(c.NodeDescription); n > 64 {
 		return fmt.Errorf("NodeDescription has %d bytes: at most 64", n)
 	}
+	if c.UserMemory < 0 || c.UserMemory%arena.PageSize != 0 || c.UserMemory > 0 && c.UserMemory < 2*arena.PageSize ||
+		c.UserMemory > math.MaxInt {
+		return fmt.Errorf("UserMemory is %d bytes: want a multiple of %d, at least %d", c.UserMemory, arena.PageSize,
+			2*arena.PageSize)
+	}
+	if c.UserIdle < 0 {
+		return fmt.Errorf("UserIdle is %v: want a positive time, or 0 for %v", c.UserIdle, defaultUserIdle)
+	}
 	return nil
 }
 
@@ -97,6 +110,12 @@ func (c *Config) setDefaults() {
 	}
 	if c.Rings == nil {
 		c.Rings = rings.RXE{}
+	}
+	if c.UserMemory == 0 {
+		c.UserMemory = defaultUserMemory
+	}
+	if c.UserIdle == 0 {
+		c.UserIdle = defaultUserIdle
 	}
 	if c.NodeDescription == "" {
 		c.NodeDescription = defaultDescription
@@ -113,7 +132,12 @@ func (c *Config) setDefaults() {
 
 // info returns the identity of the HCA.
 func (c *Config) info() ci.HCAInfo {
-	i := ci.HCAInfo{GUID: c.GUID, DriverID: DriverID, VendorID: vendorID, DeviceID: deviceID, Revision: revision}
+	library := ""
+	if runtime.GOOS == "linux" { // elsewhere there is no memory to share
+		library = rings.LibraryName
+	}
+	i := ci.HCAInfo{Library: library, GUID: c.GUID, DriverID: DriverID, VendorID: vendorID, DeviceID: deviceID,
+		Revision: revision}
 	if c.Attr.VendorID != 0 {
 		i.VendorID = c.Attr.VendorID
 	}

@@ -64,9 +64,10 @@ func benchCompletion(tb testing.TB) func() {
 
 func paths(tb testing.TB) map[string]func() {
 	return map[string]func(){
-		"send":       benchSend(tb, ci.SendWR{Op: ci.OpSend, SGL: []ci.SGE{{Addr: 1, Length: 64}}}),
-		"inline":     benchSend(tb, ci.SendWR{Op: ci.OpSend, Inline: make([]byte, 64)}),
-		"datagram":   benchSend(tb, ci.SendWR{Op: ci.OpSend, To: ci.Dest{AV: new(faceAV)}, SGL: []ci.SGE{{Addr: 1, Length: 64}}}),
+		"send":   benchSend(tb, ci.SendWR{Op: ci.OpSend, SGL: []ci.SGE{{Addr: 1, Length: 64}}}),
+		"inline": benchSend(tb, ci.SendWR{Op: ci.OpSend, Inline: make([]byte, 64)}),
+		"datagram": benchSend(tb, ci.SendWR{Op: ci.OpSend, To: ci.Dest{AV: new(faceAV)},
+			SGL: []ci.SGE{{Addr: 1, Length: 64}}}),
 		"recv":       benchRecv(tb),
 		"completion": benchCompletion(tb),
 	}

@@ -7,15 +7,15 @@ import (
 	"ciddk/ci"
 )
 
-// completionRing is a completion queue. contexts holds what is no plain data, by slot; the producer writes a slot of it before it
-// publishes the entry, the consumer clears it before it publishes the slot as free.
+// completionRing is a completion queue. contexts holds what is no plain data, by slot; the producer writes a slot of it
+// before it publishes the entry, the consumer clears it before it publishes the slot as free.
 type completionRing struct {
 	q        queue
 	contexts []any
 	put      uint32 // producer's own
 	get      uint32 // consumer's own
-	// Both sides are in this process. They publish their indices in the shared bytes and here, and read them here only: an index that another
-	// process overwrote must not let both use a slot of contexts at once.
+	// Both sides are in this process. They publish their indices in the shared bytes and here, and read them here only:
+	// an index that another process overwrote must not let both use a slot of contexts at once.
 	shown, taken atomic.Uint32
 }
 
@@ -51,7 +51,14 @@ func (r *completionRing) Stage(wc *ci.WC) bool {
 	if next == r.taken.Load() {
 		return false
 	}
-	b := r.q.slot(i)
+	encodeWC(r.q.slot(i), wc)
+	r.contexts[i] = wc.Context
+	r.put = next
+	return true
+}
+
+// encodeWC writes a completion to its slot.
+func encodeWC(b []byte, wc *ci.WC) {
 	_ = b[wcSize-1]
 	ne.PutUint64(b[wcID:], wc.ID)
 	status := uint32(packStatus[ci.WCGeneralErr])
@@ -75,9 +82,6 @@ func (r *completionRing) Stage(wc *ci.WC) bool {
 	b[wcSL], b[wcPathBits] = uint8(wc.SL), wc.PathBits
 	ne.PutUint32(b[wcEECN:], uint32(wc.EECN))
 	ne.PutUint16(b[wcEtherType:], wc.EtherType)
-	r.contexts[i] = wc.Context
-	r.put = next
-	return true
 }
 
 // Get decodes up to len(wcs) completions and frees their slots at once.
@@ -91,7 +95,8 @@ func (r *completionRing) Get(wcs []ci.WC) int {
 	}
 	for k := range n {
 		i := r.get
-		r.decode(&wcs[k], i)
+		decodeWC(&wcs[k], r.q.slot(i))
+		wcs[k].Context = r.contexts[i]
 		r.contexts[i] = nil
 		r.get = (i + 1) & r.q.mask
 	}
@@ -100,11 +105,10 @@ func (r *completionRing) Get(wcs []ci.WC) int {
 	return n
 }
 
-func (r *completionRing) decode(wc *ci.WC, i uint32) {
-	b := r.q.slot(i)
+// decodeWC reads a completion from its slot. Its context is not in the slot.
+func decodeWC(wc *ci.WC, b []byte) {
 	_ = b[wcSize-1]
 	wc.ID = ne.Uint64(b[wcID:])
-	wc.Context = r.contexts[i]
 	wc.Status, wc.Op = ci.WCGeneralErr, ci.WCSend
 	if s := ne.Uint32(b[wcStatus:]); s < uint32(len(unpackStatus)) {
 		wc.Status = unpackStatus[s]
@@ -151,7 +155,8 @@ func (r *completionRing) Resize(size int) error {
 		contexts[i] = r.contexts[from]
 	}
 	*q.prod = n
-	r.q, r.contexts, r.put, r.get = q, contexts, n, 0
+	r.q, r.contexts = q, contexts
+	r.put, r.get = n, 0
 	r.shown.Store(n)
 	r.taken.Store(0)
 	return nil

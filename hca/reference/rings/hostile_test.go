@@ -9,7 +9,8 @@ import (
 	"ciddk/rvt"
 )
 
-// guarded is n bytes with a run of known bytes on either side, to see writes out of bounds; reads out of bounds panic by themselves.
+// guarded is n bytes with a run of known bytes on either side, to see writes out of bounds; reads out of bounds panic
+// by themselves.
 func guarded(n int) (all, b []byte) {
 	all = alignedBytes(n + 128)
 	for i := range all {
@@ -35,8 +36,9 @@ func FuzzHostileSend(f *testing.F) {
 		all, b := guarded(size)
 		r := newSendRing(b, d, s, inl)
 		w := rvt.Work{SGL: make([]ci.SGE, 0, s)}
-		wrs := []ci.SendWR{{Op: ci.OpSend, To: ci.Dest{AV: new(faceAV)}}, {Op: ci.OpFastReg, Ext: &ci.SendExt{}}, {Op: ci.OpWrite,
-			Inline: make([]byte, inl), SGL: nil}}
+		wrs := []ci.SendWR{{Op: ci.OpSend, To: ci.Dest{AV: new(faceAV)}}, {Op: ci.OpFastReg, Ext: &ci.SendExt{}},
+			{Op: ci.OpWrite,
+				Inline: make([]byte, inl), SGL: nil}}
 		open := 0
 		for _, step := range steps {
 			switch step % 4 {
@@ -109,10 +111,11 @@ func FuzzHostileRecv(f *testing.F) {
 	})
 }
 
-// TestOverwrittenIndices checks that indices in shared memory do not let one side reach what the other is about to write: the tables beside
-// the queues hold Go values.
+// TestOverwrittenIndices checks that indices in shared memory do not let one side reach what the other is about to
+// write: the tables beside the queues hold Go values.
 func TestOverwrittenIndices(t *testing.T) {
-	send, completions := newSendRing(alignedBytes(queueSize(sendGeometry(3, 1, 0))), 3, 1, 0), newCompletionRing(alignedBytes(queueSize(geometry(3, wcSize))), 3)
+	send, completions := newSendRing(alignedBytes(queueSize(sendGeometry(3, 1, 0))), 3, 1, 0),
+		newCompletionRing(alignedBytes(queueSize(geometry(3, wcSize))), 3)
 	w := rvt.Work{SGL: make([]ci.SGE, 0, 1)}
 	require.Equal(t, 1, send.Post([]ci.SendWR{{ID: 7, Op: ci.OpSend, To: ci.Dest{AV: new(faceAV)}}}, faces{}))
 	require.True(t, completions.Put(&ci.WC{ID: 7}))

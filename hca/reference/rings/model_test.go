@@ -40,7 +40,8 @@ func drawSGL(t *rapid.T, most int) []ci.SGE {
 	}), 0, most).Draw(t, "sgl")
 }
 
-const goodFlags = ci.SendFence | ci.SendSignaled | ci.SendSolicited | ci.SendLocal | ci.SendIPChecksum | ci.SendL4Checksum | 0xffff0000
+const goodFlags = ci.SendFence | ci.SendSignaled | ci.SendSolicited | ci.SendLocal | ci.SendIPChecksum |
+	ci.SendL4Checksum | 0xffff0000
 
 // drawSend makes a request and what must come out of the queue for it.
 func drawSend(t *rapid.T, sge, inline int) (ci.SendWR, rvt.Work) {
@@ -62,9 +63,11 @@ func drawSend(t *rapid.T, sge, inline int) (ci.SendWR, rvt.Work) {
 			return
 		}
 		av := new(faceAV)
-		wr.To = ci.Dest{AV: av, QPN: ci.QPN(rapid.Uint32Max(0xffffff).Draw(t, "qpn")), QKey: ci.QKey(rapid.Uint32().Draw(t, "qkey")),
+		wr.To = ci.Dest{AV: av, QPN: ci.QPN(rapid.Uint32Max(0xffffff).Draw(t, "qpn")),
+			QKey:      ci.QKey(rapid.Uint32().Draw(t, "qkey")),
 			PKeyIndex: rapid.Uint16().Draw(t, "pkey")}
-		w.AV, w.DestQP, w.QKey, w.PKeyIx = &av.av, wr.To.QPN, wr.To.QKey, wr.To.PKeyIndex
+		w.AV, w.DestQP = &av.av, wr.To.QPN
+		w.QKey, w.PKeyIx = wr.To.QKey, wr.To.PKeyIndex
 	}
 	number := rapid.Uint32().Draw(t, "imm")
 	remote := ci.Remote{Addr: rapid.Uint64().Draw(t, "va"), RKey: ci.Key(rapid.Uint32().Draw(t, "rkey"))}
@@ -103,7 +106,8 @@ func drawSend(t *rapid.T, sge, inline int) (ci.SendWR, rvt.Work) {
 		wr.Ext = &ci.SendExt{LSO: ci.LSO{Header: []byte{1, 2, byte(number)}, MSS: 1 + int(number>>8)}}
 		w.Ext = &rvt.WorkExt{LSO: wr.Ext.LSO}
 	case ci.OpFastReg:
-		f := ci.FastReg{MR: mr, Pages: rapid.SliceOfN(rapid.Uint64(), 1, 5).Draw(t, "pages"), PageShift: 12, Offset: number & 0xfff,
+		f := ci.FastReg{MR: mr, Pages: rapid.SliceOfN(rapid.Uint64(), 1, 5).Draw(t, "pages"), PageShift: 12,
+			Offset: number & 0xfff,
 			Length: remote.Addr, IOVA: remote.Addr + 1, Key: remote.RKey, Access: ci.LocalWrite}
 		wr.Ext = &ci.SendExt{FastReg: f}
 		f.MR = nil
@@ -124,16 +128,19 @@ func same(t require.TestingT, want, got *rvt.Work) {
 	a.AV, b.AV = nil, nil
 	require.Equal(t, append([]ci.SGE{}, a.SGL...), append([]ci.SGE{}, b.SGL...))
 	require.Equal(t, append([]byte{}, a.Inline...), append([]byte{}, b.Inline...))
-	a.SGL, b.SGL, a.Inline, b.Inline = nil, nil, nil, nil
+	a.SGL, b.SGL = nil, nil
+	a.Inline, b.Inline = nil, nil
 	require.Equal(t, a.Ext == nil, b.Ext == nil)
 	if a.Ext != nil {
 		require.True(t, a.Ext.MR == b.Ext.MR)
 		require.True(t, a.Ext.MW == b.Ext.MW)
 		x, y := *a.Ext, *b.Ext
-		x.MR, y.MR, x.MW, y.MW = nil, nil, nil, nil
+		x.MR, y.MR = nil, nil
+		x.MW, y.MW = nil, nil
 		require.Equal(t, append([]uint64{}, x.FastReg.Pages...), append([]uint64{}, y.FastReg.Pages...))
 		require.Equal(t, append([]byte{}, x.LSO.Header...), append([]byte{}, y.LSO.Header...))
-		x.FastReg.Pages, y.FastReg.Pages, x.LSO.Header, y.LSO.Header = nil, nil, nil, nil
+		x.FastReg.Pages, y.FastReg.Pages = nil, nil
+		x.LSO.Header, y.LSO.Header = nil, nil
 		require.Equal(t, x, y)
 	}
 	a.Ext, b.Ext = nil, nil
@@ -229,15 +236,19 @@ func TestRecvRingModel(t *testing.T) {
 }
 
 func drawWC(t *rapid.T) ci.WC {
-	ops := []ci.WCOp{ci.WCSend, ci.WCWrite, ci.WCRead, ci.WCCompareSwap, ci.WCFetchAdd, ci.WCBindMW, ci.WCNop, ci.WCLSO, ci.WCLocalInv,
+	ops := []ci.WCOp{ci.WCSend, ci.WCWrite, ci.WCRead, ci.WCCompareSwap, ci.WCFetchAdd, ci.WCBindMW, ci.WCNop,
+		ci.WCLSO, ci.WCLocalInv,
 		ci.WCFastReg, ci.WCRecv, ci.WCRecvWrite}
 	u := func(name string) uint32 { return rapid.Uint32().Draw(t, name) }
-	return ci.WC{ID: rapid.Uint64().Draw(t, "id"), Context: u("context"), Length: u("len"), QPN: ci.QPN(u("qpn")), Imm: u("imm"),
-		SrcQP: ci.QPN(u("src")), VendorErr: u("vendor"), EECN: ci.EECN(u("eec")), PKeyIndex: rapid.Uint16().Draw(t, "pkey"),
+	return ci.WC{ID: rapid.Uint64().Draw(t, "id"), Context: u("context"), Length: u("len"),
+		QPN: ci.QPN(u("qpn")), Imm: u("imm"),
+		SrcQP: ci.QPN(u("src")), VendorErr: u("vendor"), EECN: ci.EECN(u("eec")), PKeyIndex: rapid.Uint16().Draw(t,
+			"pkey"),
 		SLID: ci.LID(rapid.Uint16().Draw(t, "slid")), EtherType: rapid.Uint16().Draw(t, "ether"),
 		Flags:  ci.WCFlags(rapid.Uint16Max(31).Draw(t, "flags")),
 		Status: ci.WCStatus(rapid.Uint8Max(uint8(ci.WCRemAbortErr)).Draw(t, "status")),
-		Op:     rapid.SampledFrom(ops).Draw(t, "op"), SL: ci.SL(rapid.Byte().Draw(t, "sl")), PathBits: rapid.Byte().Draw(t, "bits")}
+		Op:     rapid.SampledFrom(ops).Draw(t, "op"), SL: ci.SL(rapid.Byte().Draw(t, "sl")),
+		PathBits: rapid.Byte().Draw(t, "bits")}
 }
 
 func TestCompletionRingModel(t *testing.T) {
@@ -287,7 +298,8 @@ func TestLayout(t *testing.T) {
 	require.Len(t, b, 384+4*256)
 	r := newSendRing(b, 3, 2, 0)
 	n := r.Post([]ci.SendWR{{ID: 0x1122, Op: ci.OpWrite, Flags: ci.SendSignaled | ci.SendImmediate, Imm: 0x01020304,
-		Remote: ci.Remote{Addr: 0xabcdef, RKey: 0x77}, SGL: []ci.SGE{{Addr: 1, Length: 2, LKey: 3}, {Addr: 4, Length: 5, LKey: 6}}}}, faces{})
+		Remote: ci.Remote{Addr: 0xabcdef, RKey: 0x77}, SGL: []ci.SGE{{Addr: 1, Length: 2, LKey: 3},
+			{Addr: 4, Length: 5, LKey: 6}}}}, faces{})
 	require.Equal(t, 1, n)
 	u32 := func(off int) uint32 { return ne.Uint32(b[off:]) }
 	assert.EqualValues(t, 8, u32(0))
@@ -322,7 +334,8 @@ func TestSizes(t *testing.T) {
 		{"huge sge", 1, maxSGE + 1, 0, nil, ci.InvalidMaxSGE},
 		{"negative sge", 1, -1, 0, nil, ci.InvalidMaxSGE},
 		{"huge inline", 1, 1, maxInline + 1, nil, ci.InvalidParameter},
-		{"user process", 1, 1, 0, &ci.UserBuffer{}, ci.Unsupported},
+		{"user process", 1, 1, 0, &ci.UserBuffer{Command: 1}, ci.Unsupported},
+		{"user process without a library", 1, 1, 0, &ci.UserBuffer{}, ci.Success},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -336,7 +349,7 @@ func TestSizes(t *testing.T) {
 	}
 	_, err := RXE{}.CompletionRing(0, nil)
 	require.ErrorIs(t, err, ci.InvalidCQSize)
-	_, err = RXE{}.CompletionRing(1, &ci.UserBuffer{})
+	_, err = RXE{}.CompletionRing(1, &ci.UserBuffer{Command: 1})
 	require.ErrorIs(t, err, ci.Unsupported)
 }
 

@@ -55,22 +55,26 @@ var unpackStatus = func() (t [64]ci.WCStatus) {
 
 // Completion opcodes, ib_uverbs_wc.opcode. From 0x40 on (but for the receives at 0x80) they are ours.
 var packWCOp = [256]uint8{
-	ci.WCSend: 0, ci.WCWrite: 1, ci.WCRead: 2, ci.WCCompareSwap: 3, ci.WCFetchAdd: 4, ci.WCBindMW: 5, ci.WCLocalInv: 6, ci.WCLSO: 7,
+	ci.WCSend: 0, ci.WCWrite: 1, ci.WCRead: 2, ci.WCCompareSwap: 3, ci.WCFetchAdd: 4, ci.WCBindMW: 5,
+	ci.WCLocalInv: 6, ci.WCLSO: 7,
 	ci.WCNop: 0x40, ci.WCFastReg: 0x41, ci.WCRecv: 0x80, ci.WCRecvWrite: 0x81,
 }
 
 // unpackWCOp is the inverse; numbers that no ci.WCOp has come out as a send.
 var unpackWCOp = func() (t [256]ci.WCOp) {
-	for _, op := range []ci.WCOp{ci.WCSend, ci.WCWrite, ci.WCRead, ci.WCCompareSwap, ci.WCFetchAdd, ci.WCBindMW, ci.WCLocalInv,
+	for _, op := range []ci.WCOp{ci.WCSend, ci.WCWrite, ci.WCRead, ci.WCCompareSwap, ci.WCFetchAdd,
+		ci.WCBindMW, ci.WCLocalInv,
 		ci.WCLSO, ci.WCNop, ci.WCFastReg, ci.WCRecv, ci.WCRecvWrite} {
 		t[packWCOp[op]] = op
 	}
 	return t
 }()
 
-// Completion flags, ib_uverbs_wc.wc_flags: 1 GRH, 2 immediate, 4 checksums verified, 8 invalidated; ours: 1<<15 forward.
+// Completion flags, ib_uverbs_wc.wc_flags: 1 GRH, 2 immediate, 4 checksums verified, 8 invalidated; ours: 1<<15
+// forward.
 func packWCFlags(f ci.WCFlags) uint32 {
-	return uint32(f&ci.WCGRH)>>2 | uint32(f&ci.WCImmediate)<<1 | uint32(f&ci.WCChecksumOK)>>2 | uint32(f&ci.WCInvalidated) |
+	return uint32(f&ci.WCGRH)>>2 | uint32(f&ci.WCImmediate)<<1 | uint32(f&ci.WCChecksumOK)>>2 |
+		uint32(f&ci.WCInvalidated) |
 		uint32(f&ci.WCForward)<<14
 }
 

@@ -16,3 +16,9 @@ func alignedBytes(n int) []byte {
 
 // aligned reports whether b begins at a multiple of 8.
 func aligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 == 0 }
+
+// word64 is the 64-bit word at off of b, for atomic access. b is aligned to 8 and has the word.
+func word64(b []byte, off int) *uint64 {
+	_ = b[off+7]
+	return (*uint64)(unsafe.Pointer(&b[off]))
+}

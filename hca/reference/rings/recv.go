@@ -33,7 +33,8 @@ func (r *recvRing) Reset() {
 	r.q.clear()
 }
 
-// Post encodes and publishes. A request beyond the queue's limits, which the engine does not let through, ends the batch.
+// Post encodes and publishes. A request beyond the queue's limits, which the engine does not let through, ends the
+// batch.
 func (r *recvRing) Post(wrs []ci.RecvWR) int {
 	room := (r.q.consumer() - r.post - 1) & r.q.mask
 	n := 0

@@ -7,14 +7,15 @@ import (
 	"ciddk/rvt"
 )
 
-// RXE makes queues of this layout, for consumers in this process. The zero value is ready, and makes them on the Go heap.
+// RXE makes queues of this layout, for consumers in this process. The zero value is ready, and makes them on the Go
+// heap.
 //
-// A queue has one slot less than a power of two: SendRing(15, …) has room for 15 requests, SendRing(16, …) for 31. Errors are
-// *ci.Error: ci.InvalidMaxWRs, ci.InvalidMaxSGE, ci.InvalidParameter (inline), ci.InvalidCQSize for sizes out of range;
-// ci.Unsupported with a *ci.UserBuffer, for queues that another process shall fill.
+// A queue has one slot less than a power of two: SendRing(15, …) has room for 15 requests, SendRing(16, …) for 31.
+// Errors are *ci.Error: ci.InvalidMaxWRs, ci.InvalidMaxSGE, ci.InvalidParameter (inline), ci.InvalidCQSize for sizes
+// out of range; ci.Unsupported with the *ci.UserBuffer of a user library, for queues that another process shall fill.
 type RXE struct {
-	// Alloc, if not nil, returns the memory of a queue: size zero bytes, aligned to 8, that stay mapped as long as the HCA. Others may be able to
-	// write to it. It fails with an error of its own, or one of package ci.
+	// Alloc, if not nil, returns the memory of a queue: size zero bytes, aligned to 8, that stay mapped as long as the
+	// HCA. Others may be able to write to it. It fails with an error of its own, or one of package ci.
 	Alloc func(size int) ([]byte, error)
 }
 
@@ -85,7 +86,7 @@ func (r RXE) RecvRing(depth, sge int, ub *ci.UserBuffer) (rvt.RecvRing, error) {
 func (r RXE) CompletionRing(size int, ub *ci.UserBuffer) (rvt.CompletionRing, error) {
 	const verb = "PD.CreateCQ"
 	switch {
-	case ub != nil:
+	case hasHalf(ub):
 		return nil, bad(verb, ci.Unsupported, "queues in another process's memory")
 	case size < 1 || size > maxDepth:
 		return nil, bad(verb, ci.InvalidCQSize, "size %d, want 1 to %d", size, maxDepth)
@@ -126,7 +127,7 @@ func checkSend(depth, sge, inline int, ub *ci.UserBuffer) error {
 
 func check(verb string, depth, sge int, ub *ci.UserBuffer) error {
 	switch {
-	case ub != nil:
+	case hasHalf(ub):
 		return bad(verb, ci.Unsupported, "queues in another process's memory")
 	case depth < 0 || depth > maxDepth:
 		return bad(verb, ci.InvalidMaxWRs, "depth %d, want 0 to %d", depth, maxDepth)
@@ -135,6 +136,9 @@ func check(verb string, depth, sge int, ub *ci.UserBuffer) error {
 	}
 	return nil
 }
+
+// hasHalf reports whether ub is from a process with a user library, which expects queues that it can fill.
+func hasHalf(ub *ci.UserBuffer) bool { return ub != nil && (ub.Command != 0 || len(ub.In) > 0) }
 
 func bad(verb string, s ci.Status, format string, args ...any) error {
 	return &ci.Error{Verb: verb, Status: s, Detail: fmt.Sprintf("rings: "+format, args...)}

@@ -23,13 +23,17 @@ type sendRing struct {
 	tail uint32
 
 	side atomic.Pointer[sideTable]
-	// Both sides are in this process. They publish their indices in the shared bytes and here, and read them here only: an index that another
-	// process overwrote must not let both use a slot of the table beside at once.
+	// In queues that are shared with another process, address vectors have numbers: number is the producer's, vector
+	// the consumer's.
+	number func(ci.AV) uint32
+	vector func(number uint32) *rvt.AV
+	// Both sides are in this process. They publish their indices in the shared bytes and here, and read them here only:
+	// an index that another process overwrote must not let both use a slot of the table beside at once.
 	posted, retired atomic.Uint32
 }
 
-// sideTable holds, by slot, what must not be in shared bytes. The producer fills a slot before it publishes the request, the
-// consumer clears it before it publishes the slot as free.
+// sideTable holds, by slot, what must not be in shared bytes. The producer fills a slot before it publishes the
+// request, the consumer clears it before it publishes the slot as free.
 type sideTable struct {
 	av  []*rvt.AV
 	ext []*rvt.WorkExt // kept for reuse with its page list
@@ -60,7 +64,8 @@ func (r *sendRing) Reset() {
 	r.retired.Store(0)
 }
 
-// Post encodes and publishes. A request beyond the queue's limits, which the engine does not let through, ends the batch.
+// Post encodes and publishes. A request beyond the queue's limits, which the engine does not let through, ends the
+// batch.
 func (r *sendRing) Post(wrs []ci.SendWR, obj rvt.Resolver) int {
 	room := (r.retired.Load() - r.post - 1) & r.q.mask
 	n := 0
@@ -97,16 +102,21 @@ func (r *sendRing) encode(w *ci.SendWR, obj rvt.Resolver) {
 			op, ex = opSendImm, immWord(w.Imm)
 		case w.Flags&ci.SendInvalidate != 0:
 			op, ex = opSendInv, uint32(w.Inv)
-		case w.Ext != nil:
+		case w.Ext != nil && r.number == nil:
 			op = opRaw
 			r.ext().Raw = w.Ext.Raw
 		}
 		if w.To.AV != nil {
-			r.table().av[r.post] = obj.AV(w.To.AV)
+			number := uint32(0)
+			if r.number != nil {
+				number = r.number(w.To.AV)
+			} else {
+				r.table().av[r.post] = obj.AV(w.To.AV)
+			}
 			ne.PutUint32(b[sqDestQP:], uint32(w.To.QPN))
 			ne.PutUint32(b[sqQKey:], uint32(w.To.QKey))
 			ne.PutUint16(b[sqPKeyIx:], w.To.PKeyIndex)
-			ne.PutUint32(b[sqAH:], 0)
+			ne.PutUint32(b[sqAH:], number)
 		}
 	case ci.OpWrite:
 		op = opWrite
@@ -221,10 +231,16 @@ func (r *sendRing) ext() *rvt.WorkExt {
 
 // Next decodes one request. What the slot says is read once.
 func (r *sendRing) Next(w *rvt.Work) bool {
-	i := r.next
-	if i == r.posted.Load() {
+	if r.next == r.posted.Load() {
 		return false
 	}
+	r.decode(w)
+	return true
+}
+
+// decode decodes the request at next.
+func (r *sendRing) decode(w *rvt.Work) {
+	i := r.next
 	r.next = (i + 1) & r.q.mask
 	b := r.q.slot(i)
 	_ = b[sqSGE-1]
@@ -233,7 +249,8 @@ func (r *sendRing) Next(w *rvt.Work) bool {
 	w.Flags = unpackFlags(flags)
 	w.SGL, w.Inline, w.IsInl = w.SGL[:0], nil, false
 	w.Remote, w.Compare, w.Swap = ci.Remote{}, 0, 0
-	w.AV, w.Ext, w.DestQP, w.QKey, w.PKeyIx = nil, nil, 0, 0, 0
+	w.AV, w.Ext, w.DestQP = nil, nil, 0
+	w.QKey, w.PKeyIx = 0, 0
 	w.Imm, w.Inv = 0, 0
 	w.Bad, w.Length = ci.WCSuccess, 0
 
@@ -250,8 +267,7 @@ func (r *sendRing) Next(w *rvt.Work) bool {
 		case opLSO:
 			w.Op = ci.OpLSO
 		}
-		if s := r.side.Load(); s != nil && s.av[i] != nil {
-			w.AV = s.av[i]
+		if w.AV = r.vectorAt(i, b); w.AV != nil {
 			w.DestQP = ci.QPN(ne.Uint32(b[sqDestQP:])) & 0xffffff
 			w.QKey = ci.QKey(ne.Uint32(b[sqQKey:]))
 			w.PKeyIx = ne.Uint16(b[sqPKeyIx:])
@@ -282,18 +298,28 @@ func (r *sendRing) Next(w *rvt.Work) bool {
 		w.Op = ci.OpBindMW
 	default:
 		w.Op, w.Bad = ci.OpNop, ci.WCLocalOpErr
-		return true
+		return
 	}
 	if op >= opFastReg && op != opNop {
 		s := r.side.Load()
 		if s == nil || !s.has[i] {
 			w.Bad = ci.WCLocalOpErr
-			return true
+			return
 		}
 		w.Ext = s.ext[i]
 	}
 	r.gather(w, b, flags&flagInline != 0, mayInline)
-	return true
+}
+
+// vectorAt returns the address vector of the request in slot i, which is b, or nil.
+func (r *sendRing) vectorAt(i uint32, b []byte) *rvt.AV {
+	if r.vector != nil {
+		return r.vector(ne.Uint32(b[sqAH:]))
+	}
+	if s := r.side.Load(); s != nil {
+		return s.av[i]
+	}
+	return nil
 }
 
 // gather reads the part that says where the bytes are.

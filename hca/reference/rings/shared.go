@@ -1,0 +1,316 @@
+package rings
+
+import (
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/rvt"
+)
+
+// Queues whose two sides are in different processes. The adapter's process makes them over memory that it shares, by
+// NewShared…; the application's process opens them there, by Open…. The bytes are those of the other queues of this
+// package. In front of a send queue and of a completion queue lie ControlSize bytes with a word that one side writes
+// and the other reads.
+//
+// Each side trusts its own index only. The other side's is read from the shared bytes, masked, and can at worst make
+// this side process slots with arbitrary contents, which are checked as all contents are.
+//
+// # Memory order
+//
+// A side fills slots with plain stores and then stores its index with sequential consistency; the other side loads the
+// index before it reads slots. The same holds for the control words: a side that arms or changes a word and then loads
+// an index, and one that stores an index and then loads the word, cannot both miss the other's store.
+
+// ControlSize is the number of bytes of control words in front of a queue.
+const ControlSize = 64
+
+// Shape is the geometry of a queue in shared memory.
+type Shape struct {
+	Slots uint32 // a power of two; one less than Slots elements fit
+	Shift uint32 // log2 of the bytes of a slot
+	SGE   uint32 // scatter/gather entries per request; 0 for completions
+	Data  uint32 // bytes of inline data per request; send queues only
+}
+
+// Bytes returns the number of bytes of the queue, without control words.
+func (s Shape) Bytes() int { return queueSize(int(s.Slots), uint8(s.Shift)) }
+
+// ok reports whether a queue of the shape, with slots of at least least bytes, can be opened over n bytes.
+func (s Shape) ok(least uint64, n int) bool {
+	if s.Slots < 2 || s.Slots > 2*maxDepth || s.Slots&(s.Slots-1) != 0 || s.Shift > 16 || s.SGE > maxSGE ||
+		s.Data > maxInline {
+		return false
+	}
+	return least <= 1<<s.Shift && uint64(offData)+uint64(s.Slots)<<s.Shift <= uint64(n)
+}
+
+// SendShape, RecvShape and CompletionShape return the shapes of queues for as many elements, or the error of the verb.
+func SendShape(depth, sge, inline int) (Shape, error) {
+	if err := checkSend(depth, sge, inline, nil); err != nil {
+		return Shape{}, err
+	}
+	slots, shift := sendGeometry(max(depth, 1), sge, inline)
+	return Shape{uint32(slots), uint32(shift), uint32(sge), uint32(inline)}, nil
+}
+
+// RecvShape returns the shape of a receive queue.
+func RecvShape(depth, sge int) (Shape, error) {
+	if err := check("PD.CreateQP", depth, sge, nil); err != nil {
+		return Shape{}, err
+	}
+	slots, shift := recvGeometry(max(depth, 1), sge)
+	return Shape{uint32(slots), uint32(shift), uint32(sge), 0}, nil
+}
+
+// CompletionShape returns the shape of a completion queue.
+func CompletionShape(size int) (Shape, error) {
+	if size < 1 || size > maxDepth {
+		return Shape{}, bad("PD.CreateCQ", ci.InvalidCQSize, "size %d, want 1 to %d", size, maxDepth)
+	}
+	slots, shift := geometry(size, wcSize)
+	return Shape{uint32(slots), uint32(shift), 0, 0}, nil
+}
+
+// errShared is the error of a resize.
+func errShared(verb string) error {
+	return bad(verb, ci.InsufficientResources, "a queue in memory shared with its process keeps its size")
+}
+
+// SharedSend is a send queue whose producer is another process. It implements rvt.SharedSendRing and rvt.FreedRing.
+type SharedSend struct {
+	sendRing
+	state *uint32
+	free  func()
+}
+
+// NewSharedSend makes a send queue over b, which has ControlSize bytes more than the shape. vector returns the address
+// vector with a number, or nil. free releases b.
+func NewSharedSend(b []byte, s Shape, vector func(uint32) *rvt.AV, free func()) *SharedSend {
+	r := &SharedSend{state: word(b, 0), free: free}
+	r.q = newQueue(b[ControlSize:], int(s.Slots), uint8(s.Shift))
+	r.sge, r.inline, r.vector = s.SGE, s.Data, vector
+	return r
+}
+
+// Next decodes the oldest request. A producer that claims more requests than there are slots gains nothing.
+func (r *SharedSend) Next(w *rvt.Work) bool {
+	if r.next == r.q.producer() || (r.next-r.tail)&r.q.mask == r.q.mask {
+		return false
+	}
+	r.decode(w)
+	return true
+}
+
+// Post accepts nothing: the producer is another process.
+func (r *SharedSend) Post([]ci.SendWR, rvt.Resolver) int { return 0 }
+
+// Len returns the number of requests that are not retired, as far as the producer tells.
+func (r *SharedSend) Len() int { return int((r.q.producer() - r.tail) & r.q.mask) }
+
+// SetState implements rvt.SharedSendRing.
+func (r *SharedSend) SetState(s ci.QPState) { atomic.StoreUint32(r.state, uint32(s)) }
+
+// Free implements rvt.FreedRing.
+func (r *SharedSend) Free() { r.free() }
+
+// SharedRecv is a receive queue whose producer is another process. It implements rvt.RecvRing and rvt.FreedRing.
+type SharedRecv struct {
+	recvRing
+	free func()
+}
+
+// NewSharedRecv makes a receive queue over b.
+func NewSharedRecv(b []byte, s Shape, free func()) *SharedRecv {
+	return &SharedRecv{recvRing{q: newQueue(b, int(s.Slots), uint8(s.Shift)), sge: s.SGE}, free}
+}
+
+// Post accepts nothing: the producer is another process.
+func (r *SharedRecv) Post([]ci.RecvWR) int { return 0 }
+
+// Resize fails.
+func (r *SharedRecv) Resize(int) error { return errShared("SRQ.Modify") }
+
+// Free implements rvt.FreedRing.
+func (r *SharedRecv) Free() { r.free() }
+
+// The states of the word of a completion queue: how its consumer has armed it.
+const (
+	armedNone = iota
+	armedSolicited
+	armedNext
+)
+
+// SharedCompletion is a completion queue whose consumer is another process. It implements rvt.SharedCompletionRing,
+// rvt.CompletionBatch and rvt.FreedRing.
+type SharedCompletion struct {
+	q    queue
+	put  uint32
+	arm  *uint32
+	free func()
+}
+
+// NewSharedCompletion makes a completion queue over b, which has ControlSize bytes more than the shape.
+func NewSharedCompletion(b []byte, s Shape, free func()) *SharedCompletion {
+	r := &SharedCompletion{q: newQueue(b[ControlSize:], int(s.Slots), uint8(s.Shift)), arm: word(b, 0), free: free}
+	atomic.StoreUint32(r.arm, armedNone)
+	return r
+}
+
+// Stage writes one completion. The queue is full where the consumer says so: one that lies loses its own completions.
+func (r *SharedCompletion) Stage(wc *ci.WC) bool {
+	next := (r.put + 1) & r.q.mask
+	if next == r.q.consumer() {
+		return false
+	}
+	encodeWC(r.q.slot(r.put), wc)
+	r.put = next
+	return true
+}
+
+// Publish makes what has been staged visible to the consumer.
+func (r *SharedCompletion) Publish() { atomic.StoreUint32(r.q.prod, r.put) }
+
+// Put writes and publishes one completion.
+func (r *SharedCompletion) Put(wc *ci.WC) bool {
+	if !r.Stage(wc) {
+		return false
+	}
+	r.Publish()
+	return true
+}
+
+// Get returns nothing: the consumer is another process.
+func (r *SharedCompletion) Get([]ci.WC) int { return 0 }
+
+// Len returns the number of completions that wait, as far as the consumer tells.
+func (r *SharedCompletion) Len() int { return int((r.put - r.q.consumer()) & r.q.mask) }
+
+// Cap returns the number of completions that fit.
+func (r *SharedCompletion) Cap() int { return r.q.depth() }
+
+// Resize fails.
+func (r *SharedCompletion) Resize(int) error { return errShared("CQ.Resize") }
+
+// Fires implements rvt.SharedCompletionRing.
+func (r *SharedCompletion) Fires(solicited bool) bool {
+	a := atomic.LoadUint32(r.arm)
+	if a != armedNext && !(a == armedSolicited && solicited) {
+		return false
+	}
+	return atomic.CompareAndSwapUint32(r.arm, a, armedNone)
+}
+
+// Free implements rvt.FreedRing.
+func (r *SharedCompletion) Free() { r.free() }
+
+// UserSend is the application's side of a send queue in shared memory: its producer. The caller serialises calls of
+// Post and Reset.
+type UserSend struct {
+	sendRing
+	state *uint32
+}
+
+// OpenSend opens the send queue that NewSharedSend made over b. number returns the number of an address vector, 0 for
+// none. ok is false if the shape does not fit b.
+func OpenSend(b []byte, s Shape, number func(ci.AV) uint32) (*UserSend, bool) {
+	least := sqSGE + max(uint64(s.SGE)*sgeSize, uint64(s.Data))
+	if len(b) < ControlSize || !s.ok(least, len(b)-ControlSize) {
+		return nil, false
+	}
+	u := &UserSend{state: word(b, 0)}
+	u.q = openQueue(b[ControlSize:], s)
+	u.sge, u.inline, u.number = s.SGE, s.Data, number
+	return u, true
+}
+
+// Post writes requests, which the caller has validated, and publishes them. It returns how many found room.
+func (u *UserSend) Post(wrs []ci.SendWR) int {
+	room := (u.q.consumer() - u.post - 1) & u.q.mask
+	n := 0
+	for n < len(wrs) && uint32(n) < room {
+		w := &wrs[n]
+		if len(w.SGL) > int(u.sge) || len(w.Inline) > int(u.inline) {
+			break
+		}
+		u.encode(w, nil)
+		u.post = (u.post + 1) & u.q.mask
+		n++
+	}
+	if n > 0 {
+		atomic.StoreUint32(u.q.prod, u.post)
+	}
+	return n
+}
+
+// State returns the state of the QP.
+func (u *UserSend) State() ci.QPState { return ci.QPState(atomic.LoadUint32(u.state)) }
+
+// Reset forgets what was posted, after the QP went to Reset.
+func (u *UserSend) Reset() { u.post = 0 }
+
+// UserRecv is the application's side of a receive queue in shared memory: its producer. The caller serialises calls.
+type UserRecv struct{ recvRing }
+
+// OpenRecv opens the receive queue that NewSharedRecv made over b. ok is false if the shape does not fit b.
+func OpenRecv(b []byte, s Shape) (*UserRecv, bool) {
+	if !s.ok(rqSGE+uint64(s.SGE)*sgeSize, len(b)) {
+		return nil, false
+	}
+	return &UserRecv{recvRing{q: openQueue(b, s), sge: s.SGE}}, true
+}
+
+// Reset forgets what was posted, after the QP went to Reset.
+func (u *UserRecv) Reset() { u.post = 0 }
+
+// UserCompletion is the application's side of a completion queue in shared memory: its consumer. The caller serialises
+// calls of Get; the other methods may be called concurrently.
+type UserCompletion struct {
+	q   queue
+	get atomic.Uint32
+	arm *uint32
+}
+
+// OpenCompletion opens the completion queue that NewSharedCompletion made over b. ok is false if the shape does not fit
+// b.
+func OpenCompletion(b []byte, s Shape) (*UserCompletion, bool) {
+	if len(b) < ControlSize || !s.ok(wcSize, len(b)-ControlSize) {
+		return nil, false
+	}
+	return &UserCompletion{q: openQueue(b[ControlSize:], s), arm: word(b, 0)}, true
+}
+
+// Len returns the number of completions that wait.
+func (u *UserCompletion) Len() int { return int((u.q.producer() - u.get.Load()) & u.q.mask) }
+
+// Get reads up to len(wcs) completions, without their contexts, and frees their slots at once.
+func (u *UserCompletion) Get(wcs []ci.WC) int {
+	n := min(u.Len(), len(wcs))
+	if n == 0 {
+		return 0
+	}
+	i := u.get.Load()
+	for k := range n {
+		wcs[k].Context = nil
+		decodeWC(&wcs[k], u.q.slot(i))
+		i = (i + 1) & u.q.mask
+	}
+	u.get.Store(i)
+	atomic.StoreUint32(u.q.cons, i)
+	return n
+}
+
+// Arm arms the queue. It never replaces NotifyNext by NotifySolicited.
+func (u *UserCompletion) Arm(when ci.Notify) {
+	if when == ci.NotifyNext {
+		atomic.StoreUint32(u.arm, armedNext)
+		return
+	}
+	atomic.CompareAndSwapUint32(u.arm, armedNone, armedSolicited)
+}
+
+// openQueue returns a queue over bytes that another process has initialised. It reads nothing of its header.
+func openQueue(b []byte, s Shape) queue {
+	return queue{data: b[offData:queueSize(int(s.Slots), uint8(s.Shift))], prod: word(b, offProducer),
+		cons: word(b, offConsumer),
+		mask: s.Slots - 1, shift: uint8(s.Shift)}
+}

@@ -1,0 +1,382 @@
+package reference
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/clock"
+	"ciddk/hca/reference/arena"
+	"ciddk/hca/reference/rings"
+	"ciddk/rvt"
+)
+
+// Defaults of Config.UserMemory and Config.UserIdle.
+const (
+	defaultUserMemory = 64 << 20
+	defaultUserIdle   = 50 * time.Microsecond
+)
+
+// maxUserAVs is the most address vectors of a process that has a user library, and one more: number 0 is none.
+const maxUserAVs = sparseBlocks * sparseBlock
+
+// sparse is an array of pointers whose parts are allocated when they are used first. Readers need no lock.
+type sparse[T any] struct {
+	blocks [sparseBlocks]atomic.Pointer[[sparseBlock]atomic.Pointer[T]]
+}
+
+const (
+	sparseBlocks = 64
+	sparseBlock  = rings.MaxUserQPs / sparseBlocks
+)
+
+// get returns element i, or nil if there is none.
+func (s *sparse[T]) get(i uint32) *T {
+	if i >= sparseBlocks*sparseBlock {
+		return nil
+	}
+	if b := s.blocks[i/sparseBlock].Load(); b != nil {
+		return b[i%sparseBlock].Load()
+	}
+	return nil
+}
+
+// set sets element i, which is in range. Calls are serialised.
+func (s *sparse[T]) set(i uint32, v *T) {
+	b := &s.blocks[i/sparseBlock]
+	if b.Load() == nil {
+		b.Store(new([sparseBlock]atomic.Pointer[T]))
+	}
+	b.Load()[i%sparseBlock].Store(v)
+}
+
+// userContext is the adapter's half of the context of a client process. With a user library, the queues of the process
+// lie in memory that is shared with it, and a goroutine looks for new work in them.
+type userContext struct {
+	heap rings.RXE // queues of objects without a user half
+	hca  *rvt.HCA
+	mem  *arena.Memory // nil without a user library
+	bell *arena.Doorbell
+	page *arena.Pages
+	head *rings.Header
+	idle time.Duration
+	time clock.Clock
+	done chan struct{}
+	quit atomic.Bool
+
+	doorbells atomic.Uint64 // that were rung, for tests
+
+	kicks sparse[func()] // by index of the QP
+	avs   sparse[rvt.AV] // by number
+
+	mu      sync.Mutex
+	lastQP  uint32 // index tried last
+	numQPs  int
+	numbers map[*rvt.AV]uint32
+	lastAV  uint32
+}
+
+var _ rvt.UserContext = (*userContext)(nil)
+
+// openUser implements rvt.Ops.OpenUser.
+func (h *HCA) openUser(_ ci.Process, ub *ci.UserBuffer) (rvt.UserContext, error) {
+	u := &userContext{hca: h.HCA, idle: h.cfg.UserIdle, time: h.cfg.Clock}
+	switch {
+	case ub.Command == 0 && len(ub.In) == 0: // a process without a user library
+		ub.Status, ub.Out = 0, ub.Out[:0]
+		return u, nil
+	case ub.Command != rings.UserCommand || len(ub.In) != 0:
+		return nil, &ci.Error{Verb: "CA.OpenUser", Status: ci.InvalidParameter, Detail: fmt.Sprintf(
+			"private data with command %d and %d bytes, want those of the user library %s", ub.Command, len(ub.In),
+			rings.LibraryName)}
+	}
+	if err := u.share(int(h.cfg.UserMemory)); err != nil {
+		return nil, err
+	}
+	o := rings.UserOpen{Size: uint64(len(u.mem.Bytes())), QPs: rings.MaxUserQPs}
+	if err := answer(ub, o.Encode()); err != nil {
+		u.release()
+		return nil, err
+	}
+	ub.OutFiles = []*os.File{u.mem.File(), u.bell.File()}
+	go u.poll()
+	return u, nil
+}
+
+// share makes the memory that is shared with the process.
+func (u *userContext) share(size int) (err error) {
+	if u.mem, err = arena.Create(size); err != nil {
+		return err
+	}
+	if u.bell, err = arena.NewDoorbell(); err != nil {
+		return errors.Join(err, u.mem.Close())
+	}
+	u.page, u.head = arena.NewPages(u.mem, rings.HeaderSize), rings.OpenHeader(u.mem.Bytes())
+	u.numbers, u.done = map[*rvt.AV]uint32{}, make(chan struct{})
+	return nil
+}
+
+// release closes the memory and the doorbell.
+func (u *userContext) release() {
+	_ = u.bell.Close() // nothing to do about an error
+	_ = u.mem.Close()
+}
+
+// answer puts the result of a verb into the UserBuffer.
+func answer(ub *ci.UserBuffer, b []byte) error {
+	if cap(ub.Out) < len(b) {
+		return &ci.Error{Verb: "UserBuffer", Status: ci.InvalidParameter,
+			Detail: fmt.Sprintf("the user library accepts %d bytes, the answer has %d", cap(ub.Out), len(b))}
+	}
+	ub.Status, ub.Out = 0, append(ub.Out[:0], b...)
+	return nil
+}
+
+// nothing answers a verb without a result.
+func nothing(ub *ci.UserBuffer) error {
+	if ub != nil {
+		ub.Status, ub.Out = 0, ub.Out[:0]
+	}
+	return nil
+}
+
+// isShared reports whether the queues of a create shall lie in shared memory.
+func (u *userContext) isShared(ub *ci.UserBuffer) bool {
+	return u.mem != nil && ub != nil && ub.Command == rings.UserCommand
+}
+
+// place allocates shared memory for a queue. free releases it.
+func (u *userContext) place(s rings.Shape, control int) (q rings.UserQueue, b []byte, free func(), err error) {
+	n := s.Bytes() + control
+	off, b, err := u.page.Alloc(n)
+	if err != nil {
+		return q, nil, nil, &ci.Error{Verb: "UserContext", Status: ci.InsufficientResources, Err: err,
+			Detail: "queues in shared memory (raise Config.UserMemory)"}
+	}
+	return rings.UserQueue{Offset: off, Size: uint64(n), Shape: s}, b, sync.OnceFunc(func() { u.page.Free(off) }), nil
+}
+
+// userSend, userRecv and userCompletion are queues in shared memory, with their place.
+type (
+	userSend struct {
+		*rings.SharedSend
+		at    rings.UserQueue
+		index uint32
+	}
+	userRecv struct {
+		*rings.SharedRecv
+		at rings.UserQueue
+	}
+	userCompletion struct {
+		*rings.SharedCompletion
+		at rings.UserQueue
+	}
+)
+
+// SendRing implements rvt.Rings.
+func (u *userContext) SendRing(depth, sge, inline int, ub *ci.UserBuffer) (rvt.SendRing, error) {
+	if !u.isShared(ub) {
+		return u.heap.SendRing(depth, sge, inline, ub)
+	}
+	s, err := rings.SendShape(depth, sge, inline)
+	if err != nil {
+		return nil, err
+	}
+	index, ok := u.takeIndex()
+	if !ok {
+		return nil, &ci.Error{Verb: "PD.CreateQP", Status: ci.InsufficientResources,
+			Detail: fmt.Sprintf("the process has %d QPs with a user half, which is the most", rings.MaxUserQPs)}
+	}
+	at, b, free, err := u.place(s, rings.ControlSize)
+	if err != nil {
+		u.dropIndex(index)
+		return nil, err
+	}
+	r := rings.NewSharedSend(b, s, u.avs.get, sync.OnceFunc(func() { u.dropIndex(index); free() }))
+	return &userSend{r, at, index}, nil
+}
+
+// RecvRing implements rvt.Rings.
+func (u *userContext) RecvRing(depth, sge int, ub *ci.UserBuffer) (rvt.RecvRing, error) {
+	if !u.isShared(ub) {
+		return u.heap.RecvRing(depth, sge, ub)
+	}
+	s, err := rings.RecvShape(depth, sge)
+	if err != nil {
+		return nil, err
+	}
+	at, b, free, err := u.place(s, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &userRecv{rings.NewSharedRecv(b, s, free), at}, nil
+}
+
+// CompletionRing implements rvt.Rings.
+func (u *userContext) CompletionRing(size int, ub *ci.UserBuffer) (rvt.CompletionRing, error) {
+	if !u.isShared(ub) {
+		return u.heap.CompletionRing(size, ub)
+	}
+	s, err := rings.CompletionShape(size)
+	if err != nil {
+		return nil, err
+	}
+	at, b, free, err := u.place(s, rings.ControlSize)
+	if err != nil {
+		return nil, err
+	}
+	return &userCompletion{rings.NewSharedCompletion(b, s, free), at}, nil
+}
+
+// AddCQ implements rvt.UserContext.
+func (u *userContext) AddCQ(ring rvt.CompletionRing, ub *ci.UserBuffer) error {
+	if r, ok := ring.(*userCompletion); ok {
+		return answer(ub, r.at.EncodeCQ())
+	}
+	return nothing(ub)
+}
+
+// AddSRQ implements rvt.UserContext.
+func (u *userContext) AddSRQ(ring rvt.RecvRing, ub *ci.UserBuffer) error {
+	if r, ok := ring.(*userRecv); ok {
+		return answer(ub, r.at.EncodeSRQ())
+	}
+	return nothing(ub)
+}
+
+// AddQP implements rvt.UserContext.
+func (u *userContext) AddQP(num ci.QPN, sq rvt.SendRing, rq rvt.RecvRing, kick func(), ub *ci.UserBuffer) error {
+	s, ok := sq.(*userSend)
+	if !ok {
+		return nothing(ub)
+	}
+	a := rings.UserQP{Send: s.at, Index: s.index, Num: uint32(num)}
+	if r, ok := rq.(*userRecv); ok {
+		a.RecvOffset, a.Recv = r.at.Offset, r.at.Shape
+	}
+	if err := answer(ub, a.Encode()); err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.kicks.set(s.index, &kick)
+	return nil
+}
+
+// reserved is in kicks for an index that is taken and has no QP yet.
+var reserved = func() {}
+
+// takeIndex takes an index for a QP.
+func (u *userContext) takeIndex() (uint32, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.numQPs == rings.MaxUserQPs {
+		return 0, false
+	}
+	for u.kicks.get(u.lastQP) != nil {
+		u.lastQP = (u.lastQP + 1) % rings.MaxUserQPs
+	}
+	u.kicks.set(u.lastQP, &reserved)
+	u.numQPs++
+	return u.lastQP, true
+}
+
+func (u *userContext) dropIndex(i uint32) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.kicks.set(i, nil)
+	u.numQPs--
+}
+
+// AddAV implements rvt.UserContext.
+func (u *userContext) AddAV(av *rvt.AV, ub *ci.UserBuffer) error {
+	if !u.isShared(ub) {
+		return nothing(ub)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.numbers) == maxUserAVs-1 {
+		return &ci.Error{Verb: "PD.CreateAV", Status: ci.InsufficientResources,
+			Detail: fmt.Sprintf("the process has %d address vectors with a user half, which is the most", maxUserAVs-1)}
+	}
+	n := u.lastAV
+	for {
+		if n = (n + 1) % maxUserAVs; n != 0 && u.avs.get(n) == nil {
+			break
+		}
+	}
+	a := rings.UserAV{Number: n}
+	if err := answer(ub, a.Encode()); err != nil {
+		return err
+	}
+	u.avs.set(n, av)
+	u.numbers[av], u.lastAV = n, n
+	return nil
+}
+
+// RemoveAV implements rvt.UserContext.
+func (u *userContext) RemoveAV(av *rvt.AV) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if n, ok := u.numbers[av]; ok {
+		delete(u.numbers, av)
+		u.avs.set(n, nil)
+	}
+}
+
+// poll looks for new work of the process and runs the engine of the QPs that have some. While there is work, and for
+// Config.UserIdle afterwards, it does so without system calls; then it sleeps until the doorbell is rung.
+func (u *userContext) poll() {
+	defer close(u.done)
+	busy, rounds := u.time.Now(), 0
+	for !u.quit.Load() {
+		worked := u.head.Take(u.kick)
+		if u.hca.Progress() || worked {
+			busy, rounds = u.time.Now(), 0
+			runtime.Gosched()
+			continue
+		}
+		if rounds++; u.time.Now()-busy < u.idle && rounds < maxIdleRounds {
+			runtime.Gosched()
+			continue
+		}
+		u.head.Sleep()
+		if u.head.Take(u.kick) {
+			u.head.Wake()
+			continue
+		}
+		u.hca.Attend()
+		if u.bell.Wait() != nil {
+			return
+		}
+		u.doorbells.Add(1)
+		u.head.Wake()
+		busy, rounds = u.time.Now(), 0
+	}
+}
+
+// maxIdleRounds is the most rounds without work before poll sleeps, whatever the clock says, which may be virtual.
+const maxIdleRounds = 1 << 16
+
+// kick runs the engine of the QP with an index. The index comes from the process.
+func (u *userContext) kick(i uint32) {
+	if f := u.kicks.get(i); f != nil {
+		(*f)()
+	}
+}
+
+// Close implements rvt.UserContext.
+func (u *userContext) Close() {
+	if u.mem == nil {
+		return
+	}
+	u.quit.Store(true)
+	_ = u.bell.Close() // which ends Wait; nothing to do about an error
+	<-u.done
+	_ = u.mem.Close()
+}

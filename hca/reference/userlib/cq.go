@@ -1,0 +1,133 @@
+package userlib
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/hca/reference/rings"
+)
+
+// cq is a completion queue.
+type cq struct {
+	gone atomic.Bool
+	ring *rings.UserCompletion
+
+	mu       sync.Mutex // polls
+	contexts map[ci.QPN]*context
+	dead     int // contexts of QPs that were destroyed
+}
+
+// context is that of a QP, for the completions of the QP.
+type context struct {
+	value any
+	gone  bool
+}
+
+func preCreateCQ(a *ci.UserCreateCQ, ub *ci.UserBuffer) error {
+	if _, ok := a.PD.(*pd); ok {
+		ask(ub, rings.UserQueueSize)
+	}
+	return nil
+}
+
+func postCreateCQ(a *ci.UserCreateCQ, ub *ci.UserBuffer, err error) error {
+	const verb = "PD.CreateCQ"
+	d, ok := a.PD.(*pd)
+	if !ok || err != nil || ub.Status != 0 {
+		return nil
+	}
+	var r rings.UserQueue
+	if err := r.DecodeCQ(ub.Out); err != nil {
+		return badAnswer(verb, "%v", err)
+	}
+	b, ok := d.ca.at(r.Offset, r.Size)
+	if !ok {
+		return badAnswer(verb, "a queue outside the shared memory")
+	}
+	ring, ok := rings.OpenCompletion(b, r.Shape)
+	if !ok {
+		return badAnswer(verb, "a queue of the shape %+v in %d bytes", r.Shape, r.Size)
+	}
+	q := &cq{ring: ring, contexts: map[ci.QPN]*context{}}
+	a.CQ = ci.UserCQ{Handle: q, Poll: q.poll, Peek: q.peek, Notify: q.notify}
+	return nil
+}
+
+func postDestroyCQ(a *ci.UserDestroyCQ, _ *ci.UserBuffer, err error) {
+	if q, ok := a.CQ.(*cq); ok && err == nil {
+		q.gone.Store(true)
+	}
+}
+
+var (
+	errPollGone   = &ci.Error{Verb: "CQ.Poll", Status: ci.InvalidCQHandle}
+	errPeekGone   = &ci.Error{Verb: "CQ.Peek", Status: ci.InvalidCQHandle}
+	errNotifyGone = &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidCQHandle}
+	errNotify     = &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidParameter, Detail: "unknown condition"}
+)
+
+// poll implements ci.UserCQ.Poll. Polling an empty queue takes no lock.
+func (q *cq) poll(wc []ci.WC) (int, error) {
+	if q.gone.Load() {
+		return 0, errPollGone
+	}
+	if len(wc) == 0 || q.ring.Len() == 0 {
+		return 0, nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.ring.Get(wc)
+	for i := range wc[:n] {
+		if c := q.contexts[wc[i].QPN]; c != nil {
+			wc[i].Context = c.value
+		}
+	}
+	return n, nil
+}
+
+func (q *cq) peek() (int, error) {
+	if q.gone.Load() {
+		return 0, errPeekGone
+	}
+	return q.ring.Len(), nil
+}
+
+func (q *cq) notify(when ci.Notify) error {
+	switch {
+	case q.gone.Load():
+		return errNotifyGone
+	case when > ci.NotifySolicited:
+		return errNotify
+	}
+	q.ring.Arm(when)
+	return nil
+}
+
+// add adds the context of a QP. Contexts of destroyed QPs are needed as long as completions of them may wait.
+func (q *cq) add(num ci.QPN, value any) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.dead > 0 && q.ring.Len() == 0 {
+		for n, c := range q.contexts {
+			if c.gone {
+				delete(q.contexts, n)
+			}
+		}
+		q.dead = 0
+	}
+	if c := q.contexts[num]; c != nil && c.gone {
+		q.dead--
+	}
+	q.contexts[num] = &context{value: value}
+}
+
+// remove notes that a QP was destroyed.
+func (q *cq) remove(num ci.QPN) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c := q.contexts[num]; c != nil && !c.gone {
+		c.gone = true
+		q.dead++
+	}
+}

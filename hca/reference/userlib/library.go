@@ -1,0 +1,156 @@
+package userlib
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/hca/reference/arena"
+	"ciddk/hca/reference/rings"
+)
+
+// New returns the library.
+func New() *ci.UserLibrary {
+	return &ci.UserLibrary{
+		Name:       rings.LibraryName,
+		Version:    ci.InterfaceVersion,
+		OpenCA:     ci.UserCreateHook[ci.UserOpenCA]{Pre: preOpenCA, Post: postOpenCA},
+		CloseCA:    ci.UserCreateHook[ci.UserCloseCA]{Post: postCloseCA},
+		AllocatePD: ci.UserCreateHook[ci.UserAllocatePD]{Post: postAllocatePD},
+		CreateAV:   ci.UserCreateHook[ci.UserCreateAV]{Pre: preCreateAV, Post: postCreateAV},
+		DestroyAV:  ci.UserHook[ci.UserDestroyAV]{Post: postDestroyAV},
+		CreateCQ:   ci.UserCreateHook[ci.UserCreateCQ]{Pre: preCreateCQ, Post: postCreateCQ},
+		DestroyCQ:  ci.UserHook[ci.UserDestroyCQ]{Post: postDestroyCQ},
+		CreateSRQ:  ci.UserCreateHook[ci.UserCreateSRQ]{Pre: preCreateSRQ, Post: postCreateSRQ},
+		DestroySRQ: ci.UserHook[ci.UserDestroySRQ]{Post: postDestroySRQ},
+		CreateQP:   ci.UserCreateHook[ci.UserCreateQP]{Pre: preCreateQP, Post: postCreateQP},
+		ModifyQP:   ci.UserHook[ci.UserModifyQP]{Pre: preModifyQP, Post: postModifyQP},
+		DestroyQP:  ci.UserHook[ci.UserDestroyQP]{Post: postDestroyQP},
+	}
+}
+
+// notAnswered is the status that a hook presets.
+const notAnswered = -1
+
+// ask fills in the private data of a verb whose answer has n bytes.
+func ask(ub *ci.UserBuffer, n int) {
+	ub.Command, ub.Status, ub.Out = rings.UserCommand, notAnswered, make([]byte, 0, n)
+}
+
+// badAnswer returns the error of a create whose answer makes no sense.
+func badAnswer(verb, format string, args ...any) error {
+	return &ci.Error{Verb: verb, Status: ci.UnknownError, Detail: "answer of the driver: " +
+		fmt.Sprintf(format, args...)}
+}
+
+// ca is an open CA.
+type ca struct {
+	mem    *arena.Memory
+	ringer *arena.Ringer
+	head   *rings.Header
+	bells  atomic.Uint64 // doorbells that were rung
+}
+
+func preOpenCA(_ *ci.UserOpenCA, ub *ci.UserBuffer) error {
+	ask(ub, rings.UserOpenSize)
+	return nil
+}
+
+func postOpenCA(a *ci.UserOpenCA, ub *ci.UserBuffer, err error) error {
+	const verb = "HCA.OpenCA"
+	if err != nil || ub.Status != 0 {
+		return nil
+	}
+	var o rings.UserOpen
+	if err := o.Decode(ub.Out); err != nil {
+		return badAnswer(verb, "%v", err)
+	}
+	if len(ub.OutFiles) != 2 {
+		return badAnswer(verb, "%d descriptors, want 2", len(ub.OutFiles))
+	}
+	m, err := arena.Open(ub.OutFiles[0])
+	if err != nil {
+		return &ci.Error{Verb: verb, Status: ci.InsufficientMemory, Err: err}
+	}
+	if uint64(len(m.Bytes())) != o.Size || o.Size < rings.HeaderSize {
+		_ = m.Close() // the error to report is the next one
+		return badAnswer(verb, "memory of %d bytes, the driver reports %d", len(m.Bytes()), o.Size)
+	}
+	r, err := arena.OpenRinger(ub.OutFiles[1])
+	if err != nil {
+		_ = m.Close() // the error to report is the first one
+		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Err: err}
+	}
+	a.CA = &ca{mem: m, ringer: r, head: rings.OpenHeader(m.Bytes())}
+	return nil
+}
+
+func postCloseCA(a *ci.UserCloseCA, _ *ci.UserBuffer, err error) error {
+	c, ok := a.CA.(*ca)
+	if !ok || err != nil {
+		return nil
+	}
+	_ = c.ringer.Close() // nothing to do about an error
+	_ = c.mem.Close()
+	return nil
+}
+
+// at returns n bytes of the shared memory.
+func (c *ca) at(off, n uint64) ([]byte, bool) {
+	b := c.mem.Bytes()
+	if off < rings.HeaderSize || off%8 != 0 || off > uint64(len(b)) || n > uint64(len(b))-off {
+		return nil, false
+	}
+	return b[off : off+n : off+n], true
+}
+
+// notify tells the engine that the QP with an index has new work.
+func (c *ca) notify(index uint32) {
+	if c.head.Mark(index) {
+		c.bells.Add(1)
+		_ = c.ringer.Ring() // an error means that the daemon has exited, which the proxy reports
+	}
+}
+
+// pd is a protection domain.
+type pd struct{ ca *ca }
+
+func postAllocatePD(a *ci.UserAllocatePD, _ *ci.UserBuffer, err error) error {
+	if c, ok := a.CA.(*ca); ok && err == nil {
+		a.PD = &pd{ca: c}
+	}
+	return nil
+}
+
+// av is an address vector.
+type av struct {
+	pd     *pd
+	number uint32
+	gone   atomic.Bool
+}
+
+func preCreateAV(a *ci.UserCreateAV, ub *ci.UserBuffer) error {
+	if _, ok := a.PD.(*pd); ok {
+		ask(ub, rings.UserAVSize)
+	}
+	return nil
+}
+
+func postCreateAV(a *ci.UserCreateAV, ub *ci.UserBuffer, err error) error {
+	d, ok := a.PD.(*pd)
+	if !ok || err != nil || ub.Status != 0 {
+		return nil
+	}
+	var r rings.UserAV
+	if err := r.Decode(ub.Out); err != nil {
+		return badAnswer("PD.CreateAV", "%v", err)
+	}
+	a.AV = &av{pd: d, number: r.Number}
+	return nil
+}
+
+func postDestroyAV(a *ci.UserDestroyAV, _ *ci.UserBuffer, err error) {
+	if v, ok := a.AV.(*av); ok && err == nil {
+		v.gone.Store(true)
+	}
+}

@@ -1,0 +1,90 @@
+package rvt
+
+import "ciddk/ci"
+
+// A UserContext is a driver's half of the context of one client process. It makes the queues of the objects that the
+// process creates, some of which lie in memory that the process can write to. Ops.OpenUser creates one. Its methods may
+// be called concurrently.
+//
+// After a create verb has made its queues, it calls the Add method of the object, which answers the UserBuffer of the
+// verb. If Add fails, so does the verb.
+type UserContext interface {
+	Rings
+	AddCQ(ring CompletionRing, ub *ci.UserBuffer) error
+	AddSRQ(ring RecvRing, ub *ci.UserBuffer) error
+	// AddQP adds a QP. rq is nil for a QP with an SRQ. kick runs the engine of the QP, which has new work; it does not
+	// block, and has no effect on a destroyed QP.
+	AddQP(num ci.QPN, sq SendRing, rq RecvRing, kick func(), ub *ci.UserBuffer) error
+	AddAV(av *AV, ub *ci.UserBuffer) error
+	RemoveAV(av *AV)
+	// Close releases what the context holds. It does not need the process, which may have exited.
+	Close()
+}
+
+// UserCA is an open CA as one client process uses it. It implements ci.UserCA.
+type UserCA struct {
+	ci.UnimplementedUserCA
+	refs
+	ca  *CA
+	ctx UserContext
+}
+
+// OpenUser creates the context of a client process.
+func (c *CA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
+	const verb = "CA.OpenUser"
+	switch {
+	case !c.hca.attr.Caps.Has(ci.CapUser):
+		return c.UnimplementedCA.OpenUser(p, ub)
+	case ci.IsNil(p):
+		return nil, failf(verb, ci.InvalidParameter, "the process is nil")
+	case ub == nil:
+		return nil, failf(verb, ci.InvalidParameter, "the UserBuffer is nil")
+	case !c.get():
+		return nil, fail(verb, ci.InvalidCAHandle)
+	}
+	ctx, err := c.hca.cfg.Ops.OpenUser(p, ub)
+	if err != nil {
+		c.put()
+		if s := ci.StatusOf(err); s != ci.UnknownError {
+			return nil, failErr(verb, s, err)
+		}
+		return nil, failErr(verb, ci.InsufficientMemory, err)
+	}
+	c.hca.limit[kindUser].Add(1)
+	return &UserCA{ca: c, ctx: ctx}, nil
+}
+
+// Destroy closes the context. It fails with ResourceBusy while PDs of the process exist.
+func (u *UserCA) Destroy() error {
+	if err := u.kill("UserCA.Destroy", ci.InvalidCAHandle); err != nil {
+		return err
+	}
+	u.ctx.Close()
+	u.ca.hca.drop(kindUser)
+	u.ca.put()
+	return nil
+}
+
+// AllocatePD creates a protection domain of the process.
+func (u *UserCA) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
+	const verb = "UserCA.AllocatePD"
+	p, err := u.ca.hca.newPD(verb, typ, &u.refs)
+	if err != nil {
+		return nil, err
+	}
+	p.user = u.ctx
+	nothingForUser(ub)
+	return p, nil
+}
+
+// VendorCall executes an operation that is private to the vendor.
+func (u *UserCA) VendorCall(op *ci.VendorOp, ub *ci.UserBuffer, objects ...ci.Object) error {
+	if !u.alive() {
+		return fail("UserCA.VendorCall", ci.InvalidCAHandle)
+	}
+	if err := u.ca.VendorCall(op, objects...); err != nil {
+		return err
+	}
+	nothingForUser(ub)
+	return nil
+}
