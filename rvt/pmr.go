@@ -16,6 +16,8 @@ func (d *PD) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
 		return nil, fail(verb, ci.InvalidPDHandle)
 	case !dev.attr.Caps.Has(ci.CapPhysicalMR):
 		return d.UnimplementedPD.RegisterPMR(c)
+	case d.user != nil:
+		return nil, failf(verb, ci.InvalidPermission, "the PD is that of a client process")
 	}
 	if err := dev.checkAccess(verb, c.Access); err != nil {
 		return nil, err

@@ -43,6 +43,9 @@ func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	default:
 		return nil, failf(verb, ci.InvalidServiceType, c.Type.String())
 	}
+	if d.user != nil {
+		return nil, failf(verb, ci.InvalidPermission, "the PD is that of a client process")
+	}
 	if c.User != nil {
 		return nil, failf(verb, ci.InvalidParameter, "a special QP has no user half: User must be nil")
 	}

@@ -2,6 +2,25 @@ package rvt
 
 import "ciddk/ci"
 
+// A UserContext is a driver's half of the context of one client process. It makes the queues of the objects that the
+// process creates, some of which lie in memory that the process can write to. Ops.OpenUser creates one. Its methods may
+// be called concurrently.
+//
+// After a create verb has made its queues, it calls the Add method of the object, which answers the UserBuffer of the
+// verb. If Add fails, so does the verb.
+type UserContext interface {
+	Rings
+	AddCQ(ring CompletionRing, ub *ci.UserBuffer) error
+	AddSRQ(ring RecvRing, ub *ci.UserBuffer) error
+	// AddQP adds a QP. rq is nil for a QP with an SRQ. kick runs the engine of the QP, which has new work; it does not
+	// block, and has no effect on a destroyed QP.
+	AddQP(num ci.QPN, sq SendRing, rq RecvRing, kick func(), ub *ci.UserBuffer) error
+	AddAV(av *AV, ub *ci.UserBuffer) error
+	RemoveAV(av *AV)
+	// Close releases what the context holds. It does not need the process, which may have exited.
+	Close()
+}
+
 // The interfaces below are optional for rings of a UserContext. A ring whose other side is in another process has them.
 
 // SharedSendRing is a send queue whose producer is another process. The engine validates each request that it decodes,

@@ -25,6 +25,9 @@ import (
 	"ciddk/wire"
 )
 
+// description is the node description of the HCAs, which a vendor command returns.
+const description = "ddk-validate reference HCA"
+
 // openReference opens two software HCAs that reach each other over the link in the options.
 func openReference(_ context.Context, o validate.Options) (*validate.Target, error) {
 	l, err := links[o.Link](o)
@@ -33,7 +36,8 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 	}
 	ports := l.ports
 	t := &validate.Target{
-		Version: "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups, Lossless: l.probe == nil,
+		VendorCall: &validate.VendorCommand{Command: reference.VendorDescription, Want: []byte(description)},
+		Version:    "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups, Lossless: l.probe == nil,
 	}
 	if l.probe != nil {
 		t.Probe = l.probe.run
@@ -82,7 +86,8 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 			return nil, errors.Join(err, t.Close(nil))
 		}
 		h, err := reference.New(
-			reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: []rvt.Port{p}, Rand: seeded(o.Seed, i)},
+			reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: []rvt.Port{p}, Rand: seeded(o.Seed, i),
+				NodeDescription: description},
 		)
 		if err != nil {
 			return nil, errors.Join(err, t.Close(nil))

@@ -15,6 +15,8 @@ const (
 	VendorCounters = 1
 	// VendorQPCounters returns the counters of the QP that is the only object of the call, in the same form.
 	VendorQPCounters = 2
+	// VendorDescription returns Config.NodeDescription.
+	VendorDescription = 3
 )
 
 // vendorCall implements rvt.Ops.VendorCall. Status: InvalidParameter for a command that does not exist, or Data that is
@@ -47,8 +49,13 @@ func (h *HCA) vendorCall(op *ci.VendorOp, objects []ci.Object) error {
 		}
 		text = fmt.Appendf(text, "accepted %d\nwrong_address %d\nentropy_changes %d\nwrong_entropy %d\nfar_psn %d\n",
 			c.Accepted, c.WrongAddress, c.EntropyChanges, c.WrongEntropy, c.FarPSN)
+	case VendorDescription:
+		if len(objects) != 0 {
+			return bad(ci.InvalidHandle, "%d objects, want none", len(objects))
+		}
+		text = []byte(h.cfg.NodeDescription)
 	default:
-		return bad(ci.InvalidParameter, "command %d, want %d or %d", op.Command, VendorCounters, VendorQPCounters)
+		return bad(ci.InvalidParameter, "command %d, want %d to %d", op.Command, VendorCounters, VendorDescription)
 	}
 	if len(text) > len(op.Data) {
 		return bad(ci.InvalidParameter, "Data has %d bytes, the result %d", len(op.Data), len(text))

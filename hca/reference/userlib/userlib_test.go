@@ -408,7 +408,7 @@ func TestHostileClient(t *testing.T) {
 					}
 				}
 				c.lca.(*ca).notify(rnd.Uint32() % 16384)
-				time.Sleep(50 * time.Microsecond)
+				runtime.Gosched()
 			}
 		})
 	}
@@ -454,6 +454,10 @@ func TestWithoutLibrary(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, ci.WCFlushErr, wc[0].Status)
+	_, err = pd.CreateSpecialQP(1, ci.QPCreate{Type: ci.QP1, SendCQ: cq, RecvCQ: cq})
+	require.ErrorIs(t, err, ci.InvalidPermission)
+	_, err = pd.RegisterPMR(ci.PMRCreate{PageSize: 4096, Length: 1})
+	require.ErrorIs(t, err, ci.InvalidPermission)
 	for _, o := range []ci.Object{qp, cq, pd, u} {
 		require.NoError(t, o.Destroy())
 	}
