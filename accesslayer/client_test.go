@@ -40,6 +40,6 @@ func TestSoleClient(t *testing.T) {
 	require.NoError(t, al.Close())
 	for range 2 {
 		_, err = al.Open(accesslayer.ClientConfig{Sole: "QP1 owner"})
-		require.ErrorIs(t, err, accesslayer.ErrClosed, "and it is not held by one that was never there")
+		require.ErrorIs(t, err, accesslayer.ErrClosed, "a client that failed to open has no role")
 	}
 }

@@ -53,7 +53,7 @@ func TestInitDatagram(t *testing.T) {
 			)
 			assert.NoError(t, qp.InitDatagram(1, 5, 2))
 			assert.ErrorIs(t, qp.InitDatagram(1, 5, 2), ci.InvalidQPState, "not in Reset")
-			assert.ErrorIs(t, qp.InitDatagram(1, 5, 2), ci.Timeout, "half way: back to Reset")
+			assert.ErrorIs(t, qp.InitDatagram(1, 5, 2), ci.Timeout, "after a failed step: back to Reset")
 		})
 	}
 	for _, typ := range []ci.QPType{ci.RC, ci.UC, ci.RD, ci.RawEther} {

@@ -317,7 +317,7 @@ func TestBusyRegionStays(t *testing.T) {
 	attr, err := r.mr.Query()
 	require.NoError(t, err)
 	assert.Same(t, r.pd.CI(), attr.PD)
-	require.ErrorIs(t, r.mr.Destroy(), ci.ResourceBusy, "Close may be tried again, too")
+	require.ErrorIs(t, r.mr.Destroy(), ci.ResourceBusy, "Destroy may be called again")
 	bind(false)
 	require.NoError(t, r.mr.Destroy())
 
@@ -468,7 +468,8 @@ func TestTimeWait(t *testing.T) {
 	now.Advance(time.Second)
 	drv, _ := ci.As[*fakeQP](r.qp)
 	require.NoError(t, r.qp.Destroy())
-	assert.Equal(t, []time.Duration{59 * time.Second}, drv.wait, "the driver learns what is left before its destroy")
+	assert.Equal(t, []time.Duration{59 * time.Second}, drv.wait, "the rest of the time is passed to the driver "+
+		"before its destroy")
 }
 
 // Destroying the context of a process destroys all of its objects, and no others.

@@ -119,7 +119,7 @@
 //	ib_cm_dreq, ib_cm_drep                       cm.Conn.Disconnect, AnswerDisconnect
 //	CM callbacks                                 results of these; cm.Conn.Next, OnEvent
 //
-//	ib_query (paths, multicast members)          package sa: Client.Path, Do; package rdmacm resolves addresses with it
+//	ib_query (paths, multicast members)          package sa: Client.Path, Do; rdmacm resolves addresses with it
 //	ib_join_mcast, ib_leave_mcast                sa.Client.Join, Leave, and QP.AttachMcast; rdmacm.ID.Join does both
 //
 // The following do not exist: service records and subscriptions of the SA, and I/O controllers (ib_create_ioc …, PnP

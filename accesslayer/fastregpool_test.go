@@ -78,8 +78,8 @@ func TestFastRegPoolRefuses(t *testing.T) {
 	require.ErrorIs(t, err, ci.InsufficientResources, "all are in use")
 	require.ErrorContains(t, err, "in use")
 	r.h.plan("destroy DMA", &ci.Error{Status: ci.ResourceBusy})
-	require.ErrorIs(t, m.Unmap(), ci.ResourceBusy, "the keys are alive")
-	require.NoError(t, m.Unmap(), "now they are not")
+	require.ErrorIs(t, m.Unmap(), ci.ResourceBusy, "the keys are valid")
+	require.NoError(t, m.Unmap(), "the keys are invalid now")
 	require.ErrorIs(t, m.Unmap(), ci.InvalidHandle)
 	require.ErrorIs(t, m.Drop(), ci.InvalidHandle)
 	m = must(pool.Map(memory(1), 0))
@@ -150,7 +150,7 @@ func TestFastRegPoolDrop(t *testing.T) {
 	require.NoError(t, m.Unmap())
 	require.Len(t, r.h.liveObjects(), len(idle))
 	r.h.plan("destroy MR", &ci.Error{Status: ci.Timeout})
-	require.NoError(t, pool.Destroy(), "the end tries again")
+	require.NoError(t, pool.Destroy(), "Destroy repeats it")
 	require.Empty(t, r.h.violationList())
 }
 
@@ -199,7 +199,7 @@ func TestFastRegPoolReference(t *testing.T) {
 		"after": func(t *testing.T, d *duo, _ *accesslayer.FastRegPool, m *accesslayer.FastRegMapping) {
 			require.Equal(t, ok, d.a.do(m.Register()))
 			require.Equal(t, ok, d.write(5000, m.Remote(0)))
-			require.ErrorIs(t, m.Unmap(), ci.ResourceBusy, "the keys are alive")
+			require.ErrorIs(t, m.Unmap(), ci.ResourceBusy, "the keys are valid")
 			require.Equal(t, ok, d.a.do(m.Invalidate()))
 			require.NoError(t, m.Unmap())
 			require.Equal(t, refused, d.write(8, m.Remote(0)))

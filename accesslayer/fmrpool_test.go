@@ -123,7 +123,7 @@ func TestFMRPoolFlushFails(t *testing.T) {
 	require.NoError(t, pool.Flush(), "what was not unmapped waits for the next flush")
 	assert.Contains(t, r.h.traced(), "unmap 1")
 	must(pool.Map([]uint64{1}, 0))
-	require.NoError(t, pool.Destroy(), "the end tries again")
+	require.NoError(t, pool.Destroy(), "Destroy repeats it")
 }
 
 // Under any sequence of calls, an FMR maps one set of pages at a time and is not mapped more often than allowed, which

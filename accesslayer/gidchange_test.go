@@ -28,7 +28,8 @@ func TestGIDChangeOfThePort(t *testing.T) {
 	require.NoError(t, al.Register(hca))
 	tables := make(chan []netip.Addr, 10)
 	c := must(al.Open(accesslayer.ClientConfig{Name: t.Name()}))
-	pnp := must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(_ *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
+	pnp := must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(_ *accesslayer.Adapter, _ any,
+		e accesslayer.PortEvent) {
 		if e.Type != accesslayer.PortGID {
 			return
 		}

@@ -88,7 +88,7 @@ func TestPnPOrder(t *testing.T) {
 	require.NoError(t, a.Close())
 	assert.Equal(t, []string{"a 1 remove", "a remove 2"}, d.take(), "so does a client's")
 	require.NoError(t, al.Deregister(2))
-	assert.Empty(t, d.take(), "and nothing comes afterwards")
+	assert.Empty(t, d.take(), "nothing arrives afterwards")
 }
 
 // A client that rejects an HCA gets no more callbacks for it, and other clients do. A client without Add accepts every
@@ -141,7 +141,7 @@ func TestPnPReentrancy(t *testing.T) {
 		}
 		must(ca.NewPD(ci.PDNormal))
 		if a.GUID() == 1 {
-			assert.NoError(t, al.Register(second), "another HCA comes from within a callback")
+			assert.NoError(t, al.Register(second), "a callback registers another HCA")
 		} else {
 			must(c.RegisterPnP(accesslayer.PnPConfig{Add: func(a *accesslayer.Adapter) (any,
 				error) {
@@ -381,7 +381,7 @@ func TestPolling(t *testing.T) {
 		h.plan("CA.Query", ci.Timeout)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		assert.Greater(t, h.queries, before, "a failed query is not the last")
+		assert.Greater(t, h.queries, before, "polling continues after a failed query")
 		require.NoError(t, al.Close())
 		before = h.queries
 		time.Sleep(time.Minute)

@@ -137,7 +137,7 @@ func TestReferenceObjectsInRequests(t *testing.T) {
 	assert.Same(t, b.pd.CI(), attr.PD)
 
 	mw := must(a.pd.NewMW(ci.MWCreate{Type: ci.MWType2}))
-	require.NoError(t, a.pd.Destroy(), "windows, regions, vectors and queues in one go")
+	require.NoError(t, a.pd.Destroy(), "windows, regions, vectors and queues at once")
 	assert.ErrorIs(t, mw.Destroy(), ci.InvalidMWHandle)
 }
 
@@ -184,7 +184,7 @@ func TestReferenceHotRemoval(t *testing.T) {
 	_, err := b.qp.Query()
 	assert.ErrorIs(t, err, accesslayer.ErrClosed)
 	_, err = b.qp.PostRecv([]ci.RecvWR{{}})
-	assert.ErrorIs(t, err, ci.InvalidQPHandle, "the data path is the driver's to refuse")
+	assert.ErrorIs(t, err, ci.InvalidQPHandle, "the driver rejects verbs of the data path")
 	_, err = a.ca.Query()
 	assert.NoError(t, err)
 	ca, err := b.hca.OpenCA(b.hca.Info().GUID, func(ci.Event) {}, nil)

@@ -167,7 +167,7 @@ func TestDeregisterUnknown(t *testing.T) {
 	require.NoError(t, al.Register(newFake(1)))
 	require.NoError(t, al.Deregister(fakeGUID))
 	assert.ErrorIs(t, al.Deregister(fakeGUID), ci.NotFound)
-	assert.NoError(t, al.Register(newFake(1)), "an HCA may come back")
+	assert.NoError(t, al.Register(newFake(1)), "an HCA may be registered again")
 }
 
 // A registration that fails leaves the access layer unchanged, whichever verb fails.
@@ -192,7 +192,7 @@ func TestRegisterWithFaults(t *testing.T) {
 		h := newFake(1)
 		h.attr.Ports[0].Link = ci.LinkInfiniBand
 		al := newAL(t)
-		require.NoError(t, al.Register(inj.Wrap(h)), "a port without client reregistration is still of use")
+		require.NoError(t, al.Register(inj.Wrap(h)), "a port without client reregistration is usable")
 	})
 }
 

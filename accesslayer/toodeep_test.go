@@ -43,7 +43,7 @@ func TestTooDeepLoop(t *testing.T) {
 		}
 		if status == ci.InvalidCAHandle {
 			assert.ErrorIs(t, err, status)
-			assert.Equal(t, 64, depth, "not asked again")
+			assert.Equal(t, 64, depth, "not repeated")
 			continue
 		}
 		assert.NoError(t, err)

@@ -9,13 +9,13 @@ const (
 	DropLength    Drop = iota // received: its length is not mad.Size
 	DropVersion               // received: its base version is not 1
 	DropClass                 // received: a class of QP0 on QP1, or the reverse
-	DropAddress               // received: no address to reply to, because the GRH is missing, or a GID in it is not valid
+	DropAddress               // received: no address to reply to: the GRH is missing, or a GID in it is invalid
 	DropHops                  // received: a directed route that does not lead to this port
 	DropUnmatched             // received: a response without a request of an agent, or an RMPP reply without a transfer
 	DropUnclaimed             // received: a request that has no handler and gets no reply
 	DropQueue                 // received: the agent's queue was full
 	DropBusy                  // received: too many requests wait for the port's own agent
-	DropRMPP                  // received: an RMPP packet that violates the protocol, or a transfer that did not complete
+	DropRMPP                  // received: an RMPP packet that violates the protocol, or an incomplete transfer
 	DropResources             // received: an RMPP transfer beyond the limits
 	DropReceive               // received: the HCA reported an error
 	DropSendQueue             // not sent: a reply of the service itself, because the send queue was full

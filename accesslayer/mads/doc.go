@@ -68,7 +68,7 @@
 // # From the access layer of 2003
 //
 //	ib_get_spl_qp with an alias QP, ib_reg_mad_svc   Manager.Register: an agent is both, and can be closed
-//	ib_create_mad_pool … ib_put_mad                  none: a Message has a slice, which Send copies to registered memory
+//	ib_create_mad_pool … ib_put_mad                  none: Send copies the slice of a Message to registered memory
 //	ib_send_mad                                      Agent.Send, Do, StartDo; one call per datagram
 //	ib_cancel_mad                                    the context of Do and StartDo
 //	QPs of type MAD                                  none: a UD QP serves

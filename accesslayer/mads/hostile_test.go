@@ -222,7 +222,7 @@ func TestVectorCache(t *testing.T) {
 		assert.Less(t, a.hca.Live()["AV"], 10, "%v", a.hca.Live())
 		require.NoError(t, a.hca.SetLink(1, false))
 		synctest.Wait()
-		assert.Equal(t, 0, a.m.Vectors(a.port()), "they may mean something else by now")
+		assert.Equal(t, 0, a.m.Vectors(a.port()), "the vectors may refer to other addresses")
 		assert.Empty(t, a.m.Held(a.port()))
 	})
 }

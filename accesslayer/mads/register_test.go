@@ -189,7 +189,7 @@ func TestSendRefuses(t *testing.T) {
 			assert.ErrorIs(t, err, c.status, name)
 		}
 		_, err := any.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.GetResp, 1)})
-		assert.ErrorIs(t, err, ci.InvalidParameter, "an answer has no answer")
+		assert.ErrorIs(t, err, ci.InvalidParameter, "a response gets no reply")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err = any.Do(ctx, &mads.Message{To: b.address(), MAD: ok})

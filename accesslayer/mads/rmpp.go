@@ -17,7 +17,7 @@ const (
 	rmppDoneTime    = 10 * time.Second // receiver: a finished transfer is kept, to acknowledge repeated segments
 	rmppRetries     = 3                // sender: if the message sets none
 	rmppBurst       = 16               // sender: segments of one transfer that are queued at a time
-	rmppPeerShare   = 4                // one peer may have a quarter of these: transfers begun by peers, their bytes, responses
+	rmppPeerShare   = 4                // one peer may have a quarter of the transfers, of their bytes, and of responses
 )
 
 // RMPPError is the reason why a long message was not transferred. The error of Agent.Do wraps it; use errors.As.

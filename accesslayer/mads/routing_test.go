@@ -131,7 +131,7 @@ func TestSolicited(t *testing.T) {
 			require.NoError(t, e.err)
 			assert.Equal(t, byte(mark), e.r.MAD[100])
 			assert.Equal(t, uint64(7), e.r.Header().TID, "the caller's")
-			assert.Equal(t, uint16(0x1c), e.r.Header().Status, "whatever status it bears")
+			assert.Equal(t, uint16(0x1c), e.r.Header().Status, "a response with an error status is a response")
 			assert.Equal(t, b.attr().LID, e.r.From.AV.DLID)
 		}
 		// The second response is dropped.

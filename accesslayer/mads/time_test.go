@@ -70,7 +70,7 @@ func TestLateAnswers(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, delay, time.Since(start))
 		time.Sleep(5 * time.Second)
-		assert.Equal(t, uint64(1), a.counters().Dropped[mads.DropUnmatched], "the answer to the second")
+		assert.Equal(t, uint64(1), a.counters().Dropped[mads.DropUnmatched], "the response to the second request")
 
 		delay = 3 * time.Second
 		_, err = client.Do(t.Context(), &m)

@@ -125,8 +125,8 @@ func (c *Client) administrator(port mads.Port) (to mads.Address, err error) {
 		return to, failure(ci.InvalidParameter, "New was called without an access layer or without MAD services", nil)
 	}
 	a, err := c.al.Adapter(port.CA)
-	if err != nil {
-		return to, err
+	if err != nil { // InvalidPort, as mads.Service.Register returns for such a port
+		return to, failure(ci.InvalidPort, "the port does not exist", err)
 	}
 	p, err := a.Port(port.Num)
 	switch {

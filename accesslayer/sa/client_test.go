@@ -215,6 +215,7 @@ func TestErrors(t *testing.T) {
 	require.ErrorIs(t, path(ethernet), ci.InvalidPort)
 	require.ErrorIs(t, path(mads.Port{CA: ib.CA, Num: 2}), ci.InvalidPort)
 	require.ErrorIs(t, path(mads.Port{CA: 1, Num: 1}), ci.NotFound)
+	require.Equal(t, ci.InvalidPort, ci.StatusOf(path(mads.Port{CA: 1, Num: 1})))
 
 	hca, err := reference.New(reference.Config{Ports: []rvt.Port{
 		testenv.Must(direct.New(direct.NewLink(), direct.Config{State: ci.PortInit}))}})

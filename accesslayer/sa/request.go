@@ -14,8 +14,8 @@ import (
 
 // Do sends a request from a port, and returns the response. Of req, it uses Method, Attribute, Modifier, ComponentMask
 // and Data. Errors: *StatusError (the administrator refused); status Timeout (no response), InvalidPort (no such port,
-// or an Ethernet port), InvalidPortState (the port has no subnet manager), NotFound (no such CA, or the port is not in
-// the default partition), ErrorStatus (a response that does not fit the request); the error of ctx; ErrClosed.
+// or an Ethernet port), InvalidPortState (the port has no subnet manager), NotFound (the port is not in the default
+// partition), ErrorStatus (a response that does not fit the request); the error of ctx; ErrClosed.
 func (c *Client) Do(ctx context.Context, port mads.Port, req *mad.SA) (resp *mad.SA, err error) {
 	return wait(func(done func(*mad.SA, error)) error { return c.StartDo(ctx, port, req, done) })
 }
