@@ -122,7 +122,7 @@ func TestPendingHoldsNoGoroutine(t *testing.T) {
 		for range 100 {
 			start()
 		}
-		assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+		assert.Less(t, runtime.NumGoroutine(), before+50, "100 requests are pending") // others may be about to exit
 		assert.Empty(t, ends)
 		require.NoError(t, c.Close())
 		for range 101 {
