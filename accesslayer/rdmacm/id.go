@@ -157,6 +157,11 @@ func (i *ID) SetReuseAddr(reuse bool) error {
 	return i.set("SetReuseAddr", idle, func(c *IDConfig) { c.ReuseAddr = reuse })
 }
 
+// SetIPv6Only sets IDConfig.IPv6Only. Status: InvalidState (the ID is bound).
+func (i *ID) SetIPv6Only(only bool) error {
+	return i.set("SetIPv6Only", idle, func(c *IDConfig) { c.IPv6Only = only })
+}
+
 // set changes the configuration of an ID that is in a state up to last.
 func (i *ID) set(verb string, last state, change func(*IDConfig)) error {
 	i.mu.Lock()

@@ -89,8 +89,10 @@ func (i *ID) listenCM(at netip.Addr, port uint16, backlog int) (cm.Listener, err
 			cfg.GID = gidOf(at)
 		}
 	case !at.IsValid():
-	case at.IsUnspecified(): // any address of IPv4
+	case at.IsUnspecified() && at.Is4():
 		cfg.Offset, cfg.Compare = offsetIPVersion, []byte{4 << 4}
+	case at.IsUnspecified():
+		cfg.Offset, cfg.Compare = offsetIPVersion, []byte{6 << 4}
 	default:
 		h, err := mad.NewIPCM(netip.AddrPortFrom(at, 0), at)
 		if err != nil {

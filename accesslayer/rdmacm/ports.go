@@ -47,30 +47,32 @@ func newPortTable(ephemeral [2]uint16, rand func() uint64) (*portTable, error) {
 }
 
 // canonical returns an address as the table has it: invalid for any address of both families, unspecified for any of
-// IPv4.
-func canonical(a netip.Addr) netip.Addr {
+// IPv4, or of IPv6 with only6.
+func canonical(a netip.Addr, only6 bool) netip.Addr {
 	a = a.Unmap()
-	if a == netip.IPv6Unspecified() {
-		return netip.Addr{}
+	switch {
+	case a.IsValid() && a != netip.IPv6Unspecified():
+		return a
+	case only6:
+		return netip.IPv6Unspecified()
 	}
-	return a
+	return netip.Addr{}
 }
 
-// overlap reports whether two addresses, which may stand for several, have one in common.
+// overlap reports whether two canonical addresses, which may stand for several, have one in common.
 func overlap(a, b netip.Addr) bool {
-	switch any4 := netip.IPv4Unspecified(); {
+	switch {
 	case !a.IsValid(), !b.IsValid(), a == b:
 		return true
-	case a == any4:
-		return b.Is4()
-	default:
-		return b == any4 && a.Is4()
+	case a.IsUnspecified(), b.IsUnspecified():
+		return a.Is4() == b.Is4()
 	}
+	return false
 }
 
-// bind takes a port, or a free one of the ephemeral range if the port is 0. Errors: EADDRINUSE.
+// bind takes a port at a canonical address, or a free one of the ephemeral range if the port is 0. Errors: EADDRINUSE.
 func (t *portTable) bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (*binding, error) {
-	b := &binding{spacePort: spacePort{space, at.Port()}, addr: canonical(at.Addr()), reuse: reuse}
+	b := &binding{spacePort: spacePort{space, at.Port()}, addr: at.Addr(), reuse: reuse}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if b.port != 0 {

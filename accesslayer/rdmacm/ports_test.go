@@ -14,10 +14,11 @@ import (
 )
 
 // stands lists which of some addresses a bound address covers.
-func stands(a netip.Addr) (list []netip.Addr) {
+func stands(a netip.Addr, only6 bool) (list []netip.Addr) {
 	for _, s := range []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"} {
 		b := netip.MustParseAddr(s)
-		if !a.IsValid() || a == netip.IPv6Unspecified() || a == netip.IPv4Unspecified() && b.Is4() || a == b {
+		isAny := !a.IsValid() || a == netip.IPv6Unspecified()
+		if isAny && (b.Is6() || !only6) || a == netip.IPv4Unspecified() && b.Is4() || a == b {
 			list = append(list, b)
 		}
 	}
@@ -33,6 +34,7 @@ func TestPortTable(t *testing.T) {
 	type taken struct {
 		b         *binding
 		addr      netip.Addr
+		only6     bool
 		reuse     bool
 		listening bool
 	}
@@ -45,17 +47,17 @@ func TestPortTable(t *testing.T) {
 				if x == y || x.reuse && y.reuse && !x.listening && !y.listening {
 					return false
 				}
-				return slices.ContainsFunc(stands(x.addr),
-					func(a netip.Addr) bool { return slices.Contains(stands(y.addr), a) })
+				return slices.ContainsFunc(stands(x.addr, x.only6),
+					func(a netip.Addr) bool { return slices.Contains(stands(y.addr, y.only6), a) })
 			})
 		}
 		space := rapid.SampledFrom([]mad.PortSpace{TCP, UDP})
 		t.Repeat(map[string]func(*rapid.T){
 			"bind": func(t *rapid.T) {
 				x := &taken{addr: rapid.SampledFrom(addrs).Draw(t, "addr").Unmap(),
-					reuse: rapid.Bool().Draw(t, "reuse")}
+					only6: rapid.Bool().Draw(t, "IPv6 only"), reuse: rapid.Bool().Draw(t, "reuse")}
 				k := spacePort{space.Draw(t, "space"), rapid.SampledFrom([]uint16{0, 100, 101, 500}).Draw(t, "port")}
-				b, err := table.bind(k.space, netip.AddrPortFrom(x.addr, k.port), x.reuse)
+				b, err := table.bind(k.space, netip.AddrPortFrom(canonical(x.addr, x.only6), k.port), x.reuse)
 				if k.port == 0 {
 					free := false
 					for p := uint16(100); p <= 103; p++ {

@@ -13,7 +13,8 @@ import (
 )
 
 // Bind sets the local address and port. The zero address stands for any address, port 0 for a free port.
-// Errors: EADDRINUSE; EADDRNOTAVAIL (no HCA has the address); InvalidState (the ID is bound).
+// Errors: EADDRINUSE; EADDRNOTAVAIL (no HCA has the address); InvalidState (the ID is bound); InvalidParameter (an IPv4
+// address with IDConfig.IPv6Only).
 func (i *ID) Bind(local netip.AddrPort) error {
 	_, err := i.enter("Bind", idle, idle)
 	if err == nil {
@@ -23,7 +24,10 @@ func (i *ID) Bind(local netip.AddrPort) error {
 }
 
 func (i *ID) bind(local netip.AddrPort) error {
-	addr := canonical(local.Addr())
+	addr := canonical(local.Addr(), i.cfg.IPv6Only)
+	if i.cfg.IPv6Only && addr.Is4() {
+		return invalid("ID.Bind", "the address is %v, and IPv6Only is set", addr)
+	}
 	var src Source
 	if addr.IsValid() && !addr.IsUnspecified() {
 		list := sources(i.m.al)

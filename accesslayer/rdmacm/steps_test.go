@@ -455,3 +455,34 @@ func TestPendingStepsHaveNoGoroutine(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// TestIPv6Only tests listeners on one port for all addresses of IPv4 and for all of IPv6.
+func TestIPv6Only(t *testing.T) {
+	l := newLAN()
+	s, c := l.host(t, "10.66.0.1", "fd66::1"), l.host(t, "10.66.0.9", "fd66::9")
+	ctx := within(t)
+	channels := map[string]*rdmacm.EventChannel{}
+	for _, at := range []string{"0.0.0.0:7174", "[::]:7174"} {
+		channels[at] = rdmacm.NewEventChannel(nil)
+		id, err := s.m.NewID(rdmacm.IDConfig{Events: channels[at]})
+		require.NoError(t, err)
+		require.NoError(t, id.SetIPv6Only(at == "[::]:7174"))
+		require.NoError(t, id.Bind(ap(at)))
+		require.ErrorIs(t, id.SetIPv6Only(false), ci.InvalidState)
+		_, err = id.Listen(0)
+		require.NoError(t, err, at)
+	}
+	_, err := s.m.ListenID(ap("[fd66::1]:7174"), rdmacm.ListenIDConfig{})
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	_, err = s.m.ListenID(ap("10.66.0.1:7175"), rdmacm.ListenIDConfig{ID: rdmacm.IDConfig{IPv6Only: true}})
+	require.ErrorIs(t, err, ci.InvalidParameter)
+	for to, at := range map[string]string{"10.66.0.1": "0.0.0.0:7174", "fd66::1": "[::]:7174"} {
+		id := resolved(t, c.m, rdmacm.NewEventChannel(nil), gidAddr(to))
+		require.NoError(t, id.StartConnect(rdmacm.ConnParam{}))
+		e, err := channels[at].Next(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, gidAddr(to).String(), e.ID.LocalAddr().String())
+		require.NoError(t, e.ID.Reject(nil))
+		e.Ack()
+	}
+}
