@@ -191,7 +191,7 @@ func Faults() []Mutant {
 			}),
 		},
 		{
-			Name:   "fault.eventOnAll",
+			Name:   "fault.everybody",
 			Area:   "fault",
 			Breaks: "CI-Event-01",
 			Does:   "an access error raises the event on every QP of the adapter",
