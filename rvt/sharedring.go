@@ -27,7 +27,7 @@ type UserContext interface {
 // since no post did.
 type SharedSendRing interface {
 	SendRing
-	// SetState tells the producer the state of the QP. The engine calls it with the token held.
+	// SetState stores the state of the QP for the producer to read. The engine calls it with the token held.
 	SetState(s ci.QPState)
 }
 

@@ -55,7 +55,7 @@ func (s *mmsgSocket) clearError(err error) bool {
 	return true
 }
 
-// unreachable tells the errors that mean that a datagram did not arrive.
+// unreachable reports whether an error means that a datagram did not arrive.
 func unreachable(e syscall.Errno) bool {
 	switch e {
 	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENONET,

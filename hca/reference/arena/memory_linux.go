@@ -91,7 +91,7 @@ func (m *Memory) populate(off, n uint64) error {
 	return unix.Fallocate(int(m.f.Fd()), 0, int64(off), int64(n))
 }
 
-// discard gives pages back. They read as zeros afterwards.
+// discard releases pages. They read as zeros afterwards.
 func (m *Memory) discard(off, n uint64) {
 	if unix.Fallocate(int(m.f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n)) != nil {
 		clear(m.b[off : off+n])

@@ -38,7 +38,7 @@ func (r *completionRing) Put(wc *ci.WC) bool {
 	return true
 }
 
-// Publish shows what has been staged to the consumer.
+// Publish makes what has been staged visible to the consumer.
 func (r *completionRing) Publish() {
 	atomic.StoreUint32(r.q.prod, r.put)
 	r.shown.Store(r.put)

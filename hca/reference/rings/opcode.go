@@ -24,7 +24,7 @@ const (
 	flagVendor  = 0xffff0000
 )
 
-// packFlags gives the ABI's send flags: 1 fence, 2 signaled, 4 solicited, 8 inline, 16 IP checksum; ours from 1<<8 on.
+// packFlags returns the ABI's send flags: 1 fence, 2 signaled, 4 solicited, 8 inline, 16 IP checksum; ours from 1<<8 on.
 func packFlags(f ci.SendFlags) uint32 {
 	return uint32(f)>>1&7 | uint32(f)>>2&0x10 | uint32(f)<<3&flagLocal | uint32(f)<<2&flagL4Check | uint32(f)&flagVendor
 }

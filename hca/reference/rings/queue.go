@@ -20,7 +20,7 @@ type queue struct {
 	shift uint8  // log2 of an element's size
 }
 
-// geometry gives the number of slots for depth elements, and the log2 of the slot size for elem bytes.
+// geometry returns the number of slots for depth elements, and the log2 of the slot size for elem bytes.
 func geometry(depth, elem int) (slots int, shift uint8) {
 	return 1 << bits.Len(uint(depth)), uint8(bits.Len(uint(elem - 1)))
 }

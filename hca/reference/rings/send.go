@@ -216,7 +216,7 @@ func (r *sendRing) table() *sideTable {
 	return r.side.Load()
 }
 
-// ext gives the extension of the slot under the producer, empty but for the storage of its lists.
+// ext returns the extension of the slot under the producer, empty but for the storage of its lists.
 func (r *sendRing) ext() *rvt.WorkExt {
 	s := r.table()
 	x := s.ext[r.post]
@@ -368,7 +368,7 @@ func (r *sendRing) Retire(n int) {
 	r.retired.Store(r.tail)
 }
 
-// immWord gives the word in the machine's order whose bytes are v's in the order of the wire.
+// immWord returns the word in the machine's order whose bytes are v's in the order of the wire.
 func immWord(v uint32) uint32 {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], v)

@@ -14,12 +14,12 @@ type cq struct {
 	ring *rings.UserCompletion
 
 	mu       sync.Mutex // polls
-	contexts map[ci.QPN]*context
+	contexts map[ci.QPN]*qpContext
 	dead     int // contexts of QPs that were destroyed
 }
 
-// context is that of a QP, for the completions of the QP.
-type context struct {
+// qpContext is the context of a QP, for the completions of the QP.
+type qpContext struct {
 	value any
 	gone  bool
 }
@@ -49,7 +49,7 @@ func postCreateCQ(a *ci.UserCreateCQ, ub *ci.UserBuffer, err error) error {
 	if !ok {
 		return badAnswer(verb, "a queue of the shape %+v in %d bytes", r.Shape, r.Size)
 	}
-	q := &cq{ring: ring, contexts: map[ci.QPN]*context{}}
+	q := &cq{ring: ring, contexts: map[ci.QPN]*qpContext{}}
 	a.CQ = ci.UserCQ{Handle: q, Poll: q.poll, Peek: q.peek, Notify: q.notify}
 	return nil
 }
@@ -119,7 +119,7 @@ func (q *cq) add(num ci.QPN, value any) {
 	if c := q.contexts[num]; c != nil && c.gone {
 		q.dead--
 	}
-	q.contexts[num] = &context{value: value}
+	q.contexts[num] = &qpContext{value: value}
 }
 
 // remove notes that a QP was destroyed.

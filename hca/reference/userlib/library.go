@@ -104,7 +104,7 @@ func (c *ca) at(off, n uint64) ([]byte, bool) {
 	return b[off : off+n : off+n], true
 }
 
-// notify tells the engine that the QP with an index has new work.
+// notify marks the QP with an index as having new work, and wakes the engine if it sleeps.
 func (c *ca) notify(index uint32) {
 	if c.head.Mark(index) {
 		c.bells.Add(1)

@@ -2,6 +2,7 @@ package userlib
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -74,6 +75,8 @@ type client struct {
 	qp      *userQP
 	mr      ci.MR
 	buf     []byte
+	answers [][]byte   // of the driver, in order of OpenUser, CreateCQ, CreateQP
+	files   []*os.File // of OpenUser
 	fired   atomic.Int64
 	ours    *arena.Memory // registered memory, as the process sees it
 	theirs  *arena.Memory // and the daemon
@@ -137,6 +140,7 @@ func newClient(d *daemon, typ ci.QPType) *client {
 	open := ci.UserOpenCA{GUID: d.hca.Info().GUID}
 	require.NoError(d.t, create(d.t, c.lib.OpenCA, &open, func(ub *ci.UserBuffer) (err error) {
 		c.user, err = d.ca.OpenUser(fakeProcess{}, ub)
+		c.answers, c.files = append(c.answers, ub.Out), ub.OutFiles
 		return err
 	}))
 	require.NotNil(d.t, open.CA)
@@ -172,6 +176,7 @@ func (c *client) createCQ(size int) *userCQ {
 	a := ci.UserCreateCQ{PD: c.lpd, Create: ci.CQCreate{Size: size}}
 	require.NoError(c.t, create(c.t, c.lib.CreateCQ, &a, func(ub *ci.UserBuffer) (err error) {
 		q.CQ, err = c.pd.CreateCQ(ci.CQCreate{Size: size, User: ub, OnCompletion: func(any) { c.fired.Add(1) }})
+		c.answers = append(c.answers, ub.Out)
 		return err
 	}))
 	q.u = a.CQ
@@ -186,6 +191,7 @@ func (c *client) createQP(create_ ci.QPCreate) *userQP {
 	require.NoError(c.t, create(c.t, c.lib.CreateQP, &a, func(ub *ci.UserBuffer) (err error) {
 		create_.User = ub
 		q.QP, err = c.pd.CreateQP(create_)
+		c.answers = append(c.answers, ub.Out)
 		return err
 	}))
 	q.u = a.QP
