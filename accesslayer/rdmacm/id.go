@@ -75,8 +75,8 @@ const (
 )
 
 var stateNames = [...]string{"new", "bound", "its address is resolved", "its route is resolved",
-	"a step is in progress", "waiting for Establish", "waiting for Accept or Reject", "being accepted", "connected", "rejected", "listening",
-	"closed"}
+	"a step is in progress", "waiting for Establish", "waiting for Accept or Reject", "being accepted", "connected",
+	"rejected", "listening", "closed"}
 
 func (s state) String() string { return stateNames[s] }
 
