@@ -449,7 +449,8 @@ func TestPendingStepsHaveNoGoroutine(t *testing.T) {
 		start(2)
 		few := runtime.NumGoroutine()
 		start(100)
-		assert.Equal(t, few, runtime.NumGoroutine())
+		// The count is that of the process, in which goroutines of earlier tests and of the runtime end.
+		assert.Less(t, runtime.NumGoroutine(), few+10, "300 more steps are pending")
 		a.close(t)
 		b.close(t)
 		synctest.Wait()
