@@ -109,5 +109,6 @@ func (c *Session) queryStatus(r *schema.QueryStatus) (*Result, error) {
 		return nil, failf("ual.Client.Status", ci.InvalidParameter, "offset %d of %d bytes", r.Offset, len(text))
 	}
 	part := text[r.Offset:]
-	return &Result{Body: &schema.QueryStatusReply{Total: uint64(len(text)), Text: part[:min(len(part), schema.MaxStatus)]}}, nil
+	return &Result{Body: &schema.QueryStatusReply{Total: uint64(len(text)),
+		Text: part[:min(len(part), schema.MaxStatus)]}}, nil
 }

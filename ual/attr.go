@@ -2,13 +2,8 @@ package ual
 
 import (
 	"ciddk/ci"
-	"ciddk/kproxy/native"
 	"ciddk/kproxy/schema"
 )
-
-func appendBody(b []byte, v any) []byte { return native.Append(b, v) }
-
-func parseBody(b []byte, v any) error { return native.Parse(b, v) }
 
 // caAttr returns the attributes in a reply.
 func caAttr(r *schema.CAAttr) *ci.CAAttr {

@@ -14,6 +14,8 @@ type CA struct {
 	ci.UnimplementedCA
 	c      *Client
 	hca    *hca
+	lib    *ci.UserLibrary // nil: none
+	state  any             // the library's
 	handle schema.Handle
 	events receiver
 
@@ -74,14 +76,22 @@ func (c *CA) Destroy() error {
 	if n > 0 {
 		return &ci.Error{Verb: "CA.Destroy", Status: ci.ResourceBusy, Detail: "an event handler is registered"}
 	}
-	if _, err := c.c.destroyEvents(c.handle, &c.events); err != nil {
+	a := &ci.UserCloseCA{CA: c.state}
+	hooks := c.hooks().CloseCA
+	closed := false
+	_, err := aroundCreate(c, c.state, hooks, a, verbKind{verb: "CA.Destroy"}, func(private) error {
+		_, err := c.c.destroyEvents(c.handle, &c.events)
+		closed = err == nil
+		return err
+	}, func() {})
+	if !closed {
 		return err
 	}
 	c.closeQueues()
 	c.hca.mu.Lock()
 	c.hca.open = false
 	c.hca.mu.Unlock()
-	return nil
+	return err
 }
 
 // destroy destroys an object without events. Without a connection, it succeeds: the daemon has destroyed everything.
@@ -110,29 +120,52 @@ func (c *Client) destroyEvents(h schema.Handle, r *receiver) (reply schema.Destr
 
 // Query returns the attributes that the daemon grants to this process.
 func (c *CA) Query() (*ci.CAAttr, error) {
-	var r schema.CAAttr
-	if err := c.c.do(schema.CmdQueryCA, &schema.CA{CA: c.handle}, nil, &r); err != nil {
+	a := &ci.UserQueryCA{CA: c.state}
+	hooks := c.hooks().QueryCA
+	err := around(c, c.state, hooks, a, verbKind{verb: "CA.Query"}, func(private) error {
+		var r schema.CAAttr
+		if err := c.c.do(schema.CmdQueryCA, &schema.CA{CA: c.handle}, nil, &r); err != nil {
+			return err
+		}
+		a.Attr = caAttr(&r)
+		a.Attr.Caps |= ci.CapEventHandlers
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	a := caAttr(&r)
-	a.Caps |= ci.CapEventHandlers
-	return a, nil
+	return a.Attr, nil
 }
 
 // Modify sets attributes of a port. The daemon permits it to privileged processes only.
 func (c *CA) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
-	return c.c.do(schema.CmdModifyCA, &schema.ModifyCA{CA: c.handle, Port: port, Set: set, CapMask: a.CapMask,
-		Capability: a.Capability, PKeyErrors: a.PKeyErrors, QKeyErrors: a.QKeyErrors, InitType: a.InitType,
-		SystemGUID: a.SystemGUID}, nil, &schema.None{})
+	x := &ci.UserModifyCA{CA: c.state, Port: port, Set: set, Attr: a}
+	hooks := c.hooks().ModifyCA
+	return around(c, c.state, hooks, x, verbKind{verb: "CA.Modify"}, func(private) error {
+		a := x.Attr
+		return c.c.do(schema.CmdModifyCA, &schema.ModifyCA{CA: c.handle, Port: x.Port, Set: x.Set, CapMask: a.CapMask,
+			Capability: a.Capability, PKeyErrors: a.PKeyErrors, QKeyErrors: a.QKeyErrors, InitType: a.InitType,
+			SystemGUID: a.SystemGUID}, nil, &schema.None{})
+	})
 }
 
 // AllocatePD allocates a protection domain.
 func (c *CA) AllocatePD(typ ci.PDType) (ci.PD, error) {
-	var r schema.Created
-	if err := c.c.do(schema.CmdAllocatePD, &schema.AllocatePD{CA: c.handle, Type: uint32(typ)}, nil, &r); err != nil {
+	a := &ci.UserAllocatePD{CA: c.state, Type: typ}
+	hooks := c.hooks().AllocatePD
+	pd := &PD{ca: c}
+	_, err := aroundCreate(c, c.state, hooks, a, verbKind{verb: "CA.AllocatePD", data: true}, func(p private) error {
+		var r schema.Created
+		q := &schema.AllocatePD{CA: c.handle, Type: uint32(a.Type)}
+		err := c.c.doUser(schema.CmdAllocatePD, q, &r, &q.User, &r.User, p)
+		pd.handle = r.Handle
+		return err
+	}, func() { _ = c.c.destroy(pd.handle) }) // the application receives the error of Post
+	if err != nil {
 		return nil, err
 	}
-	return &PD{ca: c, handle: r.Handle}, nil
+	pd.state = a.PD
+	return pd, nil
 }
 
 // LocalMAD executes a MAD on a port.
@@ -176,28 +209,34 @@ func (c *CA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
 		}
 		q.Objects = append(q.Objects, h)
 	}
-	return c.vendorCall(op, q)
+	a := &ci.UserVendorCall{CA: c.state, Op: op, Objects: objects}
+	hooks := c.hooks().VendorCall
+	return around(c, c.state, hooks, a, verbKind{verb: verb, data: true},
+		func(p private) error { return c.vendorCall(op, q, p) })
 }
 
-func (c *CA) vendorCall(op *ci.VendorOp, q *schema.VendorCall) error {
-	x := c.c.begin()
-	defer x.end()
-	x.out = appendBody(x.out, q)
-	if err := c.c.roundTrip(schema.CmdVendorCall, x, nil); err != nil {
-		return err
-	}
-	if x.header.Status != 0 {
-		_, status, err := x.errorReply()
-		op.Status = status
-		return err
-	}
+func (c *CA) vendorCall(op *ci.VendorOp, q *schema.VendorCall, p private) error {
 	var r schema.VendorCallReply
-	if err := parseBody(x.body, &r); err != nil {
-		return badReply(schema.CmdVendorCall, err)
+	err := c.c.doUser(schema.CmdVendorCall, q, &r, &q.User, &r.User, p)
+	if v, ok := errors.AsType[*vendorError](err); ok {
+		op.Status = v.status
+		return v.err
 	}
-	op.N, op.Status = copy(op.Data, r.Data), r.Status
-	return nil
+	if err == nil {
+		op.N, op.Status = copy(op.Data, r.Data), r.Status
+	}
+	return err
 }
+
+// vendorError is an error with VendorOp.Status.
+type vendorError struct {
+	err    error
+	status int32
+}
+
+func (v *vendorError) Error() string { return v.err.Error() }
+
+func (v *vendorError) Unwrap() error { return v.err }
 
 // OnEvent registers one more handler of the CA's events.
 func (c *CA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {

@@ -193,7 +193,10 @@ func (x *call) failure() error {
 	if x.header.Status == 0 {
 		return nil
 	}
-	_, _, err := x.errorReply()
+	_, status, err := x.errorReply()
+	if x.header.Command == schema.CmdVendorCall {
+		return &vendorError{err, status}
+	}
 	return err
 }
 

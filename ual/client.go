@@ -24,6 +24,10 @@ type Config struct {
 	Path    string        // of the daemon's socket; "": $DDKD_SOCKET, then DefaultPath
 	Name    string        // of this program, for the daemon's logs and status; "": that of the executable
 	Timeout time.Duration // of connecting; 0: 10 seconds
+
+	// Libraries are the vendors' user libraries that the program has. One of them accompanies an adapter whose
+	// HCAInfo.Library is its name. Without one, all verbs go to the daemon.
+	Libraries []*ci.UserLibrary
 }
 
 // ErrDisconnected is wrapped by the error of every verb after the connection to the daemon was lost or closed.
@@ -38,6 +42,7 @@ type Client struct {
 	err    error    // the connection is lost
 	calls  []*call  // by slot of their id; nil: free
 	free   []uint32 // slots
+	libs   []*ci.UserLibrary
 	pins   map[*pinned]struct{}
 	tokens tokens
 
@@ -59,7 +64,7 @@ func Dial(cfg Config) (*Client, error) {
 
 // New returns a client over a connection that was made in another way, which it then owns. Config.Path is ignored.
 func New(conn *native.Conn, cfg Config) (*Client, error) {
-	c := &Client{c: conn, pins: map[*pinned]struct{}{}}
+	c := &Client{c: conn, libs: cfg.Libraries, pins: map[*pinned]struct{}{}}
 	c.wait.Go(c.read)
 	hello := &schema.Hello{Version: schema.Version, PointerBits: bits.UintSize, Name: cfg.Name}
 	if hello.Name == "" {

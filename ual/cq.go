@@ -16,6 +16,7 @@ type CQ struct {
 	handle  schema.Handle
 	events  receiver
 	context func(uint64) any // of a token, made once
+	user    ci.UserCQ        // the library's
 
 	poll    sync.Mutex // one poll at a time, so that entries are returned in order
 	mu      sync.Mutex
@@ -29,23 +30,35 @@ func (p *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	q := &CQ{ca: p.ca, context: p.ca.c.tokens.context}
 	q.events = receiver{context: c.Context, onCompletion: c.OnCompletion, onEvent: c.OnEvent, drained: p.ca.drained}
 	p.ca.c.tokens.add(&q.events)
-	req := &schema.CreateCQ{PD: p.handle, Token: q.events.token, Async: p.ca.async.handle, Size: schema.Int32(c.Size),
-		Affinity: c.Affinity.Mask, Group: c.Affinity.Group}
-	if c.OnCompletion != nil {
-		req.Completions = p.ca.completions.handle
-	}
-	var r schema.CreateCQReply
-	if err := p.ca.c.do(schema.CmdCreateCQ, req, nil, &r); err != nil {
+	a := &ci.UserCreateCQ{PD: p.state, Create: c}
+	v := verbKind{verb: "PD.CreateCQ", data: true}
+	_, err := aroundCreate(p.ca, p.state, p.ca.hooks().CreateCQ, a, v, func(x private) error {
+		req := &schema.CreateCQ{PD: p.handle, Token: q.events.token, Async: p.ca.async.handle,
+			Size: schema.Int32(a.Create.Size), Affinity: a.Create.Affinity.Mask, Group: a.Create.Affinity.Group}
+		if c.OnCompletion != nil {
+			req.Completions = p.ca.completions.handle
+		}
+		var r schema.CreateCQReply
+		err := p.ca.c.doUser(schema.CmdCreateCQ, req, &r, &req.User, &r.User, x)
+		q.handle, a.Granted = r.Handle, int(r.Size)
+		return err
+	}, func() { _, _ = p.ca.c.destroyEvents(q.handle, &q.events) }) // the application receives the error of Post
+	if err != nil {
 		p.ca.c.tokens.remove(&q.events)
 		return nil, err
 	}
-	q.handle = r.Handle
+	q.user = a.CQ
 	return q, nil
 }
 
 // Destroy destroys the queue.
 func (q *CQ) Destroy() error {
-	if _, err := q.ca.c.destroyEvents(q.handle, &q.events); err != nil {
+	a, v := &ci.UserDestroyCQ{CQ: q.user.Handle}, verbKind{verb: "CQ.Destroy"}
+	err := around(q.ca, q.user.Handle, q.ca.hooks().DestroyCQ, a, v, func(private) error {
+		_, err := q.ca.c.destroyEvents(q.handle, &q.events)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	q.ca.c.tokens.remove(&q.events)
@@ -55,6 +68,9 @@ func (q *CQ) Destroy() error {
 
 // Poll takes completions: one message for up to schema.MaxBatch of them.
 func (q *CQ) Poll(wc []ci.WC) (int, error) {
+	if q.user.Poll != nil {
+		return q.user.Poll(wc)
+	}
 	q.poll.Lock()
 	defer q.poll.Unlock()
 	gone := q.takeRetired() // those whose last entries this poll will find, if it empties the queue
@@ -164,6 +180,9 @@ func (q *CQ) forget(list []*retired) {
 
 // Notify arms the queue for one callback.
 func (q *CQ) Notify(when ci.Notify) error {
+	if q.user.Notify != nil {
+		return q.user.Notify(when)
+	}
 	if when > ci.NotifySolicited {
 		return &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidParameter, Detail: "unknown kind of notification"}
 	}
@@ -172,6 +191,9 @@ func (q *CQ) Notify(when ci.Notify) error {
 
 // NotifyAfter arms the queue for one callback after n more completions.
 func (q *CQ) NotifyAfter(n int) error {
+	if q.user.NotifyAfter != nil {
+		return q.user.NotifyAfter(n)
+	}
 	return q.notify(&schema.Notify{CQ: q.handle, Mode: schema.NotifyAfter, N: schema.Int32(n)})
 }
 
@@ -181,6 +203,9 @@ func (q *CQ) notify(r *schema.Notify) error {
 
 // Peek returns the number of entries that wait.
 func (q *CQ) Peek() (int, error) {
+	if q.user.Peek != nil {
+		return q.user.Peek()
+	}
 	var r schema.PeekReply
 	err := q.ca.c.do(schema.CmdPeek, &schema.CQ{CQ: q.handle}, nil, &r)
 	return int(r.N), err
@@ -188,22 +213,34 @@ func (q *CQ) Peek() (int, error) {
 
 // Query returns the attributes.
 func (q *CQ) Query() (ci.CQAttr, error) {
-	var r schema.QueryCQReply
-	if err := q.ca.c.do(schema.CmdQueryCQ, &schema.CQ{CQ: q.handle}, nil, &r); err != nil {
+	a, v := &ci.UserQueryCQ{CQ: q.user.Handle}, verbKind{verb: "CQ.Query", finish: true}
+	err := around(q.ca, q.user.Handle, q.ca.hooks().QueryCQ, a, v, func(private) error {
+		var r schema.QueryCQReply
+		err := q.ca.c.do(schema.CmdQueryCQ, &schema.CQ{CQ: q.handle}, nil, &r)
+		a.Attr = ci.CQAttr{Size: int(r.Size),
+			Moderation: ci.Moderation{Count: int(r.Count), Period: time.Duration(r.Period)}}
+		return err
+	})
+	if err != nil {
 		return ci.CQAttr{}, err
 	}
-	return ci.CQAttr{Size: int(r.Size), Moderation: ci.Moderation{Count: int(r.Count),
-		Period: time.Duration(r.Period)}}, nil
+	return a.Attr, nil
 }
 
 // Resize changes the size.
 func (q *CQ) Resize(c ci.CQResize) (int, error) {
-	var r schema.ResizeCQReply
-	req := &schema.ResizeCQ{CQ: q.handle, Size: schema.Int32(c.Size)}
-	if err := q.ca.c.do(schema.CmdResizeCQ, req, nil, &r); err != nil {
+	a, v := &ci.UserResizeCQ{CQ: q.user.Handle, Size: c.Size}, verbKind{verb: "CQ.Resize", data: true}
+	err := around(q.ca, q.user.Handle, q.ca.hooks().ResizeCQ, a, v, func(p private) error {
+		var r schema.ResizeCQReply
+		req := &schema.ResizeCQ{CQ: q.handle, Size: schema.Int32(a.Size)}
+		err := q.ca.c.doUser(schema.CmdResizeCQ, req, &r, &req.User, &r.User, p)
+		a.Granted = int(r.Size)
+		return err
+	})
+	if err != nil {
 		return 0, err
 	}
-	return int(r.Size), nil
+	return a.Granted, nil
 }
 
 // Modify sets moderation.

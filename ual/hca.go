@@ -50,22 +50,35 @@ func (h *hca) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 }
 
 func (h *hca) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
-	c := &CA{c: h.c, hca: h}
+	c := &CA{c: h.c, hca: h, lib: findLibrary(h.c.libs, h.info.Library)}
 	c.events = receiver{context: ctx, drained: c.drained, onEvent: func(e ci.Event) { onEvent(e); c.forward(e) }}
 	h.c.tokens.add(&c.events)
 	var err error
 	if c.completions, err = h.c.newEventQueue(c.lostCompletions, func() {}); err == nil {
 		c.async, err = h.c.newEventQueue(c.lostEvents, c.disconnect)
 	}
-	var r schema.Created
 	if err == nil {
-		err = h.c.do(schema.CmdOpenCA, &schema.OpenCA{GUID: guid, Token: c.events.token, Async: c.async.handle}, nil,
-			&r)
+		err = c.open(guid)
 	}
 	if err != nil {
 		c.closeQueues()
 		return nil, err
 	}
-	c.handle = r.Handle
 	return c, nil
+}
+
+// open opens the adapter in the daemon.
+func (c *CA) open(guid ci.GUID) error {
+	a := &ci.UserOpenCA{GUID: guid}
+	hooks := c.hooks().OpenCA
+	// The first hooks of an adapter run whenever there is a library.
+	_, err := aroundCreate(c, c.lib, hooks, a, verbKind{verb: "HCA.OpenCA", data: true}, func(p private) error {
+		var r schema.Created
+		q := &schema.OpenCA{GUID: guid, Token: c.events.token, Async: c.async.handle}
+		err := c.c.doUser(schema.CmdOpenCA, q, &r, &q.User, &r.User, p)
+		c.handle = r.Handle
+		return err
+	}, func() { _, _ = c.c.destroyEvents(c.handle, &c.events) }) // the application receives the error of Post
+	c.state = a.CA
+	return err
 }

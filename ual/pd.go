@@ -10,46 +10,26 @@ type PD struct {
 	ci.UnimplementedPD
 	ca     *CA
 	handle schema.Handle
+	state  any // the library's
 }
 
 var _ ci.PD = (*PD)(nil)
 
+// noHooks is the library of an adapter without one.
+var noHooks ci.UserLibrary
+
+// hooks returns the hooks of the library, if there is one, and else empty ones.
+func (c *CA) hooks() *ci.UserLibrary {
+	if c.lib == nil {
+		return &noHooks
+	}
+	return c.lib
+}
+
 // Destroy deallocates the domain.
-func (p *PD) Destroy() error { return p.ca.c.destroy(p.handle) }
-
-// CreateAV creates an address vector.
-func (p *PD) CreateAV(attr ci.AVAttr) (ci.AV, error) {
-	var r schema.Created
-	q := &schema.CreateAV{PD: p.handle, Attr: schema.NewAVAttr(&attr)}
-	if err := p.ca.c.do(schema.CmdCreateAV, q, nil, &r); err != nil {
-		return nil, err
-	}
-	return &AV{pd: p, handle: r.Handle}, nil
-}
-
-// AV is an address vector of the daemon.
-type AV struct {
-	ci.UnimplementedAV
-	pd     *PD
-	handle schema.Handle
-}
-
-var _ ci.AV = (*AV)(nil)
-
-// Destroy destroys the vector.
-func (a *AV) Destroy() error { return a.pd.ca.c.destroy(a.handle) }
-
-// Query returns the attributes and the PD.
-func (a *AV) Query() (ci.AVAttr, ci.PD, error) {
-	var r schema.QueryAVReply
-	if err := a.pd.ca.c.do(schema.CmdQueryAV, &schema.AV{AV: a.handle}, nil, &r); err != nil {
-		return ci.AVAttr{}, nil, err
-	}
-	return r.Attr.CI(), a.pd, nil
-}
-
-// Modify replaces the vector.
-func (a *AV) Modify(attr ci.AVAttr) error {
-	q := &schema.ModifyAV{AV: a.handle, Attr: schema.NewAVAttr(&attr)}
-	return a.pd.ca.c.do(schema.CmdModifyAV, q, nil, &schema.Changed{})
+func (p *PD) Destroy() error {
+	a := &ci.UserDestroyPD{PD: p.state}
+	return around(p.ca, p.state, p.ca.hooks().DeallocatePD, a, verbKind{verb: "PD.Destroy"}, func(private) error {
+		return p.ca.c.destroy(p.handle)
+	})
 }

@@ -8,6 +8,9 @@ import (
 
 // PostSend posts work requests: one message for as many as fit.
 func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
+	if q.user.PostSend != nil {
+		return q.user.PostSend(wrs)
+	}
 	q.send.Lock()
 	defer q.send.Unlock()
 	total := 0
@@ -115,6 +118,9 @@ func (c *Client) posted(cmd schema.Command, x *call) (int, error) {
 
 // PostRecv posts receive buffers.
 func (q *QP) PostRecv(wrs []ci.RecvWR) (int, error) {
+	if q.user.PostRecv != nil {
+		return q.user.PostRecv(wrs)
+	}
 	q.recv.Lock()
 	defer q.recv.Unlock()
 	return q.ca.c.postRecv(schema.CmdPostRecv, q.handle, wrs)

@@ -13,6 +13,7 @@ type SRQ struct {
 	ca     *CA
 	handle schema.Handle
 	events receiver
+	user   ci.UserSRQ // the library's
 	post   sync.Mutex // of posts, which can take several messages
 }
 
@@ -23,13 +24,20 @@ func (p *PD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 	s := &SRQ{ca: p.ca}
 	s.events = receiver{context: c.Context, onEvent: c.OnEvent, drained: p.ca.drained}
 	p.ca.c.tokens.add(&s.events)
-	req := &schema.CreateSRQ{PD: p.handle, Token: s.events.token, Async: p.ca.async.handle, Attr: srqAttr(c.SRQAttr)}
-	var r schema.Created
-	if err := p.ca.c.do(schema.CmdCreateSRQ, req, nil, &r); err != nil {
+	a, v := &ci.UserCreateSRQ{PD: p.state, Create: c}, verbKind{verb: "PD.CreateSRQ", data: true}
+	_, err := aroundCreate(p.ca, p.state, p.ca.hooks().CreateSRQ, a, v, func(x private) error {
+		req := &schema.CreateSRQ{PD: p.handle, Token: s.events.token, Async: p.ca.async.handle,
+			Attr: srqAttr(a.Create.SRQAttr)}
+		var r schema.Created
+		err := p.ca.c.doUser(schema.CmdCreateSRQ, req, &r, &req.User, &r.User, x)
+		s.handle = r.Handle
+		return err
+	}, func() { _, _ = p.ca.c.destroyEvents(s.handle, &s.events) }) // the application receives the error of Post
+	if err != nil {
 		p.ca.c.tokens.remove(&s.events)
 		return nil, err
 	}
-	s.handle = r.Handle
+	s.user = a.SRQ
 	return s, nil
 }
 
@@ -39,7 +47,12 @@ func srqAttr(a ci.SRQAttr) schema.SRQAttr {
 
 // Destroy destroys the queue.
 func (s *SRQ) Destroy() error {
-	if _, err := s.ca.c.destroyEvents(s.handle, &s.events); err != nil {
+	a, v := &ci.UserDestroySRQ{SRQ: s.user.Handle}, verbKind{verb: "SRQ.Destroy"}
+	err := around(s.ca, s.user.Handle, s.ca.hooks().DestroySRQ, a, v, func(private) error {
+		_, err := s.ca.c.destroyEvents(s.handle, &s.events)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	s.ca.c.tokens.remove(&s.events)
@@ -48,6 +61,9 @@ func (s *SRQ) Destroy() error {
 
 // PostRecv posts receive buffers.
 func (s *SRQ) PostRecv(wrs []ci.RecvWR) (int, error) {
+	if s.user.PostRecv != nil {
+		return s.user.PostRecv(wrs)
+	}
 	s.post.Lock()
 	defer s.post.Unlock()
 	return s.ca.c.postRecv(schema.CmdPostSRQRecv, s.handle, wrs)
@@ -55,15 +71,25 @@ func (s *SRQ) PostRecv(wrs []ci.RecvWR) (int, error) {
 
 // Query returns the attributes.
 func (s *SRQ) Query() (ci.SRQAttr, error) {
-	var r schema.SRQAttr
-	if err := s.ca.c.do(schema.CmdQuerySRQ, &schema.SRQ{SRQ: s.handle}, nil, &r); err != nil {
+	a, v := &ci.UserQuerySRQ{SRQ: s.user.Handle}, verbKind{verb: "SRQ.Query"}
+	err := around(s.ca, s.user.Handle, s.ca.hooks().QuerySRQ, a, v, func(private) error {
+		var r schema.SRQAttr
+		err := s.ca.c.do(schema.CmdQuerySRQ, &schema.SRQ{SRQ: s.handle}, nil, &r)
+		a.Attr = ci.SRQAttr{MaxWR: int(r.MaxWR), MaxSGE: int(r.MaxSGE), Limit: int(r.Limit)}
+		return err
+	})
+	if err != nil {
 		return ci.SRQAttr{}, err
 	}
-	return ci.SRQAttr{MaxWR: int(r.MaxWR), MaxSGE: int(r.MaxSGE), Limit: int(r.Limit)}, nil
+	return a.Attr, nil
 }
 
 // Modify changes the attributes that set names.
-func (s *SRQ) Modify(set ci.SRQField, a ci.SRQAttr) error {
-	req := &schema.ModifySRQ{SRQ: s.handle, Set: uint32(set), Attr: srqAttr(a)}
-	return s.ca.c.do(schema.CmdModifySRQ, req, nil, &schema.Changed{})
+func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
+	a, v := &ci.UserModifySRQ{SRQ: s.user.Handle, Set: set, Attr: attr}, verbKind{verb: "SRQ.Modify", data: true}
+	return around(s.ca, s.user.Handle, s.ca.hooks().ModifySRQ, a, v, func(p private) error {
+		var r schema.Changed
+		req := &schema.ModifySRQ{SRQ: s.handle, Set: uint32(a.Set), Attr: srqAttr(a.Attr)}
+		return s.ca.c.doUser(schema.CmdModifySRQ, req, &r, &req.User, &r.User, p)
+	})
 }

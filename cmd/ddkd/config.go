@@ -54,7 +54,8 @@ type quotaConfig struct {
 }
 
 func (q quotaConfig) quota() kproxy.Quota {
-	return kproxy.Quota{PDs: q.PDs, AVs: q.AVs, CQs: q.CQs, SRQs: q.SRQs, QPs: q.QPs, MRs: q.MRs, MWs: q.MWs, Mcasts: q.Mcasts,
+	return kproxy.Quota{PDs: q.PDs, AVs: q.AVs, CQs: q.CQs, SRQs: q.SRQs, QPs: q.QPs, MRs: q.MRs, MWs: q.MWs,
+		Mcasts:     q.Mcasts,
 		QueueBytes: q.Queues, MemoryBytes: q.Memory, Events: q.Events}
 }
 

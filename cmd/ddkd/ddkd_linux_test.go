@@ -43,7 +43,8 @@ func TestServe(t *testing.T) {
 	var st kproxy.Status
 	require.NoError(t, json.Unmarshal(out.Bytes(), &st))
 	require.Len(t, st.Clients, 2)
-	assert.Equal(t, map[string]int{"event queue": 2, "ca": 1, "pd": 1, "cq": 1, "qp": 2, "mr": 2}, st.Clients[0].Objects)
+	assert.Equal(t, map[string]int{"event queue": 2, "ca": 1, "pd": 1, "cq": 1, "qp": 2, "mr": 2},
+		st.Clients[0].Objects)
 	assert.Equal(t, os.Getpid(), st.Clients[0].PID)
 	assert.EqualValues(t, 2, st.Clients[0].Completions)
 

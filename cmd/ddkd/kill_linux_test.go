@@ -29,8 +29,8 @@ func role(t *testing.T, name string) *exec.Cmd {
 	return c
 }
 
-// TestKillClients kills clients at random moments: while they connect, create objects and transfer data. Each time, the daemon
-// and its adapter have nothing left of the client.
+// TestKillClients kills clients at random moments: while they connect, create objects and transfer data. Each time, the
+// daemon and its adapter have nothing left of the client.
 func TestKillClients(t *testing.T) {
 	c := &config{Socket: socket(t), Adapters: []adapterConfig{{Link: "network", Address: "10.0.0.1"}}}
 	require.NoError(t, c.check())
@@ -73,8 +73,8 @@ func TestKillClients(t *testing.T) {
 	require.NoError(t, d.stop())
 }
 
-// TestKillDaemon kills the daemon under the traffic of a client. The client's verbs fail at once, it receives EventLocalFatal,
-// and closing does not hang. A new daemon takes over the socket.
+// TestKillDaemon kills the daemon under the traffic of a client. The client's verbs fail at once, it receives
+// EventLocalFatal, and closing does not hang. A new daemon takes over the socket.
 func TestKillDaemon(t *testing.T) {
 	socket(t)
 	daemon := role(t, "daemon")

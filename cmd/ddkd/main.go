@@ -1,5 +1,5 @@
-// Command ddkd is the daemon that owns RDMA adapters and lets the processes of this machine use them, by package ual. It needs
-// no privileges: its adapters speak RoCEv2 from UDP sockets.
+// Command ddkd is the daemon that owns RDMA adapters and lets the processes of this machine use them, by package ual.
+// It needs no privileges: its adapters speak RoCEv2 from UDP sockets.
 //
 //	ddkd serve --adapter address=192.0.2.1     # until SIGTERM or SIGINT
 //	ddkd serve --config /etc/ddkd.yaml
@@ -24,8 +24,8 @@
 //
 // # Stopping
 //
-// SIGTERM and SIGINT close all connections, destroy everything, and exit with status 0. A client whose daemon exits receives
-// EventLocalFatal, and its verbs return ual.ErrDisconnected.
+// SIGTERM and SIGINT close all connections, destroy everything, and exit with status 0. A client whose daemon exits
+// receives EventLocalFatal, and its verbs return ual.ErrDisconnected.
 //
 // Exit status: 0 stopped by a signal, 1 an error, 2 usage.
 package main
@@ -58,7 +58,8 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var c commands
 	exited := -1
-	k, err := kong.New(&c, kong.Name("ddkd"), kong.Description("A daemon that owns RDMA adapters for the processes of this machine."),
+	k, err := kong.New(&c, kong.Name("ddkd"), kong.Description("A daemon that owns RDMA adapters for the processes "+
+		"of this machine."),
 		kong.Writers(stdout, stderr), kong.Exit(func(n int) { exited = n }), kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.BindTo(stdout, (*io.Writer)(nil)), kong.Bind(&logs{stderr}))
 	if err != nil {

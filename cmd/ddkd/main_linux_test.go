@@ -20,7 +20,8 @@ const roleEnv = "DDKD_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case "daemon":
-		os.Exit(run(context.Background(), []string{"serve", "--adapter", "link=network,address=10.0.0.1"}, os.Stdout, os.Stderr))
+		os.Exit(run(context.Background(), []string{"serve", "--adapter", "link=network,address=10.0.0.1"},
+			os.Stdout, os.Stderr))
 	case "client":
 		err := traffic(func(int) bool { return true })
 		fmt.Fprintln(os.Stderr, err)
@@ -29,8 +30,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// traffic connects to the daemon at $DDKD_SOCKET and sends between two of its QPs, from memory of the process to memory that is
-// shared with the daemon, until next reports false for the number of messages sent.
+// traffic connects to the daemon at $DDKD_SOCKET and sends between two of its QPs, from memory of the process to memory
+// that is shared with the daemon, until next reports false for the number of messages sent.
 func traffic(next func(sent int) bool) error {
 	c, err := ual.Dial(ual.Config{Name: "traffic"})
 	if err != nil {
@@ -79,7 +80,8 @@ func newLoop(c *ual.Client) (*loop, error) {
 	if x.cq, err = pd.CreateCQ(ci.CQCreate{Size: 64, OnCompletion: func(any) {}}); err != nil {
 		return nil, err
 	}
-	create := ci.QPCreate{SendCQ: x.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16, SendSGE: 1, RecvSGE: 1}}
+	create := ci.QPCreate{SendCQ: x.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16,
+		SendSGE: 1, RecvSGE: 1}}
 	if x.a, err = pd.CreateQP(create); err != nil {
 		return nil, err
 	}
@@ -122,7 +124,8 @@ func (x *loop) connect(ca ci.CA) error {
 		if err := p.q.Modify(rtr.For(ci.RC)); err != nil {
 			return err
 		}
-		if err := p.q.Modify(ci.ToRTS{AckTimeout: 14, RetryCount: 7, RNRRetry: 7, InitDepth: 1}.For(ci.RC)); err != nil {
+		if err := p.q.Modify(ci.ToRTS{AckTimeout: 14, RetryCount: 7, RNRRetry: 7,
+			InitDepth: 1}.For(ci.RC)); err != nil {
 			return err
 		}
 	}

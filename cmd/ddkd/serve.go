@@ -84,7 +84,8 @@ func listen(c *config) (*net.UnixListener, error) {
 	}
 	if info, err := os.Lstat(c.Socket); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("%s exists and is no socket; remove it, or choose another path with --socket", c.Socket)
+			return nil, fmt.Errorf("%s exists and is no socket; remove it, or choose another path with --socket",
+				c.Socket)
 		}
 		if conn, err := native.Dial(c.Socket, time.Second); err == nil {
 			conn.Close()

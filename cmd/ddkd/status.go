@@ -65,7 +65,8 @@ func printStatus(w io.Writer, st *kproxy.Status) error {
 		if list == "" {
 			list = "none"
 		}
-		fmt.Fprintf(t, "%d\t%d\t%d\t%q\t%s\t%d\t%d\t%d\t%d\t%d\n", c.ID, c.PID, c.UID, c.Name, list, c.MemoryBytes, c.Posts,
+		fmt.Fprintf(t, "%d\t%d\t%d\t%q\t%s\t%d\t%d\t%d\t%d\t%d\n", c.ID, c.PID, c.UID, c.Name, list,
+			c.MemoryBytes, c.Posts,
 			c.Completions, c.Events, c.Rejected)
 	}
 	return t.Flush()

@@ -177,7 +177,7 @@ func receivedFiles(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
-// CloseSend tells the other end that no more messages will come. Recv continues to work.
+// CloseSend ends the messages to the other end, whose Recv then returns io.EOF. Recv of this end continues to work.
 func (c *Conn) CloseSend() error { return c.c.CloseWrite() }
 
 // Close closes the connection. Calls of Send and Recv return.
