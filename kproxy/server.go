@@ -55,6 +55,9 @@ func New(cfg Config) (*Server, error) {
 	return &Server{cfg: cfg, sessions: map[*Session]struct{}{}}, nil
 }
 
+// MaxClients returns the number of clients that may be connected.
+func (s *Server) MaxClients() int { return s.cfg.MaxClients }
+
 // Peer is a client process, as the kernel reported it for its socket.
 type Peer struct {
 	PID, UID, GID int
@@ -89,6 +92,7 @@ func (s *Server) Open(p Peer, pointerBits int, name string) (*Session, error) {
 	c := newSession(s, s.nextID, p, pointerBits, name, client)
 	s.sessions[c] = struct{}{}
 	s.wait.Add(1)
+	c.log.Info("kproxy: client connected", "name", name)
 	return c, nil
 }
 

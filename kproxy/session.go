@@ -91,6 +91,7 @@ func (c *Session) Close() error {
 		o.memory.release()
 	}
 	c.slots, c.free, c.used = nil, nil, usage{}
+	c.log.Info("kproxy: client gone", "requests", c.stats.requests.Load(), "rejected", c.stats.rejected.Load())
 	return nil
 }
 

@@ -223,3 +223,28 @@ func TestMemoryNotMapped(t *testing.T) {
 			ci.StatusOf(err))
 	}
 }
+
+// TestTooManyConnections opens connections that never send Hello. Beyond the limit, they are closed, and clients that were
+// connected before are served.
+func TestTooManyConnections(t *testing.T) {
+	r := newRig(t, kproxy.Config{MaxClients: 2})
+	honest := r.client()
+	for range 80 {
+		r.raw()
+	}
+	_, _, err := r.raw().recv()
+	require.Error(t, err)
+	require.NoError(t, honest.do(schema.CmdListHCAs, &schema.None{}, &schema.ListHCAsReply{}))
+}
+
+// TestTooManyClients connects more clients than the limit.
+func TestTooManyClients(t *testing.T) {
+	r := newRig(t, kproxy.Config{MaxClients: 2, MaxClientsPerUser: 1})
+	first := r.client()
+	refused := r.raw()
+	hello := &schema.Hello{Version: schema.Version, PointerBits: 64}
+	require.ErrorIs(t, refused.do(schema.CmdHello, hello, &schema.HelloReply{}), ci.InsufficientResources)
+	first.c.Close()
+	r.gone()
+	r.client()
+}

@@ -14,6 +14,9 @@ import (
 // helloTimeout is the time in which a client must send its first request.
 const helloTimeout = 10 * time.Second
 
+// maxGreeting is the number of connections beyond the limit of clients that may exist: those that have not sent Hello.
+const maxGreeting = 64
+
 // Server serves connections.
 type Server struct {
 	core  *kproxy.Server
@@ -53,7 +56,7 @@ func (s *Server) Serve(l *net.UnixListener) error {
 func (s *Server) ServeConn(c *native.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || len(s.conns) >= s.core.MaxClients()+maxGreeting {
 		c.Close()
 		return
 	}

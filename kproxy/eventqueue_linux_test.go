@@ -1,0 +1,91 @@
+package kproxy
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"ciddk/ci"
+	"ciddk/kproxy/schema"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newQueue returns a queue of at most limit events that wait, and the client's end.
+func newQueue(t *testing.T, limit int) (*eventQueue, *os.File) {
+	q := &eventQueue{max: limit, stats: new(stats)}
+	theirs, err := q.open()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		q.close()
+		theirs.Close()
+	})
+	require.NoError(t, theirs.SetReadDeadline(time.Now().Add(10*time.Second)))
+	return q, theirs
+}
+
+// next reads an event.
+func next(t *testing.T, f *os.File) schema.Event {
+	var b [schema.EventSize + 1]byte
+	n, err := f.Read(b[:])
+	require.NoError(t, err)
+	e, err := schema.ParseEvent(b[:n])
+	require.NoError(t, err)
+	return e
+}
+
+// TestOverflow delivers more events than the socket and the queue hold. The client finds the oldest ones in order, and then
+// how many were lost. After that, events are delivered again.
+func TestOverflow(t *testing.T) {
+	const sent = 3000
+	q, theirs := newQueue(t, 5)
+	o := &object{token: 7, async: q}
+	for i := range sent {
+		q.event(o, ci.Event{Type: ci.EventSQDrained, Vendor: uint64(i)})
+	}
+	for i := uint64(0); ; i++ {
+		e := next(t, theirs)
+		if e.Kind == schema.EventOverflow {
+			assert.EqualValues(t, sent, i+e.Vendor, "delivered and lost")
+			assert.Equal(t, i, q.stats.events.Load()-1)
+			assert.Greater(t, i, uint64(5))
+			assert.Equal(t, i, q.forget(o, &o.delivered), "overflow events are not the object's")
+			break
+		}
+		require.Equal(t, schema.Event{Token: 7, Kind: schema.EventAsync, Type: uint32(ci.EventSQDrained), Vendor: i}, e)
+	}
+	q.completion(&object{token: 8})
+	assert.Equal(t, schema.Event{Token: 8, Kind: schema.EventCompletion}, next(t, theirs))
+}
+
+// TestForget destroys an object whose events wait. They are not delivered, and those of another object are.
+func TestForget(t *testing.T) {
+	q, theirs := newQueue(t, 5000)
+	gone, stays := &object{token: 1}, &object{token: 2}
+	for range 2000 {
+		q.event(gone, ci.Event{Type: ci.EventSQDrained})
+	}
+	q.event(stays, ci.Event{Type: ci.EventSQDrained})
+	require.Positive(t, q.waiting())
+	delivered := q.forget(gone, &gone.delivered)
+	assert.Less(t, delivered, uint64(2000))
+	assert.Positive(t, delivered)
+	for range delivered {
+		require.EqualValues(t, 1, next(t, theirs).Token)
+	}
+	assert.EqualValues(t, 2, next(t, theirs).Token)
+}
+
+// TestClosedByClient closes the client's end. Events are discarded without an error.
+func TestClosedByClient(t *testing.T) {
+	q, theirs := newQueue(t, 5)
+	require.NoError(t, theirs.Close())
+	for range 100 {
+		q.completion(&object{token: 1})
+	}
+	assert.Zero(t, q.waiting())
+}
