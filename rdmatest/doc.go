@@ -54,10 +54,4 @@
 //   - Several clients that begin on one host at the same instant do not replay, because the scheduler decides which of
 //     them gets the first QP number. With GOMAXPROCS=1, 15 to 20 of the 20 runs were identical, with more processors at
 //     most 4.
-//
-// # One network at a time
-//
-// A test has one Network. New waits while another test of the process has one, so tests that call t.Parallel are
-// correct and run one after the other. Connections of package rdmacm must not be used outside of the bubble at the same
-// time.
 package rdmatest

@@ -40,6 +40,25 @@ func connect(t *testing.T, client, server *rdmatest.Host) (dialed, accepted *rdm
 	return dialed, accepted
 }
 
+// TestSeveralNetworks checks that a test can have several networks, and that nothing that a program has used in one
+// bubble reaches another.
+func TestSeveralNetworks(t *testing.T) {
+	for range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			for _, seed := range []uint64{1, 2} {
+				n := rdmatest.New(t, rdmatest.Config{Seed: seed}, "a", "b")
+				dialed, accepted := connect(t, n.Host("a"), n.Host("b"))
+				go func() { assert.NoError(t, dialed.Send(t.Context(), []byte("hello"))) }()
+				b, err := accepted.Recv(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, "hello", string(b))
+				require.NoError(t, dialed.Close())
+				require.NoError(t, accepted.Close())
+			}
+		})
+	}
+}
+
 // TestKill checks both ends of a connection whose host dies: the program there gets errors at once, its peer after the
 // retries of the transport.
 func TestKill(t *testing.T) {

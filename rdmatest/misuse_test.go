@@ -78,10 +78,6 @@ func TestMisuseOfNew(t *testing.T) {
 	} {
 		checkMisuse(t, tt.want, func(t testing.TB) { rdmatest.New(t, tt.cfg, tt.hosts...) })
 	}
-	checkMisuse(t, prefix+"this test has a network already: give all names to one call of New", func(t testing.TB) {
-		rdmatest.New(t, rdmatest.Config{}, "a")
-		rdmatest.New(t, rdmatest.Config{}, "b")
-	})
 }
 
 // TestMisuse checks the texts for wrong arguments of the methods of a Network.

@@ -105,8 +105,7 @@ func New(t testing.TB, cfg Config, hosts ...string) *Network {
 	n.trace.init(cfg.TraceMemory)
 	n.net = sim.NewNetwork(sim.NetworkConfig{Clock: n.clock, Latency: cfg.Latency, Impairment: cfg.Faults,
 		Seed: cfg.Seed, Filter: n.decide, Watch: n.watch})
-	enter(t)
-	t.Cleanup(func() { defer leave(); n.close() })
+	t.Cleanup(n.close)
 	for i, name := range hosts {
 		n.hosts = append(n.hosts, &Host{Name: name, Addr: n.addr(i), net: n, number: i})
 	}

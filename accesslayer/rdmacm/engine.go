@@ -48,6 +48,8 @@ type engine struct {
 	readers  waitList
 	senders  waitList
 	inFlight int // sends that have not completed
+
+	idleWaiters []*waiter // for reuse; at most as many as calls have waited at once
 }
 
 // recvBuffer is a receive buffer with its work request, so that posting does not allocate.
@@ -161,7 +163,16 @@ func (a *arrivals) pop() {
 // waiter is a call that waits for a condition under engine.mu.
 type waiter struct{ wake chan struct{} }
 
-var waiterPool = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{}, 1)} }}
+// newWaiter returns a waiter of this engine. Engines share none: a channel that was made in a synctest bubble must not
+// be used outside of it. mu is held.
+func (e *engine) newWaiter() *waiter {
+	if n := len(e.idleWaiters); n > 0 {
+		w := e.idleWaiters[n-1]
+		e.idleWaiters = e.idleWaiters[:n-1]
+		return w
+	}
+	return &waiter{wake: make(chan struct{}, 1)}
+}
 
 // waitList contains the calls that wait for one kind of condition.
 type waitList []*waiter
@@ -196,7 +207,7 @@ func (e *engine) until(ctx context.Context, list *waitList, ready func() bool) e
 	if ready() {
 		return nil
 	}
-	w := waiterPool.Get().(*waiter)
+	w := e.newWaiter()
 	list.add(w)
 	var err error
 	for err == nil && !ready() {
@@ -224,7 +235,7 @@ func (e *engine) until(ctx context.Context, list *waitList, ready func() bool) e
 	case <-w.wake:
 	default:
 	}
-	waiterPool.Put(w)
+	e.idleWaiters = append(e.idleWaiters, w)
 	if err != nil && ready() {
 		return nil
 	}
