@@ -10,6 +10,7 @@ import (
 	"ciddk/ci"
 	"ciddk/clock"
 	"ciddk/cmd/ddk-validate/cli"
+	"ciddk/hca/reference/userlib"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
 	"ciddk/kproxy/native/server"
@@ -21,13 +22,15 @@ import (
 func layers() []cli.Layer {
 	return []cli.Layer{
 		{Name: "user", Description: "a daemon and its protocol: package ual is certified on top of the driver",
-			Over: throughUser},
+			Over: func(d validate.Driver) validate.Driver { return throughUser(d) }},
+		{Name: "bypass", Description: "a daemon and the reference HCA's user library, whose queues are shared memory",
+			Over: func(d validate.Driver) validate.Driver { return throughUser(d, userlib.New()) }},
 	}
 }
 
 // throughUser returns d behind a daemon. Daemon and application are in one process here, so that everything that a
 // target offers besides its HCAs remains at hand; all verbs, memory and events take the way between processes.
-func throughUser(d validate.Driver) validate.Driver {
+func throughUser(d validate.Driver, libs ...*ci.UserLibrary) validate.Driver {
 	open := d.Open
 	d.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) {
 		t, err := open(ctx, o)
@@ -38,7 +41,7 @@ func throughUser(d validate.Driver) validate.Driver {
 		if err != nil {
 			return nil, err
 		}
-		client, err := connect(t, al)
+		client, err := connect(t, al, libs)
 		if err != nil {
 			return nil, errors.Join(err, t.Close(ctx))
 		}
@@ -48,7 +51,7 @@ func throughUser(d validate.Driver) validate.Driver {
 }
 
 // connect starts a daemon on an access layer and returns a connection to it. Closing the target ends both.
-func connect(t *validate.Target, al *accesslayer.AL) (*ual.Client, error) {
+func connect(t *validate.Target, al *accesslayer.AL, libs []*ci.UserLibrary) (*ual.Client, error) {
 	core, err := kproxy.New(kproxy.Config{AL: al, Logger: silent()})
 	if err != nil {
 		return nil, err
@@ -59,7 +62,7 @@ func connect(t *validate.Target, al *accesslayer.AL) (*ual.Client, error) {
 	}
 	s := server.New(core, clock.Real())
 	s.ServeConn(theirs)
-	client, err := ual.New(ours, ual.Config{Name: "ddk-validate"})
+	client, err := ual.New(ours, ual.Config{Name: "ddk-validate", Libraries: libs})
 	if err != nil {
 		s.Close()
 		return nil, err

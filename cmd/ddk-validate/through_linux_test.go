@@ -31,5 +31,14 @@ func TestThroughUser(t *testing.T) {
 	}
 	code := cli.Main(config, []string{"run", "reference", "--through", "nothing"})
 	assert.Equal(t, validate.ExitUsage, code)
-	assert.Contains(t, errs.String(), `no layer "nothing"; there are: user`)
+	assert.Contains(t, errs.String(), `no layer "nothing"; there are: user, bypass`)
+}
+
+// TestThroughBypass runs cases of the data path through the user library of the reference HCA.
+func TestThroughBypass(t *testing.T) {
+	var out, errs bytes.Buffer
+	code := cli.Main(cli.Config{Name: "ddk-validate", Drivers: drivers(), Suites: suite.All(), Layers: layers(),
+		Stdout: &out, Stderr: &errs}, []string{"run", "reference", "--through", "bypass", "--link", "network",
+		"--in-process", "--profile", "rc", "--quiet", "--case", "rc.*", "--case", "rdma.*"})
+	assert.Equal(t, validate.ExitCertified, code, "%s%s", out.String(), errs.String())
 }
