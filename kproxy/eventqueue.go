@@ -164,11 +164,3 @@ func (c *Session) createEventQueue(*schema.CreateEventQueue) (*Result, error) {
 	}
 	return &Result{Body: &schema.Created{Handle: o.handle}, Files: []*os.File{theirs}, CloseFiles: true}, nil
 }
-
-// eventQueueOf returns the queue of a handle, nil for zero; mu is held.
-func (c *Session) eventQueueOf(verb string, h schema.Handle) (*object, error) {
-	if h == 0 {
-		return nil, nil
-	}
-	return c.find(verb, schema.KindEventQueue, h)
-}

@@ -38,8 +38,8 @@ func next(t *testing.T, f *os.File) schema.Event {
 	return e
 }
 
-// TestOverflow delivers more events than the socket and the queue hold. The client finds the oldest ones in order, and then
-// how many were lost. After that, events are delivered again.
+// TestOverflow delivers more events than the socket and the queue hold. The client finds the oldest ones in order, and
+// then how many were lost. After that, events are delivered again.
 func TestOverflow(t *testing.T) {
 	const sent = 3000
 	q, theirs := newQueue(t, 5)

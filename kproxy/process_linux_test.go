@@ -11,8 +11,8 @@ import (
 	"ciddk/ci"
 )
 
-// TestProcessMemory reaches memory of a process, which then unmaps it and exits. Every access fails afterwards and changes
-// nothing.
+// TestProcessMemory reaches memory of a process, which then unmaps it and exits. Every access fails afterwards and
+// changes nothing.
 func TestProcessMemory(t *testing.T) {
 	page := os.Getpagesize()
 	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)

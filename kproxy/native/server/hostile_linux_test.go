@@ -224,8 +224,8 @@ func TestMemoryNotMapped(t *testing.T) {
 	}
 }
 
-// TestTooManyConnections opens connections that never send Hello. Beyond the limit, they are closed, and clients that were
-// connected before are served.
+// TestTooManyConnections opens connections that never send Hello. Beyond the limit, they are closed, and clients that
+// were connected before are served.
 func TestTooManyConnections(t *testing.T) {
 	r := newRig(t, kproxy.Config{MaxClients: 2})
 	honest := r.client()
