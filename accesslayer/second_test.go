@@ -11,8 +11,8 @@ import (
 	"ciddk/ci"
 )
 
-// TestSecondDestroy destroys objects whose destruction has begun and waits for a callback. Destroy of a QP waits as well.
-// Destroy of an AV returns at once, also in that callback.
+// TestSecondDestroy destroys objects whose destruction has begun and waits for a callback. Destroy of a QP waits as
+// well. Destroy of an AV returns at once, also in that callback.
 func TestSecondDestroy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

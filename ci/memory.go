@@ -50,9 +50,10 @@ type FileMemory interface {
 	File() (f *os.File, off int64)
 }
 
-// AtomicMemory is Memory that executes remote atomics itself, because this process cannot address the storage. Both methods
-// work on the aligned 8 bytes at off, as numbers in host order, and return the old value. They are atomic with respect to each
-// other on the same storage, and not to accesses of the storage's owner: an HCA with such memory has AtomicLocal.
+// AtomicMemory is Memory that executes remote atomics itself, because this process cannot address the storage. Both
+// methods work on the aligned 8 bytes at off, as numbers in host order, and return the old value. They are atomic with
+// respect to each other on the same storage, and not to accesses of the storage's owner: an HCA with such memory has
+// AtomicLocal.
 type AtomicMemory interface {
 	Memory
 

@@ -144,8 +144,8 @@ func (h *HCA) Close() error {
 	return errors.Join(errs...)
 }
 
-// Progress receives on the ports once, without blocking, and gives a turn to QPs that wait for one, as a Poll of an empty
-// CQ does. It reports whether there was anything to do. A driver calls it for consumers that poll memory.
+// Progress receives on the ports once, without blocking, and gives a turn to QPs that wait for one, as a Poll of an
+// empty CQ does. It reports whether there was anything to do. A driver calls it for consumers that poll memory.
 func (h *HCA) Progress() bool { return h.drive() }
 
 // Attend makes the ports receive by themselves, since no goroutine calls Progress for a while.

@@ -78,7 +78,7 @@ func TestJoinSteps(t *testing.T) {
 		require.NoError(t, g0.StartLeave())
 		requireNone(t, c)
 		s.set(func() { s.lost = 1 })
-		g0 = join(0)
+		join(0)
 		requireNone(t, c)
 		require.NoError(t, ids[0].Close())
 		time.Sleep(time.Minute)

@@ -4,8 +4,8 @@ package udp
 
 import "sync/atomic"
 
-// ioSync tells the race detector what the system's sockets order: what happened before a send happened before the
-// receive of it. Package syscall does so for reads and writes.
+// ioSync represents for the race detector the order that sockets establish: a send happens before the receive of the
+// packet. Package syscall does the same for reads and writes.
 var ioSync atomic.Uint64
 
 func raceSent()     { ioSync.Add(1) }

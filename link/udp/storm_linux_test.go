@@ -118,7 +118,7 @@ type stormEnd struct {
 	peer *stormEnd
 	qp   ci.QP
 	seed uint64
-	// area is the offset of stormDepth slots each for sends, receives, writes of the peer, reads, and reads of the peer.
+	// area is the offset of stormDepth slots each for sends, receives, the peer's WRITEs, READs, and the peer's READs.
 	area   int
 	total  int
 	posted int

@@ -126,7 +126,8 @@ func (c *conn) move(a *actor, to ci.QPState) {
 // deregister deregisters memory that the peer writes to. The memory must not change after that.
 func (c *conn) deregister(a *actor) {
 	e := one(a.rnd, c.ends[:])
-	if err := e.rwMR.Destroy(); err != nil && !errors.Is(err, errClosed) { // destroyed before: the memory must not change either
+	// If the region has been destroyed before, the memory must not change either.
+	if err := e.rwMR.Destroy(); err != nil && !errors.Is(err, errClosed) {
 		if !c.unsteady {
 			c.w.v.failf("%s: deregister: %v", c.name, err)
 		}

@@ -90,12 +90,12 @@ func (m *gram) run(ctx context.Context, a *actor, to rdmacm.Peer) error {
 	if m.mr, err = pd.NewMR(ci.MRCreate{Memory: ci.Bytes(m.mem.body()), Access: ci.LocalWrite}); err != nil {
 		return err
 	}
-	defer m.mr.Destroy()
+	defer func() { _ = m.mr.Destroy() }() // fails if its adapter has been removed meanwhile
 	av, err := pd.NewAV(to.AV)
 	if err != nil {
 		return err
 	}
-	defer av.Destroy()
+	defer func() { _ = av.Destroy() }() // fails if its adapter has been removed meanwhile
 	for i := range gramDepth {
 		if err := m.post(i); err != nil {
 			return err

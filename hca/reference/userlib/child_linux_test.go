@@ -52,7 +52,8 @@ func TestChild(t *testing.T) {
 	acked := uint64(0)
 	for sent := uint64(0); ; {
 		if sent-acked < 8 {
-			n, err := qp.QP.PostSend([]ci.SendWR{{ID: sent, Flags: ci.SendSignaled, Inline: fmt.Appendf(nil, "message %d", sent)}})
+			text := fmt.Appendf(nil, "message %d", sent)
+			n, err := qp.QP.PostSend([]ci.SendWR{{ID: sent, Flags: ci.SendSignaled, Inline: text}})
 			require.NoError(t, err)
 			require.Equal(t, 1, n)
 			sent++

@@ -141,15 +141,16 @@ func ipFlow(b []byte, v4 bool) (src, dst netip.AddrPort, id uint16, rest []byte,
 		if err := h.Parse(b); err != nil {
 			return src, dst, 0, nil, err
 		}
-		s, d, protocol, id, rest = netip.AddrFrom4(h.Src), netip.AddrFrom4(h.Dst), h.Protocol, h.ID,
-			b[wire.IPv4Len:h.TotalLen]
+		s, d = netip.AddrFrom4(h.Src), netip.AddrFrom4(h.Dst)
+		protocol, id = h.Protocol, h.ID
+		rest = b[wire.IPv4Len:h.TotalLen]
 	} else {
 		var h wire.IPv6
 		if err := h.Parse(b); err != nil {
 			return src, dst, 0, nil, err
 		}
-		s, d, protocol, rest = netip.AddrFrom16(h.Src), netip.AddrFrom16(h.Dst), h.NextHeader,
-			b[wire.IPv6Len:wire.IPv6Len+int(h.PayloadLen)]
+		s, d, protocol = netip.AddrFrom16(h.Src), netip.AddrFrom16(h.Dst), h.NextHeader
+		rest = b[wire.IPv6Len : wire.IPv6Len+int(h.PayloadLen)]
 	}
 	if protocol != wire.ProtocolUDP {
 		return src, dst, 0, nil, wire.ErrProtocol

@@ -88,7 +88,7 @@ func (s *side) sendTo(ctx context.Context, to rdmacm.Peer) error {
 	if err != nil {
 		return err
 	}
-	defer av.Destroy()
+	defer func() { _ = av.Destroy() }() // Close of the manager destroys it otherwise
 	wr := sendWR()
 	wr.Flags = ci.SendImmediate
 	wr.Imm = uint32(s.id.QP().Num())
