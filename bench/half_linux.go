@@ -201,7 +201,7 @@ func socketPing(open newLink) func(*host, role) (half, error) {
 	}
 }
 
-// socketFetch is the yardstick of READs: a small request and a message as the response.
+// socketFetch is the yardstick for READs: a small request, answered with a message.
 func socketFetch(open newLink) func(*host, role) (half, error) {
 	return func(h *host, r role) (half, error) {
 		l, err := open(h, r)

@@ -39,7 +39,7 @@ type side struct {
 	undo []func() error
 }
 
-// An address is the data of a side that its peer needs.
+// An address is what one side sends to the other to be reached.
 type address struct {
 	Link ci.Link
 	LID  ci.LID

@@ -46,7 +46,8 @@ func (c *Session) PostSend(qp schema.Handle, wrs []ci.SendWR, handles []schema.S
 
 // resolveSend replaces the handles of a work request by objects. mu is held.
 func (c *Session) resolveSend(verb string, qp *object, w *ci.SendWR, h *schema.SendHandles) error {
-	// The driver has CapFastReg, so its own check does not reject these. On a datagram QP, it does.
+	// With CapFastReg, the driver accepts these requests on connected QPs, so they are rejected here. On datagram QPs
+	// the driver rejects them itself.
 	if (w.Op == ci.OpFastReg || w.Op == ci.OpLocalInv) && qp.qpType != ci.UD {
 		return failf(verb, ci.Unsupported,
 			"fast registration takes DMA addresses, which only consumers in the daemon have")

@@ -94,9 +94,9 @@ func (e *endpoint) recvPD() *PD {
 	return e.pd
 }
 
-// loadPort copies from the port what the QP keeps of it: the P_Key, where an index that names nothing any more yields a
-// key that matches none, and, for datagrams, which have no path of their own, the port's present MTU (IBTA volume 1,
-// 9.8.3). A connection's MTU is that of its path, and stays (11.2.5.2).
+// loadPort copies what the QP keeps of its port. This is the P_Key; if the port has no entry of that index any more,
+// the copy is a key that matches no other. For datagrams, which have no path of their own, it is also the port's
+// present MTU (IBTA volume 1, 9.8.3). A connection keeps the MTU of its path (11.2.5.2).
 func (e *endpoint) loadPort() {
 	if e.port == nil {
 		return

@@ -214,9 +214,9 @@ func (m mem) write(p []byte) error {
 	return nil
 }
 
-// writeLast is write for the end of an RDMA WRITE. The last aligned 8 bytes are stored after all others, with a release
-// store where the storage is addressed directly (package ci, memory model). Alignment is that in storage. If p holds no
-// such 8 bytes, because it is too short or divided unfavourably, writeLast is write.
+// writeLast writes p as the end of an RDMA WRITE. The last 8 bytes of p that are aligned in the storage are stored
+// after all others. This is a release store if the storage is addressed directly (package ci, memory model). If p has
+// no such 8 bytes in one segment of the storage, writeLast does the same as write.
 func (m mem) writeLast(p []byte) error {
 	y, n := m.mr, uint64(len(p))
 	if n < 8 || y == nil || !y.has(m.off, n) {

@@ -20,8 +20,8 @@ func newClock() *fakeClock { return clock.NewVirtual(time.Hour) }
 // A fate is what happens to a packet on a simulated link.
 type fate struct {
 	copies int  // number of deliveries; 0: lost
-	behind int  // it is delivered after so many later packets, or when no others are in flight
-	late   bool // it is delivered after a timer has fired, or at the end
+	behind int  // the packet is delivered after this many later packets, or when no others are in flight
+	late   bool // the packet is delivered after a timer has fired, or at the end
 }
 
 var onTime = fate{copies: 1}

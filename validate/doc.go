@@ -9,7 +9,7 @@
 //	area         requirements and cases of one subject (Area)
 //	suite        the areas of a package (Suite)
 //	catalog      suites put together and checked for duplicates (Catalog)
-//	mutant       a driver that is wrong on purpose, for the self test       package validate/mutant
+//	mutant       a driver with a deliberate fault, for the self test        package validate/mutant
 //	driver       how to open HCAs of one kind (Driver); target, the opened HCAs (Target)
 //	feature      a part of the interface, a row of the matrix (Feature)
 //	profile      the features and capabilities that a certificate covers (Profile)
@@ -32,7 +32,7 @@
 //		p := kit.RC(t, kit.Depth(4))            // opened, registered, connected, and cleaned up afterwards
 //		n, err := p.A.QP.PostSend(p.A.SendWRs(5))
 //		kit.Want(t, err, "PostSend of 5 to a queue of 4", ci.InsufficientResources)
-//		kit.Equal(t, "requests taken", n, 4)
+//		kit.Equal(t, "requests accepted", n, 4)
 //		p.A.CQ.Wait(4)
 //	}
 //
@@ -44,8 +44,8 @@
 // The mutants of a suite are in a package of their own below it, such as suite/cmsuite/cmmutants, in files with the
 // names of the areas. They name the same requirement values. Only programs with a self test import them.
 //
-// Suites cm and al and the file foreign.go of suite ci have this form. The other areas are functions that return a
-// Suite and name requirements by id (NewCase, req.Scope.Must).
+// Packages cmsuite and alsuite and the file foreign.go of cisuite have this form. The other areas are functions that
+// return a Suite and name requirements by id (NewCase, req.Scope.Must).
 //
 // Rules
 //

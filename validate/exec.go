@@ -204,7 +204,7 @@ func (e *executor) first(ctx context.Context, j job, r Result) Result {
 	switch {
 	case again.Status == Fail || again.Status == Inconclusive:
 		again.Notes = append(again.Notes,
-			Note{NoteInfo, "the case passed the first time it ran in this process, and not the second time"})
+			Note{NoteInfo, "the case passed on its first run in this process, and not on its second"})
 		return again
 	case !closed:
 		if err := e.drop(ctx); err != nil {

@@ -26,7 +26,7 @@ type Plan struct {
 	Shuffle     bool               // run the cases in an order that follows from the seed
 	FailFast    bool               // stop at the first decisive failure
 	Strict      bool               // failures of SHOULD deny the certificate, too
-	OneAttempt  bool               // do not run a failed case again; for self tests, whose drivers are wrong on purpose
+	OneAttempt  bool               // do not run a failed case again; for self tests, whose drivers have faults
 	Until       func(*Result) bool // the run stops when it returns true for a result; may be nil
 	Command     []string           // command line, for the report
 	Test        string             // name of the test that runs the plan, for the report

@@ -18,16 +18,16 @@ import (
 
 const (
 	// displaceAfter is how long a request keeps its place after the REP. An active peer answers within a round trip.
-	// With the default of 4096 pending requests, 20,000 requests per second find a place.
+	// With the default of 4096 pending requests, there is room for 20,000 requests per second.
 	displaceAfter = 200 * time.Millisecond
 	// displaceEarly replaces displaceAfter for a request whose source has more unfinished requests.
 	displaceEarly = 20 * time.Millisecond
 	// pendingSamples is the number of pending requests that are compared to find one to displace.
 	pendingSamples = 16
-	// backlogSamples is the same number for the backlog of a listener.
+	// backlogSamples is the corresponding number for the backlog of a listener.
 	backlogSamples = 128
 	// floodRate is the number of requests per second, from all sources together, above which requests without a place
-	// are dropped instead of rejected. An active peer repeats its request and finds a place then.
+	// are dropped instead of rejected. An active peer then retransmits its request, which may find room.
 	floodRate = 1000
 )
 

@@ -8,7 +8,7 @@ import (
 // A request is a connection or a SIDR request that a listener may hold.
 type request interface {
 	comparable
-	// detach ends the request's reference to the listener. The caller holds Manager.mu.
+	// detach removes the request's reference to the listener. The caller holds Manager.mu.
 	detach()
 }
 

@@ -47,9 +47,9 @@ func (d Drop) String() string {
 // Counters are the counters of a Manager. Messages are counted by attribute, such as mad.AttrREQ.
 type Counters struct {
 	Received, Sent map[uint16]uint64
-	Resent         uint64 // of Sent: copies of messages
+	Resent         uint64 // of Sent: retransmissions
 	Unsent         uint64 // messages that a port did not take because it was full or removed
-	Undelivered    uint64 // Connects and Lookups that a report of the network ended
+	Undelivered    uint64 // Connects and Lookups that ended because the network reported an undelivered message
 	Withheld       uint64 // answers not sent because of Config.MaxReplies and MaxRepliesPeer
 	Established    uint64 // connections
 	TimedOut       uint64 // requests, replies and disconnects without an answer

@@ -115,7 +115,7 @@ func (x *transfers) queue(o *outgoing) error {
 	return nil
 }
 
-// sent is called for each segment that was sent. When nothing is left to send, the time for the ACK begins.
+// sent is called for each segment that was sent. When nothing is left to send, it starts the timer for the ACK.
 func (x *transfers) sent(o *outgoing) {
 	o.queued--
 	if !o.over {
@@ -140,7 +140,7 @@ func (x *transfers) sendFailed(o *outgoing, err error) {
 	x.endOut(o, err)
 }
 
-// overdue is called by the timer. It sends all segments after the last ACK again.
+// overdue is called by the timer when an ACK is overdue. It sends the segments after the last acknowledged one again.
 func (x *transfers) overdue(o *outgoing) {
 	e := x.e
 	e.mu.Lock()

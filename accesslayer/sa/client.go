@@ -16,8 +16,8 @@ import (
 type Config struct {
 	// Timeout is how long the client waits for a response before it sends the request again; 0: 1 s.
 	Timeout time.Duration
-	// Retries is how often the client sends a request again that is not answered, and how often it repeats one that the
-	// administrator was too busy for; 0: 5.
+	// Retries is the maximum number of times that the client repeats a request without a response, and separately the
+	// maximum number of times that it repeats one for which the administrator was too busy; 0: 5.
 	Retries int
 }
 

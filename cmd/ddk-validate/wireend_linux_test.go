@@ -84,8 +84,8 @@ func TestEndShowsFields(t *testing.T) {
 	assert.Len(t, labels, 1, "all packets of a flow have one label")
 }
 
-// TestEndShowsHeaders checks that with a raw socket the header is the received one, and that each datagram of a train
-// has its own.
+// TestEndShowsHeaders checks that an end with a raw socket returns the IP headers as they were received, one for each
+// datagram of a train.
 func TestEndShowsHeaders(t *testing.T) {
 	for _, train := range []bool{false, true} {
 		var first uint16

@@ -150,7 +150,8 @@ func (e *endpoint) receiveAddresses(c net.Conn) error {
 			e.peers[i] = p
 		}
 		if e.o.Mode == "srq" && (p.QPN != 0) != (i < len(e.qps)) {
-			return fmt.Errorf("the peer does not have %d QPs, as this side (-q)", len(e.qps))
+			return fmt.Errorf("the peer has another number of QPs than this side, %d: give both sides the same -q",
+				len(e.qps))
 		}
 	}
 	return nil

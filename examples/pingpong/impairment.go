@@ -29,7 +29,7 @@ func (s *share) UnmarshalText(b []byte) error {
 		f /= 100
 	}
 	if err != nil || !(f >= 0 && f <= maxShare) { // also false for a NaN
-		return fmt.Errorf("%q: a share from 0 to %g%%, such as 2%%", b, 100*maxShare)
+		return fmt.Errorf("%q: want a share from 0 to %g%%, such as 2%%", b, 100*maxShare)
 	}
 	*s = share(f)
 	return nil

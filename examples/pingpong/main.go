@@ -36,14 +36,14 @@ type options struct {
 	Port    uint16        `short:"p" default:"18515" help:"TCP port of the server, for the exchange of addresses."`
 	Size    int           `short:"s" default:"0" help:"Bytes per message (0: 4096; ud 1024)."`
 	MTU     int           `short:"m" default:"1024" help:"Path MTU: 256, 512, 1024, 2048 or 4096; ud takes the port's."`
-	RxDepth int           `short:"r" default:"500" help:"Receives to post at a time."`
-	Iters   int           `short:"n" default:"1000" help:"Exchanges."`
+	RxDepth int           `short:"r" default:"500" help:"Number of receives to post at a time."`
+	Iters   int           `short:"n" default:"1000" help:"Number of exchanges."`
 	QPs     int           `short:"q" name:"num-qp" default:"16" help:"QPs in mode srq."`
 	Events  bool          `short:"e" help:"Sleep on completion events instead of polling."`
 	Check   bool          `short:"c" help:"Check the data. The client fills each message anew and compares what comes back."`
 	GID     int           `short:"g" hidden:"" help:"Ignored, for scripts: the GID is that of --addr."`
 	Timeout time.Duration `default:"30s" help:"Time limit without progress."`
-	Impair  share         `default:"0" placeholder:"2%" help:"Drop, duplicate, reorder, delay and corrupt this share of the packets each, sent and received (rc only, up to 10%)."`
+	Impair  share         `default:"0" placeholder:"2%" help:"Drop this share of the packets, duplicate as many, and reorder, delay and corrupt as many, in both directions (rc only, up to 10%)."`
 	Seed    uint64        `default:"1" help:"Seed of --impair."`
 
 	Sources int  `default:"1" help:"Number of UDP source ports; each QP uses one."`
@@ -68,24 +68,24 @@ func (o *options) validate() error {
 	o.Addr = o.Addr.Unmap()
 	switch {
 	case o.Size < 1 || o.Size > 1<<30:
-		return fmt.Errorf("-s %d: a message has 1 byte to 1 GiB", o.Size)
+		return fmt.Errorf("-s %d: want 1 byte to 1 GiB", o.Size)
 	case o.Iters < 1:
-		return fmt.Errorf("-n %d: at least one exchange", o.Iters)
+		return fmt.Errorf("-n %d: want at least one exchange", o.Iters)
 	case o.RxDepth < 1:
-		return fmt.Errorf("-r %d: at least one receive", o.RxDepth)
+		return fmt.Errorf("-r %d: want at least one receive", o.RxDepth)
 	case o.QPs < 1 || o.QPs > min(maxQPs, o.RxDepth):
-		return fmt.Errorf("-q %d: 1 to %d, and at most -r (%d), because each QP may have a message in flight", o.QPs,
-			maxQPs, o.RxDepth)
+		return fmt.Errorf("-q %d: want 1 to %d, and at most -r (%d), because each QP may have a message in flight",
+			o.QPs, maxQPs, o.RxDepth)
 	case mtuCode(o.MTU) == 0:
-		return fmt.Errorf("-m %d: the path MTU is 256, 512, 1024, 2048 or 4096", o.MTU)
+		return fmt.Errorf("-m %d: want a path MTU of 256, 512, 1024, 2048 or 4096", o.MTU)
 	case o.Impair > 0 && o.Mode == "srq":
 		return fmt.Errorf("--impair with srq is not supported: with several QPs, a side cannot find out when its " +
 			"peer has finished; use rc")
 	case o.Impair > 0 && o.Mode != "rc":
-		return fmt.Errorf("--impair with %s is not supported: the service does not repeat lost messages; use rc",
+		return fmt.Errorf("--impair with %s is not supported: the service does not retransmit lost messages; use rc",
 			o.Mode)
 	case o.Timeout <= 0:
-		return fmt.Errorf("--timeout %v: must be positive", o.Timeout)
+		return fmt.Errorf("--timeout %v: want a positive duration", o.Timeout)
 	}
 	return nil
 }

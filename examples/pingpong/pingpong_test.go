@@ -129,7 +129,7 @@ func TestDisagreement(t *testing.T) {
 		{"smaller size", []string{"rc", "-s", "200"}, []string{"rc", "-s", "100"},
 			"100 bytes, want 200: does the peer have the same -s?"},
 		{"check", []string{"rc", "-c"}, []string{"rc"}, "does the client have -c?"},
-		{"QPs", []string{"srq", "-q", "3"}, []string{"srq", "-q", "4"}, "the peer does not have 3 QPs"},
+		{"QPs", []string{"srq", "-q", "3"}, []string{"srq", "-q", "4"}, "the peer has another number of QPs than this side, 3"},
 		{"exchanges", []string{"uc", "-n", "10"}, []string{"uc", "-n", "9"}, "no completion for 500ms"},
 	}
 	for _, tt := range tests {
@@ -145,17 +145,17 @@ func TestBadOptions(t *testing.T) {
 	tests := []struct{ args, want string }{
 		{"", `expected "<mode>`},
 		{"rd", "must be one of"},
-		{"rc --size=-1", "a message has 1 byte to 1 GiB"},
+		{"rc --size=-1", "want 1 byte to 1 GiB"},
 		{"rc -n 0", "at least one exchange"},
 		{"rc -r 0", "at least one receive"},
 		{"rc -m 1000", "256, 512, 1024, 2048 or 4096"},
 		{"srq -q 0", "1 to 256"},
 		{"srq -q 10 -r 9", "at most -r (9)"},
-		{"rc --timeout 0s", "must be positive"},
-		{"rc --impair much", `"much": a share from 0 to 10%`},
+		{"rc --timeout 0s", "want a positive duration"},
+		{"rc --impair much", `"much": want a share from 0 to 10%`},
 		{"rc --impair 11%", "a share from 0 to 10%"},
 		{"rc --impair NaN", "a share from 0 to 10%"},
-		{"uc --impair 2%", "does not repeat lost messages"},
+		{"uc --impair 2%", "does not retransmit lost messages"},
 		{"srq --impair 2%", "cannot find out when its peer has finished"},
 		{"rc -d nowhere", "--addr"},
 		{"rc -d 192.0.2.1", "192.0.2.1"}, // an address for documentation (RFC 5737)

@@ -67,7 +67,8 @@ func (s *side) ping(ctx context.Context, n int) error {
 	return nil
 }
 
-// fill writes the text of the original: the number, letters whose first one depends on the number, and a NUL.
+// fill writes the same text as the original rping: the number, consecutive letters from one that depends on the number,
+// and a NUL.
 func fill(b []byte, n int) {
 	const first, last = 'A', 'z'
 	c := first + n%(last-first+1)

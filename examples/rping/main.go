@@ -31,9 +31,9 @@ type options struct {
 	Server bool `short:"s" xor:"role" required:"" help:"Be the server."`
 	Client bool `short:"c" xor:"role" required:"" help:"Be the client."`
 
-	Addr    netip.Addr    `short:"a" required:"" help:"The server's IP address: of the HCA here (server), or of the peer (client)."`
-	From    netip.Addr    `short:"I" placeholder:"ADDR" help:"IP address of the HCA of a client; default: the address from which the operating system would send."`
-	Port    uint16        `short:"p" default:"7174" help:"Port of port space TCP."`
+	Addr    netip.Addr    `short:"a" required:"" help:"Server: IP address of the HCA. Client: IP address of the server."`
+	From    netip.Addr    `short:"I" placeholder:"ADDR" help:"Client: IP address of the HCA. Default: the address from which the operating system would send."`
+	Port    uint16        `short:"p" default:"7174" help:"Port number of the server, in port space TCP."`
 	Size    int           `short:"S" default:"64" help:"Bytes of a ping."`
 	Count   int           `short:"C" default:"0" help:"Number of pings before this side disconnects; 0: no limit."`
 	Persist bool          `short:"P" help:"Server: serve any number of clients, also at the same time."`
@@ -54,11 +54,11 @@ func (o *options) validate() error {
 	o.From = o.From.Unmap()
 	switch {
 	case o.Size < minSize || o.Size > maxSize:
-		return fmt.Errorf("-S %d: %d to %d bytes", o.Size, minSize, maxSize)
+		return fmt.Errorf("-S %d: want %d to %d bytes", o.Size, minSize, maxSize)
 	case o.Count < 0:
-		return fmt.Errorf("-C %d: must not be negative", o.Count)
+		return fmt.Errorf("-C %d: want 0 or more", o.Count)
 	case o.Timeout <= 0:
-		return fmt.Errorf("--timeout %v: must be positive", o.Timeout)
+		return fmt.Errorf("--timeout %v: want a positive duration", o.Timeout)
 	case o.Client && o.Port == 0:
 		return errors.New("-p 0: give the port of the server")
 	case o.Client && o.Addr.IsMulticast():

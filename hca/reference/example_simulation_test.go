@@ -14,8 +14,8 @@ import (
 	"ciddk/rvt"
 )
 
-// Two HCAs on a network in virtual time that loses every fifth packet. The WRITE arrives all the same, and takes,
-// whatever the machine, the same time.
+// Two HCAs on a network in virtual time that loses every fifth packet. The WRITE arrives nevertheless, and takes the
+// same time on every machine.
 func Example_simulation() {
 	v := clock.NewVirtual(0)
 	packets := 0

@@ -126,7 +126,8 @@ func TestPerformanceAgent(t *testing.T) {
 	}
 }
 
-// A counter stops at its largest value; a Set writes those selected; the two attributes do not touch each other.
+// A counter stops at its largest value. A Set changes only the selected counters. The two attributes do not affect each
+// other.
 func TestPerformanceCounters(t *testing.T) {
 	var b perfBases
 	now := perfCounts{xmitData: math.MaxUint32 + 5, rcvData: 100, xmitPkts: 7, rcvPkts: 8,

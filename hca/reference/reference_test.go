@@ -65,7 +65,8 @@ func TestRC(t *testing.T) {
 	}
 }
 
-// The same through a port that loses, doubles, reorders, delays and corrupts: it only takes longer.
+// The same operations through a port that loses, duplicates, reorders, delays and corrupts packets: they succeed, but
+// take longer.
 func TestRCImpaired(t *testing.T) {
 	t.Parallel()
 	bad := impair.Model{Drop: 0.01, Duplicate: 0.01, Reorder: 0.01, Delay: 0.01, Corrupt: 0.01}
@@ -229,7 +230,7 @@ func TestIdentity(t *testing.T) {
 	require.NoError(t, ca.Destroy())
 }
 
-// The cable: events, and packets that go nowhere in between.
+// The cable: its events, and the loss of packets while it is out.
 func TestSetLink(t *testing.T) {
 	t.Parallel()
 	for name, link := range links() {

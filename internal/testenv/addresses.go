@@ -25,7 +25,7 @@ func Addresses(t testing.TB, port int, addresses ...string) {
 		c, err := net.ListenPacket("udp", net.JoinHostPort(a, strconv.Itoa(port)))
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, wsaEADDRINUSE):
-			t.Fatalf("somebody has the address that this test needs: %v", err)
+			t.Fatalf("the address that this test needs is in use: %v", err)
 		case err != nil:
 			t.Skipf("this test needs the address %s: %v", a, err)
 		}

@@ -15,7 +15,7 @@ func TestAddresses(t *testing.T) {
 	o := Try(t, func(t testing.TB) { Addresses(t, port, "127.0.0.1") })
 	assert.Empty(t, o.Skipped)
 	require.Len(t, o.Errors, 1)
-	assert.Contains(t, o.Errors[0], "somebody has the address that this test needs: listen udp 127.0.0.1:")
+	assert.Contains(t, o.Errors[0], "the address that this test needs is in use: listen udp 127.0.0.1:")
 	require.NoError(t, c.Close())
 	for range 2 { // no sockets remain open
 		assert.Empty(t, Try(t, func(t testing.TB) { Addresses(t, port, "127.0.0.1") }))

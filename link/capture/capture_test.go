@@ -23,7 +23,7 @@ import (
 	"ciddk/wire"
 )
 
-// shown is a sink that keeps everything.
+// shown is a sink that keeps all entries.
 type shown struct {
 	mu   sync.Mutex
 	list []Frame
@@ -58,7 +58,7 @@ func parsed(t *testing.T, f Frame) wire.Packet {
 	return p.Packet
 }
 
-// TestCapture runs every operation of RC: each packet is shown as sent and, behind that, as received, with the same
+// TestCapture runs every operation of RC. The tap gets each packet as sent and then as received, with the same
 // contents.
 func TestCapture(t *testing.T) {
 	link := new(direct.Link)
@@ -119,7 +119,7 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// drops collects the reasons in what a tap shows while f runs.
+// drops returns the reasons for drops that a tap gets while f runs.
 func drops(t *testing.T, tap *Tap, f func()) map[string][]Frame {
 	t.Helper()
 	s := new(shown)
@@ -195,7 +195,7 @@ func TestCaptureReasons(t *testing.T) {
 	require.NoError(t, b.HCA.SetLink(1, true))
 }
 
-// What a UDP port throws away is shown byte for byte.
+// Packets that a UDP port drops are captured byte for byte.
 func TestCaptureRefused(t *testing.T) {
 	tap, s := new(Tap), new(shown)
 	addr := linktest.Addr()
@@ -219,7 +219,7 @@ func TestCaptureRefused(t *testing.T) {
 		assert.Equal(t, rvt.Received, f.Direction)
 		assert.True(t, wire.CheckUDP4([4]byte(f.Data[12:]), [4]byte(f.Data[16:]), f.Data[wire.IPv4Len:]))
 	}
-	// The first identification of an address is taken at its word, a second one far from it is not.
+	// The first identification of an address is accepted; a second one far from it is not.
 	from := netip.MustParseAddrPort(c.LocalAddr().String())
 	flow := wire.NewFlow4(from.Addr().As4(), addr.As4(), from.Port(), 4791, wire.IPv4DontFragment)
 	for i, id := range []uint16{7000, 30000} {
@@ -240,7 +240,7 @@ func TestCaptureRefused(t *testing.T) {
 	tap.Stop()
 }
 
-// A packet whose delivery does not end is shown all the same, and so is what comes behind it.
+// A packet whose delivery does not end is captured nevertheless, and so are the packets after it.
 func TestTapOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tap, s := new(Tap), new(shown)
@@ -255,13 +255,13 @@ func TestTapOverdue(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, s.frames(), 2)
 		assert.Equal(t, []byte{1}, s.frames()[0].Data)
-		tap.settle([]*entry{stuck}) // late, and of no consequence
+		tap.settle([]*entry{stuck}) // too late to have an effect
 		tap.Stop()
 		assert.Len(t, s.frames(), 2)
 	})
 }
 
-// The time of one packet is not that of another: on a busy port something waits all the time.
+// Each packet has its own time, even on a port where some packet is always waiting.
 func TestTapOverdueEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tap, s := new(Tap), new(shown)

@@ -1,5 +1,6 @@
-// Package capture shows the packets that pass a port: every packet sent, trains cut into packets, and every packet
-// received, those that the port dropped included. Package pcapng, below this one, writes them to files for Wireshark.
+// Package capture passes the packets of a port to a function: every packet sent, with trains cut into packets, and
+// every packet received, including those that the port dropped. Its subpackage pcapng writes them to files for
+// Wireshark.
 //
 //	tap := new(capture.Tap)
 //	port, err = capture.New(port, tap)
@@ -12,16 +13,16 @@
 //
 // While the tap is off, a batch of packets costs one load more than without a capture.
 //
-// # What is shown
+// # What is captured
 //
-// Packets are encoded from what engine and port pass to each other (rvt.EncoderPort). Where the port is UDP, the
-// identification of an IPv4 packet is therefore 0, with the ICRC that belongs to it: a kernel numbers the segments of a
-// train, and the ICRC covers the number. TTL and TOS of a received packet are those that package udp sends. Packets
-// with a wrong ICRC and bytes that are no packets are shown as they came.
+// Packets are encoded from the data that the engine and the port exchange (rvt.EncoderPort), not copied from the wire.
+// On a UDP port, an IPv4 packet therefore has identification 0 and the corresponding ICRC. On the wire, the kernel
+// numbers the segments of a train, and the ICRC covers the number. A received packet has the TTL and TOS that package
+// udp sends. Packets with a wrong ICRC, and bytes that are not a packet, are captured as they were received.
 //
 // # Why a packet was dropped
 //
-// Ports report what they drop: put the capture on top of an impair.Port to see its losses. What the engine drops
-// follows from its counters, train by train. "perhaps" means that other packets were handled at the same time. A packet
-// that waited in the backlog of a busy QP has no reason.
+// Ports report the packets that they drop. To capture the losses of an impair.Port, wrap that port with the capture.
+// The reason for which the engine drops a packet is derived from its counters, train by train. "perhaps" means that
+// other packets were handled at the same time. A packet that waited in the backlog of a busy QP has no reason.
 package capture

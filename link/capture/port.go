@@ -13,7 +13,7 @@ import (
 	"ciddk/wire"
 )
 
-// A Port shows a tap what passes another port.
+// A Port passes the packets of another port to a tap.
 type Port struct {
 	inner
 	encoder rvt.EncoderPort
@@ -33,8 +33,9 @@ type Port struct {
 // inner is the port behind a Port.
 type inner = rvt.Port
 
-// New returns a port that shows tap what passes another port, which is the new port's from then on. Errors: a nil port
-// or tap; a port whose packets have no form in bytes (rvt.EncoderPort). The inner port remains the caller's then.
+// New returns a port that passes the packets of another port to tap. The new port takes over the other one. Errors: a
+// nil port or tap; a port that cannot encode its packets (rvt.EncoderPort). After an error, the port still belongs to
+// the caller.
 func New(port rvt.Port, tap *Tap) (*Port, error) {
 	if ci.IsNil(port) || tap == nil {
 		return nil, errors.New("capture: the port or the tap is nil")

@@ -54,8 +54,8 @@ func TestDirectLinkState(t *testing.T) {
 	require.NoError(t, ca.Destroy())
 }
 
-// TestLinkToInit: a port that waits for a subnet manager raises an event when its link comes up, and CA.Query shows
-// what PortInfo does all the time.
+// TestLinkToInit checks that a port that waits for a subnet manager raises an event when its link comes up, and that
+// CA.Query always agrees with PortInfo.
 func TestLinkToInit(t *testing.T) {
 	for _, rise := range []ci.PortState{ci.PortInit, ci.PortArmed} {
 		port, err := New(NewLink(), Config{State: rise})
@@ -90,7 +90,7 @@ func TestLinkToInit(t *testing.T) {
 	}
 }
 
-// LIDs: assigned, configured, refused; given back when the port goes.
+// LIDs are assigned, configured or rejected, and are free again when the port is closed.
 func TestDirectLIDs(t *testing.T) {
 	t.Parallel()
 	l := NewLink()
@@ -118,7 +118,7 @@ func TestDirectLIDs(t *testing.T) {
 	require.Empty(t, l.now().all)
 }
 
-// An armed port takes data, and the first packet makes it active; an initialised one takes none.
+// An armed port accepts data, and the first packet makes it active. A port in Init accepts none.
 func TestDirectStates(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -189,7 +189,7 @@ func TestDirectRoutes(t *testing.T) {
 	assert.EqualValues(t, 3, got[0].SL)
 }
 
-// open makes an HCA with one port.
+// open returns an HCA with one port.
 func open(l *Link, c Config) (*rvt.HCA, error) {
 	p, err := New(l, c)
 	if err != nil {

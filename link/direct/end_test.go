@@ -25,7 +25,7 @@ func received(t *testing.T, e *End) []byte {
 	return b
 }
 
-// directRig is a port of a link with a collector, beside an end.
+// directRig is an end of a link, and a port with a collector.
 func directRig(t *testing.T) (*Port, *linktest.Collector, *End) {
 	t.Helper()
 	l := NewLink()
@@ -43,7 +43,7 @@ func directRig(t *testing.T) (*Port, *linktest.Collector, *End) {
 	return p, got, e
 }
 
-// A train leaves to an end as packets whose every field is right, with a GRH and without.
+// An end receives a train as packets with the right value in every field, with a GRH and without.
 func TestLinkEndReceives(t *testing.T) {
 	for name, global := range map[string]bool{"local": false, "global": true} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestLinkEndReceives(t *testing.T) {
 	}
 }
 
-// What an end sends reaches the port that it names, if it is right in each respect; else it is counted, once.
+// A valid packet from an end reaches the port that it is addressed to. An invalid one is counted once.
 func TestLinkEndSends(t *testing.T) {
 	right := func() wire.LinkPacket {
 		w := wire.LinkPacket{LRH: wire.LRH{LNH: wire.LNHLocal, SL: 2, SLID: 0x30, DLID: 6}}
@@ -101,7 +101,7 @@ func TestLinkEndSends(t *testing.T) {
 		name   string
 		make   func(w *wire.LinkPacket, p *Port)
 		change func([]byte)
-		count  rvt.Counter // what it counts as; 0: it arrives
+		count  rvt.Counter // the counter of the packet; 0: it arrives
 	}{
 		{"right", func(*wire.LinkPacket, *Port) {}, none, 0},
 		{"GRH", func(w *wire.LinkPacket, p *Port) { w.LRH.LNH = wire.LNHGlobal; w.GRH.DGID, _ = p.gid(0) }, none, 0},
@@ -148,7 +148,7 @@ func TestLinkEndSends(t *testing.T) {
 	require.ErrorIs(t, e.Send(make([]byte, 40)), ErrClosed)
 }
 
-// FuzzLinkReceive: whatever bytes come over the link, the port takes them or counts them.
+// FuzzLinkReceive checks that a port accepts or counts any bytes from the link.
 func FuzzLinkReceive(f *testing.F) {
 	w := wire.LinkPacket{LRH: wire.LRH{LNH: wire.LNHLocal, SLID: 0x30, DLID: 4}}
 	w.Packet.BTH = wire.BTH{Opcode: wire.RCSendOnly, PKey: 0xffff, DestQP: 9, PSN: 5}

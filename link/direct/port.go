@@ -15,13 +15,13 @@ import (
 
 // Config describes a port on a Link. The zero value is an active port with an assigned LID.
 type Config struct {
-	// LID is the base LID, 1 to 0xBFFF; 0 has the lowest free one assigned, unless State is Init or Armed: then a
-	// subnet manager assigns it.
+	// LID is the base LID, 1 to 0xBFFF. With 0, the port is assigned the lowest free LID, unless State is Init or
+	// Armed, in which case a subnet manager assigns it.
 	LID ci.LID
 	// LMC is the number of low LID bits that are ignored, 0 to 7.
 	LMC uint8
-	// State is the logical state in which the port comes up: PortActive (also 0), as if a subnet manager had been
-	// there, or PortInit, to wait for one, or PortArmed; or PortDown, with the cable out: HCA.SetLink makes it Active.
+	// State is the logical state in which the port comes up. PortActive (also 0) needs no subnet manager. PortInit and
+	// PortArmed wait for one. PortDown is a port without a cable, until HCA.SetLink makes it Active.
 	State ci.PortState
 	// MTU is the largest path MTU; 0 is 4096 bytes.
 	MTU ci.MTU
@@ -68,8 +68,8 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// A Port is a port of InfiniBand link layer on a Link. It implements rvt.Port, and of the optional interfaces
-// CablePort, SMAPort and EncoderPort.
+// A Port is a port of link layer InfiniBand on a Link. It implements rvt.Port, and the optional interfaces CablePort,
+// SMAPort and EncoderPort.
 type Port struct {
 	link *Link
 	rise ci.PortState // the state to come up in
@@ -79,7 +79,7 @@ type Port struct {
 	started atomic.Bool
 	closed  atomic.Bool
 	busy    atomic.Int64  // deliveries in progress
-	idle    chan struct{} // gets a token when they end after Close
+	idle    chan struct{} // gets a token when the last delivery ends after Close
 
 	// Set by Start, before started.
 	num  uint8
@@ -87,7 +87,7 @@ type Port struct {
 	recv rvt.Receiver
 	lost func(rvt.Loss) // or nil
 
-	mu    sync.Mutex // below; not held while the receiver is called
+	mu    sync.Mutex // guards the fields below; not held while the receiver is called
 	info  mad.PortInfo
 	guids [numGUIDs]uint64 // GUID table; entry 0 is the port's
 	pkeys [numPKeys]uint16
@@ -196,8 +196,9 @@ func (p *Port) deliver(pkts []rvt.Packet) {
 	}
 }
 
-// admit applies the port's state (IBTA volume 1, 7.2.7): data from Armed on, and the first makes an armed port active;
-// subnet management from Init on. It moves what may pass to the front, and counts the rest.
+// admit applies the port's state (IBTA volume 1, 7.2.7). Data packets are admitted in Armed and Active, and the first
+// one makes an armed port active. Subnet management packets are also admitted in Init. admit moves the admitted packets
+// to the front, counts the others as dropped, and returns the number of the former.
 func (p *Port) admit(pkts []rvt.Packet) int {
 	switch s := ci.PortState(p.state.Load()); {
 	case s == ci.PortActive:

@@ -18,7 +18,7 @@ const (
 	description                  = "a node"
 )
 
-// manager is a subnet manager's view of one port.
+// manager sends the requests of a subnet manager to one port.
 type manager struct {
 	t      *testing.T
 	ca     ci.CA
@@ -50,7 +50,7 @@ func newManager(t *testing.T, c Config) (*manager, *Link) {
 	return m, l
 }
 
-// do sends one request; ok is false if there was no answer.
+// do sends one request. ok is false if there was no response.
 func (m *manager) do(method mad.Method, attr uint16, mod uint32, data []byte) (r mad.SMP, ok bool) {
 	m.t.Helper()
 	q := mad.SMP{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: method, TID: 77,
@@ -85,7 +85,7 @@ func (m *manager) portInfo() (p mad.PortInfo) {
 	return p
 }
 
-// template is what a Set starts from: as it is, without a change of state.
+// template returns the attributes of a Set that changes nothing.
 func (m *manager) template() mad.PortInfo {
 	p := m.portInfo()
 	p.State, p.PhysState = 0, 0
@@ -160,7 +160,7 @@ func TestSubnetManagerBringsUp(t *testing.T) {
 	assert.EqualValues(t, 17, a.Ports[0].SubnetTimeout)
 }
 
-// The table of logical states: what a Set may ask for in each.
+// The table of logical states that a Set may request in each state.
 func TestPortInfoStates(t *testing.T) {
 	t.Parallel()
 	const keep, refuse = 0, 99
@@ -337,7 +337,7 @@ func TestMADErrors(t *testing.T) {
 	require.ErrorIs(t, m.ca.LocalMAD(2, nil, &x, &x), ci.InvalidPort)
 }
 
-// FuzzSubnetMAD: no datagram does harm, and an answer is an answer.
+// FuzzSubnetMAD checks that any datagram leaves the port intact, and that every response is well-formed.
 func FuzzSubnetMAD(f *testing.F) {
 	f.Add([]byte{1, 1, 1, 2, 16: 0, 0x15})
 	f.Add([]byte{1, 0x81, 1, 1, 16: 0, 0x11})

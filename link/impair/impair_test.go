@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The fate of packets is the seed's, whatever the timing.
+// The verdicts on packets depend only on the seed, not on timing.
 func TestImpairReplays(t *testing.T) {
 	t.Parallel()
 	run := func(seed uint64) (fates []string) {
@@ -107,7 +107,7 @@ func TestImpairFilter(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// A bit that the ICRC does not cover comes through; every other is caught.
+// A changed bit that the ICRC does not cover is accepted; a change of any other is detected.
 func TestCorrupt(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))

@@ -14,7 +14,7 @@ import (
 type Handler[T any] interface {
 	// Decide returns the verdict on a packet; Chance leaves it to the model.
 	Decide(*T) Verdict
-	// Copy returns a second packet that may travel beside the first.
+	// Copy returns a second packet, for a packet that is sent twice.
 	Copy(T) T
 	// Keep returns a packet that outlives the call that it came with.
 	Keep(T) T

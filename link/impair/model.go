@@ -14,7 +14,7 @@ const (
 	Chance Verdict = iota
 	Pass
 	Drop
-	Duplicate // sent twice, one behind the other
+	Duplicate // sent twice in a row
 	Reorder   // held back until one to three more packets have passed, or for MaxDelay
 	Delay     // held for a time up to MaxDelay
 	Corrupt   // one bit flipped, of the packet as it is on a wire

@@ -92,8 +92,8 @@ func sendDatagram(t *testing.T, a, b *linktest.Node) {
 	}
 }
 
-// TestAddressesComeAndGo checks the events, the table of an open adapter, and what becomes of a connection whose source
-// address is removed: it ends with an error, and a new one from another address works.
+// TestAddressesComeAndGo checks the events and the GID table of an open adapter when its addresses change. A connection
+// whose source address is removed ends with an error, and a new one from another address works.
 func TestAddressesComeAndGo(t *testing.T) {
 	t.Parallel()
 	v := clock.NewVirtual(time.Hour)

@@ -15,8 +15,8 @@ import (
 // ErrClosed is the error of an End's methods after Close.
 var ErrClosed = inbox.ErrClosed
 
-// An End is an address of a Network at which no HCA sits. Its owner sends and receives whole IP packets, from the IP
-// header to the ICRC. Ends are for tests and certifiers. Methods may be called concurrently.
+// An End is an address of a Network that has no HCA. Its owner sends and receives whole IP packets, from the IP header
+// to the ICRC. Ends are for tests and certifiers. Methods may be called concurrently.
 type End struct {
 	inbox *inbox.Queue
 	net   *Network

@@ -27,7 +27,7 @@ var addrs = map[string][2]netip.Addr{
 	"IPv6": {netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")},
 }
 
-// Every operation of RC over a network in real time, that does some harm.
+// Every operation of RC over a network in real time that impairs some packets.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	for name, at := range addrs {
@@ -51,7 +51,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// pairOfPorts is a sender, and a receiver that collects, in virtual time.
+// pairOfPorts returns a port that sends and one that collects what it receives, in virtual time.
 func pairOfPorts(t *testing.T, at [2]netip.Addr, c NetworkConfig) (*clock.Virtual, *Port,
 	*linktest.Collector, rvt.Route) {
 	t.Helper()
@@ -73,8 +73,8 @@ func pairOfPorts(t *testing.T, at [2]netip.Addr, c NetworkConfig) (*clock.Virtua
 	return v, ports[0], recv[1], rt
 }
 
-// TestEveryBit flips each bit of a packet: it is noticed, unless neither the ICRC nor the IPv4 header checksum covers
-// it; then what arrives is what was sent.
+// TestEveryBit flips each bit of a packet. The change is detected, except in bits that neither the ICRC nor the IPv4
+// header checksum covers; then the received payload is the one that was sent.
 func TestEveryBit(t *testing.T) {
 	t.Parallel()
 	for name, at := range addrs {
@@ -117,7 +117,8 @@ func TestEveryBit(t *testing.T) {
 	}
 }
 
-// TestReplays: the same packets meet the same fate, with the same seed; they all are accounted for.
+// TestReplays checks that two runs with the same seed give each packet the same verdict, and that every packet is
+// counted.
 func TestReplays(t *testing.T) {
 	t.Parallel()
 	type sight struct {
@@ -228,7 +229,7 @@ func TestErrors(t *testing.T) {
 	require.NoError(t, h.Close())
 }
 
-// A datagram to a group reaches its members, the sender among them, and nobody else.
+// A datagram to a group reaches the members, including the sender, and no other host.
 func TestMulticast(t *testing.T) {
 	t.Parallel()
 	v, port, got, _ := pairOfPorts(t, addrs["IPv4"], NetworkConfig{})
@@ -256,7 +257,7 @@ func TestMulticast(t *testing.T) {
 	require.Equal(t, [2]int{1, 0}, send())
 }
 
-// Close of an HCA whose CA is open stops the ports, and says that the consumer was not done.
+// Close of an HCA whose CA is open stops the ports, and returns ci.ResourceBusy.
 func TestCloseWithOpenCA(t *testing.T) {
 	n := NewNetwork(NetworkConfig{})
 	open := func() (*rvt.HCA, error) {
@@ -273,7 +274,7 @@ func TestCloseWithOpenCA(t *testing.T) {
 	err = h.Close()
 	require.ErrorIs(t, err, ci.ResourceBusy)
 	require.ErrorContains(t, err, "close the CA first")
-	require.NoError(t, h.Close(), "the second time")
+	require.NoError(t, h.Close(), "second Close")
 	require.NoError(t, ca.Destroy())
 
 	h, err = open()
@@ -284,8 +285,8 @@ func TestCloseWithOpenCA(t *testing.T) {
 	require.NoError(t, h.Close())
 }
 
-// TestCatchUp: a port on a network in memory has caught up when nothing that has arrived waits. What is under way has
-// not arrived.
+// TestCatchUp checks that a port on a network in memory has caught up when no packet that has arrived is waiting.
+// Packets in flight do not count.
 func TestCatchUp(t *testing.T) {
 	v := clock.NewVirtual(0)
 	var port *Port
@@ -320,7 +321,7 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
-// TestFlowLabel: so it is on a network in memory.
+// TestFlowLabel checks that a network in memory passes on GRH.FlowLabel.
 func TestFlowLabel(t *testing.T) {
 	v := clock.NewVirtual(0)
 	var first uint32
@@ -339,7 +340,7 @@ func TestFlowLabel(t *testing.T) {
 	require.EqualValues(t, 0x62812345, first)
 }
 
-// An end of a network speaks IP, both versions, with the port of an HCA.
+// An end of a network sends and receives IP packets of both versions, and exchanges them with the port of an HCA.
 func TestEnd(t *testing.T) {
 	for name, at := range addrs {
 		n := NewNetwork(NetworkConfig{})

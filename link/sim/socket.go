@@ -129,7 +129,7 @@ func (s *socket) Leave(g netip.Addr) error {
 	return nil
 }
 
-// Close takes the port off the network.
+// Close removes the port from the network.
 func (s *socket) Close() error {
 	s.groupMu.Lock()
 	for g := range s.groups {

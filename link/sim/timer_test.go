@@ -11,8 +11,8 @@ import (
 	"ciddk/wire"
 )
 
-// The timer of a network is set after every delivery, also where it fires while CatchUp delivers: datagrams sent later
-// arrive by themselves.
+// The timer of a network is set after every delivery, even if it fires while CatchUp delivers, so that datagrams that
+// are sent later arrive without a further call.
 func TestTimerFiresDuringCatchUp(t *testing.T) {
 	t.Parallel()
 	v, port, got, rt := pairOfPorts(t, addrs["IPv4"], NetworkConfig{})
@@ -44,7 +44,7 @@ func TestTimerFiresDuringCatchUp(t *testing.T) {
 	require.Zero(t, v.Pending())
 }
 
-// What arrives while CatchUp delivers is left to the timer.
+// Datagrams that arrive while CatchUp delivers are left to the timer.
 func TestArrivalDuringCatchUp(t *testing.T) {
 	t.Parallel()
 	v, port, got, rt := pairOfPorts(t, addrs["IPv4"], NetworkConfig{})

@@ -35,8 +35,8 @@ func (w *waiter) FlushAcks() {
 	}
 }
 
-// A consumer that stops to poll as soon as it has what it waits for leaves nothing waiting, wherever the receiving
-// goroutine was meanwhile.
+// A consumer that stops polling as soon as it has its completion leaves no acknowledgement waiting, wherever the
+// receiving goroutine is at that moment.
 func TestUDPAckAfterLastPoll(t *testing.T) {
 	t.Parallel()
 	a, _ := openTest(t, Config{})
@@ -70,7 +70,7 @@ func TestUDPAckAfterLastPoll(t *testing.T) {
 	}
 }
 
-// What Hints.Packets promises fits the receive buffer of a port that does not read for a while.
+// The number of packets in Hints.Packets fits the receive buffer of a port that does not read for a while.
 func TestUDPPackets(t *testing.T) {
 	t.Parallel()
 	a, ra := openTest(t, Config{})

@@ -15,9 +15,9 @@ type AddressSource interface {
 	// link-local address has the interface as its zone. The error wraps ErrNoInterface if there is no such interface.
 	Addresses(name string) ([]netip.Addr, error)
 
-	// Watch has changed called whenever addresses may have changed, until stop. changed does not block. stop waits for
-	// a call that runs. Watch fails with errors.ErrUnsupported if the source does not notice changes: the port then
-	// looks every second.
+	// Watch calls changed whenever the addresses may have changed, until stop is called. changed must not block. stop
+	// waits for a running call. If the source does not notice changes, Watch fails with errors.ErrUnsupported, and the
+	// port reads the addresses every second.
 	Watch(changed func()) (stop func(), err error)
 }
 

@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchAddresses has changed called after each report of the kernel about addresses and interfaces (rtnetlink(7)). The
-// end of the duplicate address detection of an IPv6 address, before which no socket can be bound to it, is such a
-// report.
+// watchAddresses calls changed after each report of the kernel about addresses and interfaces (rtnetlink(7)). The end
+// of the duplicate address detection of an IPv6 address is such a report; no socket can be bound to the address before.
 func watchAddresses(changed func()) (stop func(), err error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -26,7 +25,7 @@ func watchAddresses(changed func()) (stop func(), err error) {
 		defer close(done)
 		buf := make([]byte, 1<<14)
 		for {
-			// The content does not matter: the addresses are read anew. ENOBUFS means that reports were lost.
+			// The content does not matter, because the addresses are read again. ENOBUFS means that reports were lost.
 			_, err := f.Read(buf)
 			if err != nil && !errors.Is(err, unix.ENOBUFS) {
 				return // closed

@@ -4,5 +4,5 @@ package udp
 
 import "errors"
 
-// watchAddresses is not supported: the port looks every second.
+// watchAddresses is not supported: the port reads the addresses every second.
 func watchAddresses(func()) (stop func(), err error) { return nil, errors.ErrUnsupported }

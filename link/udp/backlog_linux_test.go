@@ -14,15 +14,15 @@ import (
 	"ciddk/link/train"
 )
 
-// waiting returns how many bytes wait in a socket.
+// waiting returns the number of bytes in a socket's receive buffer.
 func waiting(t *testing.T, fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
 	require.NoError(t, err)
 	return n
 }
 
-// TestAckInSocket: an acknowledgement that lies in the socket when the transport timer fires, since whoever holds the
-// receive lock does not run, is no timeout. The QP's clock is virtual: it goes on only here.
+// TestAckInSocket checks that the transport timer does not count a timeout while the acknowledgement is in the socket,
+// because the goroutine that holds the receive lock does not run. The QP's clock is virtual and advances only here.
 func TestAckInSocket(t *testing.T) {
 	c := clock.NewVirtual(time.Hour)
 	port := testenv.Must(New(Config{Addr: linktest.Addr()}))
@@ -60,7 +60,8 @@ func TestAckInSocket(t *testing.T) {
 	require.Equal(t, ci.WCSuccess, wc[0].Status)
 }
 
-// TestCatchUp: the timer's own goroutine receives what the port's goroutine has not. A flood does not hold it for ever.
+// TestCatchUp checks that the timer's own goroutine receives what the port's goroutine has not received, and that a
+// flood does not keep it forever.
 func TestCatchUp(t *testing.T) {
 	b, err := New(Config{Addr: linktest.Addr()})
 	require.NoError(t, err)

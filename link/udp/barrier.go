@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// A blocking read of package net does not show whether the socket holds more, so the portable socket finds out by a
-// barrier: a datagram to its own address. When the barrier comes back, everything that had arrived before it has been
-// delivered.
+// A blocking read of package net does not report whether the socket holds more. The portable socket therefore sends a
+// barrier: a datagram to its own address. When it arrives, everything that was received before it has been delivered.
 
-// barrierLen is no length of a packet, which is a multiple of 4.
+// barrierLen differs from the length of any packet, which is a multiple of 4.
 const barrierLen = 9
 
-// barrierPatience is how long a barrier may take before it counts as lost, as it is when the receive buffer is full.
+// barrierPatience is the time after which a barrier counts as lost. It is lost if the receive buffer is full.
 const barrierPatience = 20 * time.Millisecond
 
 // barrier numbers the barriers of a socket. At most one is under way.
@@ -22,12 +21,12 @@ type barrier struct {
 	mu     sync.Mutex
 	sent   uint64
 	seen   uint64
-	asked  uint64 // the latest that somebody waits for
+	asked  uint64 // the latest that a caller waits for
 	sentAt time.Duration
 }
 
-// want returns the number of a barrier that is sent after the call, for mark 0, or else mark, and whether it has come
-// back. ask is the number of one to be sent now, or 0.
+// want returns the number of the barrier to wait for, and whether it has arrived. This is mark or, if mark is 0, a
+// barrier that is sent after the call. ask is the number of the barrier to send now, or 0.
 func (b *barrier) want(mark uint64, now time.Duration) (next, ask uint64, done bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,7 +47,7 @@ func (b *barrier) want(mark uint64, now time.Duration) (next, ask uint64, done b
 	return mark, b.sent, false
 }
 
-// came notes that barrier n has come back. It returns the number of the next one to be sent, or 0.
+// came records that barrier n has arrived. It returns the number of the next one to send, or 0.
 func (b *barrier) came(n uint64, now time.Duration) (ask uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,7 +63,7 @@ func (b *barrier) came(n uint64, now time.Duration) (ask uint64) {
 	return b.sent
 }
 
-// sendBarrier reports whether the system took it.
+// sendBarrier reports whether the system accepted it.
 func (s *portableSocket) sendBarrier(n uint64) bool {
 	var b [barrierLen]byte
 	binary.BigEndian.PutUint64(b[:], n)
@@ -72,7 +71,7 @@ func (s *portableSocket) sendBarrier(n uint64) bool {
 	return err == nil
 }
 
-// isBarrier reports whether a datagram is a barrier of this socket, and notes that it has come.
+// isBarrier reports whether a datagram is a barrier of this socket, and records its arrival.
 func (s *portableSocket) isBarrier(from netip.AddrPort, b []byte) bool {
 	if len(b) != barrierLen || from.Port() != s.port.UDP ||
 		from.Addr().Unmap().WithZone("") != s.port.Addr.WithZone("") {

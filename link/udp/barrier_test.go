@@ -11,7 +11,8 @@ import (
 	"ciddk/rvt"
 )
 
-// TestBarrier: a mark is reached when a barrier that was sent after it has come back; one that is lost is sent again.
+// TestBarrier checks that a mark is reached when a barrier that was sent after it has arrived, and that a lost barrier
+// is sent again.
 func TestBarrier(t *testing.T) {
 	var b barrier
 	mark, ask, done := b.want(0, 0)
@@ -35,8 +36,8 @@ func TestBarrier(t *testing.T) {
 	require.Equal(t, []any{uint64(0), true}, []any{ask, done})
 }
 
-// TestPortableCatchUp: while the portable socket's goroutine does not get on, the port has not caught up; afterwards
-// everything that came before has been delivered.
+// TestPortableCatchUp checks that the port has not caught up while the goroutine of the portable socket is blocked, and
+// that afterwards everything that had arrived has been delivered.
 func TestPortableCatchUp(t *testing.T) {
 	b, r := openTest(t, Config{Portable: true})
 	a, _ := openTest(t, Config{Portable: true})

@@ -13,12 +13,12 @@ import (
 	"ciddk/wire"
 )
 
-// Benchmarks of the port alone, without the engine. Whole HCAs, beside yardsticks, are measured by package bench.
+// Benchmarks of the port alone, without the engine. Package bench measures whole HCAs.
 
-// benchWindow is the most bytes on the way.
+// benchWindow is the maximum number of bytes in flight.
 const benchWindow = 1 << 20
 
-// BenchmarkUDPStream: RDMA WRITE packets of 4096 bytes, at most 1 MiB or two messages on the way.
+// BenchmarkUDPStream sends RDMA WRITE packets of 4096 bytes, with at most 1 MiB or two messages in flight.
 func BenchmarkUDPStream(b *testing.B) {
 	for _, size := range []int{64 << 10, 1 << 20} {
 		b.Run(fmt.Sprint(size>>10, " KiB"), func(b *testing.B) {
@@ -54,7 +54,7 @@ func BenchmarkUDPStream(b *testing.B) {
 	}
 }
 
-// BenchmarkUDPSmall: packets of 64 bytes in batches of 32.
+// BenchmarkUDPSmall sends packets of 64 bytes in batches of 32.
 func BenchmarkUDPSmall(b *testing.B) {
 	from, _ := openTest(b, Config{})
 	to := newSink(b)
@@ -80,7 +80,7 @@ func BenchmarkUDPSmall(b *testing.B) {
 	require.Zero(b, to.drops.Load())
 }
 
-// BenchmarkUDPPing: a SEND of 64 bytes bounced by two spinning consumers.
+// BenchmarkUDPPing exchanges a SEND of 64 bytes between two spinning consumers.
 func BenchmarkUDPPing(b *testing.B) {
 	x, y := newSink(b), newSink(b)
 	side := func(me, peer *sink, from int64, rounds int, first bool) {

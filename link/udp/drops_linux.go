@@ -5,23 +5,23 @@ import (
 	"sync"
 )
 
-// kernelDrops counts what the system received for sockets and did not hand over: for want of room in the buffer, or
-// because UDP's checksum was wrong. It asks for the number that SO_RXQ_OVFL reports, when somebody wants to know;
-// SO_RXQ_OVFL itself tells with the next datagram, and so nothing when none comes. Safe for concurrent use.
+// kernelDrops counts the datagrams that the system received for the port's sockets and dropped, because the receive
+// buffer was full or the UDP checksum was wrong. It reads the counters only on request. SO_RXQ_OVFL would report the
+// same number, but only with the next datagram. All methods may be called concurrently.
 type kernelDrops struct {
 	mu   sync.Mutex
 	fds  []int
-	gone uint64 // of sockets that are closed
+	gone uint64 // drops of sockets that are closed
 }
 
-// watch begins with a socket.
+// watch adds a socket.
 func (k *kernelDrops) watch(fd int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.fds = append(k.fds, fd)
 }
 
-// leave is called before a socket is closed.
+// leave removes a socket and keeps its count. It is called before the socket is closed.
 func (k *kernelDrops) leave(fd int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -31,7 +31,7 @@ func (k *kernelDrops) leave(fd int) {
 	}
 }
 
-// total counts all sockets since the port was opened.
+// total returns the drops of all sockets since the port was opened.
 func (k *kernelDrops) total() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()

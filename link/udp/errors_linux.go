@@ -14,9 +14,10 @@ import (
 	"ciddk/wire"
 )
 
-// QP1 sends from a socket of its own, whose error queue shows which datagrams came back with an ICMP error
-// (IP_RECVERR): nobody receives at the peer's address, or there is no machine. It is a socket of its own since an error
-// in the queue makes the next send fail, and ICMP errors can be forged: they must not disturb connections.
+// QP1 sends from a socket of its own. The error queue of this socket (IP_RECVERR) has the datagrams for which the
+// network returned an ICMP error: no process receives at the peer's address, or there is no such machine. It is a
+// separate socket because an error in the queue makes the next send fail, and ICMP errors can be forged, so they must
+// not disturb connections.
 
 // openGSI opens the socket that QP1 sends from, which receives errors only.
 func (s *mmsgSocket) openGSI() error {
@@ -44,8 +45,8 @@ func (s *mmsgSocket) openGSI() error {
 	return nil
 }
 
-// clearError takes note of an error that an earlier datagram of QP1 caused, and that a send has found in its place;
-// false for others. The send is tried again.
+// clearError handles an error of a send that an earlier datagram of QP1 caused, and reports whether err is one. The
+// caller then tries the send again.
 func (s *mmsgSocket) clearError(err error) bool {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if !ok || !unreachable(errno) {
@@ -65,8 +66,8 @@ func unreachable(e syscall.Errno) bool {
 	return false
 }
 
-// errorsFor is how long the error queue is looked at after a datagram of QP1 while consumers poll. Neighbour discovery
-// gives up after 3 s.
+// errorsFor is how long the error queue is read after a datagram of QP1 while consumers poll. Neighbour discovery gives
+// up after 3 s.
 const errorsFor = 10 * time.Second
 
 // readRecentErrors reads the error queue if there may be something in it.
@@ -76,7 +77,7 @@ func (s *mmsgSocket) readRecentErrors() {
 	}
 }
 
-// mostErrors is the most reports that are read at a time.
+// mostErrors is the maximum number of reports that are read at a time.
 const mostErrors = 64
 
 // readErrors empties the error queue. It runs on the receiving goroutine alone, which holds no locks.
@@ -94,9 +95,9 @@ func (s *mmsgSocket) readErrors() {
 	}
 }
 
-// icmpError finds the cause in the control messages of an error: struct sock_extended_err, which begins with the error
-// number and the origin (errqueue.h). Errors of the system's own, such as a datagram that was too long, are none of the
-// network's.
+// icmpError returns the error number in the control messages of an error (struct sock_extended_err, which begins with
+// the error number and the origin: errqueue.h). It returns false for errors that the network did not report, such as a
+// datagram that was too long.
 func icmpError(ctl []byte) (syscall.Errno, bool) {
 	const originICMP, originICMP6 = 2, 3
 	ne := binary.NativeEndian

@@ -25,8 +25,8 @@ func labelled(t *testing.T, p *Port, label uint32) []rvt.Packet {
 		Payload: [][]byte{{1, 2, 3, 4}}, Route: rt}}
 }
 
-// TestFlowLabel: over IPv6, GRH.FlowLabel is the label of the IP header. Datagrams of different labels do not travel in
-// one train.
+// TestFlowLabel checks that GRH.FlowLabel is the flow label of the IPv6 header, and that datagrams with different
+// labels are not sent in one train.
 func TestFlowLabel(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux sends flow labels, and shows them")

@@ -13,8 +13,8 @@ import (
 	"ciddk/clock"
 )
 
-// lookEvery is the time between two looks at the addresses of an interface where the system does not report changes,
-// and after an address that could not be used.
+// lookEvery is the interval at which the addresses of an interface are read if the system does not report changes, or
+// after an address could not be used.
 const lookEvery = time.Second
 
 // follower keeps the GID table of a port equal to the addresses of an interface. Its goroutine sleeps until the source
@@ -24,14 +24,14 @@ type follower struct {
 	source   AddressSource
 	set      func([]netip.Addr) error
 	open     func(f func() error) error // Port.open
-	failures atomic.Uint64              // looks that failed, or found an address that cannot be used
+	failures atomic.Uint64              // reads that failed, or returned an address that cannot be used
 
 	mu      sync.Mutex
 	started bool
 	stopped bool
 	unwatch func() // nil: the source does not report changes
 	timer   clock.Timer
-	wake    chan struct{} // holds one
+	wake    chan struct{} // has capacity 1
 	quit    chan struct{}
 	done    chan struct{}
 }
@@ -60,7 +60,7 @@ func (p *Port) setUpInterface(c *Config) error {
 	return nil
 }
 
-// namedInterface returns Config.Interface, or only its name if the interface is none of this machine's.
+// namedInterface returns Config.Interface, or only its name if this machine has no such interface.
 func (c *Config) namedInterface() iface {
 	i, err := interfaceNamed(c.Interface)
 	if err != nil {
@@ -98,16 +98,16 @@ func (f *follower) start(c clock.Clock) error {
 	f.started = true
 	f.timer = c.AfterFunc(lookEvery, f.changed)
 	f.timer.Stop()
-	f.changed() // since New
+	f.changed() // changes since New
 	go f.run()
 	return nil
 }
 
-// changed has the goroutine look at the addresses.
+// changed makes the goroutine read the addresses.
 func (f *follower) changed() {
 	select {
 	case f.wake <- struct{}{}:
-	default: // it will look
+	default: // it has been woken already
 	}
 }
 
@@ -129,7 +129,7 @@ func (f *follower) run() {
 	}
 }
 
-// look makes the GID table that of the present addresses. An interface that does not exist any more has none.
+// look updates the GID table to the present addresses. An interface that does not exist any more has none.
 func (f *follower) look() error {
 	list, err := f.source.Addresses(f.name)
 	if err != nil && !errors.Is(err, ErrNoInterface) {

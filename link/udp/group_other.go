@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// listenGroup makes a socket that hears a multicast group. Windows knows no socket bound to a group: this one is bound
-// to the wildcard address, and what it hears beside the group fails the ICRC, which covers the destination.
+// listenGroup returns a socket that receives a multicast group. Windows cannot bind a socket to a group, so this one is
+// bound to the wildcard address. Datagrams to other addresses fail the ICRC, which covers the destination.
 func listenGroup(at netip.AddrPort, ifi *net.Interface) (*net.UDPConn, error) {
 	return net.ListenMulticastUDP(network(at.Addr()), ifi, net.UDPAddrFromAddrPort(at))
 }

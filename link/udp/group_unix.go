@@ -13,8 +13,8 @@ import (
 	"ciddk/link/internal/rocev2"
 )
 
-// listenGroup makes a socket that is bound to a multicast group, so that it gets nothing else. Package net would bind
-// it to the wildcard address, which the port's own socket, bound without SO_REUSEADDR, does not admit.
+// listenGroup returns a socket that is bound to a multicast group and receives nothing else. Package net would bind it
+// to the wildcard address, which fails while the port's own socket is bound without SO_REUSEADDR.
 func listenGroup(at netip.AddrPort, ifi *net.Interface) (*net.UDPConn, error) {
 	family := unix.AF_INET6
 	sa6 := &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}

@@ -24,7 +24,7 @@ func ifaceOf(i *net.Interface) iface {
 	return iface{i.Name, i.Index, i.MTU, i.Flags&net.FlagUp != 0, i.HardwareAddr.String()}
 }
 
-// listInterfaces returns the end of an error about a zone: the names of the interfaces.
+// listInterfaces returns the list of this machine's interfaces, as the end of an error about a zone.
 func listInterfaces() string {
 	ifs, err := net.Interfaces()
 	if err != nil {
@@ -73,7 +73,7 @@ func findInterface(addr netip.Addr) iface {
 	for _, i := range ifs {
 		found := ifaceOf(&i)
 		if zone := addr.Zone(); zone != "" {
-			// The same link-local address may be on several interfaces: only the zone tells which.
+			// The same link-local address may be on several interfaces, so the zone is needed.
 			if i.Name == zone || strconv.Itoa(i.Index) == zone {
 				return found
 			}

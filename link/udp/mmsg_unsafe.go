@@ -16,21 +16,21 @@ type mmsghdr struct {
 	size uint32
 }
 
-// iovec names bytes; b is not empty.
+// iovec returns the iovec of b, which must not be empty.
 func iovec(b []byte) (v unix.Iovec) {
 	v.Base = &b[0]
 	v.SetLen(len(b))
 	return v
 }
 
-// init sets what stays the same from receive to receive.
+// init sets the fields that are the same in each receive.
 func (h *mmsghdr) init(name *unix.RawSockaddrInet6, iov *unix.Iovec) {
 	h.hdr.Name = (*byte)(unsafe.Pointer(name))
 	h.hdr.Iov = iov
 	h.hdr.SetIovlen(1)
 }
 
-// reset sets what the system overwrites.
+// reset sets the fields that the system overwrites.
 func (h *mmsghdr) reset(ctl []byte) {
 	h.hdr.Namelen = unix.SizeofSockaddrInet6
 	h.hdr.Control = &ctl[0]
@@ -42,7 +42,7 @@ func (h *mmsghdr) truncated() bool { return h.hdr.Flags&unix.MSG_TRUNC != 0 }
 
 func (h *mmsghdr) controlLen() int { return int(h.hdr.Controllen) }
 
-// send sets everything for sending.
+// send sets all fields for sending.
 func (h *mmsghdr) send(rt *osRoute, iov []unix.Iovec, ctl []byte) {
 	h.hdr = unix.Msghdr{Name: &rt.sa[0], Namelen: rt.saLen, Iov: &iov[0]}
 	h.hdr.SetIovlen(len(iov))
@@ -52,8 +52,8 @@ func (h *mmsghdr) send(rt *osRoute, iov []unix.Iovec, ctl []byte) {
 	}
 }
 
-// sendmmsg hands messages to the system and returns how many it took. Long trains run through the network stack, on
-// loopback up to the peer's buffer, within the call; so the scheduler is told.
+// sendmmsg sends messages and returns how many the system accepted. A long train passes the network stack within the
+// call, over loopback as far as the peer's buffer. The call therefore enters the scheduler.
 func sendmmsg(fd int, h []mmsghdr) (int, error) {
 	var p unsafe.Pointer
 	if len(h) > 0 {
@@ -67,7 +67,7 @@ func sendmmsg(fd int, h []mmsghdr) (int, error) {
 	return int(n), nil
 }
 
-// sendmmsgShort is sendmmsg for so few bytes that telling the scheduler would cost more.
+// sendmmsgShort is sendmmsg for so few bytes that entering the scheduler would take longer.
 func sendmmsgShort(fd int, h []mmsghdr) (int, error) {
 	n, _, e := syscall.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&h[0])), uintptr(len(h)),
 		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
@@ -77,8 +77,8 @@ func sendmmsgShort(fd int, h []mmsghdr) (int, error) {
 	return int(n), nil
 }
 
-// recvmmsg takes what is there. It never waits and copies at most what a batch has room for, so the scheduler is not
-// told: a spinning consumer calls it all the time.
+// recvmmsg receives the available datagrams. It never waits, and copies at most one batch, so it does not enter the
+// scheduler: a spinning consumer calls it continuously.
 func recvmmsg(fd int, h []mmsghdr) (int, error) {
 	n, _, e := syscall.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&h[0])), uintptr(len(h)),
 		unix.MSG_DONTWAIT, 0, 0)

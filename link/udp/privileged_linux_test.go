@@ -21,7 +21,7 @@ import (
 	"ciddk/wire"
 )
 
-// needRaw skips where raw sockets are not allowed.
+// needRaw skips the test where raw sockets are not permitted.
 func needRaw(t testing.TB) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
@@ -31,7 +31,7 @@ func needRaw(t testing.TB) {
 	require.NoError(t, unix.Close(fd))
 }
 
-// Everything that a train can be comes out as its packets, also where the system does not cut it.
+// Trains of every form arrive as single packets, also where the system does not cut them.
 func TestPrivilegedRoundTrip(t *testing.T) {
 	t.Parallel()
 	needRaw(t)
@@ -46,7 +46,7 @@ func TestPrivilegedRoundTrip(t *testing.T) {
 	}
 }
 
-// Trains of any packet length, full of what might be taken for the beginning of the next packet.
+// Trains of any packet length, whose payload looks like the beginning of further packets.
 func TestPrivilegedTrains(t *testing.T) {
 	t.Parallel()
 	needRaw(t)
@@ -84,8 +84,8 @@ func rawIP4(t *testing.T) func(b []byte) {
 	}
 }
 
-// Every bit counts: a packet is taken with the identification that it was made for, and with no other; a plain socket
-// takes what is near.
+// Every bit of the identification counts: a packet is accepted only with the one that its ICRC covers. A plain socket
+// accepts identifications close to it.
 func TestPrivilegedStrict(t *testing.T) {
 	t.Parallel()
 	needRaw(t)
@@ -128,7 +128,7 @@ func TestPrivilegedStrict(t *testing.T) {
 	rp.Wait(t, "the refusal", func(c *linktest.Collector) bool { return c.Counts[rvt.DropIPv4ID] == 1 })
 }
 
-// What is broken is counted, byte for byte as on a plain socket, and nobody is told that the port is not there.
+// Malformed packets are counted as on a plain socket, and no ICMP error reports the port as unreachable.
 func TestPrivilegedHostile(t *testing.T) {
 	t.Parallel()
 	needRaw(t)
@@ -181,7 +181,7 @@ func TestPrivilegedMulticast(t *testing.T) {
 	require.Empty(t, rb.Counts)
 }
 
-// Over IPv6 the fields that the ICRC does not cover come from the wire, too, and it takes no capability.
+// Over IPv6, the header fields that the ICRC does not cover are received, too. No capability is needed.
 func TestPrivileged6(t *testing.T) {
 	t.Parallel()
 	l, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6loopback})
@@ -202,11 +202,11 @@ func TestPrivileged6(t *testing.T) {
 	checkRoundTrip(t, p, r, p, r)
 }
 
-// Without the capability, the error says what is missing and what to do.
+// Without the capability, the error names what is missing and what to do.
 func TestPrivilegedRefused(t *testing.T) {
 	errs := make(chan error, 1)
 	go func() {
-		// Capabilities are a thread's; this one ends with the goroutine, since it stays locked.
+		// Capabilities belong to a thread. This one ends with the goroutine, which stays locked to it.
 		runtime.LockOSThread()
 		h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var d [2]unix.CapUserData
@@ -233,7 +233,7 @@ func TestPrivilegedElsewhere(t *testing.T) {
 	require.ErrorContains(t, err, "exclude each other")
 }
 
-// What the system drops for want of room is counted, also after the port is closed.
+// Datagrams that the system drops because the buffer is full are counted, also after the port is closed.
 func TestKernelDrops(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Config{{}, {Privileged: true}} {

@@ -11,7 +11,7 @@ import (
 	"ciddk/rvt"
 )
 
-// sink is a Receiver that counts and forgets.
+// sink is a Receiver that counts packets and drops them.
 type sink struct {
 	port  *Port
 	got   atomic.Int64 // packets

@@ -19,8 +19,8 @@ import (
 	"ciddk/wire"
 )
 
-// The Linux fast path: many datagrams per system call in both directions (sendmmsg, recvmmsg), and one walk through the
-// network stack for up to 64 of them (UDP_SEGMENT, UDP_GRO), with payload gathered from where it lies.
+// The Linux fast path sends and receives many datagrams per system call (sendmmsg, recvmmsg). Up to 64 of them pass the
+// network stack as one (UDP_SEGMENT, UDP_GRO). Payload is gathered from where it is stored.
 
 const (
 	errAddrInUse    = unix.EADDRINUSE
@@ -31,7 +31,7 @@ const (
 	maxDatagram   = 65507            // bytes of UDP payload over IPv4
 	sendWaitMS    = 5                // longest wait for room in the send buffer
 	pollStep      = time.Millisecond // how often the receiver looks after pollers
-	busyPolls     = 16               // Drives within a step that mean that somebody spins
+	busyPolls     = 16               // Drives within a step that mean that a consumer spins
 	fewPolls      = 8                // Drives per wake-up that show polling; a waiting consumer makes one or two
 	mergeTrain    = 60 << 10
 	spinReceives  = 50 // empty receives before the goroutine sleeps after a productive one: some 20 us
@@ -259,7 +259,7 @@ func (s *mmsgSocket) open(at netip.AddrPort, use socketUse) (fd int, err error) 
 			return fail("UDP_NO_CHECK6_RX", err)
 		}
 	}
-	// A smaller buffer than requested is no error: Window follows from the granted size.
+	// A smaller buffer than requested is not an error: Window follows from the granted size.
 	if use != sourceSocket {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferWish)
 	}
@@ -626,7 +626,7 @@ func (s *mmsgSocket) Leave(group netip.Addr) error {
 	return fmt.Errorf("multicast group %v is not joined", group)
 }
 
-// Drive makes the port an rvt.Driver; on portable sockets there is nothing to drive.
+// Drive makes the port an rvt.Driver. It does nothing on portable sockets.
 func (p *Port) Drive() int {
 	n := 0
 	for _, a := range p.table.Ports() {
@@ -765,8 +765,8 @@ func putControl16(b []byte, level, typ int, v uint16) int {
 	return putControl(b, level, typ, 2)
 }
 
-// putControl writes the header of a control message with n bytes: their length including the header (a word), level,
-// type.
+// putControl writes the header of a control message with n bytes of data: its length, a word that includes the header;
+// its level; its type. It returns the space that the message takes.
 func putControl(b []byte, level, typ, n int) int {
 	ne := binary.NativeEndian
 	w := strconv.IntSize / 8
@@ -1012,7 +1012,7 @@ func (b *sendBatch) sendmmsg(fd, i, j int) (int, error) {
 	return sendmmsg(fd, b.hdrs[i:j])
 }
 
-// sameSource returns the end of the messages from i on that are sent from one socket.
+// sameSource returns the end of the longest run of messages, starting with message i, that are sent from one socket.
 func (b *sendBatch) sameSource(i int) int {
 	j := i + 1
 	for j < b.n && b.info[j].rt.Key.Lane == b.info[i].rt.Key.Lane {

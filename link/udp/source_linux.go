@@ -39,8 +39,8 @@ func (s *mmsgSocket) openSources(c *Config) error {
 	return nil
 }
 
-// setSource sets the source address of packets of a socket that is bound to all addresses: struct in_pktinfo or
-// in6_pktinfo (ip(7), ipv6(7)).
+// setSource sets the source address of a packet from a socket that is bound to all addresses (struct in_pktinfo or
+// in6_pktinfo: ip(7), ipv6(7)).
 func (o *osRoute) setSource(a netip.Addr, ifindex int) {
 	b := o.ctl[o.nctl:]
 	if a.Is4() {

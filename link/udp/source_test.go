@@ -140,7 +140,7 @@ func TestSourcePortsReceiveNothing(t *testing.T) {
 	}
 }
 
-// Contradictory settings are rejected with an error that says what to change.
+// Contradictory settings are rejected with an error that names what to change.
 func TestSourcePortsRefused(t *testing.T) {
 	t.Parallel()
 	first := freePorts(t, 3)

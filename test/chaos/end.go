@@ -36,8 +36,8 @@ type end struct {
 	pd        *accesslayer.PD
 	connected bool
 
-	// The peer may read ro, write rw, and use atomics on ctr. out has outgoing messages, and in the buffers of
-	// receives, reads and atomics.
+	// The peer may read ro, write rw, and use atomics on ctr. Field out holds outgoing messages. Field in holds the
+	// buffers of receives, reads and atomics.
 	ro, rw, ctr, out, in             *guarded
 	roMR, rwMR, ctrMR, outMR, inMR   *accesslayer.MR
 	own, peer                        terms
@@ -107,8 +107,8 @@ func (e *end) broken(what string, err error) {
 	if status == ci.WCFlushErr && e.id.Err() == nil { // a send of the QP failed, and the sender reports the error
 		return
 	}
-	e.c.w.v.failf("%s: end %d: %s failed, though nobody harmed the connection: %v (its ID says: %v)", e.c.name, e.side,
-		what, err, e.id.Err())
+	e.c.w.v.failf("%s: end %d: %s failed, though nothing disturbed the connection: %v (error of its ID: %v)",
+		e.c.name, e.side, what, err, e.id.Err())
 	e.c.harm()
 }
 

@@ -189,7 +189,7 @@ func (w *world) overwrittenSession(a *actor, ca ci.CA, mem *arena) (err error) {
 			w.tally.add("connections lost on a busy machine", 1)
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("QPs whose queues nobody overwrote: %w", err)
+			return fmt.Errorf("QPs whose queues were not overwritten: %w", err)
 		}
 		for k, q := range s.qps[2:] {
 			g := s.mr.Region()

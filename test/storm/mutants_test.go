@@ -76,7 +76,7 @@ func flipFirst(p *rvt.Packet) {
 	p.Payload = [][]byte{b}
 }
 
-// TestOracleCatches checks that the oracle finds the defects of engines that are wrong on purpose. Their wrong packets
+// TestOracleCatches checks that the oracle finds the defects of engines with deliberate faults. Their wrong packets
 // have a correct ICRC, or are sent at the wrong time.
 func TestOracleCatches(t *testing.T) {
 	payload := func(op wire.Op) func(*rvt.Packet) bool {

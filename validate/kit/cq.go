@@ -42,7 +42,7 @@ func (ca *CA) cq(pd ci.PD, q *CQ, c ci.CQCreate) *CQ {
 		c.OnEvent = q.Events.Add
 	}
 	in, err := pd.CreateCQ(c)
-	q.CQ = created(ca.T, in, err, fmt.Sprintf("PD.CreateCQ of %d entries", c.Size), "CQ")
+	q.CQ = created(ca.T, in, err, fmt.Sprintf("PD.CreateCQ with %d entries", c.Size), "CQ")
 	return q
 }
 

@@ -53,11 +53,22 @@ func (b *Buf) WantOnly(t *validate.T, where string, off int, want []byte) {
 		if c != blank && (i < off || i >= off+len(want)) {
 			t.Fail(validate.Failure{
 				Where:    where,
-				Expected: fmt.Sprintf("nothing written outside of bytes %d to %d", off, off+len(want)),
+				Expected: onlyWritten(off, len(want)),
 				Got:      fmt.Sprintf("byte %d of the buffer is %#02x", i, c),
 			})
 		}
 	}
+}
+
+// onlyWritten describes a buffer of which only n bytes at off may be written.
+func onlyWritten(off, n int) string {
+	switch n {
+	case 0:
+		return "nothing written to the buffer"
+	case 1:
+		return fmt.Sprintf("nothing written to the buffer, except byte %d", off)
+	}
+	return fmt.Sprintf("nothing written to the buffer, except bytes %d to %d", off, off+n-1)
 }
 
 // WaitFlushed waits for the next completions. They must have these ids, in order, and be flushed.
@@ -111,15 +122,15 @@ func (q *QP) Becomes(want ci.QPState) {
 	}
 }
 
-// WantTaken checks the result of posting a list: want requests were taken, and the error has one of the statuses, or is
-// nil if there is none.
+// WantTaken checks the result of posting a list: want requests were accepted, and the error has one of the statuses, or
+// is nil if there is none.
 func WantTaken(t *validate.T, where string, n int, err error, want int, status ...ci.Status) {
 	if len(status) == 0 {
 		OK(t, err, where)
 	} else {
 		WantExactly(t, err, where, status...)
 	}
-	Equal(t, "requests taken by "+where, n, want)
+	Equal(t, where+": requests accepted", n, want)
 }
 
 // WantRecv checks each field of the completion of a successful receive. Fields of want that are zero must be zero.

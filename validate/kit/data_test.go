@@ -51,21 +51,21 @@ func TestDataExpectations(t *testing.T) {
 		"only": {body: func(t *validate.T) { buf(t).WantOnly(t, "b", 4, []byte("abcd")) }},
 		"behind": {
 			func(t *validate.T) { buf(t).WantOnly(t, "b", 4, []byte("abc")) },
-			"nothing written outside of bytes 4 to 7", "byte 7 of the buffer is 0x64",
+			"nothing written to the buffer, except bytes 4 to 6", "byte 7 of the buffer is 0x64",
 		},
 		"before": {
 			func(t *validate.T) { buf(t).WantOnly(t, "b", 6, []byte("cd")) },
-			"nothing written outside of bytes 6 to 8", "byte 4 of the buffer is 0x61",
+			"nothing written to the buffer, except bytes 6 to 7", "byte 4 of the buffer is 0x61",
 		},
 		"other bytes": {
 			func(t *validate.T) { buf(t).WantOnly(t, "b", 4, []byte("abcx")) },
 			"78", "64 (1 bytes differ)",
 		},
-		"taken": {body: func(t *validate.T) { kit.WantTaken(t, "v", 2, nil, 2) }},
-		"taken, refused": {body: func(t *validate.T) {
+		"accepted": {body: func(t *validate.T) { kit.WantTaken(t, "v", 2, nil, 2) }},
+		"accepted, refused": {body: func(t *validate.T) {
 			kit.WantTaken(t, "v", 1, &ci.Error{Verb: "V", Status: ci.InvalidMaxSGE}, 1, ci.InvalidMaxSGE)
 		}},
-		"too many taken": {func(t *validate.T) {
+		"too many accepted": {func(t *validate.T) {
 			kit.WantTaken(t, "v", 2, &ci.Error{Verb: "V", Status: ci.InvalidMaxSGE}, 1, ci.InvalidMaxSGE)
 		}, "1", "2"},
 		"other status": {

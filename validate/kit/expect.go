@@ -193,7 +193,7 @@ func Destroy(t *validate.T, obj ci.Object, what string) { OK(t, obj.Destroy(), w
 // DestroyTwice destroys the object twice. The second Destroy must fail with the status.
 func DestroyTwice(t *validate.T, obj ci.Object, what string, handle ci.Status) {
 	Destroy(t, obj, what)
-	Want(t, obj.Destroy(), what+".Destroy, the second time", handle)
+	Want(t, obj.Destroy(), "second "+what+".Destroy", handle)
 }
 
 // Own destroys the object when the case is over, and returns it. The case may destroy it before; the second Destroy

@@ -195,7 +195,7 @@ func (ca *CA) MW(pd ci.PD, typ ci.MWType) ci.MW {
 func (ca *CA) SRQ(pd ci.PD, depth, sges int) (ci.SRQ, *Events) {
 	ev := NewEvents(ca.T)
 	s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: depth, MaxSGE: sges}, Context: ev, OnEvent: ev.Add})
-	return created(ca.T, s, err, fmt.Sprintf("PD.CreateSRQ of %d entries", depth), "SRQ"), ev
+	return created(ca.T, s, err, fmt.Sprintf("PD.CreateSRQ with %d entries", depth), "SRQ"), ev
 }
 
 // AV creates an address vector for a peer, which may be the CA itself.

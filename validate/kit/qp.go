@@ -138,13 +138,13 @@ func (q *QP) WantState(want ...ci.QPState) {
 	})
 }
 
-// Send posts requests. The case fails unless all are taken.
+// Send posts requests. The case fails unless all are accepted.
 func (q *QP) Send(wrs ...ci.SendWR) {
 	n, err := q.PostSend(wrs)
 	posted(q.CA.T, "QP.PostSend", n, len(wrs), err)
 }
 
-// Recv posts receives. The case fails unless all are taken.
+// Recv posts receives. The case fails unless all are accepted.
 func (q *QP) Recv(wrs ...ci.RecvWR) {
 	n, err := q.PostRecv(wrs)
 	posted(q.CA.T, "QP.PostRecv", n, len(wrs), err)
@@ -154,8 +154,8 @@ func posted(t *validate.T, verb string, n, want int, err error) {
 	if n != want || err != nil {
 		t.Fail(validate.Failure{
 			Where:    verb,
-			Expected: fmt.Sprintf("%d requests taken", want),
-			Got:      fmt.Sprintf("%d taken, %s", n, Describe(err)),
+			Expected: fmt.Sprintf("%d requests accepted", want),
+			Got:      fmt.Sprintf("%d accepted, %s", n, Describe(err)),
 		})
 	}
 }

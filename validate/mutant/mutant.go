@@ -1,4 +1,4 @@
-// Package mutant tests the certifier with drivers that are wrong on purpose. A mutant is a correct driver with one
+// Package mutant tests the certifier with drivers that have deliberate faults. A mutant is a correct driver with one
 // fault. A mutant that no case catches is a bug of the certifier.
 //
 // A mutant is a value: a wrapper (package ci/ciwrap) and the requirement that it breaks. Self runs the cases of that

@@ -372,7 +372,7 @@ func Matrix(w io.Writer, title string, rows []validate.Row, s Style) {
 	}
 }
 
-// CoverageLine returns a sentence with the numbers of requirements that are checked by a case, only touched on, or
+// CoverageLine returns a sentence with the numbers of requirements that are checked by a case, only touched by one, or
 // uncovered.
 func CoverageLine(cs []validate.Coverage) string {
 	checked, touched := 0, 0
@@ -384,7 +384,7 @@ func CoverageLine(cs []validate.Coverage) string {
 			touched++
 		}
 	}
-	return fmt.Sprintf("The catalog: %d requirements, %d checked by a case, %d only touched on, %d uncovered "+
+	return fmt.Sprintf("The catalog: %d requirements, %d checked by a case, %d only touched by one, %d uncovered "+
 		"(ddk-validate list --coverage has the reasons)", len(cs), checked, touched, len(cs)-checked-touched)
 }
 

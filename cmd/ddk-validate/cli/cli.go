@@ -58,7 +58,7 @@ type commands struct {
 	List    listCmd    `cmd:"" help:"List the cases, or the requirements with their cases."`
 	Explain explainCmd `cmd:"" help:"Explain a requirement or a case."`
 	Drivers driversCmd `cmd:"" help:"List the drivers of this program with their links and settings."`
-	Self    selfCmd    `cmd:"" help:"Test the certifier with drivers that are wrong on purpose; each must be caught."`
+	Self    selfCmd    `cmd:"" help:"Test the certifier with drivers that have deliberate faults; each must be caught."`
 	Worker  workerCmd  `cmd:"" hidden:"" help:"Run cases for a parent process."`
 	Profile profileCmd `cmd:"" hidden:"" help:"Print the profile for the driver's claims, for a parent process."`
 

@@ -49,7 +49,8 @@ func TestSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		dir := t.TempDir()
 		program, began := filepath.Join(dir, "ddk-validate"), filepath.Join(dir, "began")
-		// testscript.Main uses the name of the file, and a worker the target of a link, so the program is a copy.
+		// The program must be a copy, not a link: testscript.Main selects the command by the name of the file, and a
+		// worker is started from the target of a link.
 		b, err := os.ReadFile(os.Args[0])
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(program, b, 0o700))

@@ -219,7 +219,8 @@ func (c *Conn) completed(wc ci.WC) error {
 func (c *Conn) expect(b []byte) (message, error) {
 	m, err := parse(b)
 	if err == nil && (m.From != c.peer || m.FromStamp != c.stamp || m.To != c.n.nid || m.ToStamp != c.n.stamp) {
-		err = malformed("it is not from who connected, or not for us: was somebody restarted? %+v", m.header)
+		err = malformed("it is from another node than the peer, or for another node than this one (has one "+
+			"restarted?): %+v", m.header)
 	}
 	if err == nil {
 		err = c.flow.received(m.Type, m.Credits)

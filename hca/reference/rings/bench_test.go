@@ -73,7 +73,7 @@ func paths(tb testing.TB) map[string]func() {
 	}
 }
 
-// No path allocates, the first use of the table beside excepted.
+// TestNoAllocation checks that no path allocates after the first use of the side table.
 func TestNoAllocation(t *testing.T) {
 	for name, f := range paths(t) {
 		f()
@@ -81,7 +81,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// BenchmarkQueue: one operation is one request through both ends of its queue, in batches of 32.
+// BenchmarkQueue measures one request through both ends of its queue, in batches of 32.
 func BenchmarkQueue(b *testing.B) {
 	for name, f := range paths(b) {
 		b.Run(name, func(b *testing.B) {

@@ -13,7 +13,8 @@ import (
 
 const hops = 20000
 
-// One producer and one consumer, each on a goroutine of its own, move every request once and in order.
+// TestConcurrent checks that one producer and one consumer, each on a goroutine of its own, transfer every request once
+// and in order.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	t.Run("send", func(t *testing.T) {

@@ -1,6 +1,6 @@
 package rings
 
-// Offsets and sizes in bytes. Integers are in the machine's byte order, immediate data in the order of the wire.
+// Offsets and sizes are in bytes. Integers are in the machine's byte order, immediate data in network byte order.
 
 // Queue header.
 const (
@@ -26,7 +26,7 @@ const (
 	sqDestQP   = 24 // u32, datagrams
 	sqQKey     = 28 // u32
 	sqPKeyIx   = 32 // u16
-	sqAH       = 36 // u32, number of the address handle; 0: none, or the one in the table beside
+	sqAH       = 36 // u32, number of the address handle; 0: none, or the one in the side table
 	sqDMA      = 184
 	sqSGE      = 208 // or inline bytes
 )
@@ -40,8 +40,8 @@ const (
 
 // Within the dma part, 24 bytes.
 const (
-	dmaLength = 0  // u32, bytes in all
-	dmaResid  = 4  // u32, engine state in Linux; the same as the length at post
+	dmaLength = 0  // u32, total bytes
+	dmaResid  = 4  // u32, engine state in Linux; equal to the length at post
 	dmaNumSGE = 12 // u32
 )
 
@@ -53,7 +53,7 @@ const (
 	sgeSize   = 16
 )
 
-// Completion: ib_uverbs_wc, and ours from 48 on.
+// Completion: ib_uverbs_wc, followed by our fields from 48 on.
 const (
 	wcID        = 0  // u64
 	wcStatus    = 8  // u32
@@ -73,7 +73,7 @@ const (
 	wcSize      = 64
 )
 
-// Limits of a queue: what keeps sizes within an int32 on every machine.
+// Limits of a queue. They keep its size within an int32 on every machine.
 const (
 	maxDepth  = 1 << 20
 	maxSGE    = 256

@@ -11,7 +11,7 @@ import (
 // ne is the byte order of the queues' integers.
 var ne = binary.NativeEndian
 
-// queue is the bytes of a queue and the two shared indices in them. Which index is whose, its users know.
+// queue is the storage of a queue and the two shared indices in it. The ring types define which side owns which index.
 type queue struct {
 	data  []byte // elements
 	prod  *uint32
@@ -25,10 +25,10 @@ func geometry(depth, elem int) (slots int, shift uint8) {
 	return 1 << bits.Len(uint(depth)), uint8(bits.Len(uint(elem - 1)))
 }
 
-// queueSize is the number of bytes that a queue takes.
+// queueSize returns the number of bytes of a queue.
 func queueSize(slots int, shift uint8) int { return offData + slots<<shift }
 
-// newQueue makes an empty queue over b, which has queueSize(slots, shift) bytes and is aligned to 8.
+// newQueue returns an empty queue over b, which has queueSize(slots, shift) bytes and is aligned to 8.
 func newQueue(b []byte, slots int, shift uint8) queue {
 	q := queue{data: b[offData:queueSize(slots, shift)], mask: uint32(slots - 1), shift: shift}
 	q.prod, q.cons = word(b, offProducer), word(b, offConsumer)
@@ -43,17 +43,17 @@ func (q *queue) clear() {
 	atomic.StoreUint32(q.cons, 0)
 }
 
-// producer and consumer read an index, whatever is there, into range.
+// producer and consumer read an index and mask it, since the shared bytes may hold any value.
 func (q *queue) producer() uint32 { return atomic.LoadUint32(q.prod) & q.mask }
 func (q *queue) consumer() uint32 { return atomic.LoadUint32(q.cons) & q.mask }
 
-// len is the number of elements between the indices.
+// len returns the number of elements between the indices.
 func (q *queue) len() int { return int((q.producer() - q.consumer()) & q.mask) }
 
-// depth is the number of elements that fit.
+// depth returns the number of elements that fit.
 func (q *queue) depth() int { return int(q.mask) }
 
-// slot is the bytes of one element; i must be in range. The capacity ends with it.
+// slot returns the bytes of one element; i must be in range. The capacity of the slice ends with the element.
 func (q *queue) slot(i uint32) []byte {
 	off, end := int(i)<<q.shift, (int(i)+1)<<q.shift
 	return q.data[off:end:end]
@@ -67,7 +67,7 @@ func putSGE(b []byte, s *ci.SGE) {
 	ne.PutUint32(b[sgeLKey:], uint32(s.LKey))
 }
 
-// sgesAppend reads n entries from b, which holds them, and gives the sum of their lengths.
+// sgesAppend appends n entries from b, which must have them, to sgl. It also returns the sum of their lengths.
 func sgesAppend(sgl []ci.SGE, b []byte, n uint32) ([]ci.SGE, uint64) {
 	var sum uint64
 	for ; n > 0; n-- {

@@ -2,19 +2,19 @@ package rings
 
 import "unsafe"
 
-// word is the 32-bit word at off of b, for atomic access. b is aligned to 4 and has the word.
+// word returns the 32-bit word at off of b, for atomic access. The word must be within b and aligned to 4.
 func word(b []byte, off int) *uint32 {
 	_ = b[off+3]
 	return (*uint32)(unsafe.Pointer(&b[off]))
 }
 
-// alignedBytes makes n zero bytes, aligned to 8 as the layout's 64-bit fields want. n is positive.
+// alignedBytes returns n zero bytes, aligned to 8 as the 64-bit fields of the layout require. n is positive.
 func alignedBytes(n int) []byte {
 	w := make([]uint64, (n+7)/8)
 	return unsafe.Slice((*byte)(unsafe.Pointer(&w[0])), len(w)*8)[:n:n]
 }
 
-// aligned reports whether b begins at a multiple of 8.
+// aligned reports whether the address of b is a multiple of 8.
 func aligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 == 0 }
 
 // word64 is the 64-bit word at off of b, for atomic access. b is aligned to 8 and has the word.

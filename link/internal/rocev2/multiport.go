@@ -33,13 +33,13 @@ type MultiPort struct {
 	context atomic.Pointer[rvt.PortContext] // set by Start
 	hints   rvt.Hints                       // of the first address; constant from Start on
 
-	mu      sync.Mutex // what follows, and changes of table and context
+	mu      sync.Mutex // guards the fields below, and changes of table and context
 	closed  bool
 	groups  map[netip.Addr]*membership
 	retired map[string]uint64 // counters of addresses that were removed
 }
 
-// MaxGIDs is the most entries of the GID table of a MultiPort.
+// MaxGIDs is the maximum number of entries of the GID table of a MultiPort.
 const MaxGIDs = 128
 
 // gidTable is a snapshot of the GID table of a MultiPort. It does not change.
@@ -406,9 +406,9 @@ func (m *MultiPort) LeaveGroup(gid ci.GID) error {
 	return g.by.Socket.Leave(a)
 }
 
-// Route compiles an address. The GRH counts whether or not Global is set: there is nothing else on Ethernet. Packets
-// leave from the address of entry SGIDIndex of the GID table. Routes from an address that is removed afterwards remain
-// without use, even if the address comes back.
+// Route compiles an address. It uses the GRH even if Global is not set, because every RoCE packet has one. Packets are
+// sent from the address of entry SGIDIndex of the GID table. After that address is removed, packets of the route are
+// dropped, even if the address is added again.
 func (m *MultiPort) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 	t := m.now()
 	i := int(av.GRH.SGIDIndex)

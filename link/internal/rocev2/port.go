@@ -13,7 +13,7 @@ import (
 	"ciddk/wire"
 )
 
-// A Port is one address of a MultiPort, without what moves its IP packets. Its maker sets the exported fields before
+// A Port is one address of a MultiPort. A Socket moves its IP packets. The exported fields must be set before
 // MultiPort.Set.
 type Port struct {
 	Addr netip.Addr // unmapped
@@ -65,7 +65,7 @@ type CounterSocket interface {
 	AddCounters(m map[string]uint64)
 }
 
-// Stats counts what the engine's counters have no name for.
+// Stats holds counters of a port that are not among the engine's.
 type Stats struct {
 	SolvedID    atomic.Uint64 // packets whose IPv4 identification had to be computed from the ICRC
 	UncheckedID atomic.Uint64 // of these, packets whose identification nothing was known to compare with: see ipid.go
@@ -117,7 +117,7 @@ func (p *Port) Active() bool {
 	return ci.PortState(p.owner.state.Load()) == ci.PortActive
 }
 
-// Up makes a port without a MultiPort active.
+// Up makes the state of a port that has no MultiPort Active.
 func (p *Port) Up() { p.up = true }
 
 // start begins to receive.

@@ -183,7 +183,7 @@ func (g *Guest) setup(ctx context.Context) error {
 	case !stop():
 		return fmt.Errorf("not ready: %w", context.Cause(ctx))
 	case err != nil:
-		return fmt.Errorf("died while booting: %w", err)
+		return fmt.Errorf("the guest ended while booting: %w", err)
 	case f.Type == channel.Failed:
 		return errors.New(string(f.Body))
 	case f.Type != channel.Ready:
@@ -216,7 +216,7 @@ func (g *Guest) dispatch() {
 	for {
 		f, err := channel.Read(g.ctl)
 		if err != nil {
-			g.fail(fmt.Errorf("guest %d is gone (%w)", g.index, err))
+			g.fail(fmt.Errorf("guest %d has ended: %w", g.index, err))
 			return
 		}
 		g.mu.Lock()

@@ -150,7 +150,7 @@ func TestCommands(t *testing.T) {
 
 	nobody, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
-	require.ErrorContains(t, n.WaitListen(nobody, 1), "nobody listens on TCP port 1")
+	require.ErrorContains(t, n.WaitListen(nobody, 1), "no process listens on TCP port 1")
 
 	// Commands that run when the guest is closed fail at once.
 	left, err := g.Start(ctx, "sleep", "100")
@@ -183,7 +183,7 @@ func TestBootFails(t *testing.T) {
 	_, err = n.Boot(ctx, Config{Modules: []string{"no_such_module"}})
 	require.ErrorContains(t, err, "has no module no_such_module")
 	_, err = n.Boot(ctx, Config{MemoryMB: 24})
-	require.ErrorContains(t, err, "died while booting", "a kernel without room for its root")
+	require.ErrorContains(t, err, "the guest ended while booting", "a kernel without room for its root")
 	short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
 	_, err = n.Boot(short, Config{})

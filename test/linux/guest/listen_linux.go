@@ -25,7 +25,7 @@ func waitListen(ctx context.Context, port uint16, table func() (string, error)) 
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("guest: nobody listens on TCP port %d: %w", port, context.Cause(ctx))
+			return fmt.Errorf("guest: no process listens on TCP port %d: %w", port, context.Cause(ctx))
 		case <-tick.C:
 		}
 	}

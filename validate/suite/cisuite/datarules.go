@@ -33,7 +33,7 @@ func ids(from, to uint64) []uint64 {
 	return out
 }
 
-// unanswering returns a pair of which A can send, and B stays in Init and drops what arrives. A has no ACK timeout.
+// unanswering returns a pair in which A can send, while B stays in Init and drops what arrives. A has no ACK timeout.
 func unanswering(t *validate.T, opts ...kit.Option) *kit.Pair {
 	p := kit.NewPairInReset(t, append([]kit.Option{kit.Type(ci.RC), kit.AckTime(0)}, opts...)...)
 	p.A.Init()
