@@ -7,19 +7,21 @@ import (
 	"ciddk/ci"
 )
 
-// completionRing is a completion queue. contexts holds what is no plain data, by slot; the producer writes a slot of it
-// before it publishes the entry, the consumer clears it before it publishes the slot as free.
+// completionRing is a completion queue. contexts holds the consumers' contexts, which are Go values, by slot. The
+// producer writes a slot of it before it publishes the entry. The consumer clears it before it publishes the slot as
+// free.
 type completionRing struct {
 	q        queue
 	contexts []any
-	put      uint32 // producer's own
-	get      uint32 // consumer's own
-	// Both sides are in this process. They publish their indices in the shared bytes and here, and read them here only:
-	// an index that another process overwrote must not let both use a slot of contexts at once.
+	put      uint32 // index of the producer
+	get      uint32 // index of the consumer
+	// Published indices. Both sides are in this process. They publish their indices in the shared bytes and here, and
+	// read them only here. Otherwise, if another process overwrites an index, both sides could use a slot of contexts
+	// at once.
 	shown, taken atomic.Uint32
 }
 
-// newCompletionRing makes a completion queue over b.
+// newCompletionRing returns an empty completion queue over b.
 func newCompletionRing(b []byte, size int) *completionRing {
 	slots, shift := geometry(size, wcSize)
 	return &completionRing{q: newQueue(b, slots, shift), contexts: make([]any, slots)}
@@ -29,7 +31,7 @@ func (r *completionRing) Cap() int { return r.q.depth() }
 
 func (r *completionRing) Len() int { return int((r.shown.Load() - r.taken.Load()) & r.q.mask) }
 
-// Put encodes and publishes one completion.
+// Put encodes and publishes one completion. It returns false if the queue is full.
 func (r *completionRing) Put(wc *ci.WC) bool {
 	if !r.Stage(wc) {
 		return false
@@ -38,13 +40,13 @@ func (r *completionRing) Put(wc *ci.WC) bool {
 	return true
 }
 
-// Publish makes what has been staged visible to the consumer.
+// Publish makes the staged completions visible to the consumer.
 func (r *completionRing) Publish() {
 	atomic.StoreUint32(r.q.prod, r.put)
 	r.shown.Store(r.put)
 }
 
-// Stage encodes one completion.
+// Stage encodes one completion without publishing it. It returns false if the queue is full.
 func (r *completionRing) Stage(wc *ci.WC) bool {
 	i := r.put
 	next := (i + 1) & r.q.mask
@@ -84,7 +86,7 @@ func encodeWC(b []byte, wc *ci.WC) {
 	ne.PutUint16(b[wcEtherType:], wc.EtherType)
 }
 
-// Get decodes up to len(wcs) completions and frees their slots at once.
+// Get decodes up to len(wcs) completions and frees their slots at once. It returns their number.
 func (r *completionRing) Get(wcs []ci.WC) int {
 	n := int((r.shown.Load() - r.get) & r.q.mask)
 	if n > len(wcs) {
@@ -133,7 +135,7 @@ func decodeWC(wc *ci.WC, b []byte) {
 	wc.EtherType = ne.Uint16(b[wcEtherType:])
 }
 
-// Resize moves to new storage with what waits. It excludes every other method.
+// Resize moves the unread completions to new storage. No other method may run at the same time.
 func (r *completionRing) Resize(size int) error {
 	const verb = "CQ.Resize"
 	if size < 1 || size > maxDepth {

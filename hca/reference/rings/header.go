@@ -10,14 +10,13 @@ import (
 //
 // # Doorbell
 //
-// While the engine is awake, it looks at the bits again and again, and a post makes no system call: it sets the bit of
-// its QP. Before the engine sleeps, it sets the word at 0 and looks at the bits once more. A post that has set its bit
-// loads the word; if the engine sleeps, the process that changes the word from 1 to 0 rings the doorbell. All these
-// accesses are sequentially consistent, so that either the engine sees the bit or the post sees that the engine
-// sleeps.
+// While the engine is awake, it reads the bits continuously, and a post makes no system call: it sets the bit of its
+// QP. Before the engine sleeps, it sets the word at 0 and reads the bits once more. A post that has set its bit loads
+// the word. If the engine sleeps, the process that changes the word from 1 to 0 rings the doorbell. All these accesses
+// are sequentially consistent, so that either the engine sees the bit or the post sees that the engine sleeps.
 const (
 	HeaderSize = 4096
-	// MaxUserQPs is the most QPs of a process whose queues lie in shared memory.
+	// MaxUserQPs is the maximum number of QPs of a process with queues in shared memory.
 	MaxUserQPs = 16384
 
 	offAsleep = 0
@@ -25,7 +24,8 @@ const (
 	numDirty  = MaxUserQPs / 64
 )
 
-// Header is the header of shared memory. Nothing in it can do harm: a wrong bit costs a turn of an engine without work.
+// Header is the header of shared memory. No value in it affects correctness: a wrong bit costs a turn of an engine
+// without work.
 type Header struct {
 	asleep *uint32
 	dirty  [numDirty]*uint64
@@ -40,7 +40,7 @@ func OpenHeader(b []byte) *Header {
 	return h
 }
 
-// Mark notes that QP index has new work. It reports whether the caller must ring the doorbell.
+// Mark records that QP index has new work. It reports whether the caller must ring the doorbell.
 func (h *Header) Mark(index uint32) (ring bool) {
 	w, bit := h.dirty[index/64], uint64(1)<<(index%64)
 	if atomic.LoadUint64(w)&bit == 0 {

@@ -9,8 +9,8 @@ import (
 	"ciddk/rvt"
 )
 
-// guarded is n bytes with a run of known bytes on either side, to see writes out of bounds; reads out of bounds panic
-// by themselves.
+// guarded returns n bytes, and the same bytes with 64 known bytes on either side, which reveal writes out of bounds.
+// Reads out of bounds panic.
 func guarded(n int) (all, b []byte) {
 	all = alignedBytes(n + 128)
 	for i := range all {
@@ -26,7 +26,7 @@ func checkGuard(t *testing.T, all []byte) {
 	}
 }
 
-// FuzzHostileSend lets the other process write anything anywhere in a send queue while both ends work on it.
+// FuzzHostileSend writes any bytes anywhere in a send queue, as another process could, while both ends use it.
 func FuzzHostileSend(f *testing.F) {
 	f.Add(uint8(3), uint8(1), []byte{0xff, 0xff, 0xff, 0xff}, uint16(128), []byte{0, 1, 2, 3})
 	f.Add(uint8(15), uint8(2), []byte{0x80}, uint16(384+12), []byte{0, 0, 1, 2, 1, 1, 1, 2, 0})
@@ -68,7 +68,7 @@ func FuzzHostileSend(f *testing.F) {
 	})
 }
 
-// FuzzHostileRecv does so for a receive and a completion queue.
+// FuzzHostileRecv does the same for a receive queue and a completion queue.
 func FuzzHostileRecv(f *testing.F) {
 	f.Add(uint8(3), uint8(1), []byte{0xff, 0xff, 0xff, 0xff}, uint16(128), []byte{0, 1, 2, 3, 4, 5})
 	f.Add(uint8(7), uint8(0), []byte{0xff, 1}, uint16(384+28), []byte{0, 3, 1, 2, 2, 3, 4, 1})
@@ -98,7 +98,8 @@ func FuzzHostileRecv(f *testing.F) {
 					cb[(int(at)+i+int(step))%csize] = x
 				}
 				if step&16 != 0 {
-					// What a hostile length allows or forbids is the model's business; here: no panic, no wild read.
+					// The results are checked against the model elsewhere. Here, Resize must not panic or access memory
+					// out of bounds.
 					_ = r.Resize(d)
 					_ = c.Resize(d + 1)
 				}
@@ -111,8 +112,8 @@ func FuzzHostileRecv(f *testing.F) {
 	})
 }
 
-// TestOverwrittenIndices checks that indices in shared memory do not let one side reach what the other is about to
-// write: the tables beside the queues hold Go values.
+// TestOverwrittenIndices checks that neither side uses a slot that the other is about to write when the indices in
+// shared memory are overwritten: the side tables hold Go values.
 func TestOverwrittenIndices(t *testing.T) {
 	send, completions := newSendRing(alignedBytes(queueSize(sendGeometry(3, 1, 0))), 3, 1, 0),
 		newCompletionRing(alignedBytes(queueSize(geometry(3, wcSize))), 3)

@@ -12,7 +12,7 @@ import (
 	"ciddk/rvt"
 )
 
-// The consumer's faces of objects, and the resolver that finds the engine's behind them.
+// The objects as the consumer has them, and the resolver that returns the engine's objects.
 type (
 	faceAV struct {
 		ci.AV
@@ -43,7 +43,7 @@ func drawSGL(t *rapid.T, most int) []ci.SGE {
 const goodFlags = ci.SendFence | ci.SendSignaled | ci.SendSolicited | ci.SendLocal | ci.SendIPChecksum |
 	ci.SendL4Checksum | 0xffff0000
 
-// drawSend makes a request and what must come out of the queue for it.
+// drawSend returns a random request, and the work that the queue must return for it.
 func drawSend(t *rapid.T, sge, inline int) (ci.SendWR, rvt.Work) {
 	wr := ci.SendWR{ID: rapid.Uint64().Draw(t, "id"), Op: ci.SendOp(rapid.IntRange(0, int(ci.OpBindMW)).Draw(t, "op")),
 		Flags: ci.SendFlags(rapid.Uint32().Draw(t, "flags")) & goodFlags}
@@ -121,7 +121,7 @@ func drawSend(t *rapid.T, sge, inline int) (ci.SendWR, rvt.Work) {
 	return wr, w
 }
 
-// same compares works; objects must be the very same, lists may be nil or empty.
+// same compares works. Objects must be identical. Empty and nil lists are equal.
 func same(t require.TestingT, want, got *rvt.Work) {
 	require.True(t, want.AV == got.AV)
 	a, b := *want, *got
@@ -291,7 +291,7 @@ func TestCompletionRingModel(t *testing.T) {
 	})
 }
 
-// Layout: the numbers of the Linux ABI, written out by hand.
+// TestLayout compares a queue with the offsets and numbers of the Linux ABI, written out by hand.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	b := alignedBytes(queueSize(sendGeometry(3, 2, 0)))
@@ -353,7 +353,7 @@ func TestSizes(t *testing.T) {
 	require.ErrorIs(t, err, ci.Unsupported)
 }
 
-// A slot that is free holds no object: a destroyed region or window can be collected.
+// TestRetireLetsGo checks that a free slot holds no object, so that a destroyed region or window can be collected.
 func TestRetireLetsGo(t *testing.T) {
 	t.Parallel()
 	r := newSendRing(alignedBytes(queueSize(sendGeometry(3, 1, 0))), 3, 1, 0)

@@ -2,7 +2,7 @@ package rings
 
 import "ciddk/ci"
 
-// Request opcodes: those of ib_uverbs_wr_opcode, and ours.
+// Request opcodes: those of ib_uverbs_wr_opcode, and our own from 0x80 on.
 const (
 	opWrite     = 0
 	opWriteImm  = 1
@@ -13,28 +13,30 @@ const (
 	opFetchAdd  = 6
 	opLocalInv  = 7
 	opSendInv   = 9
-	opFastReg   = 0x80 // region and page list in the table beside
-	opBindMW    = 0x81 // window and region in the table beside (8, BIND_MW of the ABI, names them by key: not taken)
+	opFastReg   = 0x80 // region and page list in the side table
+	opBindMW    = 0x81 // window and region in the side table; the ABI's BIND_MW, 8, names them by key: not accepted
 	opNop       = 0x82
-	opLSO       = 0x83 // header and MSS in the table beside
-	opRaw       = 0x84 // a send on a raw QP, address in the table beside
+	opLSO       = 0x83 // header and MSS in the side table
+	opRaw       = 0x84 // a send on a raw QP; address in the side table
 	flagInline  = 8
-	flagLocal   = 1 << 8 // ours, as the next
+	flagLocal   = 1 << 8 // our own, as is flagL4Check
 	flagL4Check = 1 << 9
 	flagVendor  = 0xffff0000
 )
 
-// packFlags returns the ABI's send flags: 1 fence, 2 signaled, 4 solicited, 8 inline, 16 IP checksum; ours from 1<<8 on.
+// packFlags returns the ABI's send flags: 1 fence, 2 signaled, 4 solicited, 8 inline, 16 IP checksum. Those from 1<<8
+// on are our own.
 func packFlags(f ci.SendFlags) uint32 {
 	return uint32(f)>>1&7 | uint32(f)>>2&0x10 | uint32(f)<<3&flagLocal | uint32(f)<<2&flagL4Check | uint32(f)&flagVendor
 }
 
-// unpackFlags is the inverse, without what the opcode says (immediate data, invalidation) and without inline.
+// unpackFlags is the inverse of packFlags. It does not set flags that follow from the opcode (immediate data,
+// invalidation), nor inline.
 func unpackFlags(u uint32) ci.SendFlags {
 	return ci.SendFlags(u&7<<1 | u&0x10<<2 | u&flagLocal>>3 | u&flagL4Check>>2 | u&flagVendor)
 }
 
-// Completion status, ib_uverbs_wc.status, by ci.WCStatus.
+// packStatus holds the ABI's completion status (ib_uverbs_wc.status) for each ci.WCStatus.
 var packStatus = [...]uint8{
 	ci.WCSuccess: 0, ci.WCLocalLenErr: 1, ci.WCLocalOpErr: 2, ci.WCLocalProtErr: 4, ci.WCFlushErr: 5, ci.WCBindErr: 6,
 	ci.WCRemAccessErr: 10, ci.WCRemOpErr: 11, ci.WCRNRRetryErr: 13, ci.WCTimeoutRetryErr: 12, ci.WCRemInvalidReqErr: 9,
@@ -42,7 +44,7 @@ var packStatus = [...]uint8{
 	ci.WCRemAbortErr: 16,
 }
 
-// unpackStatus is the inverse; numbers that no ci.WCStatus has are general errors.
+// unpackStatus is the inverse of packStatus. Numbers without a ci.WCStatus become WCGeneralErr.
 var unpackStatus = func() (t [64]ci.WCStatus) {
 	for i := range t {
 		t[i] = ci.WCGeneralErr
@@ -53,14 +55,15 @@ var unpackStatus = func() (t [64]ci.WCStatus) {
 	return t
 }()
 
-// Completion opcodes, ib_uverbs_wc.opcode. From 0x40 on (but for the receives at 0x80) they are ours.
+// packWCOp holds the ABI's completion opcode (ib_uverbs_wc.opcode) for each ci.WCOp. Those from 0x40 on are our own,
+// except for the receives at 0x80 and 0x81.
 var packWCOp = [256]uint8{
 	ci.WCSend: 0, ci.WCWrite: 1, ci.WCRead: 2, ci.WCCompareSwap: 3, ci.WCFetchAdd: 4, ci.WCBindMW: 5,
 	ci.WCLocalInv: 6, ci.WCLSO: 7,
 	ci.WCNop: 0x40, ci.WCFastReg: 0x41, ci.WCRecv: 0x80, ci.WCRecvWrite: 0x81,
 }
 
-// unpackWCOp is the inverse; numbers that no ci.WCOp has come out as a send.
+// unpackWCOp is the inverse of packWCOp. Numbers without a ci.WCOp become WCSend.
 var unpackWCOp = func() (t [256]ci.WCOp) {
 	for _, op := range []ci.WCOp{ci.WCSend, ci.WCWrite, ci.WCRead, ci.WCCompareSwap, ci.WCFetchAdd,
 		ci.WCBindMW, ci.WCLocalInv,
@@ -70,8 +73,8 @@ var unpackWCOp = func() (t [256]ci.WCOp) {
 	return t
 }()
 
-// Completion flags, ib_uverbs_wc.wc_flags: 1 GRH, 2 immediate, 4 checksums verified, 8 invalidated; ours: 1<<15
-// forward.
+// packWCFlags returns the ABI's completion flags (ib_uverbs_wc.wc_flags): 1 GRH, 2 immediate, 4 checksums verified, 8
+// invalidated. 1<<15, forward, is our own.
 func packWCFlags(f ci.WCFlags) uint32 {
 	return uint32(f&ci.WCGRH)>>2 | uint32(f&ci.WCImmediate)<<1 | uint32(f&ci.WCChecksumOK)>>2 |
 		uint32(f&ci.WCInvalidated) |

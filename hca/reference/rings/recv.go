@@ -7,15 +7,15 @@ import (
 	"ciddk/rvt"
 )
 
-// recvRing is a receive queue. A slot is free again as soon as it is decoded.
+// recvRing is a receive queue. A slot is free again when Release has published it.
 type recvRing struct {
 	q    queue
 	sge  uint32
-	post uint32 // producer's own
-	next uint32 // consumer's own
+	post uint32 // index of the producer
+	next uint32 // index of the consumer
 }
 
-// newRecvRing makes a receive queue over b.
+// newRecvRing returns an empty receive queue over b.
 func newRecvRing(b []byte, depth, sge int) *recvRing {
 	slots, shift := recvGeometry(depth, sge)
 	return &recvRing{q: newQueue(b, slots, shift), sge: uint32(sge)}
@@ -27,14 +27,14 @@ func (r *recvRing) Depth() int { return r.q.depth() }
 
 func (r *recvRing) Len() int { return r.q.len() }
 
-// Reset forgets everything. It excludes every other method.
+// Reset empties the queue. No other method may run at the same time.
 func (r *recvRing) Reset() {
 	r.post, r.next = 0, 0
 	r.q.clear()
 }
 
-// Post encodes and publishes. A request beyond the queue's limits, which the engine does not let through, ends the
-// batch.
+// Post encodes and publishes requests until the queue is full, and returns their number. A request beyond the queue's
+// limits, which the engine rejects before, ends the batch.
 func (r *recvRing) Post(wrs []ci.RecvWR) int {
 	room := (r.q.consumer() - r.post - 1) & r.q.mask
 	n := 0
@@ -63,7 +63,7 @@ func (r *recvRing) Post(wrs []ci.RecvWR) int {
 	return n
 }
 
-// Next decodes the oldest buffer and frees its slot.
+// Next decodes the oldest receive and frees its slot. It returns false if there is none.
 func (r *recvRing) Next(w *rvt.RecvWork) bool {
 	if !r.Take(w) {
 		return false
@@ -72,10 +72,10 @@ func (r *recvRing) Next(w *rvt.RecvWork) bool {
 	return true
 }
 
-// Release frees the slots of what has been taken.
+// Release frees the slots of the receives that were taken.
 func (r *recvRing) Release() { atomic.StoreUint32(r.q.cons, r.next) }
 
-// Take decodes the oldest buffer.
+// Take decodes the oldest receive. Release frees its slot. Take returns false if there is none.
 func (r *recvRing) Take(w *rvt.RecvWork) bool {
 	if r.next == r.q.producer() {
 		return false
@@ -86,14 +86,14 @@ func (r *recvRing) Take(w *rvt.RecvWork) bool {
 	if n := ne.Uint32(b[rqDMA+dmaNumSGE:]); n > r.sge {
 		w.Bad = true
 	} else {
-		// Any sum of lengths will do: a buffer longer than a message can be is no error.
+		// The sum of the lengths is not limited: a buffer may be longer than the longest message.
 		w.SGL, _ = sgesAppend(w.SGL, b[rqSGE:], n)
 	}
 	r.next = (r.next + 1) & r.q.mask
 	return true
 }
 
-// Resize moves to new storage with what is posted. It excludes every other method.
+// Resize moves the posted receives to new storage. No other method may run at the same time.
 func (r *recvRing) Resize(depth int) error {
 	const verb = "SRQ.Modify"
 	if depth < 1 || depth > maxDepth {

@@ -7,15 +7,16 @@ import (
 	"ciddk/rvt"
 )
 
-// RXE makes queues of this layout, for consumers in this process. The zero value is ready, and makes them on the Go
-// heap.
+// RXE creates queues with the layout of Linux Soft-RoCE, for consumers in this process. The zero value is ready for
+// use, and allocates queues on the Go heap.
 //
-// A queue has one slot less than a power of two: SendRing(15, …) has room for 15 requests, SendRing(16, …) for 31.
-// Errors are *ci.Error: ci.InvalidMaxWRs, ci.InvalidMaxSGE, ci.InvalidParameter (inline), ci.InvalidCQSize for sizes
-// out of range; ci.Unsupported with the *ci.UserBuffer of a user library, for queues that another process shall fill.
+// The capacity of a queue is one less than a power of two: SendRing(15, …) has room for 15 requests, SendRing(16, …)
+// for 31. Errors are *ci.Error. For sizes out of range, the status is ci.InvalidMaxWRs, ci.InvalidMaxSGE,
+// ci.InvalidParameter (inline) or ci.InvalidCQSize. With the *ci.UserBuffer of a user library, for queues that another
+// process fills, it is ci.Unsupported.
 type RXE struct {
-	// Alloc, if not nil, returns the memory of a queue: size zero bytes, aligned to 8, that stay mapped as long as the
-	// HCA. Others may be able to write to it. It fails with an error of its own, or one of package ci.
+	// Alloc, if not nil, returns the memory of a queue: size zero bytes, aligned to 8, that stay mapped until the HCA
+	// is closed. Other processes may be able to write to it. Its errors are its own, or statuses of package ci.
 	Alloc func(size int) ([]byte, error)
 }
 
@@ -24,13 +25,14 @@ var (
 	_ rvt.RingSizes = RXE{}
 )
 
-// SendRingBytes returns the bytes of SendRing's queue, with the table of address vectors that it makes for datagrams.
+// SendRingBytes returns the number of bytes that SendRing allocates for a queue, and for the side table of address
+// vectors that datagrams need.
 func (RXE) SendRingBytes(depth, sge, inline int) int64 {
 	slots, shift := sendGeometry(max(depth, 1), sge, inline)
 	return int64(queueSize(slots, shift)) + int64(slots)*sideBytes
 }
 
-// SendRingDepth returns the depth of SendRing's queue, or SendRing's error.
+// SendRingDepth returns the depth of the queue that SendRing creates, or SendRing's error.
 func (RXE) SendRingDepth(depth, sge, inline int) (int, error) {
 	if err := checkSend(depth, sge, inline, nil); err != nil {
 		return 0, err
@@ -39,24 +41,25 @@ func (RXE) SendRingDepth(depth, sge, inline int) (int, error) {
 	return slots - 1, nil
 }
 
-// sideBytes is what a sideTable has for a slot, without a WorkExt, which only requests that bind or register need.
+// sideBytes is the number of bytes of a slot in a sideTable, without the WorkExt that only requests to bind or register
+// need.
 const sideBytes = 8 + 8 + 1
 
-// RecvRingBytes returns the bytes of RecvRing's queue.
+// RecvRingBytes returns the number of bytes that RecvRing allocates for a queue.
 func (RXE) RecvRingBytes(depth, sge int) int64 {
 	return int64(queueSize(recvGeometry(max(depth, 1), sge)))
 }
 
-// CompletionRingBytes returns the bytes of CompletionRing's queue.
+// CompletionRingBytes returns the number of bytes that CompletionRing allocates for a queue.
 func (RXE) CompletionRingBytes(size int) int64 {
 	slots, shift := geometry(size, wcSize)
 	return int64(queueSize(slots, shift)) + int64(slots)*contextBytes
 }
 
-// contextBytes is what a completion has beside its element: an interface value.
+// contextBytes is the number of bytes of a completion's context, an interface value.
 const contextBytes = 16
 
-// SendRing makes a send queue for depth requests of sge entries or inline bytes.
+// SendRing creates a send queue for depth requests, each of up to sge entries or inline bytes.
 func (r RXE) SendRing(depth, sge, inline int, ub *ci.UserBuffer) (rvt.SendRing, error) {
 	if err := checkSend(depth, sge, inline, ub); err != nil {
 		return nil, err
@@ -69,7 +72,7 @@ func (r RXE) SendRing(depth, sge, inline int, ub *ci.UserBuffer) (rvt.SendRing, 
 	return newSendRing(b, depth, sge, inline), nil
 }
 
-// RecvRing makes a receive queue for depth buffers of sge entries.
+// RecvRing creates a receive queue for depth receives of up to sge entries.
 func (r RXE) RecvRing(depth, sge int, ub *ci.UserBuffer) (rvt.RecvRing, error) {
 	if err := check("PD.CreateQP", depth, sge, ub); err != nil {
 		return nil, err
@@ -82,7 +85,7 @@ func (r RXE) RecvRing(depth, sge int, ub *ci.UserBuffer) (rvt.RecvRing, error) {
 	return newRecvRing(b, depth, sge), nil
 }
 
-// CompletionRing makes a completion queue for size entries.
+// CompletionRing creates a completion queue for size entries.
 func (r RXE) CompletionRing(size int, ub *ci.UserBuffer) (rvt.CompletionRing, error) {
 	const verb = "PD.CreateCQ"
 	switch {

@@ -8,7 +8,7 @@ import (
 	"ciddk/rvt"
 )
 
-// sendRing is a send queue: producer and consumer both, each with an index of its own that the other cannot touch.
+// sendRing is a send queue. The producer and the consumer each have an index that the other does not write.
 type sendRing struct {
 	q      queue
 	sge    uint32 // entries per request
@@ -16,31 +16,32 @@ type sendRing struct {
 
 	// Producer.
 	post   uint32 // next slot to fill
-	extras bool   // the table beside is in use
+	extras bool   // the side table is in use
 
-	// Consumer. next - tail requests are decoded and not retired.
+	// Consumer. The requests from tail to next are decoded and not retired.
 	next uint32
 	tail uint32
 
 	side atomic.Pointer[sideTable]
-	// In queues that are shared with another process, address vectors have numbers: number is the producer's, vector
-	// the consumer's.
+	// In queues that are shared with another process, address vectors have numbers. The producer uses number, the
+	// consumer vector.
 	number func(ci.AV) uint32
 	vector func(number uint32) *rvt.AV
-	// Both sides are in this process. They publish their indices in the shared bytes and here, and read them here only:
-	// an index that another process overwrote must not let both use a slot of the table beside at once.
+	// Published indices. Both sides are in this process. They publish their indices in the shared bytes and here, and
+	// read them only here. Otherwise, if another process overwrites an index, both sides could use a slot of the side
+	// table at once.
 	posted, retired atomic.Uint32
 }
 
-// sideTable holds, by slot, what must not be in shared bytes. The producer fills a slot before it publishes the
-// request, the consumer clears it before it publishes the slot as free.
+// sideTable holds, by slot, the parts of requests that must not be in shared bytes. The producer fills a slot before it
+// publishes the request. The consumer clears it before it publishes the slot as free.
 type sideTable struct {
 	av  []*rvt.AV
 	ext []*rvt.WorkExt // kept for reuse with its page list
-	has []bool         // ext counts
+	has []bool         // ext is in use
 }
 
-// newSendRing makes a send queue over b, of sendSize bytes.
+// newSendRing returns an empty send queue over b, which has queueSize(sendGeometry(depth, sge, inline)) bytes.
 func newSendRing(b []byte, depth, sge, inline int) *sendRing {
 	slots, shift := sendGeometry(depth, sge, inline)
 	return &sendRing{q: newQueue(b, slots, shift), sge: uint32(sge), inline: uint32(inline)}
@@ -54,7 +55,7 @@ func (r *sendRing) Depth() int { return r.q.depth() }
 
 func (r *sendRing) Len() int { return int((r.posted.Load() - r.retired.Load()) & r.q.mask) }
 
-// Reset forgets everything. It excludes every other method.
+// Reset empties the queue. No other method may run at the same time.
 func (r *sendRing) Reset() {
 	r.post, r.next, r.tail = 0, 0, 0
 	r.q.clear()
@@ -64,8 +65,8 @@ func (r *sendRing) Reset() {
 	r.retired.Store(0)
 }
 
-// Post encodes and publishes. A request beyond the queue's limits, which the engine does not let through, ends the
-// batch.
+// Post encodes and publishes requests until the queue is full, and returns their number. A request beyond the queue's
+// limits, which the engine rejects before, ends the batch.
 func (r *sendRing) Post(wrs []ci.SendWR, obj rvt.Resolver) int {
 	room := (r.retired.Load() - r.post - 1) & r.q.mask
 	n := 0
@@ -167,7 +168,7 @@ func (r *sendRing) encode(w *ci.SendWR, obj rvt.Resolver) {
 	ne.PutUint32(d[dmaNumSGE:], uint32(len(w.SGL)))
 }
 
-// encodeRare does the requests that need the table beside.
+// encodeRare encodes requests that need the side table.
 func (r *sendRing) encodeRare(w *ci.SendWR, b []byte, obj rvt.Resolver) (op uint32) {
 	if w.Ext == nil || w.Op == ci.OpNop {
 		return opNop
@@ -206,7 +207,7 @@ func (r *sendRing) encodeRare(w *ci.SendWR, b []byte, obj rvt.Resolver) (op uint
 	return opNop
 }
 
-// table makes the table beside at its first use.
+// table returns the side table, and allocates it at its first use.
 func (r *sendRing) table() *sideTable {
 	if !r.extras {
 		n := int(r.q.mask) + 1
@@ -216,7 +217,7 @@ func (r *sendRing) table() *sideTable {
 	return r.side.Load()
 }
 
-// ext returns the extension of the slot under the producer, empty but for the storage of its lists.
+// ext returns the extension of the producer's slot. It is empty, but keeps the storage of its lists.
 func (r *sendRing) ext() *rvt.WorkExt {
 	s := r.table()
 	x := s.ext[r.post]
@@ -229,7 +230,7 @@ func (r *sendRing) ext() *rvt.WorkExt {
 	return x
 }
 
-// Next decodes one request. What the slot says is read once.
+// Next decodes one request, and reads each field of the slot once. It returns false if there is none.
 func (r *sendRing) Next(w *rvt.Work) bool {
 	if r.next == r.posted.Load() {
 		return false
@@ -311,7 +312,7 @@ func (r *sendRing) decode(w *rvt.Work) {
 	r.gather(w, b, flags&flagInline != 0, mayInline)
 }
 
-// vectorAt returns the address vector of the request in slot i, which is b, or nil.
+// vectorAt returns the address vector of the request in slot i, or nil. b has the bytes of the slot.
 func (r *sendRing) vectorAt(i uint32, b []byte) *rvt.AV {
 	if r.vector != nil {
 		return r.vector(ne.Uint32(b[sqAH:]))
@@ -322,7 +323,7 @@ func (r *sendRing) vectorAt(i uint32, b []byte) *rvt.AV {
 	return nil
 }
 
-// gather reads the part that says where the bytes are.
+// gather decodes the scatter/gather list or the inline data.
 func (r *sendRing) gather(w *rvt.Work, b []byte, inline, mayInline bool) {
 	if inline {
 		n := ne.Uint32(b[sqDMA+dmaLength:])
@@ -345,7 +346,7 @@ func (r *sendRing) gather(w *rvt.Work, b []byte, inline, mayInline bool) {
 	}
 }
 
-// Retire frees the slots of the n oldest requests decoded; more than that there are not.
+// Retire frees the slots of the n oldest requests that are decoded, or of all of them if there are fewer.
 func (r *sendRing) Retire(n int) {
 	if most := int((r.next - r.tail) & r.q.mask); n > most {
 		n = most
@@ -368,7 +369,7 @@ func (r *sendRing) Retire(n int) {
 	r.retired.Store(r.tail)
 }
 
-// immWord returns the word in the machine's order whose bytes are v's in the order of the wire.
+// immWord returns the word in the machine's byte order whose bytes are v in network byte order.
 func immWord(v uint32) uint32 {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], v)

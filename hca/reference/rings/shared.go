@@ -7,19 +7,19 @@ import (
 	"ciddk/rvt"
 )
 
-// Queues whose two sides are in different processes. The adapter's process makes them over memory that it shares, by
-// NewShared…; the application's process opens them there, by Open…. The bytes are those of the other queues of this
-// package. In front of a send queue and of a completion queue lie ControlSize bytes with a word that one side writes
-// and the other reads.
+// Queues whose two sides are in different processes. The adapter's process creates them in memory that it shares
+// (NewShared…). The application's process opens them there (Open…). Their layout is that of the other queues of this
+// package. A send queue and a completion queue are preceded by ControlSize bytes, with a word that one side writes and
+// the other reads.
 //
-// Each side trusts its own index only. The other side's is read from the shared bytes, masked, and can at worst make
-// this side process slots with arbitrary contents, which are checked as all contents are.
+// Each side trusts only its own index. It reads the other side's index from the shared bytes and masks it. A wrong
+// index makes it process slots with arbitrary contents, and the contents of all slots are checked.
 //
 // # Memory order
 //
-// A side fills slots with plain stores and then stores its index with sequential consistency; the other side loads the
-// index before it reads slots. The same holds for the control words: a side that arms or changes a word and then loads
-// an index, and one that stores an index and then loads the word, cannot both miss the other's store.
+// A side fills slots with plain stores and then stores its index with sequential consistency. The other side loads the
+// index before it reads slots. The same holds for the control words: if one side changes a word and then loads an
+// index, and the other stores an index and then loads the word, at least one of them sees the other's store.
 
 // ControlSize is the number of bytes of control words in front of a queue.
 const ControlSize = 64
@@ -83,8 +83,8 @@ type SharedSend struct {
 	free  func()
 }
 
-// NewSharedSend makes a send queue over b, which has ControlSize bytes more than the shape. vector returns the address
-// vector with a number, or nil. free releases b.
+// NewSharedSend creates a send queue over b, which has ControlSize bytes more than the shape. vector returns the
+// address vector with a number, or nil. free releases b.
 func NewSharedSend(b []byte, s Shape, vector func(uint32) *rvt.AV, free func()) *SharedSend {
 	r := &SharedSend{state: word(b, 0), free: free}
 	r.q = newQueue(b[ControlSize:], int(s.Slots), uint8(s.Shift))
@@ -92,7 +92,8 @@ func NewSharedSend(b []byte, s Shape, vector func(uint32) *rvt.AV, free func()) 
 	return r
 }
 
-// Next decodes the oldest request. A producer that claims more requests than there are slots gains nothing.
+// Next decodes the oldest request. It returns false if there is none, or if all slots hold requests that are decoded
+// and not retired, whatever the producer's index is.
 func (r *SharedSend) Next(w *rvt.Work) bool {
 	if r.next == r.q.producer() || (r.next-r.tail)&r.q.mask == r.q.mask {
 		return false
@@ -101,10 +102,10 @@ func (r *SharedSend) Next(w *rvt.Work) bool {
 	return true
 }
 
-// Post accepts nothing: the producer is another process.
+// Post accepts no requests, because the producer is another process.
 func (r *SharedSend) Post([]ci.SendWR, rvt.Resolver) int { return 0 }
 
-// Len returns the number of requests that are not retired, as far as the producer tells.
+// Len returns the number of requests that are not retired, according to the producer's index.
 func (r *SharedSend) Len() int { return int((r.q.producer() - r.tail) & r.q.mask) }
 
 // SetState implements rvt.SharedSendRing.
@@ -119,12 +120,12 @@ type SharedRecv struct {
 	free func()
 }
 
-// NewSharedRecv makes a receive queue over b.
+// NewSharedRecv creates a receive queue over b.
 func NewSharedRecv(b []byte, s Shape, free func()) *SharedRecv {
 	return &SharedRecv{recvRing{q: newQueue(b, int(s.Slots), uint8(s.Shift)), sge: s.SGE}, free}
 }
 
-// Post accepts nothing: the producer is another process.
+// Post accepts no requests, because the producer is another process.
 func (r *SharedRecv) Post([]ci.RecvWR) int { return 0 }
 
 // Resize fails.
@@ -149,14 +150,15 @@ type SharedCompletion struct {
 	free func()
 }
 
-// NewSharedCompletion makes a completion queue over b, which has ControlSize bytes more than the shape.
+// NewSharedCompletion creates a completion queue over b, which has ControlSize bytes more than the shape.
 func NewSharedCompletion(b []byte, s Shape, free func()) *SharedCompletion {
 	r := &SharedCompletion{q: newQueue(b[ControlSize:], int(s.Slots), uint8(s.Shift)), arm: word(b, 0), free: free}
 	atomic.StoreUint32(r.arm, armedNone)
 	return r
 }
 
-// Stage writes one completion. The queue is full where the consumer says so: one that lies loses its own completions.
+// Stage writes one completion. Whether the queue is full follows from the consumer's index. A consumer with a wrong
+// index loses only its own completions.
 func (r *SharedCompletion) Stage(wc *ci.WC) bool {
 	next := (r.put + 1) & r.q.mask
 	if next == r.q.consumer() {
@@ -167,7 +169,7 @@ func (r *SharedCompletion) Stage(wc *ci.WC) bool {
 	return true
 }
 
-// Publish makes what has been staged visible to the consumer.
+// Publish makes the staged completions visible to the consumer.
 func (r *SharedCompletion) Publish() { atomic.StoreUint32(r.q.prod, r.put) }
 
 // Put writes and publishes one completion.
@@ -179,10 +181,10 @@ func (r *SharedCompletion) Put(wc *ci.WC) bool {
 	return true
 }
 
-// Get returns nothing: the consumer is another process.
+// Get returns no completions, because the consumer is another process.
 func (r *SharedCompletion) Get([]ci.WC) int { return 0 }
 
-// Len returns the number of completions that wait, as far as the consumer tells.
+// Len returns the number of unread completions, according to the consumer's index.
 func (r *SharedCompletion) Len() int { return int((r.put - r.q.consumer()) & r.q.mask) }
 
 // Cap returns the number of completions that fit.
@@ -223,7 +225,7 @@ func OpenSend(b []byte, s Shape, number func(ci.AV) uint32) (*UserSend, bool) {
 	return u, true
 }
 
-// Post writes requests, which the caller has validated, and publishes them. It returns how many found room.
+// Post writes and publishes requests, which the caller has validated. It returns how many the queue had room for.
 func (u *UserSend) Post(wrs []ci.SendWR) int {
 	room := (u.q.consumer() - u.post - 1) & u.q.mask
 	n := 0
@@ -245,7 +247,7 @@ func (u *UserSend) Post(wrs []ci.SendWR) int {
 // State returns the state of the QP.
 func (u *UserSend) State() ci.QPState { return ci.QPState(atomic.LoadUint32(u.state)) }
 
-// Reset forgets what was posted, after the QP went to Reset.
+// Reset empties the queue after the QP has gone to Reset.
 func (u *UserSend) Reset() { u.post = 0 }
 
 // UserRecv is the application's side of a receive queue in shared memory: its producer. The caller serialises calls.
@@ -259,7 +261,7 @@ func OpenRecv(b []byte, s Shape) (*UserRecv, bool) {
 	return &UserRecv{recvRing{q: openQueue(b, s), sge: s.SGE}}, true
 }
 
-// Reset forgets what was posted, after the QP went to Reset.
+// Reset empties the queue after the QP has gone to Reset.
 func (u *UserRecv) Reset() { u.post = 0 }
 
 // UserCompletion is the application's side of a completion queue in shared memory: its consumer. The caller serialises
@@ -279,7 +281,7 @@ func OpenCompletion(b []byte, s Shape) (*UserCompletion, bool) {
 	return &UserCompletion{q: openQueue(b[ControlSize:], s), arm: word(b, 0)}, true
 }
 
-// Len returns the number of completions that wait.
+// Len returns the number of unread completions.
 func (u *UserCompletion) Len() int { return int((u.q.producer() - u.get.Load()) & u.q.mask) }
 
 // Get reads up to len(wcs) completions, without their contexts, and frees their slots at once.

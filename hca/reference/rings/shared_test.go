@@ -242,7 +242,7 @@ func TestShapesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// FuzzHostileShared lets the process write anything anywhere in its queues while the engine uses them.
+// FuzzHostileShared writes any bytes anywhere in the queues, as the process could, while the engine uses them.
 func FuzzHostileShared(f *testing.F) {
 	f.Add(uint8(3), uint8(1), []byte{0xff, 0xff, 0xff, 0xff}, uint16(128+64), []byte{0, 1, 2, 3, 4, 5, 6, 7})
 	f.Add(uint8(15), uint8(2), []byte{5, 0, 0, 0}, uint16(128), []byte{3, 0, 0, 0, 1, 3, 0, 2, 2, 6})

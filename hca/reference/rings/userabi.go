@@ -49,7 +49,7 @@ var le = binary.LittleEndian
 // UserOpen is the answer to OpenUser.
 type UserOpen struct {
 	Size uint64 // bytes of the shared memory
-	QPs  uint32 // most QPs
+	QPs  uint32 // maximum number of QPs
 }
 
 // UserQueue is the answer to CreateCQ and CreateSRQ.
