@@ -7,8 +7,12 @@
 //
 // # What goes through the proxy
 //
-// NotifyAfter, BindMW, and all verbs that are not of the data path. A CQ keeps its size: CQ.Resize fails with
-// InsufficientResources. OpBindMW, OpFastReg and OpLSO are rejected with Unsupported.
+// NotifyAfter, and all verbs that are not of the data path.
+//
+// # What a process with the library does not have
+//
+// Windows, fast registration and the invalidation of keys, large send offload, checksum offload, CQ.Resize, and changes
+// of an SRQ's depth. CA.Query does not claim them, and they return Unsupported.
 //
 // # Concurrency
 //

@@ -15,18 +15,51 @@ func New() *ci.UserLibrary {
 		Name:       rings.LibraryName,
 		Version:    ci.InterfaceVersion,
 		OpenCA:     ci.UserCreateHook[ci.UserOpenCA]{Pre: preOpenCA, Post: postOpenCA},
+		QueryCA:    ci.UserHook[ci.UserQueryCA]{Post: postQueryCA},
 		CloseCA:    ci.UserCreateHook[ci.UserCloseCA]{Post: postCloseCA},
 		AllocatePD: ci.UserCreateHook[ci.UserAllocatePD]{Post: postAllocatePD},
 		CreateAV:   ci.UserCreateHook[ci.UserCreateAV]{Pre: preCreateAV, Post: postCreateAV},
 		DestroyAV:  ci.UserHook[ci.UserDestroyAV]{Post: postDestroyAV},
 		CreateCQ:   ci.UserCreateHook[ci.UserCreateCQ]{Pre: preCreateCQ, Post: postCreateCQ},
+		ResizeCQ:   ci.UserHook[ci.UserResizeCQ]{Pre: preResizeCQ},
 		DestroyCQ:  ci.UserHook[ci.UserDestroyCQ]{Post: postDestroyCQ},
 		CreateSRQ:  ci.UserCreateHook[ci.UserCreateSRQ]{Pre: preCreateSRQ, Post: postCreateSRQ},
+		ModifySRQ:  ci.UserHook[ci.UserModifySRQ]{Pre: preModifySRQ},
 		DestroySRQ: ci.UserHook[ci.UserDestroySRQ]{Post: postDestroySRQ},
 		CreateQP:   ci.UserCreateHook[ci.UserCreateQP]{Pre: preCreateQP, Post: postCreateQP},
 		ModifyQP:   ci.UserHook[ci.UserModifyQP]{Pre: preModifyQP, Post: postModifyQP},
-		DestroyQP:  ci.UserHook[ci.UserDestroyQP]{Post: postDestroyQP},
+		DestroyQP:  ci.UserHook[ci.UserDestroyQP]{Pre: preDestroyQP, Post: postDestroyQP},
+		CreateMW:   ci.UserCreateHook[ci.UserCreateMW]{Pre: preCreateMW},
 	}
+}
+
+// notInUserMode are the capabilities of the HCA that queues in shared memory do not have. Windows and the invalidation
+// of their keys need requests that name objects of the daemon; a queue in use cannot be moved.
+const notInUserMode = ci.CapMW1 | ci.CapMW2 | ci.CapFastReg | ci.CapSendInvalidate | ci.CapLSO | ci.CapIPChecksum |
+	ci.CapResizeCQ | ci.CapModifySRQDepth
+
+// postQueryCA clears the capabilities that a process with this library does not have.
+func postQueryCA(a *ci.UserQueryCA, _ *ci.UserBuffer, err error) {
+	if _, ok := a.CA.(*ca); ok && err == nil && a.Attr != nil {
+		a.Attr.Caps &^= notInUserMode
+		a.Attr.MaxMWs, a.Attr.MaxFastRegPages = 0, 0
+	}
+}
+
+// unsupported returns the error of a verb whose capability postQueryCA has cleared.
+func unsupported(verb string) error {
+	return &ci.Error{Verb: verb, Status: ci.Unsupported, Detail: "not with queues in shared memory"}
+}
+
+func preCreateMW(*ci.UserCreateMW, *ci.UserBuffer) error { return unsupported("PD.CreateMW") }
+
+func preResizeCQ(*ci.UserResizeCQ, *ci.UserBuffer) error { return unsupported("CQ.Resize") }
+
+func preModifySRQ(a *ci.UserModifySRQ, _ *ci.UserBuffer) error {
+	if a.Set&ci.SRQFieldMaxWR != 0 {
+		return unsupported("SRQ.Modify")
+	}
+	return nil
 }
 
 // notAnswered is the status that a hook presets.

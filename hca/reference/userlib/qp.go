@@ -69,7 +69,7 @@ func postCreateQP(a *ci.UserCreateQP, ub *ci.UserBuffer, err error) error {
 	q.recvCQ, _ = ci.UserHandle[*cq](a.Create.RecvCQ)
 	q.sendCQ.add(q.num, a.Create.Context)
 	q.recvCQ.add(q.num, a.Create.Context)
-	a.QP = ci.UserQP{Handle: q, PostSend: q.postSend, PostRecv: q.postRecv}
+	a.QP = ci.UserQP{Handle: q, PostSend: q.postSend, PostRecv: q.postRecv, BindMW: noBindMW}
 	return nil
 }
 
@@ -80,6 +80,10 @@ func numberOf(o ci.AV) uint32 {
 	}
 	return 0
 }
+
+func noBindMW(uint64, ci.SendFlags, ci.MWBind) (ci.Key, error) { return 0, bindUnsupported }
+
+var bindUnsupported = unsupported("QP.BindMW")
 
 func preModifyQP(a *ci.UserModifyQP, _ *ci.UserBuffer) error {
 	// Posts in progress end before the queues are emptied.
@@ -110,16 +114,26 @@ func isReset(a *ci.UserModifyQP) bool {
 	return a.Set&ci.QPFieldState != 0 && a.Attr.State == ci.QPReset
 }
 
+// preDestroyQP makes posts wait until the QP is destroyed or remains: meanwhile its state means nothing.
+func preDestroyQP(a *ci.UserDestroyQP, _ *ci.UserBuffer) error {
+	if q, ok := a.QP.(*qp); ok {
+		q.sendMu.Lock()
+		q.recvMu.Lock()
+	}
+	return nil
+}
+
 func postDestroyQP(a *ci.UserDestroyQP, _ *ci.UserBuffer, err error) {
 	q, ok := a.QP.(*qp)
-	if !ok || err != nil {
+	if !ok {
 		return
 	}
-	q.sendMu.Lock()
-	q.recvMu.Lock()
-	q.gone = true
+	q.gone = q.gone || err == nil
 	q.recvMu.Unlock()
 	q.sendMu.Unlock()
+	if err != nil {
+		return
+	}
 	q.sendCQ.remove(q.num)
 	if q.recvCQ != q.sendCQ {
 		q.recvCQ.remove(q.num)
@@ -179,6 +193,7 @@ func (q *qp) check(w *ci.SendWR) error {
 			case w.Flags&ci.SendImmediate != 0:
 				return e.param
 			}
+			return e.unsupported
 		}
 	case ci.OpWrite:
 		if !connected {
@@ -193,12 +208,7 @@ func (q *qp) check(w *ci.SendWR) error {
 		}
 	case ci.OpNop:
 		return nil
-	case ci.OpLocalInv:
-		if !connected {
-			return e.wrType
-		}
-		return nil
-	case ci.OpFastReg, ci.OpBindMW:
+	case ci.OpLocalInv, ci.OpFastReg, ci.OpBindMW:
 		if !connected {
 			return e.wrType
 		}

@@ -202,6 +202,8 @@ func TestPostErrors(t *testing.T) {
 		"invalidate, immediate": {ci.SendWR{Flags: ci.SendInvalidate | ci.SendImmediate}, ci.InvalidParameter},
 		"LSO":                   {ci.SendWR{Op: ci.OpLSO}, ci.InvalidWRType},
 		"bind":                  {ci.SendWR{Op: ci.OpBindMW}, ci.Unsupported},
+		"local invalidate":      {ci.SendWR{Op: ci.OpLocalInv}, ci.Unsupported},
+		"invalidate":            {ci.SendWR{Flags: ci.SendInvalidate}, ci.Unsupported},
 	} {
 		n, err := a.qp.u.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpNop}, c.wr, {ID: 2, Op: ci.OpNop}})
 		require.ErrorIs(t, err, c.want, name)
@@ -233,8 +235,14 @@ func TestPostErrors(t *testing.T) {
 	b.send(ci.SendWR{ID: 78})
 	require.EqualValues(t, 78, b.poll(1)[0].ID)
 
+	destroy := &ci.UserDestroyQP{QP: b.qp.u.Handle}
+	require.NoError(t, b.lib.DestroyQP.Pre(destroy, nil))
+	b.lib.DestroyQP.Post(destroy, nil, ci.ResourceBusy) // a refused destroy leaves the QP as it is
+	b.recv(ci.RecvWR{ID: 79})
+	require.EqualValues(t, 79, b.poll(1)[0].ID)
+	require.NoError(t, b.lib.DestroyQP.Pre(destroy, nil))
 	require.NoError(t, b.qp.QP.Destroy())
-	b.lib.DestroyQP.Post(&ci.UserDestroyQP{QP: b.qp.u.Handle}, nil, nil)
+	b.lib.DestroyQP.Post(destroy, nil, nil)
 	_, err = b.qp.u.PostSend(nil)
 	require.ErrorIs(t, err, ci.InvalidQPHandle)
 	_, err = b.qp.u.PostRecv(nil)
@@ -289,6 +297,20 @@ func TestNotify(t *testing.T) {
 	require.Zero(t, n)
 	_, err = b.cq.CQ.Resize(ci.CQResize{Size: 1000})
 	require.ErrorIs(t, err, ci.InsufficientResources)
+}
+
+// TestUnsupportedVerbs checks that a process with the library does not have the capabilities that shared queues lack,
+// and that their verbs fail without reaching the driver.
+func TestUnsupportedVerbs(t *testing.T) {
+	t.Parallel()
+	lib, open := New(), &ca{}
+	attr := &ci.CAAttr{Caps: notInUserMode | ci.CapUD | ci.CapSRQ, MaxMWs: 5, MaxFastRegPages: 6, MaxQPs: 7}
+	lib.QueryCA.Post(&ci.UserQueryCA{CA: open, Attr: attr}, nil, nil)
+	require.Equal(t, &ci.CAAttr{Caps: ci.CapUD | ci.CapSRQ, MaxQPs: 7}, attr)
+	require.ErrorIs(t, lib.CreateMW.Pre(&ci.UserCreateMW{PD: &pd{ca: open}}, nil), ci.Unsupported)
+	require.ErrorIs(t, lib.ResizeCQ.Pre(&ci.UserResizeCQ{Size: 9}, nil), ci.Unsupported)
+	require.ErrorIs(t, lib.ModifySRQ.Pre(&ci.UserModifySRQ{Set: ci.SRQFieldMaxWR}, nil), ci.Unsupported)
+	require.NoError(t, lib.ModifySRQ.Pre(&ci.UserModifySRQ{Set: ci.SRQFieldLimit}, nil))
 }
 
 // TestDoorbell checks that posts ring no doorbell while the engine looks, and that one wakes an engine that sleeps.
