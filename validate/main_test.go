@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"os/exec"
 	"strings"
 	"testing"
@@ -41,6 +42,7 @@ func work(fault string, s validate.Setting) {
 	through := func(w io.Writer) io.Writer { return w }
 	switch fault {
 	case "mute": // writes nothing and does not exit
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt) // without it, the runtime would report a deadlock
 		select {}
 	case "babble", "old":
 		nonce, out, err := validate.OpenWorkerChannel()

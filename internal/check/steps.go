@@ -60,7 +60,8 @@ func steps(full bool) []step {
 		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal",
 			true,
 			125 * s, 6 * m, chaos},
-		{"certify", "ddk-validate run reference, over each link", true, 55 * s, 4 * m, certify},
+		{"certify", "ddk-validate run reference, over each link, and through a daemon", true, 85 * s, 6 * m, certify},
+		{"kills", "500 clients of ddkd are killed, most of them under traffic", true, 25 * s, 4 * m, kills},
 		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 330 * s, 14 * m, load},
 		{"mutants", "ddk-validate self: the certifier catches wrong drivers, half of them (part by commit)", true,
 			140 * s,
@@ -407,6 +408,13 @@ func certify(ctx context.Context, r *runner) error {
 			return err
 		}
 	}
+	if runtime.GOOS == "linux" {
+		for _, through := range []string{"user", "bypass"} {
+			if err := r.do(ctx, nil, bin, "run", "reference", "--link", "network", "--through", through); err != nil {
+				return err
+			}
+		}
+	}
 	l, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6loopback})
 	if err != nil {
 		fmt.Fprintf(r.out, "      certify over IPv6 not run: this machine has no IPv6 loopback (%v)\n", err)
@@ -416,6 +424,15 @@ func certify(ctx context.Context, r *runner) error {
 		return err
 	}
 	return r.do(ctx, nil, bin, "run", "reference", "--link", "udp", "--set", "ip=6")
+}
+
+// kills runs the test of cmd/ddkd that kills client processes, at full length.
+func kills(ctx context.Context, r *runner) error {
+	if runtime.GOOS != "linux" {
+		return skip("ddkd is for Linux")
+	}
+	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "3m30s",
+		"-run", "^TestKillClients$", "-v", "./cmd/ddkd", "-kills=500")
 }
 
 // mutantParts is the number of parts of the mutants. One of them runs.
