@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"testing"
 
