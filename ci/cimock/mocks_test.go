@@ -42,6 +42,8 @@ var mocked = map[string][2]reflect.Type{
 	"FileMemory": {reflect.TypeFor[ci.FileMemory](), reflect.TypeFor[*MockFileMemory]()},
 	"DMA":        {reflect.TypeFor[ci.DMA](), reflect.TypeFor[*MockDMA]()},
 
+	"AtomicMemory": {reflect.TypeFor[ci.AtomicMemory](), reflect.TypeFor[*MockAtomicMemory]()},
+
 	"UndeliveredReporter": {reflect.TypeFor[ci.UndeliveredReporter](), reflect.TypeFor[*MockUndeliveredReporter]()},
 	"PeerActivity":        {reflect.TypeFor[ci.PeerActivity](), reflect.TypeFor[*MockPeerActivity]()},
 	"UserObject":          {reflect.TypeFor[ci.UserObject](), reflect.TypeFor[*MockUserObject]()},
