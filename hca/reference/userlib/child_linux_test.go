@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -36,6 +37,10 @@ func TestChild(t *testing.T) {
 		require.NoError(t, err)
 		answers[i] = b
 	}
+	go func() { // standard input ends with the parent
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
 	files := []*os.File{os.NewFile(3, "memory"), os.NewFile(4, "doorbell")}
 	lib := New()
 	open := ci.UserOpenCA{}
@@ -92,6 +97,8 @@ func TestOtherProcess(t *testing.T) {
 	cmd.Env = append(os.Environ(), childAnswers+"="+strings.Join(answers, ","))
 	cmd.ExtraFiles = c.files
 	cmd.Stderr = os.Stderr
+	_, err := cmd.StdinPipe() // closed by Wait
+	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
