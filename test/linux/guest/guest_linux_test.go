@@ -157,7 +157,7 @@ func TestCommands(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, g.Close())
 	_, err = left.Wait()
-	require.ErrorContains(t, err, "guest 1 is")
+	require.ErrorContains(t, err, "guest 1 has ended")
 	require.NoError(t, g.Close(), "idempotent")
 	_, err = g.Run(ctx, "sleep", "0")
 	require.ErrorContains(t, err, "guest 1 is")
