@@ -160,7 +160,7 @@ func TestCommands(t *testing.T) {
 	require.ErrorContains(t, err, "guest 1 has ended")
 	require.NoError(t, g.Close(), "idempotent")
 	_, err = g.Run(ctx, "sleep", "0")
-	require.ErrorContains(t, err, "guest 1 is")
+	require.ErrorContains(t, err, "guest 1 has ended")
 
 	// The same holds for the host.
 	left, err = n.Start(ctx, "sleep", "100")
