@@ -20,11 +20,11 @@ type FastRegPoolConfig struct {
 // memory, in order with the requests that use it. Another work request invalidates the keys. Neither calls a verb of
 // the driver for keys. A mapping is used as follows:
 //
-// maps the memory for DMA, takes a region and its next key
-// requests are executed in order, so no wait is needed
-// the peer has finished
-// after its completion, the keys are invalid
-// the caller may change or free the memory
+//	m, err := pool.Map(ci.Bytes(b), ci.LocalWrite|ci.RemoteWrite) // maps for DMA, takes a region and its next key
+//	n, err := qp.PostSend([]ci.SendWR{m.Register(), send})        // executed in order, so no wait is needed
+//	…                                                             // the peer has finished
+//	n, err = qp.PostSend([]ci.SendWR{m.Invalidate()})             // after its completion, the keys are invalid
+//	err = m.Unmap()                                               // the caller may change or free the memory
 //
 // After an error of the QP no key can be invalidated; use Drop instead of Unmap. Work requests are posted to QPs of the
 // pool's PD. Each mapping of a region uses the next of 256 keys, so that an old key that a peer still holds grants no

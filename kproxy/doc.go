@@ -2,8 +2,8 @@
 // processes. It is independent of the encoding that a client speaks. A front end, such as kproxy/native/server,
 // receives messages, checks them against package schema and calls Session.Do and the methods of the data path.
 //
-//	s := kproxy.New(kproxy.Config{AL: al})
-//	c, err := s.Open(kproxy.Peer{PID: pid, UID: uid, PointerBits: 64}, "name")
+//	s, err := kproxy.New(kproxy.Config{AL: al})
+//	c, err := s.Open(kproxy.Peer{PID: pid, UID: uid}, 64, "name")
 //	r, err := c.Do(&kproxy.Call{Command: schema.CmdAllocatePD, Body: &schema.AllocatePD{CA: ca}})
 //	c.Close()      // everything that the client had is destroyed
 //
