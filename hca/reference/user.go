@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,36 +23,6 @@ const (
 
 // maxUserAVs is the most address vectors of a process that has a user library, and one more: number 0 is none.
 const maxUserAVs = sparseBlocks * sparseBlock
-
-// sparse is an array of pointers whose parts are allocated when they are used first. Readers need no lock.
-type sparse[T any] struct {
-	blocks [sparseBlocks]atomic.Pointer[[sparseBlock]atomic.Pointer[T]]
-}
-
-const (
-	sparseBlocks = 64
-	sparseBlock  = rings.MaxUserQPs / sparseBlocks
-)
-
-// get returns element i, or nil if there is none.
-func (s *sparse[T]) get(i uint32) *T {
-	if i >= sparseBlocks*sparseBlock {
-		return nil
-	}
-	if b := s.blocks[i/sparseBlock].Load(); b != nil {
-		return b[i%sparseBlock].Load()
-	}
-	return nil
-}
-
-// set sets element i, which is in range. Calls are serialised.
-func (s *sparse[T]) set(i uint32, v *T) {
-	b := &s.blocks[i/sparseBlock]
-	if b.Load() == nil {
-		b.Store(new([sparseBlock]atomic.Pointer[T]))
-	}
-	b.Load()[i%sparseBlock].Store(v)
-}
 
 // userContext is the adapter's half of the context of a client process. With a user library, the queues of the process
 // lie in memory that is shared with it, and a goroutine looks for new work in them.
@@ -326,47 +295,6 @@ func (u *userContext) RemoveAV(av *rvt.AV) {
 	if n, ok := u.numbers[av]; ok {
 		delete(u.numbers, av)
 		u.avs.set(n, nil)
-	}
-}
-
-// poll looks for new work of the process and runs the engine of the QPs that have some. While there is work, and for
-// Config.UserIdle afterwards, it does so without system calls; then it sleeps until the doorbell is rung.
-func (u *userContext) poll() {
-	defer close(u.done)
-	busy, rounds := u.time.Now(), 0
-	for !u.quit.Load() {
-		worked := u.head.Take(u.kick)
-		if u.hca.Progress() || worked {
-			busy, rounds = u.time.Now(), 0
-			runtime.Gosched()
-			continue
-		}
-		if rounds++; u.time.Now()-busy < u.idle && rounds < maxIdleRounds {
-			runtime.Gosched()
-			continue
-		}
-		u.head.Sleep()
-		if u.head.Take(u.kick) {
-			u.head.Wake()
-			continue
-		}
-		u.hca.Attend()
-		if u.bell.Wait() != nil {
-			return
-		}
-		u.doorbells.Add(1)
-		u.head.Wake()
-		busy, rounds = u.time.Now(), 0
-	}
-}
-
-// maxIdleRounds is the most rounds without work before poll sleeps, whatever the clock says, which may be virtual.
-const maxIdleRounds = 1 << 16
-
-// kick runs the engine of the QP with an index. The index comes from the process.
-func (u *userContext) kick(i uint32) {
-	if f := u.kicks.get(i); f != nil {
-		(*f)()
 	}
 }
 
