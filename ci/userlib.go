@@ -42,41 +42,41 @@ type UserLibrary struct {
 	Name    string // equal to HCAInfo.Library
 	Version uint32 // the InterfaceVersion that the library was built with; another major version is not used
 
-	OpenCA     UserCreateHook[UserOpenCA]
+	OpenCA     UserFallibleHook[UserOpenCA]
 	QueryCA    UserHook[UserQueryCA]
 	ModifyCA   UserHook[UserModifyCA] // without private data
-	CloseCA    UserCreateHook[UserCloseCA]
+	DestroyCA  UserFallibleHook[UserDestroyCA]
 	VendorCall UserHook[UserVendorCall]
 
-	AllocatePD   UserCreateHook[UserAllocatePD]
-	DeallocatePD UserHook[UserDestroyPD]
+	AllocatePD UserFallibleHook[UserAllocatePD]
+	DestroyPD  UserHook[UserDestroyPD]
 
-	CreateAV  UserCreateHook[UserCreateAV]
+	CreateAV  UserFallibleHook[UserCreateAV]
 	QueryAV   UserHook[UserQueryAV]
 	ModifyAV  UserHook[UserModifyAV]
 	DestroyAV UserHook[UserDestroyAV]
 
-	CreateSRQ  UserCreateHook[UserCreateSRQ]
+	CreateSRQ  UserFallibleHook[UserCreateSRQ]
 	ModifySRQ  UserHook[UserModifySRQ]
 	QuerySRQ   UserHook[UserQuerySRQ]
 	DestroySRQ UserHook[UserDestroySRQ]
 
-	CreateQP  UserCreateHook[UserCreateQP]
+	CreateQP  UserFallibleHook[UserCreateQP]
 	ModifyQP  UserHook[UserModifyQP]
 	QueryQP   UserHook[UserQueryQP]
 	DestroyQP UserHook[UserDestroyQP]
 
-	CreateCQ  UserCreateHook[UserCreateCQ]
+	CreateCQ  UserFallibleHook[UserCreateCQ]
 	QueryCQ   UserHook[UserQueryCQ]
 	ResizeCQ  UserHook[UserResizeCQ]
 	DestroyCQ UserHook[UserDestroyCQ]
 
-	CreateMW  UserCreateHook[UserCreateMW]
+	CreateMW  UserFallibleHook[UserCreateMW]
 	QueryMW   UserHook[UserQueryMW]
 	DestroyMW UserHook[UserDestroyMW]
 
-	AttachMcast UserCreateHook[UserAttachMcast]
-	DetachMcast UserHook[UserDetachMcast]
+	AttachMcast  UserFallibleHook[UserAttachMcast]
+	DestroyMcast UserHook[UserDestroyMcast]
 }
 
 // A UserHook is the pair of hooks around a verb. Either may be nil.
@@ -88,15 +88,15 @@ type UserHook[Args any] struct {
 	Post func(a *Args, ub *UserBuffer, err error)
 }
 
-// A UserCreateHook is the pair of hooks around a verb that creates an object, and around CloseCA. Either may be nil,
-// but CreateQP and CreateSRQ need a Post if they have a Pre.
-type UserCreateHook[Args any] struct {
+// A UserFallibleHook is the pair of hooks around a verb whose Post may fail: one that creates an object, or DestroyCA.
+// Either may be nil, but CreateQP and CreateSRQ need a Post if they have a Pre.
+type UserFallibleHook[Args any] struct {
 	// Pre runs before the verb is sent. Its error ends the verb.
 	Pre func(a *Args, ub *UserBuffer) error
 
 	// Post runs after the verb. err is the verb's error. If err is nil and Post fails, for example since memory cannot
 	// be mapped, the application receives the error of Post. The user access layer then destroys the new object with
-	// no hooks. The CA of a CloseCA remains closed.
+	// no hooks. After DestroyCA, the CA remains closed.
 	Post func(a *Args, ub *UserBuffer, err error) error
 }
 
@@ -122,8 +122,8 @@ type (
 		Attr PortModify
 	}
 
-	// UserCloseCA holds the arguments of the hooks of UserCA.Destroy.
-	UserCloseCA struct{ CA any }
+	// UserDestroyCA holds the arguments of the hooks of UserCA.Destroy.
+	UserDestroyCA struct{ CA any }
 
 	// UserVendorCall holds the arguments of the hooks of UserCA.VendorCall.
 	UserVendorCall struct {
@@ -281,8 +281,8 @@ type (
 		Mcast  any // set by Pre or Post
 	}
 
-	// UserDetachMcast holds the arguments of the hooks of Mcast.Destroy.
-	UserDetachMcast struct{ Mcast any }
+	// UserDestroyMcast holds the arguments of the hooks of Mcast.Destroy.
+	UserDestroyMcast struct{ Mcast any }
 )
 
 // A UserCQ is a CQ as the library represents it. The user access layer reads it once, after Post of CreateCQ. A nil

@@ -50,7 +50,7 @@ func TestUserLibraryHooks(t *testing.T) {
 			continue
 		}
 		hooks++
-		isHook := strings.HasPrefix(f.Type.Name(), "UserHook[") || strings.HasPrefix(f.Type.Name(), "UserCreateHook[")
+		isHook := strings.HasPrefix(f.Type.Name(), "UserHook[") || strings.HasPrefix(f.Type.Name(), "UserFallibleHook[")
 		assert.True(t, isHook, f.Name)
 		pre, ok := f.Type.FieldByName("Pre")
 		assert.True(t, ok, f.Name)

@@ -20,7 +20,7 @@ func (p *PD) CreateAV(attr ci.AVAttr) (ci.AV, error) {
 	av := &AV{pd: p}
 	a := &ci.UserCreateAV{PD: p.state, Attr: attr}
 	v := verbKind{verb: "PD.CreateAV", data: true, finish: true}
-	_, err := aroundCreate(p.ca, p.state, p.ca.hooks().CreateAV, a, v, func(x private) error {
+	_, err := aroundFallible(p.ca, p.state, p.ca.hooks().CreateAV, a, v, func(x private) error {
 		var r schema.Created
 		q := &schema.CreateAV{PD: p.handle, Attr: schema.NewAVAttr(&a.Attr)}
 		err := p.ca.c.doUser(schema.CmdCreateAV, q, &r, &q.User, &r.User, x)

@@ -76,10 +76,10 @@ func (c *CA) Destroy() error {
 	if n > 0 {
 		return &ci.Error{Verb: "CA.Destroy", Status: ci.ResourceBusy, Detail: "an event handler is registered"}
 	}
-	a := &ci.UserCloseCA{CA: c.state}
-	hooks := c.hooks().CloseCA
+	a := &ci.UserDestroyCA{CA: c.state}
+	hooks := c.hooks().DestroyCA
 	closed := false
-	_, err := aroundCreate(c, c.state, hooks, a, verbKind{verb: "CA.Destroy"}, func(private) error {
+	_, err := aroundFallible(c, c.state, hooks, a, verbKind{verb: "CA.Destroy"}, func(private) error {
 		_, err := c.c.destroyEvents(c.handle, &c.events)
 		closed = err == nil
 		return err
@@ -154,7 +154,7 @@ func (c *CA) AllocatePD(typ ci.PDType) (ci.PD, error) {
 	a := &ci.UserAllocatePD{CA: c.state, Type: typ}
 	hooks := c.hooks().AllocatePD
 	pd := &PD{ca: c}
-	_, err := aroundCreate(c, c.state, hooks, a, verbKind{verb: "CA.AllocatePD", data: true}, func(p private) error {
+	_, err := aroundFallible(c, c.state, hooks, a, verbKind{verb: "CA.AllocatePD", data: true}, func(p private) error {
 		var r schema.Created
 		q := &schema.AllocatePD{CA: c.handle, Type: uint32(a.Type)}
 		err := c.c.doUser(schema.CmdAllocatePD, q, &r, &q.User, &r.User, p)

@@ -32,7 +32,7 @@ func (p *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	p.ca.c.tokens.add(&q.events)
 	a := &ci.UserCreateCQ{PD: p.state, Create: c}
 	v := verbKind{verb: "PD.CreateCQ", data: true}
-	_, err := aroundCreate(p.ca, p.state, p.ca.hooks().CreateCQ, a, v, func(x private) error {
+	_, err := aroundFallible(p.ca, p.state, p.ca.hooks().CreateCQ, a, v, func(x private) error {
 		req := &schema.CreateCQ{PD: p.handle, Token: q.events.token, Async: p.ca.async.handle,
 			Size: schema.Int32(a.Create.Size), Affinity: a.Create.Affinity.Mask, Group: a.Create.Affinity.Group}
 		if c.OnCompletion != nil {

@@ -72,7 +72,7 @@ func (c *CA) open(guid ci.GUID) error {
 	a := &ci.UserOpenCA{GUID: guid}
 	hooks := c.hooks().OpenCA
 	// The first hooks of an adapter run whenever there is a library.
-	_, err := aroundCreate(c, c.lib, hooks, a, verbKind{verb: "HCA.OpenCA", data: true}, func(p private) error {
+	_, err := aroundFallible(c, c.lib, hooks, a, verbKind{verb: "HCA.OpenCA", data: true}, func(p private) error {
 		var r schema.Created
 		q := &schema.OpenCA{GUID: guid, Token: c.events.token, Async: c.async.handle}
 		err := c.c.doUser(schema.CmdOpenCA, q, &r, &q.User, &r.User, p)

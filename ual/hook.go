@@ -51,11 +51,11 @@ func around[A any](c *CA, state any, h ci.UserHook[A], a *A, v verbKind, call fu
 	return err
 }
 
-// aroundCreate runs the hooks of a verb that creates an object, if the library accompanies its parent. undo destroys
-// the object, if Post fails. done reports that Pre did all the work.
-func aroundCreate[A any](c *CA, parent any, h ci.UserCreateHook[A], a *A, v verbKind, call func(p private) error,
+// aroundFallible runs the hooks of a verb whose Post may fail, if the library accompanies state: the parent of a new
+// object, or the CA to destroy. If Post fails, undo destroys the new object. done reports that Pre did all the work.
+func aroundFallible[A any](c *CA, state any, h ci.UserFallibleHook[A], a *A, v verbKind, call func(p private) error,
 	undo func()) (done bool, _ error) {
-	if !c.accompanied(parent) {
+	if !c.accompanied(state) {
 		return false, call(private{})
 	}
 	p := v.private()

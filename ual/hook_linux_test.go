@@ -125,13 +125,13 @@ func echoLibrary(note func(string, ...any)) *ci.UserLibrary {
 		note("post %s %v %d %q", verb, err, ub.Status, ub.Out)
 	}
 	return &ci.UserLibrary{Name: "echo", Version: ci.InterfaceVersion,
-		OpenCA: ci.UserCreateHook[ci.UserOpenCA]{
+		OpenCA: ci.UserFallibleHook[ci.UserOpenCA]{
 			Pre: func(a *ci.UserOpenCA, ub *ci.UserBuffer) error { pre("OpenCA", "open", ub); a.CA = "ca"; return nil },
 			Post: func(a *ci.UserOpenCA, ub *ci.UserBuffer, err error) error {
 				post("OpenCA", ub, err)
 				return nil
 			}},
-		AllocatePD: ci.UserCreateHook[ci.UserAllocatePD]{
+		AllocatePD: ci.UserFallibleHook[ci.UserAllocatePD]{
 			Pre: func(a *ci.UserAllocatePD, ub *ci.UserBuffer) error {
 				pre("AllocatePD", fmt.Sprintf("pd of %v", a.CA), ub)
 				a.PD = "pd"
@@ -141,9 +141,9 @@ func echoLibrary(note func(string, ...any)) *ci.UserLibrary {
 				post("AllocatePD", ub, err)
 				return nil
 			}},
-		CloseCA: ci.UserCreateHook[ci.UserCloseCA]{
-			Post: func(a *ci.UserCloseCA, ub *ci.UserBuffer, err error) error {
-				note("post CloseCA %v %v %v", a.CA, ub == nil, err)
+		DestroyCA: ci.UserFallibleHook[ci.UserDestroyCA]{
+			Post: func(a *ci.UserDestroyCA, ub *ci.UserBuffer, err error) error {
+				note("post DestroyCA %v %v %v", a.CA, ub == nil, err)
 				return nil
 			}},
 	}
@@ -206,7 +206,7 @@ func TestHooks(t *testing.T) {
 	assert.Equal(t, "pd", state)
 
 	t.Run("a failing pre hook ends the verb", func(t *testing.T) {
-		lib.CreateCQ = ci.UserCreateHook[ci.UserCreateCQ]{
+		lib.CreateCQ = ci.UserFallibleHook[ci.UserCreateCQ]{
 			Pre:  func(*ci.UserCreateCQ, *ci.UserBuffer) error { return ci.InsufficientMemory },
 			Post: func(*ci.UserCreateCQ, *ci.UserBuffer, error) error { t.Error("post ran"); return nil }}
 		_, err := pd.CreateCQ(ci.CQCreate{Size: 4})
@@ -216,7 +216,7 @@ func TestHooks(t *testing.T) {
 	t.Run("the post hook sees the driver's error and its own status", func(t *testing.T) {
 		h.fail = &ci.Error{Verb: "PD.CreateCQ", Status: ci.InvalidCQSize}
 		ran := false
-		lib.CreateCQ = ci.UserCreateHook[ci.UserCreateCQ]{
+		lib.CreateCQ = ci.UserFallibleHook[ci.UserCreateCQ]{
 			Pre: func(a *ci.UserCreateCQ, ub *ci.UserBuffer) error {
 				ub.Status, ub.Out = -5, make([]byte, 0, 64)
 				return nil
@@ -233,7 +233,7 @@ func TestHooks(t *testing.T) {
 		assert.True(t, ran)
 	})
 	t.Run("a failing post hook destroys the object", func(t *testing.T) {
-		lib.CreateCQ = ci.UserCreateHook[ci.UserCreateCQ]{
+		lib.CreateCQ = ci.UserFallibleHook[ci.UserCreateCQ]{
 			Post: func(a *ci.UserCreateCQ, _ *ci.UserBuffer, err error) error {
 				assert.NoError(t, err)
 				assert.GreaterOrEqual(t, a.Granted, 4)
@@ -249,13 +249,13 @@ func TestHooks(t *testing.T) {
 	records()
 	require.NoError(t, pd.Destroy())
 	require.NoError(t, ca.Destroy())
-	assert.Equal(t, []string{"driver closes the context", "post CloseCA ca true <nil>"}, records())
+	assert.Equal(t, []string{"driver closes the context", "post DestroyCA ca true <nil>"}, records())
 }
 
 // hooksOfData tests arguments that the library changes, descriptors, and functions of the data path.
 func hooksOfData(t *testing.T, lib *ci.UserLibrary, pd ci.PD) {
 	polled := 0
-	lib.CreateCQ = ci.UserCreateHook[ci.UserCreateCQ]{
+	lib.CreateCQ = ci.UserFallibleHook[ci.UserCreateCQ]{
 		Pre: func(a *ci.UserCreateCQ, ub *ci.UserBuffer) error {
 			a.Create.Size = 33
 			r, w, err := os.Pipe()

@@ -22,7 +22,7 @@ var _ ci.MW = (*MW)(nil)
 func (p *PD) CreateMW(c ci.MWCreate) (ci.MW, error) {
 	w := &MW{pd: p}
 	a, v := &ci.UserCreateMW{PD: p.state, Create: c}, verbKind{verb: "PD.CreateMW", data: true}
-	_, err := aroundCreate(p.ca, p.state, p.ca.hooks().CreateMW, a, v, func(x private) error {
+	_, err := aroundFallible(p.ca, p.state, p.ca.hooks().CreateMW, a, v, func(x private) error {
 		var r schema.WindowReply
 		req := &schema.CreateMW{PD: p.handle, Type: uint32(a.Create.Type)}
 		err := p.ca.c.doUser(schema.CmdCreateMW, req, &r, &req.User, &r.User, x)

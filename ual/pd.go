@@ -29,7 +29,7 @@ func (c *CA) hooks() *ci.UserLibrary {
 // Destroy deallocates the domain.
 func (p *PD) Destroy() error {
 	a := &ci.UserDestroyPD{PD: p.state}
-	return around(p.ca, p.state, p.ca.hooks().DeallocatePD, a, verbKind{verb: "PD.Destroy"}, func(private) error {
+	return around(p.ca, p.state, p.ca.hooks().DestroyPD, a, verbKind{verb: "PD.Destroy"}, func(private) error {
 		return p.ca.c.destroy(p.handle)
 	})
 }

@@ -37,7 +37,7 @@ func (p *PD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	}
 	p.ca.c.tokens.add(&q.events)
 	a := &ci.UserCreateQP{PD: p.state, Create: c}
-	_, err := aroundCreate(p.ca, p.state, p.ca.hooks().CreateQP, a, verbKind{verb: verb, data: true},
+	_, err := aroundFallible(p.ca, p.state, p.ca.hooks().CreateQP, a, verbKind{verb: verb, data: true},
 		func(x private) error {
 			return q.createQP(a, x)
 		}, func() { _, _ = p.ca.c.destroyEvents(q.handle, &q.events) }) // the application receives the error of Post
@@ -134,7 +134,7 @@ func (q *QP) Modify(set ci.QPField, attr ci.QPAttr) error {
 func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	m := &Mcast{ca: q.ca}
 	a, v := &ci.UserAttachMcast{QP: q.user.Handle, Attach: c}, verbKind{verb: "QP.AttachMcast", data: true}
-	_, err := aroundCreate(q.ca, q.user.Handle, q.ca.hooks().AttachMcast, a, v, func(p private) error {
+	_, err := aroundFallible(q.ca, q.user.Handle, q.ca.hooks().AttachMcast, a, v, func(p private) error {
 		var r schema.Created
 		req := &schema.AttachMcast{QP: q.handle, GID: a.Attach.GID, LID: a.Attach.LID}
 		err := q.ca.c.doUser(schema.CmdAttachMcast, req, &r, &req.User, &r.User, p)
@@ -160,7 +160,7 @@ var _ ci.Mcast = (*Mcast)(nil)
 
 // Destroy detaches the QP.
 func (m *Mcast) Destroy() error {
-	a, v := &ci.UserDetachMcast{Mcast: m.state}, verbKind{verb: "Mcast.Destroy"}
-	return around(m.ca, m.state, m.ca.hooks().DetachMcast, a, v,
+	a, v := &ci.UserDestroyMcast{Mcast: m.state}, verbKind{verb: "Mcast.Destroy"}
+	return around(m.ca, m.state, m.ca.hooks().DestroyMcast, a, v,
 		func(private) error { return m.ca.c.destroy(m.handle) })
 }

@@ -25,7 +25,7 @@ func (p *PD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 	s.events = receiver{context: c.Context, onEvent: c.OnEvent, drained: p.ca.drained}
 	p.ca.c.tokens.add(&s.events)
 	a, v := &ci.UserCreateSRQ{PD: p.state, Create: c}, verbKind{verb: "PD.CreateSRQ", data: true}
-	_, err := aroundCreate(p.ca, p.state, p.ca.hooks().CreateSRQ, a, v, func(x private) error {
+	_, err := aroundFallible(p.ca, p.state, p.ca.hooks().CreateSRQ, a, v, func(x private) error {
 		req := &schema.CreateSRQ{PD: p.handle, Token: s.events.token, Async: p.ca.async.handle,
 			Attr: srqAttr(a.Create.SRQAttr)}
 		var r schema.Created

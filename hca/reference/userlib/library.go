@@ -14,22 +14,22 @@ func New() *ci.UserLibrary {
 	return &ci.UserLibrary{
 		Name:       rings.LibraryName,
 		Version:    ci.InterfaceVersion,
-		OpenCA:     ci.UserCreateHook[ci.UserOpenCA]{Pre: preOpenCA, Post: postOpenCA},
+		OpenCA:     ci.UserFallibleHook[ci.UserOpenCA]{Pre: preOpenCA, Post: postOpenCA},
 		QueryCA:    ci.UserHook[ci.UserQueryCA]{Post: postQueryCA},
-		CloseCA:    ci.UserCreateHook[ci.UserCloseCA]{Post: postCloseCA},
-		AllocatePD: ci.UserCreateHook[ci.UserAllocatePD]{Post: postAllocatePD},
-		CreateAV:   ci.UserCreateHook[ci.UserCreateAV]{Pre: preCreateAV, Post: postCreateAV},
+		DestroyCA:  ci.UserFallibleHook[ci.UserDestroyCA]{Post: postDestroyCA},
+		AllocatePD: ci.UserFallibleHook[ci.UserAllocatePD]{Post: postAllocatePD},
+		CreateAV:   ci.UserFallibleHook[ci.UserCreateAV]{Pre: preCreateAV, Post: postCreateAV},
 		DestroyAV:  ci.UserHook[ci.UserDestroyAV]{Post: postDestroyAV},
-		CreateCQ:   ci.UserCreateHook[ci.UserCreateCQ]{Pre: preCreateCQ, Post: postCreateCQ},
+		CreateCQ:   ci.UserFallibleHook[ci.UserCreateCQ]{Pre: preCreateCQ, Post: postCreateCQ},
 		ResizeCQ:   ci.UserHook[ci.UserResizeCQ]{Pre: preResizeCQ},
 		DestroyCQ:  ci.UserHook[ci.UserDestroyCQ]{Post: postDestroyCQ},
-		CreateSRQ:  ci.UserCreateHook[ci.UserCreateSRQ]{Pre: preCreateSRQ, Post: postCreateSRQ},
+		CreateSRQ:  ci.UserFallibleHook[ci.UserCreateSRQ]{Pre: preCreateSRQ, Post: postCreateSRQ},
 		ModifySRQ:  ci.UserHook[ci.UserModifySRQ]{Pre: preModifySRQ},
 		DestroySRQ: ci.UserHook[ci.UserDestroySRQ]{Post: postDestroySRQ},
-		CreateQP:   ci.UserCreateHook[ci.UserCreateQP]{Pre: preCreateQP, Post: postCreateQP},
+		CreateQP:   ci.UserFallibleHook[ci.UserCreateQP]{Pre: preCreateQP, Post: postCreateQP},
 		ModifyQP:   ci.UserHook[ci.UserModifyQP]{Pre: preModifyQP, Post: postModifyQP},
 		DestroyQP:  ci.UserHook[ci.UserDestroyQP]{Pre: preDestroyQP, Post: postDestroyQP},
-		CreateMW:   ci.UserCreateHook[ci.UserCreateMW]{Pre: preCreateMW},
+		CreateMW:   ci.UserFallibleHook[ci.UserCreateMW]{Pre: preCreateMW},
 	}
 }
 
@@ -118,7 +118,7 @@ func postOpenCA(a *ci.UserOpenCA, ub *ci.UserBuffer, err error) error {
 	return nil
 }
 
-func postCloseCA(a *ci.UserCloseCA, _ *ci.UserBuffer, err error) error {
+func postDestroyCA(a *ci.UserDestroyCA, _ *ci.UserBuffer, err error) error {
 	c, ok := a.CA.(*ca)
 	if !ok || err != nil {
 		return nil

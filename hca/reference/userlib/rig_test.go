@@ -111,7 +111,7 @@ func (o *userCQ) Unwrap() any  { return o.CQ }
 func (o *userSRQ) Unwrap() any { return o.SRQ }
 
 // create runs the hooks of a create around verb, which gets the daemon's copy of the private data.
-func create[A any](t *testing.T, h ci.UserCreateHook[A], a *A, verb func(ub *ci.UserBuffer) error) error {
+func create[A any](t *testing.T, h ci.UserFallibleHook[A], a *A, verb func(ub *ci.UserBuffer) error) error {
 	ub := &ci.UserBuffer{}
 	if h.Pre != nil {
 		if err := h.Pre(a, ub); err != nil {
@@ -311,5 +311,5 @@ func (c *client) die() {
 	assert.NoError(c.t, c.user.Destroy())
 	assert.NoError(c.t, c.theirs.Close())
 	assert.NoError(c.t, c.ours.Close())
-	require.NoError(c.t, c.lib.CloseCA.Post(&ci.UserCloseCA{CA: c.lca}, nil, nil)) // the system unmaps the memory
+	require.NoError(c.t, c.lib.DestroyCA.Post(&ci.UserDestroyCA{CA: c.lca}, nil, nil)) // the system unmaps the memory
 }
