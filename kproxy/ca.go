@@ -26,13 +26,10 @@ func (c *Session) listHCAs() (*Result, error) {
 		i := a.Info()
 		r.HCAs = append(r.HCAs, schema.HCAInfo{GUID: i.GUID, DriverID: i.DriverID, VendorID: i.VendorID,
 			DeviceID: i.DeviceID,
-			Revision: uint32(i.Revision), Version: i.Version, Library: clip(i.Library)})
+			Revision: uint32(i.Revision), Version: i.Version, Library: schema.ClipText(i.Library)})
 	}
 	return &Result{Body: &r}, nil
 }
-
-// clip shortens a text to what the protocol carries.
-func clip(s string) string { return s[:min(len(s), schema.MaxText)] }
 
 func (c *Session) openCA(r *schema.OpenCA, files []*os.File) (*Result, error) {
 	const verb = "HCA.OpenCA"

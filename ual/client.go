@@ -70,7 +70,7 @@ func New(conn *native.Conn, cfg Config) (*Client, error) {
 	if hello.Name == "" {
 		hello.Name = filepath.Base(os.Args[0])
 	}
-	hello.Name = hello.Name[:min(len(hello.Name), schema.MaxText)]
+	hello.Name = schema.ClipText(hello.Name)
 	if err := c.do(schema.CmdHello, hello, nil, &c.server); err != nil {
 		c.Close()
 		return nil, err

@@ -4,23 +4,17 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"ciddk/internal/memfd"
 )
 
 // newShared returns a sealed memfd of n bytes, a multiple of the page size, and its mapping.
 func newShared(n int) (*os.File, []byte, error) {
-	fd, err := unix.MemfdCreate("ual", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, err := memfd.Create("ual", n)
 	if err != nil {
-		return nil, nil, os.NewSyscallError("memfd_create", err)
+		return nil, nil, err
 	}
-	f := os.NewFile(uintptr(fd), "ual")
-	const seals = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
-	if err = unix.Ftruncate(fd, int64(n)); err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
-	}
-	var b []byte
-	if err == nil {
-		b, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	}
+	b, err := unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		f.Close()
 		return nil, nil, err

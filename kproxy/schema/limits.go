@@ -20,3 +20,6 @@ const (
 	MaxInline  = 32 << 10 // bytes of inline data of a work request
 	MaxHeader  = 4096     // bytes of the header of a large send
 )
+
+// ClipText returns the first MaxText bytes of s, or s if it is shorter.
+func ClipText(s string) string { return s[:min(len(s), MaxText)] }

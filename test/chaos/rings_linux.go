@@ -14,6 +14,7 @@ import (
 	"ciddk/ci"
 	"ciddk/hca/reference"
 	"ciddk/hca/reference/rings"
+	"ciddk/internal/memfd"
 )
 
 // arena is shared memory for queues. Writes through the file change the queues while the engine uses them, as writes of
@@ -30,18 +31,15 @@ type arena struct {
 const arenaLen = 1 << 20
 
 func newArena() (*arena, error) {
-	fd, err := unix.MemfdCreate("chaos", unix.MFD_CLOEXEC)
+	f, err := memfd.Create("chaos", arenaLen)
 	if err != nil {
 		return nil, err
 	}
-	a := &arena{f: os.NewFile(uintptr(fd), "chaos")}
-	if err := a.f.Truncate(arenaLen); err != nil {
-		return nil, errors.Join(err, a.f.Close())
+	mem, err := unix.Mmap(int(f.Fd()), 0, arenaLen, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	if a.mem, err = unix.Mmap(fd, 0, arenaLen, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
-		return nil, errors.Join(err, a.f.Close())
-	}
-	return a, nil
+	return &arena{f: f, mem: mem}, nil
 }
 
 func (a *arena) close() error { return errors.Join(unix.Munmap(a.mem), a.f.Close()) }

@@ -6,10 +6,9 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-)
 
-// seals are those of the memory: its size is fixed, and so are the seals.
-const seals = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+	"ciddk/internal/memfd"
+)
 
 // Memory is a mapping of a memfd.
 type Memory struct {
@@ -23,16 +22,9 @@ func Create(size int) (*Memory, error) {
 	if size <= 0 || size%PageSize != 0 {
 		return nil, fmt.Errorf("arena: size %d: want a positive multiple of %d", size, PageSize)
 	}
-	fd, err := unix.MemfdCreate("ciddk-queues", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, err := memfd.Create("ciddk-queues", size)
 	if err != nil {
-		return nil, fmt.Errorf("arena: memfd: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "ciddk-queues")
-	if err := f.Truncate(int64(size)); err != nil {
-		return nil, errors.Join(fmt.Errorf("arena: %w", err), f.Close())
-	}
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, errors.Join(fmt.Errorf("arena: seals: %w", err), f.Close())
+		return nil, fmt.Errorf("arena: %w", err)
 	}
 	return mapped(f, size)
 }
@@ -44,8 +36,8 @@ func Open(f *os.File) (*Memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("arena: the file is no memfd: %w", err)
 	}
-	if have&seals != seals {
-		return nil, fmt.Errorf("arena: the file has the seals %#x, want %#x", have, seals)
+	if have&memfd.Seals != memfd.Seals {
+		return nil, fmt.Errorf("arena: the file has the seals %#x, want %#x", have, memfd.Seals)
 	}
 	i, err := f.Stat()
 	if err != nil {

@@ -187,7 +187,7 @@ func errorReply(accepted int, err error) *schema.ErrorReply {
 	}
 	e, ok := errors.AsType[*ci.Error](err)
 	if !ok {
-		r.Detail = clip(err.Error())
+		r.Detail = schema.ClipText(err.Error())
 		return r
 	}
 	detail := e.Detail
@@ -197,12 +197,9 @@ func errorReply(accepted int, err error) *schema.ErrorReply {
 		}
 		detail += e.Err.Error()
 	}
-	r.Verb, r.Detail = clip(e.Verb), clip(detail)
+	r.Verb, r.Detail = schema.ClipText(e.Verb), schema.ClipText(detail)
 	if e.Most != nil {
 		r.HasMost, r.Most = true, schema.NewQPCaps(*e.Most)
 	}
 	return r
 }
-
-// clip shortens a text to what the protocol carries.
-func clip(s string) string { return s[:min(len(s), schema.MaxText)] }
