@@ -100,7 +100,7 @@
 // # Deviations
 //
 // A CQ comes from a PD, as in the SAS, and not from the CA, as in the headers. For an empty CQ, Poll returns 0, not
-// NOT_FOUND. Private data of a user half is a field of the create and modify arguments. Queries have none: a user half
-// keeps what it received at create. There is no um_call: a Memory states whose it is. Inline data is a byte slice, not
-// a list of addresses.
+// NOT_FOUND. Private data of a user library is a field of the create and modify arguments. Queries have none: a user
+// library keeps what it received at create. There is no um_call: a Memory states whose it is. Inline data is a byte
+// slice, not a list of addresses.
 package ci

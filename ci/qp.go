@@ -122,7 +122,7 @@ type QPCreate struct {
 	RDD            RDD // RD only
 	Context        any
 	OnEvent        func(Event) // may be nil
-	User           *UserBuffer // private data of the user half; nil in process
+	User           *UserBuffer // private data of the user library; nil in process
 }
 
 // QPAttr holds the attributes that Query returns and Modify sets.
@@ -150,7 +150,7 @@ type QPAttr struct {
 	PD             PD   // as created, with SendCQ, RecvCQ, SRQ; Modify ignores them
 	SendCQ, RecvCQ CQ
 	SRQ            SRQ
-	User           *UserBuffer // Modify: private data of the user half; else nil
+	User           *UserBuffer // Modify: private data of the user library; else nil
 }
 
 // Path is one of the two paths of a connection.

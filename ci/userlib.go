@@ -1,6 +1,6 @@
 package ci
 
-// A UserLibrary is a vendor's user library: the half of a driver that runs in the processes of applications. The user
+// A UserLibrary is the part of a driver that runs in the processes of applications: its user library. The user
 // access layer finds it by HCAInfo.Library. It then calls the library's hooks around the verbs that the process sends
 // to the proxy, and the library's functions in place of the verbs of the data path. Every hook and function is
 // optional. A driver whose library is absent, or has no hooks, is used by messages alone. SAS: uvp_interface_t.

@@ -95,7 +95,7 @@ func (r *processReach) check(addr, length uint64, write bool) error {
 	_, err := r.read(b[:], addr)
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("the system does not let the daemon, process %d, reach it: %w "+
-			"(see kernel.yama.ptrace_scope; memory allocated by the user library is shared and needs no such right)",
+			"(see kernel.yama.ptrace_scope; memory of ual.NewMemory is shared and needs no such right)",
 			os.Getpid(), err)
 	}
 	return err

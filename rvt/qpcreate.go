@@ -47,7 +47,7 @@ func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 		return nil, failf(verb, ci.InvalidPermission, "the PD is that of a client process")
 	}
 	if c.User != nil {
-		return nil, failf(verb, ci.InvalidParameter, "a special QP has no user half: User must be nil")
+		return nil, failf(verb, ci.InvalidParameter, "a special QP has no user library: User must be nil")
 	}
 	port := dev.port(num)
 	if port == nil {

@@ -59,7 +59,7 @@ func TestCoverage(t *testing.T) {
 	assert.Len(t, by, 92)
 	assert.Equal(t, []string{"a.b"}, by["SAS-0-01"].Proven)
 	assert.Equal(t, []string{"a.b"}, by["SAS-2.4-01"].Touched, "a covered requirement has no reason left")
-	assert.Contains(t, by["SAS-2.4-02"].Why, "user mode")
+	assert.Contains(t, by["SAS-2.4-02"].Why, "profile user")
 	assert.Equal(t, "no case yet", by["SAS-2.1-27"].Why)
 }
 

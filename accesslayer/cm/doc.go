@@ -19,8 +19,8 @@
 //	qp.TimeWait(c.TimeWait()); qp.Destroy()          qp.TimeWait(c.TimeWait()); qp.Destroy()
 //
 // A Service never accesses a QP. Conn.QPAttr returns the attributes for each state, and Modify applies them. The
-// Service may therefore run in another process than the QP. It has two implementations: Manager, and the one of a
-// client process, which passes the calls to the daemon.
+// Service may therefore run in another process than the QP. Manager implements it; it may have another implementation,
+// which passes the calls to another process.
 //
 // # Life of a connection
 //

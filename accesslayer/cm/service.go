@@ -9,9 +9,9 @@ import (
 )
 
 // A Service is a connection manager (IBTA volume 1, chapter 12). Manager implements it with datagrams to other
-// managers. A client process has another implementation, which passes the calls to the daemon, so that the state of a
-// connection outlives a client that is killed. A Service never accesses a QP: Conn.QPAttr returns the attributes for
-// each state, and Modify applies them. All methods of the interfaces of this package may be called concurrently.
+// managers. It may have another implementation, such as one that passes the calls to another process: a Service never
+// accesses a QP. Conn.QPAttr returns the attributes for each state, and Modify applies them. All methods of the
+// interfaces of this package may be called concurrently.
 type Service interface {
 	// Listen starts to receive requests for service IDs. Status: InvalidParameter (contradictory port filter, Compare
 	// longer than the private data), InvalidSetting (another listener has the same service IDs, filters and Compare),

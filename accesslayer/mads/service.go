@@ -8,9 +8,9 @@ import (
 	"ciddk/mad"
 )
 
-// Service provides MAD services on the ports of an access layer's HCAs. There are two implementations: Manager, which
-// owns QP0 and QP1, and the one of a client process, which uses the daemon's services. All methods may be called
-// concurrently.
+// Service provides MAD services on the ports of an access layer's HCAs. Manager implements it and owns QP0 and QP1. The
+// interface may have another implementation, such as one that passes the calls to another process. All methods may be
+// called concurrently.
 type Service interface {
 	// Ports returns the ports that have services now, in order of the registration of their HCAs, then by number.
 	Ports() []Port

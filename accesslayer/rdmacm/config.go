@@ -36,8 +36,8 @@ const (
 
 // Config describes the services that a Manager uses.
 type Config struct {
-	// CM and MAD are the services, local ones or those of a daemon. MAD may be nil: then InfiniBand ports need a
-	// Resolver, and have no multicast.
+	// CM and MAD are the services: a cm.Manager and a mads.Manager, or other implementations. MAD may be nil: then
+	// InfiniBand ports need a Resolver, and have no multicast.
 	CM  cm.Service
 	MAD mads.Service
 	// Resolver finds ports and paths. nil: that of NewResolver, which uses the operating system's routing, the GID
@@ -144,7 +144,8 @@ type QPConfig struct {
 	Access ci.Access
 }
 
-// ConnParam contains the parameters of Connect and Accept. The zero value suits most programs.
+// ConnParam contains the parameters of Connect and Accept. The zero value suits most programs. Its name and its fields
+// follow struct rdma_conn_param of librdmacm; a Conn has a ConnConfig instead.
 type ConnParam struct {
 	// Private goes to the peer's application. Limits: ConnectLen and so on.
 	Private []byte

@@ -278,7 +278,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// TestListenElsewhere tests a port that another process of the same daemon has.
+// TestListenElsewhere tests a port that another user of the CM service has.
 func TestListenElsewhere(t *testing.T) {
 	s := newStand(t)
 	s.f.listen = func(cm.ListenConfig) error { return ci.InvalidSetting }

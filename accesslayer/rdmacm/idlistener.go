@@ -28,7 +28,7 @@ const (
 // Listen begins to receive requests for the bound address. An ID that is not bound gets a free port of all addresses.
 // The listener owns the ID then. With IDConfig.Events each request is an EventConnectRequest, and the next one follows
 // when the program has taken it; without, requests come from IDListener.Accept. backlog bounds the requests that wait;
-// 0: 128. Errors: EADDRINUSE (the port is taken, with ReuseAddr or in another process of the same daemon),
+// 0: 128. Errors: EADDRINUSE (the port is taken, with ReuseAddr or by another user of the CM service),
 // InvalidState.
 func (i *ID) Listen(backlog int) (*IDListener, error) {
 	l, err := i.listen(backlog)

@@ -6,8 +6,11 @@ import "ciddk/validate"
 func drivers() []validate.Driver {
 	return []validate.Driver{
 		{
-			Name: "reference", Description: "the kit's software HCA", Links: []string{"udp", "direct", "network"},
-			Open: openReference, CheckValues: checkValues,
+			Name:        "reference",
+			Description: "the kit's software HCA (network: link/sim, simulated in the process)",
+			Links:       []string{"udp", "direct", "network"},
+			Open:        openReference,
+			CheckValues: checkValues,
 			Settings: map[string]string{
 				"port":       "UDP port of the link udp, 1 to 65535; default: that of RoCEv2, 4791",
 				"ip":         "IP version of the links udp and network, 4 or 6; default: 4",

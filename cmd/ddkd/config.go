@@ -51,12 +51,27 @@ type quotaConfig struct {
 	Queues int64 `yaml:"queues"` // bytes
 	Memory int64 `yaml:"memory"` // bytes
 	Events int   `yaml:"events"`
+
+	EventQueues int `yaml:"event-queues"`
+	Pending     int `yaml:"pending"`
 }
 
 func (q quotaConfig) quota() kproxy.Quota {
-	return kproxy.Quota{PDs: q.PDs, AVs: q.AVs, CQs: q.CQs, SRQs: q.SRQs, QPs: q.QPs, MRs: q.MRs, MWs: q.MWs,
-		Mcasts:     q.Mcasts,
-		QueueBytes: q.Queues, MemoryBytes: q.Memory, Events: q.Events}
+	return kproxy.Quota{
+		PDs:         q.PDs,
+		AVs:         q.AVs,
+		CQs:         q.CQs,
+		SRQs:        q.SRQs,
+		QPs:         q.QPs,
+		MRs:         q.MRs,
+		MWs:         q.MWs,
+		Mcasts:      q.Mcasts,
+		EventQueues: q.EventQueues,
+		QueueBytes:  q.Queues,
+		MemoryBytes: q.Memory,
+		Events:      q.Events,
+		Pending:     q.Pending,
+	}
 }
 
 // badConfig returns an error of the configuration.
@@ -146,7 +161,8 @@ func (a *adapterConfig) check() error {
 	a.Link = cmp.Or(a.Link, "udp")
 	switch {
 	case a.Link != "udp" && a.Link != "network":
-		return fmt.Errorf("no link %q; there are udp and network", a.Link)
+		return fmt.Errorf("no link %q; there are udp and network (link/sim, a simulated network within the daemon)",
+			a.Link)
 	case a.Address == "" && a.Interface == "":
 		return errors.New("address or interface is required")
 	case a.Address != "" && a.Interface != "":

@@ -13,14 +13,18 @@
 //	mode: "0660"               # of the socket: who may connect
 //	log: info                  # debug, info, warn, error
 //	adapters:
-//	  - link: udp              # RoCEv2 over UDP; "network" is a network within the daemon, without packets outside
+//	  - link: udp              # RoCEv2 over UDP; network: link/sim, a simulated network within the daemon
 //	    address: 192.0.2.1     # or interface: eth0, for all its addresses
 //	    port: 4791
-//	quota:                     # of each client; see kproxy.Quota for the defaults
-//	  qps: 1024
-//	  cqs: 1024
+//	quota:                     # of each client; 0: the default in kproxy.Quota
+//	  qps: 1024                # also pds, avs, cqs, srqs, mrs, mws, multicast: objects of each kind
+//	  event-queues: 16
+//	  queues: 268435456        # bytes of all queues, estimated from their sizes
 //	  memory: 1073741824       # bytes of registered memory
+//	  events: 1024             # that wait in an event queue
+//	  pending: 32              # requests in execution
 //	max-clients: 100
+//	max-clients-per-user: 10
 //
 // # Stopping
 //

@@ -21,6 +21,12 @@ type serveCmd struct {
 	Log     string   `help:"debug, info, warn or error. Default: info." placeholder:"LEVEL"`
 }
 
+// Help returns the details of the command's help text.
+func (*serveCmd) Help() string {
+	return "Links of an adapter: link=udp, the default, is RoCEv2 over UDP; link=network is a simulated network within " +
+		"the daemon (package link/sim)."
+}
+
 // merged returns the configuration of the file and the flags.
 func (s *serveCmd) merged() (*config, error) {
 	c := new(config)

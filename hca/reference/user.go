@@ -24,10 +24,10 @@ const (
 // maxUserAVs is the most address vectors of a process that has a user library, and one more: number 0 is none.
 const maxUserAVs = sparseBlocks * sparseBlock
 
-// userContext is the adapter's half of the context of a client process. With a user library, the queues of the process
+// userContext is the adapter's part of the context of a client process. With a user library, the queues of the process
 // lie in memory that is shared with it, and a goroutine looks for new work in them.
 type userContext struct {
-	heap rings.RXE // queues of objects without a user half
+	heap rings.RXE // queues that are not in shared memory
 	hca  *rvt.HCA
 	mem  *arena.Memory // nil without a user library
 	bell *arena.Doorbell
@@ -159,7 +159,7 @@ func (u *userContext) SendRing(depth, sge, inline int, ub *ci.UserBuffer) (rvt.S
 	index, ok := u.takeIndex()
 	if !ok {
 		return nil, &ci.Error{Verb: "PD.CreateQP", Status: ci.InsufficientResources,
-			Detail: fmt.Sprintf("the process has %d QPs with a user half, which is the most", rings.MaxUserQPs)}
+			Detail: fmt.Sprintf("the process has %d QPs with shared queues, which is the limit", rings.MaxUserQPs)}
 	}
 	at, b, free, err := u.place(s, rings.ControlSize)
 	if err != nil {
@@ -271,7 +271,8 @@ func (u *userContext) AddAV(av *rvt.AV, ub *ci.UserBuffer) error {
 	defer u.mu.Unlock()
 	if len(u.numbers) == maxUserAVs-1 {
 		return &ci.Error{Verb: "PD.CreateAV", Status: ci.InsufficientResources,
-			Detail: fmt.Sprintf("the process has %d address vectors with a user half, which is the most", maxUserAVs-1)}
+			Detail: fmt.Sprintf("the process has %d address vectors for its user library, which is the limit",
+				maxUserAVs-1)}
 	}
 	n := u.lastAV
 	for {

@@ -6,7 +6,7 @@ const Version = 1
 // Limits of the protocol. The daemon rejects a request beyond them.
 const (
 	MaxMessage = 64 << 10 // bytes of a message in any encoding
-	MaxPrivate = 4096     // bytes of private data of a user half, in each direction
+	MaxPrivate = 4096     // bytes of private data of a user library, in each direction
 	MaxFiles   = 8        // descriptors of a message
 	MaxText    = 1024     // bytes of a name or an error's detail
 	MaxStatus  = 48 << 10 // bytes of a part of the status

@@ -16,7 +16,7 @@ func SAS() []Requirement { return slices.Clone(sas) }
 
 // Reasons why no case checks a requirement.
 const (
-	needsUser  = "user mode: the process boundary is not built yet"
+	needsUser  = "no case yet: profile user"
 	byReview   = "settled by review of the documentation, not by execution"
 	permission = "a permission: nothing to violate, and no result that would show its use"
 	rationale  = "explanatory: states a reason, nothing to violate"
@@ -224,7 +224,7 @@ var (
 	SAS2_4_04 = declare("SAS-2.4-04", Must, UserMode, "create",
 		"Step 1: the application calls the user access layer's create.", needsUser)
 	SAS2_4_05 = declare("SAS-2.4-05", Must, UserMode, "pre hook",
-		"Step 2: the vendor library's pre-create hook, if there is a library, prepares bypass and a private "+
+		"Step 2: the user library's pre-create hook, if there is a library, prepares bypass and a private "+
 			"buffer.", needsUser)
 	SAS2_4_06 = declare("SAS-2.4-06", Must, UserMode, "proxy",
 		"Step 3: the proxy copies the private buffer before it makes the call; a bad address is rejected.", needsUser)
@@ -250,7 +250,7 @@ var (
 	SAS2_4_16 = declare("SAS-2.4-16", Must, UserMode, "proxy",
 		"A vendor without bypass works: posts and polls cross the boundary.", needsUser)
 	SAS2_4_17 = declare("SAS-2.4-17", Must, UserMode, "UserBuffer",
-		"The private buffer is opaque to every layer between the vendor's two halves.", needsUser)
+		"The private buffer is opaque to every layer between the driver and its user library.", needsUser)
 	SAS2_4_18 = declare("SAS-2.4-18", Info, Document, "",
 		"Further advantages of the dialogue; the text of the source ends here.", byReview)
 )

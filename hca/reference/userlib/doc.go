@@ -1,4 +1,4 @@
-// Package userlib is the user library of the reference HCA: the half of the driver that runs in the processes of
+// Package userlib is the user library of the reference HCA: the part of the driver that runs in the processes of
 // applications. New returns it for the user access layer, which calls its hooks.
 //
 // The queues of a process lie in memory that the daemon shares with it. Posting writes to a ring in it, and polling
