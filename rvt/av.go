@@ -9,9 +9,9 @@ import (
 // AV is an address vector.
 type AV struct {
 	refs
-	pd    *PD
-	gone  atomic.Bool // as refs.dead, for posters
-	state atomic.Pointer[avState]
+	pd        *PD
+	destroyed atomic.Bool // as refs.dead, for posters
+	state     atomic.Pointer[avState]
 }
 
 // avState is one generation of a vector. Modify replaces it as a whole, so that a send uses the old address or the new
@@ -93,7 +93,7 @@ func (a *AV) Destroy() error {
 	if err := a.kill("AV.Destroy", ci.InvalidAVHandle); err != nil {
 		return err
 	}
-	a.gone.Store(true)
+	a.destroyed.Store(true)
 	if a.pd.user != nil {
 		a.pd.user.RemoveAV(a)
 	}

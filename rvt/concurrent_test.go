@@ -236,11 +236,11 @@ func TestChurn(t *testing.T) {
 func TestCallbacksEndWithDestroy(t *testing.T) {
 	b, _ := livePair(t, &wireLink{}, ci.UC)
 	for range 200 {
-		var gone atomic.Bool
-		cq, err := b.pd.CreateCQ(ci.CQCreate{Size: 100, OnCompletion: func(any) { assert.False(t, gone.Load()) }})
+		var destroyed atomic.Bool
+		cq, err := b.pd.CreateCQ(ci.CQCreate{Size: 100, OnCompletion: func(any) { assert.False(t, destroyed.Load()) }})
 		require.NoError(t, err)
 		qp, err := b.pd.CreateQP(ci.QPCreate{Type: ci.UC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{RecvDepth: 20},
-			OnEvent: func(ci.Event) { assert.False(t, gone.Load()) }})
+			OnEvent: func(ci.Event) { assert.False(t, destroyed.Load()) }})
 		require.NoError(t, err)
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
@@ -260,7 +260,7 @@ func TestCallbacksEndWithDestroy(t *testing.T) {
 		runtime.Gosched()
 		require.NoError(t, qp.Destroy())
 		require.NoError(t, cq.Destroy())
-		gone.Store(true)
+		destroyed.Store(true)
 		close(stop)
 		wg.Wait()
 	}

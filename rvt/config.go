@@ -29,7 +29,7 @@ type Config struct {
 	// InboxMemory is the most bytes of packets that may wait for QPs whose engine is busy. One QP may hold a quarter of
 	// it. Packets beyond the limit are dropped and counted as drop_busy. 0: DefaultInboxMemory.
 	InboxMemory int64
-	Rand        io.Reader // nil: crypto/rand; keys and QPNs come from it (decision 9)
+	Rand        io.Reader // nil: crypto/rand; the source of keys and QPNs, which peers must not guess
 	// Override wraps the objects of the engine before consumers get them, so that a driver can replace or decorate each
 	// verb. Only one layer is supported.
 	Override ciwrap.Layer

@@ -13,10 +13,10 @@ import (
 type CQ struct {
 	ci.UnimplementedCQ
 	refs
-	notify notifier
-	pd     *PD
-	dev    *device
-	gone   atomic.Bool
+	notify    notifier
+	pd        *PD
+	dev       *device
+	destroyed atomic.Bool
 
 	ring  CompletionRing
 	bytes int64 // of HCA.queues; guarded by putMu
@@ -106,14 +106,14 @@ func (d *PD) completionRing(size int, ub *ci.UserBuffer) (CompletionRing, error)
 }
 
 var (
-	errPollGone   = &ci.Error{Verb: "CQ.Poll", Status: ci.InvalidCQHandle}
-	errNotifyGone = &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidCQHandle}
+	errPollDestroyed   = &ci.Error{Verb: "CQ.Poll", Status: ci.InvalidCQHandle}
+	errNotifyDestroyed = &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidCQHandle}
 )
 
 // Poll removes completions from the queue and stores them in wc.
 func (q *CQ) Poll(wc []ci.WC) (int, error) {
-	if q.gone.Load() {
-		return 0, errPollGone
+	if q.destroyed.Load() {
+		return 0, errPollDestroyed
 	}
 	if len(wc) == 0 {
 		return 0, nil
@@ -143,7 +143,7 @@ func (q *CQ) Peek() (int, error) {
 	if !q.dev.attr.Caps.Has(ci.CapPeek) {
 		return q.UnimplementedCQ.Peek()
 	}
-	if q.gone.Load() {
+	if q.destroyed.Load() {
 		return 0, fail("CQ.Peek", ci.InvalidCQHandle)
 	}
 	q.getMu.Lock()
@@ -153,8 +153,8 @@ func (q *CQ) Peek() (int, error) {
 
 // Notify arms one callback.
 func (q *CQ) Notify(when ci.Notify) error {
-	if q.gone.Load() {
-		return errNotifyGone
+	if q.destroyed.Load() {
+		return errNotifyDestroyed
 	}
 	defer q.dev.attend()
 	q.putMu.Lock()
@@ -178,7 +178,7 @@ func (q *CQ) NotifyAfter(n int) error {
 	if !q.dev.attr.Caps.Has(ci.CapNotifyAfter) {
 		return q.UnimplementedCQ.NotifyAfter(n)
 	}
-	if q.gone.Load() {
+	if q.destroyed.Load() {
 		return fail(verb, ci.InvalidCQHandle)
 	}
 	defer q.dev.attend()
@@ -193,7 +193,7 @@ func (q *CQ) NotifyAfter(n int) error {
 
 // Query returns the size and the moderation.
 func (q *CQ) Query() (ci.CQAttr, error) {
-	if q.gone.Load() {
+	if q.destroyed.Load() {
 		return ci.CQAttr{}, fail("CQ.Query", ci.InvalidCQHandle)
 	}
 	q.putMu.Lock()
@@ -208,7 +208,7 @@ func (q *CQ) Resize(r ci.CQResize) (int, error) {
 	if !q.dev.attr.Caps.Has(ci.CapResizeCQ) {
 		return q.UnimplementedCQ.Resize(r)
 	}
-	if q.gone.Load() {
+	if q.destroyed.Load() {
 		return 0, fail(verb, ci.InvalidCQHandle)
 	}
 	if size <= 0 || size > q.dev.attr.MaxCQEs {
@@ -221,7 +221,7 @@ func (q *CQ) Resize(r ci.CQResize) (int, error) {
 	if q.ring.Len() > size {
 		return 0, fail(verb, ci.Overflow)
 	}
-	if q.gone.Load() {
+	if q.destroyed.Load() {
 		return 0, fail(verb, ci.InvalidCQHandle)
 	}
 	bytes := cqBytes + q.dev.completionBytes(size)
@@ -245,7 +245,7 @@ func (q *CQ) Modify(m ci.Moderation) error {
 	if !q.dev.attr.Caps.Has(ci.CapModeration) {
 		return q.UnimplementedCQ.Modify(m)
 	}
-	if q.gone.Load() {
+	if q.destroyed.Load() {
 		return fail(verb, ci.InvalidCQHandle)
 	}
 	if m.Count < 0 || m.Period < 0 {
@@ -271,7 +271,7 @@ func (q *CQ) Destroy() error {
 	}
 	q.getMu.Lock()
 	q.putMu.Lock()
-	q.gone.Store(true)
+	q.destroyed.Store(true)
 	q.pending = 0 // so that the timer of moderation does not set itself again
 	freeRing(q.ring)
 	q.ring, q.stage, q.shared = noCompletionRing{}, nil, nil

@@ -329,15 +329,15 @@ func TestCallbacksOfObjectsAreApart(t *testing.T) {
 		<-x.fired
 	}
 	require.NoError(t, qp2.Destroy())
-	gone := make(chan error)
-	go func() { gone <- cq2.Destroy() }()
+	destroyed := make(chan error)
+	go func() { destroyed <- cq2.Destroy() }()
 	select {
-	case err := <-gone:
+	case err := <-destroyed:
 		require.Fail(t, "Destroy did not wait for the callback", "%v", err)
 	default:
 	}
 	close(leave)
-	require.NoError(t, <-gone)
+	require.NoError(t, <-destroyed)
 }
 
 // TestCallbacksMayUseVerbs polls, arms, posts and creates address vectors in a completion callback.

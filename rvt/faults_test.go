@@ -88,7 +88,7 @@ func faults() []fault {
 	}
 	local("L_Key of nothing", func(s *side) ci.SGE { g := s.sge(0, 100)[0]; g.LKey ^= 0x100; return g })
 	local("L_Key of another PD", func(s *side) ci.SGE { return s.region(s.otherPD(), allRemote).Region().SGE(0, 100) })
-	local("L_Key of a region that is gone", func(s *side) ci.SGE {
+	local("L_Key of a destroyed region", func(s *side) ci.SGE {
 		mr := s.region(s.pd, allRemote)
 		g := mr.Region().SGE(0, 100)
 		require.NoError(s.t, mr.Destroy())
@@ -143,7 +143,7 @@ func faults() []fault {
 			func(b *side, _ ci.SendOp) ci.Remote { r := b.mr.Region().Remote(0); r.RKey ^= 0x1000; return r }},
 		{"R_Key of another variant", nil,
 			func(b *side, _ ci.SendOp) ci.Remote { r := b.mr.Region().Remote(0); r.RKey ^= 1; return r }},
-		{"R_Key of a region that is gone", nil, func(b *side, _ ci.SendOp) ci.Remote {
+		{"R_Key of a destroyed region", nil, func(b *side, _ ci.SendOp) ci.Remote {
 			mr := b.region(b.pd, allRemote)
 			r := mr.Region().Remote(0)
 			require.NoError(b.t, mr.Destroy())
@@ -202,7 +202,7 @@ func faults() []fault {
 	}
 	timeouts("peer in Reset", nil, func(_, b *side) { b.toState(ci.QPReset) }, ci.QPReset)
 	timeouts("peer in Error", nil, func(_, b *side) { b.toState(ci.QPError) }, ci.QPError)
-	timeouts("peer gone", nil, func(_, b *side) { b.remake(ci.QPCreate{SendCQ: b.cq, RecvCQ: b.cq}) }, ci.QPReset)
+	timeouts("peer replaced", nil, func(_, b *side) { b.remake(ci.QPCreate{SendCQ: b.cq, RecvCQ: b.cq}) }, ci.QPReset)
 	timeouts("link cut", nil, func(a, _ *side) { a.sim().fate = func(int, *Packet) fate { return fate{} } }, ci.QPRTS)
 	timeouts("peer expects earlier PSNs", func(_, b *ci.QPAttr) { b.RQPSN = psnAt(-5) }, nil, ci.QPRTS)
 	timeouts("peer expects later PSNs", func(_, b *ci.QPAttr) { b.RQPSN = psnAt(5) }, nil, ci.QPRTS)

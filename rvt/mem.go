@@ -6,8 +6,8 @@ import (
 	"ciddk/ci"
 )
 
-// Memory is reached by key and offset. A virtual address is a number in its region's own space. Each access is checked
-// against key, protection domain, rights and bounds (decision 2).
+// Memory is reached by key and offset, so that it may belong to another process. A virtual address is a number in its
+// region's own space. Each access is checked against key, protection domain, rights and bounds.
 //
 // A turn holds the regions that it uses. MR.Destroy and the other thread verbs first invalidate the key and then wait
 // until no turn holds the region. Work requests that withdraw a key (invalidations, binds, fast registration)

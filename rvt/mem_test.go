@@ -123,12 +123,12 @@ func TestMemFault(t *testing.T) {
 	far := &farMemory{addr: 0x1000, b: make([]byte, 64)}
 	m, err := r.pd.RegisterMR(ci.MRCreate{Memory: far, Access: ci.LocalWrite})
 	require.NoError(t, err)
-	far.gone = true
+	far.exited = true
 	var h holds
 	at := r.at(&h, r.pd, m.Region(), 0, 64)
-	require.ErrorIs(t, at.read(make([]byte, 64)), errGone)
-	require.ErrorIs(t, at.write(make([]byte, 64)), errGone)
-	require.ErrorIs(t, at.writeLast(make([]byte, 64)), errGone)
+	require.ErrorIs(t, at.read(make([]byte, 64)), errExited)
+	require.ErrorIs(t, at.write(make([]byte, 64)), errExited)
+	require.ErrorIs(t, at.writeLast(make([]byte, 64)), errExited)
 	_, err = at.atomic(wire.OpFetchAdd, 1, 0)
 	require.ErrorIs(t, err, errNotDirect)
 	h.release()

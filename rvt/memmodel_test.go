@@ -35,18 +35,18 @@ type modelGrant struct {
 }
 
 type modelMR struct {
-	mr     *MR
-	g      *modelGrant // nil: a fast registration region without mapping
-	source *modelMR
-	fast   bool
-	gone   bool
+	mr        *MR
+	g         *modelGrant // nil: a fast registration region without mapping
+	source    *modelMR
+	fast      bool
+	destroyed bool
 }
 
 type modelMW struct {
-	mw   *MW
-	g    *modelGrant
-	over *modelMR
-	gone bool
+	mw        *MW
+	g         *modelGrant
+	over      *modelMR
+	destroyed bool
 }
 
 func (m *memModel) live(g *modelGrant) *modelGrant {
@@ -57,12 +57,12 @@ func (m *memModel) live(g *modelGrant) *modelGrant {
 
 func (m *memModel) deps(r *modelMR) (windows, shares int) {
 	for _, w := range m.mws {
-		if !w.gone && w.over == r {
+		if !w.destroyed && w.over == r {
 			windows++
 		}
 	}
 	for _, s := range m.mrs {
-		if !s.gone && s.source == r {
+		if !s.destroyed && s.source == r {
 			shares++
 		}
 	}
@@ -131,7 +131,7 @@ func (m *memModel) pickMR() *modelMR {
 func (m *memModel) share() {
 	src, a, pd := m.pickMR(), m.access(), m.pickPD()
 	o, err := pd.RegisterSMR(src.mr, 0, a)
-	if src.gone || src.fast {
+	if src.destroyed || src.fast {
 		require.Equal(m.t, ci.InvalidMRHandle, ci.StatusOf(err))
 		return
 	}
@@ -153,7 +153,7 @@ func (m *memModel) fastReg() {
 		IOVA: 0x4000 + uint64(off),
 		Key:  r.mr.Region().LKey&^0xff | ci.Key(rapid.Byte().Draw(m.t, "variant")), Access: a}
 	st := m.h.fastReg(&q.endpoint, &WorkExt{MR: r.mr, FastReg: f})
-	if r.gone || !r.fast || r.g != nil || r.mr.pd != q.pd || !legal(a) {
+	if r.destroyed || !r.fast || r.g != nil || r.mr.pd != q.pd || !legal(a) {
 		require.Equal(m.t, ci.WCBindErr, st)
 		return
 	}
@@ -172,7 +172,7 @@ func (m *memModel) modify() {
 	err := r.mr.Modify(set, pd, ci.MRCreate{Access: a})
 	windows, _ := m.deps(r)
 	switch {
-	case r.gone:
+	case r.destroyed:
 		require.Equal(m.t, ci.InvalidMRHandle, ci.StatusOf(err))
 	case r.fast:
 		require.Equal(m.t, ci.InvalidParameter, ci.StatusOf(err))
@@ -202,13 +202,13 @@ func (m *memModel) destroyMR() {
 	windows, shares := m.deps(r)
 	err := r.mr.Destroy()
 	switch {
-	case r.gone:
+	case r.destroyed:
 		require.Equal(m.t, ci.InvalidMRHandle, ci.StatusOf(err))
 	case windows+shares > 0:
 		require.Equal(m.t, ci.ResourceBusy, ci.StatusOf(err))
 	default:
 		require.NoError(m.t, err)
-		r.gone = true
+		r.destroyed = true
 		if r.g != nil {
 			r.g.alive = false
 		}
@@ -231,7 +231,7 @@ func (m *memModel) pickMW() *modelMW {
 
 func (m *memModel) bind() {
 	w, r, q := m.pickMW(), m.pickMR(), m.pickQP()
-	if w.gone {
+	if w.destroyed {
 		m.t.Skip("destroyed")
 	}
 	var b ci.MWBind
@@ -252,7 +252,7 @@ func (m *memModel) bind() {
 	key, st := m.memRig.bind(q, w.mw, r.mr, b)
 	ok := w.mw.pd == q.pd
 	if b.Length > 0 {
-		ok = ok && !r.gone && r.g != nil && r.g.alive && inside && r.g.pd == q.pd && r.g.access&ci.BindWindow != 0 &&
+		ok = ok && !r.destroyed && r.g != nil && r.g.alive && inside && r.g.pd == q.pd && r.g.access&ci.BindWindow != 0 &&
 			(b.Access&(ci.RemoteWrite|ci.RemoteAtomic) == 0 || r.g.access&ci.LocalWrite != 0) &&
 			(w.mw.typ == ci.MWType1 || w.g == nil)
 	}
@@ -282,13 +282,13 @@ func (m *memModel) unbind(w *modelMW) {
 func (m *memModel) destroyMW() {
 	w := m.pickMW()
 	err := w.mw.Destroy()
-	if w.gone {
+	if w.destroyed {
 		require.Equal(m.t, ci.InvalidMWHandle, ci.StatusOf(err))
 		return
 	}
 	require.NoError(m.t, err)
 	m.unbind(w)
-	w.gone = true
+	w.destroyed = true
 }
 
 func (m *memModel) invalidate() {
@@ -303,7 +303,7 @@ func (m *memModel) invalidate() {
 		ok = m.h.localInv(&q.endpoint, g.key) == ci.WCSuccess
 	}
 	for _, r := range m.mrs {
-		if r.fast && !r.gone && r.mr.pd == q.pd && r.mr.Region().LKey == g.key {
+		if r.fast && !r.destroyed && r.mr.pd == q.pd && r.mr.Region().LKey == g.key {
 			windows, _ := m.deps(r)
 			require.Equal(m.t, windows == 0, ok)
 			if ok && r.g != nil {
@@ -370,7 +370,7 @@ func (m *memModel) use() {
 
 func (m *memModel) check() {
 	for i, r := range m.mrs {
-		if r.gone {
+		if r.destroyed {
 			continue
 		}
 		a, err := r.mr.Query()
@@ -416,12 +416,12 @@ func TestMemModel(t *testing.T) {
 		m.t, m.memRig.t = t, t
 		// Everything is destroyed in some order that respects dependencies, and nothing is left.
 		for _, w := range m.mws {
-			if !w.gone {
+			if !w.destroyed {
 				require.NoError(t, w.mw.Destroy())
 			}
 		}
 		for i := len(m.mrs) - 1; i >= 0; i-- { // a shared region is destroyed before its source
-			if !m.mrs[i].gone {
+			if !m.mrs[i].destroyed {
 				require.NoError(t, m.mrs[i].mr.Destroy())
 			}
 		}

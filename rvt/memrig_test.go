@@ -216,16 +216,17 @@ func (m *patchMemory) all() []byte {
 	return b
 }
 
-// farMemory is memory of another process: it supports only copies, which fail when it is gone. It records the writes.
+// farMemory is memory of another process. It supports only copies, which fail after the process has exited.
+// It records the writes.
 type farMemory struct {
 	mu     sync.Mutex
 	addr   uint64
 	b      []byte
-	gone   bool
+	exited bool
 	writes [][2]int // offset, length
 }
 
-var errGone = errors.New("the process is gone")
+var errExited = errors.New("the process has exited")
 
 func (m *farMemory) Addr() uint64                { return m.addr }
 func (m *farMemory) Len() uint64                 { return uint64(len(m.b)) }
@@ -235,8 +236,8 @@ func (m *farMemory) Pin() (func(), error)        { return func() {}, nil }
 func (m *farMemory) ReadAt(p []byte, off int64) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.gone {
-		return 0, errGone
+	if m.exited {
+		return 0, errExited
 	}
 	n := copy(p, m.b[off:])
 	if off+int64(n) == int64(len(m.b)) {
@@ -248,8 +249,8 @@ func (m *farMemory) ReadAt(p []byte, off int64) (int, error) {
 func (m *farMemory) WriteAt(p []byte, off int64) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.gone {
-		return 0, errGone
+	if m.exited {
+		return 0, errExited
 	}
 	m.writes = append(m.writes, [2]int{int(off), len(p)})
 	return copy(m.b[off:], p), nil

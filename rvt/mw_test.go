@@ -104,8 +104,8 @@ func TestBindType1(t *testing.T) {
 	plain := r.register(make([]byte, 100), ci.LocalWrite)
 	foreign, err := r.pd2.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 100)), Access: allRights})
 	require.NoError(t, err)
-	gone := r.register(make([]byte, 100), allRights)
-	r.destroy(gone)
+	destroyed := r.register(make([]byte, 100), allRights)
+	r.destroy(destroyed)
 	fast, err := r.pd.AllocFastRegMR(1)
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -127,7 +127,7 @@ func TestBindType1(t *testing.T) {
 			ci.InvalidPermission},
 		{"QP of another domain", r.other, m, ci.MWBind{Addr: g.Addr, Length: 1}, ci.InvalidPermission},
 		{"QP of another domain, unbind", r.other, nil, ci.MWBind{}, ci.InvalidPermission},
-		{"region destroyed", r.q, gone, ci.MWBind{Addr: gone.Region().Addr, Length: 1}, ci.InvalidMRHandle},
+		{"region destroyed", r.q, destroyed, ci.MWBind{Addr: destroyed.Region().Addr, Length: 1}, ci.InvalidMRHandle},
 		{"region not mapped", r.q, fast.(*MR), ci.MWBind{Length: 1}, ci.Success},
 		{"beyond the region", r.q, m, ci.MWBind{Addr: g.Addr + 1, Length: 100}, ci.Success},
 		{"before the region", r.q, m, ci.MWBind{Addr: g.Addr - 1, Length: 2}, ci.Success},

@@ -7,7 +7,7 @@ import (
 )
 
 // outcome is the result of validating and storing the data of a packet. The code is the same for packets from a wire
-// and for trains that are moved inside the process (decision 5).
+// and for trains that are moved inside the process, so that both are checked in the same way.
 type outcome uint8
 
 const (

@@ -5,18 +5,18 @@ import "ciddk/ci"
 // postErrors are the errors of a verb that posts. They are allocated in advance, so that a rejected post allocates
 // nothing.
 type postErrors struct {
-	gone, full, state, wrType, maxSGE, av, param, inline, unsupported *ci.Error
+	destroyed, full, state, wrType, maxSGE, av, param, inline, unsupported *ci.Error
 }
 
-func newPostErrors(verb string, gone ci.Status) postErrors {
+func newPostErrors(verb string, destroyed ci.Status) postErrors {
 	e := func(s ci.Status, detail string) *ci.Error { return &ci.Error{Verb: verb, Status: s, Detail: detail} }
 	return postErrors{
-		gone:   e(gone, ""),
-		full:   e(ci.InsufficientResources, "the queue is full"),
-		state:  e(ci.InvalidQPState, "sends are taken from RTS on, receives from Init on"),
-		wrType: e(ci.InvalidWRType, "the QP's service has no such request, or its receives come from an SRQ"),
-		maxSGE: e(ci.InvalidMaxSGE, "more SGEs than the queue was created for"),
-		av:     e(ci.InvalidAVHandle, "To.AV is nil, destroyed, or of another PD than the QP"),
+		destroyed: e(destroyed, ""),
+		full:      e(ci.InsufficientResources, "the queue is full"),
+		state:     e(ci.InvalidQPState, "sends are taken from RTS on, receives from Init on"),
+		wrType:    e(ci.InvalidWRType, "the QP's service has no such request, or its receives come from an SRQ"),
+		maxSGE:    e(ci.InvalidMaxSGE, "more SGEs than the queue was created for"),
+		av:        e(ci.InvalidAVHandle, "To.AV is nil, destroyed, or of another PD than the QP"),
 		param: e(ci.InvalidParameter, "a flag, a number or an object of the request does not go with its "+
 			"operation"),
 		inline:      e(ci.InvalidParameter, "inline data longer than MaxInline, or with an operation that takes none"),
@@ -25,10 +25,10 @@ func newPostErrors(verb string, gone ci.Status) postErrors {
 }
 
 var (
-	sendErrors    = newPostErrors("QP.PostSend", ci.InvalidQPHandle)
-	recvErrors    = newPostErrors("QP.PostRecv", ci.InvalidQPHandle)
-	srqPostErrors = newPostErrors("SRQ.PostRecv", ci.InvalidSRQHandle)
-	errSRQGone    = srqPostErrors.gone
+	sendErrors      = newPostErrors("QP.PostSend", ci.InvalidQPHandle)
+	recvErrors      = newPostErrors("QP.PostRecv", ci.InvalidQPHandle)
+	srqPostErrors   = newPostErrors("SRQ.PostRecv", ci.InvalidSRQHandle)
+	errSRQDestroyed = srqPostErrors.destroyed
 )
 
 func postRecv(ring RecvRing, wrs []ci.RecvWR, sge int, e *postErrors) (int, error) {

@@ -13,8 +13,8 @@ import (
 // QP is a queue pair: the object of the verbs, the token of its engine, and the two halves of the engine.
 //
 // The engine is run by whichever goroutine holds the token, mu: a poster, a port's goroutine, a timer. A goroutine that
-// finds the token taken marks the QP and leaves; the holder looks at the mark after letting go (decision 3). The fields
-// below mu, and those of the endpoint that it guards, are the holder's.
+// finds the token taken marks the QP and leaves; the holder looks at the mark after letting go. No caller waits for
+// another's turn. The fields below mu, and those of the endpoint that it guards, are the holder's.
 type QP struct {
 	ci.UnimplementedQP
 	refs // multicast attachments
@@ -23,7 +23,7 @@ type QP struct {
 		send, recv ci.CQ
 		srq        ci.SRQ
 	} // as the consumer passed them
-	gone       atomic.Bool
+	destroyed  atomic.Bool
 	sqMu, rqMu sync.Mutex   // posters
 	bind       *bindPost    // with sqMu
 	timeWait   atomic.Int64 // until when the number is quarantined, nanoseconds of the clock; 0: not
@@ -130,7 +130,7 @@ func (q *QP) enqueueTurn() {
 
 // takeTurn implements turnTaker.
 func (q *QP) takeTurn() {
-	if q.gone.Load() {
+	if q.destroyed.Load() {
 		return
 	}
 	if q.wait.due.Swap(false) {

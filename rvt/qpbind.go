@@ -16,8 +16,8 @@ func (q *QP) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 	switch {
 	case !q.dev.attr.Caps.Has(ci.CapMW1):
 		return q.UnimplementedQP.BindMW(id, flags, b)
-	case q.gone.Load():
-		return 0, bindErrors.gone
+	case q.destroyed.Load():
+		return 0, bindErrors.destroyed
 	case q.typ != ci.RC && q.typ != ci.UC:
 		return 0, fail(verb, ci.InvalidServiceType)
 	}
@@ -46,8 +46,8 @@ func (q *QP) postBind(id uint64, flags ci.SendFlags, b ci.MWBind, mw *MW) (ci.Ke
 	q.sqMu.Lock()
 	defer q.sqMu.Unlock()
 	switch {
-	case q.gone.Load():
-		return 0, bindErrors.gone
+	case q.destroyed.Load():
+		return 0, bindErrors.destroyed
 	case q.current() < ci.QPRTS:
 		return 0, bindErrors.state
 	}

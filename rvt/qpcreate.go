@@ -225,7 +225,7 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 		return q, nil
 	}
 	kick := func() {
-		if !q.gone.Load() {
+		if !q.destroyed.Load() {
 			q.kick()
 		}
 	}
@@ -259,7 +259,7 @@ func (q *QP) Destroy() error {
 	if err := q.kill("QP.Destroy", ci.InvalidQPHandle); err != nil {
 		return err
 	}
-	q.gone.Store(true)
+	q.destroyed.Store(true)
 	if until := q.timeWait.Load(); until != 0 && q.typ != ci.QP0 && q.typ != ci.QP1 {
 		q.dev.qps.retired.add(q.num, q.dev.clock.Now(), time.Duration(until))
 	}
@@ -300,7 +300,7 @@ func (q *QP) releaseQueues() {
 
 // Query returns the attributes.
 func (q *QP) Query() (ci.QPAttr, error) {
-	if q.gone.Load() {
+	if q.destroyed.Load() {
 		return ci.QPAttr{}, fail("QP.Query", ci.InvalidQPHandle)
 	}
 	q.mu.Lock()

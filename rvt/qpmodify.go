@@ -103,7 +103,7 @@ type paths struct {
 // Modify changes the state and attributes. If it fails, nothing has changed.
 func (q *QP) Modify(set ci.QPField, a ci.QPAttr) error {
 	const verb = "QP.Modify"
-	if q.gone.Load() {
+	if q.destroyed.Load() {
 		return fail(verb, ci.InvalidQPHandle)
 	}
 	if set&ci.QPFieldState != 0 && a.State == ci.QPReset { // posts in progress end before the queues are emptied
@@ -114,7 +114,7 @@ func (q *QP) Modify(set ci.QPField, a ci.QPAttr) error {
 	}
 	q.mu.Lock()
 	defer q.unlock()
-	if q.gone.Load() {
+	if q.destroyed.Load() {
 		return fail(verb, ci.InvalidQPHandle)
 	}
 	from := q.current()

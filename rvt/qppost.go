@@ -19,8 +19,8 @@ func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
 }
 
 func (q *QP) post(wrs []ci.SendWR) (int, error) {
-	if q.gone.Load() {
-		return 0, sendErrors.gone
+	if q.destroyed.Load() {
+		return 0, sendErrors.destroyed
 	}
 	if q.current() < ci.QPRTS {
 		return 0, sendErrors.state
@@ -128,7 +128,7 @@ func (q *QP) check(w *ci.SendWR) *ci.Error {
 func (q *QP) checkDest(w *ci.SendWR) *ci.Error {
 	a := q.AV(w.To.AV)
 	switch {
-	case a == nil || a.pd != q.pd || a.gone.Load():
+	case a == nil || a.pd != q.pd || a.destroyed.Load():
 		return sendErrors.av
 	case w.To.QPN > mcastQPN:
 		return sendErrors.param
@@ -185,8 +185,8 @@ func (q *QP) PostRecv(wrs []ci.RecvWR) (int, error) {
 
 func (q *QP) postRecv(wrs []ci.RecvWR) (int, error) {
 	switch {
-	case q.gone.Load():
-		return 0, recvErrors.gone
+	case q.destroyed.Load():
+		return 0, recvErrors.destroyed
 	case q.rq == nil:
 		return 0, recvErrors.wrType
 	case q.current() == ci.QPReset:

@@ -39,12 +39,12 @@ func (r *refs) alive() bool {
 }
 
 // kill marks the object as destroyed. It fails if something depends on it.
-func (r *refs) kill(verb string, gone ci.Status) error {
+func (r *refs) kill(verb string, destroyed ci.Status) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.dead:
-		return fail(verb, gone)
+		return fail(verb, destroyed)
 	case r.n > 0:
 		return fail(verb, ci.ResourceBusy)
 	}

@@ -18,7 +18,7 @@ func TestRoundYields(t *testing.T) {
 	u := &runQueue{clock: newClock()}
 	for range qps {
 		q := new(QP)
-		q.gone.Store(true)
+		q.destroyed.Store(true)
 		q.wait.owner = q
 		q.wait.queued.Store(true)
 		u.add(&q.wait)

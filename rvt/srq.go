@@ -10,15 +10,15 @@ import (
 // SRQ is a shared receive queue.
 type SRQ struct {
 	refs
-	notify notifier
-	pd     *PD
-	gone   atomic.Bool
-	postMu sync.Mutex
-	mu     sync.Mutex // takes; after a QP's token and postMu
-	ring   RecvRing
-	bytes  int64 // of HCA.queues
-	maxSGE int
-	limit  int // armed when above 0
+	notify    notifier
+	pd        *PD
+	destroyed atomic.Bool
+	postMu    sync.Mutex
+	mu        sync.Mutex // takes; after a QP's token and postMu
+	ring      RecvRing
+	bytes     int64 // of HCA.queues
+	maxSGE    int
+	limit     int // armed when above 0
 }
 
 // CreateSRQ creates a shared receive queue.
@@ -75,15 +75,15 @@ func (d *PD) srqRing(c *ci.SRQCreate) (RecvRing, error) {
 func (s *SRQ) PostRecv(wrs []ci.RecvWR) (int, error) {
 	s.postMu.Lock()
 	defer s.postMu.Unlock()
-	if s.gone.Load() {
-		return 0, errSRQGone
+	if s.destroyed.Load() {
+		return 0, errSRQDestroyed
 	}
 	return postRecv(s.ring, wrs, s.maxSGE, &srqPostErrors)
 }
 
 // Query returns the sizes and the limit.
 func (s *SRQ) Query() (ci.SRQAttr, error) {
-	if s.gone.Load() {
+	if s.destroyed.Load() {
 		return ci.SRQAttr{}, fail("SRQ.Query", ci.InvalidSRQHandle)
 	}
 	s.mu.Lock()
@@ -99,7 +99,7 @@ func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	dev := s.pd.dev
-	if s.gone.Load() {
+	if s.destroyed.Load() {
 		return fail(verb, ci.InvalidSRQHandle)
 	}
 	if set&^(ci.SRQFieldMaxWR|ci.SRQFieldLimit) != 0 || set == 0 {
@@ -143,7 +143,7 @@ func (s *SRQ) Destroy() error {
 	if err := s.kill("SRQ.Destroy", ci.InvalidSRQHandle); err != nil {
 		return err
 	}
-	s.gone.Store(true)
+	s.destroyed.Store(true)
 	s.notify.close()
 	s.postMu.Lock()
 	s.mu.Lock()

@@ -6,7 +6,7 @@ import (
 )
 
 // table maps numbers to objects. Readers take no lock; writers are serialised. A reader sees an entry or does not.
-// Numbers are random (decision 9), so the low bits serve as the hash.
+// Numbers are random, so that peers cannot guess them. The low bits therefore serve as the hash.
 type table[T any] struct {
 	mu      sync.Mutex
 	n       int

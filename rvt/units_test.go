@@ -68,7 +68,7 @@ func TestTableReaders(t *testing.T) {
 		wg.Go(func() {
 			for i := range uint32(20000) {
 				if v := tab.get(7); v != &fixed {
-					t.Error("an entry that nobody touches is gone")
+					t.Error("an entry that no writer touches is missing")
 					return
 				}
 				if v := tab.get(i); v != nil && *v != i {

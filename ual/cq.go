@@ -73,7 +73,7 @@ func (q *CQ) Poll(wc []ci.WC) (int, error) {
 	}
 	q.poll.Lock()
 	defer q.poll.Unlock()
-	gone := q.takeRetired() // those whose last entries this poll will find, if it empties the queue
+	retired := q.takeRetired() // those whose last entries this poll will find, if it empties the queue
 	total := 0
 	for {
 		want := min(len(wc)-total, schema.MaxBatch)
@@ -81,16 +81,16 @@ func (q *CQ) Poll(wc []ci.WC) (int, error) {
 		total += n
 		switch {
 		case err != nil:
-			q.keep(gone)
+			q.keep(retired)
 			if total > 0 {
 				return total, nil // the next poll returns the error
 			}
 			return 0, err
 		case n < want:
-			q.forget(gone)
+			q.forget(retired)
 			return total, nil
 		case total == len(wc):
-			q.keep(gone)
+			q.keep(retired)
 			return total, nil
 		}
 	}

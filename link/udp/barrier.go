@@ -21,7 +21,7 @@ type barrier struct {
 	mu     sync.Mutex
 	sent   uint64
 	seen   uint64
-	asked  uint64 // the latest that a caller waits for
+	wanted uint64 // the latest that a caller waits for
 	sentAt time.Duration
 }
 
@@ -36,7 +36,7 @@ func (b *barrier) want(mark uint64, now time.Duration) (next, ask uint64, done b
 	if b.seen >= mark {
 		return mark, 0, true
 	}
-	b.asked = max(b.asked, mark)
+	b.wanted = max(b.wanted, mark)
 	switch {
 	case b.sent == b.seen:
 		b.sent++
@@ -55,7 +55,7 @@ func (b *barrier) came(n uint64, now time.Duration) (ask uint64) {
 		return 0 // sent twice, or forged
 	}
 	b.seen = n
-	if b.asked <= b.seen {
+	if b.wanted <= b.seen {
 		return 0
 	}
 	b.sent++

@@ -10,8 +10,8 @@ import (
 
 // cq is a completion queue.
 type cq struct {
-	gone atomic.Bool
-	ring *rings.UserCompletion
+	destroyed atomic.Bool
+	ring      *rings.UserCompletion
 
 	mu       sync.Mutex // polls
 	contexts map[ci.QPN]*qpContext
@@ -20,8 +20,8 @@ type cq struct {
 
 // qpContext is the context of a QP, for the completions of the QP.
 type qpContext struct {
-	value any
-	gone  bool
+	value     any
+	destroyed bool
 }
 
 func preCreateCQ(a *ci.UserCreateCQ, ub *ci.UserBuffer) error {
@@ -56,21 +56,21 @@ func postCreateCQ(a *ci.UserCreateCQ, ub *ci.UserBuffer, err error) error {
 
 func postDestroyCQ(a *ci.UserDestroyCQ, _ *ci.UserBuffer, err error) {
 	if q, ok := a.CQ.(*cq); ok && err == nil {
-		q.gone.Store(true)
+		q.destroyed.Store(true)
 	}
 }
 
 var (
-	errPollGone   = &ci.Error{Verb: "CQ.Poll", Status: ci.InvalidCQHandle}
-	errPeekGone   = &ci.Error{Verb: "CQ.Peek", Status: ci.InvalidCQHandle}
-	errNotifyGone = &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidCQHandle}
-	errNotify     = &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidParameter, Detail: "unknown condition"}
+	errPollDestroyed   = &ci.Error{Verb: "CQ.Poll", Status: ci.InvalidCQHandle}
+	errPeekGone        = &ci.Error{Verb: "CQ.Peek", Status: ci.InvalidCQHandle}
+	errNotifyDestroyed = &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidCQHandle}
+	errNotify          = &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidParameter, Detail: "unknown condition"}
 )
 
 // poll implements ci.UserCQ.Poll. Polling an empty queue takes no lock.
 func (q *cq) poll(wc []ci.WC) (int, error) {
-	if q.gone.Load() {
-		return 0, errPollGone
+	if q.destroyed.Load() {
+		return 0, errPollDestroyed
 	}
 	if len(wc) == 0 || q.ring.Len() == 0 {
 		return 0, nil
@@ -87,7 +87,7 @@ func (q *cq) poll(wc []ci.WC) (int, error) {
 }
 
 func (q *cq) peek() (int, error) {
-	if q.gone.Load() {
+	if q.destroyed.Load() {
 		return 0, errPeekGone
 	}
 	return q.ring.Len(), nil
@@ -95,8 +95,8 @@ func (q *cq) peek() (int, error) {
 
 func (q *cq) notify(when ci.Notify) error {
 	switch {
-	case q.gone.Load():
-		return errNotifyGone
+	case q.destroyed.Load():
+		return errNotifyDestroyed
 	case when > ci.NotifySolicited:
 		return errNotify
 	}
@@ -110,13 +110,13 @@ func (q *cq) add(num ci.QPN, value any) {
 	defer q.mu.Unlock()
 	if q.dead > 0 && q.ring.Len() == 0 {
 		for n, c := range q.contexts {
-			if c.gone {
+			if c.destroyed {
 				delete(q.contexts, n)
 			}
 		}
 		q.dead = 0
 	}
-	if c := q.contexts[num]; c != nil && c.gone {
+	if c := q.contexts[num]; c != nil && c.destroyed {
 		q.dead--
 	}
 	q.contexts[num] = &qpContext{value: value}
@@ -126,8 +126,8 @@ func (q *cq) add(num ci.QPN, value any) {
 func (q *cq) remove(num ci.QPN) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c := q.contexts[num]; c != nil && !c.gone {
-		c.gone = true
+	if c := q.contexts[num]; c != nil && !c.destroyed {
+		c.destroyed = true
 		q.dead++
 	}
 }

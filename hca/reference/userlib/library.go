@@ -157,9 +157,9 @@ func postAllocatePD(a *ci.UserAllocatePD, _ *ci.UserBuffer, err error) error {
 
 // av is an address vector.
 type av struct {
-	pd     *pd
-	number uint32
-	gone   atomic.Bool
+	pd        *pd
+	number    uint32
+	destroyed atomic.Bool
 }
 
 func preCreateAV(a *ci.UserCreateAV, ub *ci.UserBuffer) error {
@@ -184,6 +184,6 @@ func postCreateAV(a *ci.UserCreateAV, ub *ci.UserBuffer, err error) error {
 
 func postDestroyAV(a *ci.UserDestroyAV, _ *ci.UserBuffer, err error) {
 	if v, ok := a.AV.(*av); ok && err == nil {
-		v.gone.Store(true)
+		v.destroyed.Store(true)
 	}
 }

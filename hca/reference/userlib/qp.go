@@ -19,9 +19,9 @@ type qp struct {
 	recvSGE        int
 	noSend, noRecv bool // created with a depth of 0
 
-	sendMu sync.Mutex
-	send   *rings.UserSend
-	gone   bool // with sendMu and recvMu
+	sendMu    sync.Mutex
+	send      *rings.UserSend
+	destroyed bool // with sendMu and recvMu
 
 	recvMu sync.Mutex
 	recv   *rings.UserRecv // nil with an SRQ
@@ -128,7 +128,7 @@ func postDestroyQP(a *ci.UserDestroyQP, _ *ci.UserBuffer, err error) {
 	if !ok {
 		return
 	}
-	q.gone = q.gone || err == nil
+	q.destroyed = q.destroyed || err == nil
 	q.recvMu.Unlock()
 	q.sendMu.Unlock()
 	if err != nil {
@@ -143,8 +143,8 @@ func postDestroyQP(a *ci.UserDestroyQP, _ *ci.UserBuffer, err error) {
 func (q *qp) postSend(wrs []ci.SendWR) (int, error) {
 	q.sendMu.Lock()
 	defer q.sendMu.Unlock()
-	if q.gone {
-		return 0, sendErrors.gone
+	if q.destroyed {
+		return 0, sendErrors.destroyed
 	}
 	if q.send.State() < ci.QPRTS {
 		return 0, sendErrors.state
@@ -180,7 +180,7 @@ func (q *qp) check(w *ci.SendWR) error {
 		if !connected {
 			v, ok := ci.UserHandle[*av](w.To.AV)
 			switch {
-			case !ok || v.pd != q.pd || v.gone.Load():
+			case !ok || v.pd != q.pd || v.destroyed.Load():
 				return e.av
 			case w.To.QPN > 0xffffff:
 				return e.param
@@ -236,8 +236,8 @@ func (q *qp) postRecv(wrs []ci.RecvWR) (int, error) {
 	q.recvMu.Lock()
 	defer q.recvMu.Unlock()
 	switch {
-	case q.gone:
-		return 0, recvErrors.gone
+	case q.destroyed:
+		return 0, recvErrors.destroyed
 	case q.recv == nil:
 		return 0, recvErrors.wrType
 	case q.send.State() == ci.QPReset:

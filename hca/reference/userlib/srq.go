@@ -9,10 +9,10 @@ import (
 
 // srq is a shared receive queue.
 type srq struct {
-	mu   sync.Mutex // posts
-	gone bool
-	sge  int
-	ring *rings.UserRecv
+	mu        sync.Mutex // posts
+	destroyed bool
+	sge       int
+	ring      *rings.UserRecv
 }
 
 func preCreateSRQ(a *ci.UserCreateSRQ, ub *ci.UserBuffer) error {
@@ -57,7 +57,7 @@ func openRecv(verb string, c *ca, off uint64, s rings.Shape) (*rings.UserRecv, e
 func postDestroySRQ(a *ci.UserDestroySRQ, _ *ci.UserBuffer, err error) {
 	if s, ok := a.SRQ.(*srq); ok && err == nil {
 		s.mu.Lock()
-		s.gone = true
+		s.destroyed = true
 		s.mu.Unlock()
 	}
 }
@@ -70,13 +70,13 @@ var (
 
 // postErrors are the errors of a verb that posts. They are made in advance: the data path does not allocate.
 type postErrors struct {
-	gone, full, state, wrType, maxSGE, av, param, inline, unsupported error
+	destroyed, full, state, wrType, maxSGE, av, param, inline, unsupported error
 }
 
-func newErrors(verb string, gone ci.Status) postErrors {
+func newErrors(verb string, destroyed ci.Status) postErrors {
 	e := func(s ci.Status, detail string) error { return &ci.Error{Verb: verb, Status: s, Detail: detail} }
 	return postErrors{
-		gone:        e(gone, ""),
+		destroyed:   e(destroyed, ""),
 		full:        e(ci.InsufficientResources, "the queue is full"),
 		state:       e(ci.InvalidQPState, "sends are taken from RTS on, receives from Init on"),
 		wrType:      e(ci.InvalidWRType, "the QP's service has no such request, or its receives come from an SRQ"),
@@ -91,8 +91,8 @@ func newErrors(verb string, gone ci.Status) postErrors {
 func (s *srq) postRecv(wrs []ci.RecvWR) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone {
-		return 0, srqErrors.gone
+	if s.destroyed {
+		return 0, srqErrors.destroyed
 	}
 	return postRecv(s.ring, wrs, s.sge, &srqErrors)
 }
