@@ -9,9 +9,8 @@ import (
 	"ciddk/ci"
 )
 
-// The upper 24 bits of a key are an index, which is random so that a peer cannot guess it. The lower 8
-// bits are the variant, which changes whenever the object grants something else. L_Key and R_Key of a region are the
-// same number.
+// The upper 24 bits of a key are an index, which is random so that a peer cannot guess it. The lower 8 bits are the
+// variant, which changes whenever the object grants something else. L_Key and R_Key of a region are the same number.
 
 // keyTable maps keys to what they grant.
 type keyTable struct {

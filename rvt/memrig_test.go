@@ -216,8 +216,8 @@ func (m *patchMemory) all() []byte {
 	return b
 }
 
-// farMemory is memory of another process. It supports only copies, which fail after the process has exited.
-// It records the writes.
+// farMemory is memory of another process. It supports only copies, which fail after the process has exited. It records
+// the writes.
 type farMemory struct {
 	mu     sync.Mutex
 	addr   uint64

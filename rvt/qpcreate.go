@@ -99,9 +99,13 @@ func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
 		return failf(verb, ci.InvalidParameter, "MaxInline is negative")
 	}
 	if clamp || c.MaxInline > a.MaxInline {
-		most := ci.QPCaps{SendDepth: min(c.SendDepth, a.MaxWRs), RecvDepth: min(c.RecvDepth, a.MaxWRs),
-			SendSGE: min(c.SendSGE, a.MaxSGEs), RecvSGE: min(c.RecvSGE,
-				a.MaxSGEs), MaxInline: min(c.MaxInline, a.MaxInline)}
+		most := ci.QPCaps{
+			SendDepth: min(c.SendDepth, a.MaxWRs),
+			RecvDepth: min(c.RecvDepth, a.MaxWRs),
+			SendSGE:   min(c.SendSGE, a.MaxSGEs),
+			RecvSGE:   min(c.RecvSGE, a.MaxSGEs),
+			MaxInline: min(c.MaxInline, a.MaxInline),
+		}
 		if most != c.QPCaps {
 			return &ci.Error{Verb: verb, Status: ci.InvalidSetting, Most: &most,
 				Detail: "sizes beyond CAAttr; Most has what would be granted"}

@@ -1,7 +1,7 @@
 package rvt
 
-// A quantum limits what one turn of the engine sends and executes, so that no QP delays another for long.
-// A QP with work left at the end of its quantum goes to the back of its port's run queue.
+// A quantum limits what one turn of the engine sends and executes, so that no QP delays another for long. A QP with
+// work left at the end of its quantum goes to the back of its port's run queue.
 type quantum struct {
 	packets int // packets to send, requests to execute and entries to flush
 	bytes   int // payload bytes to send

@@ -23,10 +23,8 @@ type Config struct {
 }
 
 // Open opens an adapter on an IP address of this machine and returns a connection manager. Manager.Close also closes
-// the
-// adapter. Errors: those of udp.New and reference.New (the machine does not have the address, or another program has
-// UDP
-// port 4791 there) and rdmacm.OpenHCA.
+// the adapter. Errors: those of udp.New and reference.New (the machine does not have the address, or another program
+// has UDP port 4791 there) and rdmacm.OpenHCA.
 func Open(addr netip.Addr, cfg Config) (*rdmacm.Manager, error) {
 	cfg.UDP.Addr = addr
 	port, err := udp.New(cfg.UDP)

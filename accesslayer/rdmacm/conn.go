@@ -508,9 +508,8 @@ func (c *Conn) Done() <-chan struct{} { return c.id.Done() }
 func (c *Conn) Err() error { return c.id.Err() }
 
 // Close ends the connection and releases its resources. It waits until the peer's HCA has acknowledged what was sent,
-// at
-// most for ConnConfig.Linger, and not for the peer's program. It is idempotent. Calls in progress return ErrEnded with
-// net.ErrClosed. Do not call it from a callback.
+// at most for ConnConfig.Linger, and not for the peer's program. It is idempotent. Calls in progress return ErrEnded
+// with net.ErrClosed. Do not call it from a callback.
 func (c *Conn) Close() error {
 	c.closing.Do(func() {
 		if c.cfg.Linger > 0 {

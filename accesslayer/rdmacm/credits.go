@@ -101,8 +101,7 @@ func (h hello) append(b []byte) []byte {
 }
 
 // parseHello returns the hello at the beginning of private data, and the rest. ok is false if there is none: the peer
-// is
-// a program that does not use Conn.
+// is a program that does not use Conn.
 func parseHello(private []byte) (h hello, rest []byte, ok bool, err error) {
 	if len(private) < helloLen || binary.BigEndian.Uint32(private) != helloMagic {
 		return hello{}, private, false, nil

@@ -26,9 +26,8 @@ type Listener struct {
 }
 
 // Listen listens on an address and port. The zero address and :: stand for all addresses of all HCAs, also of those
-// that
-// are added later; 0.0.0.0 stands for all of IPv4. Port 0 is a free port: see Listener.Addr.
-// Errors: EADDRINUSE, EADDRNOTAVAIL (no HCA has the address), net.ErrClosed.
+// that are added later; 0.0.0.0 stands for all of IPv4. Port 0 is a free port: see Listener.Addr. Errors: EADDRINUSE,
+// EADDRNOTAVAIL (no HCA has the address), net.ErrClosed.
 func (m *Manager) Listen(local netip.AddrPort, cfg ListenConfig) (*Listener, error) {
 	const verb = "Manager.Listen"
 	if err := cfg.Conn.complete(verb); err != nil {
@@ -137,6 +136,5 @@ func (r *Request) Reject(reason []byte) error {
 }
 
 // ID returns the underlying ID, for programs that create the QP, post and poll by themselves. The program then accepts
-// or
-// rejects, and closes, the ID, and does not use the Request any more.
+// or rejects, and closes, the ID, and does not use the Request any more.
 func (r *Request) ID() *ID { return r.id }

@@ -44,8 +44,7 @@ const defaultDepth = 16
 // CreateQP creates the ID's QP, and its CQs if cfg has none, and moves it to Init (UD: to RTS), so that receives can be
 // posted. Close destroys what it created. Errors: InvalidState (no address is resolved yet, or there is a QP),
 // InvalidParameter (an SRQ without RecvCQ, or OneCQ with a CQ or an SRQ), those of accesslayer.PD.NewQP and NewCQ and
-// of
-// ci.QP.Modify.
+// of ci.QP.Modify.
 func (i *ID) CreateQP(cfg QPConfig) error {
 	return i.fail("create QP", i.createQP(cfg))
 }

@@ -1,10 +1,7 @@
 // Command style checks rules of CONTRIBUTING.md that the linter has no check for: the openings of doc comments, the
 // number of targets in an assignment, and that a package is called like its folder.
 //
-//	go run ./internal/style                 checks all packages that are not in pending.txt; CI runs this as a
-//
-// test
-//
+//	go run ./internal/style                 checks all packages that are not in pending.txt; a test runs this
 //	go run ./internal/style -all            every package, also those of pending.txt
 //	go run ./internal/style ./ci ./wire     the named folders
 //
