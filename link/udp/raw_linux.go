@@ -27,7 +27,7 @@ func openRaw(at netip.AddrPort) (fd int, err error) {
 		return -1, fmt.Errorf("raw socket: %w", err)
 	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferWish) // as for the UDP socket
-	err = dropAll(fd)                                                       // until bind, packets to all addresses arrive
+	err = dropAll(fd)                                                       // until bind, all packets arrive
 	if err == nil {
 		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: at.Addr().As4()})
 	}
