@@ -54,6 +54,9 @@ func checkFile(fset *token.FileSet, f *ast.File, name string) []finding {
 	if f.Doc != nil {
 		c.opening(f.Doc, "")
 	}
+	for _, g := range f.Comments {
+		c.orphan(g)
+	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
@@ -83,6 +86,18 @@ type checker struct {
 
 func (c *checker) add(n ast.Node, format string, args ...any) {
 	c.found = append(c.found, finding{c.name, c.fset.Position(n.Pos()).Line, fmt.Sprintf(format, args...)})
+}
+
+// orphan checks that no line within a paragraph of a comment has a single word after a line that is nearly full.
+func (c *checker) orphan(g *ast.CommentGroup) {
+	const nearlyFull = 95
+	isText := func(s string) bool { return strings.HasPrefix(s, "// ") && !strings.HasPrefix(s, "//  ") }
+	for i := 1; i < len(g.List)-1; i++ {
+		before, word, after := g.List[i-1].Text, g.List[i].Text, g.List[i+1].Text
+		if isText(word) && isText(after) && len(before) >= nearlyFull && len(strings.Fields(word)) == 2 {
+			c.add(g.List[i], "the word %q has a line of its own: reflow the comment", word[3:])
+		}
+	}
 }
 
 // packageName checks that a package has the name of its folder. Programs, and tests of a package from outside, have

@@ -35,6 +35,9 @@ func TestCheckFile(t *testing.T) {
 		{"targets", "package p\n\nfunc f() {\n\ta, b, c, d := 1, 2, 3, 4\n}\n",
 			[]string{"a/p/f.go:4: 4 targets in one " +
 				"assignment, want at most 3"}},
+		{"orphan", "package p\n\n// " + strings.Repeat("word ", 20) + "\n// the\n// end.\nvar x int\n",
+			[]string{"a/p/f.go:4: the word \"the\" has a line of its own"}},
+		{"short lines", "package p\n\n// Output:\n// one\n// two\nvar x int\n", nil},
 		{"folder", "package q\n", []string{"a/p/f.go:1: package q is in a folder called p"}},
 		{"outside test", "package p_test\n", nil},
 		{"program", "package main\n", nil},

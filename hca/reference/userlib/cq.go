@@ -62,7 +62,7 @@ func postDestroyCQ(a *ci.UserDestroyCQ, _ *ci.UserBuffer, err error) {
 
 var (
 	errPollDestroyed   = &ci.Error{Verb: "CQ.Poll", Status: ci.InvalidCQHandle}
-	errPeekGone        = &ci.Error{Verb: "CQ.Peek", Status: ci.InvalidCQHandle}
+	errPeekDestroyed   = &ci.Error{Verb: "CQ.Peek", Status: ci.InvalidCQHandle}
 	errNotifyDestroyed = &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidCQHandle}
 	errNotify          = &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidParameter, Detail: "unknown condition"}
 )
@@ -88,7 +88,7 @@ func (q *cq) poll(wc []ci.WC) (int, error) {
 
 func (q *cq) peek() (int, error) {
 	if q.destroyed.Load() {
-		return 0, errPeekGone
+		return 0, errPeekDestroyed
 	}
 	return q.ring.Len(), nil
 }
