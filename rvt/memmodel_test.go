@@ -252,7 +252,8 @@ func (m *memModel) bind() {
 	key, st := m.memRig.bind(q, w.mw, r.mr, b)
 	ok := w.mw.pd == q.pd
 	if b.Length > 0 {
-		ok = ok && !r.destroyed && r.g != nil && r.g.alive && inside && r.g.pd == q.pd && r.g.access&ci.BindWindow != 0 &&
+		ok = ok && !r.destroyed && r.g != nil && r.g.alive && inside && r.g.pd == q.pd &&
+			r.g.access&ci.BindWindow != 0 &&
 			(b.Access&(ci.RemoteWrite|ci.RemoteAtomic) == 0 || r.g.access&ci.LocalWrite != 0) &&
 			(w.mw.typ == ci.MWType1 || w.g == nil)
 	}

@@ -70,7 +70,7 @@ func startDaemon(path string) (stop func()) {
 	return func() {
 		check(l.Close())
 		s.Close()
-		<-done
+		check(<-done)
 		check(core.Close())
 		check(al.Close())
 		check(hca.Close())

@@ -23,8 +23,8 @@ type serveCmd struct {
 
 // Help returns the details of the command's help text.
 func (*serveCmd) Help() string {
-	return "Links of an adapter: link=udp, the default, is RoCEv2 over UDP; link=network is a simulated network within " +
-		"the daemon (package link/sim)."
+	return "Links of an adapter: link=udp, the default, is RoCEv2 over UDP; link=network is a simulated network " +
+		"within the daemon (package link/sim)."
 }
 
 // merged returns the configuration of the file and the flags.

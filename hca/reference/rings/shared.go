@@ -44,7 +44,7 @@ func (s Shape) ok(least uint64, n int) bool {
 	return least <= 1<<s.Shift && uint64(offData)+uint64(s.Slots)<<s.Shift <= uint64(n)
 }
 
-// SendShape, RecvShape and CompletionShape return the shapes of queues for as many elements, or the error of the verb.
+// SendShape returns the shape of a send queue for depth requests, or the error of the verb.
 func SendShape(depth, sge, inline int) (Shape, error) {
 	if err := checkSend(depth, sge, inline, nil); err != nil {
 		return Shape{}, err
