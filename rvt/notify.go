@@ -49,7 +49,7 @@ func (n *notifier) completion() {
 	}
 }
 
-// start sees to it that the callbacks are run. The caller holds mu.
+// start makes a goroutine run the callbacks. The caller holds mu.
 func (n *notifier) start() {
 	if n.queued {
 		return
@@ -82,7 +82,7 @@ func (n *notifier) turn() {
 	}
 }
 
-// leave notes that no goroutine has the notifier to serve any more. The caller holds mu.
+// leave records that no goroutine serves the notifier any more. The caller holds mu.
 func (n *notifier) leave() {
 	n.queued = false
 	if n.idle != nil {

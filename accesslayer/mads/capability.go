@@ -33,8 +33,8 @@ func (t *table) serves(bit ci.PortCap) bool {
 	return false
 }
 
-// announce sets or clears the capability bit of a class, after an agent was registered or closed, so that the subnet
-// manager knows whether the port answers requests of the class. A bit that was set before the first agent is not
+// announce sets or clears the capability bit of a class, after an agent was registered or closed. The subnet manager
+// reads from it whether the port answers requests of the class. A bit that was set before the first agent is not
 // changed. No lock is held, since the driver may block.
 func (p *port) announce(c mad.Class) {
 	bit := capability(c)

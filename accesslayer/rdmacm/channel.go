@@ -76,7 +76,7 @@ func (c *EventChannel) Close() error {
 	return closeRequests(list)
 }
 
-// closeRequests closes the IDs of requests that nobody took, which rejects them.
+// closeRequests closes the IDs of requests that no caller received, which rejects them.
 func closeRequests(list []Event) error {
 	var errs []error
 	for _, e := range list {
@@ -278,7 +278,7 @@ func (i *ID) migrate(to *EventChannel) error {
 }
 
 // dropEvents discards the events of a closed ID, and waits until those that were taken are acknowledged. Requests that
-// a listener received and nobody took are closed, which rejects them.
+// a listener received and no caller took are closed, which rejects them.
 func (i *ID) dropEvents() error {
 	i.eventsMu.Lock()
 	i.eventsEnded = true

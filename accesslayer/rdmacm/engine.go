@@ -310,8 +310,8 @@ func (e *engine) poll() {
 	}
 }
 
-// recvBit is set in the work request IDs of receives. It tells them from sends, because of a completion with an error
-// only ID, Status and QPN are valid.
+// recvBit is set in the work request IDs of receives. It distinguishes them from sends: of a completion with an
+// error, only ID, Status and QPN are valid.
 const recvBit uint64 = 1 << 62
 
 // sent processes the completion of a send buffer; mu is held.

@@ -8,7 +8,7 @@ import (
 )
 
 // Turn returns which of n parts of a large matrix this commit runs, from 0: successive commits run different parts. It
-// returns whole if all parts are to be run, as CIDDK_WHOLE asks for. Without git, the part is 0.
+// returns whole if all parts are to be run, which the variable CIDDK_WHOLE requests. Without git, the part is 0.
 func Turn(n int) (part int, whole bool) {
 	if n <= 1 || os.Getenv(WholeVariable) != "" {
 		return 0, true

@@ -126,7 +126,7 @@ var (
 
 // disableHeuristics returns the arguments that disable the heuristic dissectors of InfiniBand payloads, which take our
 // data for broken packets of their own. The set depends on the version, and tshark rejects unknown names, so the first
-// call asks tshark for the list.
+// call reads the list from tshark.
 func (p program) disableHeuristics(ctx context.Context) ([]string, error) {
 	heuristicsMu.Lock()
 	defer heuristicsMu.Unlock()
