@@ -32,64 +32,24 @@
 // receives EventLocalFatal, and its verbs return ual.ErrDisconnected.
 //
 // Exit status: 0 stopped by a signal, 1 an error, 2 usage.
+//
+// # Other drivers
+//
+// The command line is package ciddk/cmd/ddkd/cli. A vendor's daemon is a main function that calls it with the vendor's
+// driver.
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/alecthomas/kong"
+	"ciddk/cmd/ddkd/cli"
+	"ciddk/cmd/ddkd/software"
 )
 
-// commands is the grammar of the command line.
-type commands struct {
-	Serve  serveCmd  `cmd:"" help:"Own adapters and serve clients until a signal."`
-	Status statusCmd `cmd:"" help:"Print the adapters, ports, clients and objects of a running daemon."`
-}
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(cli.Main(cli.Config{
+		Name:        "ddkd",
+		Description: "A daemon that owns RDMA adapters for the processes of this machine.",
+		Drivers:     []cli.Driver{software.Driver()},
+	}, os.Args[1:]))
 }
-
-// run executes a command line and returns the exit status.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var c commands
-	exited := -1
-	k, err := kong.New(&c, kong.Name("ddkd"), kong.Description("A daemon that owns RDMA adapters for the processes "+
-		"of this machine."),
-		kong.Writers(stdout, stderr), kong.Exit(func(n int) { exited = n }), kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.BindTo(stdout, (*io.Writer)(nil)), kong.Bind(&logs{stderr}))
-	if err != nil {
-		fmt.Fprintf(stderr, "ddkd: %v\n", err)
-		return 1
-	}
-	p, err := k.Parse(args)
-	if exited >= 0 {
-		return exited
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "ddkd: %v\n", err)
-		return 2
-	}
-	if err := p.Run(); err != nil {
-		fmt.Fprintf(stderr, "ddkd: %v\n", err)
-		if errors.Is(err, errUsage) {
-			return 2
-		}
-		return 1
-	}
-	return 0
-}
-
-// errUsage is wrapped by errors of the configuration.
-var errUsage = errors.New("the configuration is not valid")
-
-// logs is where log lines go.
-type logs struct{ w io.Writer }

@@ -423,13 +423,13 @@ func certify(ctx context.Context, r *runner) error {
 	return r.do(ctx, nil, bin, "run", "reference", "--link", "udp", "--set", "ip=6")
 }
 
-// kills runs the test of cmd/ddkd that kills client processes, at full length.
+// kills runs the test of cmd/ddkd/cli that kills client processes, at full length.
 func kills(ctx context.Context, r *runner) error {
 	if runtime.GOOS != "linux" {
 		return skip("ddkd is for Linux")
 	}
 	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "3m30s",
-		"-run", "^TestKillClients$", "-v", "./cmd/ddkd", "-kills=500")
+		"-run", "^TestKillClients$", "-v", "./cmd/ddkd/cli", "-kills=500")
 }
 
 // mutantParts is the number of parts of the mutants. One of them runs.

@@ -1,8 +1,9 @@
-package main
+package cli_test
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -11,11 +12,19 @@ import (
 	"go.uber.org/goleak"
 
 	"ciddk/ci"
+	"ciddk/cmd/ddkd/cli"
+	"ciddk/cmd/ddkd/software"
 	"ciddk/ual"
 )
 
 // roleEnv makes the test's program a daemon or a client, for tests that kill one.
 const roleEnv = "DDKD_TEST_ROLE"
+
+// run executes a command line with the software HCA.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return cli.Run(ctx, cli.Config{Name: "ddkd", Drivers: []cli.Driver{software.Driver()}, Stdout: stdout,
+		Stderr: stderr}, args)
+}
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {

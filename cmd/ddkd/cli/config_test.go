@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -51,4 +51,13 @@ func TestQuotaByName(t *testing.T) {
 	assert.Equal(t, 6, q.Events)
 	assert.Equal(t, 7, q.Pending)
 	assert.Equal(t, 8, q.Mcasts)
+}
+
+// TestAdapterNumbers checks that the values of an adapter's keys may be numbers.
+func TestAdapterNumbers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ddkd.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("adapters: [{address: 10.0.0.1, port: 4791, on: true}]\n"), 0o600))
+	c, err := readConfig(file)
+	require.NoError(t, err)
+	assert.Equal(t, []Settings{{"address": "10.0.0.1", "port": "4791", "on": "true"}}, c.Adapters)
 }

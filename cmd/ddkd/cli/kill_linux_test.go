@@ -1,6 +1,8 @@
-package main
+package cli_test
 
 import (
+	"context"
+	"encoding/json"
 	"flag"
 	"io"
 	"log/slog"
@@ -14,6 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/cmd/ddkd/cli"
+	"ciddk/cmd/ddkd/software"
+	"ciddk/hca/reference"
+	"ciddk/kproxy"
 	"ciddk/ual"
 )
 
@@ -32,14 +38,29 @@ func role(t *testing.T, name string) *exec.Cmd {
 // TestKillClients kills clients at random moments: while they connect, create objects and transfer data. Each time, the
 // daemon and its adapter have nothing left of the client.
 func TestKillClients(t *testing.T) {
-	c := &config{Socket: socket(t), Adapters: []adapterConfig{{Link: "network", Address: "10.0.0.1"}}}
-	require.NoError(t, c.check())
-	l, err := listen(c)
-	require.NoError(t, err)
-	d, err := start(c, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	go func() { served <- d.srv.Serve(l) }()
+	socket(t)
+	driver := software.Driver()
+	var hca *reference.HCA
+	open := driver.Open
+	driver.Open = func(ctx context.Context, s cli.Settings, log *slog.Logger) (ci.HCA, error) {
+		h, err := open(ctx, s, log)
+		hca, _ = h.(*reference.HCA)
+		return h, err
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan int, 1)
+	go func() {
+		served <- cli.Run(ctx, cli.Config{Name: "ddkd", Drivers: []cli.Driver{driver}, Stderr: io.Discard},
+			[]string{"serve", "--adapter", "link=network,address=10.0.0.1"})
+	}()
+	c := dial(t)
+	others := func() []kproxy.ClientStatus { // clients but this one, which is the oldest
+		var st kproxy.Status
+		text, err := c.Status()
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &st))
+		return st.Clients[1:]
+	}
 	rnd := rand.New(rand.NewPCG(9, 9))
 	busy := 0
 	for range *kills {
@@ -47,7 +68,7 @@ func TestKillClients(t *testing.T) {
 		require.NoError(t, client.Start())
 		if rnd.IntN(2) == 0 { // under traffic
 			eventually(t, "traffic", func() bool {
-				list := d.core.Status().Clients
+				list := others()
 				return len(list) == 1 && list[0].Completions > 4
 			})
 			busy++
@@ -56,10 +77,10 @@ func TestKillClients(t *testing.T) {
 		require.NoError(t, client.Process.Kill())
 		_ = client.Wait() // killed
 		eventually(t, "cleanup", func() bool {
-			if len(d.core.Sessions()) > 0 {
+			if len(others()) > 0 {
 				return false
 			}
-			for kind, n := range d.hcas[0].Live() {
+			for kind, n := range hca.Live() {
 				if kind != "ca" && n != 0 {
 					return false
 				}
@@ -68,9 +89,9 @@ func TestKillClients(t *testing.T) {
 		})
 	}
 	assert.Positive(t, busy)
-	l.Close()
-	require.NoError(t, <-served)
-	require.NoError(t, d.stop())
+	require.NoError(t, c.Close())
+	stop()
+	assert.Zero(t, <-served)
 }
 
 // TestKillDaemon kills the daemon under the traffic of a client. The client's verbs fail at once, it receives

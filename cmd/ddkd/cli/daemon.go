@@ -1,42 +1,40 @@
-package main
+package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"net/netip"
+	"maps"
 
 	"ciddk/accesslayer"
+	"ciddk/ci"
 	"ciddk/clock"
-	"ciddk/hca/reference"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native/server"
-	"ciddk/link/sim"
-	"ciddk/link/udp"
-	"ciddk/rvt"
 )
 
 // daemon is adapters, the access layer and the proxy.
 type daemon struct {
 	al   *accesslayer.AL
-	hcas []*reference.HCA
+	hcas []ci.HCA
 	core *kproxy.Server
 	srv  *server.Server
 }
 
 // start creates everything except the socket.
-func start(c *config, log *slog.Logger) (*daemon, error) {
+func start(ctx context.Context, c *config, adapters []adapter, log *slog.Logger) (*daemon, error) {
 	d := &daemon{al: accesslayer.New(accesslayer.Config{Logger: log})}
-	if err := d.open(c, log); err != nil {
+	if err := d.open(ctx, c, adapters, log); err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
 	return d, nil
 }
 
-func (d *daemon) open(c *config, log *slog.Logger) (err error) {
-	network := sim.NewNetwork(sim.NetworkConfig{})
-	for i := range c.Adapters {
-		if err := d.add(&c.Adapters[i], network, log); err != nil {
+func (d *daemon) open(ctx context.Context, c *config, adapters []adapter, log *slog.Logger) (err error) {
+	for i, a := range adapters {
+		if err := d.add(ctx, a, log); err != nil {
 			return fmt.Errorf("adapter %d: %w", i+1, err)
 		}
 	}
@@ -50,22 +48,8 @@ func (d *daemon) open(c *config, log *slog.Logger) (err error) {
 }
 
 // add opens an adapter and registers it.
-func (d *daemon) add(a *adapterConfig, network *sim.Network, log *slog.Logger) error {
-	var port rvt.Port
-	var err error
-	var addr netip.Addr
-	if a.Address != "" {
-		addr = netip.MustParseAddr(a.Address) // check has parsed it
-	}
-	if a.Link == "network" {
-		port, err = sim.New(network, sim.Config{Addr: addr})
-	} else {
-		port, err = udp.New(udp.Config{Addr: addr, Interface: a.Interface, Port: a.Port})
-	}
-	if err != nil {
-		return err
-	}
-	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
+func (d *daemon) add(ctx context.Context, a adapter, log *slog.Logger) error {
+	h, err := a.driver.Open(ctx, maps.Clone(a.settings), log)
 	if err != nil {
 		return err
 	}
@@ -73,8 +57,8 @@ func (d *daemon) add(a *adapterConfig, network *sim.Network, log *slog.Logger) e
 	if err := d.al.Register(h); err != nil {
 		return err
 	}
-	log.Info("adapter", "guid", fmt.Sprintf("%016x", uint64(h.Info().GUID)), "link", a.Link, "address", a.Address,
-		"interface", a.Interface)
+	log.Info("adapter", "guid", fmt.Sprintf("%016x", uint64(h.Info().GUID)), "driver", a.driver.Name,
+		"settings", a.settings)
 	return nil
 }
 
@@ -89,7 +73,9 @@ func (d *daemon) stop() error {
 	}
 	errs = append(errs, d.al.Close())
 	for _, h := range d.hcas {
-		errs = append(errs, h.Close())
+		if c, ok := h.(io.Closer); ok {
+			errs = append(errs, c.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

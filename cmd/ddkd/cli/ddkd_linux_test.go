@@ -1,4 +1,4 @@
-package main
+package cli_test
 
 import (
 	"bytes"
@@ -69,6 +69,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"serve", "--config", bad}, 2, "colour"},
 		{[]string{"serve", "--adapter", "address"}, 2, "key=value"},
 		{[]string{"serve", "--adapter", "colour=red"}, 2, "no key"},
+		{[]string{"serve", "--adapter", "driver=acme,address=10.0.0.1"}, 2, "this program has software"},
+		{[]string{"serve", "--adapter", "address=10.0.0.1,port=70000"}, 2, "1 to 65535"},
 		{[]string{"serve", "--adapter", "address=10.0.0.300"}, 2, "adapter 1"},
 		{[]string{"serve", "--adapter", "link=rope,address=10.0.0.1"}, 2, "there are udp and network"},
 		{[]string{"serve", "--adapter", "link=network"}, 2, "address or interface"},

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -17,23 +17,22 @@ type serveCmd struct {
 	Config  string   `help:"Configuration file; see 'go doc ciddk/cmd/ddkd'." type:"path" placeholder:"FILE"`
 	Socket  string   `help:"Socket of the daemon." placeholder:"PATH"`
 	Mode    string   `help:"Mode of the socket: who may connect. Default: 0660." placeholder:"OCTAL"`
-	Adapter []string `help:"An adapter, such as address=192.0.2.1 or interface=eth0." sep:"none" placeholder:"KEY=VALUE,…"`
+	Adapter []string `help:"An adapter; the keys are listed above." sep:"none" placeholder:"KEY=VALUE,…"`
 	Log     string   `help:"debug, info, warn or error. Default: info." placeholder:"LEVEL"`
+
+	drivers []Driver
 }
 
 // Help returns the details of the command's help text.
-func (*serveCmd) Help() string {
-	return "Links of an adapter: link=udp, the default, is RoCEv2 over UDP; link=network is a simulated network " +
-		"within the daemon (package link/sim)."
-}
+func (s *serveCmd) Help() string { return help(s.drivers) }
 
-// merged returns the configuration of the file and the flags.
-func (s *serveCmd) merged() (*config, error) {
+// merged returns the configuration of the file and the flags, and its adapters.
+func (s *serveCmd) merged() (*config, []adapter, error) {
 	c := new(config)
 	if s.Config != "" {
 		var err error
 		if c, err = readConfig(s.Config); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	for _, f := range []struct {
@@ -47,16 +46,17 @@ func (s *serveCmd) merged() (*config, error) {
 	for _, text := range s.Adapter {
 		a, err := parseAdapter(text)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		c.Adapters = append(c.Adapters, a)
 	}
-	return c, c.check()
+	adapters, err := c.check(s.drivers)
+	return c, adapters, err
 }
 
 // Run serves clients until ctx ends.
 func (s *serveCmd) Run(ctx context.Context, out *logs) error {
-	c, err := s.merged()
+	c, adapters, err := s.merged()
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *serveCmd) Run(ctx context.Context, out *logs) error {
 		return err
 	}
 	defer l.Close()
-	d, err := start(c, log)
+	d, err := start(ctx, c, adapters, log)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,106 @@
+// Package software makes the kit's software HCA a driver of ddkd. Other daemons list it beside their own driver if
+// their users want a software adapter, too.
+package software
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strconv"
+	"sync"
+
+	"ciddk/ci"
+	"ciddk/cmd/ddkd/cli"
+	"ciddk/hca/reference"
+	"ciddk/link/sim"
+	"ciddk/link/udp"
+	"ciddk/rvt"
+)
+
+// Driver returns the driver "software". Its adapters have one port each. Those with link=network share one simulated
+// network.
+func Driver() cli.Driver {
+	network := sync.OnceValue(func() *sim.Network { return sim.NewNetwork(sim.NetworkConfig{}) })
+	return cli.Driver{
+		Name:        "software",
+		Description: "the kit's software HCA",
+		Keys: map[string]string{
+			"link":      "udp (the default): RoCEv2 over UDP; network: a simulated network within the daemon",
+			"address":   "an IP address of this machine, or of the simulated network",
+			"interface": "a network interface, for all its addresses",
+			"port":      "UDP port; default: that of RoCEv2, 4791",
+		},
+		Example: "address=192.0.2.1",
+		Check: func(s cli.Settings) error {
+			_, err := parse(s)
+			return err
+		},
+		Open: func(_ context.Context, s cli.Settings, _ *slog.Logger) (ci.HCA, error) {
+			a, err := parse(s)
+			if err != nil {
+				return nil, err
+			}
+			return a.open(network)
+		},
+	}
+}
+
+// adapter describes an adapter with one port.
+type adapter struct {
+	link      string
+	addr      netip.Addr
+	ifaceName string
+	port      uint16
+}
+
+func parse(s cli.Settings) (a adapter, err error) {
+	a = adapter{link: s["link"], ifaceName: s["interface"]}
+	if a.link == "" {
+		a.link = "udp"
+	}
+	address, port := s["address"], s["port"]
+	switch {
+	case a.link != "udp" && a.link != "network":
+		return a, fmt.Errorf("no link %q; there are udp and network (link/sim, a simulated network within the daemon)",
+			a.link)
+	case address == "" && a.ifaceName == "":
+		return a, errors.New("address or interface is required")
+	case address != "" && a.ifaceName != "":
+		return a, errors.New("address and interface exclude each other")
+	case a.link == "network" && (address == "" || port != ""):
+		return a, errors.New("the link network has an address, and neither an interface nor a port")
+	}
+	if address != "" {
+		if a.addr, err = netip.ParseAddr(address); err != nil {
+			return a, fmt.Errorf("address: %w", err)
+		}
+	}
+	if port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			return a, fmt.Errorf("port %q: want 1 to 65535", port)
+		}
+		a.port = uint16(n)
+	}
+	return a, nil
+}
+
+func (a *adapter) open(network func() *sim.Network) (ci.HCA, error) {
+	var port rvt.Port
+	var err error
+	if a.link == "network" {
+		port, err = sim.New(network(), sim.Config{Addr: a.addr})
+	} else {
+		port, err = udp.New(udp.Config{Addr: a.addr, Interface: a.ifaceName, Port: a.port})
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
