@@ -3,41 +3,69 @@ package ual
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
-	"sync"
+	"syscall"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/kproxy/native"
 	"ciddk/kproxy/schema"
 )
 
-// call is a request and its reply. Calls are used again, with their buffers.
+// call is a request and its reply. Calls are used again by their client, with their buffers.
 type call struct {
+	c      *Client
 	id     uint64 // generation of the slot in the upper half, slot in the lower
-	out    []byte // request
-	in     []byte // reply, a copy
+	cmd    schema.Command
+	since  time.Duration // when it was registered
+	late   bool          // its deadline has passed once; see Client.check
+	out    []byte        // request
+	in     []byte        // reply, a copy
 	header native.Header
 	body   []byte // of in
 	files  []*os.File
 	done   chan struct{}
 }
 
-var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+// maxSpare is the most calls that a client keeps for use again. A call can hold two messages of the greatest length.
+const maxSpare = 16
 
 // begin returns a call whose request has room for the header.
 func (c *Client) begin() *call {
-	x := calls.Get().(*call)
+	x := c.reuse()
+	if x == nil {
+		x = &call{c: c, done: make(chan struct{}, 1)}
+	}
 	x.out = native.Start(x.out)
+	return x
+}
+
+// reuse returns a call that has ended, or nil if there is none. The list is the client's own, because a channel must
+// not pass from one testing/synctest bubble to another.
+func (c *Client) reuse() *call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.spare)
+	if n == 0 {
+		return nil
+	}
+	x := c.spare[n-1]
+	c.spare = c.spare[:n-1]
 	return x
 }
 
 // end makes a call available for use again.
 func (x *call) end() {
-	for _, f := range x.files {
-		f.Close()
-	}
+	closeAll(x.files)
 	x.files, x.body = nil, nil
-	calls.Put(x)
+	c := x.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.spare) < maxSpare {
+		c.spare = append(c.spare, x)
+	}
 }
 
 // roundTrip sends the request and waits for the reply. The error is that of the connection; a status is in x.header.
@@ -50,16 +78,29 @@ func (c *Client) roundTrip(cmd schema.Command, x *call, files []*os.File) error 
 		err = c.c.Send(x.out, files)
 	}
 	if err != nil && c.unregister(x.id) { // otherwise the reader has ended the call
-		if len(x.out) > schema.MaxMessage {
+		switch {
+		case len(x.out) > schema.MaxMessage:
 			return &ci.Error{Verb: cmd.Verb(), Status: ci.InvalidParameter, Detail: "the request is too long", Err: err}
+		case len(files) > 0 && !isConnectionError(err):
+			return &ci.Error{Verb: cmd.Verb(), Status: ci.InvalidParameter, Detail: "a descriptor", Err: err}
 		}
 		return c.disconnected(cmd)
 	}
-	<-x.done
+	<-x.done // the reader ends every call, at the latest after Config.CallTimeout
 	if x.body == nil {
 		return c.disconnected(cmd)
 	}
 	return nil
+}
+
+// isConnectionError reports whether an error of Send means that the connection has ended.
+func isConnectionError(err error) bool {
+	for _, e := range []error{syscall.EPIPE, syscall.ECONNRESET, syscall.ENOTCONN, net.ErrClosed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // register assigns an id to the call.
@@ -67,7 +108,7 @@ func (c *Client) register(cmd schema.Command, x *call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		return c.disconnected(cmd)
+		return c.lost(cmd)
 	}
 	slot := uint32(len(c.calls))
 	if n := len(c.free); n > 0 {
@@ -77,7 +118,9 @@ func (c *Client) register(cmd schema.Command, x *call) error {
 	}
 	c.calls[slot] = x
 	x.id = (x.id>>32+1)<<32 | uint64(slot)
-	x.body = nil
+	x.body, x.cmd, x.late = nil, cmd, false
+	x.since = c.clock.Now()
+	c.watch(c.limit)
 	return nil
 }
 
@@ -109,17 +152,36 @@ func (c *Client) read() {
 		err = c.receive(buf)
 	}
 	c.c.Close()
-	c.mu.Lock()
-	c.err = err
-	waiting := c.calls
-	c.calls, c.free = nil, nil
-	c.mu.Unlock()
-	for _, x := range waiting {
+	// The daemon closes the connection when it has destroyed everything, and the system does so when the daemon has
+	// exited. Otherwise the daemon may still use the client's memory.
+	ended := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+	for _, x := range c.end(err, ended) {
 		if x != nil {
 			x.done <- struct{}{}
 		}
 	}
-	c.unpinAll()
+	c.unpinAll(ended)
+}
+
+// end marks the connection as lost and returns the calls that wait, by slot. Unless the daemon has ended the
+// connection, it closes the event queues, which the daemon may leave open for ever.
+func (c *Client) end(err error, byDaemon bool) []*call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+	if c.watchdog != nil {
+		c.watchdog.Stop()
+	}
+	if !byDaemon {
+		for q := range c.queues {
+			q.file.Close()
+		}
+	}
+	waiting := c.calls
+	c.calls, c.free = nil, nil
+	return waiting
 }
 
 func (c *Client) receive(buf []byte) error {
@@ -138,9 +200,7 @@ func (c *Client) receive(buf []byte) error {
 		}
 	}
 	if err != nil {
-		for _, f := range files {
-			f.Close()
-		}
+		closeAll(files)
 		return err
 	}
 	x.in = append(x.in[:0], buf[:n]...)
@@ -151,15 +211,24 @@ func (c *Client) receive(buf []byte) error {
 
 // disconnected returns the error of a verb without a connection.
 func (c *Client) disconnected(cmd schema.Command) error {
-	return &ci.Error{Verb: cmd.Verb(), Status: ci.InvalidState, Err: ErrDisconnected}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost(cmd)
+}
+
+// lost is disconnected; mu is held.
+func (c *Client) lost(cmd schema.Command) error {
+	e := &ci.Error{Verb: cmd.Verb(), Status: ci.InvalidState, Err: ErrDisconnected}
+	if h, ok := errors.AsType[*hungError](c.err); ok {
+		e.Detail = h.Error()
+	}
+	return e
 }
 
 // do executes a verb that is not one of the data path. It fills reply, and discards descriptors.
 func (c *Client) do(cmd schema.Command, request any, files []*os.File, reply any) error {
 	received, err := c.doFiles(cmd, request, files, reply)
-	for _, f := range received {
-		f.Close()
-	}
+	closeAll(received)
 	return err
 }
 

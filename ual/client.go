@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/kproxy/native"
 	"ciddk/kproxy/schema"
 )
@@ -24,6 +25,11 @@ type Config struct {
 	Path    string        // of the daemon's socket; "": $DDKD_SOCKET, then DefaultPath
 	Name    string        // of this program, for the daemon's logs and status; "": that of the executable
 	Timeout time.Duration // of connecting; 0: 10 seconds
+
+	// CallTimeout is the time in which the daemon must reply to a request. When it has passed, the client closes the
+	// connection, and all verbs return ErrDisconnected. 0: DefaultCallTimeout.
+	CallTimeout time.Duration
+	Clock       clock.Clock // of timeouts; nil: the machine's
 
 	// Libraries are the vendors' user libraries that the program has. One of them accompanies an adapter whose
 	// HCAInfo.Library is its name. Without one, all verbs go to the daemon.
@@ -42,12 +48,15 @@ type Client struct {
 	err    error    // the connection is lost
 	calls  []*call  // by slot of their id; nil: free
 	free   []uint32 // slots
+	spare  []*call  // that have ended
+	queues map[*eventQueue]struct{}
 	libs   []*ci.UserLibrary
 	pins   map[*pinned]struct{}
 	tokens tokens
+	deadlines
 
 	closing atomic.Bool // Close has been called
-	late    atomic.Bool // the daemon did not reply to it in time
+	late    atomic.Bool // the daemon did not reply to it, or to a call, in time
 
 	wait sync.WaitGroup // of the reader and of event goroutines
 }
@@ -64,7 +73,11 @@ func Dial(cfg Config) (*Client, error) {
 
 // New returns a client over a connection that was made in another way, which it then owns. Config.Path is ignored.
 func New(conn *native.Conn, cfg Config) (*Client, error) {
-	c := &Client{c: conn, libs: cfg.Libraries, pins: map[*pinned]struct{}{}}
+	c := &Client{c: conn, libs: cfg.Libraries, pins: map[*pinned]struct{}{}, queues: map[*eventQueue]struct{}{}}
+	c.clock, c.limit = cfg.Clock, cmp.Or(cfg.CallTimeout, DefaultCallTimeout)
+	if c.clock == nil {
+		c.clock = clock.Real()
+	}
 	c.wait.Go(c.read)
 	hello := &schema.Hello{Version: schema.Version, PointerBits: bits.UintSize, Name: cfg.Name}
 	if hello.Name == "" {
@@ -84,22 +97,28 @@ const closeTimeout = 30 * time.Second
 
 // Close closes the connection. The daemon destroys everything that was made with it. Verbs in progress return
 // ErrDisconnected. Close returns when everything is destroyed and no callback runs or will run; it must not be called
-// from a callback. It is idempotent. The error reports that the daemon has not replied in 30 seconds; memory that was
-// registered then stays allocated.
+// from a callback. It is idempotent. The error reports that the daemon did not reply in 30 seconds, or to an earlier
+// request in time; memory that was registered then stays allocated.
 func (c *Client) Close() error {
 	c.closing.Store(true)
 	if c.c.CloseSend() == nil {
-		late := time.AfterFunc(closeTimeout, func() {
+		late := c.clock.AfterFunc(closeTimeout, func() {
 			c.late.Store(true)
 			c.c.Close()
 		})
 		defer late.Stop()
 	}
 	c.wait.Wait()
-	if c.late.Load() {
-		return &ci.Error{Verb: "ual.Client.Close", Status: ci.Timeout, Detail: "the daemon still destroys the objects"}
+	if !c.late.Load() {
+		return nil
 	}
-	return nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := &ci.Error{Verb: "ual.Client.Close", Status: ci.Timeout, Detail: "the daemon still destroys the objects"}
+	if h, ok := errors.AsType[*hungError](c.err); ok {
+		e.Detail = h.Error()
+	}
+	return e
 }
 
 // HCAs returns the adapters that are present.

@@ -32,6 +32,9 @@
 //
 // Verbs return the daemon's *ci.Error. When the daemon exits or the connection is closed, all verbs in progress and
 // later ones return ErrDisconnected with status InvalidState at once, and every open CA has the event EventLocalFatal.
+// The same happens when the daemon does not reply to a request within Config.CallTimeout, a minute by default, for
+// example because it was stopped by a signal. The error then names the daemon, and memory that was registered stays
+// allocated, because the daemon may still use it.
 //
 // # Sources
 //

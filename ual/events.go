@@ -22,18 +22,35 @@ func (c *Client) newEventQueue(overflow func(schema.Event), end func()) (*eventQ
 		return nil, err
 	}
 	if len(files) != 1 {
-		for _, f := range files {
-			f.Close()
-		}
+		closeAll(files)
 		return nil, badReply(schema.CmdCreateEventQueue, errNoDescriptor)
 	}
 	q := &eventQueue{c: c, handle: r.Handle, file: files[0], done: make(chan struct{})}
+	c.addQueue(q)
 	c.wait.Go(func() {
 		defer close(q.done)
 		q.read(overflow)
+		c.removeQueue(q)
 		end()
 	})
 	return q, nil
+}
+
+// addQueue has a queue closed when the connection is lost.
+func (c *Client) addQueue(q *eventQueue) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		q.file.Close()
+		return
+	}
+	c.queues[q] = struct{}{}
+}
+
+func (c *Client) removeQueue(q *eventQueue) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.queues, q)
 }
 
 // read handles events until the daemon or close closes the descriptor.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,7 +26,7 @@ import (
 type userHCA struct {
 	ci.HCA
 	note func(format string, args ...any)
-	fail error // of the next PD.CreateCQ
+	fail atomic.Pointer[ci.Error] // of the next PD.CreateCQ
 }
 
 func (h *userHCA) Info() ci.HCAInfo {
@@ -106,8 +107,7 @@ func (p *userPD) Unwrap() any { return p.PD }
 
 func (p *userPD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	p.h.reply("CreateCQ", c.User)
-	if err := p.h.fail; err != nil {
-		p.h.fail = nil
+	if err := p.h.fail.Swap(nil); err != nil {
 		return nil, err
 	}
 	c.User = nil
@@ -214,7 +214,7 @@ func TestHooks(t *testing.T) {
 		assert.Empty(t, records())
 	})
 	t.Run("the post hook sees the driver's error and its own status", func(t *testing.T) {
-		h.fail = &ci.Error{Verb: "PD.CreateCQ", Status: ci.InvalidCQSize}
+		h.fail.Store(&ci.Error{Verb: "PD.CreateCQ", Status: ci.InvalidCQSize})
 		ran := false
 		lib.CreateCQ = ci.UserFallibleHook[ci.UserCreateCQ]{
 			Pre: func(a *ci.UserCreateCQ, ub *ci.UserBuffer) error {

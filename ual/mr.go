@@ -58,13 +58,14 @@ func (p *pinned) release() {
 	}
 }
 
-// unpinAll releases all memory after the connection has ended. If the daemon may still use it, it stays for ever.
-func (c *Client) unpinAll() {
+// unpinAll releases all memory after the connection has ended. Unless ended, the daemon may still use the memory, which
+// then stays for ever.
+func (c *Client) unpinAll(ended bool) {
 	c.mu.Lock()
 	pins := c.pins
 	c.pins = map[*pinned]struct{}{}
 	c.mu.Unlock()
-	if c.late.Load() {
+	if !ended && len(pins) > 0 {
 		leaked.Store(c, pins)
 		return
 	}
@@ -73,7 +74,7 @@ func (c *Client) unpinAll() {
 	}
 }
 
-// leaked is the memory of clients whose daemon did not reply to Close.
+// leaked is the memory of clients whose daemon may still use it.
 var leaked sync.Map
 
 // described is the memory of a registration as a request has it.

@@ -101,6 +101,20 @@ func (c *Conn) Peer() (pid, uid, gid int, err error) {
 	return int(cred.Pid), int(cred.Uid), int(cred.Gid), nil
 }
 
+// Address returns the path of the socket that Dial connected to, and "" for other connections.
+func (c *Conn) Address() string {
+	if a := c.c.RemoteAddr(); a != nil {
+		return a.String()
+	}
+	return ""
+}
+
+// Interrupt ends Recv and Send of this end, also those in progress, and leaves the connection open: the other end
+// learns that it has ended when Close is called.
+func (c *Conn) Interrupt() error {
+	return errors.Join(c.c.CloseRead(), c.c.SetWriteDeadline(time.Unix(1, 0)))
+}
+
 // Send sends one message. The files remain the caller's.
 func (c *Conn) Send(m []byte, files []*os.File) error {
 	if len(files) == 0 {

@@ -38,6 +38,12 @@ func FileConn(*os.File) (*Conn, error) { return nil, errSystem }
 // Peer fails: see errSystem.
 func (*Conn) Peer() (pid, uid, gid int, err error) { return 0, 0, 0, errSystem }
 
+// Address returns "".
+func (*Conn) Address() string { return "" }
+
+// Interrupt fails: see errSystem.
+func (*Conn) Interrupt() error { return errSystem }
+
 // Send fails: see errSystem.
 func (*Conn) Send([]byte, []*os.File) error { return errSystem }
 

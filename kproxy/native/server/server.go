@@ -69,13 +69,14 @@ func (s *Server) ServeConn(c *native.Conn) {
 	})
 }
 
-// Close closes all connections and returns when everything that their clients had has been destroyed. The listener is
-// the caller's; it must be closed before.
+// Close ends all connections and returns when everything that their clients had has been destroyed. A connection is
+// closed when the daemon does not use the client's memory any more. The listener is the caller's; it must be closed
+// before.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
 	for c := range s.conns {
-		c.Close()
+		_ = c.Interrupt() // it fails if the client has closed the connection, which ends Recv, too
 	}
 	s.mu.Unlock()
 	s.wait.Wait()
