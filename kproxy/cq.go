@@ -70,6 +70,8 @@ func (c *Session) resizeCQ(r *schema.ResizeCQ, files []*os.File) (*Result, error
 	if err != nil {
 		return nil, err
 	}
+	o.change.Lock()
+	defer o.change.Unlock()
 	// Both sizes are charged during the verb, since a driver holds both queues while it moves the entries.
 	now := cqCharge(int(r.Size))
 	if err := c.chargeMore(verb, now); err != nil {

@@ -2,29 +2,51 @@ package kproxy
 
 import (
 	"os"
+	"slices"
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
 	"ciddk/kproxy/schema"
 )
 
-// memory returns the memory that a request describes.
-func (c *Session) memory(verb string, m *schema.Memory, files []*os.File) (mapping, error) {
+// memory returns the memory that a request describes, for one region. It is charged until its release.
+func (c *Session) memory(verb string, m *schema.Memory, files []*os.File) (*mapping, error) {
+	x := charge{memory: int64(min(m.Length, 1<<62))}
+	if m.Shared {
+		x.mappings = 1
+	}
+	if err := c.chargeMore(verb, x); err != nil {
+		return nil, err
+	}
+	found, err := c.reach(verb, m, files)
+	if err != nil {
+		c.chargeLess(x)
+		return nil, err
+	}
+	found.charge, found.regions = x, 1
+	return found, nil
+}
+
+func (c *Session) reach(verb string, m *schema.Memory, files []*os.File) (*mapping, error) {
 	switch {
 	case m.Shared && len(files) != 1:
-		return mapping{}, failf(verb, ci.InvalidParameter, "shared memory comes with one descriptor, %d received",
-			len(files))
+		return nil, failf(verb, ci.InvalidParameter, "shared memory comes with one descriptor, %d received", len(files))
 	case !m.Shared && len(files) != 0:
-		return mapping{}, failf(verb, ci.InvalidParameter, "%d descriptors for memory that is not shared", len(files))
+		return nil, failf(verb, ci.InvalidParameter, "%d descriptors for memory that is not shared", len(files))
 	case m.Shared:
-		r, err := mapShared(files[0], m.Addr, m.FileOffset, m.Length, m.Access&ci.LocalWrite != 0)
+		found, err := mapShared(files[0], m.Addr, m.FileOffset, m.Length, m.Access&ci.LocalWrite != 0)
 		if err != nil {
-			return mapping{}, &ci.Error{Verb: verb, Status: ci.InvalidPermission, Detail: "shared memory", Err: err}
+			return nil, &ci.Error{Verb: verb, Status: ci.InvalidPermission, Detail: "shared memory", Err: err}
 		}
-		return r, nil
+		return found, nil
 	}
 	mem, err := c.proc.Memory(m.Addr, m.Length, m.Access)
-	return mapping{mem: mem}, err
+	return &mapping{mem: mem}, err
+}
+
+// errReadOnly is the error for rights to write on memory that was shared for reading.
+func errReadOnly(verb string) error {
+	return failf(verb, ci.InvalidPermission, "the descriptor of the shared memory does not permit writing")
 }
 
 func regionReply(h schema.Handle, r ci.Region) *Result {
@@ -39,7 +61,7 @@ func (c *Session) registerMR(r *schema.RegisterMR, files []*os.File) (*Result, e
 		return nil, err
 	}
 	m := &r.Memory
-	o := &object{kind: schema.KindMR, ca: pd.ca, charge: charge{memory: int64(min(m.Length, 1<<62))}}
+	o := &object{kind: schema.KindMR, ca: pd.ca}
 	var reply *Result
 	return c.create(verb, o, pd, private{}, func() (destroyable, error) {
 		found, err := c.memory(verb, m, files)
@@ -48,10 +70,10 @@ func (c *Session) registerMR(r *schema.RegisterMR, files []*os.File) (*Result, e
 		}
 		mr, err := pd.al.(*accesslayer.PD).NewMR(ci.MRCreate{Memory: found.mem, IOVA: m.IOVA, Access: m.Access})
 		if err != nil {
-			found.release()
+			c.release(found)
 			return nil, err
 		}
-		o.memory, reply = found, regionReply(o.handle, mr.Region())
+		o.memories, reply = []*mapping{found}, regionReply(o.handle, mr.Region())
 		return mr, nil
 	}, func() (*Result, *schema.UserBufferReply) { return reply, nil })
 }
@@ -68,15 +90,27 @@ func (c *Session) registerSMR(r *schema.RegisterSMR) (*Result, error) {
 	}
 	o := &object{kind: schema.KindMR, ca: pd.ca}
 	var reply *Result
-	// The region uses src, so that src's memory stays mapped.
 	return c.create(verb, o, pd, private{}, func() (destroyable, error) {
+		src.change.Lock()
+		defer src.change.Unlock()
+		n := len(src.memories)
+		if n == 0 {
+			return nil, failf(verb, ci.InvalidMRHandle, "the region is being destroyed")
+		}
+		shared := src.memories[n-1]
+		if !shared.mayWrite(r.Access) {
+			return nil, errReadOnly(verb)
+		}
 		mr, err := pd.al.(*accesslayer.PD).NewSMR(src.al.(ci.MR), r.IOVA, r.Access)
 		if err != nil {
 			return nil, err
 		}
-		reply = regionReply(o.handle, mr.Region())
+		c.mu.Lock()
+		shared.regions++
+		c.mu.Unlock()
+		o.memories, reply = []*mapping{shared}, regionReply(o.handle, mr.Region())
 		return mr, nil
-	}, func() (*Result, *schema.UserBufferReply) { return reply, nil }, src)
+	}, func() (*Result, *schema.UserBufferReply) { return reply, nil })
 }
 
 func (c *Session) queryMR(r *schema.MR) (*Result, error) {
@@ -100,55 +134,55 @@ func (c *Session) modifyMR(r *schema.ModifyMR, files []*os.File) (*Result, error
 	if err != nil {
 		return nil, err
 	}
+	o.change.Lock()
+	defer o.change.Unlock()
 	set, create := ci.MRField(r.Set), ci.MRCreate{IOVA: r.Memory.IOVA, Access: r.Memory.Access}
-	var found mapping
-	var more charge
-	if set&ci.MRFieldMemory != 0 {
-		access := r.Memory
-		if set&ci.MRFieldAccess == 0 { // the region keeps its rights, which the request does not contain
-			if a, err := o.al.(*accesslayer.MR).Query(); err == nil {
-				access.Access = a.Access
-			}
+	access := r.Memory
+	if set&ci.MRFieldAccess == 0 { // the region keeps its rights, which the request does not contain
+		if a, err := o.al.(*accesslayer.MR).Query(); err == nil {
+			access.Access = a.Access
 		}
-		more.memory = int64(min(r.Memory.Length, 1<<62))
-		if err := c.chargeMore(verb, more); err != nil {
-			return nil, err
-		}
-		if found, err = c.memory(verb, &access, files); err != nil {
-			c.chargeLess(more)
-			return nil, err
-		}
-		create.Memory = found.mem
 	}
+	memories := o.memories
+	if set&ci.MRFieldMemory != 0 {
+		found, err := c.memory(verb, &access, files)
+		if err != nil {
+			return nil, err
+		}
+		create.Memory, memories = found.mem, []*mapping{found}
+	} else if n := len(memories); n > 0 && !memories[n-1].mayWrite(access.Access) {
+		return nil, errReadOnly(verb)
+	}
+	return c.replaceMR(o, pd, set, create, memories)
+}
+
+// replaceMR executes a change that has been validated. memories are what the region has afterwards. o.change is locked.
+func (c *Session) replaceMR(o, pd *object, set ci.MRField, create ci.MRCreate, memories []*mapping) (*Result, error) {
 	var to ci.PD
 	if pd != nil {
 		to = pd.al.(*accesslayer.PD).CI()
 	}
-	if err := o.al.(*accesslayer.MR).Modify(set, to, create); err != nil {
-		if ci.StatusOf(err) != ci.InsufficientResources { // else the region is invalid, and keeps all until Destroy
-			found.release()
-			c.chargeLess(more)
-			return nil, err
-		}
-		c.mu.Lock()
-		o.charge.memory += more.memory
-		c.mu.Unlock()
+	unused := memories
+	err := o.al.(*accesslayer.MR).Modify(set, to, create)
+	switch {
+	case err == nil:
+		o.memories, unused = memories, o.memories
+	case ci.StatusOf(err) == ci.InsufficientResources: // the region is invalid, and keeps all until Destroy
+		o.memories, unused = slices.Concat(o.memories, memories), nil
+	}
+	if set&ci.MRFieldMemory != 0 {
+		c.release(unused...)
+	}
+	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	old := mapping{}
-	if set&ci.MRFieldMemory != 0 {
-		old, o.memory = o.memory, found
-		c.dropCharge(o.charge)
-		o.charge = more
-	}
 	if set&ci.MRFieldPD != 0 && pd != nil {
+		c.mu.Lock()
 		o.parent.children--
 		o.parent = pd
 		pd.children++
+		c.mu.Unlock()
 	}
-	c.mu.Unlock()
-	old.release()
 	return regionReply(o.handle, o.al.(*accesslayer.MR).Region()), nil
 }
 

@@ -2,6 +2,7 @@ package kproxy
 
 import (
 	"math"
+	"sync"
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
@@ -30,7 +31,10 @@ type object struct {
 	children int
 	users    int
 	charge   charge
-	memory   mapping // of an MR
+	memories []*mapping // of an MR; more than one after a change that failed
+
+	// change serializes Destroy and the verbs that change charge or memories. It is locked before Session.mu.
+	change sync.Mutex
 }
 
 // destroyable is what all objects of the access layer have in common.
@@ -133,8 +137,18 @@ func (c *Session) addCharge(verb string, x charge) error {
 			c.used.memoryBytes,
 			x.memory, c.quota.MemoryBytes)
 	}
+	if x.mappings > c.quota.Mappings-c.used.mappings {
+		return failf(verb, ci.InsufficientResources, "the daemon has %d mappings of the client's memory, quota %d",
+			c.used.mappings, c.quota.Mappings)
+	}
+	if n := c.s.mappings.Add(int64(x.mappings)); x.mappings > 0 && n > maxMappings() {
+		c.s.mappings.Add(-int64(x.mappings))
+		return failf(verb, ci.InsufficientResources, "the daemon has %d mappings of clients' memory, which is its limit "+
+			"(half of vm.max_map_count)", n-1)
+	}
 	c.used.queueBytes += x.queue
 	c.used.memoryBytes += x.memory
+	c.used.mappings += x.mappings
 	return nil
 }
 
@@ -142,6 +156,8 @@ func (c *Session) addCharge(verb string, x charge) error {
 func (c *Session) dropCharge(x charge) {
 	c.used.queueBytes -= x.queue
 	c.used.memoryBytes -= x.memory
+	c.used.mappings -= x.mappings
+	c.s.mappings.Add(-int64(x.mappings))
 }
 
 // commit makes the handle of a new object valid.
@@ -174,6 +190,9 @@ func (c *Session) remove(o *object) {
 // destroy executes the Destroy of every kind.
 func (c *Session) destroy(r *schema.Object) (*Result, error) {
 	k := r.Handle.Kind()
+	if k >= schema.NumKinds {
+		return nil, failf(destroyVerb[schema.KindNone], ci.InvalidHandle, "handle %x has no kind", uint64(r.Handle))
+	}
 	verb := destroyVerb[k]
 	c.mu.Lock()
 	o, err := c.find(verb, k, r.Handle)
@@ -188,6 +207,8 @@ func (c *Session) destroy(r *schema.Object) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.change.Lock()
+	defer o.change.Unlock()
 	if o.al != nil {
 		err = o.al.Destroy()
 	}
@@ -196,7 +217,8 @@ func (c *Session) destroy(r *schema.Object) (*Result, error) {
 		c.commit(o)
 		return nil, err
 	case err == nil:
-		o.memory.release()
+		c.release(o.memories...)
+		o.memories = nil
 	default:
 		c.log.Error("kproxy: destroy failed", "kind", k, "error", err)
 	}

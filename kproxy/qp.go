@@ -92,6 +92,8 @@ func (c *Session) modifyQP(r *schema.ModifyQP, files []*os.File) (*Result, error
 	}
 	attr := r.Attr.CI()
 	attr.User = p.ub
+	o.change.Lock()
+	defer o.change.Unlock()
 	more, resize := charge{}, r.Set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0
 	if resize {
 		caps := attr.QPCaps
@@ -106,12 +108,24 @@ func (c *Session) modifyQP(r *schema.ModifyQP, files []*os.File) (*Result, error
 		return nil, err
 	}
 	if resize {
-		c.mu.Lock()
-		o.charge.queue += more.queue // one queue may have kept its size, so both are counted
-		c.mu.Unlock()
+		c.resized(o, more)
 	}
 	reply := new(schema.Changed)
 	return p.copyOut(&reply.User, &Result{Body: reply}), nil
+}
+
+// resized replaces the charge of a QP by that of the queues that it has now. more was charged for the change.
+func (c *Session) resized(o *object, more charge) {
+	attr, err := o.al.(*accesslayer.QP).Query()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		o.charge.queue += more.queue
+		return
+	}
+	now := qpCharge(attr.QPCaps)
+	c.used.queueBytes += now.queue - o.charge.queue - more.queue
+	o.charge = now
 }
 
 func (c *Session) timeWait(r *schema.TimeWait) (*Result, error) {

@@ -19,6 +19,7 @@ type Quota struct {
 
 	QueueBytes  int64 // of all work and completion queues, estimated from their sizes: 1 GiB
 	MemoryBytes int64 // of all registered memory: 64 GiB
+	Mappings    int   // of the client's memory in the daemon, one for each shared region and each open adapter: 8192
 	Events      int   // that wait in one event queue because the client does not read: 4096
 	Pending     int   // requests in execution: 64
 }
@@ -38,6 +39,7 @@ func (q Quota) withDefaults() Quota {
 	set(&q.MRs, 65536)
 	set(&q.MWs, 65536)
 	set(&q.EventQueues, 64)
+	set(&q.Mappings, 8192)
 	set(&q.Events, 4096)
 	set(&q.Pending, 64)
 	if q.QueueBytes <= 0 {
@@ -97,10 +99,14 @@ type usage struct {
 	count       [schema.NumKinds]int
 	queueBytes  int64
 	memoryBytes int64
+	mappings    int
 }
 
 // charge is the part of a session's usage that one object causes.
-type charge struct{ queue, memory int64 }
+type charge struct {
+	queue, memory int64
+	mappings      int
+}
 
 // Bytes that one entry of a queue is estimated to hold in a driver, beside its scatter/gather elements of 16 bytes.
 const (

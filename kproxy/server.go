@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
@@ -28,8 +29,9 @@ type Config struct {
 
 // Server executes verbs for client processes. Its methods may be called concurrently.
 type Server struct {
-	cfg     Config
-	atomics atomicLocks
+	cfg      Config
+	atomics  atomicLocks
+	mappings atomic.Int64 // of clients' memory
 
 	mu       sync.Mutex
 	closed   bool

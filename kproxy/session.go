@@ -86,10 +86,14 @@ func (c *Session) Close() error {
 	}
 	c.calls.Wait() // they fail, now that the access layer's client is closed
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, o := range c.objects() {
-		o.memory.release()
+	objects = c.objects()
+	c.mu.Unlock()
+	for _, o := range objects {
+		c.release(o.memories...)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.s.mappings.Add(-int64(c.used.mappings))
 	c.slots, c.free, c.used = nil, nil, usage{}
 	c.log.Info("kproxy: client gone", "requests", c.stats.requests.Load(), "rejected", c.stats.rejected.Load())
 	return nil

@@ -6,18 +6,36 @@ import (
 	"ciddk/ci"
 )
 
-// mapping is memory that a region was registered over. The zero value is none.
+// mapping is memory that regions are registered over. It is released with the last of them.
 type mapping struct {
-	mem   ci.Memory
-	unmap func() error
+	mem      ci.Memory
+	unmap    func() error // nil if nothing was mapped
+	readOnly bool         // a write would be a fault
+	charge   charge
+	regions  int // Session.mu guards it
 }
 
-// release unmaps the memory. The driver must not use it any more.
-func (m *mapping) release() {
-	if m.unmap != nil {
-		_ = m.unmap() // the range was mapped by this package and is intact
+// mayWrite reports whether regions with these rights may be registered over the memory.
+func (m *mapping) mayWrite(a ci.Access) bool {
+	return !m.readOnly || a&(ci.LocalWrite|ci.RemoteWrite|ci.RemoteAtomic) == 0
+}
+
+// release ends a region's use of memory. The driver must not use it any more.
+func (c *Session) release(list ...*mapping) {
+	var unused []*mapping
+	c.mu.Lock()
+	for _, m := range list {
+		if m.regions--; m.regions == 0 {
+			c.dropCharge(m.charge)
+			unused = append(unused, m)
+		}
 	}
-	*m = mapping{}
+	c.mu.Unlock()
+	for _, m := range unused {
+		if m.unmap != nil {
+			_ = m.unmap() // the range was mapped by this package and is intact
+		}
+	}
 }
 
 // sharedMemory is a mapping of a client's memfd, at the client's address.

@@ -49,36 +49,42 @@ func control(f *os.File, fn func(fd int) error) error {
 	return err
 }
 
-// mapShared maps n bytes at offset off of a client's memfd. The bytes are at addr in the client.
-func mapShared(f *os.File, addr, off, n uint64, write bool) (mapping, error) {
+// mapShared maps n bytes at offset off of a client's memfd. The bytes are at addr in the client. The mapping can be
+// written if the descriptor permits it, whether or not it is needed now, because rights can be added later.
+func mapShared(f *os.File, addr, off, n uint64, write bool) (*mapping, error) {
 	size, err := checkSealed(f)
 	if err != nil {
-		return mapping{}, err
+		return nil, err
 	}
 	if n == 0 || off > size || n > size-off {
-		return mapping{}, fmt.Errorf("%d bytes at offset %d of a memfd of %d bytes", n, off, size)
+		return nil, fmt.Errorf("%d bytes at offset %d of a memfd of %d bytes", n, off, size)
 	}
 	page := uint64(os.Getpagesize())
 	skip := off % page
 	if (addr-off)%page != 0 {
-		return mapping{}, fmt.Errorf("address %x and file offset %x differ within a page", addr, off)
+		return nil, fmt.Errorf("address %x and file offset %x differ within a page", addr, off)
 	}
 	if skip+n > 1<<46 {
-		return mapping{}, fmt.Errorf("%d bytes are more than can be mapped", n)
+		return nil, fmt.Errorf("%d bytes are more than can be mapped", n)
 	}
-	rights := unix.PROT_READ
-	if write {
-		rights |= unix.PROT_WRITE
+	b, err := mapFile(f, off-skip, skip+n, unix.PROT_READ|unix.PROT_WRITE)
+	readOnly := err != nil && !write
+	if readOnly {
+		b, err = mapFile(f, off-skip, skip+n, unix.PROT_READ)
 	}
-	var b []byte
+	if err != nil {
+		return nil, err
+	}
+	return &mapping{mem: &sharedMemory{b[skip:], addr}, readOnly: readOnly,
+		unmap: func() error { return unix.Munmap(b) }}, nil
+}
+
+func mapFile(f *os.File, off, n uint64, rights int) (b []byte, err error) {
 	err = control(f, func(fd int) error {
-		b, err = unix.Mmap(fd, int64(off-skip), int(skip+n), rights, unix.MAP_SHARED)
+		b, err = unix.Mmap(fd, int64(off), int(n), rights, unix.MAP_SHARED)
 		return os.NewSyscallError("mmap", err)
 	})
-	if err != nil {
-		return mapping{}, err
-	}
-	return mapping{&sharedMemory{b[skip:], addr}, func() error { return unix.Munmap(b) }}, nil
+	return b, err
 }
 
 // checkFiles validates the descriptors of a client's private data: regular files must be sealed memfds.

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-func mapShared(*os.File, uint64, uint64, uint64, bool) (mapping, error) {
-	return mapping{}, errors.ErrUnsupported
+func mapShared(*os.File, uint64, uint64, uint64, bool) (*mapping, error) {
+	return nil, errors.ErrUnsupported
 }
 
 func checkFiles(files []*os.File) error {

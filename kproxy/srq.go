@@ -61,6 +61,8 @@ func (c *Session) modifySRQ(r *schema.ModifySRQ, files []*os.File) (*Result, err
 	}
 	attr, set := srqAttr(r.Attr), ci.SRQField(r.Set)
 	attr.User = p.ub
+	o.change.Lock()
+	defer o.change.Unlock()
 	more, resize := charge{}, set&ci.SRQFieldMaxWR != 0
 	if resize {
 		more = srqCharge(ci.SRQAttr{MaxWR: attr.MaxWR, MaxSGE: int(o.ca.attr.MaxSRQSGEs)})

@@ -42,6 +42,8 @@ type quotaConfig struct {
 	Memory int64 `yaml:"memory"` // bytes
 	Events int   `yaml:"events"`
 
+	Mappings int `yaml:"mappings"`
+
 	EventQueues int `yaml:"event-queues"`
 	Pending     int `yaml:"pending"`
 }
@@ -60,6 +62,7 @@ func (q quotaConfig) quota() kproxy.Quota {
 		QueueBytes:  q.Queues,
 		MemoryBytes: q.Memory,
 		Events:      q.Events,
+		Mappings:    q.Mappings,
 		Pending:     q.Pending,
 	}
 }

@@ -40,7 +40,7 @@ func TestQuotaKeys(t *testing.T) {
 // TestQuotaByName checks the keys of the documentation against the fields that they set.
 func TestQuotaByName(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ddkd.yaml")
-	text := "quota: {event-queues: 3, queues: 4, memory: 5, events: 6, pending: 7, multicast: 8}\n"
+	text := "quota: {event-queues: 3, queues: 4, memory: 5, events: 6, pending: 7, multicast: 8, mappings: 9}\n"
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	c, err := readConfig(file)
 	require.NoError(t, err)
@@ -51,6 +51,7 @@ func TestQuotaByName(t *testing.T) {
 	assert.Equal(t, 6, q.Events)
 	assert.Equal(t, 7, q.Pending)
 	assert.Equal(t, 8, q.Mcasts)
+	assert.Equal(t, 9, q.Mappings)
 }
 
 // TestAdapterNumbers checks that the values of an adapter's keys may be numbers.
