@@ -17,7 +17,8 @@ type Dragonfly struct {
 func (d Dragonfly) Generate() (*Topology, error) {
 	if d.Switches < 1 || d.Switches > MaxPorts || d.Hosts < 0 || d.Global < 0 ||
 		d.Switches-1+d.Hosts+d.Global > MaxPorts {
-		return nil, fmt.Errorf("topology: dragonfly: %d switches in a group, %d adapters and %d global links at a switch: "+
+		return nil, fmt.Errorf("topology: dragonfly: %d switches in a group, %d adapters and %d global links at a "+
+			"switch: "+
 			"want at most %d ports", d.Switches, d.Hosts, d.Global, MaxPorts)
 	}
 	if d.Groups == 0 {

@@ -15,12 +15,14 @@ type FatTree struct {
 	Rate     Rate
 }
 
-// Generate returns the tree. Adapters are called h1, h2, …; switches are called s, level, number: s1-1. Errors: Down and Up
-// of different lengths, empty, or with numbers out of range; more nodes or ports than a subnet or a switch can have.
+// Generate returns the tree. Adapters are called h1, h2, …; switches are called s, level, number: s1-1. Errors: Down
+// and Up of different lengths, empty, or with numbers out of range; more nodes or ports than a subnet or a switch can
+// have.
 func (f FatTree) Generate() (*Topology, error) {
 	levels := len(f.Down)
 	if levels == 0 || len(f.Up) != levels {
-		return nil, fmt.Errorf("topology: fat tree: %d numbers of children, %d of parents: want one each for every level",
+		return nil, fmt.Errorf("topology: fat tree: %d numbers of children, %d of parents: want one each for every "+
+			"level",
 			levels, len(f.Up))
 	}
 	if levels > 8 {
@@ -42,7 +44,8 @@ func (f FatTree) Generate() (*Topology, error) {
 			ports += f.Up[l]
 		}
 		if ports > MaxPorts {
-			return nil, fmt.Errorf("topology: fat tree: a switch of level %d needs %d ports: want at most %d", l, ports, MaxPorts)
+			return nil, fmt.Errorf("topology: fat tree: a switch of level %d needs %d ports: want at most %d", l,
+				ports, MaxPorts)
 		}
 	}
 	b := builder{rate: f.Rate}

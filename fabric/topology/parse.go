@@ -91,7 +91,8 @@ func (p *parser) line(text string) (include string, err error) {
 	case "Chassis", "Non": // headings of ibnetdiscover --grouping
 		return "", nil
 	case "do", "module", "width", "speed", "extspeed", "pdebug":
-		return "", p.errorf("%s is not supported: remove the line (rates of links stand in their lines: w= s= e=)", word)
+		return "", p.errorf("%s is not supported: remove the line (rates of links stand in their lines: w= s= e=)",
+			word)
 	}
 	if text[0] == '@' {
 		return "", p.errorf("port aliases are not supported: write the id and the port of the neighbor")
@@ -303,13 +304,15 @@ func (p *parser) finish() (*Topology, error) {
 		if h, ok := links[c.from]; ok {
 			l := &p.t.Links[h.link]
 			if l.A != to || l.B != c.from {
-				return nil, p.errorf("port %d is connected to another port in line %d: remove one", c.from.Port, h.at.Line)
+				return nil, p.errorf("port %d is connected to another port in line %d: remove one",
+					c.from.Port, h.at.Line)
 			}
 			l.Width, l.Speed = lower(l.Width, c.width), lower(l.Speed, c.speed)
 			continue
 		}
 		if h, ok := links[to]; ok {
-			return nil, p.errorf("port %d of %q is connected to another port in line %d: remove one", c.port, c.to, h.at.Line)
+			return nil, p.errorf("port %d of %q is connected to another port in line %d: remove one", c.port,
+				c.to, h.at.Line)
 		}
 		h := half{len(p.t.Links), c}
 		links[c.from], links[to] = h, h

@@ -169,7 +169,8 @@ func (t *Topology) Validate() error {
 			}
 			n := &t.Nodes[e.Node]
 			if e.Port < 1 || e.Port > n.NumPorts {
-				return fmt.Errorf("topology: node %q has ports 1 to %d, and a link at port %d", n.ID, n.NumPorts, e.Port)
+				return fmt.Errorf("topology: node %q has ports 1 to %d, and a link at port %d", n.ID,
+					n.NumPorts, e.Port)
 			}
 			if used[e] {
 				return fmt.Errorf("topology: node %q has two links at port %d: remove one", n.ID, e.Port)
@@ -205,7 +206,8 @@ func (n *Node) validate() error {
 	case n.Kind < CA || n.Kind > Router:
 		return fmt.Errorf("topology: node %q: kind %d: want CA, Switch or Router", n.ID, n.Kind)
 	case n.ID == "" || len(n.ID) > MaxText || !isPlain(n.ID) || strings.ContainsAny(n.ID, "@#"):
-		return fmt.Errorf("topology: node id %q: want 1 to %d printable characters other than quotes, @ and #", n.ID, MaxText)
+		return fmt.Errorf("topology: node id %q: want 1 to %d printable characters other than quotes, @ and #", n.ID,
+			MaxText)
 	case len(n.Description) > MaxText || !isPlain(n.Description):
 		return fmt.Errorf("topology: node %q: description %q: want at most %d bytes of printable characters, no quotes",
 			n.ID, n.Description, MaxText)

@@ -40,7 +40,8 @@ func TestRead(t *testing.T) {
 	got, err := Read(strings.NewReader(small), "small", nil)
 	require.NoError(t, err)
 	want := &Topology{Nodes: []Node{
-		{Kind: Switch, ID: "S-20", Description: "Switch one", NumPorts: 8, GUID: 0x20, SystemGUID: 0x10, VendorID: 0x2c9,
+		{Kind: Switch, ID: "S-20", Description: "Switch one", NumPorts: 8, GUID: 0x20, SystemGUID: 0x10,
+			VendorID: 0x2c9,
 			DeviceID: 0xbd36},
 		{Kind: Switch, ID: "S-21", NumPorts: 4, GUID: 0x21, DeviceID: 0xbd36},
 		{Kind: CA, ID: "H-30", Description: "Host", NumPorts: 2, GUID: 0x30, DeviceID: 0xbd36},
@@ -270,9 +271,12 @@ func TestRoundTrip(t *testing.T) {
 		n := rapid.IntRange(1, 8).Draw(t, "nodes")
 		for i := range n {
 			k := Kind(rapid.IntRange(1, 3).Draw(t, "kind"))
-			g.Nodes = append(g.Nodes, Node{Kind: k, ID: fmt.Sprintf("n %d", i), NumPorts: rapid.IntRange(1, 9).Draw(t, "ports"),
-				GUID: uint64(i+1) << 16, Description: rapid.SampledFrom([]string{"", "a # b", "x 4xQDR", "é"}).Draw(t, "text"),
-				DeviceID: uint16(rapid.IntRange(0, 3).Draw(t, "device")), VendorID: uint32(rapid.IntRange(0, 3).Draw(t, "vendor"))})
+			g.Nodes = append(g.Nodes, Node{Kind: k, ID: fmt.Sprintf("n %d", i),
+				NumPorts: rapid.IntRange(1, 9).Draw(t, "ports"),
+				GUID:     uint64(i+1) << 16, Description: rapid.SampledFrom([]string{"", "a # b", "x 4xQDR",
+					"é"}).Draw(t, "text"),
+				DeviceID: uint16(rapid.IntRange(0, 3).Draw(t, "device")), VendorID: uint32(rapid.IntRange(0,
+					3).Draw(t, "vendor"))})
 		}
 		used := map[End]bool{}
 		for range rapid.IntRange(0, 12).Draw(t, "links") {

@@ -23,7 +23,8 @@ func (t Torus) Generate() (*Topology, error) {
 		return nil, fmt.Errorf("topology: torus: %d dimensions: want 1 to 6", len(t.Size))
 	}
 	if t.Hosts < 0 || 2*len(t.Size)+t.Hosts > MaxPorts {
-		return nil, fmt.Errorf("topology: torus: %d adapters at a switch: want 0 to %d", t.Hosts, MaxPorts-2*len(t.Size))
+		return nil, fmt.Errorf("topology: torus: %d adapters at a switch: want 0 to %d", t.Hosts,
+			MaxPorts-2*len(t.Size))
 	}
 	if err := checkSize("torus", append(slices.Clone(t.Size), t.Hosts+1)...); err != nil {
 		return nil, err

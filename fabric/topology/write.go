@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// Write writes the topology in the net format. ibsim accepts the result, and Read returns an equal topology, except that
-// the format has no place for the GUIDs of ports without a link. Errors: those of Validate and of w.
+// Write writes the topology in the net format. ibsim accepts the result, and Read returns an equal topology, except
+// that the format has no place for the GUIDs of ports without a link. Errors: those of Validate and of w.
 func (t *Topology) Write(w io.Writer) error {
 	if err := t.Validate(); err != nil {
 		return err
