@@ -18,9 +18,9 @@ type process struct {
 
 var _ ci.Process = (*process)(nil)
 
-func newProcess(pid, bits int, locks *atomicLocks) *process {
-	p := &process{pid: pid, bits: bits, locks: locks}
-	p.reach.open(pid)
+func newProcess(peer Peer, bits int, locks *atomicLocks) *process {
+	p := &process{pid: peer.PID, bits: bits, locks: locks}
+	p.reach.open(peer.PID, peer.UID)
 	return p
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -17,15 +18,27 @@ import (
 
 var hostOrder = binary.NativeEndian
 
-// processReach is the means to reach a process's memory: process_vm_readv and process_vm_writev. The pidfd is checked
-// before each copy, because the number of a process that has exited can be assigned to another one.
+// processReach is the means to reach a process's memory.
+//
+// The process that connected may execute a program of another user (setuid) and keep its number. A daemon without
+// CAP_SYS_PTRACE copies by number (process_vm_readv, process_vm_writev): the kernel checks each copy, and denies it
+// then. A daemon with that capability would be allowed. It opens /proc/PID/mem once, which remains bound to the address
+// space that it had then, and checks whose that is.
+//
+// The pidfd is checked before each copy by number, because the number of a process that has exited can be assigned to
+// another one.
 type processReach struct {
-	pid   int
-	pidfd int // -1: the process cannot be reached
+	pid, uid int
+	pidfd    int // -1: the process cannot be reached
+	isBound  bool
+
+	once   sync.Once
+	mem    *os.File // if isBound, after once
+	memErr error
 }
 
-func (r *processReach) open(pid int) {
-	r.pid, r.pidfd = pid, -1
+func (r *processReach) open(pid, uid int) {
+	r.pid, r.uid, r.pidfd, r.isBound = pid, uid, -1, mayTraceAll()
 	if pid <= 0 {
 		return
 	}
@@ -34,10 +47,23 @@ func (r *processReach) open(pid int) {
 	}
 }
 
+// mayTraceAll reports whether the daemon has CAP_SYS_PTRACE.
+var mayTraceAll = sync.OnceValue(func() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return true // then the kernel's check is not relied on
+	}
+	return sets[0].Effective&(1<<unix.CAP_SYS_PTRACE) != 0
+})
+
 func (r *processReach) close() {
 	if r.pidfd >= 0 {
 		unix.Close(r.pidfd)
 		r.pidfd = -1
+	}
+	if r.mem != nil {
+		r.mem.Close()
 	}
 }
 
@@ -49,7 +75,53 @@ func (r *processReach) exited() bool {
 	return unix.PidfdSendSignal(r.pidfd, 0, nil, 0) != nil
 }
 
+// bind opens the memory of the process. It is done at the first access, when the client has permitted it.
+func (r *processReach) bind() (*os.File, error) {
+	r.once.Do(func() { r.mem, r.memErr = r.openMemory() })
+	return r.mem, r.memErr
+}
+
+// errOtherUser is the error for a process that has executed a program of another user since it connected, or that
+// protects its memory.
+var errOtherUser = errors.New("the memory of the process does not belong to the user that connected (setuid, " +
+	"file capabilities, or PR_SET_DUMPABLE)")
+
+func (r *processReach) openMemory() (*os.File, error) {
+	path := "/proc/" + strconv.Itoa(r.pid) + "/mem"
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	// The kernel shows root as the owner where a process may not be traced by its user. If the process executes another
+	// program between the two calls, the address space that was opened no longer exists.
+	var st unix.Stat_t
+	err = unix.Stat(path, &st)
+	switch {
+	case err != nil:
+	case int(st.Uid) != r.uid:
+		err = errOtherUser
+	case r.exited():
+		err = ci.InvalidState
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 func (r *processReach) read(b []byte, addr uint64) (int, error) {
+	if r.isBound {
+		f, err := r.bind()
+		if err != nil {
+			return 0, err
+		}
+		n, err := f.ReadAt(b, int64(addr))
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return n, err
+	}
 	if r.exited() {
 		return 0, ci.InvalidState
 	}
@@ -60,6 +132,13 @@ func (r *processReach) read(b []byte, addr uint64) (int, error) {
 }
 
 func (r *processReach) write(b []byte, addr uint64) (int, error) {
+	if r.isBound {
+		f, err := r.bind()
+		if err != nil {
+			return 0, err
+		}
+		return f.WriteAt(b, int64(addr))
+	}
 	if r.exited() {
 		return 0, ci.InvalidState
 	}

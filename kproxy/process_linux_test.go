@@ -1,8 +1,15 @@
 package kproxy
 
 import (
+	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,12 +21,19 @@ import (
 // TestProcessMemory reaches memory of a process, which then unmaps it and exits. Every access fails afterwards and
 // changes nothing.
 func TestProcessMemory(t *testing.T) {
+	for name, isBound := range map[string]bool{"by number": false, "bound": true} {
+		t.Run(name, func(t *testing.T) { testProcessMemory(t, isBound) })
+	}
+}
+
+func testProcessMemory(t *testing.T, isBound bool) {
 	page := os.Getpagesize()
 	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	require.NoError(t, err)
 	addr := ci.Bytes(b).Addr()
 	var locks atomicLocks
-	p := newProcess(os.Getpid(), 64, &locks)
+	p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, &locks)
+	p.reach.isBound = isBound
 	m, err := p.Memory(addr, uint64(2*page), ci.LocalWrite)
 	require.NoError(t, err)
 	_, err = m.WriteAt([]byte("across"), int64(page-3))
@@ -64,7 +78,107 @@ func TestProcessMemory(t *testing.T) {
 	_, err = p.Memory(ci.Bytes(own).Addr(), 8, 0)
 	require.ErrorIs(t, err, ci.InvalidState)
 
-	stranger := newProcess(0, 64, &locks)
+	stranger := newProcess(Peer{}, 64, &locks)
+	stranger.reach.isBound = isBound
 	_, err = stranger.Memory(4096, 8, 0)
 	require.ErrorIs(t, err, ci.InvalidPermission)
+}
+
+// TestProcessOfOtherUser reaches processes whose number is that of the client, but whose memory is not the client's.
+func TestProcessOfOtherUser(t *testing.T) {
+	if !mayTraceAll() || os.Getuid() != 0 {
+		t.Skip("only a daemon with CAP_SYS_PTRACE can reach processes of other users; run as root")
+	}
+	const user, other = 65534, 65533
+	sleep, err := exec.LookPath("sleep")
+	require.NoError(t, err)
+	text, err := os.ReadFile(sleep)
+	require.NoError(t, err)
+	// An executable that its user may not read runs with protected memory, as a setuid program does.
+	guarded := filepath.Join(t.TempDir(), "sleep")
+	require.NoError(t, os.WriteFile(guarded, text, 0o711))
+	for folder := filepath.Dir(guarded); folder != os.TempDir() && folder != "/"; folder = filepath.Dir(folder) {
+		require.NoError(t, os.Chmod(folder, 0o711))
+	}
+	for name, c := range map[string]struct {
+		args []string
+		uid  int
+		want string
+	}{
+		"the client":       {[]string{sleep, "1000"}, user, ""},
+		"another user":     {[]string{sleep, "1000"}, other, "does not belong"},
+		"protected memory": {[]string{guarded, "1000"}, user, "does not belong"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := start(t, user, c.args...)
+			proc := newProcess(Peer{PID: p, UID: c.uid}, 64, new(atomicLocks))
+			defer proc.close()
+			_, err := proc.Memory(writable(t, p), 8, ci.LocalWrite)
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, ci.InvalidPermission)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+// TestProcessExecutes reaches the memory of a process that then executes another program. No access succeeds
+// afterwards.
+func TestProcessExecutes(t *testing.T) {
+	if !mayTraceAll() {
+		t.Skip("without CAP_SYS_PTRACE the kernel checks each access; run as root")
+	}
+	pid, stdin := start(t, os.Getuid(), "sh", "-c", "read line; exec sleep 1000")
+	proc := newProcess(Peer{PID: pid, UID: os.Getuid()}, 64, new(atomicLocks))
+	defer proc.close()
+	m, err := proc.Memory(writable(t, pid), 8, ci.LocalWrite)
+	require.NoError(t, err)
+	_, err = stdin.Write([]byte("\n"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+		return err == nil && string(name) == "sleep\n"
+	}, time.Minute, time.Millisecond)
+	_, err = m.ReadAt(make([]byte, 8), 0)
+	require.Error(t, err)
+	_, err = m.WriteAt(make([]byte, 8), 0)
+	require.Error(t, err)
+	_, err = proc.Memory(writable(t, pid), 8, ci.LocalWrite)
+	require.ErrorIs(t, err, ci.InvalidPermission)
+}
+
+// start starts a program as a user, waits until it has been executed, and ends it with the test.
+func start(t *testing.T, uid int, args ...string) (pid int, stdin io.WriteCloser) {
+	c := exec.Command(args[0], args[1:]...)
+	if uid != os.Getuid() {
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	stdin, err := c.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start()) // it returns after the execution
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // killed
+	})
+	return c.Process.Pid, stdin
+}
+
+// writable returns the address of 8 bytes that a process can write to.
+func writable(t *testing.T, pid int) (addr uint64) {
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) {
+			from, _, rights, err := parseMapping(line)
+			require.NoError(t, err)
+			if strings.HasPrefix(rights, "rw") {
+				addr = from
+				return true
+			}
+		}
+		return false
+	}, time.Minute, time.Millisecond)
+	return addr
 }

@@ -13,7 +13,7 @@ var hostOrder = binary.NativeEndian
 // processReach reaches no process on this system.
 type processReach struct{}
 
-func (*processReach) open(int) {}
+func (*processReach) open(int, int) {}
 
 func (*processReach) close() {}
 
