@@ -11,6 +11,10 @@ import (
 // the object: ci.InvalidQPHandle and so on for the object itself, ci.InvalidState for the parent.
 var ErrClosed = errors.New("accesslayer: closed")
 
+// ErrGivenUp is in the error of a second Destroy of an object that the driver refused to destroy. Its memory may still
+// be in use.
+var ErrGivenUp = errors.New("accesslayer: the driver refused to destroy the object")
+
 // kind is the type of an object in the object tree.
 type kind uint8
 

@@ -295,7 +295,7 @@ func (n *node) destroy() error {
 		return result
 	case result != nil:
 		return &ci.Error{Verb: verbDestroy(n), Status: kinds[n.kind].invalid, Detail: "given up: " +
-			result.Error(), Err: ErrClosed}
+			result.Error(), Err: fmt.Errorf("%w (%w)", ErrClosed, ErrGivenUp)}
 	}
 	return err
 }

@@ -57,6 +57,7 @@ func (c *Session) openCA(r *schema.OpenCA, files []*os.File) (*Result, error) {
 		return nil, err
 	}
 	c.commit(o)
+	c.opened(o)
 	return result, nil
 }
 

@@ -97,6 +97,7 @@ func (q *eventQueue) drain() {
 				return false
 			}
 			q.lost = 0
+			q.stats.overflows.Add(1)
 		}
 		q.backlog, q.writing = nil, false
 		return true

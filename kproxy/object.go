@@ -1,6 +1,7 @@
 package kproxy
 
 import (
+	"errors"
 	"math"
 	"sync"
 
@@ -24,6 +25,9 @@ type object struct {
 	// The queues that receive its events, and how many each has delivered; the queue's lock guards the number.
 	completions, async   *eventQueue
 	completed, delivered uint64
+
+	removed bool // of a CA: the adapter was removed
+	fatal   bool // of a CA: EventLocalFatal was sent
 
 	state    objectState
 	parent   *object
@@ -65,8 +69,17 @@ func (c *Session) objects() []*object {
 	return list
 }
 
-// find returns the object of a handle. Status: that of the kind. mu is held.
+// find returns the object of a handle. Status: that of the kind; InvalidState (the adapter was removed). mu is held.
 func (c *Session) find(verb string, k schema.Kind, h schema.Handle) (*object, error) {
+	o, err := c.findAny(verb, k, h)
+	if err == nil && o.isRemoved() {
+		return nil, removedError(verb)
+	}
+	return o, err
+}
+
+// findAny is find for objects of removed adapters, too.
+func (c *Session) findAny(verb string, k schema.Kind, h schema.Handle) (*object, error) {
 	if i := h.Index(); h.Kind() == k && uint64(i) < uint64(len(c.slots)) {
 		s := &c.slots[i]
 		if s.o != nil && s.o.handle == h && s.o.state == live {
@@ -92,11 +105,16 @@ func (c *Session) reserve(verb string, o *object, parent *object, uses ...*objec
 		return failf(verb, ci.InvalidState, "the client is being closed")
 	}
 	for _, p := range append(uses, parent) {
-		if p != nil && p.state != live {
+		switch {
+		case p == nil:
+		case p.isRemoved():
+			return removedError(verb)
+		case p.state != live:
 			return failf(verb, p.kind.Invalid(), "the %v is being destroyed", p.kind)
 		}
 	}
 	if limit := c.quota.kind(o.kind); c.used.count[o.kind] >= limit {
+		c.s.refused.objects[o.kind].Add(1)
 		return failf(verb, ci.InsufficientResources, "the client has %d objects of kind %v, which is its quota",
 			limit, o.kind)
 	}
@@ -128,11 +146,13 @@ func (c *Session) reserve(verb string, o *object, parent *object, uses ...*objec
 // addCharge adds to the client's usage. Status: InsufficientResources. mu is held.
 func (c *Session) addCharge(verb string, x charge) error {
 	if x.queue > c.quota.QueueBytes-c.used.queueBytes {
+		c.s.refused.queueBytes.Add(1)
 		return failf(verb, ci.InsufficientResources, "queues of %d bytes and %d more, quota %d", c.used.queueBytes,
 			x.queue,
 			c.quota.QueueBytes)
 	}
 	if x.memory > c.quota.MemoryBytes-c.used.memoryBytes {
+		c.s.refused.memoryBytes.Add(1)
 		return failf(verb, ci.InsufficientResources, "%d bytes of registered memory and %d more, quota %d",
 			c.used.memoryBytes,
 			x.memory, c.quota.MemoryBytes)
@@ -187,7 +207,8 @@ func (c *Session) remove(o *object) {
 	}
 }
 
-// destroy executes the Destroy of every kind.
+// destroy executes the Destroy of every kind. An object whose adapter was removed is destroyed already: the verb waits
+// until it is, releases the handle and succeeds.
 func (c *Session) destroy(r *schema.Object) (*Result, error) {
 	k := r.Handle.Kind()
 	if k >= schema.NumKinds {
@@ -195,7 +216,7 @@ func (c *Session) destroy(r *schema.Object) (*Result, error) {
 	}
 	verb := destroyVerb[k]
 	c.mu.Lock()
-	o, err := c.find(verb, k, r.Handle)
+	o, err := c.findAny(verb, k, r.Handle)
 	if err == nil && (o.children > 0 || o.users > 0) {
 		err = failf(verb, ci.ResourceBusy, "%d objects were made from it and %d use it: destroy them first",
 			o.children, o.users)
@@ -211,6 +232,15 @@ func (c *Session) destroy(r *schema.Object) (*Result, error) {
 	defer o.change.Unlock()
 	if o.al != nil {
 		err = o.al.Destroy()
+	}
+	if c.wasRemoved(o) {
+		switch {
+		case ci.StatusOf(err) == ci.Timeout:
+			c.commit(o) // the client may repeat the verb
+			return nil, err
+		case errors.Is(err, accesslayer.ErrClosed) && !errors.Is(err, accesslayer.ErrGivenUp):
+			err = nil
+		}
 	}
 	switch {
 	case ci.StatusOf(err) == ci.ResourceBusy:
@@ -233,6 +263,13 @@ func (c *Session) destroy(r *schema.Object) (*Result, error) {
 	}
 	c.remove(o)
 	return &Result{Body: &reply}, err
+}
+
+// wasRemoved is isRemoved without mu.
+func (c *Session) wasRemoved(o *object) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return o.isRemoved()
 }
 
 // waiting returns the number of completions in the CQs of a QP, and the largest number if it is not known.

@@ -2,6 +2,7 @@ package kproxy
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
+	"ciddk/kproxy/schema"
 )
 
 // Config describes a daemon's core. AL is required.
@@ -22,9 +24,13 @@ type Config struct {
 	MaxClients        int // 0: 4096
 	MaxClientsPerUser int // 0: 1024
 
-	// Privileged reports whether a client may change ports: CA.Modify, and LocalMAD with a method other than Get. nil:
-	// clients with the daemon's own user id, and root.
+	// Privileged reports whether a client may change ports (CA.Modify, and LocalMAD with a method other than Get), see
+	// the status of other clients, and use Control. nil: clients with the daemon's own user id, and root.
 	Privileged func(Peer) bool
+
+	// Control executes an operation of the daemon itself, such as adding an adapter, for a privileged client. Request
+	// and reply are the daemon's. nil: such requests fail with Unsupported.
+	Control func(p Peer, operation string, request []byte) ([]byte, error)
 }
 
 // Server executes verbs for client processes. Its methods may be called concurrently.
@@ -32,9 +38,15 @@ type Server struct {
 	cfg      Config
 	atomics  atomicLocks
 	mappings atomic.Int64 // of clients' memory
+	pnp      *accesslayer.Client // that is notified of removals
+	messages [schema.NumCommands]atomic.Uint64
+	refused  refusals
 
 	mu       sync.Mutex
 	closed   bool
+	stopping bool
+	idle     chan struct{} // closed when the last session ends; nil: nobody waits
+	ended    Totals        // of the sessions that have ended
 	nextID   uint64
 	sessions map[*Session]struct{}
 	wait     sync.WaitGroup // of sessions
@@ -54,7 +66,11 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Privileged == nil {
 		cfg.Privileged = isOwnUser
 	}
-	return &Server{cfg: cfg, sessions: map[*Session]struct{}{}}, nil
+	s := &Server{cfg: cfg, sessions: map[*Session]struct{}{}}
+	if err := s.watch(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // MaxClients returns the number of clients that may be connected.
@@ -81,9 +97,11 @@ func (s *Server) Open(p Peer, pointerBits int, name string) (*Session, error) {
 	case s.closed:
 		return nil, failf(verb, ci.InvalidState, "the daemon is stopping")
 	case len(s.sessions) >= s.cfg.MaxClients:
+		s.refused.clients.Add(1)
 		return nil, failf(verb, ci.InsufficientResources, "%d clients are connected, which is the limit",
 			len(s.sessions))
 	case users >= s.cfg.MaxClientsPerUser:
+		s.refused.clientsOfUser.Add(1)
 		return nil, failf(verb, ci.InsufficientResources, "user %d has %d clients, which is the limit", p.UID, users)
 	}
 	client, err := s.cfg.AL.Open(accesslayer.ClientConfig{Name: fmt.Sprintf("process %d", p.PID)})
@@ -102,8 +120,42 @@ func (s *Server) Open(p Peer, pointerBits int, name string) (*Session, error) {
 func (s *Server) forget(c *Session) {
 	s.mu.Lock()
 	delete(s.sessions, c)
+	s.ended.add(&c.stats)
+	if len(s.sessions) == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
 	s.mu.Unlock()
 	s.wait.Done()
+}
+
+// Stop announces the end of the daemon: every open of an adapter, also a later one, receives EventLocalFatal. Verbs
+// continue to work. Stop returns when no client is left, or with the error of ctx. It is called once, before Close.
+func (s *Server) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	s.stopping = true
+	idle := make(chan struct{})
+	if len(s.sessions) == 0 {
+		close(idle)
+	} else {
+		s.idle = idle
+	}
+	s.mu.Unlock()
+	for _, c := range s.Sessions() {
+		c.stopping()
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Server) isStopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopping
 }
 
 // Close closes all sessions and waits until their cleanup is complete. Open fails from now on. It is idempotent. The
@@ -121,7 +173,7 @@ func (s *Server) Close() error {
 		errs = append(errs, c.Close())
 	}
 	s.wait.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.pnp.Close())...)
 }
 
 // Sessions returns the clients, the oldest first.

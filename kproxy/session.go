@@ -38,7 +38,7 @@ type Session struct {
 
 // stats counts what a client did. They are read for status reports only.
 type stats struct {
-	requests, posts, polls, completions, events, lost, rejected atomic.Uint64
+	requests, posts, polls, completions, events, lost, overflows, rejected atomic.Uint64
 }
 
 func newSession(s *Server, id uint64, p Peer, bits int, name string, client *accesslayer.Client) *Session {
@@ -51,6 +51,9 @@ func (c *Session) Peer() Peer { return c.peer }
 
 // Quota returns the client's limits.
 func (c *Session) Quota() Quota { return c.quota }
+
+// Received counts a message of the client.
+func (c *Session) Received(cmd schema.Command) { c.s.messages[cmd].Add(1) }
 
 // Reject counts a message of the client that did not match its declaration.
 func (c *Session) Reject() { c.stats.rejected.Add(1) }
@@ -148,6 +151,8 @@ func (c *Session) Do(call *Call) (*Result, error) {
 		return c.allocatePD(r, call.Files)
 	case *schema.None:
 		return c.listHCAs()
+	case *schema.Control:
+		return c.control(r)
 	}
 	return c.doObject(call)
 }

@@ -82,12 +82,18 @@ func (c *Session) status() ClientStatus {
 			r.Objects[schema.Kind(k).String()] = n
 		}
 	}
-	for _, o := range c.objects() {
-		if o.queue != nil {
-			r.Waiting += o.queue.waiting()
+	r.Waiting = c.waiting()
+	return r
+}
+
+// waiting returns the number of events that wait in the client's queues. mu is held.
+func (c *Session) waiting() (n int) {
+	for i := range c.slots {
+		if o := c.slots[i].o; o != nil && o.queue != nil {
+			n += o.queue.waiting()
 		}
 	}
-	return r
+	return n
 }
 
 // queryStatus returns a part of the status. A privileged client sees all clients, another one sees itself.

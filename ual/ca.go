@@ -65,7 +65,9 @@ func (c *CA) disconnect() {
 	for _, r := range c.c.tokens.all() {
 		r.end()
 	}
-	c.events.post(schema.Event{Kind: schema.EventOverflow}, &c.c.wait)
+	if !c.events.isFatal() { // otherwise the daemon has announced its end, or removed the adapter
+		c.events.post(schema.Event{Kind: schema.EventOverflow}, &c.c.wait)
+	}
 }
 
 // Destroy closes the adapter.

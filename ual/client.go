@@ -150,6 +150,18 @@ func (c *Client) HCA(guid ci.GUID) (ci.HCA, error) {
 		Detail: fmt.Sprintf("the daemon has no adapter with GUID %016x", uint64(guid))}
 }
 
+// Control executes an operation of the daemon itself, such as adding an adapter. The operations and their requests and
+// replies are those of the program that is the daemon. Status: InvalidPermission (the process is neither root's nor of
+// the daemon's user), Unsupported, or that of the operation.
+func (c *Client) Control(operation string, request []byte) ([]byte, error) {
+	var r schema.ControlReply
+	q := &schema.Control{Operation: operation, Request: request}
+	if err := c.do(schema.CmdControl, q, nil, &r); err != nil {
+		return nil, err
+	}
+	return r.Text, nil
+}
+
 // Status returns the daemon's status as a JSON text. An unprivileged process sees no other clients.
 func (c *Client) Status() ([]byte, error) {
 	var text []byte

@@ -24,6 +24,7 @@ type receiver struct {
 	completed uint64         // completion events whose callback has returned
 	async     uint64
 	ended     bool // no more events will come: the connection is lost
+	fatal     bool // EventLocalFatal was received
 }
 
 // tokens is the table of receivers.
@@ -83,6 +84,7 @@ func (r *receiver) post(e schema.Event, wait *sync.WaitGroup) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queue = append(r.queue, e)
+	r.fatal = r.fatal || e.Kind == schema.EventAsync && ci.EventType(e.Type) == ci.EventLocalFatal
 	if !r.running {
 		r.running = true
 		wait.Go(r.run)
@@ -142,6 +144,13 @@ func (r *receiver) awaitIdle() {
 	for r.running {
 		r.changed.Wait()
 	}
+}
+
+// isFatal reports whether EventLocalFatal was received.
+func (r *receiver) isFatal() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fatal
 }
 
 // end wakes await when no more events will come.

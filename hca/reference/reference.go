@@ -18,8 +18,12 @@ import (
 // QPCounters, SetLink, Live.
 type HCA struct {
 	*rvt.HCA
-	cfg Config // with defaults
+	cfg       Config        // with defaults
+	doorbells atomic.Uint64 // rung by all processes, also those that have exited
 }
+
+// Doorbells returns how often client processes have woken the engine since the HCA was created.
+func (h *HCA) Doorbells() uint64 { return h.doorbells.Load() }
 
 // DriverID identifies this driver in HCAInfo.
 const DriverID ci.GUID = 0x02ddcd4b52565431

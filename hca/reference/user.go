@@ -38,7 +38,8 @@ type userContext struct {
 	done chan struct{}
 	quit atomic.Bool
 
-	doorbells atomic.Uint64 // that were rung, for tests
+	doorbells    atomic.Uint64  // that were rung, for tests
+	allDoorbells *atomic.Uint64 // of the adapter
 
 	kicks sparse[func()] // by index of the QP
 	avs   sparse[rvt.AV] // by number
@@ -54,7 +55,7 @@ var _ rvt.UserContext = (*userContext)(nil)
 
 // openUser implements rvt.Ops.OpenUser.
 func (h *HCA) openUser(_ ci.Process, ub *ci.UserBuffer) (rvt.UserContext, error) {
-	u := &userContext{hca: h.HCA, idle: h.cfg.UserIdle, time: h.cfg.Clock}
+	u := &userContext{hca: h.HCA, allDoorbells: &h.doorbells, idle: h.cfg.UserIdle, time: h.cfg.Clock}
 	switch {
 	case ub.Command == 0 && len(ub.In) == 0: // a process without a user library
 		ub.Status, ub.Out = 0, ub.Out[:0]

@@ -28,6 +28,7 @@ func (u *userContext) poll() {
 			return
 		}
 		u.doorbells.Add(1)
+		u.allDoorbells.Add(1)
 		u.head.Wake()
 		busy, rounds = u.time.Now(), 0
 	}

@@ -50,6 +50,7 @@ const (
 	CmdPostSRQRecv
 	CmdPoll
 	CmdStatus
+	CmdControl
 	NumCommands
 )
 
@@ -109,6 +110,7 @@ var Commands = [NumCommands]Spec{
 	CmdPostRecv:         data(spec[None, None]("post receive", "QP.PostRecv", 0)),
 	CmdPostSRQRecv:      data(spec[None, None]("post SRQ receive", "SRQ.PostRecv", 0)),
 	CmdStatus:           spec[QueryStatus, QueryStatusReply]("status", "ual.Client.Status", 0),
+	CmdControl:          spec[Control, ControlReply]("control", "ual.Client.Control", 0),
 	CmdPoll:             data(spec[None, None]("poll", "CQ.Poll", 0)),
 }
 

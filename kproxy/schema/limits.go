@@ -10,6 +10,7 @@ const (
 	MaxFiles   = 8        // descriptors of a message
 	MaxText    = 1024     // bytes of a name or an error's detail
 	MaxStatus  = 48 << 10 // bytes of a part of the status
+	MaxControl = 48 << 10 // bytes of the request or reply of an operation of the daemon
 	MaxHCAs    = 64
 	MaxPorts   = 254
 	MaxTable   = 4096     // entries of all GID or P_Key tables of a port in a reply

@@ -95,6 +95,7 @@ func (d *conn) next(buf []byte) bool {
 		closeFiles(files)
 		return false
 	}
+	d.session.Received(h.Command)
 	spec := &schema.Commands[h.Command]
 	if spec.Data {
 		closeFiles(files)

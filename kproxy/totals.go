@@ -1,0 +1,89 @@
+package kproxy
+
+import (
+	"sync/atomic"
+
+	"ciddk/kproxy/schema"
+)
+
+// Totals are counts since the server was created, of all clients together.
+type Totals struct {
+	Clients     uint64 // sessions that were opened
+	Requests    uint64 // executed, without those of the data path
+	Rejected    uint64 // messages that did not match their declaration
+	Posts       uint64 // work requests
+	Polls       uint64
+	Completions uint64 // that polls returned
+	Events      uint64 // delivered
+	EventsLost  uint64 // because an event queue was full
+	Overflows   uint64 // overflow events: times that a queue lost events
+}
+
+// add adds the counts of a session.
+func (t *Totals) add(s *stats) {
+	t.Requests += s.requests.Load()
+	t.Rejected += s.rejected.Load()
+	t.Posts += s.posts.Load()
+	t.Polls += s.polls.Load()
+	t.Completions += s.completions.Load()
+	t.Events += s.events.Load()
+	t.EventsLost += s.lost.Load()
+	t.Overflows += s.overflows.Load()
+}
+
+// refusals counts requests that exceeded a limit.
+type refusals struct {
+	objects                                         [schema.NumKinds]atomic.Uint64
+	queueBytes, memoryBytes, clients, clientsOfUser atomic.Uint64
+}
+
+// Load is what the clients of a server hold now, and what they did since it was created. The keys of the maps are names
+// of commands and kinds of package schema.
+type Load struct {
+	Totals
+	Sessions    int
+	Objects     map[string]int
+	QueueBytes  int64
+	MemoryBytes int64
+	Waiting     int               // events that wait in event queues
+	Messages    map[string]uint64 // by command
+	Refusals    map[string]uint64 // by limit: a kind, queue bytes, memory bytes, clients, clients of one user
+}
+
+// Load returns the present load.
+func (s *Server) Load() *Load {
+	l := &Load{Objects: map[string]int{}, Messages: map[string]uint64{}, Refusals: map[string]uint64{}}
+	for cmd := schema.Command(1); cmd < schema.NumCommands; cmd++ {
+		l.Messages[cmd.String()] = s.messages[cmd].Load()
+	}
+	for k := schema.Kind(1); k < schema.NumKinds; k++ {
+		l.Objects[k.String()] = 0
+		l.Refusals[k.String()] = s.refused.objects[k].Load()
+	}
+	l.Refusals["queue bytes"] = s.refused.queueBytes.Load()
+	l.Refusals["memory bytes"] = s.refused.memoryBytes.Load()
+	l.Refusals["clients"] = s.refused.clients.Load()
+	l.Refusals["clients of one user"] = s.refused.clientsOfUser.Load()
+
+	s.mu.Lock()
+	defer s.mu.Unlock() // so that no session ends, and is counted twice, meanwhile
+	l.Totals = s.ended
+	l.Clients, l.Sessions = s.nextID, len(s.sessions)
+	for c := range s.sessions {
+		l.add(&c.stats)
+		c.addLoad(l)
+	}
+	return l
+}
+
+// addLoad adds what the session holds.
+func (c *Session) addLoad(l *Load) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.QueueBytes += c.used.queueBytes
+	l.MemoryBytes += c.used.memoryBytes
+	for k := schema.Kind(1); k < schema.NumKinds; k++ {
+		l.Objects[k.String()] += c.used.count[k]
+	}
+	l.Waiting += c.waiting()
+}
