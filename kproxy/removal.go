@@ -70,14 +70,26 @@ func (o *object) localFatal() {
 // releaseMemory unmaps the regions of an open whose objects are all destroyed, and takes their bytes and those of its
 // queues back from the client's usage. The handles stay in the table until the client destroys them.
 func (c *Session) releaseMemory(open *object) {
+	var list []*object
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, o := range c.objects() {
 		if o.ca == open && o.state == live { // others are released by the verb in progress
+			list = append(list, o)
+		}
+	}
+	c.mu.Unlock()
+	for _, o := range list {
+		o.change.Lock()
+		memories := o.memories
+		o.memories = nil
+		c.mu.Lock()
+		if o.state == live {
 			c.dropCharge(o.charge)
 			o.charge = charge{}
-			o.memory.release()
 		}
+		c.mu.Unlock()
+		c.release(memories...)
+		o.change.Unlock()
 	}
 }
 

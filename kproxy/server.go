@@ -37,7 +37,7 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	atomics  atomicLocks
-	mappings atomic.Int64 // of clients' memory
+	mappings atomic.Int64        // of clients' memory
 	pnp      *accesslayer.Client // that is notified of removals
 	messages [schema.NumCommands]atomic.Uint64
 	refused  refusals
