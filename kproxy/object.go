@@ -163,8 +163,8 @@ func (c *Session) addCharge(verb string, x charge) error {
 	}
 	if n := c.s.mappings.Add(int64(x.mappings)); x.mappings > 0 && n > maxMappings() {
 		c.s.mappings.Add(-int64(x.mappings))
-		return failf(verb, ci.InsufficientResources, "the daemon has %d mappings of clients' memory, which is its limit "+
-			"(half of vm.max_map_count)", n-1)
+		return failf(verb, ci.InsufficientResources,
+			"the daemon has %d mappings of clients' memory, which is its limit (half of vm.max_map_count)", n-1)
 	}
 	c.used.queueBytes += x.queue
 	c.used.memoryBytes += x.memory

@@ -38,7 +38,8 @@ type processReach struct {
 }
 
 func (r *processReach) open(pid, uid int) {
-	r.pid, r.uid, r.pidfd, r.isBound = pid, uid, -1, mayTraceAll()
+	r.pid, r.uid = pid, uid
+	r.pidfd, r.isBound = -1, mayTraceAll()
 	if pid <= 0 {
 		return
 	}
@@ -117,7 +118,7 @@ func (r *processReach) read(b []byte, addr uint64) (int, error) {
 			return 0, err
 		}
 		n, err := f.ReadAt(b, int64(addr))
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return n, err

@@ -74,7 +74,8 @@ func (c *Session) status() ClientStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := ClientStatus{ID: c.id, PID: c.peer.PID, UID: c.peer.UID, Name: c.name, Objects: map[string]int{},
-		QueueBytes: c.used.queueBytes, MemoryBytes: c.used.memoryBytes, Mappings: c.used.mappings, Requests: c.stats.requests.Load(),
+		QueueBytes: c.used.queueBytes, MemoryBytes: c.used.memoryBytes, Mappings: c.used.mappings,
+		Requests: c.stats.requests.Load(),
 		Rejected: c.stats.rejected.Load(), Posts: c.stats.posts.Load(), Polls: c.stats.polls.Load(),
 		Completions: c.stats.completions.Load(), Events: c.stats.events.Load(), EventsLost: c.stats.lost.Load()}
 	for k, n := range c.used.count {

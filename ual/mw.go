@@ -43,8 +43,8 @@ func (w *MW) Destroy() error {
 	return around(c, w.state, c.hooks().DestroyMW, a, v, func(private) error { return c.c.destroy(w.handle) })
 }
 
-// Key returns the current remote key. Each call is a message to the daemon, because the key of a window of type 2 changes when its bind
-// is executed.
+// Key returns the current remote key. Each call is a message to the daemon, because the key of a window of type 2
+// changes when its bind is executed.
 func (w *MW) Key() ci.Key {
 	a, err := w.Query()
 	if err != nil {
