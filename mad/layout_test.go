@@ -250,6 +250,28 @@ var layouts = []struct {
 		Data 64:512 InitialPath 128:512 ReturnPath 192:512`},
 	{"NodeInfo", mad.NodeInfoLen, func() codec { return new(mad.NodeInfo) }, nodeInfo},
 	{"PortInfo", mad.PortInfoLen, func() codec { return new(mad.PortInfo) }, portInfo},
+	{"SwitchInfo", mad.SwitchInfoLen, func() codec { return new(mad.SwitchInfo) }, `LinearFDBCap 0:16 RandomFDBCap 2:16
+		McastFDBCap 4:16 LinearFDBTop 6:16 DefaultPort 8:8 DefaultMcastPrimary 9:8 DefaultMcastNotPrimary 10:8
+		LifeTimeValue 11:5 PortStateChange 11.5:1 OptimizedSLtoVL 11.6:2 LIDsPerPort 12:16 PartEnfCap 14:16 Flags 16:8
+		Reserved17 17:8 McastFDBTop 18:16`},
+	{"SMInfo", mad.SMInfoLen, func() codec { return new(mad.SMInfo) }, `GUID 0:64 SMKey 8:64 ActCount 16:32
+		Priority 20:4 State 20.4:4`},
+	{"Notice", mad.NoticeLen, func() codec { return new(mad.Notice) }, `Generic 0:1 Type 0.1:7 Producer 1:24 Trap 4:16
+		IssuerLID 6:16 Toggle 8:1 Count 8.1:15 Details 10:432`},
+	{"TrapLID", mad.TrapLIDLen, func() codec { return new(mad.TrapLID) }, `LID 0:16`},
+	{"TrapPort", mad.TrapPortLen, func() codec { return new(mad.TrapPort) }, `Reserved0 0:16 LID 2:16 Port 4:8`},
+	{"TrapCapability", mad.TrapCapabilityLen, func() codec { return new(mad.TrapCapability) }, `Reserved0 0:16 LID 2:16
+		Reserved4 4:15 OtherChanges 5.7:1 CapabilityMask 6:32 ChangeFlags 10:16`},
+	{"TrapSystemGUID", mad.TrapSystemGUIDLen, func() codec { return new(mad.TrapSystemGUID) }, `Reserved0 0:16 LID 2:16
+		Reserved4 4:16 GUID 6:64`},
+	{"TrapMKey", mad.TrapMKeyLen, func() codec { return new(mad.TrapMKey) }, `Reserved0 0:16 LID 2:16 DrSLID 4:16
+		Method 6:8 Reserved7 7:8 Attribute 8:16 Modifier 10:32 MKey 14:64 Reserved22 22:8 Directed 23:1
+		Truncated 23.1:1 HopCount 23.2:6 ReturnPath 24:240`},
+	{"TrapKey", mad.TrapKeyLen, func() codec { return new(mad.TrapKey) }, `Reserved0 0:16 LID1 2:16 LID2 4:16 Key 6:32
+		SL 10:4 Reserved10 10.4:4 QP1 11:24 Reserved14 14:8 QP2 15:24 GID1 18:128 GID2 34:128`},
+	{"TrapSwitchPKey", mad.TrapSwitchPKeyLen, func() codec { return new(mad.TrapSwitchPKey) }, `Valid 0:16 LID1 2:16
+		LID2 4:16 PKey 6:16 SL 8:4 Reserved8 8.4:4 QP1 9:24 Reserved12 12:8 QP2 13:24 GID1 16:128 GID2 32:128
+		SwitchLID 48:16 Port 50:8`},
 	{"RMPP", mad.RMPPLen, func() codec { return new(mad.RMPP) }, rmppBits},
 	{"REQ", mad.CMDataLen, func() codec { return new(mad.REQ) }, `LocalCommID 0:32 Reserved4 4:8 VendorID 5:24
 		ServiceID 8:64

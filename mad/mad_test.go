@@ -23,6 +23,10 @@ var blocks = []struct {
 }{
 	{"GUIDBlock", 64, func() codec { return new(mad.GUIDBlock) }},
 	{"PKeyBlock", 64, func() codec { return new(mad.PKeyBlock) }},
+	{"LinearBlock", 64, func() codec { return new(mad.LinearBlock) }},
+	{"MulticastBlock", 64, func() codec { return new(mad.MulticastBlock) }},
+	{"SLtoVL", mad.SLtoVLLen, func() codec { return new(mad.SLtoVL) }},
+	{"VLArbBlock", 64, func() codec { return new(mad.VLArbBlock) }},
 }
 
 // FuzzLayouts checks that Parse and Put of every layout keep every bit, and that Put writes no byte beyond the length.

@@ -47,7 +47,9 @@ var subnetAttributes = map[uint16]string{
 	AttrNotice: "Notice", AttrNodeDescription: "NodeDescription", AttrNodeInfo: "NodeInfo",
 	AttrSwitchInfo: "SwitchInfo",
 	AttrGUIDInfo:   "GUIDInfo", AttrPortInfo: "PortInfo", AttrPKeyTable: "P_KeyTable", AttrSLtoVL: "SLtoVLMappingTable",
-	AttrVLArbitration: "VLArbitrationTable", AttrSMInfo: "SMInfo", AttrVendorDiag: "VendorDiag", AttrLEDInfo: "LedInfo",
+	AttrLinearTable: "LinearForwardingTable", AttrRandomTable: "RandomForwardingTable",
+	AttrMulticastTable: "MulticastForwardingTable",
+	AttrVLArbitration:  "VLArbitrationTable", AttrSMInfo: "SMInfo", AttrVendorDiag: "VendorDiag", AttrLEDInfo: "LedInfo",
 }
 
 var attributeNames = map[Class]map[uint16]string{

@@ -9,6 +9,10 @@ const (
 	MaxHops    = 64
 )
 
+// PermissiveLID reaches the port at the other end of a link whatever its LID is (4.1.3). It is DrSLID or DrDLID of a
+// directed route SMP whose route has no LID-routed part at that end.
+const PermissiveLID uint16 = 0xffff
+
 // Attributes of subnet management (14.2.5, table 121).
 const (
 	AttrNotice          uint16 = 0x0002
@@ -20,6 +24,9 @@ const (
 	AttrPKeyTable       uint16 = 0x0016
 	AttrSLtoVL          uint16 = 0x0017
 	AttrVLArbitration   uint16 = 0x0018
+	AttrLinearTable     uint16 = 0x0019 // LinearForwardingTable
+	AttrRandomTable     uint16 = 0x001a // RandomForwardingTable
+	AttrMulticastTable  uint16 = 0x001b // MulticastForwardingTable
 	AttrSMInfo          uint16 = 0x0020
 	AttrVendorDiag      uint16 = 0x0030
 	AttrLEDInfo         uint16 = 0x0031
