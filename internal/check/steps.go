@@ -48,7 +48,7 @@ func steps(full bool) []step {
 		quick,
 		{"race", "go test -race of packages with goroutines", true, 480 * s, 18 * m, race},
 		{"lint", "golangci-lint", true, 45 * s, 10 * m, lint},
-		{"fuzz", fmt.Sprintf("a third of the fuzz targets (part by commit) for %v, two at a time", fuzzTime),
+		{"fuzz", fmt.Sprintf("a fifth of the fuzz targets (part by commit) for %v, two at a time", fuzzTime),
 			true, 150 * s, 14 * m, fuzz},
 		{"bench", "every benchmark, briefly, with its yardstick", true, 110 * s, 8 * m, bench},
 		{"storm",
@@ -213,7 +213,7 @@ func lint(ctx context.Context, r *runner) error {
 
 const (
 	fuzzTime  = 20 * time.Second
-	fuzzParts = 3
+	fuzzParts = 5
 )
 
 // fuzz runs the targets whose turn it is, two at a time with one worker each.

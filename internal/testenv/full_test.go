@@ -67,3 +67,27 @@ func TestTurn(t *testing.T) {
 	assert.Less(t, part, 4)
 	assert.Len(t, Sample(t, []int{1, 2, 3, 4}, 4), 1)
 }
+
+func TestOneOf(t *testing.T) {
+	skipped := func(part, n int) bool {
+		var done, ran bool
+		t.Run("one", func(t *testing.T) {
+			defer func() { done = true }()
+			OneOf(t, part, n)
+			ran = true
+		})
+		assert.True(t, done)
+		return !ran
+	}
+	t.Setenv(WholeVariable, "")
+	numRun := 0
+	for part := range 3 {
+		if !skipped(part, 3) {
+			numRun++
+		}
+	}
+	assert.Equal(t, 1, numRun)
+	t.Setenv(WholeVariable, "1")
+	assert.False(t, skipped(0, 3))
+	assert.False(t, skipped(2, 3))
+}

@@ -24,6 +24,15 @@ func Turn(n int) (part int, whole bool) {
 	return int(commit % uint64(n)), false
 }
 
+// OneOf skips a long test unless it is this commit's turn: it runs on one of n commits, those of the given part, and
+// with CIDDK_WHOLE set.
+func OneOf(t testing.TB, part, n int) {
+	t.Helper()
+	if turn, whole := Turn(n); !whole && turn != part {
+		t.Skipf("runs on one of %d commits, and this is not one; %s=1 runs it", n, WholeVariable)
+	}
+}
+
 // Sample returns the part of list that this commit runs: one of n, or all with CIDDK_WHOLE set. It logs the choice.
 func Sample[T any](t testing.TB, list []T, n int) []T {
 	t.Helper()
