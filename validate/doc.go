@@ -106,8 +106,9 @@
 // It does not protect against a driver that is written to deceive, since the driver runs in the worker's process. Such
 // a driver can read the nonce from memory, write events with it, and change the certifier's code or the bytes that a
 // case compares. The report identifies what was certified by the hash of the binary. Where a driver is not trusted,
-// build that binary from sources you have read, or certify through a process boundary, so that the cases run outside
-// the driver's process.
+// build that binary from sources you have read, or certify through a process boundary (package
+// cmd/ddk-validate/through, --through user), so that the cases run outside the driver's process. Such a driver cannot
+// forge results. If its process ends, Target.Exited reports it, and the end is charged to the running case.
 //
 // Windows has no process groups, so children of a driver survive. Systems without inherited files (js, wasip1, plan9)
 // run cases in process.

@@ -84,6 +84,9 @@ type Target struct {
 	// does. Cases that wait for such a datagram are skipped with this reason. Attaching and detaching are tested in any
 	// case.
 	NoMulticast string
+	// NoDaemon is the reason why cases cannot put a daemon of their own on the HCAs, or "" if they can. HCAs that are
+	// behind a daemon already have one: memory of another process cannot be registered through two of them.
+	NoDaemon string
 	// Lossless is true if the link between the HCAs cannot lose a packet, such as one in memory. Traffic that is lost
 	// on it is charged to the driver.
 	Lossless bool
@@ -94,6 +97,10 @@ type Target struct {
 	// SetLink takes the link of the first HCA's first port down or up, like a cable that is unplugged and plugged in.
 	// If it is nil, a claim of CapPortActiveEvent can be tested only through subnet management.
 	SetLink func(up bool) error
+	// Exited reports whether the driver's process has ended, if the driver runs in a process of its own, with its exit
+	// state and what it printed. The end of the process is charged to the running case. It is nil if the driver runs in
+	// the worker process.
+	Exited func() (state, printed string, ok bool)
 	// VendorCall is a vendor command with a known result, to test a claim of CapVendorCall. It may be nil.
 	VendorCall *VendorCommand
 	// Version is the version of the driver or firmware, for reports.

@@ -137,6 +137,7 @@ func (e *executor) once(ctx context.Context, j job) (r Result, closed bool) {
 		return r, false
 	}
 	if settled := e.gate(c, &r); settled {
+		e.exited(ctx, &r)
 		return r, false
 	}
 	if e.onBegin != nil {
@@ -156,6 +157,12 @@ func (e *executor) once(ctx context.Context, j job) (r Result, closed bool) {
 	r = t.run()
 	meter.stop()
 	meter.read(&r.conditions)
+	if e.exited(ctx, &r) {
+		r.Elapsed = Elapsed(time.Since(begin))
+		stop(&r)
+		e.evidence(j, t.packets, &r)
+		return r, false
+	}
 	e.leftovers(&r)
 	r.Elapsed = Elapsed(time.Since(begin))
 	stop(&r)
@@ -171,6 +178,25 @@ func (e *executor) once(ctx context.Context, j job) (r Result, closed bool) {
 	}
 	runFinalizers()
 	return r, true
+}
+
+// exited charges the end of the driver's own process, if it has ended, to a case. It closes the target then.
+func (e *executor) exited(ctx context.Context, r *Result) bool {
+	if e.target.Exited == nil {
+		return false
+	}
+	state, printed, ended := e.target.Exited()
+	if !ended {
+		return false
+	}
+	f := processEnd(state, printed)
+	f.Rule, f.Where = r.Requirement, "the driver's process"
+	for i := range r.Failures { // consequences
+		r.Failures[i].Setup = true
+	}
+	r.Status, r.Reason, r.Failures = Fail, "", slices.Insert(r.Failures, 0, f)
+	_ = e.drop(ctx) // the end of the process is reported already
+	return true
 }
 
 // probe measures the link after a case that has lost traffic.

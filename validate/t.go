@@ -118,6 +118,13 @@ func (t *T) Multicast() {
 	}
 }
 
+// Daemon skips the case if it cannot put a daemon of its own on the HCAs (Target.NoDaemon).
+func (t *T) Daemon() {
+	if t.target.NoDaemon != "" {
+		t.Skip("no daemon on these adapters: %s", t.target.NoDaemon)
+	}
+}
+
 // Impair impairs the link until the case ends. The case needs Needs.Impair. It is skipped if the target does not
 // support one of the kinds of impairment in i.
 func (t *T) Impair(i Impairment) {

@@ -18,10 +18,12 @@ import (
 
 	"ciddk/cmd/ddk-validate/cli"
 	"ciddk/cmd/ddk-validate/scaffold"
+	"ciddk/cmd/ddk-validate/through"
 	"ciddk/validate/suite"
 )
 
 func main() {
+	through.Serve(drivers()...)
 	os.Exit(cli.Main(cli.Config{
 		Name:    "ddk-validate",
 		Drivers: drivers(),

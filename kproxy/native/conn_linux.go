@@ -56,19 +56,30 @@ func Listen(path string) (*net.UnixListener, error) {
 
 // Pair returns two connected ends within this process.
 func Pair() (a, b *Conn, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	a, f, err := FilePair()
 	if err != nil {
-		return nil, nil, fmt.Errorf("native: socketpair: %w", err)
-	}
-	if a, err = FileConn(os.NewFile(uintptr(fds[0]), "kproxy")); err != nil {
-		unix.Close(fds[1])
 		return nil, nil, err
 	}
-	if b, err = FileConn(os.NewFile(uintptr(fds[1]), "kproxy")); err != nil {
+	if b, err = FileConn(f); err != nil {
 		a.Close()
 		return nil, nil, err
 	}
 	return a, b, nil
+}
+
+// FilePair returns two connected ends: a connection for this process, and a descriptor for another one, which turns it
+// into a connection with FileConn.
+func FilePair() (*Conn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("native: socketpair: %w", err)
+	}
+	c, err := FileConn(os.NewFile(uintptr(fds[0]), "kproxy"))
+	if err != nil {
+		unix.Close(fds[1])
+		return nil, nil, err
+	}
+	return c, os.NewFile(uintptr(fds[1]), "kproxy"), nil
 }
 
 // FileConn returns a connection over a connected socket, such as an inherited one. It closes f.

@@ -29,6 +29,9 @@ func Listen(string) (*net.UnixListener, error) { return nil, errSystem }
 // Pair fails: see errSystem.
 func Pair() (a, b *Conn, err error) { return nil, nil, errSystem }
 
+// FilePair fails: see errSystem.
+func FilePair() (*Conn, *os.File, error) { return nil, nil, errSystem }
+
 // NewConn fails: see errSystem.
 func NewConn(*net.UnixConn) (*Conn, error) { return nil, errSystem }
 

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"ciddk/cmd/ddk-validate/cli"
+	"ciddk/cmd/ddk-validate/through"
+	"ciddk/validate/suite"
+)
+
+// TestMain makes the test's program a daemon process or a worker, when a run starts it again.
+func TestMain(m *testing.M) {
+	through.Serve(slices.Concat(drivers(), faultyDrivers())...)
+	if len(os.Args) > 1 && os.Args[1] == "worker" {
+		os.Exit(cli.Main(testConfig(), os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// testConfig is the program's configuration with the drivers of the tests.
+func testConfig() cli.Config {
+	return cli.Config{Name: "ddk-validate", Drivers: slices.Concat(drivers(), faultyDrivers()), Suites: suite.All(),
+		Mutants: mutants(), Layers: layers(), Stdout: os.Stdout, Stderr: os.Stderr}
+}
