@@ -18,12 +18,20 @@ import (
 // QPCounters, SetLink, Live.
 type HCA struct {
 	*rvt.HCA
-	cfg       Config        // with defaults
-	doorbells atomic.Uint64 // rung by all processes, also those that have exited
+	cfg   Config // with defaults
+	users *userPoller
+}
+
+// Counters returns a snapshot of the counters of the HCA by name: those of rvt.HCA.Counters, and those of the processes
+// that have the user library (see the package comment).
+func (h *HCA) Counters() map[string]uint64 {
+	m := h.HCA.Counters()
+	h.users.addCounters(m)
+	return m
 }
 
 // Doorbells returns how often client processes have woken the engine since the HCA was created.
-func (h *HCA) Doorbells() uint64 { return h.doorbells.Load() }
+func (h *HCA) Doorbells() uint64 { return h.users.doorbells.Load() }
 
 // DriverID identifies this driver in HCAInfo.
 const DriverID ci.GUID = 0x02ddcd4b52565431
@@ -73,8 +81,11 @@ func newHCA(c *Config) (*HCA, error) {
 		Ops: rvt.Ops{LocalMAD: a.localMAD, OpenUser: h.openUser, VendorCall: h.vendorCall, QPN: c.QPN,
 			Suspect: c.OnSuspicion}}
 	var err error
-	h.HCA, err = rvt.New(cfg)
-	return h, err
+	if h.HCA, err = rvt.New(cfg); err != nil {
+		return nil, err
+	}
+	h.users = newUserPoller(h.HCA, c.UserIdle, c.Clock)
+	return h, nil
 }
 
 func (c *Config) check() error {

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"ciddk/ci"
-	"ciddk/clock"
 	"ciddk/hca/reference/arena"
 	"ciddk/hca/reference/rings"
 	"ciddk/rvt"
@@ -25,21 +23,15 @@ const (
 const maxUserAVs = sparseBlocks * sparseBlock
 
 // userContext is the adapter's part of the context of a client process. With a user library, the queues of the process
-// lie in memory that is shared with it, and a goroutine looks for new work in them.
+// lie in memory that is shared with it, and the adapter's userPoller looks for new work in them.
 type userContext struct {
-	heap rings.RXE // queues that are not in shared memory
-	hca  *rvt.HCA
-	mem  *arena.Memory // nil without a user library
-	bell *arena.Doorbell
-	page *arena.Pages
-	head *rings.Header
-	idle time.Duration
-	time clock.Clock
-	done chan struct{}
-	quit atomic.Bool
-
-	doorbells    atomic.Uint64  // that were rung, for tests
-	allDoorbells *atomic.Uint64 // of the adapter
+	heap   rings.RXE // queues that are not in shared memory
+	poller *userPoller
+	mem    *arena.Memory // nil without a user library
+	bell   *arena.Doorbell
+	page   *arena.Pages
+	head   *rings.Header
+	done   chan struct{} // closed when await has ended
 
 	kicks sparse[func()] // by index of the QP
 	avs   sparse[rvt.AV] // by number
@@ -55,7 +47,7 @@ var _ rvt.UserContext = (*userContext)(nil)
 
 // openUser implements rvt.Ops.OpenUser.
 func (h *HCA) openUser(_ ci.Process, ub *ci.UserBuffer) (rvt.UserContext, error) {
-	u := &userContext{hca: h.HCA, allDoorbells: &h.doorbells, idle: h.cfg.UserIdle, time: h.cfg.Clock}
+	u := &userContext{poller: h.users}
 	switch {
 	case ub.Command == 0 && len(ub.In) == 0: // a process without a user library
 		ub.Status, ub.Out = 0, ub.Out[:0]
@@ -74,7 +66,8 @@ func (h *HCA) openUser(_ ci.Process, ub *ci.UserBuffer) (rvt.UserContext, error)
 		return nil, err
 	}
 	ub.OutFiles = []*os.File{u.mem.File(), u.bell.File()}
-	go u.poll()
+	go u.await()
+	u.poller.add(u)
 	return u, nil
 }
 
@@ -305,7 +298,7 @@ func (u *userContext) Close() {
 	if u.mem == nil {
 		return
 	}
-	u.quit.Store(true)
+	u.poller.remove(u)
 	_ = u.bell.Close() // which ends Wait; nothing to do about an error
 	<-u.done
 	_ = u.mem.Close()

@@ -1,41 +1,201 @@
 package reference
 
-import "runtime"
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
-// poll looks for new work of the process and runs the engine of the QPs that have some. While there is work, and for
-// Config.UserIdle afterwards, it does so without system calls; then it sleeps until the doorbell is rung.
-func (u *userContext) poll() {
-	defer close(u.done)
-	busy, rounds := u.time.Now(), 0
-	for !u.quit.Load() {
-		worked := u.head.Take(u.kick)
-		if u.hca.Progress() || worked {
-			busy, rounds = u.time.Now(), 0
-			runtime.Gosched()
-			continue
-		}
-		if rounds++; u.time.Now()-busy < u.idle && rounds < maxIdleRounds {
-			runtime.Gosched()
-			continue
-		}
-		u.head.Sleep()
-		if u.head.Take(u.kick) {
-			u.head.Wake()
-			continue
-		}
-		u.hca.Attend()
-		if u.bell.Wait() != nil {
-			return
-		}
-		u.doorbells.Add(1)
-		u.allDoorbells.Add(1)
-		u.head.Wake()
-		busy, rounds = u.time.Now(), 0
+	"ciddk/clock"
+	"ciddk/hca/reference/arena"
+	"ciddk/rvt"
+)
+
+// A userPoller looks for new work of all processes that have a user library, and runs the engine of the QPs that have
+// some. One goroutine does so for all of them, so that two processes and the daemon can share two processors. It exists
+// while there are such processes. After a round without work it yields the processor. After Config.UserIdle without
+// work it sleeps until a doorbell is rung.
+type userPoller struct {
+	hca  *rvt.HCA
+	idle time.Duration
+	time clock.Clock
+
+	mu       sync.Mutex // held during a round
+	contexts []*userContext
+	runner   *userRunner // nil: there is no process
+
+	doorbells atomic.Uint64 // that were rung
+	sleeps    atomic.Uint64
+	yields    atomic.Uint64
+}
+
+// maxIdleRounds is the most rounds without work before run sleeps, whatever the clock says, which may be virtual.
+const maxIdleRounds = 1 << 16
+
+// Rounds between two readings of the clock, and between two calls of the Go scheduler, which may have other goroutines
+// to run.
+const (
+	roundsPerClock    = 8
+	roundsPerSchedule = 64
+)
+
+// userRunner is the goroutine of a userPoller.
+type userRunner struct {
+	wake  chan struct{} // one token: a doorbell was rung, or a process has come or gone
+	ended chan struct{}
+}
+
+func newUserPoller(h *rvt.HCA, idle time.Duration, c clock.Clock) *userPoller {
+	return &userPoller{hca: h, idle: idle, time: c}
+}
+
+// add begins to look for work of a process.
+func (p *userPoller) add(u *userContext) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.contexts = append(p.contexts, u)
+	if p.runner == nil {
+		p.runner = &userRunner{wake: make(chan struct{}, 1), ended: make(chan struct{})}
+		go p.run(p.runner)
+	}
+	p.runner.rouse()
+}
+
+// remove returns when the goroutine does not use the memory of u any more, and, if there is no other process, has
+// ended.
+func (p *userPoller) remove(u *userContext) {
+	p.mu.Lock()
+	p.contexts = slices.DeleteFunc(p.contexts, func(o *userContext) bool { return o == u })
+	r := p.runner
+	last := r != nil && len(p.contexts) == 0
+	if last {
+		p.runner = nil // a process that comes now starts another one
+	}
+	p.mu.Unlock()
+	if last {
+		r.rouse()
+		<-r.ended
 	}
 }
 
-// maxIdleRounds is the most rounds without work before poll sleeps, whatever the clock says, which may be virtual.
-const maxIdleRounds = 1 << 16
+// rouse ends the sleep of the goroutine.
+func (r *userRunner) rouse() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// rouse ends the sleep of the goroutine, if there is one.
+func (p *userPoller) rouse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.runner != nil {
+		p.runner.rouse()
+	}
+}
+
+// run looks for work until there is no process.
+func (p *userPoller) run(r *userRunner) {
+	defer close(r.ended)
+	var since time.Duration // the beginning of the idle time
+	idle, busy := 0, 0      // rounds in a row
+	for {
+		worked, ok := p.round(r)
+		if !ok {
+			return
+		}
+		if p.hca.Progress() || worked {
+			idle = 0
+			if busy++; busy%roundsPerSchedule == 0 {
+				runtime.Gosched()
+			}
+			continue
+		}
+		busy = 0
+		if idle == 0 {
+			since = p.time.Now()
+		}
+		if idle++; idle < maxIdleRounds && (idle%roundsPerClock != 0 || p.time.Now()-since < p.idle) {
+			p.yields.Add(1)
+			arena.Yield()
+			if idle%roundsPerSchedule == 0 {
+				runtime.Gosched()
+			}
+			continue
+		}
+		if p.fallAsleep(r) {
+			p.sleeps.Add(1)
+			p.hca.Attend()
+			<-r.wake
+		}
+		p.awake(r)
+		idle = 0
+	}
+}
+
+// round looks for work once. ok is false if the goroutine must end.
+func (p *userPoller) round(r *userRunner) (worked, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.runner != r {
+		return false, false
+	}
+	return p.take(), true
+}
+
+// take runs the engine for processes with new work, and reports whether there were any. The caller holds mu.
+func (p *userPoller) take() (worked bool) {
+	for _, u := range p.contexts {
+		if u.head.Take(u.kick) {
+			worked = true
+		}
+	}
+	return worked
+}
+
+// fallAsleep announces to all processes that the engine sleeps, and looks once more. It reports false if there was work
+// or the goroutine must end.
+func (p *userPoller) fallAsleep(r *userRunner) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.runner != r {
+		return false
+	}
+	for _, u := range p.contexts {
+		u.head.Sleep()
+	}
+	return !p.take()
+}
+
+// awake announces to all processes that the engine is awake.
+func (p *userPoller) awake(r *userRunner) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.runner != r {
+		return
+	}
+	for _, u := range p.contexts {
+		u.head.Wake()
+	}
+}
+
+// addCounters adds the counters of user mode.
+func (p *userPoller) addCounters(m map[string]uint64) {
+	m["user_doorbells"] = p.doorbells.Load()
+	m["user_sleeps"] = p.sleeps.Load()
+	m["user_yields"] = p.yields.Load()
+}
+
+// await waits for doorbells of the process until its context is closed.
+func (u *userContext) await() {
+	defer close(u.done)
+	for u.bell.Wait() == nil {
+		u.poller.doorbells.Add(1)
+		u.poller.rouse()
+	}
+}
 
 // kick runs the engine of the QP with an index. The index comes from the process.
 func (u *userContext) kick(i uint32) {

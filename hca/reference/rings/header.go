@@ -6,7 +6,8 @@ import (
 )
 
 // The memory that the adapter shares with a process begins with a header of HeaderSize bytes: whether the engine sleeps
-// (u32 at 0), and a bit for each QP that has new work (u64 words from 512 on).
+// (u32 at 0), a bit for each QP that has new work (u64 words from 512 on), and a bit for each of those words that is
+// not zero (u64 words from 128 on). A post sets the bit of its QP first. The engine clears the bit of a word first.
 //
 // # Doorbell
 //
@@ -19,49 +20,94 @@ const (
 	// MaxUserQPs is the maximum number of QPs of a process with queues in shared memory.
 	MaxUserQPs = 16384
 
-	offAsleep = 0
-	offDirty  = 512
-	numDirty  = MaxUserQPs / 64
+	offAsleep  = 0
+	offSummary = 128
+	offDirty   = 512
+	numDirty   = MaxUserQPs / 64
+	numSummary = numDirty / 64
 )
 
 // Header is the header of shared memory. No value in it affects correctness: a wrong bit costs a turn of an engine
 // without work.
 type Header struct {
-	asleep *uint32
-	dirty  [numDirty]*uint64
+	asleep  *uint32
+	summary [numSummary]*uint64
+	dirty   [numDirty]*uint64
+
+	// Of the engine's side: marks that Take has taken and not passed on.
+	words [numSummary]uint64 // words of dirty
+	word  int                // the word that the bits belong to
+	bits  uint64
 }
 
 // OpenHeader returns the header of shared memory. b has at least HeaderSize bytes.
 func OpenHeader(b []byte) *Header {
 	h := &Header{asleep: word(b, offAsleep)}
+	for i := range h.summary {
+		h.summary[i] = word64(b, offSummary+8*i)
+	}
 	for i := range h.dirty {
 		h.dirty[i] = word64(b, offDirty+8*i)
 	}
 	return h
 }
 
-// Mark records that QP index has new work. It reports whether the caller must ring the doorbell.
-func (h *Header) Mark(index uint32) (ring bool) {
-	w, bit := h.dirty[index/64], uint64(1)<<(index%64)
+// set sets a bit, unless it is set.
+func set(w *uint64, bit uint64) {
 	if atomic.LoadUint64(w)&bit == 0 {
 		atomic.OrUint64(w, bit)
 	}
+}
+
+// Mark records that QP index has new work. It reports whether the caller must ring the doorbell.
+func (h *Header) Mark(index uint32) (ring bool) {
+	i := index / 64
+	set(h.dirty[i], 1<<(index%64))
+	set(h.summary[i/64], 1<<(i%64))
 	return atomic.LoadUint32(h.asleep) != 0 && atomic.SwapUint32(h.asleep, 0) != 0
 }
 
-// Take calls f with each QP that was marked, and clears the marks. It reports whether there were any.
+// takeLimit is the most QPs that one Take passes on, so that a process with many busy QPs does not delay others.
+const takeLimit = 16
+
+// Take clears the marks of up to takeLimit QPs and calls f with each of them. QPs of a process take turns. Take reports
+// whether there were any. It must not be called concurrently.
 func (h *Header) Take(f func(index uint32)) bool {
-	found := false
-	for i, w := range h.dirty {
-		if atomic.LoadUint64(w) == 0 {
-			continue
+	for n := range takeLimit {
+		if h.bits == 0 && !h.takeWord() {
+			return n > 0
 		}
-		found = true
-		for set := atomic.SwapUint64(w, 0); set != 0; set &= set - 1 {
-			f(uint32(64*i + bits.TrailingZeros64(set)))
+		f(uint32(64*h.word + bits.TrailingZeros64(h.bits)))
+		h.bits &= h.bits - 1
+	}
+	return true
+}
+
+// takeWord takes the next word with marks. It reports false if there is none.
+func (h *Header) takeWord() bool {
+	if h.nextWord() {
+		return true
+	}
+	for k, w := range h.summary {
+		if atomic.LoadUint64(w) != 0 {
+			h.words[k] = atomic.SwapUint64(w, 0)
 		}
 	}
-	return found
+	return h.nextWord()
+}
+
+// nextWord takes the next of the words that are known to have marks.
+func (h *Header) nextWord() bool {
+	for k := range h.words {
+		for h.words[k] != 0 {
+			h.word = 64*k + bits.TrailingZeros64(h.words[k])
+			h.words[k] &= h.words[k] - 1
+			if h.bits = atomic.SwapUint64(h.dirty[h.word], 0); h.bits != 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Sleep announces that the engine sleeps; it must Take once more afterwards. Wake is its inverse.

@@ -189,6 +189,35 @@ func TestNoLostWakeUp(t *testing.T) {
 	wg.Wait()
 }
 
+// TestHeaderFair checks that one Take passes on a limited number of QPs, and that each QP has its turn although others
+// are marked again and again.
+func TestHeaderFair(t *testing.T) {
+	t.Parallel()
+	h := OpenHeader(alignedBytes(HeaderSize))
+	none := func(i uint32) { require.Fail(t, "a QP that was not marked", "%d", i) }
+	require.False(t, h.Take(none))
+	const qps = 1000
+	turns := map[uint32]int{}
+	for range 10 * qps / takeLimit {
+		for i := range uint32(qps) {
+			require.False(t, h.Mark(i*16))
+		}
+		before := len(turns)
+		n := 0
+		require.True(t, h.Take(func(i uint32) { turns[i]++; n++ }))
+		require.LessOrEqual(t, n, takeLimit)
+		require.LessOrEqual(t, len(turns), before+takeLimit)
+	}
+	require.Len(t, turns, qps)
+	for i, n := range turns {
+		require.Zero(t, i%16)
+		require.InDelta(t, 10, n, 5, "turns of QP %d", i)
+	}
+	for h.Take(func(uint32) {}) {
+	}
+	require.False(t, h.Take(none))
+}
+
 func TestArmConditions(t *testing.T) {
 	t.Parallel()
 	s := shape(CompletionShape(3))

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/hca/reference/arena"
 	"ciddk/hca/reference/rings"
 )
 
@@ -12,6 +13,8 @@ import (
 type cq struct {
 	destroyed atomic.Bool
 	ring      *rings.UserCompletion
+	ca        *ca
+	empty     atomic.Uint32 // polls that found nothing, in a row
 
 	mu       sync.Mutex // polls
 	contexts map[ci.QPN]*qpContext
@@ -49,7 +52,7 @@ func postCreateCQ(a *ci.UserCreateCQ, ub *ci.UserBuffer, err error) error {
 	if !ok {
 		return badAnswer(verb, "a queue of the shape %+v in %d bytes", r.Shape, r.Size)
 	}
-	q := &cq{ring: ring, contexts: map[ci.QPN]*qpContext{}}
+	q := &cq{ca: d.ca, ring: ring, contexts: map[ci.QPN]*qpContext{}}
 	a.CQ = ci.UserCQ{Handle: q, Poll: q.poll, Peek: q.peek, Notify: q.notify}
 	return nil
 }
@@ -72,8 +75,15 @@ func (q *cq) poll(wc []ci.WC) (int, error) {
 	if q.destroyed.Load() {
 		return 0, errPollDestroyed
 	}
-	if len(wc) == 0 || q.ring.Len() == 0 {
+	if len(wc) == 0 {
 		return 0, nil
+	}
+	if q.ring.Len() == 0 {
+		q.foundNothing()
+		return 0, nil
+	}
+	if q.empty.Load() != 0 {
+		q.empty.Store(0)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,6 +94,22 @@ func (q *cq) poll(wc []ci.WC) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// pollsPerYield is the number of empty polls in a row after which a poll yields the processor.
+const pollsPerYield = 16
+
+// foundNothing counts an empty poll. A process that polls and finds nothing may keep the processor from the engine, or
+// from the process that it waits for, until the end of its time slice. It therefore yields from time to time.
+func (q *cq) foundNothing() {
+	n := q.empty.Load() + 1
+	if n < pollsPerYield {
+		q.empty.Store(n)
+		return
+	}
+	q.empty.Store(0)
+	q.ca.yields.Add(1)
+	arena.Yield()
 }
 
 func (q *cq) peek() (int, error) {

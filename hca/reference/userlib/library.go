@@ -82,6 +82,22 @@ type ca struct {
 	ringer *arena.Ringer
 	head   *rings.Header
 	bells  atomic.Uint64 // doorbells that were rung
+	yields atomic.Uint64 // of polls that found nothing
+}
+
+// Counters are the system calls that the library has made on the data path of an open CA.
+type Counters struct {
+	Doorbells uint64 // posts that had to wake the engine
+	Yields    uint64 // polls that found nothing and yielded the processor
+}
+
+// CountersOf returns the counters of a CA of the user access layer. ok is false if this library does not accompany it.
+func CountersOf(o ci.CA) (c Counters, ok bool) {
+	x, ok := ci.UserHandle[*ca](o)
+	if !ok {
+		return c, false
+	}
+	return Counters{Doorbells: x.bells.Load(), Yields: x.yields.Load()}, true
 }
 
 func preOpenCA(_ *ci.UserOpenCA, ub *ci.UserBuffer) error {

@@ -365,6 +365,70 @@ func TestNoAllocation(t *testing.T) {
 	require.Less(t, testing.AllocsPerRun(200, run), 1.0)
 }
 
+// TestCounters checks the counters of system calls: a poll that finds nothing yields from time to time, and the daemon
+// counts the doorbells that the process rings.
+func TestCounters(t *testing.T) {
+	t.Parallel()
+	a, b := pairOf(t, ci.RC, nil)
+	require.Eventually(t, func() bool { return a.asleep() && b.asleep() }, 10*time.Second, 100*time.Microsecond)
+	o := &userCA{u: a.lca}
+	before, ok := CountersOf(o)
+	require.True(t, ok)
+	daemon := a.hca.Counters()
+	a.send(ci.SendWR{ID: 1, Op: ci.OpNop, Flags: ci.SendSignaled})
+	a.poll(1)
+	for range 10 * pollsPerYield {
+		n, err := a.cq.u.Poll(make([]ci.WC, 1))
+		require.NoError(t, err)
+		require.Zero(t, n)
+	}
+	after, _ := CountersOf(o)
+	require.Equal(t, before.Doorbells+1, after.Doorbells)
+	require.GreaterOrEqual(t, after.Yields-before.Yields, uint64(10))
+	require.Eventually(t, func() bool { return a.asleep() }, 10*time.Second, 100*time.Microsecond)
+	now := a.hca.Counters()
+	require.Equal(t, daemon["user_doorbells"]+1, now["user_doorbells"])
+	require.Equal(t, daemon["user_sleeps"]+1, now["user_sleeps"])
+	require.Greater(t, now["user_yields"], daemon["user_yields"])
+	_, ok = CountersOf(a.ca)
+	require.False(t, ok, "a CA without the library")
+}
+
+// userCA is a CA of the user access layer.
+type userCA struct {
+	ci.CA
+	u any
+}
+
+func (c *userCA) UserHandle() any { return c.u }
+
+// TestClientsComeAndGo opens and closes contexts of an adapter while another process of it has traffic.
+func TestClientsComeAndGo(t *testing.T) {
+	t.Parallel()
+	link := direct.NewLink()
+	d := newDaemon(t, link, nil)
+	a, b := newClient(d, ci.RC), newClient(d, ci.RC)
+	a.connect(b)
+	b.connect(a)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 30 {
+			newClient(d, ci.RC).die()
+		}
+	})
+	for i := range uint64(300) {
+		b.recv(ci.RecvWR{ID: i, SGL: b.sge(0, 64)})
+		a.send(ci.SendWR{ID: i, Flags: ci.SendSignaled, SGL: a.sge(0, 64)})
+		for _, wc := range append(a.poll(1), b.poll(1)...) {
+			require.Equal(t, i, wc.ID)
+			require.NoError(t, wc.Err())
+		}
+	}
+	wg.Wait()
+	a.die()
+	b.die()
+}
+
 // TestKilledClient kills clients with work outstanding, again and again: nothing of them remains.
 func TestKilledClient(t *testing.T) {
 	t.Parallel()
