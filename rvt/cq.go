@@ -85,6 +85,7 @@ func (d *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 		q.notify.vector = &dev.vectors[v-1]
 	}
 	q.modAt.Fire = q.moderated
+	d.created(q)
 	return q, nil
 }
 
@@ -280,7 +281,7 @@ func (q *CQ) Destroy() error {
 	q.getMu.Unlock()
 	q.dev.wheel.Cancel(&q.modAt)
 	q.notify.close()
-	q.pd.unchild(kindCQ)
+	q.pd.removeChild(kindCQ, q)
 	return nil
 }
 

@@ -17,12 +17,13 @@ func outside(verb string, s ci.Status, what string, got, least, most int) error 
 	return failf(verb, s, fmt.Sprintf("%s is %d, want %d to %d", what, got, least, most))
 }
 
-// handle returns the error for an argument that is nil, destroyed, or an object of another HCA.
+// handle returns the error for an argument that is nil, destroyed, or an object of another HCA
+// or process.
 func handle(verb string, s ci.Status, arg string, o any) error {
 	if ci.IsNil(o) {
 		return failf(verb, s, arg+" is nil")
 	}
-	return failf(verb, s, arg+" is destroyed, or not an object of this HCA")
+	return failf(verb, s, arg+" is destroyed, or not an object of this HCA and process")
 }
 
 func failErr(verb string, s ci.Status, err error) error {

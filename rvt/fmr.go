@@ -48,7 +48,9 @@ func (d *PD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
 		d.unchild(kindFMR)
 		return nil, failf(verb, ci.InsufficientResources, "no key is free")
 	}
-	return &FMR{pd: d, slot: s, create: c}, nil
+	f := &FMR{pd: d, slot: s, create: c}
+	d.created(f)
+	return f, nil
 }
 
 // Map replaces the pages and returns the new keys. The region is as long as the pages, or ends with the storage if that
@@ -135,6 +137,6 @@ func (f *FMR) Destroy() error {
 	}
 	f.pd.dev.keys.release(f.slot)
 	f.slot.wait()
-	f.pd.unchild(kindFMR)
+	f.pd.removeChild(kindFMR, f)
 	return nil
 }

@@ -18,7 +18,8 @@ type MR struct {
 	region atomic.Pointer[ci.Region]
 	modify sync.Mutex // serialises Modify and ModifyPMR
 
-	maxPages int // fast registration: the most pages; else 0
+	maxPages int    // fast registration: the most pages; else 0
+	owned    *owned // that of its PD, also after the PD has changed
 
 	// With mu.
 	pd     *PD
@@ -164,7 +165,7 @@ func (d *PD) newMR(verb string, p *place, access ci.Access, source *MR, maxPages
 		}
 		return nil, err
 	}
-	m := &MR{dev: dev, maxPages: maxPages, pd: d, face: d, access: access, source: source}
+	m := &MR{dev: dev, maxPages: maxPages, owned: d.owned, pd: d, face: d, access: access, source: source}
 	s, key, ok := dev.keys.reserve(m)
 	if !ok {
 		d.unchild(kindMR)
@@ -173,12 +174,12 @@ func (d *PD) newMR(verb string, p *place, access ci.Access, source *MR, maxPages
 		}
 		return nil, failf(verb, ci.InsufficientResources, "no key is free")
 	}
-	if p == nil {
-		return m, nil
+	if p != nil {
+		g := p.grant(key, d, access)
+		m.region.Store(g.region())
+		s.now.Store(g)
 	}
-	g := p.grant(key, d, access)
-	m.region.Store(g.region())
-	s.now.Store(g)
+	d.created(m)
 	return m, nil
 }
 
@@ -236,7 +237,7 @@ func (m *MR) Destroy() error {
 	if m.source != nil {
 		m.source.put()
 	}
-	m.pd.unchild(kindMR)
+	m.pd.removeChild(kindMR, m)
 	return nil
 }
 
@@ -276,9 +277,13 @@ func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, fin
 			return err
 		}
 	}
+	if !m.owned.begin() { // before pd is referred to
+		return fail(verb, ci.InvalidMRHandle)
+	}
+	defer m.owned.abort()
 	if set&ci.MRFieldPD != 0 {
 		d, ok := ci.As[*PD](pd)
-		if !ok || d.dev != m.dev || !d.get() {
+		if !ok || d.dev != m.dev || d.owned != m.owned || !d.get() {
 			return handle(verb, ci.InvalidPDHandle, "pd", pd)
 		}
 		to, face = d, pd

@@ -45,6 +45,7 @@ func (d *PD) CreateMW(c ci.MWCreate) (ci.MW, error) {
 		return nil, failf(verb, ci.InsufficientResources, "no key is free")
 	}
 	nothingForUser(c.User)
+	d.created(m)
 	return m, nil
 }
 
@@ -69,7 +70,7 @@ func (m *MW) Destroy() error {
 	m.mu.Unlock()
 	m.pd.dev.keys.release(m.slot)
 	m.slot.wait()
-	m.pd.unchild(kindMW)
+	m.pd.removeChild(kindMW, m)
 	return nil
 }
 

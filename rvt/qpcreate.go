@@ -124,10 +124,10 @@ func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
 	return nil
 }
 
-// cqOf returns the CQ of this HCA behind c, with a reference, or nil.
-func (d *device) cqOf(c ci.CQ) *CQ {
+// cqOf returns the CQ behind c, with a reference, or nil. It is of this HCA, and of the process that d is of.
+func (d *PD) cqOf(c ci.CQ) *CQ {
 	q, ok := ci.As[*CQ](c)
-	if !ok || q.dev != d || !q.refs.get() {
+	if !ok || q.dev != d.dev || q.pd.owned != d.owned || !q.refs.get() {
 		return nil
 	}
 	return q
@@ -135,6 +135,10 @@ func (d *device) cqOf(c ci.CQ) *CQ {
 
 func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	dev := d.dev
+	if !d.owned.begin() { // before a CQ is referred to
+		return nil, fail(verb, ci.InvalidPDHandle)
+	}
+	defer d.owned.abort()
 	q := &QP{}
 	q.dev, q.pd = dev, d
 	q.typ, q.flags = c.Type, c.Flags
@@ -154,17 +158,17 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 			}
 		}
 	}()
-	if q.sendCQ = dev.cqOf(c.SendCQ); q.sendCQ == nil {
+	if q.sendCQ = d.cqOf(c.SendCQ); q.sendCQ == nil {
 		return nil, handle(verb, ci.InvalidCQHandle, "SendCQ", c.SendCQ)
 	}
 	undo = append(undo, q.sendCQ.refs.put)
-	if q.recvCQ = dev.cqOf(c.RecvCQ); q.recvCQ == nil {
+	if q.recvCQ = d.cqOf(c.RecvCQ); q.recvCQ == nil {
 		return nil, handle(verb, ci.InvalidCQHandle, "RecvCQ", c.RecvCQ)
 	}
 	undo = append(undo, q.recvCQ.refs.put)
 	if c.SRQ != nil {
 		s, ok := ci.As[*SRQ](c.SRQ)
-		if !ok || s.pd.dev != dev || !s.get() {
+		if !ok || s.pd.dev != dev || s.pd.owned != d.owned || !s.get() {
 			return nil, handle(verb, ci.InvalidSRQHandle, "SRQ", c.SRQ)
 		}
 		q.srq, q.source = s, s
@@ -237,6 +241,7 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 		dev.qps.remove(q)
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}
+	d.created(q)
 	return q, nil
 }
 
@@ -283,7 +288,7 @@ func (q *QP) Destroy() error {
 	if q.srq != nil {
 		q.srq.put()
 	}
-	q.pd.unchild(kindQP)
+	q.pd.removeChild(kindQP, q)
 	return nil
 }
 

@@ -1,0 +1,128 @@
+package userlib
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/link/direct"
+)
+
+// TestDestroyContext closes the context of a process that has objects of every kind, with traffic in progress: all of
+// them are destroyed, whether their queues are in shared memory or not, and another process is not affected.
+func TestDestroyContext(t *testing.T) {
+	t.Parallel()
+	link := direct.NewLink()
+	d := newDaemon(t, link, nil)
+	other := newClient(d, ci.RC)
+	before := d.hca.Live()
+
+	c := newClient(d, ci.RC)
+	c.connect(other)
+	other.connect(c)
+	c.recv(ci.RecvWR{ID: 1, SGL: c.sge(0, 10)})
+	srq := c.createSRQ(ci.SRQAttr{MaxWR: 7, MaxSGE: 1})
+	c.createQP(ci.QPCreate{Type: ci.RC, SendCQ: c.cq, RecvCQ: c.cq, SRQ: srq, QPCaps: ci.QPCaps{SendDepth: 3}})
+	c.createAV(ci.AVAttr{Port: 1, DLID: other.lid()})
+	ud, err := c.pd.CreateQP(ci.QPCreate{Type: ci.UD, SendCQ: c.cq.CQ, RecvCQ: c.cq.CQ, User: &ci.UserBuffer{}})
+	require.NoError(t, err)
+	require.NoError(t, ud.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1}))
+	gid := ci.GID{0xff, 0x12, 15: 1}
+	_, err = ud.AttachMcast(ci.McastAttach{GID: gid, LID: 0xc001})
+	require.NoError(t, err)
+	_, err = c.pd.RegisterSMR(c.mr, 0, ci.LocalWrite)
+	require.NoError(t, err)
+	for _, typ := range []ci.MWType{ci.MWType1, ci.MWType2} {
+		_, err = c.pd.CreateMW(ci.MWCreate{Type: typ})
+		require.NoError(t, err)
+	}
+	_, err = c.pd.AllocFastRegMR(4)
+	require.NoError(t, err)
+	_, err = c.user.AllocatePD(ci.PDNormal, nil)
+	require.NoError(t, err)
+	for i := range 10 {
+		c.send(ci.SendWR{ID: uint64(i), Inline: []byte("x")})
+	}
+
+	require.NoError(t, c.user.Destroy())
+	require.Equal(t, before, d.hca.Live())
+	for _, o := range c.objects {
+		require.Error(t, o.Destroy())
+		require.NotErrorIs(t, o.Destroy(), ci.ResourceBusy)
+	}
+	require.ErrorIs(t, c.user.Destroy(), ci.InvalidCAHandle)
+	require.NoError(t, c.theirs.Close())
+	require.NoError(t, c.ours.Close())
+	require.NoError(t, c.lib.DestroyCA.Post(&ci.UserDestroyCA{CA: c.lca}, nil, nil))
+	other.send(ci.SendWR{ID: 5, Op: ci.OpNop, Flags: ci.SendSignaled})
+	require.NoError(t, other.poll(1)[0].Err())
+	other.die()
+}
+
+// TestDestroyContextWhileCreating closes a context while other goroutines create and destroy objects in it.
+func TestDestroyContextWhileCreating(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t, direct.NewLink(), nil)
+	for range 20 {
+		u, err := d.ca.OpenUser(fakeProcess{}, &ci.UserBuffer{})
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		started := make(chan struct{}, 4)
+		for i := range 4 {
+			wg.Go(func() {
+				for k := 0; ; k++ {
+					pd, err := u.AllocatePD(ci.PDNormal, nil)
+					if err != nil {
+						assert.ErrorIs(t, err, ci.InvalidCAHandle)
+						return
+					}
+					if k == 0 {
+						started <- struct{}{}
+					}
+					cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
+					if err != nil {
+						assert.ErrorIs(t, err, ci.InvalidPDHandle)
+						return
+					}
+					qp, err := pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq})
+					if err == nil && i%2 == 0 {
+						_ = qp.Destroy() // or the context does
+					}
+				}
+			})
+		}
+		for range 4 {
+			<-started
+		}
+		require.NoError(t, u.Destroy())
+		wg.Wait()
+		for kind, n := range d.hca.Live() {
+			require.True(t, n == 0 || kind == "ca", "%d %s left", n, kind)
+		}
+	}
+}
+
+// TestObjectsOfOtherContexts checks that no object of a process depends on an object of another process.
+func TestObjectsOfOtherContexts(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t, direct.NewLink(), nil)
+	a, b := newClient(d, ci.RC), newClient(d, ci.RC)
+	defer a.die()
+	defer b.die()
+	own, err := d.ca.AllocatePD(ci.PDNormal)
+	require.NoError(t, err)
+	srq := b.createSRQ(ci.SRQAttr{MaxWR: 7, MaxSGE: 1})
+	for name, pd := range map[string]ci.PD{"of a process": a.pd, "of the daemon": own} {
+		_, err = pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: b.cq.CQ, RecvCQ: b.cq.CQ})
+		require.ErrorIs(t, err, ci.InvalidCQHandle, name)
+		_, err = pd.RegisterSMR(b.mr, 0, ci.LocalWrite)
+		require.ErrorIs(t, err, ci.InvalidMRHandle, name)
+		require.ErrorIs(t, b.mr.Modify(ci.MRFieldPD, pd, ci.MRCreate{}), ci.InvalidPDHandle, name)
+	}
+	_, err = a.pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: a.cq.CQ, RecvCQ: a.cq.CQ, SRQ: srq.SRQ})
+	require.ErrorIs(t, err, ci.InvalidSRQHandle)
+	require.NoError(t, own.Destroy())
+}
