@@ -28,13 +28,18 @@ type ClientConfig struct {
 	// Sole, if not empty, names a role that only one client of an access layer can have, such as the owner of QP1. Open
 	// fails while another client has the same role.
 	Sole string
+	// Strict makes the client's objects follow package ci where the access layer does more, for programs that are
+	// written for a driver: Destroy returns ResourceBusy for an object that has children or users, a create below a
+	// destroyed object returns the status of that object, and OpenCA of an HCA that the client has open returns
+	// ResourceBusy. DestroyAsync, Close and Deregister destroy trees as for other clients.
+	Strict bool
 }
 
 // Open creates a client. Status: ErrClosed; ResourceBusy (another client has the role Sole; the error names it).
 func (al *AL) Open(cfg ClientConfig) (*Client, error) {
 	const verb = "AL.Open"
 	c := &Client{}
-	c.n = &node{kind: kindClient, label: cfg.Name, obj: c}
+	c.n = &node{kind: kindClient, label: cfg.Name, obj: c, strict: cfg.Strict}
 	if cfg.Sole != "" {
 		if err := al.claim(verb, cfg.Sole, c.n); err != nil {
 			return nil, err
@@ -73,12 +78,31 @@ func (al *AL) claim(verb, sole string, n *node) error {
 	return nil
 }
 
+// Objects returns the number of the client's objects by kind, such as "PD", including those whose destruction is not
+// complete. The client itself is not among them.
+func (c *Client) Objects() map[string]int {
+	c.n.al.mu.Lock()
+	defer c.n.al.mu.Unlock()
+	count := map[string]int{}
+	c.n.eachBelow(func(n *node) { count[n.kind.String()]++ })
+	return count
+}
+
+// eachBelow calls f for every descendant of n. al.mu is held.
+func (n *node) eachBelow(f func(*node)) {
+	for k := n.first; k != nil; k = k.next {
+		f(k)
+		k.eachBelow(f)
+	}
+}
+
 // AL returns the access layer of the client.
 func (c *Client) AL() *AL { return c.n.al }
 
 // OpenCA opens an HCA by its GUID. All opens of all clients share one open of the driver. Events of the CA and its
 // ports are delivered to onEvent, which may be nil, one at a time on a goroutine of the access layer. Status: NotFound
-// (no such HCA), InvalidState with ErrClosed (the HCA is being removed, or the client is closed).
+// (no such HCA), InvalidState with ErrClosed (the HCA is being removed, or the client is closed), ResourceBusy (the
+// client is strict and has the HCA open).
 func (c *Client) OpenCA(guid ci.GUID, onEvent func(*CA, ci.Event)) (*CA, error) {
 	const verb = "Client.OpenCA"
 	al := c.n.al
@@ -101,12 +125,26 @@ func (c *Client) OpenCA(guid ci.GUID, onEvent func(*CA, ci.Event)) (*CA, error) 
 	// Each open has its own reaper, so that a driver's destroy that waits for one client's callback does not delay
 	// other clients.
 	ca.n = &node{kind: kindCA, obj: ca, exec: &serial{}}
+	if c.n.strict {
+		ca.n.allowed = func() error { return c.notOpen(verb, a) }
+	}
 	return made(ca, ca.n.make(c.n, verb, nothing, a.n))
 }
 
+// notOpen returns an error if the client has an HCA open. al.mu is held.
+func (c *Client) notOpen(verb string, a *Adapter) error {
+	for k := c.n.first; k != nil; k = k.next {
+		if ca, ok := k.obj.(*CA); ok && ca.a == a {
+			return &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: "the client, which is strict, has the HCA " +
+				"open"}
+		}
+	}
+	return nil
+}
+
 // HCA returns the plain view of an HCA, for code that is written against package ci. Objects that are created through
-// it are tracked, shared and destroyed like those of OpenCA. Its OpenCA may be called several times. Status: NotFound
-// (no such HCA, or it is being removed).
+// it are tracked, shared and destroyed like those of OpenCA. Its OpenCA may be called several times, unless the client
+// is strict. Status: NotFound (no such HCA, or it is being removed).
 func (c *Client) HCA(guid ci.GUID) (ci.HCA, error) {
 	a, err := c.n.al.adapter("Client.HCA", guid)
 	if err != nil {

@@ -25,6 +25,7 @@
 // Code that is written against package ci uses a plain view of the same objects. Client.HCA returns a ci.HCA, and the
 // method CI of a container returns the container as its ci interface. Objects that a view creates are objects of this
 // package; ci.As recovers the typed object from an interface value. Queries return views, such as the PD of ci.QPAttr.
+// The views of a strict client pass the certifier: ddk-validate run --through accesslayer.
 //
 // Verbs of the data path (PostSend, PostRecv, BindMW, Poll, Notify, Peek, FMR.Map) go straight to the driver and cost
 // nothing extra. The driver recovers its own objects from arguments with ci.As. Other verbs hold a reference, so that
@@ -78,6 +79,9 @@
 // Destroying a CQ destroys the QPs that use it. Destroying an SRQ, an RDD or a region that other objects use fails. If
 // the driver refuses a destroy, it is repeated several times. Then the object is given up: the error is logged,
 // returned and passed to Config.OnDestroyError.
+//
+// A client with ClientConfig.Strict has the rules of package ci instead: Destroy of an object with children or users
+// fails with ResourceBusy, and nothing is destroyed with it.
 //
 // # Callbacks
 //

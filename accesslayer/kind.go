@@ -8,7 +8,8 @@ import (
 
 // ErrClosed is in every error that results from using an object of the access layer after its destruction began, or
 // from creating an object below it. Test for it with errors.Is(err, ErrClosed). The ci.Status of the error identifies
-// the object: ci.InvalidQPHandle and so on for the object itself, ci.InvalidState for the parent.
+// the object: ci.InvalidQPHandle and so on for the object itself, ci.InvalidState for the parent. For a strict client
+// it is that of the parent, such as ci.InvalidPDHandle.
 var ErrClosed = errors.New("accesslayer: closed")
 
 // ErrGivenUp is in the error of a second Destroy of an object that the driver refused to destroy. Its memory may still

@@ -17,11 +17,11 @@ import (
 
 // TestObjectTreeModel compares random trees, destroyed in random orders with callbacks in progress, with a model: which
 // objects exist, which calls fail and with which status, and how often the last callback runs. The fake driver checks
-// that no destroy of the driver comes early, twice or in the wrong order.
+// that no destroy of the driver comes early, twice or in the wrong order. Half of the clients are strict.
 func TestObjectTreeModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		m := newTreeModel(rt)
+		m := newTreeModel(rt, rapid.Bool().Draw(rt, "strict"))
 		defer m.end(rt)
 		rt.Repeat(map[string]func(*rapid.T){
 			"":        m.check,
@@ -35,13 +35,14 @@ func TestObjectTreeModel(t *testing.T) {
 }
 
 type treeModel struct {
-	h     *fakeHCA
-	al    *accesslayer.AL
-	c     *accesslayer.Client
-	all   []*modelObj
-	holds []*holdup
-	done  []chan struct{}
-	dones map[*modelObj]*int
+	h      *fakeHCA
+	al     *accesslayer.AL
+	c      *accesslayer.Client
+	strict bool
+	all    []*modelObj
+	holds  []*holdup
+	done   []chan struct{}
+	dones  map[*modelObj]*int
 }
 
 type modelObj struct {
@@ -60,11 +61,12 @@ type holdup struct {
 	out  chan struct{}
 }
 
-func newTreeModel(rt *rapid.T) *treeModel {
-	m := &treeModel{h: newFake(1), al: accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1,
-		DestroyBackoff: time.Millisecond}), dones: map[*modelObj]*int{}}
+func newTreeModel(rt *rapid.T, strict bool) *treeModel {
+	m := &treeModel{strict: strict, h: newFake(1),
+		al: accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1,
+			DestroyBackoff: time.Millisecond}), dones: map[*modelObj]*int{}}
 	require.NoError(rt, m.al.Register(m.h))
-	m.c = must(m.al.Open(accesslayer.ClientConfig{}))
+	m.c = must(m.al.Open(accesslayer.ClientConfig{Strict: strict}))
 	for _, kind := range []string{"CA", "PD", "PD", "CQ", "CQ", "SRQ", "MR"} {
 		m.createOne(rt, kind)
 	}
@@ -150,6 +152,9 @@ func (m *treeModel) createOne(rt *rapid.T, kind string) {
 	switch kind {
 	case "CA":
 		ca, e := m.c.OpenCA(fakeGUID, nil)
+		if m.strict && m.refusesOpen(rt, e) {
+			return
+		}
 		require.NoError(rt, e)
 		n.obj = ca
 	case "PD":
@@ -213,6 +218,7 @@ func (m *treeModel) createOne(rt *rapid.T, kind string) {
 	}
 	if refused {
 		require.ErrorIs(rt, err, accesslayer.ErrClosed)
+		require.False(rt, m.strict && errors.Is(err, ci.InvalidState), "package ci has a status for each kind")
 		return
 	}
 	require.NoError(rt, err)
@@ -220,6 +226,25 @@ func (m *treeModel) createOne(rt *rapid.T, kind string) {
 		n.drv = behind(n.obj)
 	}
 	m.all = append(m.all, n)
+}
+
+// refusesOpen checks the result of opening the HCA with a strict client. It reports whether the open was refused, as it
+// is while the client has another open, which the model knows only until its destruction begins.
+func (m *treeModel) refusesOpen(rt *rapid.T, err error) bool {
+	opens, dying := 0, 0
+	for _, o := range m.all {
+		switch {
+		case o.kind != "CA":
+		case o.destroying:
+			dying++
+		default:
+			opens++
+		}
+	}
+	if opens > 0 {
+		require.ErrorIs(rt, err, ci.ResourceBusy)
+	}
+	return opens > 0 || dying > 0 && errors.Is(err, ci.ResourceBusy)
 }
 
 // hold starts an event callback that blocks until release.
@@ -262,16 +287,17 @@ func (m *treeModel) destroy(rt *rapid.T) {
 			close(done)
 		}
 	})
-	if m.expect(rt, o, err) {
+	if m.expect(rt, o, err, false) {
 		m.done, m.dones[o] = append(m.done, done), count
 	}
 }
 
 // expect compares the result of a destroy with the model, and marks the objects that are destroyed.
-func (m *treeModel) expect(rt *rapid.T, o *modelObj, err error) bool {
+func (m *treeModel) expect(rt *rapid.T, o *modelObj, err error, sync bool) bool {
+	strict := m.strict && sync
 	users, dying := 0, 0
 	for _, a := range m.all {
-		if slices.Contains(a.uses, o) {
+		if slices.Contains(a.uses, o) || strict && a.parent == o {
 			users++
 			if a.destroying {
 				dying++
@@ -282,10 +308,10 @@ func (m *treeModel) expect(rt *rapid.T, o *modelObj, err error) bool {
 	case o.destroying:
 		require.ErrorIs(rt, err, accesslayer.ErrClosed)
 		return false
-	case (o.kind == "SRQ" || o.kind == "MR") && users > dying:
+	case (o.kind == "SRQ" || o.kind == "MR" || strict) && users > dying:
 		require.ErrorIs(rt, err, ci.ResourceBusy)
 		return false
-	case (o.kind == "SRQ" || o.kind == "MR") && dying > 0 &&
+	case (o.kind == "SRQ" || o.kind == "MR" || strict) && dying > 0 &&
 		errors.Is(err, ci.ResourceBusy): // its last user may have been destroyed
 		return false
 	}
@@ -300,7 +326,7 @@ func (m *treeModel) closeNow(rt *rapid.T) {
 		rt.Skip("would wait for what is held")
 	}
 	o := m.victim(rt)
-	m.expect(rt, o, o.obj.Destroy())
+	m.expect(rt, o, o.obj.Destroy(), true)
 	if err := o.obj.Destroy(); err == nil || errors.Is(err, accesslayer.ErrClosed) {
 		m.mark(o) // destroyed at the latest now
 	} else {

@@ -37,6 +37,8 @@ type node struct {
 	onDestroyed func()       // in step 3, with al.mu held
 	stays       bool         // kept when cleanup fails for good: the adapter
 	undo        bool         // set by a create that fails and leaves something for cleanup
+	strict      bool         // Destroy follows package ci; inherited from ClientConfig.Strict
+	allowed     func() error // may refuse the create, with al.mu held; nil: no condition
 	events      serial       // runs the callbacks of this object, one at a time
 
 	state       state
@@ -71,10 +73,16 @@ func (n *node) attach(parent *node, verb string, uses ...*node) error {
 	if n.exec == nil {
 		n.exec = parent.exec
 	}
+	n.strict = n.strict || parent.strict
 	al.mu.Lock()
 	defer al.mu.Unlock()
 	if parent.state != alive {
-		return parent.kind.parentClosed(verb)
+		return parent.parentClosed(verb)
+	}
+	if n.allowed != nil {
+		if err := n.allowed(); err != nil {
+			return err
+		}
 	}
 	for _, u := range uses {
 		if u.state != alive {
@@ -124,7 +132,7 @@ func (n *node) attached(verb string, err error) error {
 		}
 	default:
 		n.refs -= len(early)
-		err = n.parent.kind.parentClosed(verb)
+		err = n.parent.parentClosed(verb)
 	}
 	n.drop(&ready)
 	al.mu.Unlock()
@@ -332,11 +340,9 @@ func (n *node) start(async bool, onDone func(error)) (done chan struct{}, err er
 	case n.state >= destroying:
 		n.al.mu.Unlock()
 		return nil, n.kind.closed(verb)
-	case n.kind.refusesWhileUsed() && len(n.users) > 0:
-		for u := range n.users {
-			err = &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: fmt.Sprintf("in use by %d objects, among "+
-				"them a %v (destroy them first)", len(n.users), u.kind)}
-		}
+	case n.isHeld(async):
+		err = &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: "in use by " + n.holders() +
+			" (destroy them first)"}
 		n.al.mu.Unlock()
 		return nil, err
 	}
@@ -349,6 +355,22 @@ func (n *node) start(async bool, onDone func(error)) (done chan struct{}, err er
 	n.al.mu.Unlock()
 	n.al.schedule(ready)
 	return done, nil
+}
+
+// isHeld reports whether other objects prevent the destruction. al.mu is held.
+func (n *node) isHeld(async bool) bool {
+	if n.strict && !async && n.kind != kindClient {
+		return n.first != nil || len(n.users) > 0
+	}
+	return n.kind.refusesWhileUsed() && len(n.users) > 0
+}
+
+// parentClosed returns the error of a create below n, whose destruction has begun.
+func (n *node) parentClosed(verb string) error {
+	if n.strict && n.kind != kindClient {
+		return n.kind.closed(verb)
+	}
+	return n.kind.parentClosed(verb)
 }
 
 // waiter returns the channel to wait on. al.mu is held.

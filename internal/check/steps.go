@@ -58,7 +58,8 @@ func steps(full bool) []step {
 			true, 95 * s, 6 * m, udpStorm},
 		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal",
 			true, 125 * s, 6 * m, chaos},
-		{"certify", "ddk-validate run reference, over each link, and through a daemon", true, 85 * s, 6 * m, certify},
+		{"certify", "ddk-validate run reference, over each link, through the access layer and a daemon", true, 110 * s,
+			6 * m, certify},
 		{"kills", "500 clients of ddkd are killed, most of them under traffic", true, 25 * s, 4 * m, kills},
 		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 330 * s, 14 * m, load},
 		{"mutants", "ddk-validate self: the certifier catches wrong drivers, half of them (part by commit)",
@@ -393,6 +394,26 @@ func (r *runner) validator(ctx context.Context) (bin string, cleanup func(), err
 	return bin, func() { os.RemoveAll(dir) }, nil
 }
 
+// throughs returns the layers to certify through. Combinations of layers take turns.
+func throughs() [][]string {
+	list := [][]string{{"--through", "accesslayer"}}
+	if runtime.GOOS != "linux" {
+		return list
+	}
+	list = append(list, []string{"--through", "user"}, []string{"--through", "bypass"})
+	combined := [][]string{
+		{"--through", "accesslayer", "--through", "user"},
+		{"--through", "accesslayer", "--through", "bypass"},
+		{"--through", "user", "--through", "accesslayer"},
+		{"--through", "accesslayer", "--through", "accesslayer"},
+	}
+	part, whole := testenv.Turn(len(combined))
+	if whole {
+		return append(list, combined...)
+	}
+	return append(list, combined[part])
+}
+
 func certify(ctx context.Context, r *runner) error {
 	bin, cleanup, err := r.validator(ctx)
 	if err != nil {
@@ -405,11 +426,10 @@ func certify(ctx context.Context, r *runner) error {
 			return err
 		}
 	}
-	if runtime.GOOS == "linux" {
-		for _, through := range []string{"user", "bypass"} {
-			if err := r.do(ctx, nil, bin, "run", "reference", "--link", "network", "--through", through); err != nil {
-				return err
-			}
+	for _, through := range throughs() {
+		if err := r.do(ctx, nil, bin, append([]string{"run", "reference", "--link", "network"},
+			through...)...); err != nil {
+			return err
 		}
 	}
 	l, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6loopback})

@@ -7,7 +7,9 @@
 //			Drivers: []cli.Driver{{
 //				Name: "acme",
 //				Keys: map[string]string{"bdf": "PCI address of the card"},
-//				Open: func(_ context.Context, s cli.Settings, _ *slog.Logger) (ci.HCA, error) { return acme.Open(s["bdf"]) },
+//				Open: func(_ context.Context, s cli.Settings, _ *slog.Logger) (ci.HCA, error) {
+//					return acme.Open(s["bdf"])
+//				},
 //			}},
 //		}, os.Args[1:]))
 //	}
