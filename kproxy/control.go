@@ -10,7 +10,8 @@ import (
 func (c *Session) control(r *schema.Control) (*Result, error) {
 	const verb = "ual.Client.Control"
 	if !c.s.cfg.Privileged(c.peer) {
-		return nil, failf(verb, ci.InvalidPermission, "user %d may not control this daemon (be root or the daemon's user)",
+		return nil, failf(verb, ci.InvalidPermission, "user %d may not control this daemon (be root or the daemon's "+
+			"user)",
 			c.peer.UID)
 	}
 	if c.s.cfg.Control == nil {
@@ -22,7 +23,8 @@ func (c *Session) control(r *schema.Control) (*Result, error) {
 		return nil, err
 	}
 	if len(text) > schema.MaxControl {
-		return nil, failf(verb, ci.InsufficientResources, "the reply has %d bytes, limit %d", len(text), schema.MaxControl)
+		return nil, failf(verb, ci.InsufficientResources, "the reply has %d bytes, limit %d", len(text),
+			schema.MaxControl)
 	}
 	return &Result{Body: &schema.ControlReply{Text: text}}, nil
 }

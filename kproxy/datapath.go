@@ -39,9 +39,9 @@ func (c *Session) PostSend(qp schema.Handle, wrs []ci.SendWR, handles []schema.S
 	}
 	accepted, err := o.al.(*accesslayer.QP).PostSend(wrs[:n])
 	if err == nil {
-		err = bad
+		return accepted, bad
 	}
-	return accepted, err
+	return accepted, c.orRemoved(verb, o, err)
 }
 
 // resolveSend replaces the handles of a work request by objects. mu is held.
@@ -78,34 +78,39 @@ func (c *Session) resolveSend(verb string, qp *object, w *ci.SendWR, h *schema.S
 
 // PostRecv posts a batch to the receive queue of a QP, as PostSend does.
 func (c *Session) PostRecv(qp schema.Handle, wrs []ci.RecvWR) (int, error) {
-	o, err := c.lookup("QP.PostRecv", schema.KindQP, qp)
+	const verb = "QP.PostRecv"
+	o, err := c.lookup(verb, schema.KindQP, qp)
 	if err != nil {
 		return 0, err
 	}
 	c.stats.posts.Add(uint64(len(wrs)))
-	return o.al.(*accesslayer.QP).PostRecv(wrs)
+	n, err := o.al.(*accesslayer.QP).PostRecv(wrs)
+	return n, c.orRemoved(verb, o, err)
 }
 
 // PostSRQRecv posts a batch to an SRQ, as PostSend does.
 func (c *Session) PostSRQRecv(srq schema.Handle, wrs []ci.RecvWR) (int, error) {
-	o, err := c.lookup("SRQ.PostRecv", schema.KindSRQ, srq)
+	const verb = "SRQ.PostRecv"
+	o, err := c.lookup(verb, schema.KindSRQ, srq)
 	if err != nil {
 		return 0, err
 	}
 	c.stats.posts.Add(uint64(len(wrs)))
-	return o.al.(*accesslayer.SRQ).PostRecv(wrs)
+	n, err := o.al.(*accesslayer.SRQ).PostRecv(wrs)
+	return n, c.orRemoved(verb, o, err)
 }
 
 // Poll takes completions from a CQ. Token returns the token of a completion's context.
 func (c *Session) Poll(cq schema.Handle, wc []ci.WC) (int, error) {
-	o, err := c.lookup("CQ.Poll", schema.KindCQ, cq)
+	const verb = "CQ.Poll"
+	o, err := c.lookup(verb, schema.KindCQ, cq)
 	if err != nil {
 		return 0, err
 	}
 	n, err := o.al.(*accesslayer.CQ).Poll(wc)
 	c.stats.polls.Add(1)
 	c.stats.completions.Add(uint64(n))
-	return n, err
+	return n, c.orRemoved(verb, o, err)
 }
 
 // Notify arms a CQ.
@@ -117,19 +122,20 @@ func (c *Session) Notify(r *schema.Notify) error {
 	}
 	cq := o.al.(*accesslayer.CQ)
 	if r.Mode == schema.NotifyAfter {
-		return cq.NotifyAfter(int(r.N))
+		return c.orRemoved(verb, o, cq.NotifyAfter(int(r.N)))
 	}
-	return cq.Notify(ci.Notify(r.Mode))
+	return c.orRemoved(verb, o, cq.Notify(ci.Notify(r.Mode)))
 }
 
 // Peek returns the number of completions that wait.
 func (c *Session) Peek(r *schema.CQ) (*schema.PeekReply, error) {
-	o, err := c.lookup("CQ.Peek", schema.KindCQ, r.CQ)
+	const verb = "CQ.Peek"
+	o, err := c.lookup(verb, schema.KindCQ, r.CQ)
 	if err != nil {
 		return nil, err
 	}
 	n, err := o.al.(*accesslayer.CQ).Peek()
-	return &schema.PeekReply{N: uint32(max(n, 0))}, err
+	return &schema.PeekReply{N: uint32(max(n, 0))}, c.orRemoved(verb, o, err)
 }
 
 // BindMW posts the bind of a window of type 1.
@@ -155,5 +161,5 @@ func (c *Session) BindMW(r *schema.BindMW) (*schema.WindowReply, error) {
 		return nil, err
 	}
 	key, err := o.al.(*accesslayer.QP).BindMW(r.ID, r.Flags, b)
-	return &schema.WindowReply{Handle: r.Bind.MW, Key: key}, err
+	return &schema.WindowReply{Handle: r.Bind.MW, Key: key}, c.orRemoved(verb, o, err)
 }

@@ -98,7 +98,16 @@ func (o *object) isRemoved() bool { return o.ca != nil && o.ca.removed }
 
 // removedError returns the error of a verb whose adapter was removed.
 func removedError(verb string) error {
-	return failf(verb, ci.InvalidState, "the adapter was removed (destroy its objects, and open an adapter that is present)")
+	return failf(verb, ci.InvalidState, "the adapter was removed (destroy its objects, and open an adapter that is "+
+		"present)")
+}
+
+// orRemoved returns err, or the error of a removed adapter if that is the reason.
+func (c *Session) orRemoved(verb string, o *object, err error) error {
+	if err != nil && c.wasRemoved(o) {
+		return removedError(verb)
+	}
+	return err
 }
 
 // opened checks an open that became live: the adapter may be removed, or the daemon may stop, at the same time.
@@ -112,8 +121,8 @@ func (c *Session) opened(o *object) {
 	}
 }
 
-// stopping sends EventLocalFatal to every open, because the daemon stops. Verbs continue to work, so that the client can
-// end its work before the daemon does.
+// stopping sends EventLocalFatal to every open, because the daemon stops. Verbs continue to work, so that the client
+// can end its work before the daemon does.
 func (c *Session) stopping() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,6 +28,9 @@ type Config struct {
 	// the status of other clients, and use Control. nil: clients with the daemon's own user id, and root.
 	Privileged func(Peer) bool
 
+	// Describe adds to the status of an adapter what only the daemon knows. nil: nothing.
+	Describe func(*accesslayer.Adapter, *AdapterStatus)
+
 	// Control executes an operation of the daemon itself, such as adding an adapter, for a privileged client. Request
 	// and reply are the daemon's. nil: such requests fail with Unsupported.
 	Control func(p Peer, operation string, request []byte) ([]byte, error)
@@ -85,6 +88,7 @@ type Peer struct {
 // InsufficientResources (too many clients), InvalidState (closed).
 func (s *Server) Open(p Peer, pointerBits int, name string) (*Session, error) {
 	const verb = "kproxy.Open"
+	command := commandOf(p.PID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	users := 0
@@ -110,6 +114,7 @@ func (s *Server) Open(p Peer, pointerBits int, name string) (*Session, error) {
 	}
 	s.nextID++
 	c := newSession(s, s.nextID, p, pointerBits, name, client)
+	c.command = command
 	s.sessions[c] = struct{}{}
 	s.wait.Add(1)
 	c.log.Info("kproxy: client connected", "name", name)

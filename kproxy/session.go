@@ -14,15 +14,16 @@ import (
 
 // Session is one client process with everything that it has.
 type Session struct {
-	s      *Server
-	id     uint64
-	peer   Peer
-	name   string
-	client *accesslayer.Client
-	proc   *process
-	quota  Quota
-	log    *slog.Logger
-	stats  stats
+	s       *Server
+	id      uint64
+	peer    Peer
+	name    string
+	command string // of the process when it connected
+	client  *accesslayer.Client
+	proc    *process
+	quota   Quota
+	log     *slog.Logger
+	stats   stats
 
 	mu     sync.Mutex
 	closed bool

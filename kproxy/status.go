@@ -9,25 +9,37 @@ import (
 	"ciddk/kproxy/schema"
 )
 
+// StatusVersion is the version of the JSON form of Status. A field that is added does not change it.
+const StatusVersion = 1
+
 // Status describes a daemon at one moment. Its JSON form is what the command ddkd status --json prints.
 type Status struct {
+	Version  int             `json:"version"` // StatusVersion
 	PID      int             `json:"pid"`
+	Stopping bool            `json:"stopping"` // waits for its clients
 	Adapters []AdapterStatus `json:"adapters"`
 	Clients  []ClientStatus  `json:"clients"`
 }
 
 // AdapterStatus describes an adapter.
 type AdapterStatus struct {
-	GUID  string       `json:"guid"` // 16 hexadecimal digits
-	Ports []PortStatus `json:"ports"`
+	GUID     string            `json:"guid"` // 16 hexadecimal digits
+	Driver   string            `json:"driver"`
+	Settings map[string]string `json:"settings"` // of the configuration
+	Ports    []PortStatus      `json:"ports"`
 }
 
-// PortStatus describes a port.
+// PortStatus describes a port. Packets and bytes are counted since the adapter was opened; they are 0 if its driver
+// does not count.
 type PortStatus struct {
-	Num   uint8    `json:"num"`
-	State string   `json:"state"`
-	MTU   int      `json:"mtu"`
-	GIDs  []string `json:"gids"`
+	Num             uint8    `json:"num"`
+	State           string   `json:"state"`
+	MTU             int      `json:"mtu"`
+	GIDs            []string `json:"gids"`
+	SentPackets     uint64   `json:"sent_packets"`
+	SentBytes       uint64   `json:"sent_bytes"`
+	ReceivedPackets uint64   `json:"received_packets"`
+	ReceivedBytes   uint64   `json:"received_bytes"`
 }
 
 // ClientStatus describes a client: its process, what it has, and what it did.
@@ -35,11 +47,14 @@ type ClientStatus struct {
 	ID          uint64         `json:"id"`
 	PID         int            `json:"pid"`
 	UID         int            `json:"uid"`
-	Name        string         `json:"name"`
-	Objects     map[string]int `json:"objects"`
+	GID         int            `json:"gid"`
+	Command     string         `json:"command"` // of the process, as the kernel reported it; empty if unknown
+	Name        string         `json:"name"`    // that the client chose
+	Objects     map[string]int `json:"objects"` // by kind
 	QueueBytes  int64          `json:"queue_bytes"`
 	MemoryBytes int64          `json:"memory_bytes"`
 	Mappings    int            `json:"mappings"`
+	Quota       QuotaStatus    `json:"quota"`
 	Waiting     int            `json:"events_waiting"`
 	Requests    uint64         `json:"requests"`
 	Rejected    uint64         `json:"rejected"`
@@ -50,17 +65,41 @@ type ClientStatus struct {
 	EventsLost  uint64         `json:"events_lost"`
 }
 
+// QuotaStatus contains a client's limits.
+type QuotaStatus struct {
+	Objects     map[string]int `json:"objects"` // by kind
+	QueueBytes  int64          `json:"queue_bytes"`
+	MemoryBytes int64          `json:"memory_bytes"`
+	Mappings    int            `json:"mappings"`
+	Events      int            `json:"events"`  // that wait in one event queue
+	Pending     int            `json:"pending"` // requests in execution
+}
+
+func (q *Quota) status() QuotaStatus {
+	s := QuotaStatus{Objects: map[string]int{}, QueueBytes: q.QueueBytes, MemoryBytes: q.MemoryBytes,
+		Mappings: q.Mappings, Events: q.Events, Pending: q.Pending}
+	for k := schema.Kind(1); k < schema.NumKinds; k++ {
+		s.Objects[k.String()] = q.kind(k)
+	}
+	return s
+}
+
 // Status returns the adapters, the oldest first, and the clients, the oldest first.
 func (s *Server) Status() *Status {
-	st := &Status{PID: os.Getpid(), Adapters: []AdapterStatus{}, Clients: []ClientStatus{}}
+	st := &Status{Version: StatusVersion, PID: os.Getpid(), Stopping: s.isStopping(), Adapters: []AdapterStatus{},
+		Clients: []ClientStatus{}}
 	for _, a := range s.cfg.AL.Adapters() {
-		x := AdapterStatus{GUID: fmt.Sprintf("%016x", uint64(a.GUID())), Ports: []PortStatus{}}
+		x := AdapterStatus{GUID: fmt.Sprintf("%016x", uint64(a.GUID())), Settings: map[string]string{},
+			Ports: []PortStatus{}}
 		for _, p := range a.Attr().Ports {
 			ps := PortStatus{Num: p.Num, State: p.State.String(), MTU: p.MTU.Bytes(), GIDs: []string{}}
 			for _, g := range p.GIDs {
 				ps.GIDs = append(ps.GIDs, gidText(g.GID))
 			}
 			x.Ports = append(x.Ports, ps)
+		}
+		if s.cfg.Describe != nil {
+			s.cfg.Describe(a, &x)
 		}
 		st.Adapters = append(st.Adapters, x)
 	}
@@ -73,9 +112,10 @@ func (s *Server) Status() *Status {
 func (c *Session) status() ClientStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := ClientStatus{ID: c.id, PID: c.peer.PID, UID: c.peer.UID, Name: c.name, Objects: map[string]int{},
+	r := ClientStatus{ID: c.id, PID: c.peer.PID, UID: c.peer.UID, GID: c.peer.GID, Name: c.name,
+		Command: c.command, Objects: map[string]int{},
 		QueueBytes: c.used.queueBytes, MemoryBytes: c.used.memoryBytes, Mappings: c.used.mappings,
-		Requests: c.stats.requests.Load(),
+		Quota: c.quota.status(), Requests: c.stats.requests.Load(),
 		Rejected: c.stats.rejected.Load(), Posts: c.stats.posts.Load(), Polls: c.stats.polls.Load(),
 		Completions: c.stats.completions.Load(), Events: c.stats.events.Load(), EventsLost: c.stats.lost.Load()}
 	for k, n := range c.used.count {

@@ -48,16 +48,21 @@ type Load struct {
 	Waiting     int               // events that wait in event queues
 	Messages    map[string]uint64 // by command
 	Refusals    map[string]uint64 // by limit: a kind, queue bytes, memory bytes, clients, clients of one user
+
+	// Fill is the largest share, 0 to 1, of each limit that one client uses: a kind, queue bytes, memory bytes,
+	// mappings.
+	Fill map[string]float64
 }
 
 // Load returns the present load.
 func (s *Server) Load() *Load {
-	l := &Load{Objects: map[string]int{}, Messages: map[string]uint64{}, Refusals: map[string]uint64{}}
+	l := &Load{Objects: map[string]int{}, Messages: map[string]uint64{}, Refusals: map[string]uint64{},
+		Fill: map[string]float64{"queue bytes": 0, "memory bytes": 0, "mappings": 0}}
 	for cmd := schema.Command(1); cmd < schema.NumCommands; cmd++ {
 		l.Messages[cmd.String()] = s.messages[cmd].Load()
 	}
 	for k := schema.Kind(1); k < schema.NumKinds; k++ {
-		l.Objects[k.String()] = 0
+		l.Objects[k.String()], l.Fill[k.String()] = 0, 0
 		l.Refusals[k.String()] = s.refused.objects[k].Load()
 	}
 	l.Refusals["queue bytes"] = s.refused.queueBytes.Load()
@@ -84,6 +89,16 @@ func (c *Session) addLoad(l *Load) {
 	l.MemoryBytes += c.used.memoryBytes
 	for k := schema.Kind(1); k < schema.NumKinds; k++ {
 		l.Objects[k.String()] += c.used.count[k]
+		l.fill(k.String(), int64(c.used.count[k]), int64(c.quota.kind(k)))
 	}
+	l.fill("queue bytes", c.used.queueBytes, c.quota.QueueBytes)
+	l.fill("memory bytes", c.used.memoryBytes, c.quota.MemoryBytes)
+	l.fill("mappings", int64(c.used.mappings), int64(c.quota.Mappings))
 	l.Waiting += c.waiting()
+}
+
+func (l *Load) fill(limit string, used, most int64) {
+	if most > 0 {
+		l.Fill[limit] = max(l.Fill[limit], float64(used)/float64(most))
+	}
 }

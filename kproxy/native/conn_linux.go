@@ -14,9 +14,6 @@ import (
 	"ciddk/kproxy/schema"
 )
 
-// network is the kind of socket that carries messages.
-const network = "unixpacket"
-
 // Conn is one end of a connection. Send may be called concurrently; Recv is called by one goroutine.
 type Conn struct {
 	c    *net.UnixConn
@@ -38,7 +35,7 @@ func NewConn(c *net.UnixConn) (*Conn, error) {
 
 // Dial connects to a daemon's socket.
 func Dial(path string, timeout time.Duration) (*Conn, error) {
-	c, err := (&net.Dialer{Timeout: timeout}).Dial(network, path)
+	c, err := (&net.Dialer{Timeout: timeout}).Dial(Network, path)
 	if err != nil {
 		return nil, fmt.Errorf("native: %w (is the daemon running?)", err)
 	}
@@ -47,7 +44,7 @@ func Dial(path string, timeout time.Duration) (*Conn, error) {
 
 // Listen creates a daemon's socket.
 func Listen(path string) (*net.UnixListener, error) {
-	l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
+	l, err := net.ListenUnix(Network, &net.UnixAddr{Name: path, Net: Network})
 	if err != nil {
 		return nil, fmt.Errorf("native: %w", err)
 	}

@@ -31,6 +31,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"ciddk/ual"
 )
 
 // Config describes what is linked into a program.
@@ -44,8 +46,10 @@ type Config struct {
 
 // commands is the grammar of the command line.
 type commands struct {
-	Serve  serveCmd  `cmd:"" help:"Own adapters and serve clients until a signal."`
-	Status statusCmd `cmd:"" help:"Print the adapters, ports, clients and objects of a running daemon."`
+	Serve   serveCmd   `cmd:"" help:"Own adapters and serve clients until a signal."`
+	Check   checkCmd   `cmd:"" help:"Validate a configuration file and print it with all values."`
+	Status  statusCmd  `cmd:"" help:"Print the adapters, ports, clients and objects of a running daemon."`
+	Adapter adapterCmd `cmd:"" help:"Add, remove and list the adapters of a running daemon."`
 }
 
 // Main executes a command line, without the program's name, and returns the exit status. SIGTERM and SIGINT stop the
@@ -68,9 +72,10 @@ func Run(ctx context.Context, c Config, args []string) int {
 		fmt.Fprintf(c.Stderr, "%s: this program has no driver; set Config.Drivers\n", c.Name)
 		return 1
 	}
-	grammar := commands{Serve: serveCmd{drivers: c.Drivers}}
+	grammar := commands{Serve: serveCmd{drivers: c.Drivers}, Check: checkCmd{drivers: c.Drivers}}
 	exited := -1
 	k, err := kong.New(&grammar, kong.Name(c.Name), kong.Description(c.Description),
+		kong.Vars{"default_socket": ual.DefaultPath},
 		kong.Writers(c.Stdout, c.Stderr), kong.Exit(func(n int) { exited = n }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.BindTo(c.Stdout, (*io.Writer)(nil)), kong.Bind(&logs{c.Stderr}))

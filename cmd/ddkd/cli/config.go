@@ -9,63 +9,36 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/user"
+	"reflect"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
-	"ciddk/kproxy"
 	"ciddk/ual"
 )
 
-// config is the configuration file.
+// config is the configuration file. Its keys, with quota- in front of those of the quota, are also flags.
 type config struct {
-	Socket            string      `yaml:"socket"`
-	Mode              string      `yaml:"mode"`
-	Log               string      `yaml:"log"`
-	Adapters          []Settings  `yaml:"adapters"`
-	Quota             quotaConfig `yaml:"quota"`
-	MaxClients        int         `yaml:"max-clients"`
-	MaxClientsPerUser int         `yaml:"max-clients-per-user"`
+	Socket   string        `yaml:"socket" help:"Path of the socket. Default: $DDKD_SOCKET, or ${default_socket}." placeholder:"PATH"`
+	Mode     string        `yaml:"mode" help:"Mode of the socket: who may connect. Default: 0660." placeholder:"OCTAL"`
+	Group    string        `yaml:"group" help:"Group of the socket, by name or number. Default: that of the daemon." placeholder:"GROUP"`
+	Log      string        `yaml:"log" help:"debug, info, warn or error. Default: info." placeholder:"LEVEL"`
+	Metrics  string        `yaml:"metrics" help:"Where Prometheus reads metrics over HTTP: ADDRESS:PORT, or unix:PATH. Default: nowhere." placeholder:"WHERE"`
+	Drain    time.Duration `yaml:"drain" help:"Time in which clients may end their work when the daemon stops. Default: 5s." placeholder:"TIME"`
+	Adapters []Settings    `yaml:"adapters" kong:"-"`
+	Quota    quotaConfig   `yaml:"quota" embed:"" prefix:"quota-"`
+
+	MaxClients        int `yaml:"max-clients" help:"Limit of clients. Default: 4096." placeholder:"N"`
+	MaxClientsPerUser int `yaml:"max-clients-per-user" help:"Limit of clients of one user. Default: 1024." placeholder:"N"`
 }
 
-// quotaConfig is kproxy.Quota.
-type quotaConfig struct {
-	PDs    int   `yaml:"pds"`
-	AVs    int   `yaml:"avs"`
-	CQs    int   `yaml:"cqs"`
-	SRQs   int   `yaml:"srqs"`
-	QPs    int   `yaml:"qps"`
-	MRs    int   `yaml:"mrs"`
-	MWs    int   `yaml:"mws"`
-	Mcasts int   `yaml:"multicast"`
-	Queues int64 `yaml:"queues"` // bytes
-	Memory int64 `yaml:"memory"` // bytes
-	Events int   `yaml:"events"`
-
-	Mappings int `yaml:"mappings"`
-
-	EventQueues int `yaml:"event-queues"`
-	Pending     int `yaml:"pending"`
-}
-
-func (q quotaConfig) quota() kproxy.Quota {
-	return kproxy.Quota{
-		PDs:         q.PDs,
-		AVs:         q.AVs,
-		CQs:         q.CQs,
-		SRQs:        q.SRQs,
-		QPs:         q.QPs,
-		MRs:         q.MRs,
-		MWs:         q.MWs,
-		Mcasts:      q.Mcasts,
-		EventQueues: q.EventQueues,
-		QueueBytes:  q.Queues,
-		MemoryBytes: q.Memory,
-		Events:      q.Events,
-		Mappings:    q.Mappings,
-		Pending:     q.Pending,
-	}
-}
+// defaultDrain is config.Drain without a configuration.
+const defaultDrain = 5 * time.Second
 
 // badConfig returns an error of the configuration.
 func badConfig(format string, args ...any) error {
@@ -82,23 +55,89 @@ func readConfig(path string) (*config, error) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return nil, badConfig("%s: %v", path, err)
+		return nil, badConfig("%s: %s", path, yamlError(err))
 	}
 	return c, nil
+}
+
+// unknownKey matches the parser's message for a key that config does not have.
+var unknownKey = regexp.MustCompile(`^(line \d+): field (.*) not found in type \w+\.(\w+)$`)
+
+// yamlError returns the parser's message in the words of the file: lines and keys instead of Go types.
+func yamlError(err error) string {
+	e, ok := errors.AsType[*yaml.TypeError](err)
+	if !ok {
+		return strings.TrimPrefix(err.Error(), "yaml: ")
+	}
+	var lines []string
+	for _, text := range e.Errors {
+		if m := unknownKey.FindStringSubmatch(text); m != nil {
+			of := reflect.TypeFor[config]()
+			if m[3] == reflect.TypeFor[quotaConfig]().Name() {
+				of = reflect.TypeFor[quotaConfig]()
+			}
+			text = fmt.Sprintf("%s: no key %q; there are %s", m[1], m[2], strings.Join(keys(of), ", "))
+		}
+		lines = append(lines, strings.NewReplacer(" into []cli.Settings", " as a list of adapters",
+			" into cli.Settings", " as the keys of an adapter", " into cli.quotaConfig", " as keys of the quota",
+			" into cli.config", " as the keys of the file", " into time.Duration", " as a time, such as 5s",
+			" into int64", " as a number", " into int", " as a number", " into string", " as text",
+			"!!seq", "a list", "!!map", "keys", "!!str ", "", "!!int ", "", "!!bool ", "", "!!float ",
+			"").Replace(text))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// keys returns the keys of a structure of the configuration.
+func keys(t reflect.Type) (list []string) {
+	for i := range t.NumField() {
+		list = append(list, t.Field(i).Tag.Get("yaml"))
+	}
+	return list
+}
+
+// overlay replaces the values of c by those of over that are set. Adapters are added.
+func (c *config) overlay(over *config) {
+	adapters := slices.Concat(c.Adapters, over.Adapters)
+	overlay(reflect.ValueOf(c).Elem(), reflect.ValueOf(over).Elem())
+	c.Adapters = adapters
+}
+
+func overlay(to, from reflect.Value) {
+	for i := range to.NumField() {
+		switch f := from.Field(i); {
+		case f.Kind() == reflect.Struct:
+			overlay(to.Field(i), f)
+		case !f.IsZero():
+			to.Field(i).Set(f)
+		}
+	}
 }
 
 // check validates the configuration and fills in what is left out. It returns the adapters with their drivers.
 func (c *config) check(drivers []Driver) ([]adapter, error) {
 	c.Socket = cmp.Or(c.Socket, os.Getenv("DDKD_SOCKET"), ual.DefaultPath)
-	c.Mode, c.Log = cmp.Or(c.Mode, "0660"), cmp.Or(c.Log, "info")
+	c.Mode, c.Log, c.Drain = cmp.Or(c.Mode, "0660"), cmp.Or(c.Log, "info"), cmp.Or(c.Drain, defaultDrain)
 	if _, err := c.fileMode(); err != nil {
 		return nil, err
 	}
 	if _, err := c.level(); err != nil {
 		return nil, err
 	}
-	if len(c.Adapters) == 0 {
-		return nil, badConfig("no adapter; add one with --adapter %s", cmp.Or(drivers[0].Example, "KEY=VALUE,…"))
+	if _, err := c.groupID(); err != nil {
+		return nil, err
+	}
+	if _, _, err := c.metricsAddress(); err != nil {
+		return nil, err
+	}
+	if c.Drain < 0 {
+		return nil, badConfig("drain %v: want a positive time", c.Drain)
+	}
+	if err := c.Quota.check(); err != nil {
+		return nil, err
+	}
+	if c.MaxClients < 0 || c.MaxClientsPerUser < 0 {
+		return nil, badConfig("max-clients and max-clients-per-user: want positive numbers")
 	}
 	var list []adapter
 	for i, settings := range c.Adapters {
@@ -124,4 +163,40 @@ func (c *config) level() (l slog.Level, err error) {
 		return 0, badConfig("log %q: want debug, info, warn or error", c.Log)
 	}
 	return l, nil
+}
+
+// groupID returns the number of the socket's group, -1 for the daemon's own.
+func (c *config) groupID() (int, error) {
+	if c.Group == "" {
+		return -1, nil
+	}
+	if n, err := strconv.ParseUint(c.Group, 10, 31); err == nil {
+		return int(n), nil
+	}
+	g, err := user.LookupGroup(c.Group)
+	if err != nil {
+		return 0, badConfig("group %q: this machine has no such group (create it with groupadd, or set another)",
+			c.Group)
+	}
+	n, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return 0, badConfig("group %q has the id %q, which is not a number", c.Group, g.Gid)
+	}
+	return n, nil
+}
+
+// metricsAddress returns the network and the address of the metrics, "" for none.
+func (c *config) metricsAddress() (network, address string, err error) {
+	if c.Metrics == "" {
+		return "", "", nil
+	}
+	if path, ok := strings.CutPrefix(c.Metrics, "unix:"); ok && path != "" {
+		return "unix", path, nil
+	}
+	if i := strings.LastIndexByte(c.Metrics, ':'); i >= 0 {
+		if _, err := strconv.ParseUint(c.Metrics[i+1:], 10, 16); err == nil {
+			return "tcp", c.Metrics, nil
+		}
+	}
+	return "", "", badConfig("metrics %q: want ADDRESS:PORT, such as 127.0.0.1:9471, or unix:PATH", c.Metrics)
 }

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"maps"
+	"net"
+	"time"
 
 	"ciddk/accesslayer"
-	"ciddk/ci"
 	"ciddk/clock"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native/server"
@@ -17,29 +16,31 @@ import (
 
 // daemon is adapters, the access layer and the proxy.
 type daemon struct {
-	al   *accesslayer.AL
-	hcas []ci.HCA
-	core *kproxy.Server
-	srv  *server.Server
+	al       *accesslayer.AL
+	drivers  []Driver
+	adapters *adapters
+	core     *kproxy.Server
+	srv      *server.Server
 }
 
 // start creates everything except the socket.
-func start(ctx context.Context, c *config, adapters []adapter, log *slog.Logger) (*daemon, error) {
-	d := &daemon{al: accesslayer.New(accesslayer.Config{Logger: log})}
-	if err := d.open(ctx, c, adapters, log); err != nil {
-		return nil, errors.Join(err, d.stop())
+func start(ctx context.Context, c *config, drivers []Driver, list []adapter, log *slog.Logger) (*daemon, error) {
+	al := accesslayer.New(accesslayer.Config{Logger: log})
+	d := &daemon{al: al, drivers: drivers, adapters: &adapters{al: al, log: log}}
+	if err := d.open(ctx, c, list, log); err != nil {
+		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
 }
 
-func (d *daemon) open(ctx context.Context, c *config, adapters []adapter, log *slog.Logger) (err error) {
-	for i, a := range adapters {
-		if err := d.add(ctx, a, log); err != nil {
+func (d *daemon) open(ctx context.Context, c *config, list []adapter, log *slog.Logger) (err error) {
+	for i, a := range list {
+		if _, err := d.adapters.add(ctx, a); err != nil {
 			return fmt.Errorf("adapter %d: %w", i+1, err)
 		}
 	}
 	d.core, err = kproxy.New(kproxy.Config{AL: d.al, Logger: log, Quota: c.Quota.quota(), MaxClients: c.MaxClients,
-		MaxClientsPerUser: c.MaxClientsPerUser})
+		MaxClientsPerUser: c.MaxClientsPerUser, Control: d.control, Describe: d.describe})
 	if err != nil {
 		return err
 	}
@@ -47,23 +48,24 @@ func (d *daemon) open(ctx context.Context, c *config, adapters []adapter, log *s
 	return nil
 }
 
-// add opens an adapter and registers it.
-func (d *daemon) add(ctx context.Context, a adapter, log *slog.Logger) error {
-	h, err := a.driver.Open(ctx, maps.Clone(a.settings), log)
-	if err != nil {
+// serve serves the clients of a listener until ctx ends. It stops accepting then, announces the end to the clients, and
+// waits until they have closed their connections, for the time drain at most.
+func (d *daemon) serve(ctx context.Context, l *net.UnixListener, drain time.Duration) error {
+	stopped := context.AfterFunc(ctx, func() { l.Close() })
+	defer stopped()
+	if err := d.srv.Serve(l); err != nil {
 		return err
 	}
-	d.hcas = append(d.hcas, h)
-	if err := d.al.Register(h); err != nil {
-		return err
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	if d.core.Stop(late) == nil {
+		_ = d.srv.Drain(late) // clients that connected last; the error is that of late
 	}
-	log.Info("adapter", "guid", fmt.Sprintf("%016x", uint64(h.Info().GUID)), "driver", a.driver.Name,
-		"settings", a.settings)
 	return nil
 }
 
-// stop closes the connections and destroys everything.
-func (d *daemon) stop() error {
+// close closes the connections and destroys everything.
+func (d *daemon) close() error {
 	if d.srv != nil {
 		d.srv.Close()
 	}
@@ -71,11 +73,5 @@ func (d *daemon) stop() error {
 	if d.core != nil {
 		errs = append(errs, d.core.Close())
 	}
-	errs = append(errs, d.al.Close())
-	for _, h := range d.hcas {
-		if c, ok := h.(io.Closer); ok {
-			errs = append(errs, c.Close())
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, d.al.Close(), d.adapters.close())...)
 }

@@ -19,7 +19,7 @@ import (
 func TestServe(t *testing.T) {
 	path := socket(t)
 	file := filepath.Join(t.TempDir(), "ddkd.yaml")
-	text := "mode: \"0600\"\nadapters:\n  - link: network\n    address: 10.0.0.1\nquota:\n  qps: 2\n"
+	text := "mode: \"0600\"\nadapters:\n  - link: network\n    address: 10.0.0.1\ndrain: 10ms\nquota:\n  qps: 2\n"
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan int, 1)

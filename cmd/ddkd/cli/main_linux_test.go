@@ -61,6 +61,7 @@ func traffic(next func(sent int) bool) error {
 
 // loop is two connected QPs of one process.
 type loop struct {
+	pd       ci.PD
 	cq       ci.CQ
 	a, b     ci.QP
 	from, to ci.Region
@@ -86,6 +87,7 @@ func newLoop(c *ual.Client) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
+	x.pd = pd
 	if x.cq, err = pd.CreateCQ(ci.CQCreate{Size: 64, OnCompletion: func(any) {}}); err != nil {
 		return nil, err
 	}

@@ -1,24 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"os"
-	"path/filepath"
-	"time"
 
-	"ciddk/kproxy/native"
+	systemd "github.com/coreos/go-systemd/v22/daemon"
 )
 
 type serveCmd struct {
 	Config  string   `help:"Configuration file; see 'go doc ciddk/cmd/ddkd'." type:"path" placeholder:"FILE"`
-	Socket  string   `help:"Socket of the daemon." placeholder:"PATH"`
-	Mode    string   `help:"Mode of the socket: who may connect. Default: 0660." placeholder:"OCTAL"`
 	Adapter []string `help:"An adapter; the keys are listed above." sep:"none" placeholder:"KEY=VALUE,…"`
-	Log     string   `help:"debug, info, warn or error. Default: info." placeholder:"LEVEL"`
+	Options config   `embed:""`
 
 	drivers []Driver
 }
@@ -35,22 +30,18 @@ func (s *serveCmd) merged() (*config, []adapter, error) {
 			return nil, nil, err
 		}
 	}
-	for _, f := range []struct {
-		flag string
-		to   *string
-	}{{s.Socket, &c.Socket}, {s.Mode, &c.Mode}, {s.Log, &c.Log}} {
-		if f.flag != "" {
-			*f.to = f.flag
-		}
-	}
 	for _, text := range s.Adapter {
 		a, err := parseAdapter(text)
 		if err != nil {
 			return nil, nil, err
 		}
-		c.Adapters = append(c.Adapters, a)
+		s.Options.Adapters = append(s.Options.Adapters, a)
 	}
+	c.overlay(&s.Options)
 	adapters, err := c.check(s.drivers)
+	if err == nil && len(adapters) == 0 {
+		err = badConfig("no adapter; add one with --adapter %s", cmp.Or(s.drivers[0].Example, "KEY=VALUE,…"))
+	}
 	return c, adapters, err
 }
 
@@ -65,52 +56,29 @@ func (s *serveCmd) Run(ctx context.Context, out *logs) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(out.w, &slog.HandlerOptions{Level: level}))
-	l, err := listen(c)
+	l, activated, err := listener(c)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	d, err := start(ctx, c, adapters, log)
+	d, err := start(ctx, c, s.drivers, adapters, log)
 	if err != nil {
 		return err
 	}
-	stopped := context.AfterFunc(ctx, func() { l.Close() })
-	defer stopped()
-	log.Info("ready", "socket", c.Socket, "mode", c.Mode, "pid", os.Getpid())
-	err = d.srv.Serve(l)
-	log.Info("stopping")
-	return errors.Join(err, d.stop())
-}
-
-// listen creates the socket. A socket that an earlier daemon left behind is replaced; that of a running one is not.
-func listen(c *config) (*net.UnixListener, error) {
-	mode, err := c.fileMode()
+	stopMetrics, err := serveMetrics(c, d, log)
 	if err != nil {
-		return nil, err
+		return errors.Join(err, d.close())
 	}
-	if info, err := os.Lstat(c.Socket); err == nil {
-		if info.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("%s exists and is no socket; remove it, or choose another path with --socket",
-				c.Socket)
-		}
-		if conn, err := native.Dial(c.Socket, time.Second); err == nil {
-			conn.Close()
-			return nil, fmt.Errorf("a daemon is running at %s; stop it, or choose another path with --socket", c.Socket)
-		}
-		if err := os.Remove(c.Socket); err != nil {
-			return nil, err
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(c.Socket), 0o755); err != nil {
-		return nil, fmt.Errorf("%w (choose a path in a writable directory with --socket)", err)
-	}
-	l, err := listenPrivate(c.Socket)
-	if err != nil {
-		return nil, fmt.Errorf("%w (choose another path with --socket)", err)
-	}
-	if err := os.Chmod(c.Socket, mode); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
+	stopWatchdog := watchdog(log, func() { d.core.Load() })
+	notify(log, systemd.SdNotifyReady)
+	log.Info("ready", "socket", l.Addr().String(), "activated", activated, "mode", c.Mode, "pid", os.Getpid())
+	stopping := context.AfterFunc(ctx, func() {
+		log.Info("stopping", "drain", c.Drain)
+		notify(log, systemd.SdNotifyStopping)
+	})
+	err = d.serve(ctx, l, c.Drain)
+	stopping()
+	stopWatchdog()
+	stopMetrics()
+	return errors.Join(err, d.close())
 }

@@ -60,6 +60,7 @@ func (s *Server) hello(c *native.Conn, buf []byte) (*kproxy.Session, error) {
 		_ = sendError(c, h, 0, err) // the connection is closed either way
 		return nil, err
 	}
+	session.Received(schema.CmdHello)
 	reply := &schema.HelloReply{Version: schema.Version, PID: uint32(os.Getpid()), MaxMessage: schema.MaxMessage,
 		MaxBatch: schema.MaxBatch, MaxPending: uint32(session.Quota().Pending)}
 	if err := sendReply(c, h, &kproxy.Result{Body: reply}); err != nil {

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"ciddk/clock"
@@ -25,6 +27,7 @@ type Server struct {
 	mu     sync.Mutex
 	closed bool
 	conns  map[*native.Conn]struct{}
+	idle   chan struct{} // closed when the last connection ends; nil: nobody waits
 	wait   sync.WaitGroup
 }
 
@@ -33,12 +36,22 @@ func New(core *kproxy.Server, clk clock.Clock) *Server {
 	return &Server{core: core, clock: clk, conns: map[*native.Conn]struct{}{}}
 }
 
-// Serve accepts connections until the listener is closed, and returns its error; net.ErrClosed is nil.
+// acceptRetry is the time after which Serve accepts again when the daemon has no descriptor for another connection.
+const acceptRetry = 50 * time.Millisecond
+
+// Serve accepts connections until the listener is closed, and returns its error; net.ErrClosed is nil. While the daemon
+// has no descriptors or memory for another connection, connections wait in the listener.
 func (s *Server) Serve(l *net.UnixListener) error {
 	for {
 		c, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return nil
+		}
+		if isShortage(err) {
+			again := make(chan struct{})
+			s.clock.AfterFunc(acceptRetry, func() { close(again) })
+			<-again
+			continue
 		}
 		if err != nil {
 			return err
@@ -50,6 +63,16 @@ func (s *Server) Serve(l *net.UnixListener) error {
 		}
 		s.ServeConn(conn)
 	}
+}
+
+// isShortage reports whether accept failed because of the machine's or the process's limits.
+func isShortage(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // ServeConn serves a connection, which it then owns, on a goroutine of its own.
@@ -64,9 +87,32 @@ func (s *Server) ServeConn(c *native.Conn) {
 	s.wait.Go(func() {
 		s.serve(c)
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		delete(s.conns, c)
-		s.mu.Unlock()
+		if len(s.conns) == 0 && s.idle != nil {
+			close(s.idle)
+			s.idle = nil
+		}
 	})
+}
+
+// Drain returns when all connections have ended, or with the error of ctx. The listener must be closed before. It is
+// called once.
+func (s *Server) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	idle := make(chan struct{})
+	if len(s.conns) == 0 {
+		close(idle)
+	} else {
+		s.idle = idle
+	}
+	s.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Close ends all connections and returns when everything that their clients had has been destroyed. A connection is
