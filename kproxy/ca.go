@@ -201,7 +201,7 @@ func (c *Session) vendorCall(r *schema.VendorCall, files []*os.File) (*Result, e
 	var objects []ci.Object
 	for _, h := range r.Objects {
 		x, err := c.lookup(verb, h.Kind(), h)
-		if err != nil || x.al == nil {
+		if err != nil || x.al == nil || x.servant != nil {
 			return nil, failf(verb, ci.InvalidHandle, "handle %x is not an object of this client", uint64(h))
 		}
 		objects = append(objects, x.al)

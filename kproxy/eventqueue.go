@@ -43,6 +43,11 @@ func (q *eventQueue) event(o *object, e ci.Event) {
 		Port: uint32(e.Port)}, o, &o.delivered})
 }
 
+// notice delivers the event that an item has notices. It does not block.
+func (q *eventQueue) notice(o *object) {
+	q.push(queuedEvent{schema.Event{Token: o.token, Kind: schema.EventNotice}, o, &o.delivered})
+}
+
 func (q *eventQueue) push(e queuedEvent) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

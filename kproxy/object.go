@@ -39,6 +39,9 @@ type object struct {
 
 	// change serializes Destroy and the verbs that change charge or memories. It is locked before Session.mu.
 	change sync.Mutex
+
+	item    *Item   // of an object of a service
+	servant Servant // of an item, when it is live
 }
 
 // destroyable is what all objects of the access layer have in common.
@@ -157,6 +160,11 @@ func (c *Session) addCharge(verb string, x charge) error {
 			c.used.memoryBytes,
 			x.memory, c.quota.MemoryBytes)
 	}
+	if x.service > c.quota.ServiceBytes-c.used.serviceBytes {
+		c.s.refused.serviceBytes.Add(1)
+		return failf(verb, ci.InsufficientResources, "%d bytes of services and %d more, quota %d", c.used.serviceBytes,
+			x.service, c.quota.ServiceBytes)
+	}
 	if x.mappings > c.quota.Mappings-c.used.mappings {
 		return failf(verb, ci.InsufficientResources, "the daemon has %d mappings of the client's memory, quota %d",
 			c.used.mappings, c.quota.Mappings)
@@ -169,6 +177,7 @@ func (c *Session) addCharge(verb string, x charge) error {
 	c.used.queueBytes += x.queue
 	c.used.memoryBytes += x.memory
 	c.used.mappings += x.mappings
+	c.used.serviceBytes += x.service
 	return nil
 }
 
@@ -178,6 +187,7 @@ func (c *Session) dropCharge(x charge) {
 	c.used.memoryBytes -= x.memory
 	c.used.mappings -= x.mappings
 	c.s.mappings.Add(-int64(x.mappings))
+	c.used.serviceBytes -= x.service
 }
 
 // commit makes the handle of a new object valid.
@@ -261,7 +271,11 @@ func (c *Session) destroy(r *schema.Object) (*Result, error) {
 	if k == schema.KindQP {
 		reply.Waiting = o.waiting()
 	}
-	c.remove(o)
+	if o.item != nil {
+		o.item.Remove() // the service may remove it, too
+	} else {
+		c.remove(o)
+	}
 	return &Result{Body: &reply}, err
 }
 
@@ -288,4 +302,5 @@ func (o *object) waiting() (total uint64) {
 }
 
 var destroyVerb = [schema.NumKinds]string{"Object.Destroy", "Object.Destroy", "CA.Destroy", "PD.Destroy", "AV.Destroy",
-	"CQ.Destroy", "SRQ.Destroy", "QP.Destroy", "Mcast.Destroy", "MR.Destroy", "MW.Destroy"}
+	"CQ.Destroy", "SRQ.Destroy", "QP.Destroy", "Mcast.Destroy", "MR.Destroy", "MW.Destroy", "Services.Close",
+	"Agent.Close", "Binding.Release", "Listener.Close", "Conn.Close", "Lookup.Close", "LookupRequest.Close"}

@@ -17,11 +17,17 @@ type Quota struct {
 	MWs         int // 65536
 	EventQueues int // 64
 
-	QueueBytes  int64 // of all work and completion queues, estimated from their sizes: 1 GiB
-	MemoryBytes int64 // of all registered memory: 64 GiB
-	Mappings    int   // of the client's memory in the daemon, one for each shared region and each open adapter: 8192
-	Events      int   // that wait in one event queue because the client does not read: 4096
-	Pending     int   // requests in execution: 64
+	Listeners   int // 1024
+	Connections int // of the connection manager, and requests in progress: 16384
+	Agents      int // of the MAD services: 256
+	Ports       int // of the port spaces: 16384
+
+	QueueBytes   int64 // of all work and completion queues, estimated from their sizes: 1 GiB
+	MemoryBytes  int64 // of all registered memory: 64 GiB
+	ServiceBytes int64 // of what listeners, connections, agents and their requests hold, estimated: 64 MiB
+	Mappings     int   // of the client's memory in the daemon, one for each shared region and each open adapter: 8192
+	Events       int   // that wait in one event queue because the client does not read: 4096
+	Pending      int   // requests in execution: 64
 }
 
 func (q Quota) withDefaults() Quota {
@@ -40,10 +46,17 @@ func (q Quota) withDefaults() Quota {
 	set(&q.MWs, 65536)
 	set(&q.EventQueues, 64)
 	set(&q.Mappings, 8192)
+	set(&q.Listeners, 1024)
+	set(&q.Connections, 16384)
+	set(&q.Agents, 256)
+	set(&q.Ports, 16384)
 	set(&q.Events, 4096)
 	set(&q.Pending, 64)
 	if q.QueueBytes <= 0 {
 		q.QueueBytes = 1 << 30
+	}
+	if q.ServiceBytes <= 0 {
+		q.ServiceBytes = 64 << 20
 	}
 	if q.MemoryBytes <= 0 {
 		q.MemoryBytes = 64 << 30
@@ -53,6 +66,9 @@ func (q Quota) withDefaults() Quota {
 
 // maxCAs is the number of times that a client may open adapters.
 const maxCAs = 256
+
+// maxServices is the number of times that a client may open the services.
+const maxServices = 16
 
 // kind returns the limit of a kind.
 func (q *Quota) kind(k schema.Kind) int {
@@ -77,6 +93,16 @@ func (q *Quota) kind(k schema.Kind) int {
 		return q.MRs
 	case schema.KindMW:
 		return q.MWs
+	case schema.KindServices:
+		return maxServices
+	case schema.KindListener:
+		return q.Listeners
+	case schema.KindConn, schema.KindLookup, schema.KindLookupRequest:
+		return q.Connections
+	case schema.KindAgent:
+		return q.Agents
+	case schema.KindPort:
+		return q.Ports
 	}
 	return 0
 }
@@ -96,16 +122,17 @@ func (q *Quota) limit(a *ci.CAAttr) {
 
 // usage is what a client holds. Session.mu guards it.
 type usage struct {
-	count       [schema.NumKinds]int
-	queueBytes  int64
-	memoryBytes int64
-	mappings    int
+	count        [schema.NumKinds]int
+	queueBytes   int64
+	memoryBytes  int64
+	mappings     int
+	serviceBytes int64
 }
 
 // charge is the part of a session's usage that one object causes.
 type charge struct {
-	queue, memory int64
-	mappings      int
+	queue, memory, service int64
+	mappings               int
 }
 
 // Bytes that one entry of a queue is estimated to hold in a driver, beside its scatter/gather elements of 16 bytes.

@@ -24,8 +24,12 @@ type Config struct {
 	MaxClients        int // 0: 4096
 	MaxClientsPerUser int // 0: 1024
 
-	// Privileged reports whether a client may change ports (CA.Modify, and LocalMAD with a method other than Get), see
-	// the status of other clients, and use Control. nil: clients with the daemon's own user id, and root.
+	// Service executes the commands that are not verbs. nil: they are Unsupported.
+	Service Service
+
+	// Privileged reports whether a client may change ports (CA.Modify, and LocalMAD with a method other than Get and
+	// GetTable), see the status of other clients, use Control, and do what a Service permits to such clients only. nil:
+	// clients with the daemon's own user id, and root.
 	Privileged func(Peer) bool
 
 	// Describe adds to the status of an adapter what only the daemon knows. nil: nothing.

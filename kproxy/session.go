@@ -79,6 +79,7 @@ func (c *Session) Close() error {
 			o.queue.close()
 		}
 	}
+	c.abandon()
 	err := c.client.Close()
 	for errors.Is(err, ci.Timeout) { // the destruction continues; nothing may be released before it ends
 		c.log.Error("kproxy: cleanup is still waiting for the driver", "error", err)
@@ -204,5 +205,8 @@ func (c *Session) doObject(call *Call) (*Result, error) {
 	case *schema.MW:
 		return c.queryMW(r)
 	}
-	return nil, failf(call.Command.Verb(), ci.Unsupported, "%v is not a command of Do", call.Command)
+	if s := c.s.cfg.Service; s != nil {
+		return s.Do(c, call)
+	}
+	return nil, failf(call.Command.Verb(), ci.Unsupported, "the daemon does not execute %q", call.Command)
 }

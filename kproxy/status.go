@@ -44,40 +44,45 @@ type PortStatus struct {
 
 // ClientStatus describes a client: its process, what it has, and what it did.
 type ClientStatus struct {
-	ID          uint64         `json:"id"`
-	PID         int            `json:"pid"`
-	UID         int            `json:"uid"`
-	GID         int            `json:"gid"`
-	Command     string         `json:"command"` // of the process, as the kernel reported it; empty if unknown
-	Name        string         `json:"name"`    // that the client chose
-	Objects     map[string]int `json:"objects"` // by kind
-	QueueBytes  int64          `json:"queue_bytes"`
-	MemoryBytes int64          `json:"memory_bytes"`
-	Mappings    int            `json:"mappings"`
-	Quota       QuotaStatus    `json:"quota"`
-	Waiting     int            `json:"events_waiting"`
-	Requests    uint64         `json:"requests"`
-	Rejected    uint64         `json:"rejected"`
-	Posts       uint64         `json:"posts"`
-	Polls       uint64         `json:"polls"`
-	Completions uint64         `json:"completions"`
-	Events      uint64         `json:"events"`
-	EventsLost  uint64         `json:"events_lost"`
+	ID      uint64         `json:"id"`
+	PID     int            `json:"pid"`
+	UID     int            `json:"uid"`
+	GID     int            `json:"gid"`
+	Command string         `json:"command"` // of the process, as the kernel reported it; empty if unknown
+	Name    string         `json:"name"`    // that the client chose
+	Objects map[string]int `json:"objects"` // by kind
+	// Services describes listeners and connections, one text for each, at most 256 of them.
+	Services     []string    `json:"services,omitempty"`
+	QueueBytes   int64       `json:"queue_bytes"`
+	MemoryBytes  int64       `json:"memory_bytes"`
+	ServiceBytes int64       `json:"service_bytes"`
+	Mappings     int         `json:"mappings"`
+	Quota        QuotaStatus `json:"quota"`
+	Waiting      int         `json:"events_waiting"`
+	Requests     uint64      `json:"requests"`
+	Rejected     uint64      `json:"rejected"`
+	Posts        uint64      `json:"posts"`
+	Polls        uint64      `json:"polls"`
+	Completions  uint64      `json:"completions"`
+	Events       uint64      `json:"events"`
+	EventsLost   uint64      `json:"events_lost"`
 }
 
 // QuotaStatus contains a client's limits.
 type QuotaStatus struct {
-	Objects     map[string]int `json:"objects"` // by kind
-	QueueBytes  int64          `json:"queue_bytes"`
-	MemoryBytes int64          `json:"memory_bytes"`
-	Mappings    int            `json:"mappings"`
-	Events      int            `json:"events"`  // that wait in one event queue
-	Pending     int            `json:"pending"` // requests in execution
+	Objects      map[string]int `json:"objects"` // by kind
+	QueueBytes   int64          `json:"queue_bytes"`
+	MemoryBytes  int64          `json:"memory_bytes"`
+	ServiceBytes int64          `json:"service_bytes"`
+	Mappings     int            `json:"mappings"`
+	Events       int            `json:"events"`  // that wait in one event queue
+	Pending      int            `json:"pending"` // requests in execution
 }
 
 func (q *Quota) status() QuotaStatus {
 	s := QuotaStatus{Objects: map[string]int{}, QueueBytes: q.QueueBytes, MemoryBytes: q.MemoryBytes,
-		Mappings: q.Mappings, Events: q.Events, Pending: q.Pending}
+		ServiceBytes: q.ServiceBytes,
+		Mappings:     q.Mappings, Events: q.Events, Pending: q.Pending}
 	for k := schema.Kind(1); k < schema.NumKinds; k++ {
 		s.Objects[k.String()] = q.kind(k)
 	}
@@ -109,13 +114,17 @@ func (s *Server) Status() *Status {
 	return st
 }
 
+// maxServiceTexts limits ClientStatus.Services.
+const maxServiceTexts = 256
+
 func (c *Session) status() ClientStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := ClientStatus{ID: c.id, PID: c.peer.PID, UID: c.peer.UID, GID: c.peer.GID, Name: c.name,
 		Command: c.command, Objects: map[string]int{},
-		QueueBytes: c.used.queueBytes, MemoryBytes: c.used.memoryBytes, Mappings: c.used.mappings,
-		Quota: c.quota.status(), Requests: c.stats.requests.Load(),
+		QueueBytes: c.used.queueBytes, MemoryBytes: c.used.memoryBytes, ServiceBytes: c.used.serviceBytes,
+		Mappings: c.used.mappings,
+		Quota:    c.quota.status(), Requests: c.stats.requests.Load(),
 		Rejected: c.stats.rejected.Load(), Posts: c.stats.posts.Load(), Polls: c.stats.polls.Load(),
 		Completions: c.stats.completions.Load(), Events: c.stats.events.Load(), EventsLost: c.stats.lost.Load()}
 	for k, n := range c.used.count {
@@ -124,7 +133,25 @@ func (c *Session) status() ClientStatus {
 		}
 	}
 	r.Waiting = c.waiting()
+	r.Services = c.serviceTexts()
 	return r
+}
+
+// serviceTexts describes the items of the services. mu is held.
+func (c *Session) serviceTexts() (list []string) {
+	for i := range c.slots {
+		o := c.slots[i].o
+		if o == nil || o.servant == nil {
+			continue
+		}
+		if text := o.servant.Status(); text != "" {
+			list = append(list, text)
+		}
+		if len(list) == maxServiceTexts {
+			break
+		}
+	}
+	return list
 }
 
 // waiting returns the number of events that wait in the client's queues. mu is held.

@@ -33,24 +33,25 @@ func (t *Totals) add(s *stats) {
 
 // refusals counts requests that exceeded a limit.
 type refusals struct {
-	objects                                         [schema.NumKinds]atomic.Uint64
-	queueBytes, memoryBytes, clients, clientsOfUser atomic.Uint64
+	objects                                                       [schema.NumKinds]atomic.Uint64
+	queueBytes, memoryBytes, serviceBytes, clients, clientsOfUser atomic.Uint64
 }
 
 // Load is what the clients of a server hold now, and what they did since it was created. The keys of the maps are names
 // of commands and kinds of package schema.
 type Load struct {
 	Totals
-	Sessions    int
-	Objects     map[string]int
-	QueueBytes  int64
-	MemoryBytes int64
-	Waiting     int               // events that wait in event queues
-	Messages    map[string]uint64 // by command
-	Refusals    map[string]uint64 // by limit: a kind, queue bytes, memory bytes, clients, clients of one user
+	Sessions     int
+	Objects      map[string]int
+	QueueBytes   int64
+	MemoryBytes  int64
+	ServiceBytes int64
+	Waiting      int               // events that wait in event queues
+	Messages     map[string]uint64 // by command
+	Refusals     map[string]uint64 // by limit: a kind, see Server.Load
 
-	// Fill is the largest share, 0 to 1, of each limit that one client uses: a kind, queue bytes, memory bytes,
-	// mappings.
+	// Fill is the largest share, 0 to 1, of each limit that one client uses: a kind, queue bytes, memory bytes, service
+	// bytes, mappings.
 	Fill map[string]float64
 }
 
@@ -67,6 +68,7 @@ func (s *Server) Load() *Load {
 	}
 	l.Refusals["queue bytes"] = s.refused.queueBytes.Load()
 	l.Refusals["memory bytes"] = s.refused.memoryBytes.Load()
+	l.Refusals["service bytes"] = s.refused.serviceBytes.Load()
 	l.Refusals["clients"] = s.refused.clients.Load()
 	l.Refusals["clients of one user"] = s.refused.clientsOfUser.Load()
 
@@ -87,12 +89,14 @@ func (c *Session) addLoad(l *Load) {
 	defer c.mu.Unlock()
 	l.QueueBytes += c.used.queueBytes
 	l.MemoryBytes += c.used.memoryBytes
+	l.ServiceBytes += c.used.serviceBytes
 	for k := schema.Kind(1); k < schema.NumKinds; k++ {
 		l.Objects[k.String()] += c.used.count[k]
 		l.fill(k.String(), int64(c.used.count[k]), int64(c.quota.kind(k)))
 	}
 	l.fill("queue bytes", c.used.queueBytes, c.quota.QueueBytes)
 	l.fill("memory bytes", c.used.memoryBytes, c.quota.MemoryBytes)
+	l.fill("service bytes", c.used.serviceBytes, c.quota.ServiceBytes)
 	l.fill("mappings", int64(c.used.mappings), int64(c.quota.Mappings))
 	l.Waiting += c.waiting()
 }

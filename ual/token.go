@@ -15,6 +15,7 @@ type receiver struct {
 	context      any
 	onCompletion func(ctx any)
 	onEvent      func(ci.Event)
+	onNotice     func() // of an object of a service
 	drained      func() // returns when no event will be handled any more, because the connection is lost
 
 	mu        sync.Mutex
@@ -118,6 +119,10 @@ func (r *receiver) run() {
 // handle calls the callback of an event.
 func (r *receiver) handle(e *schema.Event) {
 	switch {
+	case e.Kind == schema.EventNotice:
+		if r.onNotice != nil {
+			r.onNotice()
+		}
 	case e.Kind != schema.EventAsync && r.onCompletion != nil:
 		r.onCompletion(r.context)
 	case e.Kind == schema.EventOverflow: // of a CA

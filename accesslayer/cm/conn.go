@@ -66,7 +66,10 @@ type conn struct {
 	isDelivering bool // a goroutine runs deliver
 }
 
-var _ Conn = (*conn)(nil)
+var (
+	_ Conn     = (*conn)(nil)
+	_ Notifier = (*conn)(nil)
+)
 
 func newConn(m *Manager) *conn {
 	c := &conn{m: m, exchange: &exchange{}}

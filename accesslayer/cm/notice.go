@@ -102,6 +102,16 @@ func (c *conn) nextEvent() (e Event, ok bool) {
 	return e, true
 }
 
+// Notify implements Notifier.
+func (c *conn) Notify(f func(Conn, Event)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.onEvent == nil && f != nil && !c.consumerClosed {
+		c.onEvent = f
+		c.wake()
+	}
+}
+
 // Next implements Conn.
 func (c *conn) Next(ctx context.Context) (Event, error) {
 	if err := ctx.Err(); err != nil {

@@ -67,6 +67,13 @@ type Listener interface {
 	Close() error
 }
 
+// A Notifier is a Conn whose events can be received without Next before it is accepted. The Conns of a Manager implement
+// it.
+type Notifier interface {
+	// Notify passes the events of the connection to f, as AcceptConfig.OnEvent does, unless it has an OnEvent already.
+	Notify(f func(Conn, Event))
+}
+
 // A Conn is one end of a connection, from its REQ to the end of time-wait.
 //
 //	active    Connect ─ REQ→ ─ ←REP ─ (QP to RTR, RTS) ─ Confirm ─ RTU→

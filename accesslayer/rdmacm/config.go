@@ -46,8 +46,12 @@ type Config struct {
 	// Ephemeral is the range, first and last port, from which ports are chosen when the program names none. 0: 32768 to
 	// 60999, as on Linux.
 	Ephemeral [2]uint16
+	// Ports assigns ports; nil: a PortTable of the Manager. Ephemeral is not used with another one.
+	Ports Ports
 	// Rand chooses starting PSNs and ports; nil: unpredictable.
 	Rand *rand.Rand
+	// OnClose, if not nil, is called at the end of Manager.Close, to close what the Manager depends on.
+	OnClose func() error
 }
 
 // OpenConfig describes what Open and OpenHCA create. The zero value is ready for use.

@@ -218,7 +218,9 @@ func (i *ID) close() error {
 	if made != nil {
 		errs = append(errs, made.close())
 	}
-	i.m.ports.release(b)
+	if b != nil {
+		b.Release()
+	}
 	i.m.forget(i)
 	errs = append(errs, i.dropEvents())
 	return errors.Join(errs...)

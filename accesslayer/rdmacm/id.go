@@ -37,7 +37,7 @@ type ID struct {
 	state          state
 	why            error // the reason for which the connection ended; life ends after it is set
 	isDisconnected bool  // EventDisconnected was queued
-	binding        *binding
+	binding        Binding
 	at             netip.Addr     // bound to
 	local          netip.AddrPort // an invalid address: any
 	remote         netip.AddrPort

@@ -56,14 +56,16 @@ func (i *ID) listen(backlog int) (*IDListener, error) {
 	b, at, port := i.binding, i.at, i.local.Port()
 	i.mu.Unlock()
 	if b != nil {
-		if err := i.m.ports.listen(b); err != nil {
+		if err := b.Listen(); err != nil {
 			i.leave(bound)
 			return nil, err
 		}
 	}
 	l, err := i.listenCM(at, port, backlog)
 	if err != nil {
-		i.m.ports.unlisten(b)
+		if b != nil {
+			b.Unlisten()
+		}
 		i.leave(bound)
 		return nil, err
 	}

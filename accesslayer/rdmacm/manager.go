@@ -28,7 +28,7 @@ type Manager struct {
 	resolver Resolver
 	sa       *sa.Client  // nil: none
 	wheel    clock.Wheel // of keepalive and of steps
-	ports    *portTable
+	ports    Ports
 	pnp      *accesslayer.PnP
 	own      []func() error // close what New and Open created, in order of creation
 	random   func() uint64
@@ -79,11 +79,16 @@ func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
 	var mu sync.Mutex // rand.Rand has none
 	m.random = func() uint64 { mu.Lock(); defer mu.Unlock(); return cfg.Rand.Uint64() }
 	var err error
-	if m.ports, err = newPortTable(cfg.Ephemeral, m.random); err != nil {
-		return nil, err
+	if m.ports = cfg.Ports; m.ports == nil {
+		if m.ports, err = NewPortTable(cfg.Ephemeral, m.random); err != nil {
+			return nil, err
+		}
 	}
 	if m.pnp, err = client.RegisterPnP(accesslayer.PnPConfig{Remove: m.removed, Port: m.portEvent}); err != nil {
 		return nil, err
+	}
+	if cfg.OnClose != nil {
+		m.own = append(m.own, cfg.OnClose)
 	}
 	m.own = append(m.own, func() error { return unlessGone(m.pnp.Destroy()) })
 	if m.resolver == nil {

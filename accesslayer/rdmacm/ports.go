@@ -10,11 +10,32 @@ import (
 	"ciddk/mad"
 )
 
+// Ports assigns the ports of the port spaces. A Manager has a PortTable of its own, unless several processes share the
+// ports of an adapter. All methods of Ports and Binding may be called concurrently.
+type Ports interface {
+	// Bind takes a port at an address, or a free port of the ephemeral range if the port is 0. An invalid address
+	// stands for any address of both families, an unspecified one for any of its family. Bindings with reuse share a
+	// port as long as none of them listens. Errors: EADDRINUSE.
+	Bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (Binding, error)
+}
+
+// Binding is a port that was taken at an address.
+type Binding interface {
+	// Port returns the port.
+	Port() uint16
+	// Listen excludes all other bindings of the port at the address. Errors: EADDRINUSE.
+	Listen() error
+	// Unlisten undoes Listen.
+	Unlisten()
+	// Release releases the port. It is idempotent.
+	Release()
+}
+
 // defaultEphemeral is the range of Linux.
 var defaultEphemeral = [2]uint16{32768, 60999}
 
-// portTable contains the ports that are taken.
-type portTable struct {
+// PortTable is a table of the ports that are taken. It implements Ports.
+type PortTable struct {
 	low, high uint16 // the ephemeral range, both included
 	rand      func() uint64
 
@@ -22,20 +43,25 @@ type portTable struct {
 	taken map[spacePort][]*binding
 }
 
+var _ Ports = (*PortTable)(nil)
+
 type spacePort struct {
 	space mad.PortSpace
 	port  uint16
 }
 
-// binding is a port taken at an address.
+// binding is a port taken at an address. PortTable.mu guards listening.
 type binding struct {
+	t *PortTable
 	spacePort
 	addr      netip.Addr // in canonical form
 	reuse     bool
 	listening bool
 }
 
-func newPortTable(ephemeral [2]uint16, rand func() uint64) (*portTable, error) {
+// NewPortTable returns an empty table. ephemeral is as in Config. random returns the numbers that free ports are chosen
+// with, under the table's lock. Status: InvalidParameter (an empty range).
+func NewPortTable(ephemeral [2]uint16, random func() uint64) (*PortTable, error) {
 	if ephemeral == [2]uint16{} {
 		ephemeral = defaultEphemeral
 	}
@@ -43,7 +69,7 @@ func newPortTable(ephemeral [2]uint16, rand func() uint64) (*portTable, error) {
 		return nil, invalid("rdmacm.New", "Config.Ephemeral is %d to %d, want a first port from 1 up to the last port",
 			ephemeral[0], ephemeral[1])
 	}
-	return &portTable{low: ephemeral[0], high: ephemeral[1], rand: rand, taken: map[spacePort][]*binding{}}, nil
+	return &PortTable{low: ephemeral[0], high: ephemeral[1], rand: random, taken: map[spacePort][]*binding{}}, nil
 }
 
 // canonical returns an address as the table has it: invalid for any address of both families, unspecified for any of
@@ -70,9 +96,9 @@ func overlap(a, b netip.Addr) bool {
 	return false
 }
 
-// bind takes a port at a canonical address, or a free one of the ephemeral range if the port is 0. Errors: EADDRINUSE.
-func (t *portTable) bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (*binding, error) {
-	b := &binding{spacePort: spacePort{space, at.Port()}, addr: at.Addr(), reuse: reuse}
+// Bind implements Ports.
+func (t *PortTable) Bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (Binding, error) {
+	b := &binding{t: t, spacePort: spacePort{space, at.Port()}, addr: at.Addr(), reuse: reuse}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if b.port != 0 {
@@ -98,7 +124,7 @@ func (t *portTable) bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (*b
 }
 
 // conflict returns a binding that excludes b, or nil; the lock is held.
-func (t *portTable) conflict(b *binding) *binding {
+func (t *PortTable) conflict(b *binding) *binding {
 	for _, c := range t.taken[b.spacePort] {
 		if c != b && overlap(b.addr, c.addr) && (!b.reuse || !c.reuse || b.listening || c.listening) {
 			return c
@@ -114,8 +140,12 @@ func (b *binding) state() string {
 	return "taken"
 }
 
-// listen marks a binding as that of a listener, which excludes all others.
-func (t *portTable) listen(b *binding) error {
+// Port implements Binding.
+func (b *binding) Port() uint16 { return b.port }
+
+// Listen implements Binding.
+func (b *binding) Listen() error {
+	t := b.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b.listening = true
@@ -126,21 +156,16 @@ func (t *portTable) listen(b *binding) error {
 	return nil
 }
 
-// unlisten undoes listen. b may be nil.
-func (t *portTable) unlisten(b *binding) {
-	if b == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// Unlisten implements Binding.
+func (b *binding) Unlisten() {
+	b.t.mu.Lock()
+	defer b.t.mu.Unlock()
 	b.listening = false
 }
 
-// release releases a port. b may be nil.
-func (t *portTable) release(b *binding) {
-	if b == nil {
-		return
-	}
+// Release implements Binding.
+func (b *binding) Release() {
+	t := b.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list := slices.DeleteFunc(t.taken[b.spacePort], func(c *binding) bool { return c == b })

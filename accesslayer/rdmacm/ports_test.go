@@ -32,14 +32,14 @@ func TestPortTable(t *testing.T) {
 		netip.MustParseAddr("::ffff:10.0.0.2"),
 		netip.MustParseAddr("fd00::1")}
 	type taken struct {
-		b         *binding
+		b         Binding
 		addr      netip.Addr
 		only6     bool
 		reuse     bool
 		listening bool
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		table, err := newPortTable([2]uint16{100, 103}, func() uint64 { return rapid.Uint64().Draw(t, "random") })
+		table, err := NewPortTable([2]uint16{100, 103}, func() uint64 { return rapid.Uint64().Draw(t, "random") })
 		require.NoError(t, err)
 		model := map[spacePort][]*taken{}
 		clash := func(k spacePort, x *taken) bool {
@@ -57,7 +57,7 @@ func TestPortTable(t *testing.T) {
 				x := &taken{addr: rapid.SampledFrom(addrs).Draw(t, "addr").Unmap(),
 					only6: rapid.Bool().Draw(t, "IPv6 only"), reuse: rapid.Bool().Draw(t, "reuse")}
 				k := spacePort{space.Draw(t, "space"), rapid.SampledFrom([]uint16{0, 100, 101, 500}).Draw(t, "port")}
-				b, err := table.bind(k.space, netip.AddrPortFrom(canonical(x.addr, x.only6), k.port), x.reuse)
+				b, err := table.Bind(k.space, netip.AddrPortFrom(canonical(x.addr, x.only6), k.port), x.reuse)
 				if k.port == 0 {
 					free := false
 					for p := uint16(100); p <= 103; p++ {
@@ -70,8 +70,8 @@ func TestPortTable(t *testing.T) {
 						require.ErrorIs(t, err, syscall.EADDRINUSE)
 						return
 					}
-					require.True(t, b.port >= 100 && b.port <= 103)
-					k.port = b.port
+					require.True(t, b.Port() >= 100 && b.Port() <= 103)
+					k.port = b.Port()
 					y := *x
 					y.reuse = false
 					require.False(t, clash(k, &y), "a port that is chosen here is not shared")
@@ -92,7 +92,7 @@ func TestPortTable(t *testing.T) {
 				}
 				x.listening = true
 				c := clash(k, x)
-				require.Equal(t, c, table.listen(x.b) != nil)
+				require.Equal(t, c, x.b.Listen() != nil)
 				x.listening = !c
 			},
 			"release": func(t *rapid.T) {
@@ -100,8 +100,8 @@ func TestPortTable(t *testing.T) {
 				if x == nil {
 					t.Skip("nothing is bound")
 				}
-				table.release(x.b)
-				table.release(x.b) // again, which has no effect
+				x.b.Release()
+				x.b.Release() // again, which has no effect
 				model[k] = slices.DeleteFunc(model[k], func(y *taken) bool { return x == y })
 				if len(model[k]) == 0 {
 					delete(model, k)
@@ -134,13 +134,12 @@ func pick[T any](t *rapid.T, m map[spacePort][]T) (k spacePort, x T) {
 
 func TestPortTableRange(t *testing.T) {
 	for _, r := range [][2]uint16{{0, 5}, {7, 6}} {
-		_, err := newPortTable(r, nil)
+		_, err := NewPortTable(r, nil)
 		assert.Error(t, err)
 	}
-	table, err := newPortTable([2]uint16{}, func() uint64 { return 1 << 63 })
+	table, err := NewPortTable([2]uint16{}, func() uint64 { return 1 << 63 })
 	require.NoError(t, err)
-	b, err := table.bind(TCP, netip.AddrPort{}, false)
+	b, err := table.Bind(TCP, netip.AddrPort{}, false)
 	require.NoError(t, err)
-	assert.True(t, b.port >= 32768 && b.port <= 60999, "%d", b.port)
-	table.release(nil)
+	assert.True(t, b.Port() >= 32768 && b.Port() <= 60999, "%d", b.Port())
 }

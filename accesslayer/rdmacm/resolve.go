@@ -46,12 +46,12 @@ func (i *ID) bind(local netip.AddrPort) error {
 	}
 	if i.cfg.Service == 0 {
 		at := netip.AddrPortFrom(addr, local.Port())
-		b, err := i.m.ports.bind(i.cfg.Space, at, i.cfg.ReuseAddr)
+		b, err := i.m.ports.Bind(i.cfg.Space, at, i.cfg.ReuseAddr)
 		if err != nil {
 			return err
 		}
 		i.binding = b
-		i.local = netip.AddrPortFrom(addr, b.port)
+		i.local = netip.AddrPortFrom(addr, b.Port())
 	} else {
 		i.local = netip.AddrPortFrom(addr, 0)
 	}

@@ -19,6 +19,8 @@
 //	quota:                     # of each client; 0: the default in kproxy.Quota
 //	  qps: 1024                # also pds, avs, cqs, srqs, mrs, mws, multicast: objects of each kind
 //	  event-queues: 16
+//	  connections: 1024        # also listeners, agents, ports: objects of the connection manager and the MAD services
+//	  services: 16777216       # bytes that these hold, estimated
 //	  queues: 268435456        # bytes of all queues, estimated from their sizes
 //	  memory: 1073741824       # bytes of registered memory
 //	  events: 1024             # that wait in an event queue

@@ -51,6 +51,25 @@ const (
 	CmdPoll
 	CmdStatus
 	CmdControl
+	CmdOpenServices
+	CmdQueryServices
+	CmdTakeNotice
+	CmdCancel
+	CmdBindPort
+	CmdListenPort
+	CmdRegisterAgent
+	CmdSendMAD
+	CmdTakeMAD
+	CmdCMListen
+	CmdCMAccept
+	CmdCMConnect
+	CmdCMReply
+	CmdCMConnCall
+	CmdCMLoadAlternate
+	CmdCMConn
+	CmdCMQPAttr
+	CmdCMLookup
+	CmdCMAnswerLookup
 	NumCommands
 )
 
@@ -111,6 +130,25 @@ var Commands = [NumCommands]Spec{
 	CmdPostSRQRecv:      data(spec[None, None]("post SRQ receive", "SRQ.PostRecv", 0)),
 	CmdStatus:           spec[QueryStatus, QueryStatusReply]("status", "ual.Client.Status", 0),
 	CmdControl:          spec[Control, ControlReply]("control", "ual.Client.Control", 0),
+	CmdOpenServices:     spec[OpenServices, Created]("open services", "services.Open", 0),
+	CmdQueryServices:    spec[Services, QueryServicesReply]("query services", "services.Query", 0),
+	CmdTakeNotice:       spec[TakeNotice, Notice]("take notice", "services.Take", 0),
+	CmdCancel:           spec[Cancel, None]("cancel", "services.Cancel", 0),
+	CmdBindPort:         spec[BindPort, BindPortReply]("bind port", "Ports.Bind", 0),
+	CmdListenPort:       spec[ListenPort, None]("listen on port", "Binding.Listen", 0),
+	CmdRegisterAgent:    spec[RegisterAgent, Created]("register agent", "mads.Register", 0),
+	CmdSendMAD:          spec[SendMAD, None]("send MAD", "Agent.Send", 0),
+	CmdTakeMAD:          spec[TakeMAD, TakeMADReply]("take MAD", "Agent.Recv", 0),
+	CmdCMListen:         spec[CMListen, Created]("listen", "Service.Listen", 0),
+	CmdCMAccept:         spec[CMAccept, None]("accept", "Listener.Accept", 0),
+	CmdCMConnect:        spec[CMConnect, Created]("connect", "Service.Connect", 0),
+	CmdCMReply:          spec[CMReply, None]("reply", "Conn.Accept", 0),
+	CmdCMConnCall:       spec[CMConnCall, None]("call connection", "Conn", 0),
+	CmdCMLoadAlternate:  spec[CMLoadAlternate, None]("load alternate path", "Conn.LoadAlternate", 0),
+	CmdCMConn:           spec[CMConn, CMConnReply]("query connection", "Conn.Request", 0),
+	CmdCMQPAttr:         spec[CMQPAttr, CMQPAttrReply]("query QP attributes", "Conn.QPAttr", 0),
+	CmdCMLookup:         spec[CMLookup, Created]("look up", "Service.Lookup", 0),
+	CmdCMAnswerLookup:   spec[CMAnswerLookup, None]("answer lookup", "LookupRequest.Accept", 0),
 	CmdPoll:             data(spec[None, None]("poll", "CQ.Poll", 0)),
 }
 

@@ -26,6 +26,13 @@ const (
 	KindMcast
 	KindMR
 	KindMW
+	KindServices
+	KindAgent
+	KindPort
+	KindListener
+	KindConn
+	KindLookup
+	KindLookupRequest
 	NumKinds // number of kinds, KindNone included
 )
 
@@ -47,12 +54,15 @@ func (h Handle) Generation() uint32 { return uint32(h>>32) & MaxGeneration }
 func (h Handle) Index() uint32 { return uint32(h) }
 
 var kindNames = [NumKinds]string{
-	"none", "event queue", "ca", "pd", "av", "cq", "srq", "qp", "mcast", "mr", "mw",
+	"none", "event queue", "ca", "pd", "av", "cq", "srq", "qp", "mcast", "mr", "mw", "services", "agent", "port",
+	"listener", "connection", "lookup", "lookup request",
 }
 
 var kindStatus = [NumKinds]ci.Status{
 	ci.InvalidHandle, ci.InvalidHandle, ci.InvalidCAHandle, ci.InvalidPDHandle, ci.InvalidAVHandle, ci.InvalidCQHandle,
 	ci.InvalidSRQHandle, ci.InvalidQPHandle, ci.InvalidMcastHandle, ci.InvalidMRHandle, ci.InvalidMWHandle,
+	ci.InvalidHandle, ci.InvalidHandle, ci.InvalidHandle, ci.InvalidHandle, ci.InvalidHandle, ci.InvalidHandle,
+	ci.InvalidHandle,
 }
 
 // String returns the name of the kind.

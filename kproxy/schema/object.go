@@ -135,6 +135,8 @@ const (
 	// EventOverflow reports that the client did not read events in time, and that some were lost. Its token is zero. A
 	// client then polls every CQ of the queue.
 	EventOverflow
+	// EventNotice reports that an object of the services has notices, and that it had none before.
+	EventNotice
 )
 
 // Append appends the encoded event. The layout is that of the structure, little-endian.

@@ -19,6 +19,7 @@ type daemon struct {
 	al       *accesslayer.AL
 	drivers  []Driver
 	adapters *adapters
+	svc      *accessServices
 	core     *kproxy.Server
 	srv      *server.Server
 }
@@ -39,8 +40,11 @@ func (d *daemon) open(ctx context.Context, c *config, list []adapter, log *slog.
 			return fmt.Errorf("adapter %d: %w", i+1, err)
 		}
 	}
-	d.core, err = kproxy.New(kproxy.Config{AL: d.al, Logger: log, Quota: c.Quota.quota(), MaxClients: c.MaxClients,
-		MaxClientsPerUser: c.MaxClientsPerUser, Control: d.control, Describe: d.describe})
+	if d.svc, err = startServices(d.al); err != nil {
+		return err
+	}
+	d.core, err = kproxy.New(kproxy.Config{AL: d.al, Service: d.svc.service, Logger: log, Quota: c.Quota.quota(),
+		MaxClients: c.MaxClients, MaxClientsPerUser: c.MaxClientsPerUser, Control: d.control, Describe: d.describe})
 	if err != nil {
 		return err
 	}
@@ -72,6 +76,9 @@ func (d *daemon) close() error {
 	var errs []error
 	if d.core != nil {
 		errs = append(errs, d.core.Close())
+	}
+	if d.svc != nil {
+		errs = append(errs, d.svc.close())
 	}
 	return errors.Join(append(errs, d.al.Close(), d.adapters.close())...)
 }

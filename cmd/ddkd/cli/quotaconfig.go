@@ -22,26 +22,37 @@ type quotaConfig struct {
 
 	Mappings int `yaml:"mappings" name:"mappings" help:"Mappings of a client's memory in the daemon." placeholder:"N"`
 
+	Listeners   int   `yaml:"listeners" name:"listeners" help:"Listeners of a client." placeholder:"N"`
+	Connections int   `yaml:"connections" name:"connections" help:"Connections of a client." placeholder:"N"`
+	Agents      int   `yaml:"agents" name:"agents" help:"MAD agents of a client." placeholder:"N"`
+	Ports       int   `yaml:"ports" name:"ports" help:"Ports of the port spaces that a client has." placeholder:"N"`
+	Services    int64 `yaml:"services" name:"services" help:"Bytes of a client's listeners, connections and agents." placeholder:"BYTES"`
+
 	EventQueues int `yaml:"event-queues" name:"event-queues" help:"Event queues of a client." placeholder:"N"`
 	Pending     int `yaml:"pending" name:"pending" help:"Requests of a client in execution." placeholder:"N"`
 }
 
 func (q quotaConfig) quota() kproxy.Quota {
 	return kproxy.Quota{
-		PDs:         q.PDs,
-		AVs:         q.AVs,
-		CQs:         q.CQs,
-		SRQs:        q.SRQs,
-		QPs:         q.QPs,
-		MRs:         q.MRs,
-		MWs:         q.MWs,
-		Mcasts:      q.Mcasts,
-		EventQueues: q.EventQueues,
-		QueueBytes:  q.Queues,
-		MemoryBytes: q.Memory,
-		Events:      q.Events,
-		Mappings:    q.Mappings,
-		Pending:     q.Pending,
+		PDs:          q.PDs,
+		AVs:          q.AVs,
+		CQs:          q.CQs,
+		SRQs:         q.SRQs,
+		QPs:          q.QPs,
+		MRs:          q.MRs,
+		MWs:          q.MWs,
+		Mcasts:       q.Mcasts,
+		EventQueues:  q.EventQueues,
+		QueueBytes:   q.Queues,
+		MemoryBytes:  q.Memory,
+		Events:       q.Events,
+		Mappings:     q.Mappings,
+		Listeners:    q.Listeners,
+		Connections:  q.Connections,
+		Agents:       q.Agents,
+		Ports:        q.Ports,
+		ServiceBytes: q.Services,
+		Pending:      q.Pending,
 	}
 }
 

@@ -114,6 +114,22 @@ func printStatus(w io.Writer, st *kproxy.Status) error {
 			objectsText(&c), share(c.QueueBytes, c.Quota.QueueBytes), share(c.MemoryBytes, c.Quota.MemoryBytes),
 			c.Posts, c.Completions, c.Events, c.Rejected)
 	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printServices(w, st)
+}
+
+// printServices prints the listeners and connections of the clients.
+func printServices(w io.Writer, st *kproxy.Status) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	header := "\nCLIENT\tSERVICES\n"
+	for _, c := range st.Clients {
+		for _, text := range c.Services {
+			fmt.Fprintf(t, "%s%d\t%s\n", header, c.ID, text)
+			header = ""
+		}
+	}
 	return t.Flush()
 }
 

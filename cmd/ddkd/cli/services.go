@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"errors"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/mads"
+	"ciddk/kproxy/services"
+)
+
+// accessServices are the services of the access layer that clients use.
+type accessServices struct {
+	own     []func() error // close, in order of creation
+	service *services.Service
+}
+
+// startServices starts the services on an access layer.
+func startServices(al *accesslayer.AL) (s *accessServices, err error) {
+	s = new(accessServices)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+			s = nil
+		}
+	}()
+	m, err := mads.New(al, mads.Config{Name: "ddkd"})
+	if err != nil {
+		return s, err
+	}
+	s.own = append(s.own, m.Close)
+	c, err := cm.New(al, m, cm.Config{})
+	if err != nil {
+		return s, err
+	}
+	s.own = append(s.own, c.Close)
+	if s.service, err = services.New(services.Config{AL: al, MAD: m, CM: c}); err != nil {
+		return s, err
+	}
+	s.own = append(s.own, s.service.Close)
+	return s, nil
+}
+
+// close stops the services. No client is connected any more.
+func (s *accessServices) close() error {
+	var errs []error
+	for i := len(s.own) - 1; i >= 0; i-- {
+		errs = append(errs, s.own[i]())
+	}
+	return errors.Join(errs...)
+}
