@@ -191,6 +191,16 @@ func (a *Agent) Execute(port uint8, slid ci.LID, m *ci.MAD) Action {
 	return a.answer(m, mad.StatusBadMethod)
 }
 
+// ExecuteLocal is Execute for CA.LocalMAD, where no manager is below: it refuses what Execute would deliver. It returns
+// false if no response is due.
+func (a *Agent) ExecuteLocal(port uint8, m *ci.MAD) bool {
+	action := a.Execute(port, 0, m)
+	if action == Deliver {
+		action = a.refuse(m)
+	}
+	return action == Reply
+}
+
 // isSubnet reports whether class and versions are those of an SMP.
 func isSubnet(m *ci.MAD) bool {
 	c := mad.Class(m[1])

@@ -224,8 +224,5 @@ func downChange(old ci.PortState) (c Change) {
 	if old != ci.PortDown {
 		c = ChangeDown
 	}
-	if old >= ci.PortActive {
-		c |= ChangeInactive
-	}
 	return c
 }

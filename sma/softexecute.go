@@ -118,6 +118,7 @@ func (n *SoftNode) setPortInfo(q *Request) uint16 {
 		return mad.StatusBadField
 	}
 	c, train := ApplyPortInfo(p.kind, &p.info, &want)
+	p.unmanaged = p.unmanaged && !c.Has(ChangeSM)
 	p.publish()
 	n.mu.Unlock()
 	if c != 0 {

@@ -76,11 +76,13 @@ func (n *SoftNode) SetPortGUID(port uint8, g ci.GUID) {
 	}
 }
 
-// Assign sets LID, LMC and the manager's LID of a port, on a link without a subnet manager. It reports no change.
+// Assign sets LID, LMC and the manager's LID of a port, on a link without a subnet manager. It reports no change. The
+// port sends no traps until a Set(PortInfo) names a manager.
 func (n *SoftNode) Assign(port uint8, lid ci.LID, lmc uint8, manager ci.LID) {
 	if p := n.port(port); p != nil {
 		n.mu.Lock()
 		p.info.LID, p.info.LMC, p.info.MasterSMLID = uint16(lid), lmc, uint16(manager)
+		p.unmanaged = true
 		p.publish()
 		n.mu.Unlock()
 	}
@@ -105,6 +107,8 @@ func (n *SoftNode) SetState(port uint8, s ci.PortState, phys uint8) {
 		c = downChange(old)
 	case s == ci.PortInit:
 		c = ChangeInit
+	case s == ci.PortArmed && old == ci.PortDown:
+		c = ChangeInit | ChangeArmed
 	case s == ci.PortArmed:
 		c = ChangeArmed
 	default:

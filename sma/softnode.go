@@ -41,6 +41,8 @@ type softPort struct {
 	vlarb *[4]mad.VLArbBlock // nil: zeros
 	led   bool
 
+	unmanaged bool // MasterSMLID does not come from a subnet manager
+
 	pkeys  PKeyTable
 	state  atomic.Uint32 // logical state
 	where  atomic.Uint32 // LID << 8 | LMC
@@ -219,10 +221,11 @@ func (n *SoftNode) CountMKeyViolation(port uint8) {
 		return
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	if p.info.MKeyViolations != 0xffff {
 		p.info.MKeyViolations++
 	}
+	n.mu.Unlock()
+	n.hw.Changed(p.num, ChangeMKeyViolations)
 }
 
 // ExpireMKey implements KeyedNode.
@@ -249,7 +252,7 @@ func (n *SoftNode) Manager(port uint8) (m Manager, ok bool) {
 	i := &p.info
 	m = Manager{LID: ci.LID(i.MasterSMLID), SL: ci.SL(i.MasterSMSL), Own: ci.LID(i.LID),
 		Timeout: ci.TimeExp(i.SubnetTimeout)}
-	return m, i.MasterSMLID != 0 && i.LID != 0 && ci.PortState(i.State) >= ci.PortActive
+	return m, !p.unmanaged && i.MasterSMLID != 0 && i.LID != 0 && ci.PortState(i.State) >= ci.PortActive
 }
 
 // OnTrap implements TrapSource.

@@ -1,7 +1,6 @@
 package reference
 
 import (
-	"math"
 	"net/netip"
 	"testing"
 
@@ -124,57 +123,4 @@ func TestPerformanceAgent(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A counter stops at its largest value. A Set changes only the selected counters. The two attributes do not affect each
-// other.
-func TestPerformanceCounters(t *testing.T) {
-	var b perfBases
-	now := perfCounts{xmitData: math.MaxUint32 + 5, rcvData: 100, xmitPkts: 7, rcvPkts: 8,
-		rcvErrors: math.MaxUint16 + 1, xmitDiscards: 3}
-	short := func(set bool, c mad.PortCounters) mad.PortCounters {
-		m := perfRequest(mad.Get, mad.AttrPortCounters)
-		c.Put(m.Data[:])
-		b.counters(&m, set, 1, now)
-		c.Parse(m.Data[:])
-		return c
-	}
-	long := func(set bool, c mad.PortCountersExtended) mad.PortCountersExtended {
-		m := perfRequest(mad.Get, mad.AttrPortCountersExtended)
-		c.Put(m.Data[:])
-		b.extended(&m, set, 1, now)
-		c.Parse(m.Data[:])
-		return c
-	}
-	require.Equal(t, mad.PortCounters{PortSelect: 1, PortXmitData: math.MaxUint32, PortRcvData: 100,
-		PortXmitPkts: 7, PortRcvPkts: 8,
-		PortRcvErrors: math.MaxUint16, PortXmitDiscards: 3}, short(false, mad.PortCounters{PortRcvPkts: 55,
-		SymbolErrors: 9}), "a Get writes nothing")
-	require.Equal(t, mad.PortCountersExtended{PortSelect: 1, PortXmitData: math.MaxUint32 + 5, PortRcvData: 100,
-		PortXmitPkts: 7, PortRcvPkts: 8},
-		long(false, mad.PortCountersExtended{}))
-
-	got := short(true, mad.PortCounters{CounterSelect: mad.SelectXmitData | mad.SelectRcvPkts | mad.SelectSymbolError,
-		PortRcvPkts: 1000, PortRcvData: 5, SymbolErrors: 9})
-	require.Equal(t, mad.PortCounters{PortSelect: 1, CounterSelect: mad.SelectXmitData | mad.SelectRcvPkts |
-		mad.SelectSymbolError, PortRcvData: 100, PortXmitPkts: 7,
-		PortRcvPkts: 1000, PortRcvErrors: math.MaxUint16, PortXmitDiscards: 3}, got, "what is selected and there")
-	now.xmitData += 3
-	now.rcvPkts += 2
-	got = short(true, mad.PortCounters{CounterSelect: 0xffff})
-	require.Equal(t, mad.PortCounters{PortSelect: 1, CounterSelect: 0xffff}, got, "all are cleared")
-	now.rcvErrors++
-	now.xmitDiscards += 2
-	got = short(false, mad.PortCounters{})
-	require.EqualValues(t, 1, got.PortRcvErrors)
-	require.EqualValues(t, 2, got.PortXmitDiscards)
-	require.EqualValues(t, 10, long(false, mad.PortCountersExtended{}).PortRcvPkts,
-		"a Set of the others does not touch these")
-	require.Equal(t, mad.PortCountersExtended{PortSelect: 1, CounterSelect: mad.SelectExtRcvPkts |
-		mad.SelectExtUnicastRcvPkts, PortXmitData: now.xmitData, PortRcvData: 100, PortXmitPkts: 7},
-		long(true, mad.PortCountersExtended{CounterSelect: mad.SelectExtRcvPkts | mad.SelectExtUnicastRcvPkts,
-			PortUnicastRcvPkts: 4}))
-	now.rcvPkts += 4
-	require.EqualValues(t, 4, long(false, mad.PortCountersExtended{}).PortRcvPkts)
-	require.EqualValues(t, 4, short(false, mad.PortCounters{}).PortRcvPkts)
 }

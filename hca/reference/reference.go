@@ -74,7 +74,7 @@ func newHCA(c *Config) (*HCA, error) {
 	}
 	c.setDefaults()
 	h := &HCA{cfg: *c}
-	a := &agent{hca: h}
+	a := newAgent(h)
 	cfg := rvt.Config{Info: c.info(), Attr: c.attr(), Ports: c.Ports, NodeDescription: c.NodeDescription,
 		Rings: c.Rings, Clock: c.Clock, Rand: c.Rand,
 		Override: c.Override, QueueMemory: c.QueueMemory, InboxMemory: c.InboxMemory,

@@ -77,11 +77,12 @@ func (l *Link) add(p *Port, want ci.LID, assign bool) error {
 			return fmt.Errorf("direct: all %d LIDs of the link are taken", maxUnicastLID)
 		}
 	}
-	p.info.LID = uint16(want)
+	n := p.node.Load()
+	var manager ci.LID
 	if assign {
-		p.info.MasterSMLID = uint16(want) // as if the manager ran here
+		manager = want // as if the manager ran here
 	}
-	p.publishLID()
+	n.Assign(n.num, want, p.config.LMC, manager)
 	l.ports = append(l.ports, p)
 	l.rebuild()
 	return nil

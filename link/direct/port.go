@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"ciddk/ci"
 	"ciddk/link/train"
 	"ciddk/mad"
 	"ciddk/rvt"
+	"ciddk/sma"
 )
 
 // Config describes a port on a Link. The zero value is an active port with an assigned LID.
@@ -74,23 +74,17 @@ type Port struct {
 	link *Link
 	rise ci.PortState // the state to come up in
 
-	state   atomic.Uint32 // ci.PortState
-	where   atomic.Uint32 // LID << 8 | LMC
+	config  Config
+	node    atomic.Pointer[node]
+	cable   atomic.Bool // plugged in
 	started atomic.Bool
 	closed  atomic.Bool
 	busy    atomic.Int64  // deliveries in progress
 	idle    chan struct{} // gets a token when the last delivery ends after Close
 
 	// Set by Start, before started.
-	num  uint8
-	node rvt.Node
 	recv rvt.Receiver
 	lost func(rvt.Loss) // or nil
-
-	mu    sync.Mutex // guards the fields below; not held while the receiver is called
-	info  mad.PortInfo
-	guids [numGUIDs]uint64 // GUID table; entry 0 is the port's
-	pkeys [numPKeys]uint16
 }
 
 var _ interface {
@@ -110,60 +104,57 @@ func New(l *Link, c Config) (*Port, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	p := &Port{link: l, rise: c.State, idle: make(chan struct{}, 1)}
-	for i, k := range c.PKeys {
-		p.pkeys[i] = uint16(k)
+	p := &Port{link: l, config: c, rise: c.State, idle: make(chan struct{}, 1)}
+	info := mad.PortInfo{
+		GIDPrefix: sma.DefaultGIDPrefix, LMC: c.LMC, State: uint8(c.State), PhysState: sma.PhysLinkUp,
+		LinkDownDefault: sma.PhysPolling, WidthEnabled: 3, WidthSupported: 3, WidthActive: 2, SpeedSupported: 7,
+		SpeedEnabled: 7, SpeedActive: 4, NeighborMTU: uint8(c.MTU), MTUCap: uint8(c.MTU), VLCap: 1, OperationalVLs: 1,
+		GUIDCap: numGUIDs, VLArbLowCap: 1, RespTimeValue: 16,
+		CapabilityMask: uint32(ci.PortCapReregister | ci.PortCapTrap | ci.PortCapNotice),
 	}
-	p.guids[0] = uint64(c.GUID)
-	p.info = mad.PortInfo{
-		GIDPrefix: 0xfe80 << 48, LMC: c.LMC, State: uint8(c.State), PhysState: physUp, LinkDownDefault: physPolling,
-		WidthEnabled: 3, WidthSupported: 3, WidthActive: 2, SpeedSupported: 7, SpeedEnabled: 7, SpeedActive: 4,
-		NeighborMTU: uint8(c.MTU), MTUCap: uint8(c.MTU), VLCap: 1, OperationalVLs: 1, GUIDCap: numGUIDs, VLArbLowCap: 1,
-		CapabilityMask: uint32(ci.PortCapReregister), RespTimeValue: 16,
-	}
+	p.cable.Store(c.State != ci.PortDown)
 	switch c.State {
 	case ci.PortDown:
 		p.rise = ci.PortActive
-		p.info.PhysState = physDisabled
+		info.PhysState = sma.PhysPolling
 	case ci.PortActive:
-		p.info.SubnetTimeout = 18
+		info.SubnetTimeout = 18
 	}
-	p.state.Store(uint32(c.State))
+	n, err := p.newNode(1, rvt.Node{GUID: unknownGUID}, info)
+	if err != nil {
+		return nil, err
+	}
+	p.node.Store(n)
 	if err := l.add(p, c.LID, p.rise == ci.PortActive); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// IBTA port physical states.
-const (
-	physPolling  = 2
-	physDisabled = 3
-	physUp       = 5
-)
+// unknownGUID is the GUID of a port's node before Start, which no one sees.
+const unknownGUID ci.GUID = 1
 
 // lids returns base LID and LMC.
 func (p *Port) lids() (ci.LID, uint8) {
-	w := p.where.Load()
-	return ci.LID(w >> 8), uint8(w)
+	n := p.node.Load()
+	return n.LIDs(n.num)
 }
 
-// publishLID publishes LID and LMC for the data path. The caller holds p.mu, or is alone.
-func (p *Port) publishLID() { p.where.Store(uint32(p.info.LID)<<8 | uint32(p.info.LMC)) }
+// logical returns the logical state.
+func (p *Port) logical() ci.PortState {
+	n := p.node.Load()
+	return n.State(n.num)
+}
 
 // Start admits deliveries. A port without a configured GUID gets one that follows from the node's.
 func (p *Port) Start(c rvt.PortContext) error {
 	if p.closed.Load() || p.started.Load() {
 		return errors.New("direct: the port was started before, or is closed")
 	}
-	p.num, p.node = c.Num, c.Node
 	p.recv, p.lost = c.Receiver, c.Lost
-	p.mu.Lock()
-	p.info.LocalPortNum = c.Num
-	if p.guids[0] == 0 {
-		p.guids[0] = uint64(c.Node.GUID) + uint64(c.Num)
+	if err := p.manage(&c); err != nil {
+		return fmt.Errorf("direct: %w", err)
 	}
-	p.mu.Unlock()
 	p.started.Store(true)
 	return nil
 }
@@ -174,6 +165,9 @@ func (p *Port) Close() error {
 		return nil
 	}
 	p.link.remove(p)
+	if a := p.node.Load().agent; a != nil {
+		a.Close()
+	}
 	for p.busy.Load() > 0 {
 		<-p.idle
 	}
@@ -200,7 +194,7 @@ func (p *Port) deliver(pkts []rvt.Packet) {
 // one makes an armed port active. Subnet management packets are also admitted in Init. admit moves the admitted packets
 // to the front, counts the others as dropped, and returns the number of the former.
 func (p *Port) admit(pkts []rvt.Packet) int {
-	switch s := ci.PortState(p.state.Load()); {
+	switch s := p.logical(); {
 	case s == ci.PortActive:
 		return len(pkts)
 	case s == ci.PortArmed && slices.ContainsFunc(pkts, func(p rvt.Packet) bool { return p.DestQP != 0 }):
@@ -235,7 +229,7 @@ func (p *Port) notForUs(pkt *rvt.Packet) {
 
 // maySend reports whether the port's state allows it to send: data in Active only.
 func (p *Port) maySend(dest ci.QPN) bool {
-	s := ci.PortState(p.state.Load())
+	s := p.logical()
 	return !p.closed.Load() && (s == ci.PortActive || dest == 0 && s >= ci.PortInit)
 }
 
@@ -247,16 +241,8 @@ func (p *Port) count(c rvt.Counter, n int) {
 
 // activate makes an armed port active. The first data packet does that.
 func (p *Port) activate() {
-	p.mu.Lock()
-	armed := p.info.State == uint8(ci.PortArmed)
-	if armed {
-		p.info.State = uint8(ci.PortActive)
-		p.state.Store(uint32(ci.PortActive))
-	}
-	p.mu.Unlock()
-	if armed {
-		p.recv.PortEvent(ci.EventPortActive)
-	}
+	n := p.node.Load()
+	n.Activate(n.num)
 }
 
 // Hints returns those of a lossless link: long trains cost nothing.
@@ -273,11 +259,11 @@ func (p *Port) gid(i uint16) (ci.GID, bool) {
 
 // Attr returns PortInfo and the tables.
 func (p *Port) Attr() ci.PortAttr {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	i := &p.info
+	n := p.node.Load()
+	i, _ := n.PortInfo(n.num)
+	guids, pkeys := n.GUIDs(n.num), n.PKeys(n.num)
 	a := ci.PortAttr{
-		Num: i.LocalPortNum, GUID: ci.GUID(p.guids[0]), Link: ci.LinkInfiniBand, State: ci.PortState(i.State),
+		Num: i.LocalPortNum, GUID: guids[0], Link: ci.LinkInfiniBand, State: ci.PortState(i.State),
 		PhysState: i.PhysState,
 		MTU:       ci.MTU(i.NeighborMTU), MaxMTU: ci.MTU(i.MTUCap), MaxMsgSize: 1 << 31, LID: ci.LID(i.LID),
 		SMLID: ci.LID(i.MasterSMLID),
@@ -286,20 +272,20 @@ func (p *Port) Attr() ci.PortAttr {
 		Capability: ci.PortCap(i.CapabilityMask),
 	}
 	last := 0
-	for k, g := range p.guids {
+	for k, g := range guids {
 		if g != 0 {
 			last = k
 		}
 	}
-	for _, g := range p.guids[:last+1] {
+	for _, g := range guids[:last+1] {
 		var e ci.GIDEntry
 		if g != 0 {
-			e.GID = mad.GID(i.GIDPrefix, g)
+			e.GID = mad.GID(i.GIDPrefix, uint64(g))
 		}
 		a.GIDs = append(a.GIDs, e)
 	}
-	for _, k := range p.pkeys {
-		a.PKeys = append(a.PKeys, ci.PKey(k))
+	for k := range pkeys.Len() {
+		a.PKeys = append(a.PKeys, pkeys.At(k))
 	}
 	return a
 }
@@ -310,50 +296,31 @@ func (p *Port) Modify(set ci.PortField, a ci.PortModify) error {
 		return &ci.Error{Verb: "CA.Modify", Status: ci.Unsupported,
 			Detail: fmt.Sprintf("fields %#x are not the port's", uint32(rest))}
 	}
-	p.mu.Lock()
-	changed := false
-	if set&ci.PortFieldCapability != 0 {
-		old := p.info.CapabilityMask
-		p.info.CapabilityMask = old&^uint32(a.CapMask) | uint32(a.Capability&a.CapMask)
-		changed = p.info.CapabilityMask != old
-	}
+	n := p.node.Load()
 	if set&ci.PortFieldInitType != 0 {
-		p.info.InitType = uint8(a.InitType) & 15
+		n.SetInitType(n.num, a.InitType)
 	}
-	p.mu.Unlock()
-	if changed {
-		p.recv.PortEvent(ci.EventPortTrap)
+	if set&ci.PortFieldCapability != 0 {
+		n.SetCapability(n.num, a.CapMask, a.Capability)
 	}
 	if set&ci.PortFieldShutdown != 0 {
-		p.SetLink(false)
+		p.setLink(false, sma.PhysDisabled)
 	}
 	return nil
 }
 
 // SetLink plugs in or pulls out the cable. A port whose link comes up is in the state that was configured: Active
 // without a subnet manager, or Init, waiting for one. It implements rvt.CablePort.
-func (p *Port) SetLink(up bool) {
-	p.mu.Lock()
-	old := ci.PortState(p.info.State)
-	now, phys := ci.PortDown, uint8(physDisabled)
-	if up {
-		now, phys = p.rise, physUp
-	}
-	changed := old != now && (up == (old == ci.PortDown))
-	if changed {
-		p.info.State, p.info.PhysState = uint8(now), phys
-		p.state.Store(uint32(now))
-	}
-	p.mu.Unlock()
-	if !changed || !p.started.Load() {
-		return
-	}
-	switch now {
-	case ci.PortDown:
-		p.recv.PortEvent(ci.EventPortDown)
-	case ci.PortActive:
-		p.recv.PortEvent(ci.EventPortActive)
-	default: // the event makes a subnet manager notice the port
-		p.recv.PortEvent(ci.EventPortInit)
+func (p *Port) SetLink(up bool) { p.setLink(up, sma.PhysPolling) }
+
+// setLink is SetLink. A port that goes down does phys then.
+func (p *Port) setLink(up bool, phys uint8) {
+	p.cable.Store(up)
+	n := p.node.Load()
+	switch state := n.State(n.num); {
+	case !up && state != ci.PortDown:
+		n.SetState(n.num, ci.PortDown, phys)
+	case up && state == ci.PortDown: // the event of Init makes a subnet manager notice the port
+		n.SetState(n.num, p.rise, sma.PhysLinkUp)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"ciddk/internal/linktest"
 	"ciddk/mad"
 	"ciddk/rvt"
+	"ciddk/sma"
 )
 
 // Identity of the node.
@@ -208,8 +209,8 @@ func TestPortInfoRefusals(t *testing.T) {
 		"VLs":                 func(p *mad.PortInfo) { p.OperationalVLs = 2 },
 		"width":               func(p *mad.PortInfo) { p.WidthEnabled = 8 },
 		"speed":               func(p *mad.PortInfo) { p.SpeedEnabled = 8 },
-		"physical with state": func(p *mad.PortInfo) { p.State, p.PhysState = uint8(ci.PortActive), physPolling },
-		"physical":            func(p *mad.PortInfo) { p.PhysState = physUp },
+		"physical with state": func(p *mad.PortInfo) { p.State, p.PhysState = uint8(ci.PortActive), sma.PhysPolling },
+		"physical":            func(p *mad.PortInfo) { p.PhysState = sma.PhysLinkUp },
 		"link down default":   func(p *mad.PortInfo) { p.LinkDownDefault = 3 },
 		"state":               func(p *mad.PortInfo) { p.State = 15 },
 	} {
@@ -229,13 +230,13 @@ func TestPortInfoDisable(t *testing.T) {
 	t.Parallel()
 	m, _ := newManager(t, Config{LID: 4})
 	p := m.template()
-	p.State, p.PhysState = uint8(ci.PortDown), physDisabled
+	p.State, p.PhysState = uint8(ci.PortDown), sma.PhysDisabled
 	status, now := m.set(p)
 	require.Zero(t, status)
 	assert.EqualValues(t, ci.PortDown, now.State)
-	assert.EqualValues(t, physDisabled, now.PhysState)
+	assert.EqualValues(t, sma.PhysDisabled, now.PhysState)
 	m.event(ci.EventPortDown)
-	p.PhysState = physPolling
+	p.PhysState = sma.PhysPolling
 	status, now = m.set(p)
 	require.Zero(t, status)
 	assert.EqualValues(t, ci.PortInit, now.State, "trained again")
