@@ -253,7 +253,7 @@ func (p *parser) rate(rest string) (Width, Speed, error) {
 		}
 		switch {
 		case name == "w" && v >= 1 && v <= 31:
-			width = widthOf(uint8(v))
+			width = WidthOf(uint8(v))
 		case name == "s" && v <= 7:
 			if base = uint8(v); v == 0 {
 				base = 4
@@ -264,7 +264,7 @@ func (p *parser) rate(rest string) (Width, Speed, error) {
 			return 0, 0, p.errorf("option %.40q: want w=1 to 31, s=0 to 7 or e=0 to 15, masks of PortInfo", f)
 		}
 	}
-	speed := speedOf(base, extended)
+	speed := SpeedOf(base, extended)
 	fields := strings.Fields(comment)
 	for i := len(fields) - 1; i >= 0; i-- {
 		if w, s := ParseRate(fields[i]); w != 0 {

@@ -43,8 +43,8 @@ func (w Width) Supported() uint8 {
 	return m
 }
 
-// widthOf returns the widest width in a mask of bits of PortInfo, or 0.
-func widthOf(mask uint8) Width {
+// WidthOf returns the widest width in a mask of bits of PortInfo, or 0.
+func WidthOf(mask uint8) Width {
 	for _, c := range widthCodes {
 		if mask&c.code != 0 {
 			return c.w
@@ -100,8 +100,8 @@ func (s Speed) Supported() (base, extended uint8) {
 	return base, extended
 }
 
-// speedOf returns the fastest speed in masks of bits of PortInfo, or 0.
-func speedOf(base, extended uint8) Speed {
+// SpeedOf returns the fastest speed in masks of bits of PortInfo, or 0.
+func SpeedOf(base, extended uint8) Speed {
 	for s := NDR; s >= SDR; s-- {
 		if c := speeds[s]; c.ext != 0 && extended&c.ext != 0 || c.ext == 0 && base&c.code != 0 {
 			return s

@@ -249,9 +249,9 @@ func TestIbsimReadsWritten(t *testing.T) {
 func TestRates(t *testing.T) {
 	for s := SDR; s <= NDR; s++ {
 		base, extended := s.Supported()
-		assert.Equal(t, s, speedOf(base, extended))
+		assert.Equal(t, s, SpeedOf(base, extended))
 		for _, w := range []Width{Width1x, Width2x, Width4x, Width8x, Width12x} {
-			assert.Equal(t, w, widthOf(w.Supported()))
+			assert.Equal(t, w, WidthOf(w.Supported()))
 			gotW, gotS := ParseRate(FormatRate(w, s))
 			assert.Equal(t, w, gotW)
 			assert.Equal(t, s, gotS)

@@ -1,0 +1,194 @@
+package fabric
+
+import (
+	"sync"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/mad"
+	"ciddk/rvt"
+	"ciddk/wire"
+)
+
+// Send moves packets to the ports that have their LIDs. Packets that cannot be delivered are counted where they were
+// dropped; those that do not leave the port are also counted by the adapter.
+func (c *CAPort) Send(pkts []rvt.Packet) {
+	lost := 0
+	for i := 0; i < len(pkts); {
+		p := &pkts[i]
+		r, ok := p.Route.(*route)
+		if !ok || c.closed.Load() {
+			lost += int(p.N)
+			i++
+			continue
+		}
+		if p.DestQP <= 1 && p.Service == wire.UD {
+			if !c.sendManagement(r, p) {
+				lost++
+			}
+			i++
+			continue
+		}
+		if r.isMulticast() {
+			c.sendMulticast(r, p)
+			i++
+			continue
+		}
+		j := i + 1
+		for j < len(pkts) && pkts[j].Route == p.Route && pkts[j].DestQP == p.DestQP && pkts[j].PKey == p.PKey &&
+			!(r.global && p.Service == wire.UD) {
+			j++
+		}
+		if !c.sendRun(r, pkts[i:j]) {
+			lost += count(pkts[i:j])
+		}
+		i = j
+	}
+	if lost > 0 && c.started.Load() {
+		c.recv.Count(rvt.DropSendFailed, lost)
+	}
+}
+
+func count(pkts []rvt.Packet) int {
+	n := 0
+	for i := range pkts {
+		n += int(pkts[i].N)
+	}
+	return n
+}
+
+// parcel returns what switches look at in a run of packets.
+func (r *route) parcel(pkts []rvt.Packet) parcel {
+	x := parcel{slid: r.slid(), dlid: r.dlid, sl: r.sl, pkey: pkts[0].PKey}
+	for i := range pkts {
+		p := &pkts[i]
+		x.packets += p.N
+		x.bytes += linkBytes(p, r.global)
+		largest := p.Len
+		if p.N > 1 {
+			largest = p.MTU
+		}
+		x.largest = max(x.largest, largest)
+	}
+	return x
+}
+
+// linkBytes returns the length of a train on the link: its packets from LRH to ICRC.
+func linkBytes(p *rvt.Packet, global bool) uint64 {
+	each := uint64(wire.LRHLen + wire.BTHLen + wire.ICRCLen)
+	if global {
+		each += wire.GRHLen
+	}
+	n := each*uint64(p.N) + uint64(p.Len+3)&^3
+	if p.Service == wire.UD {
+		n += wire.DETHLen
+	}
+	switch p.Op {
+	case wire.OpWrite, wire.OpReadRequest:
+		if p.Start {
+			n += wire.RETHLen
+		}
+	case wire.OpCompareSwap, wire.OpFetchAdd:
+		n += wire.AtomicETHLen
+	case wire.OpReadResponse:
+		if p.Start {
+			n += wire.AETHLen
+		}
+		if p.End && !(p.Start && p.N == 1) {
+			n += wire.AETHLen
+		}
+	case wire.OpAcknowledge:
+		n += wire.AETHLen
+	case wire.OpAtomicAcknowledge:
+		n += wire.AETHLen + wire.AtomicAckETHLen
+	}
+	if p.HasImm {
+		n += wire.ImmDtLen
+	}
+	if p.HasInv {
+		n += wire.IETHLen
+	}
+	return n
+}
+
+// room holds the copy of a packet that goes to several ports, or a GRH.
+type room struct {
+	pkt  [1]rvt.Packet
+	list [][]byte
+	grh  [wire.GRHLen]byte
+}
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+// sendRun sends packets with one address. It reports whether they left.
+func (c *CAPort) sendRun(r *route, pkts []rvt.Packet) bool {
+	f := c.port.node.fabric
+	t := f.now()
+	x := r.parcel(pkts)
+	if !c.port.maySend(&x) {
+		c.port.drop(dropState, &x)
+		return false
+	}
+	to := f.carry(c.port, &x, &t)
+	if to == nil {
+		return true
+	}
+	ca := to.ca.Load()
+	if ca == nil {
+		to.drop(dropManager, &x)
+		return true
+	}
+	if !to.admits(&x) {
+		return true
+	}
+	for i := range pkts {
+		r.address(&pkts[i], to)
+	}
+	if r.global && pkts[0].Service == wire.UD {
+		g := rooms.Get().(*room)
+		r.putGRH(g.grh[:], &pkts[0])
+		pkts[0].GRH = g.grh[:]
+		ca.hand(pkts, t)
+		pkts[0].GRH = nil
+		rooms.Put(g)
+		return true
+	}
+	ca.hand(pkts, t)
+	return true
+}
+
+// hand delivers packets at their time of arrival. They are the caller's again afterwards.
+func (c *CAPort) hand(pkts []rvt.Packet, t time.Duration) {
+	if !c.port.node.fabric.timing {
+		c.deliver(pkts)
+		return
+	}
+	c.queue.put(pkts, t)
+}
+
+// sendManagement sends a packet for QP0 or QP1. It reports whether it was one.
+func (c *CAPort) sendManagement(r *route, p *rvt.Packet) bool {
+	if p.Len != mad.Size || p.N != 1 {
+		return false
+	}
+	var m ci.MAD
+	n := 0
+	for _, b := range p.Payload {
+		n += copy(m[n:], b)
+	}
+	if n != mad.Size {
+		return false
+	}
+	d := Datagram{SLID: r.slid(), DLID: r.dlid, SL: r.sl, SrcQP: p.SrcQP, DestQP: p.DestQP, PKey: p.PKey, QKey: p.QKey,
+		MAD: &m}
+	if r.global {
+		d.GRH = make([]byte, wire.GRHLen)
+		r.putGRH(d.GRH, p)
+	}
+	f := c.port.node.fabric
+	if p.DestQP == 0 {
+		return f.subnet(c.port, &d) == nil
+	}
+	_ = f.general(c.port, &d) // counted where it was dropped
+	return true
+}
