@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -154,6 +155,27 @@ func (c *Conn) Recv(b []byte) (n int, files []*os.File, err error) {
 	r.b = b
 	err = c.raw.Read(c.read)
 	r.b = nil
+	return c.received(err)
+}
+
+// RecvPooled is Recv into a buffer of a pool of *[]byte. It takes the buffer when a message has arrived, so that a
+// connection without messages has none. The caller returns b to the pool; without a message, b is nil.
+func (c *Conn) RecvPooled(pool *sync.Pool) (b *[]byte, n int, files []*os.File, err error) {
+	r := &c.recv
+	r.pool = pool
+	err = c.raw.Read(c.read)
+	b = r.from
+	r.b, r.pool, r.from = nil, nil, nil
+	if n, files, err = c.received(err); err != nil && b != nil {
+		pool.Put(b)
+		b = nil
+	}
+	return b, n, files, err
+}
+
+// received returns the result of a Recv whose system call ended with err.
+func (c *Conn) received(err error) (n int, files []*os.File, _ error) {
+	r := &c.recv
 	switch {
 	case err != nil:
 		return 0, nil, err

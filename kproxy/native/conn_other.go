@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -52,6 +53,9 @@ func (*Conn) Send([]byte, []*os.File) error { return errSystem }
 
 // Recv fails: see errSystem.
 func (*Conn) Recv([]byte) (int, []*os.File, error) { return 0, nil, errSystem }
+
+// RecvPooled fails: see errSystem.
+func (*Conn) RecvPooled(*sync.Pool) (*[]byte, int, []*os.File, error) { return nil, 0, nil, errSystem }
 
 // CloseSend fails: see errSystem.
 func (*Conn) CloseSend() error { return errSystem }

@@ -3,6 +3,7 @@
 package native
 
 import (
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -18,7 +19,9 @@ import (
 // the system call, since they are on the heap and referred to by r.
 type recvState struct {
 	b     []byte
-	oob   [128]byte // room for schema.MaxFiles descriptors and more
+	pool  *sync.Pool // of *[]byte, that b comes from; nil: b is the caller's
+	from  *[]byte    // the element of the pool
+	oob   [128]byte  // room for schema.MaxFiles descriptors and more
 	n     int
 	oobn  int
 	flags int
@@ -27,8 +30,24 @@ type recvState struct {
 
 var _ [128 - (unix.SizeofCmsghdr + 4*schema.MaxFiles)]struct{}
 
-// read executes one recvmsg without blocking. It reports false if there is no message yet.
+// read executes one recvmsg without blocking. It reports false if there is no message yet; a buffer of the pool is then
+// returned to it.
 func (r *recvState) read(fd uintptr) bool {
+	if r.pool == nil {
+		return r.receive(fd)
+	}
+	r.from = r.pool.Get().(*[]byte)
+	r.b = *r.from
+	done := r.receive(fd)
+	if !done {
+		r.pool.Put(r.from)
+		r.b, r.from = nil, nil
+	}
+	return done
+}
+
+// receive is read without the pool.
+func (r *recvState) receive(fd uintptr) bool {
 	iov := unix.Iovec{Base: unsafe.SliceData(r.b)}
 	iov.SetLen(len(r.b))
 	h := unix.Msghdr{Iov: &iov, Control: &r.oob[0]}

@@ -26,13 +26,12 @@ type conn struct {
 // serve executes the requests of a connection until it is closed.
 func (s *Server) serve(c *native.Conn) {
 	defer c.Close()
-	buf := make([]byte, schema.MaxMessage)
-	session, err := s.hello(c, buf)
+	session, err := s.hello(c)
 	if err != nil {
 		return
 	}
 	d := &conn{c: c, session: session, pending: make(chan struct{}, session.Quota().Pending)}
-	for d.next(buf) {
+	for d.next() {
 	}
 	_ = session.Close() // it has logged the error
 	c.Close()           // a client that waits learns that everything is destroyed; replies in progress fail
@@ -42,15 +41,16 @@ func (s *Server) serve(c *native.Conn) {
 var errHello = errors.New("server: the first request is not Hello")
 
 // hello executes the first request and returns the client's session.
-func (s *Server) hello(c *native.Conn, buf []byte) (*kproxy.Session, error) {
+func (s *Server) hello(c *native.Conn) (*kproxy.Session, error) {
 	late := s.clock.AfterFunc(helloTimeout, func() { c.Close() })
 	defer late.Stop()
-	n, files, err := c.Recv(buf)
+	buf, n, files, err := c.RecvPooled(&received)
 	if err != nil {
 		return nil, err
 	}
+	defer received.Put(buf)
 	closeFiles(files)
-	h, body, err := native.ParseHeader(buf[:n])
+	h, body, err := native.ParseHeader((*buf)[:n])
 	if err != nil || h.Reply || h.Command != schema.CmdHello {
 		return nil, errHello
 	}
@@ -86,12 +86,13 @@ func (s *Server) open(c *native.Conn, body []byte, r *schema.Hello) (*kproxy.Ses
 }
 
 // next receives one request and executes it. It reports false when the connection is to be closed.
-func (d *conn) next(buf []byte) bool {
-	n, files, err := d.c.Recv(buf)
+func (d *conn) next() bool {
+	buf, n, files, err := d.c.RecvPooled(&received)
 	if err != nil {
 		return false
 	}
-	h, body, err := native.ParseHeader(buf[:n])
+	defer received.Put(buf)
+	h, body, err := native.ParseHeader((*buf)[:n])
 	if err != nil || h.Reply {
 		closeFiles(files)
 		return false
@@ -154,6 +155,12 @@ func invalid(c schema.Command, err error) error {
 }
 
 var errTooLong = errors.New("server: the reply exceeds the limit of a message")
+
+// received are the buffers of messages that are being parsed. A connection without messages has none.
+var received = sync.Pool{New: func() any {
+	b := make([]byte, schema.MaxMessage)
+	return &b
+}}
 
 // buffers are used again, since a message can be long.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}

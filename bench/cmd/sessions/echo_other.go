@@ -1,0 +1,17 @@
+//go:build !linux
+
+package main
+
+import "errors"
+
+var errLinux = errors.New("the daemon needs Linux")
+
+func runEcho(string) error { return errLinux }
+
+type echoConn struct{}
+
+func (*echoConn) roundTrip() error { return errLinux }
+func (*echoConn) close() error     { return nil }
+
+func dialEcho(string) (*echoConn, error)    { return nil, errLinux }
+func dialRawEcho(string) (*echoConn, error) { return nil, errLinux }
