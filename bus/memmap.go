@@ -1,0 +1,208 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
+)
+
+// A Map is the memory that a device can reach, by I/O virtual address (IOVA). Readers take no lock. Unmap waits until
+// accesses that have begun have ended, so that the memory can be released.
+type Map struct {
+	now   atomic.Pointer[table]
+	phase atomic.Uint32
+	users [2]paddedCount // of accesses in progress, by the phase in which they began
+
+	mu      sync.Mutex // of changes
+	drained chan struct{}
+}
+
+// paddedCount is a counter in a cache line of its own.
+type paddedCount struct {
+	n atomic.Int64
+	_ [56]byte
+}
+
+// table is one version of the map: regions by address.
+type table []region
+
+type region struct {
+	iova     uint64
+	b        []byte // nil: an address range without memory, such as a ROM
+	size     uint64
+	writable bool
+}
+
+// MaxRegions is the most regions of a Map.
+const MaxRegions = 4096
+
+// Errors of Map.
+var (
+	ErrOverlap   = errors.New("bus: the range overlaps another one of the map")
+	ErrNotMapped = errors.New("bus: the range is not mapped")
+	ErrTooMany   = errors.New("bus: too many regions in the map")
+)
+
+// NewMap returns an empty map.
+func NewMap() *Map {
+	m := &Map{drained: make(chan struct{}, 1)}
+	m.now.Store(new(table))
+	return m
+}
+
+// Add maps size bytes at iova. b are the bytes, or nil for a range that exists and has no memory. Errors: ErrOverlap,
+// ErrTooMany, and others for a range that is not one.
+func (m *Map) Add(iova, size uint64, b []byte, writable bool) error {
+	if size == 0 || iova+size < iova || b != nil && uint64(len(b)) != size {
+		return fmt.Errorf("bus: %d bytes at %#x cannot be mapped", size, iova)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := *m.now.Load()
+	if len(old) == MaxRegions {
+		return fmt.Errorf("%w: %d", ErrTooMany, MaxRegions)
+	}
+	i := old.search(iova)
+	if i > 0 && old[i-1].end() > iova || i < len(old) && old[i].iova < iova+size {
+		return fmt.Errorf("%w: %d bytes at %#x", ErrOverlap, size, iova)
+	}
+	t := slices.Insert(slices.Clone(old), i, region{iova, b, size, writable})
+	m.now.Store(&t)
+	return nil
+}
+
+// Remove unmaps a range, which consists of whole regions, and waits until no access uses them. It returns their bytes,
+// in the order of their addresses, nil for a region without. Errors: ErrNotMapped.
+func (m *Map) Remove(iova, size uint64) ([][]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := *m.now.Load()
+	i := old.search(iova)
+	j := i
+	for j < len(old) && old[j].iova-iova < size && old[j].size <= size-(old[j].iova-iova) {
+		j++
+	}
+	partial := i > 0 && old[i-1].end() > iova || j < len(old) && old[j].iova-iova < size
+	if i == j || partial {
+		return nil, fmt.Errorf("%w as whole regions: %d bytes at %#x", ErrNotMapped, size, iova)
+	}
+	return m.cut(old, i, j), nil
+}
+
+// Clear unmaps everything. See Remove.
+func (m *Map) Clear() [][]byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := *m.now.Load()
+	return m.cut(old, 0, len(old))
+}
+
+// cut removes the regions i to j-1. mu is held.
+func (m *Map) cut(old table, i, j int) [][]byte {
+	removed := make([][]byte, 0, j-i)
+	for _, r := range old[i:j] {
+		removed = append(removed, r.b)
+	}
+	t := slices.Delete(slices.Clone(old), i, j)
+	m.now.Store(&t)
+	m.wait()
+	return removed
+}
+
+// wait returns when all accesses have ended that may use an older version. New accesses count in the other phase, so
+// they cannot prolong the wait. Each phase is waited for once, since an access may count in a phase that it read before
+// it changed. mu is held.
+func (m *Map) wait() {
+	for range 2 {
+		old := m.phase.Load()
+		m.phase.Store(1 - old)
+		for m.users[old].n.Load() != 0 {
+			<-m.drained
+		}
+	}
+}
+
+// A View is the map during one access. It must be ended. The zero View is not valid.
+type View struct {
+	m     *Map
+	t     table
+	phase uint32
+}
+
+// Begin begins an access: slices of the view are valid until End. It must not be kept for longer than a copy takes,
+// because Remove waits for it. Remove must not be called during an access of the same goroutine.
+func (m *Map) Begin() View {
+	p := m.phase.Load()
+	m.users[p].n.Add(1)
+	return View{m, *m.now.Load(), p}
+}
+
+// End ends the access.
+func (v View) End() {
+	if v.m.users[v.phase].n.Add(-1) != 0 || v.m.phase.Load() == v.phase {
+		return
+	}
+	select {
+	case v.m.drained <- struct{}{}:
+	default:
+	}
+}
+
+// Slice returns the bytes from iova to the end of their region, at most n. It returns nil if there are none, or if
+// write is set and they may not be written.
+func (v View) Slice(iova, n uint64, write bool) []byte {
+	i := v.t.search(iova + 1)
+	if i == 0 {
+		return nil
+	}
+	r := &v.t[i-1]
+	off := iova - r.iova
+	if off >= uint64(len(r.b)) || write && !r.writable {
+		return nil
+	}
+	return r.b[off : off+min(n, uint64(len(r.b))-off)]
+}
+
+// Read copies memory from the map. It reports false if part of the range is not mapped; then b has arbitrary contents.
+func (m *Map) Read(iova uint64, b []byte) bool {
+	v := m.Begin()
+	defer v.End()
+	for len(b) > 0 {
+		s := v.Slice(iova, uint64(len(b)), false)
+		if len(s) == 0 {
+			return false
+		}
+		copy(b, s)
+		b, iova = b[len(s):], iova+uint64(len(s))
+	}
+	return true
+}
+
+// Write copies memory to the map. It reports false, and may have written a part, if part of the range is not mapped or
+// may not be written.
+func (m *Map) Write(iova uint64, b []byte) bool {
+	v := m.Begin()
+	defer v.End()
+	for len(b) > 0 {
+		s := v.Slice(iova, uint64(len(b)), true)
+		if len(s) == 0 {
+			return false
+		}
+		copy(s, b)
+		b, iova = b[len(s):], iova+uint64(len(s))
+	}
+	return true
+}
+
+// Len returns the number of regions.
+func (m *Map) Len() int { return len(*m.now.Load()) }
+
+func (r *region) end() uint64 { return r.iova + r.size }
+
+// search returns the index of the first region at iova or above.
+func (t table) search(iova uint64) int {
+	return sort.Search(len(t), func(i int) bool { return t[i].iova >= iova })
+}

@@ -1,0 +1,131 @@
+package vfiouser
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// conn carries messages. One goroutine receives; any may send.
+type conn struct {
+	c  *net.UnixConn
+	mu sync.Mutex // of sending
+}
+
+// message is a message that was received. The receiver closes the files.
+type message struct {
+	header
+	body  []byte
+	files []*os.File
+}
+
+func (m *message) closeFiles() {
+	for _, f := range m.files {
+		f.Close()
+	}
+	m.files = nil
+}
+
+// receive returns the next message. Its body is in buf, which holds maxMessage bytes, and valid until the next call.
+func (c *conn) receive(buf []byte) (m message, err error) {
+	defer func() {
+		if err != nil {
+			m.closeFiles()
+		}
+	}()
+	oob := make([]byte, unix.CmsgSpace(4*maxFiles))
+	for n := 0; n < headerSize; {
+		k, oobn, flags, _, err := c.c.ReadMsgUnix(buf[n:headerSize], oob)
+		files, e := parseFiles(oob[:oobn])
+		m.files = append(m.files, files...)
+		switch {
+		case errors.Is(err, io.EOF) && n > 0:
+			return m, io.ErrUnexpectedEOF
+		case err != nil:
+			return m, err
+		case e != nil:
+			return m, e
+		case flags&unix.MSG_CTRUNC != 0 || len(m.files) > maxFiles:
+			return m, fmt.Errorf("vfiouser: a message with more than %d descriptors", maxFiles)
+		}
+		n += k
+	}
+	if m.header, err = parseHeader(buf); err != nil {
+		return m, err
+	}
+	m.body = buf[headerSize:m.Size]
+	_, err = io.ReadFull(c.c, m.body)
+	return m, err
+}
+
+// parseFiles returns the descriptors of a control message.
+func parseFiles(oob []byte) (files []*os.File, err error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	list, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, os.NewSyscallError("recvmsg", err)
+	}
+	for i := range list {
+		fds, err := unix.ParseUnixRights(&list[i])
+		if err != nil {
+			continue // a message of another kind
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "vfio-user"))
+		}
+	}
+	return files, nil
+}
+
+// send sends a message whose first headerSize bytes are for the header.
+func (c *conn) send(h header, b []byte, files ...*os.File) error {
+	h.Size = uint32(len(b))
+	h.put(b)
+	var oob []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, f := range files {
+			fd, err := number(f)
+			if err != nil {
+				return err
+			}
+			fds[i] = fd
+		}
+		oob = unix.UnixRights(fds...)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.c.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	n, _, err := c.c.WriteMsgUnix(b, oob, nil)
+	if err == nil && n < len(b) {
+		_, err = c.c.Write(b[n:])
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("vfiouser: the other side has not read for %v", timeout)
+	}
+	return err
+}
+
+// number returns the number of a descriptor, which the caller keeps open. Unlike File.Fd, it does not change its mode.
+func number(f *os.File) (fd int, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	err = raw.Control(func(n uintptr) { fd = int(n) })
+	return fd, err
+}
+
+// start returns a buffer for a message with room for n bytes after the header.
+func start(n int) []byte { return make([]byte, headerSize, headerSize+n) }
