@@ -122,7 +122,7 @@ func (c *ConfigSpace) AddMSIX(at, n, bar int, table, pending uint32) {
 	c.AddCapability(at, CapMSIX, b[:], w[:])
 }
 
-// Reset gives all registers their initial values.
+// Reset sets all registers to their initial values.
 func (c *ConfigSpace) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,7 +9,7 @@ type Device interface {
 	// NumVectors returns the number of interrupt vectors (MSI-X).
 	NumVectors() int
 
-	// Attach gives the device its host. It is called before the first access, and after each Detach.
+	// Attach sets the device's host. It is called before the first access, and after each Detach.
 	Attach(h Host)
 	// Detach takes the host away: the driver has gone, or the device is being removed. The device uses the host no more
 	// when Detach returns.

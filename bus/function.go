@@ -31,13 +31,13 @@ type Function interface {
 	MapDMA(m Memory) (*DMA, error)
 	// EnableVectors enables the interrupt vectors 0 to n-1, and replaces those that were enabled. fn is called with the
 	// number of the vector, one call at a time for each vector, and never again after the vectors were disabled. One
-	// call may stand for several interrupts. n 0 disables all; the call then waits until no fn runs, so that fn must not
-	// call it. Errors: ErrNoVectors.
+	// call may stand for several interrupts. n 0 disables all; the call then waits until no fn runs, so that fn must
+	// not call it. Errors: ErrNoVectors.
 	EnableVectors(n int, fn func(vector int)) error
 	// NumVectors returns how many vectors the function has.
 	NumVectors() int
-	// Reset resets the function (function level reset). Vectors are disabled and the configuration space has its initial
-	// values afterwards.
+	// Reset resets the function (function level reset). Vectors are disabled and the configuration space has its
+	// initial values afterwards.
 	Reset() error
 	// Gone is closed when the function has gone.
 	Gone() <-chan struct{}
@@ -74,8 +74,8 @@ type Space interface {
 
 // A Mappable is a Space that other processes can map, so that they reach registers without the driver.
 type Mappable interface {
-	// File returns a descriptor and the offset of the space in it. The descriptor remains the space's. ok is false if the
-	// back end cannot map this space.
+	// File returns a descriptor and the offset of the space in it. The descriptor remains the space's. ok is false if
+	// the back end cannot map this space.
 	File() (f *os.File, off int64, ok bool)
 }
 

@@ -135,7 +135,7 @@ func TestMapRemoveWaits(t *testing.T) {
 			}
 		})
 	}
-	for range 2000 {
+	for range 200 {
 		b := make([]byte, 64)
 		for i := range b {
 			b[i] = 7

@@ -19,9 +19,9 @@ type Driver struct {
 
 // An Instance is a driver on one function.
 type Instance interface {
-	// Remove ends it: its consumers receive the events of a removal, everything is released, and the function is closed.
-	// gone reports that the function has gone already, so that its registers cannot be reached. Remove may be called
-	// under traffic.
+	// Remove ends it: its consumers receive the events of a removal, everything is released, and the function is
+	// closed. gone reports that the function has gone already, so that its registers cannot be reached. Remove may be
+	// called under traffic.
 	Remove(gone bool) error
 }
 

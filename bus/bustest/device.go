@@ -69,7 +69,7 @@ func (d *Device) BARs() [bus.NumBARs]bus.BAR {
 // NumVectors returns Vectors.
 func (d *Device) NumVectors() int { return Vectors }
 
-// Attach gives the device its host.
+// Attach sets the device's host.
 func (d *Device) Attach(h bus.Host) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

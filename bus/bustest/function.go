@@ -221,7 +221,7 @@ func testUnplug(t *testing.T, r *rig) {
 	m.Bytes[0] = 1 // the memory remains
 	require.NoError(t, m.Close())
 	assert.Error(t, r.f.Reset())
-	require.Eventually(t, func() bool { return r.d.Detached.Load() == r.d.Attached.Load() }, time.Minute, time.Millisecond)
+	requireDetached(t, r.d)
 }
 
 func testClose(t *testing.T, r *rig) {
@@ -235,6 +235,12 @@ func testClose(t *testing.T, r *rig) {
 	require.Error(t, err)
 	require.Error(t, r.f.EnableVectors(1, func(int) {}))
 	require.Error(t, r.f.Reset())
-	require.Eventually(t, func() bool { return r.d.Detached.Load() == r.d.Attached.Load() }, time.Minute, time.Millisecond)
+	requireDetached(t, r.d)
 	assert.NotZero(t, r.d.Resets.Load(), "the device is reset")
+}
+
+// requireDetached waits until the device has no host.
+func requireDetached(t *testing.T, d *Device) {
+	t.Helper()
+	require.Eventually(t, func() bool { return d.Detached.Load() == d.Attached.Load() }, time.Minute, time.Millisecond)
 }

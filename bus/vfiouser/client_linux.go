@@ -72,8 +72,12 @@ func (f *Function) open() error {
 	if err != nil {
 		return err
 	}
-	if v, err := parseVersion(b); err != nil || v.Major != 0 {
-		return fmt.Errorf("the server has version %d of the protocol, want 0 (%v)", v.Major, err)
+	v, err := parseVersion(b)
+	if err != nil {
+		return err
+	}
+	if v.Major != 0 {
+		return fmt.Errorf("the server has version %d of the protocol, want 0", v.Major)
 	}
 	for i := range uint32(bus.NumBARs) {
 		b, err := f.request(cmdGetRegionInfo, longs(words(start(regionInfoSize), regionInfoSize, 0, i, 0), 0, 0))

@@ -1,6 +1,6 @@
 // Package vfiouser speaks vfio-user, the protocol by which a PCI function in one process serves a driver in another one
-// over a Unix socket. QEMU's device vfio-user-pci is such a driver's side, so a model that Serve serves is a device of a
-// virtual machine.
+// over a Unix socket. QEMU's device vfio-user-pci is such a driver's side, so a model that Serve serves is a device of
+// a virtual machine.
 //
 //	l, err := vfiouser.Listen("/run/model0")
 //	err = vfiouser.Serve(ctx, l, model, vfiouser.Config{})
@@ -20,8 +20,10 @@
 //
 // # Trust
 //
-// The guest's driver is not trusted: it reaches registers only, and memory that the map has. The process at the other end
-// of the socket (QEMU) is trusted to keep the size of the files that it shares. Its messages are checked nevertheless.
+// The guest's driver is not trusted: it reaches registers only, and memory that the map has. The process at the other
+// end of the socket (QEMU) is trusted to keep the size of the files that it shares. Its messages are checked
+// nevertheless.
 //
-// Sources: the vfio-user specification (libvfio-user, QEMU docs/interop/vfio-user.rst); Linux, include/uapi/linux/vfio.h.
+// Sources: the vfio-user specification (libvfio-user, QEMU docs/interop/vfio-user.rst); Linux,
+// include/uapi/linux/vfio.h.
 package vfiouser

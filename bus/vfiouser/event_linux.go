@@ -17,8 +17,8 @@ type eventFD struct {
 	ring func(fd uintptr)
 }
 
-// newEventFD returns the eventfd of a descriptor, and owns it. The descriptor becomes non-blocking, so that another kind
-// of file cannot block the device.
+// newEventFD returns the eventfd of a descriptor, and owns it. The descriptor becomes non-blocking, so that another
+// kind of file cannot block the device.
 func newEventFD(f *os.File) (*eventFD, error) {
 	e := &eventFD{f: f, ring: func(fd uintptr) {
 		_, _ = unix.Write(int(fd), one) // if it is full, an interrupt is pending

@@ -325,8 +325,8 @@ func (s *session) numIRQs(i uint32) int {
 	return 0
 }
 
-// setIRQs enables, disables and triggers interrupts. A driver enables MSI-X in steps: with a descriptor for each vector,
-// or with fewer, of which the missing ones are disabled.
+// setIRQs enables, disables and triggers interrupts. A driver enables MSI-X in steps: with a descriptor for each
+// vector, or with fewer, of which the missing ones are disabled.
 func (s *session) setIRQs(m *message) unix.Errno {
 	r, data, ok := parseSetIRQs(m.body)
 	if !ok || r.Index >= numIRQs {

@@ -1,4 +1,4 @@
-package bus_test
+package local_test
 
 import (
 	"context"
@@ -43,7 +43,8 @@ func driver(probe func(f bus.Function) (bus.Instance, error)) bus.Driver {
 func TestBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bus.Bus
-		require.NoError(t, b.Register(driver(func(f bus.Function) (bus.Instance, error) { return &instance{f: f}, nil })))
+		require.NoError(t,
+			b.Register(driver(func(f bus.Function) (bus.Instance, error) { return &instance{f: f}, nil })))
 		var fs [3]*local.Function
 		var is [3]*instance
 		for i := range fs {
@@ -156,7 +157,8 @@ func TestBusCloseWhileProbing(t *testing.T) {
 		go func() { closed <- b.Close() }()
 		synctest.Wait()
 		select {
-		case <-closed:
+		case err := <-closed:
+			require.NoError(t, err)
 			require.Fail(t, "Close returned before the removal has ended")
 		default:
 		}

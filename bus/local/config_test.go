@@ -1,4 +1,4 @@
-package bus_test
+package local_test
 
 import (
 	"fmt"
