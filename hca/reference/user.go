@@ -33,6 +33,8 @@ type userContext struct {
 	head   *rings.Header
 	done   chan struct{} // closed when await has ended
 
+	patience patience // the poller's
+
 	kicks sparse[func()] // by index of the QP
 	avs   sparse[rvt.AV] // by number
 

@@ -37,7 +37,7 @@ const maxIdleRounds = 1 << 16
 // to run.
 const (
 	roundsPerClock    = 8
-	roundsPerSchedule = 64
+	roundsPerSchedule = 4096 // a call wakes a thread that looks for goroutines
 )
 
 // userRunner is the goroutine of a userPoller.
@@ -100,29 +100,38 @@ func (p *userPoller) rouse() {
 func (p *userPoller) run(r *userRunner) {
 	defer close(r.ended)
 	var since time.Duration // the beginning of the idle time
-	idle, busy := 0, 0      // rounds in a row
-	for {
-		worked, ok := p.round(r)
+	idle, wait := 0, 0      // rounds without work, and how many of them the engine does not yield
+	var last *patience      // of the process that had work last
+	for n := 1; ; n++ {
+		if n%roundsPerSchedule == 0 {
+			runtime.Gosched()
+		}
+		from, ok := p.round(r)
 		if !ok {
 			return
 		}
-		if p.hca.Progress() || worked {
-			idle = 0
-			if busy++; busy%roundsPerSchedule == 0 {
-				runtime.Gosched()
+		if p.hca.Progress() || from != nil {
+			if idle > 0 && idle <= wait {
+				last.learn(true)
+			}
+			if idle, wait = 0, 0; from != nil {
+				last = &from.patience
+				wait = -1
 			}
 			continue
 		}
-		busy = 0
-		if idle == 0 {
-			since = p.time.Now()
+		if idle++; wait < 0 {
+			wait = last.rounds()
 		}
-		if idle++; idle < maxIdleRounds && (idle%roundsPerClock != 0 || p.time.Now()-since < p.idle) {
+		switch {
+		case idle < wait:
+			continue
+		case idle == wait:
+			last.learn(false)
+		}
+		if yields := idle - wait; yields%roundsPerClock != 0 || yields < maxIdleRounds && p.isAwake(yields, &since) {
 			p.yields.Add(1)
 			arena.Yield()
-			if idle%roundsPerSchedule == 0 {
-				runtime.Gosched()
-			}
 			continue
 		}
 		if p.fallAsleep(r) {
@@ -131,28 +140,39 @@ func (p *userPoller) run(r *userRunner) {
 			<-r.wake
 		}
 		p.awake(r)
-		idle = 0
+		idle, wait = 0, 0
 	}
 }
 
-// round looks for work once. ok is false if the goroutine must end.
-func (p *userPoller) round(r *userRunner) (worked, ok bool) {
+// isAwake reports whether the engine stays awake after a number of rounds without work, a multiple of roundsPerClock.
+// since is the time of the first call for these rounds.
+func (p *userPoller) isAwake(rounds int, since *time.Duration) bool {
+	now := p.time.Now()
+	if rounds <= roundsPerClock {
+		*since = now
+	}
+	return now-*since < p.idle
+}
+
+// round looks for work once. It returns a process that had work, or nil. ok is false if the goroutine must end.
+func (p *userPoller) round(r *userRunner) (from *userContext, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.runner != r {
-		return false, false
+		return nil, false
 	}
 	return p.take(), true
 }
 
-// take runs the engine for processes with new work, and reports whether there were any. The caller holds mu.
-func (p *userPoller) take() (worked bool) {
+// take runs the engine for processes with new work. It returns one of them, or nil if there were none. The caller holds
+// mu.
+func (p *userPoller) take() (from *userContext) {
 	for _, u := range p.contexts {
 		if u.head.Take(u.kick) {
-			worked = true
+			from = u
 		}
 	}
-	return worked
+	return from
 }
 
 // fallAsleep announces to all processes that the engine sleeps, and looks once more. It reports false if there was work
@@ -166,7 +186,7 @@ func (p *userPoller) fallAsleep(r *userRunner) bool {
 	for _, u := range p.contexts {
 		u.head.Sleep()
 	}
-	return !p.take()
+	return p.take() == nil
 }
 
 // awake announces to all processes that the engine is awake.

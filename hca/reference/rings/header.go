@@ -6,8 +6,9 @@ import (
 )
 
 // The memory that the adapter shares with a process begins with a header of HeaderSize bytes: whether the engine sleeps
-// (u32 at 0), a bit for each QP that has new work (u64 words from 512 on), and a bit for each of those words that is
-// not zero (u64 words from 128 on). A post sets the bit of its QP first. The engine clears the bit of a word first.
+// (u32 at 0), a bit for each QP that has new work (u64 words from 160 on), and a bit for each of those words that is
+// not zero (u64 words from 128 on). A post sets the bit of its QP first. The engine clears the bit of a word first. The
+// bits of the first 256 QPs are on the cache line of the words' bits.
 //
 // # Doorbell
 //
@@ -22,7 +23,7 @@ const (
 
 	offAsleep  = 0
 	offSummary = 128
-	offDirty   = 512
+	offDirty   = offSummary + 8*numSummary
 	numDirty   = MaxUserQPs / 64
 	numSummary = numDirty / 64
 )

@@ -13,6 +13,11 @@ type recvRing struct {
 	sge  uint32
 	post uint32 // index of the producer
 	next uint32 // index of the consumer
+
+	// The other side's index when it was last read. It is read again only when it matters, since it is on a cache line
+	// that the other side writes.
+	freed  uint32 // producer's: slots before it are free
+	posted uint32 // consumer's: slots before it are filled
 }
 
 // newRecvRing returns an empty receive queue over b.
@@ -30,13 +35,18 @@ func (r *recvRing) Len() int { return r.q.len() }
 // Reset empties the queue. No other method may run at the same time.
 func (r *recvRing) Reset() {
 	r.post, r.next = 0, 0
+	r.freed, r.posted = 0, 0
 	r.q.clear()
 }
 
 // Post encodes and publishes requests until the queue is full, and returns their number. A request beyond the queue's
 // limits, which the engine rejects before, ends the batch.
 func (r *recvRing) Post(wrs []ci.RecvWR) int {
-	room := (r.q.consumer() - r.post - 1) & r.q.mask
+	room := (r.freed - r.post - 1) & r.q.mask
+	if uint64(room) < uint64(len(wrs)) {
+		r.freed = r.q.consumer()
+		room = (r.freed - r.post - 1) & r.q.mask
+	}
 	n := 0
 	for n < len(wrs) && uint32(n) < room {
 		w := &wrs[n]
@@ -77,8 +87,10 @@ func (r *recvRing) Release() { atomic.StoreUint32(r.q.cons, r.next) }
 
 // Take decodes the oldest receive. Release frees its slot. Take returns false if there is none.
 func (r *recvRing) Take(w *rvt.RecvWork) bool {
-	if r.next == r.q.producer() {
-		return false
+	if r.next == r.posted {
+		if r.posted = r.q.producer(); r.next == r.posted {
+			return false
+		}
 	}
 	b := r.q.slot(r.next)
 	w.ID = ne.Uint64(b[rqID:])
@@ -113,5 +125,6 @@ func (r *recvRing) Resize(depth int) error {
 	}
 	*q.prod = n
 	r.q, r.post, r.next = q, n, 0
+	r.freed, r.posted = 0, n
 	return nil
 }

@@ -31,6 +31,9 @@ type sendRing struct {
 	// read them only here. Otherwise, if another process overwrites an index, both sides could use a slot of the side
 	// table at once.
 	posted, retired atomic.Uint32
+	// In queues that are shared with another process, the other side's index when it was last read. It is read again
+	// only when it matters, since it is on a cache line that the other side writes.
+	seen uint32
 }
 
 // sideTable holds, by slot, the parts of requests that must not be in shared bytes. The producer fills a slot before it
@@ -58,6 +61,7 @@ func (r *sendRing) Len() int { return int((r.posted.Load() - r.retired.Load()) &
 // Reset empties the queue. No other method may run at the same time.
 func (r *sendRing) Reset() {
 	r.post, r.next, r.tail = 0, 0, 0
+	r.seen = 0
 	r.q.clear()
 	r.side.Store(nil)
 	r.extras = false

@@ -95,7 +95,12 @@ func NewSharedSend(b []byte, s Shape, vector func(uint32) *rvt.AV, free func()) 
 // Next decodes the oldest request. It returns false if there is none, or if all slots hold requests that are decoded
 // and not retired, whatever the producer's index is.
 func (r *SharedSend) Next(w *rvt.Work) bool {
-	if r.next == r.q.producer() || (r.next-r.tail)&r.q.mask == r.q.mask {
+	if r.next == r.seen {
+		if r.seen = r.q.producer(); r.next == r.seen {
+			return false
+		}
+	}
+	if (r.next-r.tail)&r.q.mask == r.q.mask {
 		return false
 	}
 	r.decode(w)
@@ -144,10 +149,11 @@ const (
 // SharedCompletion is a completion queue whose consumer is another process. It implements rvt.SharedCompletionRing,
 // rvt.CompletionBatch and rvt.FreedRing.
 type SharedCompletion struct {
-	q    queue
-	put  uint32
-	arm  *uint32
-	free func()
+	q     queue
+	put   uint32
+	freed uint32 // the consumer's index when it was last read, which is when the queue appears full
+	arm   *uint32
+	free  func()
 }
 
 // NewSharedCompletion creates a completion queue over b, which has ControlSize bytes more than the shape.
@@ -161,8 +167,10 @@ func NewSharedCompletion(b []byte, s Shape, free func()) *SharedCompletion {
 // index loses only its own completions.
 func (r *SharedCompletion) Stage(wc *ci.WC) bool {
 	next := (r.put + 1) & r.q.mask
-	if next == r.q.consumer() {
-		return false
+	if next == r.freed {
+		if r.freed = r.q.consumer(); next == r.freed {
+			return false
+		}
 	}
 	encodeWC(r.q.slot(r.put), wc)
 	r.put = next
@@ -227,7 +235,11 @@ func OpenSend(b []byte, s Shape, number func(ci.AV) uint32) (*UserSend, bool) {
 
 // Post writes and publishes requests, which the caller has validated. It returns how many the queue had room for.
 func (u *UserSend) Post(wrs []ci.SendWR) int {
-	room := (u.q.consumer() - u.post - 1) & u.q.mask
+	room := (u.seen - u.post - 1) & u.q.mask
+	if uint64(room) < uint64(len(wrs)) {
+		u.seen = u.q.consumer()
+		room = (u.seen - u.post - 1) & u.q.mask
+	}
 	n := 0
 	for n < len(wrs) && uint32(n) < room {
 		w := &wrs[n]
@@ -248,7 +260,7 @@ func (u *UserSend) Post(wrs []ci.SendWR) int {
 func (u *UserSend) State() ci.QPState { return ci.QPState(atomic.LoadUint32(u.state)) }
 
 // Reset empties the queue after the QP has gone to Reset.
-func (u *UserSend) Reset() { u.post = 0 }
+func (u *UserSend) Reset() { u.post, u.seen = 0, 0 }
 
 // UserRecv is the application's side of a receive queue in shared memory: its producer. The caller serialises calls.
 type UserRecv struct{ recvRing }
@@ -262,7 +274,7 @@ func OpenRecv(b []byte, s Shape) (*UserRecv, bool) {
 }
 
 // Reset empties the queue after the QP has gone to Reset.
-func (u *UserRecv) Reset() { u.post = 0 }
+func (u *UserRecv) Reset() { u.post, u.freed = 0, 0 }
 
 // UserCompletion is the application's side of a completion queue in shared memory: its consumer. The caller serialises
 // calls of Get; the other methods may be called concurrently.

@@ -97,7 +97,7 @@ func (q *cq) poll(wc []ci.WC) (int, error) {
 }
 
 // pollsPerYield is the number of empty polls in a row after which a poll yields the processor.
-const pollsPerYield = 16
+const pollsPerYield = 8
 
 // foundNothing counts an empty poll. A process that polls and finds nothing may keep the processor from the engine, or
 // from the process that it waits for, until the end of its time slice. It therefore yields from time to time.
