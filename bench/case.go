@@ -50,6 +50,7 @@ type Case struct {
 	Op      string  // name of one operation
 	Bytes   int     // per operation; 0: the table of ratios shows operations per second
 	Link    string  // type of link, in the table Delay
+	Calls   float64 // the most system calls per operation; 0: they are not counted
 
 	Warm bool // the rig warms itself up
 	Open func() (Rig, error)
@@ -70,6 +71,7 @@ type Sample struct {
 	// Times of single operations, if they were measured. Time is then not meaningful.
 	Median, P99 time.Duration
 	Max         time.Duration // maximum; 0: not measured
+	Calls       Calls
 }
 
 // perOp returns the time of an operation in nanoseconds.
@@ -98,6 +100,8 @@ type Result struct {
 	Case
 	Entries     []Figures // Ours, then Yards
 	AllocsPerOp float64   // of the first of Ours
+	Calls       Calls     // of the first of Ours, in all rounds
+	Ops         int       // in these rounds
 }
 
 // Run sets the case up, runs all entries in turn for at least the given number of rounds, and closes the rig. The first
@@ -140,10 +144,11 @@ func (c Case) Run(rounds int) (_ Result, err error) {
 			if i == 0 {
 				ops += s.Ops
 				allocs += s.Allocs
+				r.Calls.add(s.Calls)
 			}
 		}
 	}
-	r.AllocsPerOp = float64(allocs) / float64(ops)
+	r.Ops, r.AllocsPerOp = ops, float64(allocs)/float64(ops)
 	return r, nil
 }
 

@@ -31,7 +31,7 @@ const (
 // connectCases returns the cases that time connections from request to teardown.
 func connectCases() []Case {
 	one := func(name, kind, ours string) Case {
-		turns := func(kind string) turn { return turn{role{Kind: kind}, connects, false} }
+		turns := func(kind string) turn { return turn{role: role{Kind: kind}, ops: connects} }
 		return Case{Name: name, Op: "connection", Ours: []Entry{{Name: "ours", What: ours}},
 			Yards: []Entry{{Name: "yardstick", What: "TCP sockets, two processes: connect, accept, close, 32 in " +
 				"progress"}},

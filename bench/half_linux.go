@@ -55,6 +55,11 @@ var kinds = map[string]func(*host, role) (half, error){
 	"connect":     newConnectHalf(false),
 	"connect-qp":  newConnectHalf(true),
 	"tcp-connect": newTCPConnectHalf,
+
+	"relay":      newRelayEnd,
+	"relay-ping": newRelayEnd,
+	"memfd-copy": newMemfdCopy,
+	ucxKind:      newUCXHalf,
 }
 
 func newHalf(h *host, r role) (half, error) {
@@ -74,6 +79,9 @@ type verbsHalf struct {
 }
 
 func newVerbsHalf(h *host) (*verbsHalf, error) {
+	if h.side == nil {
+		return nil, errors.New("this process has no HCA")
+	}
 	s, err := h.side.another(deep)
 	if err != nil {
 		return nil, err

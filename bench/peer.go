@@ -28,6 +28,7 @@ func IsPeer() bool { return os.Getenv(peerEnv) != "" }
 type order struct {
 	Do   string
 	Addr netip.Addr // open: the peer's place
+	Path string     // open, serve: socket of a daemon; "": the peer has an HCA of its own
 	Role role       // make
 	Half int        // join, run: the half, numbered in the order of makes
 	To   address    // join
@@ -39,6 +40,7 @@ type answer struct {
 	Err string
 	At  address // address of what was made
 	S   Sample
+	N   counts
 }
 
 // ServePeer executes orders until in ends.

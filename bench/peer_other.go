@@ -7,6 +7,9 @@ import "errors"
 // role has no fields where there are no cases of two processes.
 type role struct{}
 
+// counts has no fields either.
+type counts struct{}
+
 // peer does nothing where there are no cases of two processes.
 type peer struct{}
 

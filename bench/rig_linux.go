@@ -12,6 +12,7 @@ type turn struct {
 	role
 	ops   int
 	timed bool // operations are timed individually
+	ucx   ucxTest
 }
 
 // twoRig is a case of two processes, on the measuring side.
@@ -38,31 +39,36 @@ func openTwo(at Place, turns ...turn) func() (Rig, error) {
 		if _, err := g.ask(order{Do: "open", Addr: there}); err != nil {
 			return nil, err
 		}
-		if err := g.open(here); err != nil {
+		if err := g.open(here, ""); err != nil {
 			return nil, err
 		}
-		for i, t := range turns {
-			r := t.role
-			r.First = false
-			a, err := g.ask(order{Do: "make", Role: r})
-			if err != nil {
-				return nil, err
-			}
-			r.First = true
-			h, err := newHalf(&g.host, r)
-			if err != nil {
-				return nil, err
-			}
-			g.halves = append(g.halves, h)
-			if err := h.join(a.At); err != nil {
-				return nil, err
-			}
-			if _, err := g.ask(order{Do: "join", Half: i, To: h.address()}); err != nil {
-				return nil, err
-			}
-		}
-		return g, nil
+		return g, g.makeHalves()
 	}
+}
+
+// makeHalves creates both halves of each turn.
+func (g *twoRig) makeHalves() error {
+	for i, t := range g.turns {
+		r := t.role
+		r.First = false
+		a, err := g.ask(order{Do: "make", Role: r})
+		if err != nil {
+			return err
+		}
+		r.First = true
+		h, err := newHalf(&g.host, r)
+		if err != nil {
+			return err
+		}
+		g.halves = append(g.halves, h)
+		if err := h.join(a.At); err != nil {
+			return err
+		}
+		if _, err := g.ask(order{Do: "join", Half: i, To: h.address()}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Run runs both processes. The time is measured here: the side that begins has the answer last.
@@ -97,8 +103,13 @@ func (g *twoRig) Close() error {
 	return errors.Join(err, g.remote.close())
 }
 
-func (h *host) open(addr netip.Addr) (err error) {
+// open opens an HCA at addr, or that of the daemon whose socket is at path.
+func (h *host) open(addr netip.Addr, path string) (err error) {
 	h.addr = addr
+	if path != "" {
+		h.side, err = openThroughDaemon(path)
+		return err
+	}
 	h.side, err = newHCA(udpPort(addr), bufBytes)
 	return err
 }
@@ -119,15 +130,22 @@ func closeHost(h *host, halves []half) error {
 type peer struct {
 	host
 	halves []half
+	daemon *daemon // nil unless the peer is one
 }
 
 // prepare executes an order, or returns the work to do for it.
 func (p *peer) prepare(o order) (a answer, work func() error, err error) {
 	switch o.Do {
 	case "open":
-		return a, nil, p.open(o.Addr)
+		return a, nil, p.open(o.Addr, o.Path)
+	case "serve":
+		p.daemon, err = serve(o.Path)
+		return a, nil, err
+	case "count":
+		a.N = count(p.side, p.daemon)
+		return a, nil, nil
 	case "make":
-		if p.side == nil {
+		if p.side == nil && p.daemon == nil {
 			return a, nil, errors.New("not open")
 		}
 		h, err := newHalf(&p.host, o.Role)
@@ -153,5 +171,9 @@ func (p *peer) prepare(o order) (a answer, work func() error, err error) {
 func (p *peer) close() error {
 	err := closeHost(&p.host, p.halves)
 	p.halves = nil
+	if p.daemon != nil {
+		err = errors.Join(err, p.daemon.close())
+		p.daemon = nil
+	}
 	return err
 }

@@ -26,7 +26,7 @@ const (
 
 // A side is an HCA with one RC QP and its resources.
 type side struct {
-	hca  *reference.HCA
+	hca  *reference.HCA // nil if another process has the adapter
 	ca   ci.CA
 	pd   ci.PD
 	cq   ci.CQ
@@ -48,6 +48,7 @@ type address struct {
 	QPN  ci.QPN
 	Mem  ci.Region
 	Sock netip.AddrPort // of a yardstick's socket
+	File string         // of a yardstick's memory
 }
 
 func (s *side) address() address {
@@ -84,27 +85,31 @@ func newHCA(open openPort, size int) (s *side, err error) {
 		return s, err
 	}
 	s.undo = append(s.undo, s.hca.Close)
-	if s.ca, err = s.hca.OpenCA(s.hca.Info().GUID, func(ci.Event) {}, nil); err != nil {
-		return s, err
+	return s, s.openCA(s.hca, ci.Bytes(s.buf))
+}
+
+// openCA opens the CA of an adapter, with a PD and a region over memory, which is s.buf.
+func (s *side) openCA(h ci.HCA, memory ci.Memory) (err error) {
+	if s.ca, err = h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil); err != nil {
+		return err
 	}
 	s.undo = append(s.undo, s.ca.Destroy)
 	attr, err := s.ca.Query()
 	if err != nil {
-		return s, err
+		return err
 	}
 	s.port = attr.Ports[0]
 	if s.pd, err = s.ca.AllocatePD(ci.PDNormal); err != nil {
-		return s, err
+		return err
 	}
 	s.undo = append(s.undo, s.pd.Destroy)
-	s.mr, err = s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(s.buf),
-		Access: ci.LocalWrite | ci.RemoteWrite | ci.RemoteRead})
+	s.mr, err = s.pd.RegisterMR(ci.MRCreate{Memory: memory, Access: ci.LocalWrite | ci.RemoteWrite | ci.RemoteRead})
 	if err != nil {
-		return s, err
+		return err
 	}
 	s.mem = s.mr.Region()
 	s.undo = append(s.undo, s.mr.Destroy)
-	return s, nil
+	return nil
 }
 
 // newSide opens an HCA with one QP.

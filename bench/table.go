@@ -48,6 +48,7 @@ func ratios(b *strings.Builder, results []Result) {
 			r.MedianRatio(0, 0), r.verdict(0),
 			r.speed(r.Entries[0]), r.speed(r.Entries[1]), r.AllocsPerOp)
 	}
+	callsTable(b, results)
 }
 
 func (r Result) wanted() string {

@@ -18,7 +18,7 @@ const (
 func udpCases() []Case {
 	pair := func(c Case, ours, yard string, o, y role, ops int, timed bool) Case {
 		c.Ours, c.Yards = []Entry{{Name: "ours", What: ours}}, []Entry{{Name: "yardstick", What: yard}}
-		c.Open = openTwo(Place{}, turn{o, ops, timed}, turn{y, ops, timed})
+		c.Open = openTwo(Place{}, turn{role: o, ops: ops, timed: timed}, turn{role: y, ops: ops, timed: timed})
 		return c
 	}
 	write := func(size int) Case {
@@ -96,7 +96,7 @@ func bandwidthCase(at Place, part, size int, ops ...string) Case {
 		per, depth = 8, 64
 	}
 	n := max(2*depth, total/size/part/batch*batch)
-	flow := func(kind string) turn { return turn{role{kind, false, size, per, depth}, n, false} }
+	flow := func(kind string) turn { return turn{role: role{kind, false, size, per, depth}, ops: n} }
 	c := Case{
 		Name: "wire/bandwidth-" + Size(size), Table: Bandwidth, AtLeast: true, Op: "message", Bytes: size,
 		Yards: []Entry{
@@ -123,7 +123,7 @@ func bandwidthCase(at Place, part, size int, ops ...string) Case {
 // latencyCase returns the case of SEND and WRITE, or of READ, which has another yardstick.
 func latencyCase(at Place, part, size int, ops ...string) Case {
 	n := max(50, min(bounces/2, 16<<20/size)/part)
-	one := func(kind string) turn { return turn{role{kind, false, size, 1, 1}, n, true} }
+	one := func(kind string) turn { return turn{role: role{kind, false, size, 1, 1}, ops: n, timed: true} }
 	c := Case{Name: "wire/latency-" + Size(size), Table: Latency, Op: "message", Bytes: size}
 	var turns []turn
 	for _, op := range ops {
