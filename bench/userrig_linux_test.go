@@ -18,7 +18,7 @@ func TestUserCases(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	var results []Result
-	for _, c := range UserCases() {
+	for _, c := range userCases(10) {
 		require.False(t, seen[c.Name], c.Name)
 		seen[c.Name] = true
 		r, err := c.Run(2)
@@ -30,7 +30,7 @@ func TestUserCases(t *testing.T) {
 			assert.Equal(t, c.Table == Latency, len(f.P99) == 2)
 		}
 		// The rest are those of the beginning of a round.
-		assert.Less(t, r.AllocsPerOp, 0.05, "%s: allocations per work request", c.Name)
+		assert.Less(t, r.AllocsPerOp, 0.25, "%s: allocations per work request", c.Name)
 		if c.Calls > 0 {
 			assert.LessOrEqual(t, r.CallsPerOp(), c.Calls, "%s: system calls per message: %+v", c.Name, r.Calls)
 		}
