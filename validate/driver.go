@@ -103,6 +103,8 @@ type Target struct {
 	Exited func() (state, printed string, ok bool)
 	// VendorCall is a vendor command with a known result, to test a claim of CapVendorCall. It may be nil.
 	VendorCall *VendorCommand
+	// UserLibrary is the driver's user library, to certify it in user mode. It may be nil.
+	UserLibrary *ci.UserLibrary
 	// Version is the version of the driver or firmware, for reports.
 	Version string
 }

@@ -84,6 +84,11 @@ var profiles = []Profile{
 		Title:    "packets that the adapter sends and receives; the driver has to offer an end of the link",
 		Features: []Feature{FeatureWire},
 	},
+	{
+		Name:     "user",
+		Title:    "user mode: processes that use the adapter through a daemon, with and without a user library",
+		Features: []Feature{FeatureUser},
+	},
 	// The SAS and the headers treat these as mandatory: all services but RD, address vectors, special QPs, physical and
 	// shared registration, modification of regions, windows, resize of CQs, multicast.
 	{

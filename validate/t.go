@@ -168,6 +168,14 @@ func (t *T) VendorCall() VendorCommand {
 	return *t.target.VendorCall
 }
 
+// UserLibrary returns the driver's user library. It skips the case if the target names none.
+func (t *T) UserLibrary() *ci.UserLibrary {
+	if t.target.UserLibrary == nil {
+		t.Skip("the target has no user library (Target.UserLibrary)")
+	}
+	return t.target.UserLibrary
+}
+
 // Live returns the number of the target's objects by kind. The case needs Needs.Live.
 func (t *T) Live() map[string]int {
 	if t.target.Live == nil {

@@ -5,10 +5,12 @@ import (
 	"ciddk/validate/suite/alsuite/almutants"
 	"ciddk/validate/suite/cisuite/cimutants"
 	"ciddk/validate/suite/cmsuite/cmmutants"
+	"ciddk/validate/suite/usersuite/usermutants"
 	"ciddk/validate/suite/wiresuite"
 )
 
 // mutants returns the mutants for the self test.
 func mutants() [][]mutant.Mutant {
-	return append(mutant.All(), cimutants.All(), almutants.All(), cmmutants.All(), wiresuite.Mutants())
+	return append(mutant.All(), cimutants.All(), almutants.All(), cmmutants.All(), usermutants.All(),
+		wiresuite.Mutants())
 }

@@ -15,6 +15,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/hca/reference/userlib"
 	"ciddk/link/capture"
 	"ciddk/link/capture/pcapng"
 	"ciddk/link/direct"
@@ -36,8 +37,10 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 	}
 	ports := l.ports
 	t := &validate.Target{
-		VendorCall: &validate.VendorCommand{Command: reference.VendorDescription, Want: []byte(description)},
-		Version:    "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups, Lossless: l.probe == nil,
+		VendorCall:  &validate.VendorCommand{Command: reference.VendorDescription, Want: []byte(description)},
+		UserLibrary: userlib.New(),
+		Version:     "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups,
+		Lossless: l.probe == nil,
 	}
 	if l.probe != nil {
 		t.Probe = l.probe.run

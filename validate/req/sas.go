@@ -16,7 +16,6 @@ func SAS() []Requirement { return slices.Clone(sas) }
 
 // Reasons why no case checks a requirement.
 const (
-	needsUser  = "no case yet: profile user"
 	byReview   = "settled by review of the documentation, not by execution"
 	permission = "a permission: nothing to violate, and no result that would show its use"
 	rationale  = "explanatory: states a reason, nothing to violate"
@@ -47,7 +46,7 @@ var (
 		"The driver calls the access layer for registration, hot removal and callbacks, and the access "+
 			"layer calls the driver's verbs.", "")
 	SAS0_03 = declare("SAS-0-03", Must, UserMode, "OpenUser, UserBuffer",
-		"A vendor can offer user processes direct access to the hardware that bypasses the kernel.", needsUser)
+		"A vendor can offer user processes direct access to the hardware that bypasses the kernel.", "")
 	SAS0_04 = declare("SAS-0-04", Info, Document, "",
 		"Common services are generic; the vendor's part is only what depends on the hardware.", byReview)
 	SAS0_05 = declare("SAS-0-05", Must, Driver, "all verbs",
@@ -110,9 +109,9 @@ var (
 		"If posting a list fails part way, the caller learns which request failed first: those before it are "+
 			"posted, it and those after it are not.", "")
 	SAS2_1_24 = declare("SAS-2.1-24", Must, UserMode, "proxy",
-		"Without bypass, a list of requests crosses the process boundary in one call.", needsUser)
+		"Without bypass, a list of requests crosses the process boundary in one call.", "")
 	SAS2_1_25 = declare("SAS-2.1-25", Info, UserMode, "proxy",
-		"Grouping requests saves time even without bypass.", needsUser)
+		"Grouping requests saves time even without bypass.", "")
 	SAS2_1_26 = declare("SAS-2.1-26", Must, Driver, "OpenCA",
 		"A device is identified by its GUID, not by a path.", "")
 	SAS2_1_27 = declare("SAS-2.1-27", Must, Driver, "OpenCA",
@@ -216,41 +215,40 @@ var (
 // User mode. (SAS 2.4.)
 var (
 	SAS2_4_01 = declare("SAS-2.4-01", Must, UserMode, "OpenUser",
-		"Direct access from user mode is permitted and supported.", needsUser)
+		"Direct access from user mode is permitted and supported.", "")
 	SAS2_4_02 = declare("SAS-2.4-02", Must, UserMode, "CreateCQ",
-		"Queue memory may be the process's own or the driver's, mapped.", needsUser)
+		"Queue memory may be the process's own or the driver's, mapped.", "")
 	SAS2_4_03 = declare("SAS-2.4-03", Info, UserMode, "CreateCQ",
-		"Memory of the process is preferred, because it is charged to the process.", needsUser)
+		"Memory of the process is preferred, because it is charged to the process.", "")
 	SAS2_4_04 = declare("SAS-2.4-04", Must, UserMode, "create",
-		"Step 1: the application calls the user access layer's create.", needsUser)
+		"Step 1: the application calls the user access layer's create.", "")
 	SAS2_4_05 = declare("SAS-2.4-05", Must, UserMode, "pre hook",
 		"Step 2: the user library's pre-create hook, if there is a library, prepares bypass and a private "+
-			"buffer.", needsUser)
+			"buffer.", "")
 	SAS2_4_06 = declare("SAS-2.4-06", Must, UserMode, "proxy",
-		"Step 3: the proxy copies the private buffer before it makes the call; a bad address is rejected.", needsUser)
+		"Step 3: the proxy copies the private buffer before it makes the call; a bad address is rejected.", "")
 	SAS2_4_07 = declare("SAS-2.4-07", Must, UserMode, "proxy",
-		"Step 4: the proxy calls the access layer's create.", needsUser)
+		"Step 4: the proxy calls the access layer's create.", "")
 	SAS2_4_08 = declare("SAS-2.4-08", Must, UserMode, "UserBuffer",
-		"Step 5: the driver is called with the copy of the buffer.", needsUser)
+		"Step 5: the driver is called with the copy of the buffer.", "")
 	SAS2_4_09 = declare("SAS-2.4-09", Must, UserMode, "CreateCQ",
-		"Step 6: the driver pins the user memory that the buffer names, and creates the object.", needsUser)
+		"Step 6: the driver pins the user memory that the buffer names, and creates the object.", "")
 	SAS2_4_10 = declare("SAS-2.4-10", Must, UserMode, "proxy",
-		"Step 7: the access layer tracks the object; its handle is valid only in that process.", needsUser)
+		"Step 7: the access layer tracks the object; its handle is valid only in that process.", "")
 	SAS2_4_11 = declare("SAS-2.4-11", Must, UserMode, "proxy",
-		"Step 8: the proxy keeps state for asynchronous events, so that they reach the right process and context.",
-		needsUser)
+		"Step 8: the proxy keeps state for asynchronous events, so that they reach the right process and context.", "")
 	SAS2_4_12 = declare("SAS-2.4-12", Must, UserMode, "post hook",
-		"Step 9: the post-create hook is always called; after a failure it receives the status.", needsUser)
+		"Step 9: the post-create hook is always called; after a failure it receives the status.", "")
 	SAS2_4_13 = declare("SAS-2.4-13", Must, UserMode, "create",
-		"Step 10: the user access layer creates a handle and returns it.", needsUser)
+		"Step 10: the user access layer creates a handle and returns it.", "")
 	SAS2_4_14 = declare("SAS-2.4-14", Must, UserMode, "post hook",
-		"Buffers that the kernel allocated are mapped in the post-create hook.", needsUser)
+		"Buffers that the kernel allocated are mapped in the post-create hook.", "")
 	SAS2_4_15 = declare("SAS-2.4-15", Must, UserMode, "proxy",
-		"The end of a process, for whatever cause, is the only trigger of its cleanup, at every step.", needsUser)
+		"The end of a process, for whatever cause, is the only trigger of its cleanup, at every step.", "")
 	SAS2_4_16 = declare("SAS-2.4-16", Must, UserMode, "proxy",
-		"A vendor without bypass works: posts and polls cross the boundary.", needsUser)
+		"A vendor without bypass works: posts and polls cross the boundary.", "")
 	SAS2_4_17 = declare("SAS-2.4-17", Must, UserMode, "UserBuffer",
-		"The private buffer is opaque to every layer between the driver and its user library.", needsUser)
+		"The private buffer is opaque to every layer between the driver and its user library.", "")
 	SAS2_4_18 = declare("SAS-2.4-18", Info, Document, "",
 		"Further advantages of the dialogue; the text of the source ends here.", byReview)
 )

@@ -7,10 +7,12 @@ import (
 	"ciddk/validate/suite/alsuite"
 	"ciddk/validate/suite/cisuite"
 	"ciddk/validate/suite/cmsuite"
+	"ciddk/validate/suite/usersuite"
 	"ciddk/validate/suite/wiresuite"
 )
 
 // All returns every suite, in the order of reports.
 func All() []validate.Suite {
-	return []validate.Suite{cisuite.Suite(), alsuite.Suite(), cmsuite.Suite(), wiresuite.Suite()}
+	return []validate.Suite{cisuite.Suite(), alsuite.Suite(), cmsuite.Suite(), usersuite.Suite(),
+		wiresuite.Suite()}
 }

@@ -1,0 +1,232 @@
+package usersuite
+
+import (
+	"encoding/binary"
+	"os"
+
+	"ciddk/ci"
+	"ciddk/ual"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// Memory that the driver's two halves share. (SAS 2.4.)
+var memories = area()
+
+// memorySize is the size of the queues of these cases.
+const memorySize = 8192
+
+// words is what a half writes into the queues that they share.
+const (
+	fromLibrary = "written by the library"
+	fromDriver  = "written by the driver"
+)
+
+var _ = memories.Case(validate.Case{
+	ID:    "user.memory.both-styles",
+	Title: "queue memory of the process, and queue memory of the driver, with the same hooks",
+	Run:   memoryStyles,
+}, req.SAS2_4_02)
+
+func memoryStyles(t *validate.T) {
+	s := newStage(t)
+	a := s.app()
+	pd := a.open().PD()
+	t.Step("memory of the process")
+	own := ownQueue(t)
+	read := s.pinning(a, own, true)
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
+	kit.OK(t, err, "PD.CreateCQ with a queue in memory of the process")
+	kit.Equal(t, "bytes that the driver reads in the process's queue", read(), fromLibrary)
+	kit.OK(t, cq.Destroy(), "CQ.Destroy")
+
+	t.Step("memory of the driver")
+	shared := s.mapping(a)
+	cq, err = pd.CreateCQ(ci.CQCreate{Size: 4})
+	kit.OK(t, err, "PD.CreateCQ with a queue in memory of the driver")
+	kit.Equal(t, "bytes that the library reads in the driver's queue", shared.atLibrary(), fromDriver)
+	kit.OK(t, cq.Destroy(), "CQ.Destroy")
+}
+
+var _ = memories.Case(validate.Case{
+	ID:    "user.memory.of-the-process",
+	Title: "the driver's writes to queue memory of the process appear there, without a second copy",
+	Run:   memoryOfProcess,
+}, req.SAS2_4_03)
+
+func memoryOfProcess(t *validate.T) {
+	s := newStage(t)
+	a := s.app()
+	pd := a.open().PD()
+	own := ownQueue(t)
+	s.pinning(a, own, true)
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
+	kit.OK(t, err, "PD.CreateCQ with a queue in memory of the process")
+	got := string(own.Bytes()[memorySize/2:][:len(fromDriver)])
+	kit.Equal(t, "the process's bytes after the driver has written them", got, fromDriver)
+	kit.OK(t, cq.Destroy(), "CQ.Destroy")
+}
+
+var _ = memories.Case(validate.Case{
+	ID:    "user.memory.unmapped",
+	Title: "queue memory that the process unmaps, or never had, gives errors and no crash",
+	Run:   memoryUnmapped,
+}, req.SAS2_4_09)
+
+func memoryUnmapped(t *validate.T) {
+	s := newStage(t)
+	a := s.app()
+	other := s.app().open()
+	pd := a.open().PD()
+	own := ownQueue(t)
+	s.pinning(a, own, true)
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
+	kit.OK(t, err, "PD.CreateCQ with a queue in memory of the process")
+	m, err := s.probe.process().Memory(own.Addr(), memorySize, ci.LocalWrite)
+	kit.OK(t, err, "Process.Memory of a queue")
+	unpin, err := m.Pin()
+	kit.OK(t, err, "Memory.Pin of a queue")
+	t.Cleanup(unpin)
+	var b [8]byte
+	_, err = m.ReadAt(b[:], 0)
+	kit.OK(t, err, "Memory.ReadAt of a queue")
+
+	t.Step("memory that the process unmaps")
+	if err := own.Close(); err != nil {
+		t.Harness("unmapping the queue: %v", err)
+	}
+	_, err = m.ReadAt(b[:], 0)
+	kit.True(t, err != nil, "Memory.ReadAt of a queue that is not mapped any more", "an error", "success")
+	_, err = m.WriteAt(b[:], memorySize-8)
+	kit.True(t, err != nil, "Memory.WriteAt of a queue that is not mapped any more", "an error", "success")
+	kit.OK(t, cq.Destroy(), "CQ.Destroy after its memory was unmapped")
+	_, err = other.Query()
+	kit.OK(t, err, "CA.Query of another process")
+
+	t.Step("memory that the process does not have")
+	for _, addr := range []uint64{own.Addr(), 4096, 1<<63 - 4096, ^uint64(0) - 10} {
+		_, err = s.probe.process().Memory(addr, memorySize, ci.LocalWrite)
+		kit.Want(t, err, "Process.Memory of an address that is not mapped", ci.InvalidPermission, ci.InvalidParameter)
+	}
+	pinning := s.pinning(a, own, false)
+	_, err = pd.CreateCQ(ci.CQCreate{Size: 4})
+	kit.Want(t, err, "PD.CreateCQ with the address of memory that is not mapped", ci.InvalidPermission)
+	kit.Equal(t, "bytes that the driver has read", pinning(), "")
+}
+
+var _ = memories.Case(validate.Case{
+	ID:    "user.memory.mapped",
+	Title: "the post hook maps memory that the driver has allocated, and both halves see each other's writes",
+	Run:   memoryMapped,
+}, req.SAS2_4_14)
+
+func memoryMapped(t *validate.T) {
+	s := newStage(t)
+	a := s.app()
+	pd := a.open().PD()
+	m := s.mapping(a)
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
+	kit.OK(t, err, "PD.CreateCQ with a queue in memory of the driver")
+	kit.True(t, m.library != nil, "descriptors in the post hook", "one that can be mapped", "%s", m.problem)
+	kit.Equal(t, "bytes of the driver at the library", m.atLibrary(), fromDriver)
+	copy(m.library, fromLibrary)
+	kit.Equal(t, "bytes of the library at the driver", string(m.driver.Bytes()[:len(fromLibrary)]), fromLibrary)
+	kit.OK(t, cq.Destroy(), "CQ.Destroy")
+}
+
+// ownQueue returns memory of the process for a queue, which begins with fromLibrary. It can be unmapped.
+func ownQueue(t *validate.T) *ual.Memory {
+	m, err := ual.NewMemory(memorySize)
+	if err != nil {
+		t.Harness("memory for a queue: %v", err)
+	}
+	t.Cleanup(func() { _ = m.Close() }) // it may be closed
+	copy(m.Bytes(), fromLibrary)
+	return m
+}
+
+// pinning has the library name a queue of the process in its private data, and the driver pin it, read its beginning
+// and, with write, write to its second half. The result returns what the driver has read.
+func (s *stage) pinning(a *app, m *ual.Memory, write bool) func() string {
+	addr, n := m.Addr(), uint64(memorySize)
+	got := ""
+	a.lib.after(nil)
+	a.lib.before(func(verb string, _ any, ub *ci.UserBuffer) error {
+		if verb == "CreateCQ" {
+			ub.In = binary.LittleEndian.AppendUint64(nil, addr)
+			ub.In = binary.LittleEndian.AppendUint64(ub.In, n)
+		}
+		return nil
+	})
+	s.probe.handle(func(verb string, ub *ci.UserBuffer) error {
+		reply(ub)
+		if verb != "CreateCQ" {
+			return nil
+		}
+		m, err := s.probe.process().Memory(binary.LittleEndian.Uint64(ub.In), binary.LittleEndian.Uint64(ub.In[8:]),
+			ci.LocalWrite)
+		if err != nil {
+			return err
+		}
+		unpin, err := m.Pin()
+		if err != nil {
+			return err
+		}
+		defer unpin()
+		b := make([]byte, len(fromLibrary))
+		if _, err := m.ReadAt(b, 0); err != nil {
+			return err
+		}
+		got = string(b)
+		if write {
+			_, err = m.WriteAt([]byte(fromDriver), memorySize/2)
+		}
+		return err
+	})
+	return func() string { return got }
+}
+
+// mapped is memory of the driver, as both halves have it.
+type mapped struct {
+	driver  *ual.Memory
+	library []byte
+	problem string
+}
+
+// atLibrary returns what the library reads at the beginning of the memory.
+func (m *mapped) atLibrary() string {
+	if m.library == nil {
+		return m.problem
+	}
+	return string(m.library[:len(fromDriver)])
+}
+
+// mapping has the driver pass memory by a descriptor, and the library map it in its post hook.
+func (s *stage) mapping(a *app) *mapped {
+	m := &mapped{driver: ownQueue(s.t), problem: "no descriptor"}
+	copy(m.driver.Bytes(), fromDriver+"  ")
+	a.lib.before(nil)
+	s.probe.handle(func(verb string, ub *ci.UserBuffer) error {
+		reply(ub)
+		if verb == "CreateCQ" {
+			f, _ := m.driver.File()
+			ub.OutFiles = []*os.File{f}
+		}
+		return nil
+	})
+	a.lib.after(func(verb string, _ any, ub *ci.UserBuffer, err error) error {
+		if verb != "CreateCQ" || err != nil || len(ub.OutFiles) != 1 {
+			return nil
+		}
+		b, unmap, err := mapFile(ub.OutFiles[0], memorySize)
+		if err != nil {
+			m.problem = err.Error()
+			return nil
+		}
+		s.t.Cleanup(unmap)
+		m.library = b
+		return nil
+	})
+	return m
+}
