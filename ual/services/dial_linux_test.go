@@ -17,8 +17,6 @@ import (
 	"ciddk/kproxy"
 )
 
-func runChild() bool { return false }
-
 func deadline(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)

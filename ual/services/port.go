@@ -34,7 +34,18 @@ func (p *ports) Bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (rdmacm
 	if err := p.s.c.Do(schema.CmdBindPort, q, &r); err != nil {
 		return nil, addrInUse(err)
 	}
-	return &binding{s: p.s, handle: r.Handle, port: r.Port}, nil
+	b := &binding{s: p.s, handle: r.Handle, port: r.Port}
+	p.s.mu.Lock()
+	closed := p.s.closed
+	if !closed {
+		p.s.bindings[b] = struct{}{}
+	}
+	p.s.mu.Unlock()
+	if closed {
+		b.Release()
+		return nil, closedError("Ports.Bind")
+	}
+	return b, nil
 }
 
 // addrInUse returns EADDRINUSE for the status that stands for it.
@@ -68,5 +79,10 @@ func (b *binding) Unlisten() {
 
 // Release implements rdmacm.Binding.
 func (b *binding) Release() {
-	b.release.Do(func() { _ = b.s.destroy(b.handle) }) // the daemon releases it at the latest with the client
+	b.release.Do(func() {
+		_ = b.s.destroy(b.handle) // the daemon releases it at the latest with the client
+		b.s.mu.Lock()
+		delete(b.s.bindings, b)
+		b.s.mu.Unlock()
+	})
 }

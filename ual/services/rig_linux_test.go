@@ -1,6 +1,7 @@
 package services_test
 
 import (
+	"log/slog"
 	"net/netip"
 	"path/filepath"
 	"testing"
@@ -59,7 +60,7 @@ func newRig(t *testing.T, cfg kproxy.Config, ports ...rvt.Port) *rig {
 	require.NoError(t, err)
 	r.svc, err = daemon.New(daemon.Config{AL: r.al, MAD: r.mads, CM: r.cm})
 	require.NoError(t, err)
-	cfg.AL, cfg.Service = r.al, r.svc
+	cfg.AL, cfg.Service, cfg.Logger = r.al, r.svc, slog.New(slog.DiscardHandler)
 	r.core, err = kproxy.New(cfg)
 	require.NoError(t, err)
 	r.server = server.New(r.core, clock.Real())

@@ -2,6 +2,8 @@ package services
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"ciddk/accesslayer/cm"
@@ -19,12 +21,13 @@ type Services struct {
 	handle  schema.Handle
 	token   uint64
 
-	mu      sync.Mutex
-	closed  bool
-	lost    bool
-	objects map[uint64]object // by token
-	nextOp  uint64
-	changes changes
+	mu       sync.Mutex
+	closed   bool
+	lost     bool
+	objects  map[uint64]object // by token
+	bindings map[*binding]struct{}
+	nextOp   uint64
+	changes  changes
 }
 
 // object is an object of the services in the daemon.
@@ -37,7 +40,7 @@ type object interface {
 
 // Open opens the services of a daemon. Close them before the client. Status: Unsupported (the daemon has none).
 func Open(c *ual.Client) (*Services, error) {
-	s := &Services{c: c, objects: map[uint64]object{}}
+	s := &Services{c: c, objects: map[uint64]object{}, bindings: map[*binding]struct{}{}}
 	s.changes.init(s)
 	var err error
 	if s.notices, err = c.NewNotices(s.disconnect); err != nil {
@@ -80,8 +83,12 @@ func (s *Services) Close() error {
 	for _, o := range s.objects {
 		list = append(list, o)
 	}
+	bindings := slices.Collect(maps.Keys(s.bindings))
 	s.mu.Unlock()
 	s.changes.close()
+	for _, b := range bindings {
+		b.Release()
+	}
 	var errs []error
 	for _, o := range list {
 		errs = append(errs, o.Close())
