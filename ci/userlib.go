@@ -318,6 +318,13 @@ type UserObject interface {
 	UserHandle() any
 }
 
+// UserRegion is implemented by the regions of the user access layer, which have no hooks.
+type UserRegion interface {
+	// UserRegion returns the library's own state of the region's PD, nil if the library does not accompany the PD, and
+	// the region's rights. ok is false if the region was destroyed. UserRegion does not block and does not allocate.
+	UserRegion() (pd any, access Access, ok bool)
+}
+
 // UserHandle returns the library's own state of an object of the user access layer, which may be wrapped. ok is false
 // if o is no such object, or the state is no T. UserHandle does not allocate.
 func UserHandle[T any](o any) (t T, ok bool) {

@@ -230,13 +230,12 @@ func (q *CQ) Resize(r ci.CQResize) (int, error) {
 		bytes); err != nil { // old and new exist side by side while entries move
 		return 0, err
 	}
-	if err := q.ring.Resize(size); err != nil {
+	if err := resizeRing(q.ring, size, r.User); err != nil {
 		q.dev.queues.give(bytes)
 		return 0, failErr(verb, ci.StatusOf(err), err)
 	}
 	q.dev.queues.give(q.bytes)
 	q.bytes = bytes
-	nothingForUser(r.User)
 	return q.ring.Cap(), nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/ci/wrrules"
 	"ciddk/wire"
 )
 
@@ -39,6 +40,7 @@ type endpoint struct {
 	lateSQ   bool        // sq is made when a state is entered in which sends are posted
 	typ      ci.QPType
 	caps     ci.QPCaps
+	rules    wrrules.Rules // of the requests of the send queue
 	flags    ci.QPFlags
 	notify   notifier
 	rq       RecvRing // nil with an SRQ

@@ -90,6 +90,9 @@ func (i inner) OpenCA(g ci.GUID, f func(ci.Event), ctx any) (ci.CA, error) {
 // Info returns the identity of the adapter.
 func (h *HCA) Info() ci.HCAInfo { return h.cfg.Info }
 
+// Attr returns the attributes without the ports. It may be called when the adapter is not open.
+func (h *HCA) Attr() ci.CAAttr { return h.attr }
+
 // OpenCA opens the adapter. The CA is wrapped by Config.Override.
 func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
 	return h.face.OpenCA(guid, onEvent, ctx)

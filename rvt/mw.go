@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/ci/wrrules"
 )
 
 // MW is a memory window. A bind is validated and takes effect when it is executed. The key of a type 1 window is drawn
@@ -141,7 +142,7 @@ func (m *MW) checkBind(e *endpoint, mr *MR, b *ci.MWBind) ci.Status {
 	switch {
 	case !m.alive():
 		return ci.InvalidMWHandle
-	case b.Access&^remoteRights != 0:
+	case !wrrules.IsWindowAccess(b.Access):
 		return ci.InvalidParameter
 	case m.pd != e.pd:
 		return ci.InvalidPermission
@@ -156,39 +157,62 @@ func (m *MW) checkBind(e *endpoint, mr *MR, b *ci.MWBind) ci.Status {
 	switch {
 	case mr.dead:
 		return ci.InvalidMRHandle
-	case mr.pd != e.pd, mr.maxPages == 0 && !canBind(mr.access, b.Access):
+	case mr.pd != e.pd, mr.maxPages == 0 && !wrrules.CanBind(mr.access, b.Access):
 		return ci.InvalidPermission
 	}
 	return ci.Success
-}
-
-// canBind reports whether a window with rights w may be bound to a region with rights of (IBTA volume 1, 10.6.7.2.1).
-func canBind(of, w ci.Access) bool {
-	writes := w&(ci.RemoteWrite|ci.RemoteAtomic) != 0
-	return of&ci.BindWindow != 0 && w&^remoteRights == 0 && (!writes || of&ci.LocalWrite != 0)
 }
 
 // bindMW executes a bind (IBTA volume 1, 10.6.7.2 and 11.4.1.1): for type 1 after nextKey, for type 2 with the key of
 // the consumer. Bind.Key is the key that the window gets. Length 0 unbinds. Status: WCBindErr, with the window
 // unchanged.
 func (d *device) bindMW(e *endpoint, w *WorkExt) ci.WCStatus {
-	if w == nil || w.MW == nil {
+	if w == nil {
 		return ci.WCBindErr
 	}
-	m, b := w.MW, &w.Bind
+	m, mr, b := w.MW, w.MR, &w.Bind
+	if w.ByKey {
+		m, mr = d.keys.window(w.MWKey), d.keys.region(w.MRKey)
+	}
+	if m == nil {
+		return ci.WCBindErr
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dead || m.pd.dev != d || !m.slot.owns(b.Key) || !m.bind(e, w.MR, b) {
+	stale := w.ByKey && m.typ == ci.MWType1 && (w.MWKey != m.applied || b.Key == m.applied)
+	if m.dead || m.pd.dev != d || stale || !m.slot.owns(b.Key) || !m.bind(e, mr, b) {
 		if m.typ == ci.MWType1 {
 			m.takeBack(b.Key)
 		}
 		return ci.WCBindErr
 	}
 	m.applied = b.Key
-	if m.typ == ci.MWType2 {
+	if m.typ == ci.MWType2 || w.ByKey {
 		m.key.Store(uint32(b.Key))
 	}
 	return ci.WCSuccess
+}
+
+// window returns the window that a key belongs to, or nil.
+func (k *keyTable) window(key ci.Key) *MW {
+	if s := k.slots.get(uint32(key) >> 8); s != nil {
+		m, _ := s.owner.(*MW)
+		return m
+	}
+	return nil
+}
+
+// region returns the region whose present key is key, or nil.
+func (k *keyTable) region(key ci.Key) *MR {
+	g := k.find(key)
+	if g == nil || g.under != nil {
+		return nil
+	}
+	if s := k.slots.get(uint32(key) >> 8); s != nil {
+		m, _ := s.owner.(*MR)
+		return m
+	}
+	return nil
 }
 
 func (m *MW) bind(e *endpoint, mr *MR, b *ci.MWBind) bool {
@@ -210,7 +234,7 @@ func (m *MW) bind(e *endpoint, mr *MR, b *ci.MWBind) bool {
 		return false
 	}
 	off, ok := under.span(b.Addr, b.Length)
-	if !ok || under.pd != e.pd || !canBind(under.access, b.Access) {
+	if !ok || under.pd != e.pd || !wrrules.CanBind(under.access, b.Access) {
 		mr.unbind()
 		return false
 	}

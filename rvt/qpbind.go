@@ -1,6 +1,9 @@
 package rvt
 
-import "ciddk/ci"
+import (
+	"ciddk/ci"
+	"ciddk/ci/wrrules"
+)
 
 // bindPost is the request that BindMW posts. It belongs to the QP, so that a bind allocates nothing.
 type bindPost struct {
@@ -8,7 +11,7 @@ type bindPost struct {
 	ext ci.SendExt
 }
 
-var bindErrors = newPostErrors("QP.BindMW", ci.InvalidQPHandle)
+var bindErrors = wrrules.NewErrors("QP.BindMW", ci.InvalidQPHandle)
 
 // BindMW posts the bind of a type 1 window, and returns the key that the window will have.
 func (q *QP) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
@@ -17,7 +20,7 @@ func (q *QP) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 	case !q.dev.attr.Caps.Has(ci.CapMW1):
 		return q.UnimplementedQP.BindMW(id, flags, b)
 	case q.destroyed.Load():
-		return 0, bindErrors.destroyed
+		return 0, bindErrors.Destroyed
 	case q.typ != ci.RC && q.typ != ci.UC:
 		return 0, fail(verb, ci.InvalidServiceType)
 	}
@@ -47,9 +50,9 @@ func (q *QP) postBind(id uint64, flags ci.SendFlags, b ci.MWBind, mw *MW) (ci.Ke
 	defer q.sqMu.Unlock()
 	switch {
 	case q.destroyed.Load():
-		return 0, bindErrors.destroyed
+		return 0, bindErrors.Destroyed
 	case q.current() < ci.QPRTS:
-		return 0, bindErrors.state
+		return 0, bindErrors.State
 	}
 	key, ok := mw.nextKey(b.Key)
 	if !ok {
@@ -65,7 +68,7 @@ func (q *QP) postBind(id uint64, flags ci.SendFlags, b ci.MWBind, mw *MW) (ci.Ke
 	q.bind.ext.Bind = ci.MWBind{}
 	if n == 0 {
 		mw.dropKey(key)
-		return 0, bindErrors.full
+		return 0, bindErrors.Full
 	}
 	return key, nil
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"ciddk/ci"
+	"ciddk/ci/wrrules"
 	"ciddk/wire"
 )
 
@@ -217,6 +218,9 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	} else {
 		q.caps.RecvSGE = q.srq.maxSGE
 	}
+	a := &dev.attr
+	q.rules = wrrules.Rules{Type: c.Type, Atomicity: a.Atomicity, Caps: a.Caps, MaxReadSGEs: a.MaxReadSGEs,
+		SendSGE: q.caps.SendSGE, MaxInline: q.caps.MaxInline}
 	q.resp.rw.SGL = make([]ci.SGE, 0, q.caps.RecvSGE)
 	q.attr = ci.QPAttr{State: ci.QPReset, APM: ci.APMMigrated, Port: 1}
 	switch c.Type {

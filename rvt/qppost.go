@@ -1,6 +1,10 @@
 package rvt
 
-import "ciddk/ci"
+import (
+	"ciddk/ci"
+	"ciddk/ci/wrrules"
+	"ciddk/wire"
+)
 
 // PostSend appends requests to the send queue and runs the engine once.
 func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
@@ -20,13 +24,13 @@ func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
 
 func (q *QP) post(wrs []ci.SendWR) (int, error) {
 	if q.destroyed.Load() {
-		return 0, sendErrors.destroyed
+		return 0, sendErrors.Destroyed
 	}
 	if q.current() < ci.QPRTS {
-		return 0, sendErrors.state
+		return 0, sendErrors.State
 	}
 	if q.caps.SendDepth == 0 && len(wrs) > 0 {
-		return 0, sendErrors.full
+		return 0, sendErrors.Full
 	}
 	legal := len(wrs)
 	var bad *ci.Error
@@ -39,101 +43,32 @@ func (q *QP) post(wrs []ci.SendWR) (int, error) {
 	n := q.sq.Post(wrs[:legal], q)
 	switch {
 	case n < legal:
-		return n, sendErrors.full
+		return n, sendErrors.Full
 	case bad != nil:
 		return n, bad
 	}
 	return n, nil
 }
 
-// check validates a request against the service and the sizes of the QP (IBTA volume 1, 11.4.1.1 and table 96). It
-// returns nil or the error of the post.
+// check validates a request. It returns nil or the error of the post.
 func (q *QP) check(w *ci.SendWR) *ci.Error {
-	e := &sendErrors
-	caps := q.dev.attr.Caps
-	connected := q.typ == ci.RC || q.typ == ci.UC
-	switch w.Op {
-	case ci.OpSend:
-		if !connected {
-			if err := q.checkDest(w); err != nil {
-				return err
-			}
-		}
-		if w.Flags&ci.SendInvalidate != 0 {
-			switch {
-			case q.typ != ci.RC:
-				return e.wrType
-			case !caps.Has(ci.CapSendInvalidate):
-				return e.unsupported
-			case w.Flags&ci.SendImmediate != 0:
-				return e.param
-			}
-		}
-	case ci.OpWrite:
-		if !connected {
-			return e.wrType
-		}
-	case ci.OpRead, ci.OpCompareSwap, ci.OpFetchAdd:
-		switch {
-		case q.typ != ci.RC:
-			return e.wrType
-		case w.Inline != nil:
-			return e.inline
-		case w.Op != ci.OpRead && q.dev.attr.Atomicity == ci.AtomicNone:
-			return e.unsupported
-		case w.Op == ci.OpRead && len(w.SGL) > q.dev.attr.MaxReadSGEs:
-			return e.maxSGE
-		}
-	case ci.OpNop:
-		return nil
-	case ci.OpLSO:
-		if q.typ != ci.UD {
-			return e.wrType
-		}
-		return e.unsupported
-	case ci.OpLocalInv, ci.OpFastReg:
-		switch {
-		case !connected:
-			return e.wrType
-		case !caps.Has(ci.CapFastReg):
-			return e.unsupported
-		case w.Op == ci.OpFastReg && (w.Ext == nil || q.MR(w.Ext.FastReg.MR) == nil):
-			return e.param
-		}
-		return nil
-	case ci.OpBindMW:
-		switch {
-		case !connected:
-			return e.wrType
-		case !caps.Has(ci.CapMW2):
-			return e.unsupported
-		case w.Ext == nil || !q.isBoundByPost(w.Ext.Bind.MW) || w.Ext.Bind.Length > 0 && q.MR(w.Ext.Bind.MR) == nil:
-			return e.param
-		}
-		return nil
-	default:
-		return e.wrType
-	}
+	r := wrrules.Request{Op: w.Op, Flags: w.Flags, SGEs: len(w.SGL), IsInline: w.Inline != nil, Inline: len(w.Inline)}
 	switch {
-	case w.Inline != nil && len(w.Inline) > q.caps.MaxInline:
-		return e.inline
-	case w.Inline == nil && len(w.SGL) > q.caps.SendSGE:
-		return e.maxSGE
-	case w.Flags&(ci.SendIPChecksum|ci.SendL4Checksum) != 0 && !caps.Has(ci.CapIPChecksum):
-		return e.unsupported
+	case w.Op == ci.OpSend && q.service == wire.UD:
+		r.HasAV, r.QPN = q.hasAV(w.To.AV), w.To.QPN
+	case w.Op == ci.OpFastReg && w.Ext != nil:
+		r.HasObjects = q.MR(w.Ext.FastReg.MR) != nil
+	case w.Op == ci.OpBindMW && w.Ext != nil:
+		b := &w.Ext.Bind
+		r.HasObjects = q.isBoundByPost(b.MW) && (b.Length == 0 || q.MR(b.MR) != nil)
 	}
-	return nil
+	return sendErrors.Of(q.rules.Check(&r))
 }
 
-func (q *QP) checkDest(w *ci.SendWR) *ci.Error {
-	a := q.AV(w.To.AV)
-	switch {
-	case a == nil || a.pd != q.pd || a.destroyed.Load():
-		return sendErrors.av
-	case w.To.QPN > mcastQPN:
-		return sendErrors.param
-	}
-	return nil
+// hasAV reports whether a datagram can have the address vector.
+func (q *QP) hasAV(av ci.AV) bool {
+	a := q.AV(av)
+	return a != nil && a.pd == q.pd && !a.destroyed.Load()
 }
 
 // AV implements Resolver. It returns nil for a nil or foreign vector.
@@ -186,13 +121,13 @@ func (q *QP) PostRecv(wrs []ci.RecvWR) (int, error) {
 func (q *QP) postRecv(wrs []ci.RecvWR) (int, error) {
 	switch {
 	case q.destroyed.Load():
-		return 0, recvErrors.destroyed
+		return 0, recvErrors.Destroyed
 	case q.rq == nil:
-		return 0, recvErrors.wrType
+		return 0, recvErrors.Of(wrrules.WRType)
 	case q.current() == ci.QPReset:
-		return 0, recvErrors.state
+		return 0, recvErrors.State
 	case q.caps.RecvDepth == 0 && len(wrs) > 0:
-		return 0, recvErrors.full
+		return 0, recvErrors.Full
 	}
-	return postRecv(q.rq, wrs, q.caps.RecvSGE, &recvErrors)
+	return postRecv(q.rq, wrs, q.caps.RecvSGE, recvErrors)
 }

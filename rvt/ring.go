@@ -32,12 +32,16 @@ type Work struct {
 // WorkExt holds what few requests need. The ring has resolved the objects and copied the lists when the request was
 // posted.
 type WorkExt struct {
-	MW      *MW
-	MR      *MR
-	Bind    ci.MWBind
-	FastReg ci.FastReg // Pages is private
-	Raw     ci.Raw
-	LSO     ci.LSO // Header is private
+	MW   *MW
+	MR   *MR
+	Bind ci.MWBind
+	// ByKey reports that an OpBindMW names its objects by keys: any key of the window, or the current one if it is of
+	// type 1, and the L_Key of the region. MW and MR are nil. Another process posted the request.
+	ByKey        bool
+	MWKey, MRKey ci.Key
+	FastReg      ci.FastReg // Pages is private
+	Raw          ci.Raw
+	LSO          ci.LSO // Header is private
 }
 
 // WorkSource is the consumer side of a send queue.

@@ -1,46 +1,34 @@
 package rvt
 
-import "ciddk/ci"
+import (
+	"ciddk/ci"
+	"ciddk/ci/wrrules"
+	"ciddk/wire"
+)
 
-// checkShared validates a request that another process has posted, by the rules of QP.PostSend (IBTA volume 1, 11.4.1.1
-// and table 96). It returns WCSuccess, or the status with which the request completes. It removes what the request does
-// not use.
+// ringFlags are the flags that a request of another process can have besides those that the rules reject.
+const ringFlags = ci.SendImmediate | ci.SendFence | ci.SendSignaled | ci.SendSolicited | ci.SendInvalidate
+
+// checkShared validates a request that another process has posted, by the rules of QP.PostSend. It returns WCSuccess,
+// or the status with which the request completes. It removes what the request does not use.
 func (e *endpoint) checkShared(w *Work) ci.WCStatus {
-	const bad = ci.WCLocalOpErr
-	caps := e.dev.attr.Caps
-	connected := e.typ == ci.RC || e.typ == ci.UC
-	w.Ext, w.PKeyIx = nil, 0
-	w.Flags &= ci.SendImmediate | ci.SendFence | ci.SendSignaled | ci.SendSolicited | ci.SendInvalidate
-	if connected {
-		w.AV = nil
-	}
+	r := wrrules.Request{Op: w.Op, Flags: w.Flags, SGEs: len(w.SGL), IsInline: w.IsInl, Inline: len(w.Inline)}
 	switch w.Op {
 	case ci.OpSend:
-		if !connected && (w.AV == nil || w.AV.pd != e.pd || w.DestQP > mcastQPN) {
-			return bad
-		}
-		invalidates := w.Flags&ci.SendInvalidate != 0
-		if invalidates && (e.typ != ci.RC || !caps.Has(ci.CapSendInvalidate) || w.Flags&ci.SendImmediate != 0) {
-			return bad
-		}
-	case ci.OpWrite:
-		if !connected {
-			return bad
-		}
-	case ci.OpRead, ci.OpCompareSwap, ci.OpFetchAdd:
-		switch {
-		case e.typ != ci.RC || w.IsInl,
-			w.Op != ci.OpRead && e.dev.attr.Atomicity == ci.AtomicNone,
-			w.Op == ci.OpRead && len(w.SGL) > e.dev.attr.MaxReadSGEs:
-			return bad
-		}
-	case ci.OpNop:
-	case ci.OpLocalInv:
-		if !connected || !caps.Has(ci.CapFastReg) {
-			return bad
+		w.Ext = nil
+		r.HasAV, r.QPN = w.AV != nil && w.AV.pd == e.pd, w.DestQP
+	case ci.OpBindMW:
+		r.HasObjects = w.Ext != nil // the objects of the keys are found when the bind is executed
+		if r.HasObjects && e.service != wire.UD && e.dev.attr.Caps.Has(ci.CapMW1) {
+			return ci.WCSuccess // the same request binds windows of type 1, after QP.BindMW
 		}
 	default:
-		return bad
+		w.Ext = nil
 	}
-	return ci.WCSuccess
+	if e.service != wire.UD {
+		w.AV = nil
+	}
+	w.Flags &= ringFlags
+	w.PKeyIx = 0
+	return e.rules.Check(&r).WCStatus()
 }

@@ -39,6 +39,25 @@ type SharedCompletionRing interface {
 	Fires(solicited bool) bool
 }
 
+// ResizedRing is a queue that can move to another place of the shared memory. The process does not use the queue while
+// it moves.
+type ResizedRing interface {
+	// ResizeShared is Resize, and answers ub with the new place.
+	ResizeShared(size int, ub *ci.UserBuffer) error
+}
+
+// resizeRing changes the size of a queue and answers ub.
+func resizeRing(ring interface{ Resize(size int) error }, size int, ub *ci.UserBuffer) error {
+	if r, ok := ring.(ResizedRing); ok && ub != nil {
+		return r.ResizeShared(size, ub)
+	}
+	if err := ring.Resize(size); err != nil {
+		return err
+	}
+	nothingForUser(ub)
+	return nil
+}
+
 // FreedRing is a queue whose memory is released explicitly.
 type FreedRing interface {
 	// Free releases the memory. The engine does not use the queue any more.

@@ -77,9 +77,9 @@ func (s *SRQ) PostRecv(wrs []ci.RecvWR) (int, error) {
 	s.postMu.Lock()
 	defer s.postMu.Unlock()
 	if s.destroyed.Load() {
-		return 0, errSRQDestroyed
+		return 0, srqPostErrors.Destroyed
 	}
-	return postRecv(s.ring, wrs, s.maxSGE, &srqPostErrors)
+	return postRecv(s.ring, wrs, s.maxSGE, srqPostErrors)
 }
 
 // Query returns the sizes and the limit.
@@ -124,7 +124,7 @@ func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
 		if err := dev.reserve(verb, "the new size", bytes); err != nil {
 			return err
 		}
-		if err := s.ring.Resize(attr.MaxWR); err != nil {
+		if err := resizeRing(s.ring, attr.MaxWR, attr.User); err != nil {
 			dev.queues.give(bytes)
 			return failErr(verb, ci.StatusOf(err), err)
 		}
@@ -135,7 +135,9 @@ func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
 		s.limit = attr.Limit
 		s.checkLimit()
 	}
-	nothingForUser(attr.User)
+	if set&ci.SRQFieldMaxWR == 0 {
+		nothingForUser(attr.User)
+	}
 	return nil
 }
 

@@ -18,10 +18,15 @@ type MR struct {
 	mu     sync.Mutex
 	pd     ci.PD
 	region ci.Region
+	access ci.Access
 	pinned *pinned
+	ended  bool // destroyed
 }
 
-var _ ci.MR = (*MR)(nil)
+var (
+	_ ci.MR         = (*MR)(nil)
+	_ ci.UserRegion = (*MR)(nil)
+)
 
 // pinned is memory that is registered. The client refers to it until it is not registered any more, so that it stays
 // where it is, even if the program has no reference to the MR.
@@ -136,7 +141,8 @@ func (p *PD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 		d.pin.release()
 		return nil, err
 	}
-	return &MR{ca: p.ca, handle: r.Handle, pd: p, region: region(&r.Region), pinned: d.pin}, nil
+	return &MR{ca: p.ca, handle: r.Handle, pd: p, region: region(&r.Region), access: c.Access,
+		pinned: d.pin}, nil
 }
 
 // RegisterSMR registers the pages of a region a second time.
@@ -151,7 +157,7 @@ func (p *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error
 		nil, &r); err != nil {
 		return nil, err
 	}
-	return &MR{ca: p.ca, handle: r.Handle, pd: p, region: region(&r.Region)}, nil
+	return &MR{ca: p.ca, handle: r.Handle, pd: p, region: region(&r.Region), access: access}, nil
 }
 
 func region(r *schema.Region) ci.Region {
@@ -166,8 +172,18 @@ func (m *MR) Destroy() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pinned.release()
-	m.pinned = nil
+	m.pinned, m.ended = nil, true
 	return nil
+}
+
+// UserRegion implements ci.UserRegion.
+func (m *MR) UserRegion() (pd any, access ci.Access, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if u, ok := ci.As[ci.UserObject](m.pd); ok {
+		pd = u.UserHandle()
+	}
+	return pd, m.access, !m.ended
 }
 
 // Region returns the address range and keys.
@@ -216,6 +232,9 @@ func (m *MR) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
 	m.region = region(&r.Region)
 	if set&ci.MRFieldPD != 0 {
 		m.pd = pd
+	}
+	if set&ci.MRFieldAccess != 0 {
+		m.access = c.Access
 	}
 	if d.pin != nil {
 		m.pinned.release()

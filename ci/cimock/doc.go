@@ -3,4 +3,4 @@
 // this folder after a change of ci. A test compares the method sets and fails if the mocks are stale.
 package cimock
 
-//go:generate go tool mockgen -write_package_comment=false -destination=mocks.go -package=cimock ciddk/ci Object,Unwrapper,HCA,Registrar,CA,Process,UserCA,PD,AV,CQ,SRQ,QP,Mcast,MR,FMR,MW,RDD,EEC,Memory,FileMemory,AtomicMemory,DMA,UndeliveredReporter,PeerActivity,UserObject
+//go:generate go tool mockgen -write_package_comment=false -destination=mocks.go -package=cimock ciddk/ci Object,Unwrapper,HCA,Registrar,CA,Process,UserCA,PD,AV,CQ,SRQ,QP,Mcast,MR,FMR,MW,RDD,EEC,Memory,FileMemory,AtomicMemory,DMA,UndeliveredReporter,PeerActivity,UserObject,UserRegion

@@ -47,6 +47,7 @@ var mocked = map[string][2]reflect.Type{
 	"UndeliveredReporter": {reflect.TypeFor[ci.UndeliveredReporter](), reflect.TypeFor[*MockUndeliveredReporter]()},
 	"PeerActivity":        {reflect.TypeFor[ci.PeerActivity](), reflect.TypeFor[*MockPeerActivity]()},
 	"UserObject":          {reflect.TypeFor[ci.UserObject](), reflect.TypeFor[*MockUserObject]()},
+	"UserRegion":          {reflect.TypeFor[ci.UserRegion](), reflect.TypeFor[*MockUserRegion]()},
 }
 
 func TestEveryInterfaceHasAMock(t *testing.T) {

@@ -62,7 +62,9 @@ func (h *HCA) openUser(_ ci.Process, ub *ci.UserBuffer) (rvt.UserContext, error)
 	if err := u.share(int(h.cfg.UserMemory)); err != nil {
 		return nil, err
 	}
-	o := rings.UserOpen{Size: uint64(len(u.mem.Bytes())), QPs: rings.MaxUserQPs}
+	attr := h.Attr()
+	o := rings.UserOpen{Size: uint64(len(u.mem.Bytes())), QPs: rings.MaxUserQPs, Caps: uint64(attr.Caps),
+		MaxReadSGEs: uint32(attr.MaxReadSGEs), Atomicity: uint32(attr.Atomicity)}
 	if err := answer(ub, o.Encode()); err != nil {
 		u.release()
 		return nil, err
@@ -135,10 +137,12 @@ type (
 	}
 	userRecv struct {
 		*rings.SharedRecv
+		u  *userContext
 		at rings.UserQueue
 	}
 	userCompletion struct {
 		*rings.SharedCompletion
+		u  *userContext
 		at rings.UserQueue
 	}
 )
@@ -179,7 +183,7 @@ func (u *userContext) RecvRing(depth, sge int, ub *ci.UserBuffer) (rvt.RecvRing,
 	if err != nil {
 		return nil, err
 	}
-	return &userRecv{rings.NewSharedRecv(b, s, free), at}, nil
+	return &userRecv{rings.NewSharedRecv(b, s, free), u, at}, nil
 }
 
 // CompletionRing implements rvt.Rings.
@@ -195,7 +199,66 @@ func (u *userContext) CompletionRing(size int, ub *ci.UserBuffer) (rvt.Completio
 	if err != nil {
 		return nil, err
 	}
-	return &userCompletion{rings.NewSharedCompletion(b, s, free), at}, nil
+	return &userCompletion{rings.NewSharedCompletion(b, s, free), u, at}, nil
+}
+
+var (
+	_ rvt.ResizedRing = (*userRecv)(nil)
+	_ rvt.ResizedRing = (*userCompletion)(nil)
+)
+
+// ResizeShared implements rvt.ResizedRing.
+func (r *userRecv) ResizeShared(depth int, ub *ci.UserBuffer) error {
+	if !r.u.isShared(ub) {
+		return r.Resize(depth)
+	}
+	s, err := rings.RecvShape(depth, int(r.at.Shape.SGE))
+	if err != nil {
+		return err
+	}
+	at, b, free, err := r.u.place(s, 0)
+	if err != nil {
+		return err
+	}
+	if err := answerMoved(ub, at.EncodeSRQ(), func() error { return r.Move(b, s, free) }); err != nil {
+		free()
+		return err
+	}
+	r.at = at
+	return nil
+}
+
+// ResizeShared implements rvt.ResizedRing.
+func (r *userCompletion) ResizeShared(size int, ub *ci.UserBuffer) error {
+	if !r.u.isShared(ub) {
+		return r.Resize(size)
+	}
+	s, err := rings.CompletionShape(size)
+	if err != nil {
+		return err
+	}
+	at, b, free, err := r.u.place(s, rings.ControlSize)
+	if err != nil {
+		return err
+	}
+	if err := answerMoved(ub, at.EncodeCQ(), func() error { return r.Move(b, s, free) }); err != nil {
+		free()
+		return err
+	}
+	r.at = at
+	return nil
+}
+
+// answerMoved answers a verb that moves a queue, if the answer has room and move succeeds.
+func answerMoved(ub *ci.UserBuffer, b []byte, move func() error) error {
+	if err := answer(ub, b); err != nil {
+		return err
+	}
+	if err := move(); err != nil {
+		ub.Out = ub.Out[:0]
+		return err
+	}
+	return nil
 }
 
 // AddCQ implements rvt.UserContext.

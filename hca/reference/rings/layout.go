@@ -11,7 +11,7 @@ const (
 	offData      = 384
 )
 
-// Send element. A union begins at 24: RDMA, atomic or datagram.
+// Send element. A union begins at 24: RDMA, atomic, datagram or bind.
 const (
 	sqID       = 0  // u64
 	sqNumSGE   = 8  // u32, older kernels; written, not read
@@ -27,6 +27,12 @@ const (
 	sqQKey     = 28 // u32
 	sqPKeyIx   = 32 // u16
 	sqAH       = 36 // u32, number of the address handle; 0: none, or the one in the side table
+	sqMWAddr   = 24 // u64, binds of windows
+	sqMWLength = 32 // u64; 0: unbind
+	sqMWRegion = 40 // L_Key of the region
+	sqMWKey    = 44 // present key of the window
+	sqMWNewKey = 48
+	sqMWAccess = 52 // u32, rights of ib_access_flags
 	sqDMA      = 184
 	sqSGE      = 208 // or inline bytes
 )

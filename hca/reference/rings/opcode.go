@@ -12,9 +12,10 @@ const (
 	opCompSwap  = 5
 	opFetchAdd  = 6
 	opLocalInv  = 7
+	opBindByKey = 8
 	opSendInv   = 9
 	opFastReg   = 0x80 // region and page list in the side table
-	opBindMW    = 0x81 // window and region in the side table; the ABI's BIND_MW, 8, names them by key: not accepted
+	opBindMW    = 0x81 // window and region in the side table
 	opNop       = 0x82
 	opLSO       = 0x83 // header and MSS in the side table
 	opRaw       = 0x84 // a send on a raw QP; address in the side table
@@ -83,4 +84,17 @@ func packWCFlags(f ci.WCFlags) uint32 {
 
 func unpackWCFlags(u uint32) ci.WCFlags {
 	return ci.WCFlags(u&1<<2 | u&2>>1 | u&4<<2 | u&8 | u>>14&2)
+}
+
+// packAccess returns the ABI's rights (ib_access_flags): 1 local write, 2 remote write, 4 remote read, 8 remote atomic,
+// 16 bind windows, 32 zero based.
+func packAccess(a ci.Access) uint32 {
+	return uint32(a&ci.LocalWrite)>>3 | uint32(a&ci.RemoteWrite) | uint32(a&ci.RemoteRead)<<2 |
+		uint32(a&ci.RemoteAtomic)<<1 | uint32(a&(ci.BindWindow|ci.ZeroBased))
+}
+
+// unpackAccess is the inverse of packAccess. It reports false if u has a right without a ci.Access.
+func unpackAccess(u uint32) (ci.Access, bool) {
+	a := ci.Access(u&1<<3 | u&2 | u&4>>2 | u&8>>1 | u&0x30)
+	return a, u&^0x3f == 0
 }

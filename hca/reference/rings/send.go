@@ -23,10 +23,11 @@ type sendRing struct {
 	tail uint32
 
 	side atomic.Pointer[sideTable]
-	// In queues that are shared with another process, address vectors have numbers. The producer uses number, the
-	// consumer vector.
-	number func(ci.AV) uint32
+	// In queues that are shared with another process, requests name objects by numbers and keys. The producer uses
+	// names. The consumer uses vector, and has the binds by slot.
+	names  Names
 	vector func(number uint32) *rvt.AV
+	binds  []rvt.WorkExt // made with the first bind
 	// Published indices. Both sides are in this process. They publish their indices in the shared bytes and here, and
 	// read them only here. Otherwise, if another process overwrites an index, both sides could use a slot of the side
 	// table at once.
@@ -107,14 +108,14 @@ func (r *sendRing) encode(w *ci.SendWR, obj rvt.Resolver) {
 			op, ex = opSendImm, immWord(w.Imm)
 		case w.Flags&ci.SendInvalidate != 0:
 			op, ex = opSendInv, uint32(w.Inv)
-		case w.Ext != nil && r.number == nil:
+		case w.Ext != nil && r.names == nil:
 			op = opRaw
 			r.ext().Raw = w.Ext.Raw
 		}
 		if w.To.AV != nil {
 			number := uint32(0)
-			if r.number != nil {
-				number = r.number(w.To.AV)
+			if r.names != nil {
+				number = r.names.Vector(w.To.AV)
 			} else {
 				r.table().av[r.post] = obj.AV(w.To.AV)
 			}
@@ -177,6 +178,9 @@ func (r *sendRing) encodeRare(w *ci.SendWR, b []byte, obj rvt.Resolver) (op uint
 	if w.Ext == nil || w.Op == ci.OpNop {
 		return opNop
 	}
+	if r.names != nil {
+		return r.encodeByName(w, b)
+	}
 	x := r.ext()
 	switch w.Op {
 	case ci.OpFastReg:
@@ -209,6 +213,41 @@ func (r *sendRing) encodeRare(w *ci.SendWR, b []byte, obj rvt.Resolver) (op uint
 		return opLSO
 	}
 	return opNop
+}
+
+// encodeByName encodes requests of another process, which has no side table.
+func (r *sendRing) encodeByName(w *ci.SendWR, b []byte) (op uint32) {
+	if w.Op != ci.OpBindMW {
+		return opNop
+	}
+	m := &w.Ext.Bind
+	ne.PutUint64(b[sqMWAddr:], m.Addr)
+	ne.PutUint64(b[sqMWLength:], m.Length)
+	region := ci.Key(0)
+	if m.Length > 0 {
+		region = r.names.Region(m.MR)
+	}
+	ne.PutUint32(b[sqMWRegion:], uint32(region))
+	ne.PutUint32(b[sqMWKey:], uint32(r.names.Window(m.MW)))
+	ne.PutUint32(b[sqMWNewKey:], uint32(m.Key))
+	ne.PutUint32(b[sqMWAccess:], packAccess(m.Access))
+	return opBindByKey
+}
+
+// decodeBind decodes a bind that names its objects by keys.
+func (r *sendRing) decodeBind(w *rvt.Work, i uint32, b []byte) {
+	if r.binds == nil {
+		r.binds = make([]rvt.WorkExt, r.q.mask+1)
+	}
+	access, ok := unpackAccess(ne.Uint32(b[sqMWAccess:]))
+	if !ok {
+		w.Bad = ci.WCLocalOpErr
+		return
+	}
+	w.Ext = &r.binds[i]
+	*w.Ext = rvt.WorkExt{ByKey: true, MWKey: ci.Key(ne.Uint32(b[sqMWKey:])), MRKey: ci.Key(ne.Uint32(b[sqMWRegion:])),
+		Bind: ci.MWBind{Addr: ne.Uint64(b[sqMWAddr:]), Length: ne.Uint64(b[sqMWLength:]),
+			Key: ci.Key(ne.Uint32(b[sqMWNewKey:])), Access: access}}
 }
 
 // table returns the side table, and allocates it at its first use.
@@ -301,6 +340,13 @@ func (r *sendRing) decode(w *rvt.Work) {
 		w.Op = ci.OpFastReg
 	case opBindMW:
 		w.Op = ci.OpBindMW
+	case opBindByKey:
+		w.Op = ci.OpBindMW
+		if r.vector == nil { // a queue of this process
+			w.Bad = ci.WCLocalOpErr
+			return
+		}
+		r.decodeBind(w, i, b)
 	default:
 		w.Op, w.Bad = ci.OpNop, ci.WCLocalOpErr
 		return

@@ -73,7 +73,7 @@ func CompletionShape(size int) (Shape, error) {
 
 // errShared is the error of a resize.
 func errShared(verb string) error {
-	return bad(verb, ci.InsufficientResources, "a queue in memory shared with its process keeps its size")
+	return bad(verb, ci.InsufficientResources, "the process's user library does not take part in the resize")
 }
 
 // SharedSend is a send queue whose producer is another process. It implements rvt.SharedSendRing and rvt.FreedRing.
@@ -133,8 +133,31 @@ func NewSharedRecv(b []byte, s Shape, free func()) *SharedRecv {
 // Post accepts no requests, because the producer is another process.
 func (r *SharedRecv) Post([]ci.RecvWR) int { return 0 }
 
-// Resize fails.
+// Resize fails: Move changes the size.
 func (r *SharedRecv) Resize(int) error { return errShared("SRQ.Modify") }
+
+// Move moves the posted receives to a new queue over b, whose free function replaces that of the old queue, which is
+// called. No other method may run at the same time. It fails with ci.InvalidMaxWRs if the receives do not fit.
+func (r *SharedRecv) Move(b []byte, s Shape, free func()) error {
+	n := (r.q.producer() - r.next) & r.q.mask
+	if n >= s.Slots {
+		return bad("SRQ.Modify", ci.InvalidMaxWRs, "%d receives are posted, %d would fit", n, s.Slots-1)
+	}
+	r.q, r.next, r.post = r.q.move(b, s, r.next, n), 0, 0
+	r.free()
+	r.free = free
+	return nil
+}
+
+// move copies n elements from index first on to a new queue over b, which has slots of the same size.
+func (q *queue) move(b []byte, s Shape, first, n uint32) queue {
+	to := newQueue(b, int(s.Slots), uint8(s.Shift))
+	for i := range n {
+		copy(to.slot(i), q.slot((first+i)&q.mask))
+	}
+	atomic.StoreUint32(to.prod, n)
+	return to
+}
 
 // Free implements rvt.FreedRing.
 func (r *SharedRecv) Free() { r.free() }
@@ -198,8 +221,26 @@ func (r *SharedCompletion) Len() int { return int((r.put - r.q.consumer()) & r.q
 // Cap returns the number of completions that fit.
 func (r *SharedCompletion) Cap() int { return r.q.depth() }
 
-// Resize fails.
+// Resize fails: Move changes the size.
 func (r *SharedCompletion) Resize(int) error { return errShared("CQ.Resize") }
+
+// Move moves the unread completions, according to the consumer's index, to a new queue over b, as NewSharedCompletion
+// takes it. The queue stays armed. free replaces the function of the old queue, which is called. No other method may run
+// at the same time, in either process. It fails with ci.Overflow if the completions do not fit.
+func (r *SharedCompletion) Move(b []byte, s Shape, free func()) error {
+	first := r.q.consumer()
+	n := (r.put - first) & r.q.mask
+	if n >= s.Slots {
+		return bad("CQ.Resize", ci.Overflow, "%d completions wait, %d would fit", n, s.Slots-1)
+	}
+	r.q, r.put = r.q.move(b[ControlSize:], s, first, n), n
+	arm := word(b, 0)
+	atomic.StoreUint32(arm, atomic.LoadUint32(r.arm))
+	r.arm = arm
+	r.free()
+	r.free = free
+	return nil
+}
 
 // Fires implements rvt.SharedCompletionRing.
 func (r *SharedCompletion) Fires(solicited bool) bool {
@@ -220,16 +261,23 @@ type UserSend struct {
 	state *uint32
 }
 
-// OpenSend opens the send queue that NewSharedSend made over b. number returns the number of an address vector, 0 for
-// none. ok is false if the shape does not fit b.
-func OpenSend(b []byte, s Shape, number func(ci.AV) uint32) (*UserSend, bool) {
+// Names returns the numbers and keys by which a request in shared memory names objects, which the caller of Post has
+// validated.
+type Names interface {
+	Vector(ci.AV) uint32 // the number of UserAV; 0: none
+	Window(ci.MW) ci.Key // its current key
+	Region(ci.MR) ci.Key // its L_Key
+}
+
+// OpenSend opens the send queue that NewSharedSend made over b. ok is false if the shape does not fit b.
+func OpenSend(b []byte, s Shape, names Names) (*UserSend, bool) {
 	least := sqSGE + max(uint64(s.SGE)*sgeSize, uint64(s.Data))
 	if len(b) < ControlSize || !s.ok(least, len(b)-ControlSize) {
 		return nil, false
 	}
 	u := &UserSend{state: word(b, 0)}
 	u.q = openQueue(b[ControlSize:], s)
-	u.sge, u.inline, u.number = s.SGE, s.Data, number
+	u.sge, u.inline, u.names = s.SGE, s.Data, names
 	return u, true
 }
 
@@ -262,6 +310,15 @@ func (u *UserSend) State() ci.QPState { return ci.QPState(atomic.LoadUint32(u.st
 // Reset empties the queue after the QP has gone to Reset.
 func (u *UserSend) Reset() { u.post, u.seen = 0, 0 }
 
+// Posted returns the number of requests that were posted since the last Reset, modulo the number of slots.
+func (u *UserSend) Posted() uint32 { return u.post }
+
+// IsRetired reports whether the request that was posted when Posted had returned at is complete. It was posted less
+// than a full round of the queue ago.
+func (u *UserSend) IsRetired(at uint32) bool {
+	return (u.post-at-1)&u.q.mask >= (u.post-u.q.consumer())&u.q.mask
+}
+
 // UserRecv is the application's side of a receive queue in shared memory: its producer. The caller serialises calls.
 type UserRecv struct{ recvRing }
 
@@ -270,7 +327,9 @@ func OpenRecv(b []byte, s Shape) (*UserRecv, bool) {
 	if !s.ok(rqSGE+uint64(s.SGE)*sgeSize, len(b)) {
 		return nil, false
 	}
-	return &UserRecv{recvRing{q: openQueue(b, s), sge: s.SGE}}, true
+	u := &UserRecv{recvRing{q: openQueue(b, s), sge: s.SGE}}
+	u.post = u.q.producer() // not 0 in a queue that has moved
+	return u, true
 }
 
 // Reset empties the queue after the QP has gone to Reset.

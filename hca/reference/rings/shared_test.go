@@ -21,6 +21,13 @@ func shape(s Shape, err error) Shape {
 
 func noFree() {}
 
+// testNames are names that consist of one number.
+type testNames uint32
+
+func (n testNames) Vector(ci.AV) uint32 { return uint32(n) }
+func (n testNames) Window(ci.MW) ci.Key { return ci.Key(n) }
+func (n testNames) Region(ci.MR) ci.Key { return ci.Key(n) + 1 }
+
 // TestSharedQueues moves requests and completions between the two sides of shared queues, each with its own view.
 func TestSharedQueues(t *testing.T) {
 	t.Parallel()
@@ -35,7 +42,7 @@ func TestSharedQueues(t *testing.T) {
 			}
 			return nil
 		}, noFree)
-		user, ok := OpenSend(b, s, func(ci.AV) uint32 { return 7 })
+		user, ok := OpenSend(b, s, testNames(7))
 		require.True(t, ok)
 		require.Zero(t, server.Post(make([]ci.SendWR, 1), nil))
 		server.SetState(ci.QPRTS)
@@ -284,7 +291,7 @@ func FuzzHostileShared(f *testing.F) {
 		vectors := []*rvt.AV{nil, {}}
 		send := NewSharedSend(sb, ss, func(i uint32) *rvt.AV { return vectors[i%2] }, noFree)
 		recv, comp := NewSharedRecv(rb, rs, noFree), NewSharedCompletion(cb, cs, noFree)
-		user, ok := OpenSend(sb, ss, func(ci.AV) uint32 { return 1 })
+		user, ok := OpenSend(sb, ss, testNames(1))
 		require.True(t, ok)
 		poller, ok := OpenCompletion(cb, cs)
 		require.True(t, ok)

@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// The private data between the reference HCA and its user library, version 1. UserBuffer.Command is UserCommand in
+// The private data between the reference HCA and its user library, version 2. UserBuffer.Command is UserCommand in
 // every verb of the library, and In is empty. Out is a record of little-endian integers:
 //
 //	record     bytes  0: u16   2: u16   8         16        24        28      32…
-//	UserOpen   24     version  kind 1   u64 size  u32 QPs   –
+//	UserOpen   40     version  kind 1   u64 size  u32 QPs   u64 caps; 32: u32 SGEs of a READ; 36: u32 atomicity
 //	UserCQ     40     version  kind 2   u64 off   u64 size  shape (4 × u32 from 24)
 //	UserQP     72     version  kind 3   u64 off   u64 size  shape of the send queue; 40: u64 off of the receive queue,
 //	                                              48: shape; 64: u32 index, 68: u32 QP number
@@ -21,11 +21,11 @@ import (
 // the memory, and the doorbell.
 const (
 	UserCommand = 1
-	userVersion = 1
+	userVersion = 2
 )
 
 // LibraryName is HCAInfo.Library of the reference HCA.
-const LibraryName = "ciddk-reference-1"
+const LibraryName = "ciddk-reference-2"
 
 // The kinds of records.
 const (
@@ -38,7 +38,7 @@ const (
 
 // The sizes of records in bytes.
 const (
-	UserOpenSize  = 24
+	UserOpenSize  = 40
 	UserQueueSize = 40
 	UserQPSize    = 72
 	UserAVSize    = 16
@@ -50,9 +50,14 @@ var le = binary.LittleEndian
 type UserOpen struct {
 	Size uint64 // bytes of the shared memory
 	QPs  uint32 // maximum number of QPs
+
+	// What the rules of requests depend on: CAAttr.Caps, MaxReadSGEs and Atomicity of the HCA.
+	Caps        uint64
+	MaxReadSGEs uint32
+	Atomicity   uint32
 }
 
-// UserQueue is the answer to CreateCQ and CreateSRQ.
+// UserQueue is the answer to CreateCQ, CreateSRQ, and the verbs that change their size.
 type UserQueue struct {
 	Offset, Size uint64
 	Shape        Shape
@@ -104,6 +109,9 @@ func (u *UserOpen) Encode() []byte {
 	b := record(kindOpen, UserOpenSize)
 	le.PutUint64(b[8:], u.Size)
 	le.PutUint32(b[16:], u.QPs)
+	le.PutUint64(b[24:], u.Caps)
+	le.PutUint32(b[32:], u.MaxReadSGEs)
+	le.PutUint32(b[36:], u.Atomicity)
 	return b
 }
 
@@ -113,6 +121,7 @@ func (u *UserOpen) Decode(b []byte) error {
 		return err
 	}
 	u.Size, u.QPs = le.Uint64(b[8:]), le.Uint32(b[16:])
+	u.Caps, u.MaxReadSGEs, u.Atomicity = le.Uint64(b[24:]), le.Uint32(b[32:]), le.Uint32(b[36:])
 	return nil
 }
 

@@ -22,20 +22,20 @@ func TestUserRecords(t *testing.T) {
 		r, empty record
 		want     string
 	}{
-		"open": {&UserOpen{Size: 1 << 26, QPs: 16384}, &UserOpen{}, "0100010000000000" + "0000000400000000" +
-			"0040000000000000"},
-		"CQ":  {cqRecord{&queue}, cqRecord{&UserQueue{}}, "0100020000000000" + queueHex},
-		"SRQ": {srqRecord{&queue}, srqRecord{&UserQueue{}}, "0100040000000000" + queueHex},
-		"QP": {&qp, &UserQP{}, "0100030000000000" + queueHex + "0020000000000000" + "20000000070000000100000000000000" +
+		"open": {&UserOpen{Size: 1 << 26, QPs: 16384, Caps: 0x1122334455667788, MaxReadSGEs: 30, Atomicity: 1}, &UserOpen{}, "0200010000000000" + "0000000400000000" +
+			"0040000000000000" + "8877665544332211" + "1e000000" + "01000000"},
+		"CQ":  {cqRecord{&queue}, cqRecord{&UserQueue{}}, "0200020000000000" + queueHex},
+		"SRQ": {srqRecord{&queue}, srqRecord{&UserQueue{}}, "0200040000000000" + queueHex},
+		"QP": {&qp, &UserQP{}, "0200030000000000" + queueHex + "0020000000000000" + "20000000070000000100000000000000" +
 			"09000000" + "efcdab00"},
-		"AV": {&UserAV{Number: 0x01020304}, &UserAV{}, "0100050000000000" + "0403020100000000"},
+		"AV": {&UserAV{Number: 0x01020304}, &UserAV{}, "0200050000000000" + "0403020100000000"},
 	} {
 		b := c.r.Encode()
 		require.Equal(t, c.want, hex.EncodeToString(b), name)
 		require.NoError(t, c.empty.Decode(b), name)
 		require.Equal(t, c.r, c.empty, name)
-		for _, bad := range [][]byte{nil, b[:len(b)-1], append(b[:len(b):len(b)], 0), append([]byte{2}, b[1:]...),
-			append([]byte{1, 0, 77}, b[3:]...)} {
+		for _, bad := range [][]byte{nil, b[:len(b)-1], append(b[:len(b):len(b)], 0), append([]byte{1}, b[1:]...),
+			append([]byte{2, 0, 77}, b[3:]...)} {
 			require.Error(t, c.empty.Decode(bad), name)
 		}
 	}

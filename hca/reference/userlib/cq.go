@@ -12,11 +12,11 @@ import (
 // cq is a completion queue.
 type cq struct {
 	destroyed atomic.Bool
-	ring      *rings.UserCompletion
+	ring      atomic.Pointer[rings.UserCompletion] // replaced, with mu, by a resize
 	ca        *ca
 	empty     atomic.Uint32 // polls that found nothing, in a row
 
-	mu       sync.Mutex // polls
+	mu       sync.Mutex // polls, armings and resizes
 	contexts map[ci.QPN]*qpContext
 	dead     int // contexts of QPs that were destroyed
 }
@@ -40,21 +40,56 @@ func postCreateCQ(a *ci.UserCreateCQ, ub *ci.UserBuffer, err error) error {
 	if !ok || err != nil || ub.Status != 0 {
 		return nil
 	}
-	var r rings.UserQueue
-	if err := r.DecodeCQ(ub.Out); err != nil {
-		return badAnswer(verb, "%v", err)
+	ring, err := openCQ(verb, d.ca, ub.Out)
+	if err != nil {
+		return err
 	}
-	b, ok := d.ca.at(r.Offset, r.Size)
+	q := &cq{ca: d.ca, contexts: map[ci.QPN]*qpContext{}}
+	q.ring.Store(ring)
+	a.CQ = ci.UserCQ{Handle: q, Poll: q.poll, Peek: q.peek, Notify: q.notify}
+	return nil
+}
+
+// openCQ opens the queue in an answer of the driver.
+func openCQ(verb string, c *ca, answer []byte) (*rings.UserCompletion, error) {
+	var r rings.UserQueue
+	if err := r.DecodeCQ(answer); err != nil {
+		return nil, badAnswer(verb, "%v", err)
+	}
+	b, ok := c.at(r.Offset, r.Size)
 	if !ok {
-		return badAnswer(verb, "a queue outside the shared memory")
+		return nil, badAnswer(verb, "a queue outside the shared memory")
 	}
 	ring, ok := rings.OpenCompletion(b, r.Shape)
 	if !ok {
-		return badAnswer(verb, "a queue of the shape %+v in %d bytes", r.Shape, r.Size)
+		return nil, badAnswer(verb, "a queue of the shape %+v in %d bytes", r.Shape, r.Size)
 	}
-	q := &cq{ca: d.ca, ring: ring, contexts: map[ci.QPN]*qpContext{}}
-	a.CQ = ci.UserCQ{Handle: q, Poll: q.poll, Peek: q.peek, Notify: q.notify}
+	return ring, nil
+}
+
+// preResizeCQ makes polls and armings wait until the queue has moved or remains.
+func preResizeCQ(a *ci.UserResizeCQ, ub *ci.UserBuffer) error {
+	if q, ok := a.CQ.(*cq); ok {
+		ask(ub, rings.UserQueueSize)
+		q.mu.Lock()
+	}
 	return nil
+}
+
+func postResizeCQ(a *ci.UserResizeCQ, ub *ci.UserBuffer, err error) {
+	q, ok := a.CQ.(*cq)
+	if !ok {
+		return
+	}
+	defer q.mu.Unlock()
+	if err != nil || ub.Status != 0 {
+		return
+	}
+	if ring, err := openCQ("CQ.Resize", q.ca, ub.Out); err == nil {
+		q.ring.Store(ring)
+	} else {
+		q.destroyed.Store(true) // the old queue does not exist any more
+	}
 }
 
 func postDestroyCQ(a *ci.UserDestroyCQ, _ *ci.UserBuffer, err error) {
@@ -78,7 +113,7 @@ func (q *cq) poll(wc []ci.WC) (int, error) {
 	if len(wc) == 0 {
 		return 0, nil
 	}
-	if q.ring.Len() == 0 {
+	if q.ring.Load().Len() == 0 {
 		q.foundNothing()
 		return 0, nil
 	}
@@ -87,7 +122,7 @@ func (q *cq) poll(wc []ci.WC) (int, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := q.ring.Get(wc)
+	n := q.ring.Load().Get(wc)
 	for i := range wc[:n] {
 		if c := q.contexts[wc[i].QPN]; c != nil {
 			wc[i].Context = c.value
@@ -116,7 +151,7 @@ func (q *cq) peek() (int, error) {
 	if q.destroyed.Load() {
 		return 0, errPeekDestroyed
 	}
-	return q.ring.Len(), nil
+	return q.ring.Load().Len(), nil
 }
 
 func (q *cq) notify(when ci.Notify) error {
@@ -126,7 +161,9 @@ func (q *cq) notify(when ci.Notify) error {
 	case when > ci.NotifySolicited:
 		return errNotify
 	}
-	q.ring.Arm(when)
+	q.mu.Lock() // not into a queue that moves
+	defer q.mu.Unlock()
+	q.ring.Load().Arm(when)
 	return nil
 }
 
@@ -134,7 +171,7 @@ func (q *cq) notify(when ci.Notify) error {
 func (q *cq) add(num ci.QPN, value any) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.dead > 0 && q.ring.Len() == 0 {
+	if q.dead > 0 && q.ring.Load().Len() == 0 {
 		for n, c := range q.contexts {
 			if c.destroyed {
 				delete(q.contexts, n)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/ci/wrrules"
 	"ciddk/hca/reference/arena"
 	"ciddk/hca/reference/rings"
 )
@@ -21,45 +22,30 @@ func New() *ci.UserLibrary {
 		CreateAV:   ci.UserFallibleHook[ci.UserCreateAV]{Pre: preCreateAV, Post: postCreateAV},
 		DestroyAV:  ci.UserHook[ci.UserDestroyAV]{Post: postDestroyAV},
 		CreateCQ:   ci.UserFallibleHook[ci.UserCreateCQ]{Pre: preCreateCQ, Post: postCreateCQ},
-		ResizeCQ:   ci.UserHook[ci.UserResizeCQ]{Pre: preResizeCQ},
+		ResizeCQ:   ci.UserHook[ci.UserResizeCQ]{Pre: preResizeCQ, Post: postResizeCQ},
 		DestroyCQ:  ci.UserHook[ci.UserDestroyCQ]{Post: postDestroyCQ},
 		CreateSRQ:  ci.UserFallibleHook[ci.UserCreateSRQ]{Pre: preCreateSRQ, Post: postCreateSRQ},
-		ModifySRQ:  ci.UserHook[ci.UserModifySRQ]{Pre: preModifySRQ},
+		ModifySRQ:  ci.UserHook[ci.UserModifySRQ]{Pre: preModifySRQ, Post: postModifySRQ},
 		DestroySRQ: ci.UserHook[ci.UserDestroySRQ]{Post: postDestroySRQ},
 		CreateQP:   ci.UserFallibleHook[ci.UserCreateQP]{Pre: preCreateQP, Post: postCreateQP},
 		ModifyQP:   ci.UserHook[ci.UserModifyQP]{Pre: preModifyQP, Post: postModifyQP},
 		DestroyQP:  ci.UserHook[ci.UserDestroyQP]{Pre: preDestroyQP, Post: postDestroyQP},
-		CreateMW:   ci.UserFallibleHook[ci.UserCreateMW]{Pre: preCreateMW},
+		CreateMW:   ci.UserFallibleHook[ci.UserCreateMW]{Post: postCreateMW},
+		QueryMW:    ci.UserHook[ci.UserQueryMW]{Post: postQueryMW},
+		DestroyMW:  ci.UserHook[ci.UserDestroyMW]{Post: postDestroyMW},
 	}
 }
 
-// notInUserMode are the capabilities of the HCA that queues in shared memory do not have. Windows and the invalidation
-// of their keys need requests that name objects of the daemon; a queue in use cannot be moved.
-const notInUserMode = ci.CapMW1 | ci.CapMW2 | ci.CapFastReg | ci.CapSendInvalidate | ci.CapLSO | ci.CapIPChecksum |
-	ci.CapResizeCQ | ci.CapModifySRQDepth
+// notInUserMode are the capabilities of the HCA that queues in shared memory do not have. A fast registration names
+// storage by DMA addresses, which only consumers in the daemon have.
+const notInUserMode = ci.CapFastReg | ci.CapLSO | ci.CapIPChecksum
 
 // postQueryCA clears the capabilities that a process with this library does not have.
 func postQueryCA(a *ci.UserQueryCA, _ *ci.UserBuffer, err error) {
 	if _, ok := a.CA.(*ca); ok && err == nil && a.Attr != nil {
 		a.Attr.Caps &^= notInUserMode
-		a.Attr.MaxMWs, a.Attr.MaxFastRegPages = 0, 0
+		a.Attr.MaxFastRegPages = 0
 	}
-}
-
-// unsupported returns the error of a verb whose capability postQueryCA has cleared.
-func unsupported(verb string) error {
-	return &ci.Error{Verb: verb, Status: ci.Unsupported, Detail: "not with queues in shared memory"}
-}
-
-func preCreateMW(*ci.UserCreateMW, *ci.UserBuffer) error { return unsupported("PD.CreateMW") }
-
-func preResizeCQ(*ci.UserResizeCQ, *ci.UserBuffer) error { return unsupported("CQ.Resize") }
-
-func preModifySRQ(a *ci.UserModifySRQ, _ *ci.UserBuffer) error {
-	if a.Set&ci.SRQFieldMaxWR != 0 {
-		return unsupported("SRQ.Modify")
-	}
-	return nil
 }
 
 // notAnswered is the status that a hook presets.
@@ -78,6 +64,7 @@ func badAnswer(verb, format string, args ...any) error {
 
 // ca is an open CA.
 type ca struct {
+	rules  wrrules.Rules // of QPs, without what differs from QP to QP
 	mem    *arena.Memory
 	ringer *arena.Ringer
 	head   *rings.Header
@@ -130,7 +117,9 @@ func postOpenCA(a *ci.UserOpenCA, ub *ci.UserBuffer, err error) error {
 		_ = m.Close() // the error to report is the first one
 		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Err: err}
 	}
-	a.CA = &ca{mem: m, ringer: r, head: rings.OpenHeader(m.Bytes())}
+	rules := wrrules.Rules{Caps: ci.Caps(o.Caps) &^ notInUserMode, Atomicity: ci.Atomicity(o.Atomicity),
+		MaxReadSGEs: int(o.MaxReadSGEs)}
+	a.CA = &ca{rules: rules, mem: m, ringer: r, head: rings.OpenHeader(m.Bytes())}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/wrrules"
 	"ciddk/hca/reference/rings"
 )
 
@@ -11,16 +12,16 @@ import (
 type qp struct {
 	pd             *pd
 	num            ci.QPN
-	typ            ci.QPType
+	rules          wrrules.Rules
 	index          uint32
 	sendCQ, recvCQ *cq
-	inline         int
-	sendSGE        int
 	recvSGE        int
 	noSend, noRecv bool // created with a depth of 0
 
 	sendMu    sync.Mutex
 	send      *rings.UserSend
+	resets    uint32 // times that the queue was emptied
+	bind      bindRequest
 	destroyed bool // with sendMu and recvMu
 
 	recvMu sync.Mutex
@@ -50,14 +51,14 @@ func postCreateQP(a *ci.UserCreateQP, ub *ci.UserBuffer, err error) error {
 	if err := r.Decode(ub.Out); err != nil {
 		return badAnswer(verb, "%v", err)
 	}
-	q := &qp{pd: d, num: ci.QPN(r.Num), typ: a.Create.Type, index: r.Index, inline: int(r.Send.Shape.Data),
-		sendSGE: int(r.Send.Shape.SGE), recvSGE: int(r.Recv.SGE),
+	q := &qp{pd: d, num: ci.QPN(r.Num), rules: d.ca.rules, index: r.Index, recvSGE: int(r.Recv.SGE),
 		noSend: a.Create.SendDepth == 0, noRecv: a.Create.RecvDepth == 0}
+	q.rules.Type, q.rules.SendSGE, q.rules.MaxInline = a.Create.Type, int(r.Send.Shape.SGE), int(r.Send.Shape.Data)
 	b, ok := d.ca.at(r.Send.Offset, r.Send.Size)
 	if !ok || r.Index >= rings.MaxUserQPs {
 		return badAnswer(verb, "a send queue outside the shared memory, or index %d", r.Index)
 	}
-	if q.send, ok = rings.OpenSend(b, r.Send.Shape, numberOf); !ok {
+	if q.send, ok = rings.OpenSend(b, r.Send.Shape, names{}); !ok {
 		return badAnswer(verb, "a send queue of the shape %+v in %d bytes", r.Send.Shape, r.Send.Size)
 	}
 	if r.RecvOffset != 0 {
@@ -69,21 +70,33 @@ func postCreateQP(a *ci.UserCreateQP, ub *ci.UserBuffer, err error) error {
 	q.recvCQ, _ = ci.UserHandle[*cq](a.Create.RecvCQ)
 	q.sendCQ.add(q.num, a.Create.Context)
 	q.recvCQ.add(q.num, a.Create.Context)
-	a.QP = ci.UserQP{Handle: q, PostSend: q.postSend, PostRecv: q.postRecv, BindMW: noBindMW}
+	a.QP = ci.UserQP{Handle: q, PostSend: q.postSend, PostRecv: q.postRecv, BindMW: q.bindMW}
 	return nil
 }
 
-// numberOf returns the number of an address vector that check has accepted.
-func numberOf(o ci.AV) uint32 {
+// names implements rings.Names for objects that check has accepted.
+type names struct{}
+
+func (names) Vector(o ci.AV) uint32 {
 	if v, ok := ci.UserHandle[*av](o); ok {
 		return v.number
 	}
 	return 0
 }
 
-func noBindMW(uint64, ci.SendFlags, ci.MWBind) (ci.Key, error) { return 0, bindUnsupported }
+func (names) Window(o ci.MW) ci.Key {
+	if w, ok := ci.UserHandle[*mw](o); ok {
+		return w.current()
+	}
+	return 0
+}
 
-var bindUnsupported = unsupported("QP.BindMW")
+func (names) Region(o ci.MR) ci.Key {
+	if o == nil {
+		return 0
+	}
+	return o.Region().LKey
+}
 
 func preModifyQP(a *ci.UserModifyQP, _ *ci.UserBuffer) error {
 	// Posts in progress end before the queues are emptied.
@@ -101,6 +114,7 @@ func postModifyQP(a *ci.UserModifyQP, _ *ci.UserBuffer, err error) {
 	}
 	if err == nil {
 		q.send.Reset()
+		q.resets++
 		if q.recv != nil {
 			q.recv.Reset()
 		}
@@ -144,16 +158,16 @@ func (q *qp) postSend(wrs []ci.SendWR) (int, error) {
 	q.sendMu.Lock()
 	defer q.sendMu.Unlock()
 	if q.destroyed {
-		return 0, sendErrors.destroyed
+		return 0, sendErrors.Destroyed
 	}
 	if q.send.State() < ci.QPRTS {
-		return 0, sendErrors.state
+		return 0, sendErrors.State
 	}
 	if q.noSend && len(wrs) > 0 {
-		return 0, sendErrors.full
+		return 0, sendErrors.Full
 	}
 	legal := len(wrs)
-	var bad error
+	var bad *ci.Error
 	for i := range wrs {
 		if bad = q.check(&wrs[i]); bad != nil {
 			legal = i
@@ -165,71 +179,25 @@ func (q *qp) postSend(wrs []ci.SendWR) (int, error) {
 		q.pd.ca.notify(q.index)
 	}
 	if n < legal {
-		return n, sendErrors.full
+		return n, sendErrors.Full
 	}
-	return n, bad
+	if bad != nil {
+		return n, bad
+	}
+	return n, nil
 }
 
-// check validates a request against the service and the sizes of the QP (IBTA volume 1, 11.4.1.1 and table 96). The
-// engine does so again.
-func (q *qp) check(w *ci.SendWR) error {
-	e := &sendErrors
-	connected := q.typ == ci.RC || q.typ == ci.UC
-	switch w.Op {
-	case ci.OpSend:
-		if !connected {
-			v, ok := ci.UserHandle[*av](w.To.AV)
-			switch {
-			case !ok || v.pd != q.pd || v.destroyed.Load():
-				return e.av
-			case w.To.QPN > 0xffffff:
-				return e.param
-			}
-		}
-		if w.Flags&ci.SendInvalidate != 0 {
-			switch {
-			case q.typ != ci.RC:
-				return e.wrType
-			case w.Flags&ci.SendImmediate != 0:
-				return e.param
-			}
-			return e.unsupported
-		}
-	case ci.OpWrite:
-		if !connected {
-			return e.wrType
-		}
-	case ci.OpRead, ci.OpCompareSwap, ci.OpFetchAdd:
-		switch {
-		case q.typ != ci.RC:
-			return e.wrType
-		case w.Inline != nil:
-			return e.inline
-		}
-	case ci.OpNop:
-		return nil
-	case ci.OpLocalInv, ci.OpFastReg, ci.OpBindMW:
-		if !connected {
-			return e.wrType
-		}
-		return e.unsupported
-	case ci.OpLSO:
-		if q.typ != ci.UD {
-			return e.wrType
-		}
-		return e.unsupported
-	default:
-		return e.wrType
-	}
+// check validates a request. It returns nil or the error of the post. The engine applies the same rules again.
+func (q *qp) check(w *ci.SendWR) *ci.Error {
+	r := wrrules.Request{Op: w.Op, Flags: w.Flags, SGEs: len(w.SGL), IsInline: w.Inline != nil, Inline: len(w.Inline)}
 	switch {
-	case w.Inline != nil && len(w.Inline) > q.inline:
-		return e.inline
-	case w.Inline == nil && len(w.SGL) > q.sendSGE:
-		return e.maxSGE
-	case w.Flags&(ci.SendIPChecksum|ci.SendL4Checksum) != 0:
-		return e.unsupported
+	case w.Op == ci.OpSend && q.rules.Type == ci.UD:
+		v, ok := ci.UserHandle[*av](w.To.AV)
+		r.HasAV, r.QPN = ok && v.pd == q.pd && !v.destroyed.Load(), w.To.QPN
+	case w.Op == ci.OpBindMW && w.Ext != nil:
+		r.HasObjects = canBindByPost(&w.Ext.Bind)
 	}
-	return nil
+	return sendErrors.Of(q.rules.Check(&r))
 }
 
 func (q *qp) postRecv(wrs []ci.RecvWR) (int, error) {
@@ -237,15 +205,15 @@ func (q *qp) postRecv(wrs []ci.RecvWR) (int, error) {
 	defer q.recvMu.Unlock()
 	switch {
 	case q.destroyed:
-		return 0, recvErrors.destroyed
+		return 0, recvErrors.Destroyed
 	case q.recv == nil:
-		return 0, recvErrors.wrType
+		return 0, recvErrors.Of(wrrules.WRType)
 	case q.send.State() == ci.QPReset:
-		return 0, recvErrors.state
+		return 0, recvErrors.State
 	case q.noRecv && len(wrs) > 0:
-		return 0, recvErrors.full
+		return 0, recvErrors.Full
 	}
-	n, err := postRecv(q.recv, wrs, q.recvSGE, &recvErrors)
+	n, err := postRecv(q.recv, wrs, q.recvSGE, recvErrors)
 	if n > 0 && q.send.State() == ci.QPError {
 		q.pd.ca.notify(q.index) // to be flushed
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/wrrules"
 	"ciddk/hca/reference/rings"
 )
 
@@ -11,6 +12,7 @@ import (
 type srq struct {
 	mu        sync.Mutex // posts
 	destroyed bool
+	ca        *ca
 	sge       int
 	ring      *rings.UserRecv
 }
@@ -36,7 +38,7 @@ func postCreateSRQ(a *ci.UserCreateSRQ, ub *ci.UserBuffer, err error) error {
 	if err != nil {
 		return err
 	}
-	s := &srq{ring: ring, sge: int(r.Shape.SGE)}
+	s := &srq{ca: d.ca, ring: ring, sge: int(r.Shape.SGE)}
 	a.SRQ = ci.UserSRQ{Handle: s, PostRecv: s.postRecv}
 	return nil
 }
@@ -62,43 +64,49 @@ func postDestroySRQ(a *ci.UserDestroySRQ, _ *ci.UserBuffer, err error) {
 	}
 }
 
-var (
-	srqErrors  = newErrors("SRQ.PostRecv", ci.InvalidSRQHandle)
-	sendErrors = newErrors("QP.PostSend", ci.InvalidQPHandle)
-	recvErrors = newErrors("QP.PostRecv", ci.InvalidQPHandle)
-)
-
-// postErrors are the errors of a verb that posts. They are made in advance: the data path does not allocate.
-type postErrors struct {
-	destroyed, full, state, wrType, maxSGE, av, param, inline, unsupported error
-}
-
-func newErrors(verb string, destroyed ci.Status) postErrors {
-	e := func(s ci.Status, detail string) error { return &ci.Error{Verb: verb, Status: s, Detail: detail} }
-	return postErrors{
-		destroyed:   e(destroyed, ""),
-		full:        e(ci.InsufficientResources, "the queue is full"),
-		state:       e(ci.InvalidQPState, "sends are taken from RTS on, receives from Init on"),
-		wrType:      e(ci.InvalidWRType, "the QP's service has no such request, or its receives come from an SRQ"),
-		maxSGE:      e(ci.InvalidMaxSGE, "more SGEs than the queue was created for"),
-		av:          e(ci.InvalidAVHandle, "To.AV is nil, destroyed, or of another PD than the QP"),
-		param:       e(ci.InvalidParameter, "a flag or a number of the request does not go with its operation"),
-		inline:      e(ci.InvalidParameter, "inline data longer than MaxInline, or with an operation that takes none"),
-		unsupported: e(ci.Unsupported, "the operation or flag is not supported in user mode"),
+// preModifySRQ makes posts wait, if the depth changes, until the queue has moved or remains.
+func preModifySRQ(a *ci.UserModifySRQ, ub *ci.UserBuffer) error {
+	if s, ok := a.SRQ.(*srq); ok && a.Set&ci.SRQFieldMaxWR != 0 {
+		ask(ub, rings.UserQueueSize)
+		s.mu.Lock()
 	}
+	return nil
 }
+
+func postModifySRQ(a *ci.UserModifySRQ, ub *ci.UserBuffer, err error) {
+	s, ok := a.SRQ.(*srq)
+	if !ok || a.Set&ci.SRQFieldMaxWR == 0 {
+		return
+	}
+	defer s.mu.Unlock()
+	if err != nil || ub.Status != 0 {
+		return
+	}
+	var r rings.UserQueue
+	err = r.DecodeSRQ(ub.Out)
+	if err == nil {
+		s.ring, err = openRecv("SRQ.Modify", s.ca, r.Offset, r.Shape)
+	}
+	s.destroyed = err != nil // the old queue does not exist any more
+}
+
+var (
+	srqErrors  = wrrules.NewErrors("SRQ.PostRecv", ci.InvalidSRQHandle)
+	sendErrors = wrrules.NewErrors("QP.PostSend", ci.InvalidQPHandle)
+	recvErrors = wrrules.NewErrors("QP.PostRecv", ci.InvalidQPHandle)
+)
 
 func (s *srq) postRecv(wrs []ci.RecvWR) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.destroyed {
-		return 0, srqErrors.destroyed
+		return 0, srqErrors.Destroyed
 	}
-	return postRecv(s.ring, wrs, s.sge, &srqErrors)
+	return postRecv(s.ring, wrs, s.sge, srqErrors)
 }
 
 // postRecv posts the receive buffers before the first that is invalid.
-func postRecv(ring *rings.UserRecv, wrs []ci.RecvWR, sge int, e *postErrors) (int, error) {
+func postRecv(ring *rings.UserRecv, wrs []ci.RecvWR, sge int, e *wrrules.Errors) (int, error) {
 	legal := len(wrs)
 	for i := range wrs {
 		if len(wrs[i].SGL) > sge {
@@ -109,9 +117,9 @@ func postRecv(ring *rings.UserRecv, wrs []ci.RecvWR, sge int, e *postErrors) (in
 	n := ring.Post(wrs[:legal])
 	switch {
 	case n < legal:
-		return n, e.full
+		return n, e.Full
 	case legal < len(wrs):
-		return n, e.maxSGE
+		return n, e.Of(wrrules.SGEs)
 	}
 	return n, nil
 }
