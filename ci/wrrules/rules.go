@@ -24,8 +24,9 @@ type Request struct {
 	HasAV bool
 	QPN   ci.QPN // the destination of a datagram
 
-	// HasObjects reports whether the objects of an OpFastReg or OpBindMW are valid: the region, or a window of type 2 and
-	// the region unless the bind has the length 0. Objects that are found when the request is executed count as valid.
+	// HasObjects reports whether the objects of an OpFastReg or OpBindMW are valid: the region, or a window of type 2
+	// and the region unless the bind has the length 0. Objects that are found when the request is executed count as
+	// valid.
 	HasObjects bool
 }
 

@@ -225,8 +225,8 @@ func (r *SharedCompletion) Cap() int { return r.q.depth() }
 func (r *SharedCompletion) Resize(int) error { return errShared("CQ.Resize") }
 
 // Move moves the unread completions, according to the consumer's index, to a new queue over b, as NewSharedCompletion
-// takes it. The queue stays armed. free replaces the function of the old queue, which is called. No other method may run
-// at the same time, in either process. It fails with ci.Overflow if the completions do not fit.
+// takes it. The queue stays armed. free replaces the function of the old queue, which is called. No other method may
+// run at the same time, in either process. It fails with ci.Overflow if the completions do not fit.
 func (r *SharedCompletion) Move(b []byte, s Shape, free func()) error {
 	first := r.q.consumer()
 	n := (r.put - first) & r.q.mask

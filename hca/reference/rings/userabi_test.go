@@ -22,8 +22,9 @@ func TestUserRecords(t *testing.T) {
 		r, empty record
 		want     string
 	}{
-		"open": {&UserOpen{Size: 1 << 26, QPs: 16384, Caps: 0x1122334455667788, MaxReadSGEs: 30, Atomicity: 1}, &UserOpen{}, "0200010000000000" + "0000000400000000" +
-			"0040000000000000" + "8877665544332211" + "1e000000" + "01000000"},
+		"open": {&UserOpen{Size: 1 << 26, QPs: 16384, Caps: 0x1122334455667788, MaxReadSGEs: 30, Atomicity: 1},
+			&UserOpen{}, "0200010000000000" + "0000000400000000" +
+				"0040000000000000" + "8877665544332211" + "1e000000" + "01000000"},
 		"CQ":  {cqRecord{&queue}, cqRecord{&UserQueue{}}, "0200020000000000" + queueHex},
 		"SRQ": {srqRecord{&queue}, srqRecord{&UserQueue{}}, "0200040000000000" + queueHex},
 		"QP": {&qp, &UserQP{}, "0200030000000000" + queueHex + "0020000000000000" + "20000000070000000100000000000000" +

@@ -11,8 +11,13 @@
 //
 // # What a process with the library does not have
 //
-// Windows, fast registration and the invalidation of keys, large send offload, checksum offload, CQ.Resize, and changes
-// of an SRQ's depth. CA.Query does not claim them, and they return Unsupported.
+// Fast registration, large send offload and checksum offload. CA.Query does not claim them, and they return
+// Unsupported.
+//
+// # Windows
+//
+// A bind names the window and the region by key. The library draws the keys of windows of type 1, so that QP.BindMW is
+// a memory operation. MW.Query returns the key of the last bind that was posted.
 //
 // # Concurrency
 //

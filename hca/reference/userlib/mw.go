@@ -38,6 +38,20 @@ func (p *posted) isDone() bool {
 	return p.qp.destroyed || p.qp.resets != p.resets || p.qp.send.IsRetired(p.at)
 }
 
+// mayHaveFailed reports whether the request is complete and may have had no effect. A failure takes the QP to a state
+// of error.
+func (p *posted) mayHaveFailed() bool {
+	if p.qp == nil {
+		return false
+	}
+	p.qp.sendMu.Lock()
+	defer p.qp.sendMu.Unlock()
+	if p.qp.destroyed || p.qp.resets != p.resets {
+		return true
+	}
+	return p.qp.send.State() >= ci.QPSQError && p.qp.send.IsRetired(p.at)
+}
+
 func postCreateMW(a *ci.UserCreateMW, _ *ci.UserBuffer, err error) error {
 	if d, ok := a.PD.(*pd); ok && err == nil {
 		w := &mw{pd: d, typ: a.Create.Type, was: a.Key}
@@ -79,16 +93,21 @@ func postDestroyMW(a *ci.UserDestroyMW, _ *ci.UserBuffer, err error) {
 func (w *mw) current() ci.Key { return ci.Key(w.key.Load()) }
 
 // canBindByPost reports whether the objects of an OpBindMW are valid: the key of a window of type 1 is drawn by bindMW.
-func canBindByPost(b *ci.MWBind) bool {
+func (q *qp) canBindByPost(b *ci.MWBind) bool {
 	w, ok := ci.UserHandle[*mw](b.MW)
-	if !ok || w.typ != ci.MWType2 {
+	if !ok || w.pd.ca != q.pd.ca || w.typ != ci.MWType2 {
 		return false
 	}
 	if b.Length == 0 {
 		return true
 	}
-	_, ok = ci.As[ci.UserRegion](b.MR)
-	return ok
+	r, ok := ci.As[ci.UserRegion](b.MR)
+	if !ok {
+		return false
+	}
+	state, _, _ := r.UserRegion()
+	d, own := state.(*pd)
+	return own && d.ca == q.pd.ca
 }
 
 // bindRequest is the request that bindMW posts. It belongs to the QP, so that a bind allocates nothing.
@@ -119,7 +138,7 @@ func (q *qp) bindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 	}
 	w, ok := ci.UserHandle[*mw](b.MW)
 	switch {
-	case !ok || w.destroyed.Load():
+	case !ok || w.pd.ca != q.pd.ca || w.destroyed.Load():
 		return 0, errBindMW
 	case b.Length > 0 && ci.IsNil(b.MR):
 		return 0, errBindMR
@@ -142,11 +161,12 @@ func (q *qp) checkRegion(mr ci.MR, window ci.Access) error {
 	if !ok {
 		return errBindMR
 	}
-	d, access, ok := r.UserRegion()
-	if !ok {
+	state, access, ok := r.UserRegion()
+	d, own := state.(*pd)
+	if !ok || own && d.ca != q.pd.ca {
 		return errBindMR
 	}
-	if d != any(q.pd) || !wrrules.CanBind(access, window) {
+	if d != q.pd || !wrrules.CanBind(access, window) {
 		return errBindPD
 	}
 	return nil
@@ -156,7 +176,7 @@ func (q *qp) postBind(id uint64, flags ci.SendFlags, b *ci.MWBind, w *mw) (ci.Ke
 	w.mu.Lock()
 	stale, last := b.Key != w.current() && b.Key == w.was, w.last
 	w.mu.Unlock()
-	failed := stale && last.isDone() // then the key before the last bind may still be current
+	failed := stale && last.mayHaveFailed() // then the key before the last bind may still be current
 	q.sendMu.Lock()
 	defer q.sendMu.Unlock()
 	w.mu.Lock()

@@ -195,7 +195,7 @@ func (q *qp) check(w *ci.SendWR) *ci.Error {
 		v, ok := ci.UserHandle[*av](w.To.AV)
 		r.HasAV, r.QPN = ok && v.pd == q.pd && !v.destroyed.Load(), w.To.QPN
 	case w.Op == ci.OpBindMW && w.Ext != nil:
-		r.HasObjects = canBindByPost(&w.Ext.Bind)
+		r.HasObjects = q.canBindByPost(&w.Ext.Bind)
 	}
 	return sendErrors.Of(q.rules.Check(&r))
 }

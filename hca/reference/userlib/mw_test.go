@@ -1,0 +1,202 @@
+package userlib
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/hca/reference/rings"
+)
+
+// userMW and userMR are a window and a region as a user access layer has them.
+type (
+	userMW struct {
+		ci.MW
+		u any
+	}
+	userMR struct {
+		ci.MR
+		pd     any
+		access ci.Access
+		ended  bool
+	}
+)
+
+func (o *userMW) UserHandle() any { return o.u }
+
+func (o *userMR) UserRegion() (any, ci.Access, bool) { return o.pd, o.access, !o.ended }
+
+func (c *client) createMW(typ ci.MWType) *userMW {
+	w := &userMW{}
+	a := ci.UserCreateMW{PD: c.lpd, Create: ci.MWCreate{Type: typ}}
+	require.NoError(c.t, create(c.t, c.lib.CreateMW, &a, func(ub *ci.UserBuffer) (err error) {
+		w.MW, err = c.pd.CreateMW(ci.MWCreate{Type: typ, User: ub})
+		if err == nil {
+			a.Key = w.MW.Key()
+		}
+		return err
+	}))
+	w.u = a.MW
+	c.keep(w.MW)
+	return w
+}
+
+// key returns the key as MW.Query of a user access layer does.
+func (c *client) key(w *userMW) ci.Key {
+	attr, err := w.MW.Query()
+	require.NoError(c.t, err)
+	a := ci.UserQueryMW{MW: w.u, Attr: attr}
+	c.lib.QueryMW.Post(&a, nil, nil)
+	return a.Attr.Key
+}
+
+// region returns the client's region with rights to bind.
+func (c *client) region() *userMR {
+	const access = ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite | ci.BindWindow
+	mr, err := c.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(c.theirs.Bytes()), Access: access})
+	require.NoError(c.t, err)
+	c.keep(mr)
+	return &userMR{MR: mr, pd: c.lpd, access: access}
+}
+
+// TestWindows binds windows of both types through shared queues, uses them, and invalidates one by the peer's send.
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	a, b := pairOf(t, ci.RC, nil)
+	mr := b.region()
+	base := mr.Region().Addr
+	write := func(key ci.Key, addr uint64) ci.WCStatus {
+		a.send(ci.SendWR{ID: 9, Op: ci.OpWrite, Flags: ci.SendSignaled, Inline: []byte("window"),
+			Remote: ci.Remote{Addr: addr, RKey: key}})
+		return a.poll(1)[0].Status
+	}
+
+	one := b.createMW(ci.MWType1)
+	first := b.key(one)
+	var keys []ci.Key
+	current := first
+	for i := range 3 { // several binds are posted before the first one is executed
+		key, err := b.qp.u.BindMW(uint64(i), ci.SendSignaled, ci.MWBind{MW: one, MR: mr, Key: current,
+			Addr: base + uint64(1000*i), Length: 100, Access: ci.RemoteWrite})
+		require.NoError(t, err)
+		require.Equal(t, first>>8, key>>8)
+		require.NotContains(t, append(keys, first), key)
+		require.Equal(t, key, b.key(one))
+		keys, current = append(keys, key), key
+	}
+	for i, w := range b.poll(3) {
+		require.NoError(t, w.Err())
+		require.EqualValues(t, i, w.ID)
+		require.Equal(t, ci.WCBindMW, w.Op)
+	}
+	require.Equal(t, ci.WCSuccess, write(keys[2], base+2000))
+	require.Equal(t, "window", string(b.buf[2000:2006]))
+	require.Equal(t, keys[2], one.MW.Key(), "the daemon knows the key of a bind that was executed")
+
+	two := b.createMW(ci.MWType2)
+	second := b.key(two)&^0xff | 0x5a
+	b.send(ci.SendWR{ID: 4, Op: ci.OpBindMW, Flags: ci.SendSignaled, Ext: &ci.SendExt{Bind: ci.MWBind{MW: two, MR: mr,
+		Key: second, Addr: base + 5000, Length: 64, Access: ci.RemoteWrite | ci.RemoteRead}}})
+	require.NoError(t, b.poll(1)[0].Err())
+	require.Equal(t, second, b.key(two))
+	require.Equal(t, ci.WCSuccess, write(second, base+5000))
+	b.recv(ci.RecvWR{ID: 7, SGL: b.sge(0, 16)})
+	a.send(ci.SendWR{ID: 5, Flags: ci.SendSignaled | ci.SendInvalidate, Inv: second, Inline: []byte("x")})
+	w := b.poll(1)[0]
+	require.NoError(t, w.Err())
+	require.NotZero(t, w.Flags&ci.WCInvalidated)
+	require.EqualValues(t, second, w.Imm)
+	require.NoError(t, a.poll(1)[0].Err())
+	require.Equal(t, ci.WCRemAccessErr, write(second, base+5000))
+}
+
+// TestBindErrors checks the statuses of QP.BindMW, and that a bind that fails leaves the key as it was.
+func TestBindErrors(t *testing.T) {
+	t.Parallel()
+	a, b := pairOf(t, ci.RC, nil)
+	mr, foreign := b.region(), a.region()
+	mw, other, two := b.createMW(ci.MWType1), a.createMW(ci.MWType1), b.createMW(ci.MWType2)
+	key := b.key(mw)
+	good := ci.MWBind{MW: mw, MR: mr, Key: key, Addr: mr.Region().Addr, Length: 8, Access: ci.RemoteRead}
+	for name, c := range map[string]struct {
+		change func(*ci.MWBind)
+		want   ci.Status
+	}{
+		"no window":        {func(m *ci.MWBind) { m.MW = nil }, ci.InvalidMWHandle},
+		"foreign window":   {func(m *ci.MWBind) { m.MW = other }, ci.InvalidMWHandle},
+		"no region":        {func(m *ci.MWBind) { m.MR = nil }, ci.InvalidMRHandle},
+		"foreign region":   {func(m *ci.MWBind) { m.MR = foreign }, ci.InvalidMRHandle},
+		"destroyed region": {func(m *ci.MWBind) { m.MR = &userMR{MR: mr, pd: b.lpd, ended: true} }, ci.InvalidMRHandle},
+		"region's rights":  {func(m *ci.MWBind) { m.MR = &userMR{MR: mr, pd: b.lpd} }, ci.InvalidPermission},
+		"rights":           {func(m *ci.MWBind) { m.Access = ci.LocalWrite }, ci.InvalidParameter},
+		"key":              {func(m *ci.MWBind) { m.Key++ }, ci.InvalidRKey},
+		"window of type 2": {func(m *ci.MWBind) { m.MW, m.Key = two, b.key(two) }, ci.InvalidRKey},
+	} {
+		bad := good
+		c.change(&bad)
+		_, err := b.qp.u.BindMW(1, 0, bad)
+		require.ErrorIs(t, err, c.want, name)
+	}
+	// The range is validated when the bind is executed.
+	bad := good
+	bad.Length = 1 << 40
+	next, err := b.qp.u.BindMW(1, 0, bad)
+	require.NoError(t, err)
+	w := b.poll(1)[0]
+	require.Equal(t, ci.WCBindErr, w.Status)
+	require.NotEqual(t, key, next)
+	require.Equal(t, key, b.key(mw))
+	require.Equal(t, key, mw.MW.Key())
+
+	require.NoError(t, b.modify(b.qp, ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
+	_, err = b.qp.u.BindMW(1, 0, good)
+	require.ErrorIs(t, err, ci.InvalidQPState)
+	b.lib.DestroyMW.Post(&ci.UserDestroyMW{MW: mw.u}, nil, nil)
+	_, err = b.qp.u.BindMW(1, 0, good)
+	require.ErrorIs(t, err, ci.InvalidMWHandle)
+}
+
+// TestForgedBinds posts binds that the library would not post: of windows and regions of another process, with a key
+// that is not current, and with unknown rights. None has an effect.
+func TestForgedBinds(t *testing.T) {
+	t.Parallel()
+	for name, forge := range map[string]func(b, victim *client, slot []byte){
+		"window of another process": func(_, victim *client, slot []byte) {
+			binary.NativeEndian.PutUint32(slot[44:], uint32(victim.createMW(ci.MWType1).MW.Key()))
+		},
+		"region of another process": func(_, victim *client, slot []byte) {
+			binary.NativeEndian.PutUint32(slot[40:], uint32(victim.region().Region().LKey))
+		},
+		"no window":      func(_, _ *client, slot []byte) { binary.NativeEndian.PutUint32(slot[44:], 0) },
+		"old key":        func(_, _ *client, slot []byte) { slot[44]++ },
+		"same key":       func(_, _ *client, slot []byte) { slot[48] = slot[44] },
+		"unknown rights": func(_, _ *client, slot []byte) { slot[53] = 1 },
+		"key of another": func(_, _ *client, slot []byte) { slot[50]++ },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b := pairOf(t, ci.RC, nil)
+			mr, mw := b.region(), b.createMW(ci.MWType1)
+			before := mw.MW.Key()
+			q := b.qp.u.Handle.(*qp)
+			bind := ci.SendWR{ID: 1, Op: ci.OpBindMW, Ext: &ci.SendExt{Bind: ci.MWBind{MW: mw, MR: mr,
+				Key: before&^0xff | (before+1)&0xff, Addr: mr.Region().Addr, Length: 8, Access: ci.RemoteRead}}}
+			require.Equal(t, 1, q.send.Post([]ci.SendWR{bind})) // the engine reads the queue after notify
+			forge(b, a, b.slot(0))
+			q.pd.ca.notify(q.index)
+			require.NotEqual(t, ci.WCSuccess, b.poll(1)[0].Status)
+			require.Equal(t, before, mw.MW.Key())
+		})
+	}
+}
+
+// slot returns the bytes of an element of the send queue.
+func (c *client) slot(i int) []byte {
+	const header = 384
+	var r rings.UserQP
+	require.NoError(c.t, r.Decode(c.answers[2]))
+	b := c.lca.(*ca).mem.Bytes()[r.Send.Offset+rings.ControlSize+header:]
+	return b[i<<r.Send.Shape.Shift:][:1<<r.Send.Shape.Shift]
+}
