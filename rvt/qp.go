@@ -89,7 +89,8 @@ func (q *QP) unlockWith(b *quantum) {
 // run queue. If work is left, the QP is in the run queue afterwards.
 func (q *QP) turn(polled bool, pkts []Packet, b *quantum) {
 	t := newTurn(&q.endpoint)
-	t.polled, t.left = polled, *b
+	had := b.slice(q.states != nil)
+	t.polled, t.left = polled, had
 	waits := q.rest && q.wait.queued.Load()
 	if waits {
 		t.left = quantum{}
@@ -106,10 +107,14 @@ func (q *QP) turn(polled bool, pkts []Packet, b *quantum) {
 	}
 	q.progress(t)
 	if !waits {
-		*b = t.left
+		b.packets -= had.packets - t.left.packets
+		b.bytes -= had.bytes - t.left.bytes
 	}
 	t.finish()
-	q.rest = t.more
+	q.rest = t.more && (waits || b.isSpent())
+	if t.more && !q.rest {
+		q.pending.Store(true) // the next slice
+	}
 	t.free()
 	if q.rest {
 		q.enqueueTurn()

@@ -10,9 +10,12 @@ type quantum struct {
 const (
 	turnPackets = 256
 	turnBytes   = 1 << 20
+	// sliceBytes is the most payload of one turn of a QP whose consumer is another process. The consumer sees the
+	// completions of a turn at its end, and posts more while the next turn runs.
+	sliceBytes = turnBytes / 4
 
 	// serveTurns is the most turns that one goroutine runs for marks that others leave while it holds the token.
-	serveTurns = 4
+	serveTurns = 6
 )
 
 // newQuantum returns a full quantum.
@@ -20,6 +23,14 @@ func newQuantum() quantum { return quantum{turnPackets, turnBytes} }
 
 // nestedQuantum returns the quantum of a delivery inside a Send. The sender may make many Sends in a turn of its own.
 func nestedQuantum() quantum { return quantum{turnPackets / 4, turnBytes / 4} }
+
+// slice returns what one turn may use of the quantum: all of it, or sliceBytes at most.
+func (b *quantum) slice(small bool) quantum {
+	if small {
+		return quantum{b.packets, min(b.bytes, sliceBytes)}
+	}
+	return *b
+}
 
 // isSpent reports whether nothing is left.
 func (b *quantum) isSpent() bool { return b.packets <= 0 || b.bytes <= 0 }
