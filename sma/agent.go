@@ -178,7 +178,9 @@ func (a *Agent) Execute(port uint8, slid ci.LID, m *ci.MAD) Action {
 	case method == mad.Get || method == mad.Set:
 		return a.request(port, slid, m)
 	case method == mad.TrapRepress:
-		a.traps.repress(m)
+		if !a.traps.repress(m) {
+			a.counters.add(BadRepress)
+		}
 		return Discard
 	case method&mad.ResponseMask != 0 || method == mad.Trap:
 		a.counters.add(Delivered)
@@ -193,8 +195,8 @@ func (a *Agent) Execute(port uint8, slid ci.LID, m *ci.MAD) Action {
 
 // ExecuteLocal is Execute for CA.LocalMAD, where no manager is below: it refuses what Execute would deliver. It returns
 // false if no response is due.
-func (a *Agent) ExecuteLocal(port uint8, m *ci.MAD) bool {
-	action := a.Execute(port, 0, m)
+func (a *Agent) ExecuteLocal(port uint8, slid ci.LID, m *ci.MAD) bool {
+	action := a.Execute(port, slid, m)
 	if action == Deliver {
 		action = a.refuse(m)
 	}

@@ -190,8 +190,12 @@ func (t *traps) repeat() {
 	}
 }
 
+// Repress ends the repetition of the trap that a TrapRepress acknowledges. It reports whether the agent sent the trap;
+// if not, the TrapRepress may be for a manager's own trap. Execute calls Repress, too.
+func (a *Agent) Repress(m *ci.MAD) bool { return a.traps.repress(m) }
+
 // repress ends the repetition of the trap that a TrapRepress acknowledges (13.4.9).
-func (t *traps) repress(m *ci.MAD) {
+func (t *traps) repress(m *ci.MAD) bool {
 	tid := binary.BigEndian.Uint64(m[8:])
 	isNotice := binary.BigEndian.Uint16(m[16:]) == mad.AttrNotice
 	t.mu.Lock()
@@ -200,10 +204,10 @@ func (t *traps) repress(m *ci.MAD) {
 		if isNotice && t.list[i].tid == tid {
 			t.remove(i)
 			t.a.counters.add(TrapsRepressed)
-			return
+			return true
 		}
 	}
-	t.a.counters.add(BadRepress)
+	return false
 }
 
 // remove removes entry i. The caller holds t.mu.

@@ -11,6 +11,7 @@ import (
 	"ciddk/accesslayer/internal/hold"
 	"ciddk/ci"
 	"ciddk/mad"
+	"ciddk/sma"
 )
 
 // agent implements Agent.
@@ -148,15 +149,15 @@ func (a *agent) Send(m *Message) error {
 func (e *endpoint) transmit(to *Address, b []byte, t *tx) error {
 	if mad.Class(b[1]) == mad.ClassSubnetDirected {
 		c := ci.MAD(b)
-		switch sendDirected(&c, e.p.id.Num) {
-		case here:
+		switch e.p.h.sma.Depart(e.p.id.Num, &c).Action {
+		case sma.Deliver: // for this port itself
 			if t != nil {
 				e.sent(t)
 			}
 			e.p.count.sent.Add(1)
 			e.local.take(nil, &c)
 			return nil
-		case nowhere:
+		case sma.Discard:
 			return &ci.Error{Verb: verbSend, Status: ci.InvalidParameter, Detail: "the directed route does not begin " +
 				"at this port (check hop pointer, hop count and InitialPath[1])"}
 		}

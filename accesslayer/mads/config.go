@@ -29,6 +29,9 @@ type Config struct {
 	// one destination; see ReplyLimit. 0: 4096 and 256.
 	MaxReplies, MaxRepliesPeer int
 
+	// NodeDescription answers a subnet manager for adapters whose driver has no NodeDescription; at most 64 bytes.
+	NodeDescription string
+
 	// Poll is the way to wait for completions. Spin is as in accesslayer.Poller.
 	Poll accesslayer.PollMode
 	Spin time.Duration

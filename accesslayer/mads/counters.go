@@ -23,6 +23,7 @@ const (
 	DropSend                  // not sent: the HCA reported an error
 	DropClosed                // not sent: the port was removed
 	DropReply                 // not sent: an error status or an abort beyond Config.MaxReplies or MaxRepliesPeer
+	DropConsumed              // received: an SMP that the adapter has answered itself, and that no agent observes
 	drops
 )
 
@@ -30,7 +31,7 @@ const (
 func (d Drop) String() string {
 	names := [drops]string{"length", "version", "class", "address", "hops", "unmatched", "unclaimed", "queue", "busy",
 		"RMPP", "resources",
-		"receive error", "send queue", "transfer", "send error", "closed", "reply"}
+		"receive error", "send queue", "transfer", "send error", "closed", "reply", "consumed"}
 	if d < drops {
 		return names[d]
 	}

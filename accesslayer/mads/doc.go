@@ -32,9 +32,13 @@
 // request of the same class to the peer that responds. A request goes to the agent that has registered its class,
 // version, OUI and method; ClassSubnetDirected counts as ClassSubnetLID.
 //
-// For other requests of subnet and performance management, CA.LocalMAD is called if the HCA has CapLocalMAD. Other Get
-// and Set requests are answered with status 0x000c, or with 0x0004 if an agent has the class in another version.
-// Everything else is dropped. Every drop is counted with its reason.
+// Other requests of subnet management are executed by the agent of package sma. It calls CA.LocalMAD if the HCA has
+// CapLocalMAD, answers what the driver leaves to it, protects the M_Key, and queries the HCA after a Set, so that
+// clients of the access layer get port events whether the driver raises events or not. An HCA with CapHardwareSMA alone
+// has answered the SMPs that it passes up; they go to agents that have registered for them, and are not answered again.
+// Other requests of performance management go to CA.LocalMAD. Other Get and Set requests are answered with status
+// 0x000c, or with 0x0004 if an agent has the class in another version. Everything else is dropped. Every drop is counted
+// with its reason.
 //
 // On InfiniBand, the port's capability mask shows which classes its agents answer: communication management, SNMP,
 // device and boot management, and those of vendors.

@@ -8,6 +8,7 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/internal/hold"
 	"ciddk/ci"
+	"ciddk/sma"
 )
 
 // hca is an HCA with its services.
@@ -18,6 +19,7 @@ type hca struct {
 	pd    *accesslayer.PD
 	ports []*port
 	wg    sync.WaitGroup // goroutines that use objects of the HCA
+	sma   *sma.Agent     // subnet management of the ports with QP0
 	quiet func()         // ends the reports of datagrams that were not delivered
 }
 
@@ -51,6 +53,7 @@ func (m *Manager) open(a *accesslayer.Adapter) (*hca, error) {
 	if h.ca, err = m.client.OpenCA(a.GUID(), nil); err == nil {
 		h.pd, err = h.ca.NewPD(ci.PDSpecial)
 	}
+	h.sma = h.newSMA()
 	for i := range attr.Ports {
 		if err != nil {
 			break
@@ -114,6 +117,7 @@ func (p *port) forgetAVs() {
 // close destroys the objects on the HCA, after its ports were closed.
 func (h *hca) close() {
 	h.quiet()
+	h.sma.Close()
 	if h.ca != nil {
 		if err := h.ca.Destroy(); err != nil && !errors.Is(err, accesslayer.ErrClosed) {
 			h.m.al.Logger().Error("mads: cannot close an HCA", "guid", h.a.GUID(), "error", err)

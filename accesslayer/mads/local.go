@@ -51,8 +51,15 @@ func (l *localAgent) execute(q localRequest) {
 	e := l.e
 	var h mad.Header
 	h.Parse(q.in[:])
-	if q.r == nil && e.table.Load().find(&h, q.in[:]) != nil || !e.p.h.a.Attr().Caps.Has(ci.CapLocalMAD) {
+	switch {
+	case q.r == nil && e.table.Load().find(&h, q.in[:]) != nil:
 		l.within(&h, q.in)
+		return
+	case h.Method == mad.TrapRepress:
+		l.repress(q)
+		return
+	case isSubnet(h.Class):
+		l.subnet(&h, q)
 		return
 	}
 	var src *ci.AVAttr
@@ -77,6 +84,38 @@ func (l *localAgent) execute(q localRequest) {
 	e.mu.Lock()
 	defer e.unlock()
 	e.reply(q.r, &out)
+}
+
+// subnet executes an SMP on the adapter's subnet management agent.
+func (l *localAgent) subnet(h *mad.Header, q localRequest) {
+	e := l.e
+	if e.p.hasOwnAgent() {
+		l.within(h, q.in)
+		return
+	}
+	var slid ci.LID
+	if q.r != nil {
+		slid = q.r.From.AV.DLID
+	}
+	if !e.p.h.sma.ExecuteLocal(e.p.id.Num, slid, q.in) { // no response is due: the M_Key does not match
+		return
+	}
+	if q.r == nil {
+		h.Parse(q.in[:])
+		l.within(h, q.in)
+		return
+	}
+	e.mu.Lock()
+	defer e.unlock()
+	e.reply(q.r, q.in)
+}
+
+// repress passes a TrapRepress for a trap that the driver itself has sent to the driver.
+func (l *localAgent) repress(q localRequest) {
+	var out ci.MAD
+	if err := l.e.p.h.ca.LocalMAD(l.e.p.id.Num, &q.r.From.AV, q.in, &out); err != nil {
+		l.e.p.count.drop(DropUnclaimed)
+	}
 }
 
 // within delivers the response to a datagram that an agent sent to its own port, along a directed route without hops.

@@ -3,6 +3,7 @@ package mads
 import (
 	"ciddk/ci"
 	"ciddk/mad"
+	"ciddk/sma"
 )
 
 // inbox is a received datagram in one allocation.
@@ -37,7 +38,7 @@ func (e *endpoint) receive(wc *ci.WC, slot []byte) {
 	in.data = ci.MAD(b)
 	in.MAD = in.data[:]
 	if h.Class == mad.ClassSubnetDirected {
-		if !receiveDirected(&in.data, e.p.id.Num) {
+		if e.p.h.sma.Arrive(e.p.id.Num, &in.data).Action != sma.Deliver {
 			c.drop(DropHops)
 			return
 		}
@@ -59,7 +60,9 @@ func (e *endpoint) dispatch(h *mad.Header, r *Received) {
 		}
 	}
 	if isResponse(h) {
-		e.respond(h, r)
+		if e.num != 0 || h.Method != mad.TrapRepress || !e.repress(h, r) {
+			e.respond(h, r)
+		}
 	} else if a := e.table.Load().find(h, r.MAD); a != nil {
 		a.deliver(r)
 	} else {
@@ -74,9 +77,13 @@ func (e *endpoint) unclaimed(h *mad.Header, r *Received) {
 		e.p.count.drop(DropUnclaimed)
 		return
 	}
+	if e.num == 0 && e.p.hasOwnAgent() {
+		e.p.consumed(h)
+		return
+	}
 	e.mu.Lock()
 	defer e.unlock()
-	if (e.num == 0 || h.Class == mad.ClassPerformance) && e.p.h.a.Attr().Caps.Has(ci.CapLocalMAD) {
+	if e.num == 0 || h.Class == mad.ClassPerformance && e.p.h.a.Attr().Caps.Has(ci.CapLocalMAD) {
 		c := ci.MAD(r.MAD)
 		e.local.take(r, &c)
 		return
@@ -118,7 +125,7 @@ func (e *endpoint) answer(h *mad.Header, r *Received, status uint16) {
 
 // reply sends a reply of the port itself. e.mu is held.
 func (e *endpoint) reply(r *Received, c *ci.MAD) {
-	if mad.Class(c[1]) == mad.ClassSubnetDirected && !returnDirected(c, e.p.id.Num) {
+	if e.p.h.sma.Return(e.p.id.Num, c).Action != sma.Reply {
 		e.p.count.drop(DropHops)
 		return
 	}

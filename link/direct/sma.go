@@ -54,7 +54,7 @@ func (p *Port) manage(c *rvt.PortContext) error {
 func (p *Port) SubnetMAD(in, out *ci.MAD) {
 	n := p.node.Load()
 	*out = *in
-	if !n.agent.ExecuteLocal(n.num, out) {
+	if !n.agent.ExecuteLocal(n.num, 0, out) {
 		*out = ci.MAD{}
 	}
 }

@@ -1,0 +1,244 @@
+package sma
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+// A CA is what NewCANode needs of an open adapter.
+type CA interface {
+	// LocalMAD is that of ci.CA.
+	LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error
+}
+
+// A CANodeConfig describes a node over a driver.
+type CANodeConfig struct {
+	CA CA
+	// Attr returns the adapter's attributes. The result is not changed.
+	Attr func() *ci.CAAttr
+	// Description is the NodeDescription of a driver that has none.
+	Description string
+	// Changed is called after a Set that the driver has executed. It may be nil.
+	Changed func(port uint8)
+}
+
+// NewCANode returns a node over the ports of a driver (SAS-2.1-13). LocalMAD executes what the driver's hardware does. A
+// Get that it answers with mad.StatusBadMethodAttribute is answered from the adapter's attributes: NodeDescription,
+// NodeInfo, PortInfo, GUIDInfo and P_KeyTable. The node remembers the M_Key that a Set(PortInfo) has given to a port and
+// protects it, whether the driver does so or not.
+//
+// A driver without CapLocalMAD gets no requests.
+func NewCANode(c CANodeConfig) Node {
+	n := &caNode{c: c}
+	attr := c.Attr()
+	n.numPorts = uint8(len(attr.Ports))
+	n.keys = make([]caKey, len(attr.Ports))
+	return n
+}
+
+// caNode implements KeyedNode and Notifier.
+type caNode struct {
+	c        CANodeConfig
+	numPorts uint8
+
+	mu   sync.Mutex
+	keys []caKey // by port
+}
+
+// caKey is what a node remembers of the protection of a port.
+type caKey struct {
+	Protection
+	violations uint16 // that the driver has not seen
+}
+
+var _ interface {
+	KeyedNode
+	Notifier
+} = (*caNode)(nil)
+
+// Type implements Node.
+func (n *caNode) Type() uint8 { return mad.NodeCA }
+
+// NumPorts implements Node.
+func (n *caNode) NumPorts() uint8 { return n.numPorts }
+
+// key returns the key of a port, or nil. The caller holds n.mu.
+func (n *caNode) key(port uint8) *caKey {
+	if port == 0 || port > n.numPorts {
+		return nil
+	}
+	return &n.keys[port-1]
+}
+
+// Protection implements KeyedNode.
+func (n *caNode) Protection(port uint8) Protection {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if k := n.key(port); k != nil {
+		return k.Protection
+	}
+	return Protection{}
+}
+
+// CountMKeyViolation implements KeyedNode. The count is added to that of the driver's PortInfo.
+func (n *caNode) CountMKeyViolation(port uint8) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if k := n.key(port); k != nil && k.violations != 0xffff {
+		k.violations++
+	}
+}
+
+// ExpireMKey implements KeyedNode.
+func (n *caNode) ExpireMKey(port uint8) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if k := n.key(port); k != nil {
+		k.Level = 0
+	}
+}
+
+// Manager implements Notifier.
+func (n *caNode) Manager(port uint8) (m Manager, ok bool) {
+	attr := n.c.Attr()
+	if port == 0 || int(port) > len(attr.Ports) {
+		return m, false
+	}
+	p := &attr.Ports[port-1]
+	m = Manager{LID: p.SMLID, SL: ci.SL(p.SMSL), Own: p.LID, Timeout: p.SubnetTimeout}
+	return m, p.State >= ci.PortActive && p.LID != 0 && p.SMLID != 0
+}
+
+// Execute implements Node.
+func (n *caNode) Execute(q Request) (status uint16, answered bool) {
+	attr := n.c.Attr()
+	if q.Port == 0 || int(q.Port) > len(attr.Ports) {
+		return 0, false
+	}
+	if attr.Caps.Has(ci.CapLocalMAD) {
+		if status, answered = n.local(&q); !answered || status != mad.StatusBadMethodAttribute {
+			return status, answered
+		}
+	}
+	if q.Set {
+		return mad.StatusBadMethodAttribute, true
+	}
+	return n.fromAttributes(&q, attr), true
+}
+
+// local passes a request to the driver.
+func (n *caNode) local(q *Request) (status uint16, answered bool) {
+	in, out := *q.MAD, ci.MAD{}
+	src := &ci.AVAttr{Port: q.Port, DLID: q.SLID}
+	if q.SLID == 0 {
+		src = nil
+	}
+	if err := n.c.CA.LocalMAD(q.Port, src, &in, &out); err != nil || out == (ci.MAD{}) {
+		return 0, false
+	}
+	status = binary.BigEndian.Uint16(out[4:]) &^ mad.StatusDirection
+	if status == mad.StatusBadMethodAttribute {
+		return status, true
+	}
+	copy(q.Data, out[64:128])
+	if q.Attribute == mad.AttrPortInfo && status == mad.StatusOK && n.selects(q) {
+		n.learn(q)
+	}
+	if q.Set && status == mad.StatusOK && n.c.Changed != nil {
+		n.c.Changed(q.Port)
+	}
+	return status, true
+}
+
+// selects reports whether a PortInfo is that of the port on which the request arrived.
+func (n *caNode) selects(q *Request) bool { return q.Modifier == 0 || q.Modifier == uint32(q.Port) }
+
+// learn remembers the protection after a Set(PortInfo), and adds the violations that the driver has not seen.
+func (n *caNode) learn(q *Request) {
+	var i mad.PortInfo
+	i.Parse(q.Data)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	k := n.key(q.Port)
+	if i.MKey != 0 || i.MKeyProtect == 0 || q.Set {
+		k.Key, k.Level, k.Lease = i.MKey, i.MKeyProtect, i.MKeyLease
+	}
+	if q.Set && i.MKeyViolations == 0 {
+		k.violations = 0
+	}
+	i.MKeyViolations = uint16(min(uint32(i.MKeyViolations)+uint32(k.violations), 0xffff))
+	i.Put(q.Data)
+}
+
+// fromAttributes executes a Get from the adapter's attributes.
+func (n *caNode) fromAttributes(q *Request, attr *ci.CAAttr) (status uint16) {
+	p := &attr.Ports[q.Port-1]
+	var data [mad.SMPDataLen]byte
+	switch q.Attribute {
+	case mad.AttrNodeDescription:
+		copy(data[:], n.c.Description)
+	case mad.AttrNodeInfo:
+		n.nodeInfo(q, attr, data[:])
+	case mad.AttrPortInfo:
+		if !n.selects(q) {
+			return mad.StatusBadField
+		}
+		i := n.portInfo(q, p)
+		i.Put(data[:])
+	case mad.AttrGUIDInfo:
+		if q.Modifier >= uint32((len(p.GIDs)+7)/8) {
+			return mad.StatusBadField
+		}
+		for i, g := range p.GIDs[8*q.Modifier : min(len(p.GIDs), 8*int(q.Modifier)+8)] {
+			copy(data[8*i:], g.GID[8:])
+		}
+	case mad.AttrPKeyTable:
+		if q.Modifier >= uint32((len(p.PKeys)+31)/32) {
+			return mad.StatusBadField
+		}
+		for i, k := range p.PKeys[32*q.Modifier : min(len(p.PKeys), 32*int(q.Modifier)+32)] {
+			binary.BigEndian.PutUint16(data[2*i:], uint16(k))
+		}
+	default:
+		return mad.StatusBadMethodAttribute
+	}
+	copy(q.Data, data[:])
+	return mad.StatusOK
+}
+
+func (n *caNode) nodeInfo(q *Request, attr *ci.CAAttr, data []byte) {
+	p := &attr.Ports[q.Port-1]
+	i := mad.NodeInfo{BaseVersion: mad.BaseVersion, ClassVersion: mad.ClassVersionSubnet, Type: mad.NodeCA,
+		NumPorts: n.numPorts, SystemGUID: uint64(attr.SystemGUID), NodeGUID: uint64(attr.GUID), PortGUID: uint64(p.GUID),
+		PartitionCap: uint16(len(p.PKeys)), DeviceID: attr.DeviceID, Revision: uint32(attr.Revision), LocalPort: q.Port,
+		VendorID: attr.VendorID}
+	if i.SystemGUID == 0 {
+		i.SystemGUID = i.NodeGUID
+	}
+	i.Put(data)
+}
+
+// portInfo returns what the attributes of a port contain of its PortInfo.
+func (n *caNode) portInfo(q *Request, p *ci.PortAttr) mad.PortInfo {
+	i := mad.PortInfo{LID: uint16(p.LID), MasterSMLID: uint16(p.SMLID), CapabilityMask: uint32(p.Capability),
+		LocalPortNum: q.Port, State: uint8(p.State), PhysState: p.PhysState, LMC: p.LMC, NeighborMTU: uint8(p.MTU),
+		MTUCap: uint8(p.MaxMTU), MasterSMSL: p.SMSL, VLCap: p.MaxVLs, WidthActive: p.WidthActive,
+		SpeedActive: p.SpeedActive, SpeedExtActive: p.SpeedExt, SubnetTimeout: uint8(p.SubnetTimeout),
+		InitTypeReply: uint8(p.InitTypeReply), GUIDCap: uint8(min(len(p.GIDs), 0xff)), PKeyViolations: p.PKeyErrors,
+		QKeyViolations: p.QKeyErrors}
+	if len(p.GIDs) > 0 {
+		i.GIDPrefix = binary.BigEndian.Uint64(p.GIDs[0].GID[:])
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if k := n.key(q.Port); k != nil {
+		i.MKeyProtect, i.MKeyLease, i.MKeyViolations = k.Level, k.Lease, k.violations
+		if q.Authentic || k.Level == 0 {
+			i.MKey = k.Key
+		}
+	}
+	return i
+}
