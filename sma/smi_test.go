@@ -81,7 +81,7 @@ func TestRoundTrip(t *testing.T) {
 	for count := 1; count < 64; count++ {
 		var m ci.MAD
 		m[1], m[offCount] = 0x81, byte(count)
-		m[offDrSLID], m[offDrSLID+1], m[offDrDLID], m[offDrDLID+1] = 0xff, 0xff, 0xff, 0xff
+		copy(m[offDrSLID:], "\xff\xff\xff\xff")
 		for i := 1; i <= count; i++ {
 			m[offInitial+i] = byte(i%numPorts + 1)
 		}

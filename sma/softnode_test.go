@@ -26,7 +26,7 @@ func directed(method mad.Method, attr uint16, mod uint32, path ...byte) *ci.MAD 
 	m := smp(method, attr, mod, nil)
 	m[1] = byte(mad.ClassSubnetDirected)
 	m[7] = byte(len(path))
-	m[32], m[33], m[34], m[35] = 0xff, 0xff, 0xff, 0xff
+	copy(m[32:], "\xff\xff\xff\xff")
 	copy(m[129:], path)
 	return m
 }
