@@ -29,6 +29,11 @@
 // socket has room; otherwise it keeps up to Quota.Events of them. Beyond that, events are lost and an overflow event
 // reports how many. Destroying an object discards its events that were not delivered, and reports how many were.
 //
+// # Services
+//
+// Commands that are not verbs are executed by Config.Service, such as package kproxy/services. Its objects are Items of
+// the session: they have handles, quotas and events like others, and Close abandons them before it destroys the rest.
+//
 // # Concurrency
 //
 // Do may be called concurrently. The methods of the data path (PostSend, PostRecv, Poll, …) are called by one goroutine

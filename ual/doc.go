@@ -15,6 +15,11 @@
 // the verbs return Unsupported (special and raw QPs, RegisterPMR, FMRs, fast registration, MapDMA, OpenUser).
 // CA.OnEvent is implemented here, for every driver.
 //
+// # Services
+//
+// Package ual/services implements the connection manager, the MAD services and the ports of package rdmacm with those
+// of the daemon.
+//
 // # Memory
 //
 // Any memory of the process can be registered: memory whose Slice is at its Addr, such as ci.Bytes. The daemon reaches
