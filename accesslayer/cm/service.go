@@ -67,8 +67,8 @@ type Listener interface {
 	Close() error
 }
 
-// A Notifier is a Conn whose events can be received without Next before it is accepted. The Conns of a Manager implement
-// it.
+// A Notifier is a Conn whose events can be received without Next before it is accepted. The Conns of a Manager are
+// Notifiers.
 type Notifier interface {
 	// Notify passes the events of the connection to f, as AcceptConfig.OnEvent does, unless it has an OnEvent already.
 	Notify(f func(Conn, Event))

@@ -205,18 +205,18 @@ func (s *Service) openServices(c *kproxy.Session, verb string, r *schema.OpenSer
 // bytesPerObject is an estimate of what an object of the services holds.
 const bytesPerObject = 512
 
-func (x *services) Destroy() error {
-	x.Abandon()
+func (p *services) Destroy() error {
+	p.Abandon()
 	return nil
 }
 
-func (x *services) Abandon() {
-	x.s.mu.Lock()
-	defer x.s.mu.Unlock()
-	delete(x.s.open, x)
+func (p *services) Abandon() {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	delete(p.s.open, p)
 }
 
-func (x *services) Status() string { return "" }
+func (p *services) Status() string { return "" }
 
 func (s *Service) query(c *kproxy.Session, verb string, r *schema.Services) (any, error) {
 	x, err := find[*services](c, verb, schema.KindServices, r.Services)

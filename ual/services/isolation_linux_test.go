@@ -99,20 +99,23 @@ func TestForgedHandles(t *testing.T) {
 		for generation := range uint32(3) {
 			h := func(k schema.Kind) schema.Handle { return schema.MakeHandle(k, generation+1, index) }
 			conn, listener := h(schema.KindConn), h(schema.KindListener)
+			call := func(c schema.CMCall) any { return &schema.CMConnCall{Conn: conn, Op: 1, Call: c} }
+			answer := &schema.CMAnswerLookup{Request: h(schema.KindLookupRequest)}
+			attr, received := &schema.CMQPAttr{Conn: conn, State: ci.QPRTR}, &schema.TakeMADReply{}
 			for name, err := range map[string]error{
-				"disconnect": do(schema.CmdCMConnCall, &schema.CMConnCall{Conn: conn, Op: 1, Call: schema.CMDisconnect}, none),
-				"reject":     do(schema.CmdCMConnCall, &schema.CMConnCall{Conn: conn, Call: schema.CMReject, Value: 28}, none),
+				"disconnect": do(schema.CmdCMConnCall, call(schema.CMDisconnect), none),
+				"reject":     do(schema.CmdCMConnCall, call(schema.CMReject), none),
 				"query":      do(schema.CmdCMConn, &schema.CMConn{Conn: conn}, &schema.CMConnReply{}),
-				"attributes": do(schema.CmdCMQPAttr, &schema.CMQPAttr{Conn: conn, State: ci.QPRTR}, &schema.CMQPAttrReply{}),
+				"attributes": do(schema.CmdCMQPAttr, attr, &schema.CMQPAttrReply{}),
 				"take":       do(schema.CmdTakeNotice, &schema.TakeNotice{Object: conn}, &schema.Notice{}),
 				"steal":      do(schema.CmdTakeNotice, &schema.TakeNotice{Object: listener}, &schema.Notice{}),
 				"accept":     do(schema.CmdCMAccept, &schema.CMAccept{Listener: listener, Op: 1, Token: 1}, none),
 				"destroy":    do(schema.CmdDestroy, &schema.Object{Handle: conn}, &schema.DestroyReply{}),
 				"close":      do(schema.CmdDestroy, &schema.Object{Handle: listener}, &schema.DestroyReply{}),
 				"cancel":     do(schema.CmdCancel, &schema.Cancel{Object: listener, Op: 1}, none),
-				"answer":     do(schema.CmdCMAnswerLookup, &schema.CMAnswerLookup{Request: h(schema.KindLookupRequest)}, none),
+				"answer":     do(schema.CmdCMAnswerLookup, answer, none),
 				"port":       do(schema.CmdListenPort, &schema.ListenPort{Port: h(schema.KindPort)}, none),
-				"MAD":        do(schema.CmdTakeMAD, &schema.TakeMAD{Agent: h(schema.KindAgent)}, &schema.TakeMADReply{}),
+				"MAD":        do(schema.CmdTakeMAD, &schema.TakeMAD{Agent: h(schema.KindAgent)}, received),
 				"event queue as object": do(schema.CmdTakeNotice, &schema.TakeNotice{Object: h(schema.KindEventQueue)},
 					&schema.Notice{}),
 			} {
