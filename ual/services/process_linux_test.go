@@ -3,9 +3,12 @@ package services_test
 import (
 	"bufio"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -41,10 +44,13 @@ func runChild() bool {
 	}()
 	var err error
 	at := netip.MustParseAddrPort(arg[2])
-	if arg[0] == "serve" {
+	switch arg[0] {
+	case "serve":
 		err = serveChild(arg[1], at)
-	} else {
+	case "dial":
 		err = dialChild(arg[1], at)
+	default:
+		err = churnChild(arg[1], at)
 	}
 	fmt.Println("error:", err)
 	return true
@@ -116,6 +122,68 @@ func dialChild(path string, at netip.AddrPort) error {
 		return err
 	}
 	return m.Close()
+}
+
+// churnChild listens, connects to itself, exchanges a message and closes everything, until it is killed.
+func churnChild(path string, at netip.AddrPort) error {
+	ctx := context.Background()
+	m, err := services.Dial(services.Config{UAL: ual.Config{Path: path, Name: "churn"}})
+	if err != nil {
+		return err
+	}
+	for {
+		ln, err := m.Listen(at, rdmacm.ListenConfig{})
+		if err != nil {
+			return err
+		}
+		fmt.Println("listening")
+		go func() {
+			q, err := ln.Accept(ctx)
+			if err != nil {
+				return
+			}
+			if c, err := q.Accept(ctx); err == nil {
+				_ = c.Send(ctx, []byte("message")) // the other end reports it
+			}
+		}()
+		c, err := m.Dial(ctx, at)
+		if err != nil {
+			return err
+		}
+		if _, err := c.Recv(ctx); err != nil {
+			return err
+		}
+		fmt.Println("exchanged")
+		if err := errors.Join(c.Close(), ln.Close()); err != nil {
+			return err
+		}
+	}
+}
+
+// kills is the number of processes that TestKillRandomly kills. CI uses 500.
+var kills = flag.Int("kills", 20, "number of processes that are killed")
+
+// TestKillRandomly kills processes that listen, connect and disconnect, at random moments. Each time, the daemon has
+// nothing left of the process, and the port is free.
+func TestKillRandomly(t *testing.T) {
+	r := newRig(t, kproxy.Config{}, simPorts(t, "10.0.0.1")...)
+	before := r.hcas[0].Live()
+	at := netip.MustParseAddrPort("10.0.0.1:7174")
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for range *kills {
+		c := r.child("churn", at)
+		if rnd.IntN(4) > 0 {
+			c.expect("listening") // the port is free
+		}
+		<-time.After(time.Duration(rnd.IntN(20000)) * time.Microsecond) // the random moment
+		c.kill()
+		for line := range c.lines {
+			require.False(t, strings.HasPrefix(line, "error"), line)
+		}
+		eventually(t, "the release of all objects of the process", func() bool {
+			return len(r.core.Sessions()) == 0 && withoutAVs(before, r.hcas[0])
+		})
+	}
 }
 
 // child is a process of the test.
