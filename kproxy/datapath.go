@@ -127,19 +127,20 @@ func (c *Session) Notify(r *schema.Notify) error {
 	return c.orRemoved(verb, o, cq.Notify(ci.Notify(r.Mode)))
 }
 
-// Peek returns the number of completions that wait.
-func (c *Session) Peek(r *schema.CQ) (*schema.PeekReply, error) {
+// Peek stores the number of completions that wait in reply.
+func (c *Session) Peek(r *schema.CQ, reply *schema.PeekReply) error {
 	const verb = "CQ.Peek"
 	o, err := c.lookup(verb, schema.KindCQ, r.CQ)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n, err := o.al.(*accesslayer.CQ).Peek()
-	return &schema.PeekReply{N: uint32(max(n, 0))}, c.orRemoved(verb, o, err)
+	reply.N = uint32(max(n, 0))
+	return c.orRemoved(verb, o, err)
 }
 
-// BindMW posts the bind of a window of type 1.
-func (c *Session) BindMW(r *schema.BindMW) (*schema.WindowReply, error) {
+// BindMW posts the bind of a window of type 1, and stores the key that the window will have in reply.
+func (c *Session) BindMW(r *schema.BindMW, reply *schema.WindowReply) error {
 	const verb = "QP.BindMW"
 	c.mu.Lock()
 	o, err := c.find(verb, schema.KindQP, r.QP)
@@ -158,8 +159,9 @@ func (c *Session) BindMW(r *schema.BindMW) (*schema.WindowReply, error) {
 	}
 	c.mu.Unlock()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	key, err := o.al.(*accesslayer.QP).BindMW(r.ID, r.Flags, b)
-	return &schema.WindowReply{Handle: r.Bind.MW, Key: key}, c.orRemoved(verb, o, err)
+	*reply = schema.WindowReply{Handle: r.Bind.MW, Key: key}
+	return c.orRemoved(verb, o, err)
 }

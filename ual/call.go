@@ -27,6 +27,18 @@ type call struct {
 	body   []byte // of in
 	files  []*os.File
 	done   chan struct{}
+	small  smallVerbs
+}
+
+// smallVerbs are requests and replies of the data path. They are used again with their call, so that a verb allocates
+// nothing.
+type smallVerbs struct {
+	notify schema.Notify
+	cq     schema.CQ
+	peek   schema.PeekReply
+	bind   schema.BindMW
+	window schema.WindowReply
+	none   schema.None
 }
 
 // maxSpare is the most calls that a client keeps for use again. A call can hold two messages of the greatest length.
@@ -236,19 +248,27 @@ func (c *Client) do(cmd schema.Command, request any, files []*os.File, reply any
 func (c *Client) doFiles(cmd schema.Command, request any, files []*os.File, reply any) ([]*os.File, error) {
 	x := c.begin()
 	defer x.end()
-	x.out = native.Append(x.out, request)
-	if err := c.roundTrip(cmd, x, files); err != nil {
+	if err := x.do(cmd, request, files, reply); err != nil {
 		return nil, err
-	}
-	if err := x.failure(); err != nil {
-		return nil, err
-	}
-	if err := native.Parse(x.body, reply); err != nil {
-		return nil, badReply(cmd, err)
 	}
 	received := x.files
 	x.files = nil
 	return received, nil
+}
+
+// do executes a verb with this call, which has no request yet.
+func (x *call) do(cmd schema.Command, request any, files []*os.File, reply any) error {
+	x.out = native.Append(x.out, request)
+	if err := x.c.roundTrip(cmd, x, files); err != nil {
+		return err
+	}
+	if err := x.failure(); err != nil {
+		return err
+	}
+	if err := native.Parse(x.body, reply); err != nil {
+		return badReply(cmd, err)
+	}
+	return nil
 }
 
 // badReply returns the error of a reply that does not match its declaration.

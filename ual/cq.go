@@ -186,7 +186,7 @@ func (q *CQ) Notify(when ci.Notify) error {
 	if when > ci.NotifySolicited {
 		return &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidParameter, Detail: "unknown kind of notification"}
 	}
-	return q.notify(&schema.Notify{CQ: q.handle, Mode: schema.NotifyMode(when)})
+	return q.notify(schema.Notify{CQ: q.handle, Mode: schema.NotifyMode(when)})
 }
 
 // NotifyAfter arms the queue for one callback after n more completions.
@@ -194,11 +194,14 @@ func (q *CQ) NotifyAfter(n int) error {
 	if q.user.NotifyAfter != nil {
 		return q.user.NotifyAfter(n)
 	}
-	return q.notify(&schema.Notify{CQ: q.handle, Mode: schema.NotifyAfter, N: schema.Int32(n)})
+	return q.notify(schema.Notify{CQ: q.handle, Mode: schema.NotifyAfter, N: schema.Int32(n)})
 }
 
-func (q *CQ) notify(r *schema.Notify) error {
-	return q.ca.c.do(schema.CmdNotify, r, nil, &schema.None{})
+func (q *CQ) notify(r schema.Notify) error {
+	x := q.ca.c.begin()
+	defer x.end()
+	x.small.notify = r
+	return x.do(schema.CmdNotify, &x.small.notify, nil, &x.small.none)
 }
 
 // Peek returns the number of entries that wait.
@@ -206,9 +209,13 @@ func (q *CQ) Peek() (int, error) {
 	if q.user.Peek != nil {
 		return q.user.Peek()
 	}
-	var r schema.PeekReply
-	err := q.ca.c.do(schema.CmdPeek, &schema.CQ{CQ: q.handle}, nil, &r)
-	return int(r.N), err
+	x := q.ca.c.begin()
+	defer x.end()
+	x.small.cq.CQ = q.handle
+	if err := x.do(schema.CmdPeek, &x.small.cq, nil, &x.small.peek); err != nil {
+		return 0, err
+	}
+	return int(x.small.peek.N), nil
 }
 
 // Query returns the attributes.

@@ -78,11 +78,12 @@ func (q *QP) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 	}
 	q.send.Lock()
 	defer q.send.Unlock()
-	var r schema.WindowReply
-	req := &schema.BindMW{QP: q.handle, ID: id, Flags: flags, Bind: schema.Bind{MW: handleAs[*MW](q.ca, b.MW),
+	x := q.ca.c.begin()
+	defer x.end()
+	x.small.bind = schema.BindMW{QP: q.handle, ID: id, Flags: flags, Bind: schema.Bind{MW: handleAs[*MW](q.ca, b.MW),
 		MR: handleAs[*MR](q.ca, b.MR), Addr: b.Addr, Length: b.Length, Key: b.Key, Access: b.Access}}
-	if err := q.ca.c.do(schema.CmdBindMW, req, nil, &r); err != nil {
+	if err := x.do(schema.CmdBindMW, &x.small.bind, nil, &x.small.window); err != nil {
 		return 0, err
 	}
-	return r.Key, nil
+	return x.small.window.Key, nil
 }

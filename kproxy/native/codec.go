@@ -163,7 +163,7 @@ func limit(t reflect.Type, sf reflect.StructField, tag string) (uint64, bool) {
 
 func roundUp(n, align int) int { return (n + align - 1) / align * align }
 
-// pending is a slice or string whose elements follow later.
+// pending is a slice or string that is not empty, whose elements follow later.
 type pending struct {
 	v reflect.Value
 	l *layout
@@ -211,7 +211,9 @@ func (e *encoder) fixed(l *layout, v reflect.Value, at int) {
 		binary.LittleEndian.PutUint64(b, uint64(v.Int()))
 	case reflect.String, reflect.Slice:
 		binary.LittleEndian.PutUint32(b, uint32(v.Len()))
-		e.later = append(e.later, pending{v: v, l: l, n: v.Len()})
+		if n := v.Len(); n > 0 {
+			e.later = append(e.later, pending{v: v, l: l, n: n})
+		}
 	case reflect.Array:
 		for i := range l.n {
 			e.fixed(l.elem, v.Index(i), at+i*l.elem.size)
@@ -229,9 +231,6 @@ func (e *encoder) rest() {
 	list := e.later
 	e.later = nil
 	for _, p := range list {
-		if p.n == 0 {
-			continue
-		}
 		e.align()
 		switch {
 		case p.l.kind == reflect.String:
@@ -331,7 +330,11 @@ func (d *decoder) structure(l *layout, v reflect.Value, at int) error {
 			if uint64(n) > f.max {
 				return fmt.Errorf("native: %s has %d elements, limit %d", f.name, n, f.max)
 			}
-			d.later = append(d.later, pending{v: v.Field(f.index), l: f.layout, n: int(n), f: f})
+			if n > 0 {
+				d.later = append(d.later, pending{v: v.Field(f.index), l: f.layout, n: int(n), f: f})
+			} else if s := v.Field(f.index); !s.IsZero() {
+				s.SetZero()
+			}
 			continue
 		}
 		if err := d.fixed(f.layout, v.Field(f.index), at+f.at); err != nil {
@@ -390,12 +393,6 @@ func (d *decoder) rest() error {
 	list := d.later
 	d.later = nil
 	for _, p := range list {
-		if p.n == 0 {
-			if !p.v.IsZero() {
-				p.v.SetZero()
-			}
-			continue
-		}
 		if err := d.align(); err != nil {
 			return err
 		}

@@ -3,10 +3,12 @@ package userlib
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/hca/reference"
 	"ciddk/hca/reference/rings"
 )
 
@@ -199,4 +201,39 @@ func (c *client) slot(i int) []byte {
 	require.NoError(c.t, r.Decode(c.answers[2]))
 	b := c.lca.(*ca).mem.Bytes()[r.Send.Offset+rings.ControlSize+header:]
 	return b[i<<r.Send.Shape.Shift:][:1<<r.Send.Shape.Shift]
+}
+
+// TestNoAllocationOfVerbs checks that arming, peeking and binding do not allocate, except for what the new key of a
+// window grants, which the adapter makes when it executes the bind.
+func TestNoAllocationOfVerbs(t *testing.T) {
+	a, _ := pairOf(t, ci.RC, func(c *reference.Config) { c.UserIdle = time.Hour })
+	mr, mw := a.region(), a.createMW(ci.MWType1)
+	wc := make([]ci.WC, 4)
+	key := a.key(mw)
+	bind := ci.MWBind{MW: mw, MR: mr, Addr: mr.Region().Addr, Length: 8, Access: ci.RemoteRead}
+	for name, c := range map[string]struct {
+		fn    func() error
+		limit float64
+	}{
+		"notify": {func() error { return a.cq.u.Notify(ci.NotifySolicited) }, 1},
+		"peek":   {func() error { _, err := a.cq.u.Peek(); return err }, 1},
+		"bind": {func() (err error) {
+			bind.Key = key
+			if key, err = a.qp.u.BindMW(1, ci.SendSignaled, bind); err != nil {
+				return err
+			}
+			for n := 0; n == 0 && err == nil; {
+				n, err = a.cq.u.Poll(wc)
+			}
+			return err
+		}, 2},
+	} {
+		run := func() {
+			if err := c.fn(); err != nil {
+				t.Error(err)
+			}
+		}
+		run()
+		require.Less(t, testing.AllocsPerRun(50, run), c.limit, name)
+	}
 }

@@ -21,6 +21,7 @@ type conn struct {
 	posts   native.Posts
 	wc      []ci.WC
 	out     []byte // of the data path
+	verbs   smallVerbs
 }
 
 // serve executes the requests of a connection until it is closed.

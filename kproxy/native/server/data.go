@@ -77,25 +77,34 @@ func (d *conn) poll(h native.Header, body []byte) error {
 	return d.send(h)
 }
 
+// smallVerbs are the requests and replies of the data path with a fixed size. They are used again, so that a verb
+// allocates nothing.
+type smallVerbs struct {
+	notify schema.Notify
+	cq     schema.CQ
+	peek   schema.PeekReply
+	bind   schema.BindMW
+	window schema.WindowReply
+	none   schema.None
+}
+
 // small executes the requests of the data path with a fixed size.
 func (d *conn) small(h native.Header, body []byte) error {
-	var reply any = &schema.None{}
+	v := &d.verbs
+	var reply any = &v.none
 	var err, mismatch error
 	switch h.Command {
 	case schema.CmdNotify:
-		var r schema.Notify
-		if mismatch = native.Parse(body, &r); mismatch == nil {
-			err = d.session.Notify(&r)
+		if mismatch = native.Parse(body, &v.notify); mismatch == nil {
+			err = d.session.Notify(&v.notify)
 		}
 	case schema.CmdPeek:
-		var r schema.CQ
-		if mismatch = native.Parse(body, &r); mismatch == nil {
-			reply, err = d.session.Peek(&r)
+		if mismatch = native.Parse(body, &v.cq); mismatch == nil {
+			reply, err = &v.peek, d.session.Peek(&v.cq, &v.peek)
 		}
 	case schema.CmdBindMW:
-		var r schema.BindMW
-		if mismatch = native.Parse(body, &r); mismatch == nil {
-			reply, err = d.session.BindMW(&r)
+		if mismatch = native.Parse(body, &v.bind); mismatch == nil {
+			reply, err = &v.window, d.session.BindMW(&v.bind, &v.window)
 		}
 	}
 	switch {
