@@ -31,12 +31,20 @@ func TestMain(m *testing.M) {
 	case "daemon":
 		os.Exit(run(context.Background(), []string{"serve", "--adapter", "link=network,address=10.0.0.1"},
 			os.Stdout, os.Stderr))
+	case "service":
+		os.Exit(serviceMain())
 	case "client":
 		err := traffic(func(int) bool { return true })
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// serviceMain is a daemon that a service manager starts and stops.
+func serviceMain() int {
+	return cli.Main(cli.Config{Name: "ddkd", Drivers: []cli.Driver{software.Driver()}},
+		[]string{"serve", "--drain=3s", "--log=warn", "--adapter", "link=network,address=10.0.0.1"})
 }
 
 // traffic connects to the daemon at $DDKD_SOCKET and sends between two of its QPs, from memory of the process to memory
