@@ -1,0 +1,83 @@
+package kproxy_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/kproxy"
+)
+
+var updateStatus = flag.Bool("update-status", false, "write testdata/status.json")
+
+// fillStatus sets every field to a value that differs from those of its neighbours.
+func fillStatus(v reflect.Value, n *int) {
+	*n++
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fillStatus(v.Field(i), n)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fillStatus(v.Index(0), n)
+	case reflect.Map:
+		x := reflect.New(v.Type().Elem()).Elem()
+		fillStatus(x, n)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("key"), x)
+	case reflect.String:
+		v.SetString("text" + string(rune('a'+*n%26)))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(*n))
+	default:
+		v.SetUint(uint64(*n))
+	}
+}
+
+// TestStatusJSON compares the JSON form of the status with the file that scripts rely on: no key disappears or changes
+// its type without a new StatusVersion.
+func TestStatusJSON(t *testing.T) {
+	st := new(kproxy.Status)
+	n := 0
+	fillStatus(reflect.ValueOf(st).Elem(), &n)
+	st.Version = kproxy.StatusVersion
+	text, err := json.MarshalIndent(st, "", "  ")
+	require.NoError(t, err)
+	const file = "testdata/status.json"
+	if *updateStatus {
+		require.NoError(t, os.WriteFile(file, append(text, '\n'), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.JSONEq(t, string(want), string(text))
+}
+
+// TestStatusDocumented checks that the documentation has every key of the status.
+func TestStatusDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/ddkd.md")
+	require.NoError(t, err)
+	var walk func(of reflect.Type)
+	walk = func(of reflect.Type) {
+		switch of.Kind() {
+		case reflect.Slice:
+			walk(of.Elem())
+		case reflect.Struct:
+			for i := range of.NumField() {
+				key := strings.Split(of.Field(i).Tag.Get("json"), ",")[0]
+				assert.NotEmpty(t, key, of.Field(i).Name)
+				assert.Contains(t, string(page), "`"+key+"`")
+				walk(of.Field(i).Type)
+			}
+		}
+	}
+	walk(reflect.TypeFor[kproxy.Status]())
+}
