@@ -74,7 +74,7 @@ func TestStatusDocumented(t *testing.T) {
 			for i := range of.NumField() {
 				key := strings.Split(of.Field(i).Tag.Get("json"), ",")[0]
 				assert.NotEmpty(t, key, of.Field(i).Name)
-				assert.Contains(t, string(page), "`"+key+"`")
+				assert.True(t, strings.Contains(string(page), "`"+key+"`"), "docs/ddkd.md has no key %s", key)
 				walk(of.Field(i).Type)
 			}
 		}

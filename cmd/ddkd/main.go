@@ -3,14 +3,25 @@
 //
 //	ddkd serve --adapter address=192.0.2.1     # until SIGTERM or SIGINT
 //	ddkd serve --config /etc/ddkd.yaml
-//	ddkd status [--json]
+//	ddkd check /etc/ddkd.yaml                  # validates a configuration
+//	ddkd status [--watch] [--json]
+//	ddkd adapter add address=192.0.2.2         # while the daemon runs
+//	ddkd adapter remove 192.0.2.2
+//	ddkd adapter list [--json]
+//
+// docs/ddkd.md is for operators: systemd, containers, Kubernetes, status, metrics and errors. Package
+// ciddk/cmd/ddkd/systemd has the units.
 //
 // # Configuration
 //
-// The file is YAML. Flags take precedence, and --adapter adds to the file's adapters.
+// The file is YAML. Each of its keys is also a flag of serve, with quota- before those of the quota. Flags take
+// precedence, and --adapter adds to the file's adapters.
 //
 //	socket: /run/ddkd/socket   # clients connect here; also $DDKD_SOCKET
 //	mode: "0660"               # of the socket: who may connect
+//	group: rdma                # of the socket
+//	drain: 5s                  # time for clients to end their work when the daemon stops
+//	metrics: 127.0.0.1:9471    # for Prometheus, or unix:PATH; default: none
 //	log: info                  # debug, info, warn, error
 //	adapters:
 //	  - link: udp              # RoCEv2 over UDP; network: link/sim, a simulated network within the daemon
@@ -30,8 +41,9 @@
 //
 // # Stopping
 //
-// SIGTERM and SIGINT close all connections, destroy everything, and exit with status 0. A client whose daemon exits
-// receives EventLocalFatal, and its verbs return ual.ErrDisconnected.
+// After SIGTERM or SIGINT the daemon accepts no connection, sends EventLocalFatal to its clients, waits until they have
+// closed their connections, for the time drain at most, and exits with status 0. Verbs of clients that remain return
+// ual.ErrDisconnected. With systemd's socket, connections that are made during a restart wait for the next daemon.
 //
 // Exit status: 0 stopped by a signal, 1 an error, 2 usage.
 //

@@ -10,11 +10,13 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/cmd/ddkd/cli"
 	"ciddk/cmd/ddkd/software"
@@ -22,6 +24,7 @@ import (
 	"ciddk/hca/reference/userlib"
 	"ciddk/kproxy"
 	"ciddk/ual"
+	"ciddk/ual/services"
 )
 
 // churn is a daemon whose adapters are removed and added, in this process.
@@ -186,6 +189,16 @@ func TestAdapterUnderTraffic(t *testing.T) {
 	guid := d.run("adapter", "add", "link=network,address=10.0.0.2")
 	own := d.live("10.0.0.1") + d.live("10.0.0.2") // objects of the daemon itself
 	sender := newEndpoint(t, stays, first)
+	svc, err := services.Open(stays)
+	require.NoError(t, err)
+	var added, removed atomic.Int32 // ports, of PnP events
+	unwatch := svc.MAD().Watch(func(_ mads.Port, there bool) {
+		if there {
+			added.Add(1)
+		} else {
+			removed.Add(1)
+		}
+	})
 	for round := range 20 {
 		cfg := ual.Config{Name: "receiver"}
 		if round%2 == 0 {
@@ -216,6 +229,7 @@ func TestAdapterUnderTraffic(t *testing.T) {
 			flushed := errors.Is(received, ci.WCError(ci.WCFlushErr))
 			require.True(t, flushed || errors.Is(received, want), "%v", received)
 		}
+		eventually(t, "the event of the removal", func() bool { return int(removed.Load()) == round+1 })
 		_, err = receiver.ca.Query()
 		require.ErrorIs(t, err, ci.InvalidState)
 		hcas, err := stays.HCAs()
@@ -234,10 +248,13 @@ func TestAdapterUnderTraffic(t *testing.T) {
 		hcas, err = stays.HCAs()
 		require.NoError(t, err)
 		require.Len(t, hcas, 2)
+		eventually(t, "the event of the new adapter", func() bool { return int(added.Load()) == 2+round+1 })
 		require.NoError(t, sender.qp.Destroy())
 		sender.objects = sender.objects[:len(sender.objects)-1]
 		sender.newQP(t)
 	}
+	unwatch()
+	require.NoError(t, svc.Close())
 	var st kproxy.Status
 	text, err := stays.Status()
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"testing"
 	"time"
 
@@ -97,5 +98,17 @@ func TestValues(t *testing.T) {
 		network, address, err := (&config{Metrics: metrics}).metricsAddress()
 		require.NoError(t, err)
 		assert.Equal(t, want, [2]string{network, address})
+	}
+}
+
+// TestMetricsDocumented checks that the documentation has every metric.
+func TestMetricsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/ddkd.md")
+	require.NoError(t, err)
+	name := regexp.MustCompile(`fqName: "([^"]+)"`)
+	for _, f := range families {
+		m := name.FindStringSubmatch(f.desc.String())
+		require.Len(t, m, 2, f.desc.String())
+		assert.Contains(t, string(page), "`"+m[1]+"`")
 	}
 }
