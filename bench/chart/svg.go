@@ -13,11 +13,18 @@ type svg struct{ b bytes.Buffer }
 // fonts have about the same widths, and one of them is installed on nearly every system.
 const fonts = "Liberation Sans,Arial,Helvetica,sans-serif"
 
+// darkStyle replaces the colours of paper, text and lines where the reader prefers a dark page.
+const darkStyle = "<style>@media (prefers-color-scheme: dark){" +
+	`rect[fill="` + paper + `"]{fill:#0D1117}text{fill:#E6EDF3}` +
+	`path[stroke="` + ink + `"]{stroke:#8B949E}path[stroke="` + rule + `"]{stroke:#30363D}` +
+	"}</style>\n"
+
 func newSVG(width, height float64) *svg {
 	s := new(svg)
 	fmt.Fprintf(&s.b,
 		`<svg xmlns="http://www.w3.org/2000/svg" width="%spt" height="%spt" viewBox="0 0 %s %s" font-family="%s">`+"\n",
 		number(width), number(height), number(width), number(height), fonts)
+	s.b.WriteString(darkStyle)
 	return s
 }
 
