@@ -41,7 +41,7 @@ const (
 	CapEventHandlers
 	CapVendorCall
 	CapLocalMAD
-	CapHardwareSMA
+	CapHardwareSMA // PortAttr.HardwareAgents, for all ports
 	CapSLForIP
 	CapShutdownPort
 	CapInitType
@@ -91,6 +91,14 @@ type CAAttr struct {
 	Ports                                            []PortAttr // Ports[i] is port i+1
 }
 
+// HasHardwareAgents reports whether the adapter answers subnet management of a port, counted from 1, below the driver's
+// interface: the port has HardwareAgents, or the adapter has CapHardwareSMA. CA.LocalMAD serves the other ports.
+// [SAS-2.1-15, -16]
+func (a *CAAttr) HasHardwareAgents(port uint8) bool {
+	return a.Caps.Has(CapHardwareSMA) ||
+		port > 0 && int(port) <= len(a.Ports) && a.Ports[port-1].HardwareAgents
+}
+
 // PortAttr holds the attributes of a port.
 type PortAttr struct {
 	Num                    uint8 // counted from 1
@@ -108,8 +116,12 @@ type PortAttr struct {
 	InitTypeReply          InitType
 	PKeyErrors, QKeyErrors uint16 // counters
 	Capability             PortCap
-	GIDs                   []GIDEntry
-	PKeys                  []PKey
+	// HardwareAgents means that the adapter answers management datagrams of this port below the driver's interface. The
+	// driver may pass them up afterwards, so that managers see them. Read it with CAAttr.HasHardwareAgents: an adapter
+	// with CapHardwareSMA has such agents at all ports. [SAS-2.1-15, -18]
+	HardwareAgents bool
+	GIDs           []GIDEntry
+	PKeys          []PKey
 }
 
 // GIDEntry is an entry of a port's GID table. The index of an entry does not change while the entry is in use. An entry

@@ -129,6 +129,9 @@ func newPortAttr(p *ci.PortAttr) schema.PortAttr {
 		MTU:       p.MTU, MaxMTU: p.MaxMTU, LMC: p.LMC, SMSL: p.SMSL, MaxVLs: p.MaxVLs, WidthActive: p.WidthActive,
 		SpeedActive: p.SpeedActive, SpeedExt: p.SpeedExt, SubnetTimeout: p.SubnetTimeout,
 		InitTypeReply: p.InitTypeReply}
+	if p.HardwareAgents {
+		r.HardwareAgents = 1
+	}
 	for _, g := range p.GIDs[:min(len(p.GIDs), schema.MaxTable)] {
 		r.GIDs = append(r.GIDs, schema.GIDEntry{GID: g.GID, Type: g.Type})
 	}

@@ -33,7 +33,7 @@ func portAttr(r *schema.PortAttr) ci.PortAttr {
 		PhysState: r.PhysState,
 		MTU:       r.MTU, MaxMTU: r.MaxMTU, LMC: r.LMC, SMSL: r.SMSL, MaxVLs: r.MaxVLs, WidthActive: r.WidthActive,
 		SpeedActive: r.SpeedActive, SpeedExt: r.SpeedExt, SubnetTimeout: r.SubnetTimeout,
-		InitTypeReply: r.InitTypeReply}
+		InitTypeReply: r.InitTypeReply, HardwareAgents: r.HardwareAgents != 0}
 	for _, g := range r.GIDs {
 		p.GIDs = append(p.GIDs, ci.GIDEntry{GID: g.GID, Type: g.Type})
 	}

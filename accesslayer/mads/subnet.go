@@ -37,8 +37,8 @@ func (h *hca) sendTrap(num uint8, to sma.Manager, m *ci.MAD) {
 // hasOwnAgent reports whether the adapter answers SMPs below the driver's interface. Such an adapter may pass them up
 // after it has answered them (SAS-2.1-18).
 func (p *port) hasOwnAgent() bool {
-	caps := p.h.a.Attr().Caps
-	return caps.Has(ci.CapHardwareSMA) && !caps.Has(ci.CapLocalMAD)
+	attr := p.h.a.Attr()
+	return p.attr().HardwareAgents || attr.Caps.Has(ci.CapHardwareSMA) && !attr.Caps.Has(ci.CapLocalMAD)
 }
 
 // consumed handles an SMP that the adapter has answered and passed up, and that no manager here has registered for. A

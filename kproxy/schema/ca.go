@@ -57,7 +57,8 @@ type PortAttr struct {
 	SpeedActive, SpeedExt  uint8
 	SubnetTimeout          ci.TimeExp
 	InitTypeReply          ci.InitType
-	Pad                    uint16
+	HardwareAgents         uint8 // 1: true
+	Pad                    uint8
 	Pad2                   uint32
 	GIDs                   []GIDEntry `max:"4096"`
 	PKeys                  []uint16   `max:"4096"`
