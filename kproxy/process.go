@@ -1,6 +1,7 @@
 package kproxy
 
 import (
+	"errors"
 	"sync"
 
 	"ciddk/ci"
@@ -11,6 +12,8 @@ type process struct {
 	pid, bits int
 	locks     *atomicLocks
 	reach     processReach
+
+	isDenied bool // its memory must not be reached: Config.CanCopy
 
 	mu     sync.RWMutex // held for reading during every copy, so that close waits for copies
 	closed bool
@@ -40,6 +43,10 @@ func (p *process) close() {
 	}
 }
 
+// errDenied is the error of memory that Config.CanCopy does not permit.
+var errDenied = errors.New("this daemon copies only memory of its own user's processes: " +
+	"memory of ual.NewMemory is shared and can be registered")
+
 // Memory returns the process's storage at addr. See ci.Process.
 func (p *process) Memory(addr, length uint64, a ci.Access) (ci.Memory, error) {
 	const verb = "Process.Memory"
@@ -50,6 +57,9 @@ func (p *process) Memory(addr, length uint64, a ci.Access) (ci.Memory, error) {
 	defer p.mu.RUnlock()
 	if p.closed {
 		return nil, failf(verb, ci.InvalidState, "the process has exited")
+	}
+	if p.isDenied {
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPermission, Detail: "memory of the process", Err: errDenied}
 	}
 	if err := p.reach.check(addr, length, a&ci.LocalWrite != 0); err != nil {
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPermission, Detail: "memory of the process", Err: err}

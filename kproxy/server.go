@@ -32,6 +32,12 @@ type Config struct {
 	// clients with the daemon's own user id, and root.
 	Privileged func(Peer) bool
 
+	// CanCopy reports whether a client may register memory that it allocated itself, which the daemon reaches by
+	// copies. Such a copy can last as long as the client likes (userfaultfd, a FUSE file system), and other clients of
+	// the adapter then wait, too. nil: clients with the daemon's own user id, and root. Others register memory by
+	// descriptor.
+	CanCopy func(Peer) bool
+
 	// Describe adds to the status of an adapter what only the daemon knows. nil: nothing.
 	Describe func(*accesslayer.Adapter, *AdapterStatus)
 
@@ -72,6 +78,9 @@ func New(cfg Config) (*Server, error) {
 	cfg.MaxClientsPerUser = cmp.Or(max(cfg.MaxClientsPerUser, 0), 1024)
 	if cfg.Privileged == nil {
 		cfg.Privileged = isOwnUser
+	}
+	if cfg.CanCopy == nil {
+		cfg.CanCopy = isOwnUser
 	}
 	s := &Server{cfg: cfg, sessions: map[*Session]struct{}{}}
 	if err := s.watch(); err != nil {

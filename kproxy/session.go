@@ -43,8 +43,10 @@ type stats struct {
 }
 
 func newSession(s *Server, id uint64, p Peer, bits int, name string, client *accesslayer.Client) *Session {
+	proc := newProcess(p, bits, &s.atomics)
+	proc.isDenied = !s.cfg.CanCopy(p)
 	return &Session{s: s, id: id, peer: p, name: name, client: client, quota: s.cfg.Quota, ended: make(chan struct{}),
-		proc: newProcess(p, bits, &s.atomics), log: s.cfg.Logger.With("client", id, "pid", p.PID, "uid", p.UID)}
+		proc: proc, log: s.cfg.Logger.With("client", id, "pid", p.PID, "uid", p.UID)}
 }
 
 // Peer returns the process.

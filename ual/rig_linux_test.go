@@ -19,7 +19,11 @@ import (
 	"ciddk/ual"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain makes the program a client process, when a test starts it again.
+func TestMain(m *testing.M) {
+	runRole()
+	goleak.VerifyTestMain(m)
+}
 
 // rig is a daemon in this process, with one adapter.
 type rig struct {

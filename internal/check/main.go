@@ -63,10 +63,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 	whole := fs.Bool("whole", false, "run large matrices whole, instead of the part that is this commit's turn")
 	list := fs.Bool("list", false, "list the steps and stop")
 	loadRuns := fs.Int("load.runs", 3, "certifications of the step load")
+	numKills := fs.Int("kills.clients", defaultKills, "clients that the step kills kills")
 	if err := fs.Parse(args); err != nil {
 		return exitUsage
 	}
+	if *numKills < 1 {
+		fmt.Fprintf(stderr, "check: -kills.clients %d: want at least 1\n", *numKills)
+		return exitUsage
+	}
 	steps := steps(*full)
+	scaleKills(steps, *numKills)
 	if *list {
 		printSteps(stdout, steps)
 		return 0
@@ -109,7 +115,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}()
 	ctx, stop := context.WithTimeoutCause(ctx, overall, errTooSlow)
 	defer stop()
-	r := &runner{root: root, out: stdout, full: *full, loadRuns: *loadRuns, results: results{}}
+	r := &runner{root: root, out: stdout, full: *full, loadRuns: *loadRuns, numKills: *numKills, results: results{}}
 	return r.all(ctx, chosen)
 }
 

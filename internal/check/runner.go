@@ -37,6 +37,8 @@ type runner struct {
 	full bool
 	// loadRuns is how often the load step certifies.
 	loadRuns int
+	// numKills is the number of clients that the kills step kills.
+	numKills int
 	results  results
 }
 

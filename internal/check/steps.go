@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -450,13 +451,28 @@ func certify(ctx context.Context, r *runner) error {
 	return r.do(ctx, nil, bin, "run", "reference", "--link", "udp", "--set", "ip=6")
 }
 
+// defaultKills is the number of clients that the kills step kills, unless -kills.clients sets another one.
+const defaultKills = 500
+
+// scaleKills sets title and times of the kills step for n clients.
+func scaleKills(steps []step, n int) {
+	for i := range steps {
+		if s := &steps[i]; s.name == "kills" && n != defaultKills {
+			s.title = strings.Replace(s.title, strconv.Itoa(defaultKills), strconv.Itoa(n), 1)
+			s.expect = max(s.expect*time.Duration(n)/defaultKills, 5*time.Second)
+			s.limit = max(s.limit*time.Duration(n)/defaultKills, s.limit)
+		}
+	}
+}
+
 // kills runs the test of cmd/ddkd/cli that kills client processes, at full length.
 func kills(ctx context.Context, r *runner) error {
 	if runtime.GOOS != "linux" {
 		return skip("ddkd is for Linux")
 	}
-	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "3m30s",
-		"-run", "^TestKillClients$", "-v", "./cmd/ddkd/cli", "-kills=500")
+	timeout := max(210*time.Second*time.Duration(r.numKills)/defaultKills, 210*time.Second)
+	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", timeout.String(),
+		"-run", "^TestKillClients$", "-v", "./cmd/ddkd/cli", "-kills="+strconv.Itoa(r.numKills))
 }
 
 // mutantParts is the number of parts of the mutants. One of them runs.

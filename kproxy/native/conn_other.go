@@ -48,6 +48,9 @@ func (*Conn) Address() string { return "" }
 // Interrupt fails: see errSystem.
 func (*Conn) Interrupt() error { return errSystem }
 
+// WatchPeer does nothing.
+func (*Conn) WatchPeer(func()) (stop func()) { return func() {} }
+
 // Send fails: see errSystem.
 func (*Conn) Send([]byte, []*os.File) error { return errSystem }
 

@@ -27,6 +27,9 @@ type conn struct {
 // serve executes the requests of a connection until it is closed.
 func (s *Server) serve(c *native.Conn) {
 	defer c.Close()
+	// A child process may have a copy of the socket, so the end of the client process ends the session.
+	stop := c.WatchPeer(func() { c.Close() })
+	defer stop()
 	session, err := s.hello(c)
 	if err != nil {
 		return

@@ -12,4 +12,7 @@
 // one goroutine for each other request in execution, up to the client's quota. A client that does not read its replies,
 // or sends more than it may, is not read from any more and delays nobody else. A message that is not of the protocol
 // ends the connection; a request that does not match its declaration is rejected with InvalidParameter.
+//
+// A session ends when its socket is closed by all processes that have it, or when the process that connected ends, even
+// if a child process has a copy of the socket.
 package server
