@@ -80,6 +80,11 @@ func (c *Session) queryQP(r *schema.QP) (*Result, error) {
 	return &Result{Body: new(schema.NewQPAttr(&attr))}, err
 }
 
+// privilegedQKey is the bit of the Q_Keys that a work request cannot set (IBTA volume 1, 10.2.5), such as that of QP1. A
+// client that could set one in its QP would send datagrams of the connection manager to the QP1 of peers, as the daemon
+// does, and could end the connections of other clients.
+const privilegedQKey = 1 << 31
+
 func (c *Session) modifyQP(r *schema.ModifyQP, files []*os.File) (*Result, error) {
 	const verb = "QP.Modify"
 	o, err := c.lookup(verb, schema.KindQP, r.QP)
@@ -92,6 +97,11 @@ func (c *Session) modifyQP(r *schema.ModifyQP, files []*os.File) (*Result, error
 	}
 	attr := r.Attr.CI()
 	attr.User = p.ub
+	if r.Set&ci.QPFieldQKey != 0 && attr.QKey&privilegedQKey != 0 {
+		if err := c.privileged(verb); err != nil {
+			return nil, err
+		}
+	}
 	o.change.Lock()
 	defer o.change.Unlock()
 	more, resize := charge{}, r.Set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0

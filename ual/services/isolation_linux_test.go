@@ -262,6 +262,32 @@ func TestAgents(t *testing.T) {
 	require.ErrorIs(t, err, accesslayer.ErrClosed)
 }
 
+// TestPrivilegedQKey sets the Q_Key of QP1 in a queue pair, from which datagrams would reach the QP1 of peers.
+func TestPrivilegedQKey(t *testing.T) {
+	for _, privileged := range []bool{true, false} {
+		r := newRig(t, kproxy.Config{Privileged: func(kproxy.Peer) bool { return privileged }},
+			simPorts(t, "10.0.0.1")...)
+		guid := r.hcas[0].Info().GUID
+		ca, err := must(r.connect().HCA(guid)).OpenCA(guid, func(ci.Event) {}, nil)
+		require.NoError(t, err)
+		pd, err := ca.AllocatePD(ci.PDNormal)
+		require.NoError(t, err)
+		cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
+		require.NoError(t, err)
+		qp, err := pd.CreateQP(ci.QPCreate{Type: ci.UD, SendCQ: cq, RecvCQ: cq})
+		require.NoError(t, err)
+		attr := ci.QPAttr{State: ci.QPInit, Port: 1, QKey: ci.QKey(mad.QKeyGSI)}
+		err = qp.Modify(ci.QPFieldsUDInit, attr)
+		if privileged {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorIs(t, err, ci.InvalidPermission)
+		attr.QKey = rdmacm.QKey
+		require.NoError(t, qp.Modify(ci.QPFieldsUDInit, attr))
+	}
+}
+
 // TestSubnetAdministrator queries from a port without a subnet administrator: the error is that of the local client.
 func TestSubnetAdministrator(t *testing.T) {
 	r := newRig(t, unprivileged(), simPorts(t, "10.0.0.1")...)
