@@ -112,7 +112,6 @@ func (p *Port) speeds() (base, extended uint8) {
 func (f *Fabric) addCable(a, b *Port) {
 	c := &cable{a: a, b: b}
 	a.cable, b.cable = c, c
-	f.cables = append(f.cables, c)
 	f.pending.add(a)
 }
 

@@ -3,6 +3,7 @@ package fabric
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"ciddk/ci"
 	"ciddk/mad"
@@ -18,12 +19,7 @@ var errSet = errors.New("fabric: the agent rejected a Set")
 // by an M_Key.
 func (f *Fabric) Configure() error {
 	f.mu.Lock()
-	nodes := make([]*node, 0, len(f.nodes))
-	for _, n := range f.nodes {
-		if n != nil {
-			nodes = append(nodes, n)
-		}
-	}
+	nodes := slices.Clone(f.nodes)
 	f.mu.Unlock()
 	ends, err := f.assignLIDs(nodes)
 	if err != nil {

@@ -74,10 +74,9 @@ type Fabric struct {
 	closed atomic.Bool
 	drops  [numDropReasons]atomic.Uint64
 
-	mu     sync.Mutex // guards the topology: names, nodes, cables
-	nodes  []*node    // removed ones are nil
-	names  map[string]*node
-	cables []*cable
+	mu    sync.Mutex // guards the topology: names, nodes, cables
+	nodes []*node    // replaced when one is removed
+	names map[string]*node
 
 	pending pendingLinks
 }
@@ -130,9 +129,7 @@ func (f *Fabric) Close() {
 	nodes := f.nodes
 	f.mu.Unlock()
 	for _, n := range nodes {
-		if n != nil {
-			n.agent.Close()
-		}
+		n.agent.Close()
 	}
 }
 
@@ -151,7 +148,7 @@ func (f *Fabric) find(name string) *node {
 	}
 	var found *node
 	for _, n := range f.nodes {
-		if n == nil || n.desc.Text() != name {
+		if n.desc.Text() != name {
 			continue
 		}
 		if found != nil {
@@ -188,14 +185,12 @@ func (f *Fabric) Port(name string, num int) (*Port, error) {
 // suggest returns the remedy for an unknown name. The caller holds f.mu.
 func (f *Fabric) suggest(name string) string {
 	for _, n := range f.nodes {
-		if n != nil && strings.EqualFold(n.desc.ID, name) {
+		if strings.EqualFold(n.desc.ID, name) {
 			return fmt.Sprintf("did you mean %q?", n.desc.ID)
 		}
 	}
-	for _, n := range f.nodes {
-		if n != nil {
-			return fmt.Sprintf("the first of the %d nodes is %q", len(f.names), n.desc.ID)
-		}
+	if len(f.nodes) > 0 {
+		return fmt.Sprintf("the first of the %d nodes is %q", len(f.nodes), f.nodes[0].desc.ID)
 	}
 	return "the fabric has no nodes"
 }
@@ -206,7 +201,7 @@ func (f *Fabric) DefaultPort() *Port {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, n := range f.nodes {
-		if n == nil || n.sw != nil {
+		if n.sw != nil {
 			continue
 		}
 		for i := range n.ports {
@@ -229,9 +224,6 @@ func (f *Fabric) PortByGUID(g ci.GUID) *Port {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, n := range f.nodes {
-		if n == nil {
-			continue
-		}
 		if n.sw != nil && ci.GUID(n.desc.GUID) == g {
 			return &n.ports[0]
 		}

@@ -303,6 +303,29 @@ func TestSMPByLID(t *testing.T) {
 	assert.EqualValues(t, 12, i.LinearFDBTop)
 }
 
+// PMA requests are answered from the counters of the port, wherever they come from.
+func TestPerformance(t *testing.T) {
+	f := twoLevels(t)
+	require.NoError(t, f.Configure())
+	a := port(t, f, "h1", 1)
+	var r recorder
+	defer a.Attach(&r)()
+	to, _ := port(t, f, "s1-1", 0).LID()
+	m := new(ci.MAD)
+	p := mad.Perf{Header: mad.Header{BaseVersion: 1, Class: mad.ClassPerformance, ClassVersion: 1, Method: mad.Get,
+		TID: 3, Attribute: mad.AttrPortCountersExtended}}
+	p.Data[1] = portTo(t, f, "s1-1", "h1")
+	p.Put(m[:])
+	require.NoError(t, a.Send(&Datagram{DLID: to, SrcQP: 1, DestQP: 1, PKey: 0xffff, QKey: ci.QKey(mad.QKeyGSI), MAD: m}))
+	require.NotEmpty(t, r.got)
+	p.Parse(r.got[0][:])
+	require.Equal(t, mad.GetResp, p.Method)
+	var c mad.PortCountersExtended
+	c.Parse(p.Data[:])
+	assert.EqualValues(t, 1, c.PortRcvPkts)
+	assert.EqualValues(t, gmpBytes/4, c.PortRcvData)
+}
+
 // A cut cable takes both ports down, packets are dropped where it was, and the link comes up again in Init.
 func TestCut(t *testing.T) {
 	f := twoLevels(t)
@@ -518,4 +541,44 @@ func FuzzSend(f *testing.F) {
 		_ = h.Send(&Datagram{DLID: ci.LID(dlid), SrcQP: ci.QPN(qp & 1), DestQP: ci.QPN(qp & 1), MAD: &m})
 		require.LessOrEqual(t, len(r.got), 20)
 	})
+}
+
+// A node leaves a running fabric, whose other ports see their links go down, and comes back with the same cables.
+func TestRemoveAndAdd(t *testing.T) {
+	f := twoLevels(t)
+	require.NoError(t, f.Configure())
+	spine := port(t, f, "s2-1", 0).node
+	a, b := port(t, f, "s1-1", int(portTo(t, f, "s1-1", "s2-1"))), port(t, f, "s1-2", int(portTo(t, f, "s1-2", "s2-1")))
+	require.NoError(t, f.RemoveNode("s2-1"))
+	require.Error(t, f.RemoveNode("s2-1"))
+	assert.Equal(t, ci.PortDown, a.State())
+	assert.Equal(t, ci.PortDown, b.State())
+	assert.Equal(t, []string{"s1-1", "s1-2", "s2-2"}, f.Names(topology.Switch))
+	require.Error(t, a.SetLink(true))
+	cables := []Cable{{Port: 1, Peer: "s1-1", PeerPort: int(a.num)}, {Port: 2, Peer: "s1-2", PeerPort: int(b.num)}}
+	require.ErrorContains(t, f.AddNode(spine.desc, cables[0], cables[0]), "one of the ports has a cable")
+	require.ErrorContains(t, f.AddNode(spine.desc, Cable{Port: 9, Peer: "s1-1", PeerPort: 1}), "want ports from 1 on")
+	require.ErrorContains(t, f.AddNode(topology.Node{}), "kind 0")
+	other := spine.desc
+	other.GUID = port(t, f, "s2-2", 0).node.desc.GUID
+	require.ErrorContains(t, f.AddNode(other), `node "s2-2" has the GUID`)
+	require.NoError(t, f.AddNode(spine.desc, cables...))
+	assert.Equal(t, ci.PortInit, a.State())
+	require.NoError(t, f.Configure())
+	path, err := f.Trace("h1", mustLID(port(t, f, "s2-1", 0)))
+	require.NoError(t, err)
+	assert.Equal(t, "s2-1", path[len(path)-1].Node())
+	s := f.Status()
+	require.Len(t, s.Nodes, 12)
+	for _, n := range s.Nodes {
+		for _, p := range n.Ports {
+			assert.NotEmpty(t, p.Peer, n.ID)
+			assert.Equal(t, "4xQDR", p.Rate)
+		}
+	}
+}
+
+func mustLID(p *Port) ci.LID {
+	lid, _ := p.LID()
+	return lid
 }

@@ -31,6 +31,9 @@ func (f *Fabric) arrive(to *Port, d *Datagram, x *parcel, t time.Duration) error
 	if !to.admits(x) {
 		return ErrDiscarded
 	}
+	if d.DestQP == 1 && mad.Class(d.MAD[1]) == mad.ClassPerformance && d.MAD[3]&uint8(mad.ResponseMask) == 0 {
+		return f.performance(to, d)
+	}
 	err := f.present(to, d, t)
 	if err != nil {
 		to.drop(dropManager, x)
@@ -49,6 +52,23 @@ func (p *Port) admits(x *parcel) bool {
 	}
 	p.drop(dropState, x)
 	return false
+}
+
+// performance answers a request of performance management on the counters of a port's node.
+func (f *Fabric) performance(to *Port, d *Datagram) error {
+	if !to.node.performance(d.MAD) {
+		return ErrDiscarded
+	}
+	d.SLID, d.DLID = d.DLID, d.SLID
+	d.SrcQP, d.DestQP = d.DestQP, d.SrcQP
+	if d.GRH != nil { // GIDs swap places
+		g := make([]byte, wire.GRHLen)
+		copy(g, d.GRH)
+		copy(g[8:24], d.GRH[24:40])
+		copy(g[24:40], d.GRH[8:24])
+		d.GRH = g
+	}
+	return f.general(to, d)
 }
 
 // present offers a datagram to the managers at a port, and then to its adapter. With virtual time it arrives at t.

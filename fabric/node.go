@@ -10,6 +10,7 @@ import (
 	"ciddk/fabric/topology"
 	"ciddk/mad"
 	"ciddk/sma"
+	"ciddk/sma/pma"
 )
 
 // A node is a switch, an adapter or a router of a fabric.
@@ -18,6 +19,7 @@ type node struct {
 	desc   topology.Node
 	soft   *sma.SoftNode
 	agent  *sma.Agent
+	perf   *pma.Agent
 	sw     *switchParts // nil: not a switch
 	ports  []Port       // by number: from 0 of a switch, else from 1
 }
@@ -90,6 +92,8 @@ func (f *Fabric) addNode(d *topology.Node, links map[int]*topology.Link) (*node,
 				f.trap(p.manager(), to, m)
 			}
 		}})
+	n.perf = pma.New(pma.Config{Source: n, NumPorts: soft.NumPorts(), Supported: supportedCounters,
+		AllPorts: n.sw != nil})
 	f.nodes = append(f.nodes, n)
 	f.names[d.ID] = n
 	return n, nil

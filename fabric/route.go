@@ -63,9 +63,6 @@ func (f *Fabric) portByGID(g ci.GID) *Port {
 	nodes := f.nodes
 	f.mu.Unlock()
 	for _, n := range nodes {
-		if n == nil {
-			continue
-		}
 		for i := range n.ports {
 			p := &n.ports[i]
 			info, _ := n.soft.PortInfo(p.num)

@@ -85,6 +85,7 @@ func parseMessage(b []byte) (m message, ok bool) {
 	be := binary.BigEndian
 	m.dlid, m.slid = be.Uint16(b[0:]), be.Uint16(b[4:])
 	m.dqp, m.sqp = be.Uint32(b[8:])&0xffffff, be.Uint32(b[12:])&0xffffff
+	m.status = be.Uint32(b[16:])
 	m.mad = ci.MAD(b[32:])
 	if n := be.Uint64(b[24:]); n < mad.Size {
 		if n < mad.HeaderLen {

@@ -1,0 +1,94 @@
+// Command ddk-fabric runs an InfiniBand subnet in software, which OpenSM and the programs of infiniband-diags manage as
+// they would a real one.
+//
+//	ddk-fabric generate fattree --down 4,2 --up 1,2 > tree.net
+//	ddk-fabric serve tree.net                    # until SIGTERM or SIGINT
+//	ddk-fabric status [--json]                   # nodes, ports, links, dropped packets
+//	ddk-fabric draw [--from h1 --to h8] > tree.svg
+//	ddk-fabric cut h1:1
+//	ddk-fabric restore h1:1
+//	ddk-fabric remove s2-1                       # a node, with all its cables
+//
+// Programs join with the preload library of umad2sim (Debian: libumad2sim0), each at the node that SIM_HOST names:
+//
+//	LD_PRELOAD=/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so SIM_HOST=h1 opensm
+//
+// # Several fabrics
+//
+// --name (or $IBSIM_SOCKNAME) distinguishes the fabrics of a machine; programs with the same IBSIM_SOCKNAME join that
+// one. The control socket is ddk-fabric-NAME.sock in $XDG_RUNTIME_DIR, or else in the folder for temporary files; only
+// its owner can connect.
+//
+// Exit status: 0 success, 1 an error, 2 usage.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// commands is the grammar of the command line.
+type commands struct {
+	Name string `default:"sim" env:"IBSIM_SOCKNAME" help:"Name of the fabric, as IBSIM_SOCKNAME of the programs."`
+
+	Serve    serveCmd    `cmd:"" help:"Run a fabric until a signal."`
+	Status   statusCmd   `cmd:"" help:"Print the nodes, ports and links of a running fabric."`
+	Draw     drawCmd     `cmd:"" help:"Draw a running fabric as SVG."`
+	Cut      cutCmd      `cmd:"" help:"Cut the cable at a port of a running fabric."`
+	Restore  restoreCmd  `cmd:"" help:"Restore the cable at a port of a running fabric."`
+	Remove   removeCmd   `cmd:"" help:"Remove a node with all its cables from a running fabric."`
+	Generate generateCmd `cmd:"" help:"Print a generated topology in ibsim's net format."`
+}
+
+// program is where commands write, and the name of their fabric.
+type program struct {
+	ctx  context.Context
+	out  io.Writer
+	err  io.Writer
+	name string
+}
+
+const (
+	exitError = 1
+	exitUsage = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// run executes a command line and returns the exit status.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	var c commands
+	exit := -1
+	parser, err := kong.New(&c, kong.Name("ddk-fabric"), kong.Writers(out, errs), kong.Exit(func(code int) { exit = code }),
+		kong.Description("InfiniBand subnets in software, for OpenSM and infiniband-diags."))
+	if err != nil {
+		panic(err) // the grammar above is wrong
+	}
+	k, err := parser.Parse(args)
+	switch {
+	case exit >= 0: // --help
+		return exit
+	case err != nil:
+		fmt.Fprintln(errs, "ddk-fabric:", err)
+		return exitUsage
+	}
+	if err := k.Run(&program{ctx: ctx, out: out, err: errs, name: c.Name}, &c); err != nil {
+		if !errors.Is(err, context.Canceled) {
+			fmt.Fprintln(errs, "ddk-fabric:", err)
+		}
+		return exitError
+	}
+	return 0
+}

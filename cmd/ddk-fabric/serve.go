@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"ciddk/fabric"
+	"ciddk/fabric/ibsim"
+	"ciddk/fabric/topology"
+)
+
+type serveCmd struct {
+	Topology  string `arg:"" type:"existingfile" help:"Topology in ibsim's net format, also as ibnetdiscover prints it."`
+	Configure bool   `help:"Bring all links up with shortest paths, without a subnet manager."`
+	Verbose   bool   `short:"v" help:"Log the programs that connect."`
+}
+
+// Run implements the command.
+func (c *serveCmd) Run(p *program) error {
+	t, err := topology.ReadFile(c.Topology)
+	if err != nil {
+		return err
+	}
+	f, err := fabric.New(t, fabric.Config{})
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if c.Configure {
+		if err := f.Configure(); err != nil {
+			return err
+		}
+	}
+	control, err := listen(p.name)
+	if err != nil {
+		return err
+	}
+	var done sync.WaitGroup
+	defer done.Wait()
+	defer func() { _ = control.Close() }()
+	done.Go(func() { serveControl(control, f) })
+	log := slog.New(slog.DiscardHandler)
+	if c.Verbose {
+		log = slog.New(slog.NewTextHandler(p.err, nil))
+	}
+	s, err := ibsim.Listen(f, ibsim.Config{Name: p.name, Log: log})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.out, "fabric %q: %d adapters, %d switches, %d links\n", p.name, t.Count(topology.CA),
+		t.Count(topology.Switch), len(t.Links))
+	<-p.ctx.Done()
+	return s.Close()
+}
