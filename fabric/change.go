@@ -47,7 +47,8 @@ func (f *Fabric) AddNode(d topology.Node, cables ...Cable) error {
 			slices.Contains(peers[:i], p)
 		if p.cable != nil || taken {
 			f.mu.Unlock()
-			return fmt.Errorf("fabric: cable %d, from port %d of %q to port %d of %q: one of the ports has a cable", i+1,
+			return fmt.Errorf("fabric: cable %d, from port %d of %q to port %d of %q: one of the ports has a cable",
+				i+1,
 				cables[i].Port, d.ID, p.num, p.Node())
 		}
 	}

@@ -316,7 +316,8 @@ func TestPerformance(t *testing.T) {
 		TID: 3, Attribute: mad.AttrPortCountersExtended}}
 	p.Data[1] = portTo(t, f, "s1-1", "h1")
 	p.Put(m[:])
-	require.NoError(t, a.Send(&Datagram{DLID: to, SrcQP: 1, DestQP: 1, PKey: 0xffff, QKey: ci.QKey(mad.QKeyGSI), MAD: m}))
+	require.NoError(t, a.Send(&Datagram{DLID: to, SrcQP: 1, DestQP: 1, PKey: 0xffff,
+		QKey: ci.QKey(mad.QKeyGSI), MAD: m}))
 	require.NotEmpty(t, r.got)
 	p.Parse(r.got[0][:])
 	require.Equal(t, mad.GetResp, p.Method)

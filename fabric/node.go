@@ -75,6 +75,11 @@ func (f *Fabric) addNode(d *topology.Node, links map[int]*topology.Link) (*node,
 		c.Ports = append(c.Ports, sma.SoftPort{Num: num, GUID: ci.GUID(d.PortGUID(int(num))),
 			Info: f.portInfo(d.Kind, num, links[int(num)])})
 	}
+	if n.sw != nil { // port 0 has the capabilities of the switch
+		for i := range c.Ports {
+			c.Ports[0].Info.CapabilityMask |= c.Ports[i].Info.CapabilityMask & capExtendedSpeeds
+		}
+	}
 	soft, err := sma.NewSoftNode(c)
 	if err != nil {
 		return nil, fmt.Errorf("fabric: node %q: %w", d.ID, err)
@@ -116,11 +121,8 @@ func (f *Fabric) portInfo(k topology.Kind, num uint8, l *topology.Link) mad.Port
 	i.MTUCap, i.NeighborMTU = uint8(f.cfg.MTU), uint8(f.cfg.MTU)
 	i.VLCap = laneCodes[f.cfg.Lanes]
 	i.OperationalVLs = i.VLCap
-	if k == topology.Switch {
+	if k == topology.Switch && num != 0 {
 		i.GIDPrefix = 0
-		if num == 0 {
-			i.GIDPrefix = sma.DefaultGIDPrefix
-		}
 	}
 	return i
 }

@@ -83,7 +83,8 @@ func rows(s *fabric.Status) [][]int {
 
 // style has colors that can be read on light and on dark.
 const style = `<style>
-svg{font-family:sans-serif;font-size:11px;--ink:#1f2328;--paper:#ffffff;--quiet:#8c959f;--switch:#ddf4ff;--host:#fff8c5;` +
+svg{font-family:sans-serif;font-size:11px;--ink:#1f2328;--paper:#ffffff;--quiet:#8c959f;` +
+	`--switch:#ddf4ff;--host:#fff8c5;` +
 	`--up:#1a7f37;--wait:#9a6700;--down:#cf222e;--route:#8250df}
 @media(prefers-color-scheme:dark){svg{--ink:#e6edf3;--paper:#0d1117;--quiet:#6e7681;--switch:#0c2d6b;--host:#3b2300;` +
 	`--up:#3fb950;--wait:#d29922;--down:#f85149;--route:#bc8cff}}
@@ -118,7 +119,8 @@ func draw(out io.Writer, s *fabric.Status, route []hop) error {
 	x := margin
 	for _, l := range []struct{ class, text string }{{"active", "active"}, {"wait", "up, not active"}, {"down", "down"},
 		{"route", "route"}} {
-		fmt.Fprintf(w, "<line class=\"%s\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/><text class=\"left\" x=\"%d\" y=\"%d\">%s</text>\n",
+		fmt.Fprintf(w, "<line class=\"%s\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/><text class=\"left\" x=\"%d\" "+
+			"y=\"%d\">%s</text>\n",
 			l.class, x, height-margin/2-4, x+24, height-margin/2-4, x+30, height-margin/2, l.text)
 		x += 100
 	}
@@ -157,8 +159,10 @@ func drawLinks(w io.Writer, s *fabric.Status, at map[string]spot, route map[hop]
 			if route[hop{n.ID, p.Num}] && route[hop{p.Peer, p.PeerPort}] {
 				class = "route"
 			}
-			fmt.Fprintf(w, "<line class=\"%s\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"><title>%s</title></line>\n", class,
-				a.x+shift, a.y, b.x+shift, b.y, escape(fmt.Sprintf("%s:%d - %s:%d %s %s", n.ID, p.Num, p.Peer, p.PeerPort,
+			fmt.Fprintf(w, "<line class=\"%s\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"><title>%s</title></line>\n",
+				class,
+				a.x+shift, a.y, b.x+shift, b.y, escape(fmt.Sprintf("%s:%d - %s:%d %s %s", n.ID, p.Num,
+					p.Peer, p.PeerPort,
 					p.State, p.Rate)))
 		}
 	}
@@ -181,7 +185,8 @@ func drawNode(w io.Writer, n *fabric.NodeStatus, at spot) {
 	}
 	fmt.Fprintf(w, "<g><title>%s %s</title><rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\"/>"+
 		"<text x=\"%d\" y=\"%d\">%s</text><text class=\"small\" x=\"%d\" y=\"%d\">LID %s</text></g>\n", n.Kind,
-		escape(n.Description), n.Kind, at.x-boxWidth/2, at.y-boxHeight/2, boxWidth, boxHeight, at.x, at.y-2, escape(name),
+		escape(n.Description), n.Kind, at.x-boxWidth/2, at.y-boxHeight/2, boxWidth, boxHeight, at.x,
+		at.y-2, escape(name),
 		at.x, at.y+11, strings.Join(lids, " "))
 }
 

@@ -71,7 +71,8 @@ func main() {
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	var c commands
 	exit := -1
-	parser, err := kong.New(&c, kong.Name("ddk-fabric"), kong.Writers(out, errs), kong.Exit(func(code int) { exit = code }),
+	parser, err := kong.New(&c, kong.Name("ddk-fabric"), kong.Writers(out, errs),
+		kong.Exit(func(code int) { exit = code }),
 		kong.Description("InfiniBand subnets in software, for OpenSM and infiniband-diags."))
 	if err != nil {
 		panic(err) // the grammar above is wrong

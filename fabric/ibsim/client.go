@@ -34,6 +34,7 @@ type client struct {
 
 	queue   chan [dataLen]byte
 	stop    chan struct{}
+	readEnd chan struct{} // closed when read has ended
 	once    sync.Once
 	dropped atomic.Uint64
 
@@ -55,6 +56,7 @@ func newClient(s *Server, number int, process uint32, ctl *net.UnixAddr, p *fabr
 	}
 	k := &client{server: s, number: number, process: process, ctl: ctl, data: address(s.cfg.Name, ":in"+suffix),
 		conn: conn, port: p, queue: make(chan [dataLen]byte, maxQueued), stop: make(chan struct{}),
+		readEnd: make(chan struct{}),
 		pending: make(map[uint64]*pending)}
 	return k, nil
 }
@@ -72,6 +74,7 @@ func (k *client) close() {
 	k.once.Do(func() {
 		close(k.stop)
 		_ = k.conn.Close()
+		<-k.readEnd // until then the name of the socket is in use
 		k.setManager(false)
 		k.detach()
 		k.mu.Lock()
@@ -117,6 +120,7 @@ func (k *client) isAlive() bool {
 // read passes the client's messages to the fabric.
 func (k *client) read() {
 	defer k.server.done.Done()
+	defer close(k.readEnd)
 	var b [dataLen + 1]byte
 	for {
 		n, from, err := k.conn.ReadFromUnix(b[:])

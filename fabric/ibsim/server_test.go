@@ -190,7 +190,8 @@ func TestControl(t *testing.T) {
 	assert.Zero(t, h1.Info().CapabilityMask&uint32(ci.PortCapSM))
 	assert.EqualValues(t, typeError, p.call(typeGetPort, nil).typ)
 
-	for name, want := range map[string]string{"h3": "h3", "h2[1]": "h2", fmt.Sprintf("%#x", n.PortGUID): "h1", "s1-2": "s1-2"} {
+	for name, want := range map[string]string{"h3": "h3", "h2[1]": "h2", fmt.Sprintf("%#x", n.PortGUID): "h1",
+		"s1-2": "s1-2"} {
 		q := connected(t, s, name, false)
 		assert.Equal(t, want, s.clients[q.number].port.Node(), name)
 	}
@@ -295,7 +296,8 @@ func TestHostile(t *testing.T) {
 	data := make([]byte, offNode+nodeNameLen)
 	binary.NativeEndian.PutUint32(data, p.process) // another process
 	assert.EqualValues(t, typeError, evil.call(typeConnect, data).typ)
-	other, err := net.DialUnix("unixgram", address(s.cfg.Name, ":evil"), address(s.cfg.Name, fmt.Sprint(":out", p.number)))
+	other, err := net.DialUnix("unixgram", address(s.cfg.Name, ":evil"),
+		address(s.cfg.Name, fmt.Sprint(":out", p.number)))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, other.Close()) }()
 	var b [dataLen]byte

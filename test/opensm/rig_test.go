@@ -202,7 +202,7 @@ func (m *manager) waitUp(n int) {
 // wait polls a condition. What it waits for happens in other processes.
 func (r *rig) wait(what string, cond func() bool) {
 	r.t.Helper()
-	require.Eventually(r.t, cond, 60*time.Second, 20*time.Millisecond, what)
+	require.Eventually(r.t, cond, 25*time.Second, 20*time.Millisecond, what)
 }
 
 // tail returns the last lines of a text.
