@@ -154,7 +154,7 @@ func TestMKey(t *testing.T) {
 	require.Error(t, err)
 	out := r.run("h2", "smpquery", "-y", "0x1234", "nodeinfo", lid)
 	assert.Equal(t, "Channel Adapter", field(t, out, "NodeType"))
-	out = r.run("h2", "smpquery", "-y", "0x1234", "portinfo", lid)
+	out = r.run("h2", "smpquery", "-K", "-y", "0x1234", "portinfo", lid)
 	assert.Equal(t, "0x0000000000001234", field(t, out, "Mkey"))
 	violations, err := strconv.Atoi(field(t, out, "MkeyViolations"))
 	require.NoError(t, err)
