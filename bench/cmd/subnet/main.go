@@ -180,7 +180,8 @@ func (c *allToAllCmd) one(n int) error {
 			if err != nil {
 				return err
 			}
-			p.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff, DestQP: 2, N: 1,
+			p.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff,
+				DestQP: 2, N: 1,
 				MTU: uint32(c.Payload), Len: uint32(c.Payload), Payload: payload, Route: r}})
 		}
 	}
