@@ -3,7 +3,7 @@ package reference
 // Rounds without work that the engine waits for more before it yields the processor, and how often it tries to wait for
 // a process for which waiting has not paid.
 const (
-	patientRounds = 40 // about a microsecond, less than two switches between processes
+	patientRounds = 24 // one to two microseconds, less than two switches between processes
 	maxCredit     = 3
 	trialEvery    = 16
 )
@@ -35,4 +35,37 @@ func (c *patience) learn(paid bool) {
 	} else {
 		c.credit = max(c.credit-1, 0)
 	}
+}
+
+// A lull is a series of rounds without work: some in which the engine waits, then those after which it yields the
+// processor.
+type lull struct {
+	last   *patience // of the process that had work last; nil: there was none
+	wait   int       // rounds of the wait; -1: not decided
+	rounds int
+}
+
+// end ends the lull. from is the patience of the process that has work, or nil for other work.
+func (l *lull) end(from *patience) {
+	if l.rounds > 0 && l.rounds < l.wait {
+		l.last.learn(true)
+	}
+	l.rounds, l.wait = 0, 0
+	if from != nil {
+		l.last, l.wait = from, -1
+	}
+}
+
+// add counts a round. It returns 0 during the wait, and then the number of rounds after it, from 1.
+func (l *lull) add() int {
+	if l.rounds++; l.wait < 0 {
+		l.wait = l.last.rounds()
+	}
+	if l.rounds < l.wait {
+		return 0
+	}
+	if l.rounds == l.wait {
+		l.last.learn(false)
+	}
+	return l.rounds - max(l.wait, 1) + 1
 }

@@ -30,3 +30,29 @@ func TestPatience(t *testing.T) {
 	}
 	require.Equal(t, 1, waits(1, true))
 }
+
+// TestLull checks what counts as a wait that has paid: work that comes before the engine yields for the first time.
+func TestLull(t *testing.T) {
+	t.Parallel()
+	a, b := &patience{credit: 1}, &patience{}
+	var l lull
+	require.Equal(t, 1, l.add(), "no process has had work")
+	require.Equal(t, 2, l.add())
+	l.end(a)
+	require.Zero(t, l.add())
+	l.end(b) // work during the wait
+	require.EqualValues(t, 3, a.credit)
+	for i := range 5 {
+		require.Equal(t, i+1, l.add(), "no wait for a process for which none has paid")
+	}
+	l.end(a)
+	for range patientRounds - 1 {
+		require.Zero(t, l.add())
+	}
+	require.Equal(t, 1, l.add(), "the first yield")
+	require.EqualValues(t, 2, a.credit)
+	l.end(a) // work after it
+	require.EqualValues(t, 2, a.credit)
+	l.end(nil)
+	require.Equal(t, 1, l.add(), "after other work")
+}

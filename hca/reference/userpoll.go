@@ -100,8 +100,7 @@ func (p *userPoller) rouse() {
 func (p *userPoller) run(r *userRunner) {
 	defer close(r.ended)
 	var since time.Duration // the beginning of the idle time
-	idle, wait := 0, 0      // rounds without work, and how many of them the engine does not yield
-	var last *patience      // of the process that had work last
+	var l lull
 	for n := 1; ; n++ {
 		if n%roundsPerSchedule == 0 {
 			runtime.Gosched()
@@ -111,25 +110,14 @@ func (p *userPoller) run(r *userRunner) {
 			return
 		}
 		if p.hca.Progress() || from != nil {
-			if idle > 0 && idle <= wait {
-				last.learn(true)
-			}
-			if idle, wait = 0, 0; from != nil {
-				last = &from.patience
-				wait = -1
-			}
+			l.end(from)
 			continue
 		}
-		if idle++; wait < 0 {
-			wait = last.rounds()
-		}
-		switch {
-		case idle < wait:
+		idle := l.add()
+		if idle == 0 {
 			continue
-		case idle == wait:
-			last.learn(false)
 		}
-		if yields := idle - wait; yields%roundsPerClock != 0 || yields < maxIdleRounds && p.isAwake(yields, &since) {
+		if idle%roundsPerClock != 0 || idle < maxIdleRounds && p.isAwake(idle, &since) {
 			p.yields.Add(1)
 			arena.Yield()
 			continue
@@ -140,7 +128,7 @@ func (p *userPoller) run(r *userRunner) {
 			<-r.wake
 		}
 		p.awake(r)
-		idle, wait = 0, 0
+		l = lull{}
 	}
 }
 
@@ -154,8 +142,9 @@ func (p *userPoller) isAwake(rounds int, since *time.Duration) bool {
 	return now-*since < p.idle
 }
 
-// round looks for work once. It returns a process that had work, or nil. ok is false if the goroutine must end.
-func (p *userPoller) round(r *userRunner) (from *userContext, ok bool) {
+// round looks for work once. It returns the patience of a process that had work, or nil. ok is false if the goroutine
+// must end.
+func (p *userPoller) round(r *userRunner) (from *patience, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.runner != r {
@@ -164,12 +153,12 @@ func (p *userPoller) round(r *userRunner) (from *userContext, ok bool) {
 	return p.take(), true
 }
 
-// take runs the engine for processes with new work. It returns one of them, or nil if there were none. The caller holds
-// mu.
-func (p *userPoller) take() (from *userContext) {
+// take runs the engine for processes with new work. It returns the patience of one of them, or nil if there were none.
+// The caller holds mu.
+func (p *userPoller) take() (from *patience) {
 	for _, u := range p.contexts {
 		if u.head.Take(u.kick) {
-			from = u
+			from = &u.patience
 		}
 	}
 	return from
