@@ -160,7 +160,7 @@ func churnChild(path string, at netip.AddrPort) error {
 	}
 }
 
-// kills is the number of processes that TestKillRandomly kills. CI uses 500.
+// kills is the number of processes that TestKillRandomly kills.
 var kills = flag.Int("kills", 20, "number of processes that are killed")
 
 // TestKillRandomly kills processes that listen, connect and disconnect, at random moments. Each time, the daemon has
