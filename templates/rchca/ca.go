@@ -9,8 +9,9 @@ import (
 )
 
 // claims are the capabilities of the adapter. CapHardwareSMA means that the hardware handles subnet management, if
-// there is any. Each further bit requires verbs: see docs/sas/capabilities.md.
-const claims = ci.CapHardwareSMA
+// there is any. CapUser means that processes use the adapter through a daemon (user.go). Each further bit requires
+// verbs: see docs/sas/capabilities.md.
+const claims = ci.CapHardwareSMA | ci.CapUser
 
 type ca struct {
 	ci.UnimplementedCA
@@ -86,7 +87,14 @@ func (c *ca) Destroy() error {
 // AllocatePD allocates a PD, which is only a number to this hardware.
 // Status: InsufficientResources, InvalidParameter, InvalidCAHandle.
 func (c *ca) AllocatePD(typ ci.PDType) (ci.PD, error) {
-	const verb = "CA.AllocatePD"
+	p, err := c.newPD("CA.AllocatePD", typ)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (c *ca) newPD(verb string, typ ci.PDType) (*pd, error) {
 	if typ > ci.PDDatagram || typ == ci.PDAlias {
 		return nil, fail(verb, ci.InvalidParameter, "the type of the PD is out of range")
 	}

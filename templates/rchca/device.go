@@ -1,6 +1,10 @@
 package rchca
 
-import "ciddk/ci"
+import (
+	"errors"
+
+	"ciddk/ci"
+)
 
 // A Device is the hardware, and the only part that a vendor writes. The driver checks all arguments of consumers before
 // it calls a Device. The one exception are the keys, bounds and rights of memory, which the hardware checks at each
@@ -18,8 +22,8 @@ type Device interface {
 	// Close stops the hardware. No interrupt is served after it returns. It is idempotent.
 	Close() error
 
-	// Map enters a region into the translation and protection table, and returns its key. The hardware does not access
-	// the region after Unmap has returned.
+	// Map enters a region into the translation and protection table, and returns its key. It returns ErrMemory for
+	// memory that the hardware cannot access. The hardware does not access the region after Unmap has returned.
 	Map(r Region) (ci.Key, error)
 	Unmap(k ci.Key) error
 
@@ -76,12 +80,21 @@ type Info struct {
 	Port                               ci.PortAttr
 }
 
+// ErrMemory is the error of Map for memory that the hardware cannot access.
+var ErrMemory = errors.New("the hardware cannot access the memory")
+
 // A Region is an entry of the protection table.
 type Region struct {
 	PD     uint32
 	Addr   uint64 // address of the first byte in requests
 	Access ci.Access
 	Pieces [][]byte // the bytes, in order; hardware uses their bus addresses
+
+	// Memory, Offset and Length are the same bytes. Pieces is nil for memory that a client process has allocated itself:
+	// only copies reach it, with ReadAt and WriteAt. Hardware that needs bus addresses returns ErrMemory; processes
+	// then allocate their memory with ual.NewMemory, which has Pieces.
+	Memory         ci.Memory
+	Offset, Length uint64
 }
 
 // A QPConfig describes a new queue pair to the hardware.

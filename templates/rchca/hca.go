@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/templates/rchca/userabi"
 )
 
 // The compiler reports mandatory verbs that are missing.
@@ -58,6 +59,7 @@ func (h *HCA) Live() map[string]int {
 func (h *HCA) Info() ci.HCAInfo {
 	return ci.HCAInfo{GUID: h.info.GUID, DriverID: driverID, VendorID: h.info.VendorID, DeviceID: h.info.DeviceID,
 		Revision: h.info.Revision,
+		Library:  userabi.LibraryName, // "": there is no user library
 		Version:  ci.InterfaceVersion}
 }
 

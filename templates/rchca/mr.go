@@ -1,6 +1,10 @@
 package rchca
 
-import "ciddk/ci"
+import (
+	"errors"
+
+	"ciddk/ci"
+)
 
 type mr struct {
 	ci.UnimplementedMR
@@ -44,10 +48,6 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	case c.IOVA+c.Length < c.IOVA:
 		return nil, fail(verb, ci.InvalidParameter, "the region exceeds the end of the address space")
 	}
-	pieces := views(c.Memory, c.Offset, c.Length)
-	if pieces == nil {
-		return nil, fail(verb, ci.InvalidParameter, "the memory is not in this process, so the IOMMU cannot map it")
-	}
 	if !p.get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
@@ -61,11 +61,15 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 		p.put()
 		return nil, &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: "pinning the memory", Err: err}
 	}
-	key, err := h.dev.Map(Region{PD: p.num, Addr: c.IOVA, Access: c.Access, Pieces: pieces})
+	key, err := h.dev.Map(Region{PD: p.num, Addr: c.IOVA, Access: c.Access,
+		Pieces: views(c.Memory, c.Offset, c.Length), Memory: c.Memory, Offset: c.Offset, Length: c.Length})
 	if err != nil {
 		unpin()
 		h.mrs.give()
 		p.put()
+		if errors.Is(err, ErrMemory) {
+			return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the memory", Err: err}
+		}
 		return nil, commandError(verb, err)
 	}
 	return &mr{pd: p, c: c, unpin: unpin, r: ci.Region{Addr: c.IOVA, Length: c.Length, LKey: key, RKey: key}}, nil

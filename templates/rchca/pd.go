@@ -20,8 +20,8 @@ func (p *pd) Destroy() error {
 	return nil
 }
 
-// CreateCQ creates a CQ.
-// Status: InvalidCQSize, InvalidParameter (vector), InvalidPDHandle, InsufficientResources, Timeout.
+// CreateCQ creates a CQ. c.User has the private data of the user library.
+// Status: InvalidCQSize, InvalidParameter (vector, private data), InvalidPDHandle, InsufficientResources, Timeout.
 func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	const verb = "PD.CreateCQ"
 	h := p.hca
@@ -30,6 +30,10 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	}
 	if c.Affinity.Vector > 1 {
 		return nil, fail(verb, ci.InvalidParameter, "Affinity.Vector: the adapter has one vector")
+	}
+	data, err := openPrivate(verb, c.User)
+	if err != nil {
+		return nil, err
 	}
 	if !p.get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
@@ -47,10 +51,11 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	h.mu.Lock()
 	h.cq[q.num] = q
 	h.mu.Unlock()
+	data.answer(uint32(q.num))
 	return q, nil
 }
 
-// CreateQP creates a QP in Reset. Status: Unsupported and InvalidServiceType (other services), InvalidMaxWRs,
+// CreateQP creates a QP in Reset. c.User has the private data of the user library. Status: Unsupported and InvalidServiceType (other services), InvalidMaxWRs,
 // InvalidMaxSGE, InvalidSetting (inline data; Error.Most has the limits), InvalidCQHandle, InvalidPDHandle,
 // InsufficientResources, Timeout.
 func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
@@ -59,6 +64,11 @@ func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 	if err := h.checkQP(verb, &c); err != nil {
 		return nil, err
 	}
+	data, err := openPrivate(verb, c.User)
+	if err != nil {
+		return nil, err
+	}
+	c.User = nil                      // c is kept, and the private data must not be
 	send, ok1 := ci.As[*cq](c.SendCQ) // As also finds a CQ behind wrappers
 	recv, ok2 := ci.As[*cq](c.RecvCQ)
 	if !ok1 || !ok2 || send.hca != h || recv.hca != h { // the CQs may be of any PD of this CA
@@ -85,6 +95,7 @@ func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 	h.mu.Lock()
 	h.qp[q.num] = q
 	h.mu.Unlock()
+	data.answer(uint32(q.num))
 	return q, nil
 }
 

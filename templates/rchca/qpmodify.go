@@ -44,6 +44,11 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	if !q.alive() {
 		return fail(verb, ci.InvalidQPHandle, "")
 	}
+	data, err := openPrivate(verb, a.User)
+	if err != nil {
+		return err
+	}
+	a.User, a.Primary.AV.User = nil, nil // a is kept, and the private data must not be
 	is := q.hca.dev.QPState(q.num)
 	from := is
 	if from == ci.QPSQDraining {
@@ -83,6 +88,7 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 		q.send.save()
 		q.recv.save()
 		q.clear()
+		data.answer(uint32(q.num))
 		return nil
 	}
 	Apply(&q.attr, given, &a)
@@ -91,6 +97,7 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 		r.state = to
 		r.mu.Unlock()
 	}
+	data.answer(uint32(q.num))
 	return nil
 }
 

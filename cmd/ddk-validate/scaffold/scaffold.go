@@ -61,6 +61,7 @@ func Write(o Options) (name string, err error) {
 	data := map[string]string{"Kit": kit.module, "Module": o.Module, "Name": r.name, "Replace": kit.dir}
 	for from, to := range map[string]string{
 		"main.go.tmpl":   "cmd/validate/main.go",
+		"ddkd.go.tmpl":   "cmd/ddkd/main.go",
 		"README.md.tmpl": "README.md",
 		"test.yml.tmpl":  ".github/workflows/test.yml",
 	} {

@@ -13,8 +13,9 @@ import (
 
 // A Fabric connects devices.
 type Fabric struct {
-	mu   sync.Mutex // guards everything on the fabric
-	devs map[ci.GID]*Device
+	mu     sync.Mutex // guards everything on the fabric
+	devs   map[ci.GID]*Device
+	bounce []byte // of copyAll
 }
 
 // A Device is one adapter. It implements rchca.Device.

@@ -107,7 +107,7 @@ func (q *qp) attempt(p *qp) (ci.WCStatus, uint32) {
 		return ci.WCLocalProtErr, 0
 	}
 	if len(s.inline) > 0 {
-		local, total = [][]byte{s.inline}, uint64(len(s.inline))
+		local, total = []span{direct(s.inline)}, uint64(len(s.inline))
 	}
 	if total > 1<<31 {
 		return ci.WCLocalLenErr, 0
@@ -125,7 +125,7 @@ func (q *qp) attempt(p *qp) (ci.WCStatus, uint32) {
 	if (s.Op == ci.OpSend || imm) && p.recvs() == 0 {
 		return noReceive, 0
 	}
-	var far [][]byte
+	var far []span
 	switch right := map[ci.SendOp]ci.Access{ci.OpWrite: ci.RemoteWrite, ci.OpRead: ci.RemoteRead}[s.Op]; {
 	case s.Op == ci.OpRead && p.attr.RespRes == 0:
 		p.fatal(ci.EventWQReqError)
@@ -155,10 +155,26 @@ func (q *qp) attempt(p *qp) (ci.WCStatus, uint32) {
 	q.attr.SQPSN = (q.attr.SQPSN + ci.PSN(psns)) & 0xffffff
 	p.attr.RQPSN = q.attr.SQPSN
 	if s.Op == ci.OpRead {
-		copyAll(local, far, total)
+		switch q.d.fab.copyAll(local, far, total) {
+		case noSource:
+			p.fatal(ci.EventWQAccessError)
+			return ci.WCRemAccessErr, 0
+		case noTarget:
+			return ci.WCLocalProtErr, 0
+		}
 		return ci.WCSuccess, uint32(total)
 	}
-	copyAll(far, local, total)
+	switch result := q.d.fab.copyAll(far, local, total); {
+	case result == noSource:
+		return ci.WCLocalProtErr, 0
+	case result == noTarget && s.Op == ci.OpSend:
+		p.receive(rchca.CQE{Status: ci.WCLocalProtErr, Op: ci.WCRecv}, false)
+		p.fatal(0)
+		return ci.WCRemOpErr, 0
+	case result == noTarget:
+		p.fatal(ci.EventWQAccessError)
+		return ci.WCRemAccessErr, 0
+	}
 	if s.Op == ci.OpSend || imm {
 		e := rchca.CQE{Op: ci.WCRecv, Length: uint32(total), Immediate: imm, Imm: s.Imm}
 		if s.Op == ci.OpWrite {

@@ -1,0 +1,110 @@
+package rchca
+
+import (
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/templates/rchca/userabi"
+)
+
+// user is the context of a client process at the adapter. It implements ci.UserCA. The objects of the process are
+// created below it.
+//
+// What hardware has for each process belongs here: a page of doorbells that the process maps, a protection domain of
+// its own, or memory for queues. [SAS-2.4-01]
+type user struct {
+	ci.UnimplementedUserCA // VendorCall: see CapVendorCall
+	ca                     *ca
+	process                ci.Process
+	closed                 atomic.Bool
+}
+
+var _ ci.UserCA = (*user)(nil)
+
+// OpenUser opens the context of a process. p reaches the memory of the process. ub has the private data of the user
+// library; it is empty if the process does not have the library, and then all its verbs are messages.
+//
+// If your driver makes memory for queues or doorbells, allocate it here and pass its descriptor in ub.OutFiles; the
+// library maps it in the post hook of OpenCA. [SAS-2.4-14]
+//
+// Status: InvalidParameter (nil process, private data), InvalidCAHandle.
+func (c *ca) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
+	const verb = "CA.OpenUser"
+	if ci.IsNil(p) || ub == nil {
+		return nil, fail(verb, ci.InvalidParameter, "a process and a UserBuffer are needed")
+	}
+	data, err := openPrivate(verb, ub)
+	if err != nil {
+		return nil, err
+	}
+	if !c.get() {
+		return nil, fail(verb, ci.InvalidCAHandle, "")
+	}
+	data.answer(0)
+	return &user{ca: c, process: p}, nil
+}
+
+// AllocatePD is CA.AllocatePD for the process.
+func (u *user) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
+	const verb = "UserCA.AllocatePD"
+	if u.closed.Load() {
+		return nil, fail(verb, ci.InvalidCAHandle, "")
+	}
+	data, err := openPrivate(verb, ub)
+	if err != nil {
+		return nil, err
+	}
+	p, err := u.ca.newPD(verb, typ)
+	if err != nil {
+		return nil, err
+	}
+	data.answer(p.num)
+	return p, nil
+}
+
+// Destroy closes the context. It may run after the process has exited, without the user library's hooks, so it must not
+// need the memory of the process. The access layer has destroyed the objects of the process before. Status:
+// InvalidCAHandle (closed already). [SAS-2.4-15]
+func (u *user) Destroy() error {
+	if u.closed.Swap(true) {
+		return fail("UserCA.Destroy", ci.InvalidCAHandle, "")
+	}
+	u.ca.put()
+	return nil
+}
+
+// private is the private data of a verb, after they were checked. The zero value is that of a consumer in the driver's
+// own process.
+type private struct {
+	ub      *ci.UserBuffer
+	library bool // the process has the user library
+}
+
+// openPrivate checks the private data of a verb, before the verb changes anything. Status: InvalidParameter.
+func openPrivate(verb string, ub *ci.UserBuffer) (private, error) {
+	if ub == nil || ub.Command == 0 && len(ub.In) == 0 {
+		return private{ub: ub}, nil
+	}
+	var r userabi.Request
+	if ub.Command != userabi.Command {
+		return private{}, fail(verb, ci.InvalidParameter, "private data of another user library")
+	}
+	if err := r.Decode(ub.In); err != nil {
+		return private{}, fail(verb, ci.InvalidParameter, "private data: "+err.Error())
+	}
+	if cap(ub.Out) < userabi.AnswerSize {
+		return private{}, fail(verb, ci.InvalidParameter, "private data: no room for the answer")
+	}
+	return private{ub: ub, library: true}, nil
+}
+
+// answer returns the number of a new object to the user library. The verb must succeed after it.
+func (p private) answer(number uint32) {
+	if p.ub == nil {
+		return
+	}
+	p.ub.Status, p.ub.Out = 0, p.ub.Out[:0]
+	if p.library {
+		p.ub.Out = append(p.ub.Out, userabi.Answer{Number: number}.Encode()...)
+	}
+}

@@ -1,0 +1,30 @@
+package rchca_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/cmd/ddk-validate/through"
+	"ciddk/templates/rchca/target"
+	"ciddk/templates/rchca/userlib"
+	"ciddk/validate"
+	"ciddk/validate/suite/cisuite"
+)
+
+// TestThroughUser runs the certifier through a daemon: every verb is a message.
+func TestThroughUser(t *testing.T) { testThrough(t) }
+
+// TestThroughBypass runs the certifier through a daemon, with the user library.
+func TestThroughBypass(t *testing.T) { testThrough(t, userlib.New()) }
+
+func testThrough(t *testing.T, libraries ...*ci.UserLibrary) {
+	b, err := os.ReadFile("testdata/expectations.json")
+	require.NoError(t, err)
+	known, err := validate.ParseWaivers(b)
+	require.NoError(t, err)
+	validate.TestDriver(t, through.User(target.Driver(), libraries...), validate.TestOptions{
+		Catalog: cisuite.Catalog(), Profile: "minimal", Waivers: known})
+}
