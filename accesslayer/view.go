@@ -28,7 +28,17 @@ func (r *RDD) CI() ci.RDD { return (*ciRDD)(r) }
 func (c *ciCA) ca() *CA     { return (*CA)(c) }
 func (c *ciCA) Unwrap() any { return c.ca() }
 
-func (c *ciCA) Query() (*ci.CAAttr, error) { return c.ca().Query() }
+// Query claims CapEventHandlers, since OnEvent is implemented by the access layer.
+func (c *ciCA) Query() (*ci.CAAttr, error) {
+	attr, err := c.ca().Query()
+	if err != nil {
+		return nil, err
+	}
+	claimed := *attr
+	claimed.Caps |= ci.CapEventHandlers
+	return &claimed, nil
+}
+
 func (c *ciCA) Modify(port uint8, set ci.PortField, attr ci.PortModify) error {
 	return c.ca().Modify(port, set, attr)
 }

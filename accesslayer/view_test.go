@@ -124,6 +124,8 @@ func TestView(t *testing.T) {
 	assert.Same(t, typedCA, typed.CA())
 	assert.True(t, ci.IsNil((*accesslayer.PD)(nil).CI()))
 
+	assert.True(t, must(ca.Query()).Caps.Has(ci.CapEventHandlers), "the access layer implements OnEvent")
+	assert.False(t, typedCA.Adapter().Attr().Caps.Has(ci.CapEventHandlers), "the fake driver does not")
 	attr := must(qp.Query())
 	assert.Same(t, pd, attr.PD)
 	assert.Same(t, cq, attr.SendCQ)

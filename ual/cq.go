@@ -1,6 +1,7 @@
 package ual
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +21,10 @@ type CQ struct {
 
 	poll    sync.Mutex // one poll at a time, so that entries are returned in order
 	mu      sync.Mutex
-	retired []*retired // QPs that were destroyed, whose entries may wait in the queue
+	size    int        // the largest that the queue ever had
+	polled  uint64     // entries
+	taking  uint64     // the most that a message in progress polls
+	retired []leftover // QPs that were destroyed, whose entries may wait in the queue
 }
 
 var _ ci.CQ = (*CQ)(nil)
@@ -47,7 +51,7 @@ func (p *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 		p.ca.c.tokens.remove(&q.events)
 		return nil, err
 	}
-	q.user = a.CQ
+	q.user, q.size = a.CQ, a.Granted
 	return q, nil
 }
 
@@ -77,7 +81,9 @@ func (q *CQ) Poll(wc []ci.WC) (int, error) {
 	total := 0
 	for {
 		want := min(len(wc)-total, schema.MaxBatch)
+		q.count(0, want)
 		n, err := q.pollOnce(wc[total : total+want])
+		q.count(n, 0)
 		total += n
 		switch {
 		case err != nil:
@@ -134,22 +140,30 @@ func (c *Client) retire(r *receiver, empty bool, send, recv ci.CQ) {
 	var wait []*CQ
 	for _, q := range queues {
 		// A poll in progress may have taken the last entries and not returned them yet.
-		if empty && q.poll.TryLock() {
+		switch {
+		case q.user.Poll != nil: // the library finds the contexts of the entries
+		case empty && q.poll.TryLock():
 			q.poll.Unlock()
-		} else {
+		default:
 			wait = append(wait, q)
 		}
 	}
 	x.uses = len(wait)
 	for _, q := range wait {
-		q.keep([]*retired{x})
+		q.add(x)
 	}
 	if len(wait) == 0 {
 		c.tokens.remove(r)
 	}
 }
 
-func (q *CQ) takeRetired() []*retired {
+// A leftover is a retired QP in the list of a CQ. Its last entry is among those up to number until that are polled.
+type leftover struct {
+	qp    *retired
+	until uint64
+}
+
+func (q *CQ) takeRetired() []leftover {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := q.retired
@@ -157,17 +171,38 @@ func (q *CQ) takeRetired() []*retired {
 	return list
 }
 
-func (q *CQ) keep(list []*retired) {
+// add retires a QP. The queue holds at most its size, and a poll in progress has taken some more.
+func (q *CQ) add(x *retired) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.retired = append(q.retired, leftover{x, q.polled + uint64(q.size) + q.taking})
+}
+
+// keep puts a list back. It forgets those whose entries have been polled.
+func (q *CQ) keep(list []leftover) {
 	if len(list) == 0 {
 		return
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.retired = append(q.retired, list...)
+	n := 0
+	for n < len(list) && q.polled >= list[n].until {
+		n++
+	}
+	q.retired = append(slices.Clip(list[n:]), q.retired...)
+	q.mu.Unlock()
+	q.forget(list[:n])
 }
 
-func (q *CQ) forget(list []*retired) {
-	for _, x := range list {
+// count counts n entries that were polled, before a poll of up to next.
+func (q *CQ) count(n, next int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.polled, q.taking = q.polled+uint64(n), uint64(next)
+}
+
+func (q *CQ) forget(list []leftover) {
+	for _, l := range list {
+		x := l.qp
 		x.mu.Lock()
 		x.uses--
 		last := x.uses == 0
@@ -242,6 +277,9 @@ func (q *CQ) Resize(c ci.CQResize) (int, error) {
 		req := &schema.ResizeCQ{CQ: q.handle, Size: schema.Int32(a.Size)}
 		err := q.ca.c.doUser(schema.CmdResizeCQ, req, &r, &req.User, &r.User, p)
 		a.Granted = int(r.Size)
+		q.mu.Lock()
+		q.size = max(q.size, a.Granted)
+		q.mu.Unlock()
 		return err
 	})
 	if err != nil {

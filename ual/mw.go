@@ -76,6 +76,7 @@ func (q *QP) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 	if q.user.BindMW != nil {
 		return q.user.BindMW(id, flags, b)
 	}
+	note(&q.sent)
 	q.send.Lock()
 	defer q.send.Unlock()
 	x := q.ca.c.begin()

@@ -11,6 +11,7 @@ func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
 	if q.user.PostSend != nil {
 		return q.user.PostSend(wrs)
 	}
+	note(&q.sent)
 	q.send.Lock()
 	defer q.send.Unlock()
 	total := 0
@@ -121,6 +122,7 @@ func (q *QP) PostRecv(wrs []ci.RecvWR) (int, error) {
 	if q.user.PostRecv != nil {
 		return q.user.PostRecv(wrs)
 	}
+	note(&q.recvd)
 	q.recv.Lock()
 	defer q.recv.Unlock()
 	return q.ca.c.postRecv(schema.CmdPostRecv, q.handle, wrs)

@@ -2,6 +2,7 @@ package ual
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ciddk/ci"
@@ -20,6 +21,8 @@ type QP struct {
 	user   ci.UserQP  // the library's
 	send   sync.Mutex // of posts, which can take several messages
 	recv   sync.Mutex
+	sent   atomic.Bool // a request was posted to the send queue, by message
+	recvd  atomic.Bool // and to the receive queue
 }
 
 var _ ci.QP = (*QP)(nil)
@@ -47,6 +50,25 @@ func (p *PD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	}
 	q.user = a.QP
 	return q, nil
+}
+
+// usedCQs returns the CQs that can have completions of the QP: those of the queues to which requests were posted. The
+// others are nil.
+func (q *QP) usedCQs() (send, recv ci.CQ) {
+	if q.sent.Load() || q.user.PostSend != nil || q.user.BindMW != nil {
+		send = q.create.SendCQ
+	}
+	if q.recvd.Load() || q.user.PostRecv != nil || q.create.SRQ != nil {
+		recv = q.create.RecvCQ
+	}
+	return send, recv
+}
+
+// note sets a flag. It writes once, so that later posts only read.
+func note(flag *atomic.Bool) {
+	if !flag.Load() {
+		flag.Store(true)
+	}
 }
 
 // createQP creates the QP in the daemon.
@@ -81,7 +103,8 @@ func (q *QP) Destroy() error {
 	if err != nil {
 		return err
 	}
-	q.ca.c.retire(&q.events, reply.Waiting == 0, q.create.SendCQ, q.create.RecvCQ)
+	send, recv := q.usedCQs()
+	q.ca.c.retire(&q.events, reply.Waiting == 0, send, recv)
 	return nil
 }
 

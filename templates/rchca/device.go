@@ -90,9 +90,9 @@ type Region struct {
 	Access ci.Access
 	Pieces [][]byte // the bytes, in order; hardware uses their bus addresses
 
-	// Memory, Offset and Length are the same bytes. Pieces is nil for memory that a client process has allocated itself:
-	// only copies reach it, with ReadAt and WriteAt. Hardware that needs bus addresses returns ErrMemory; processes
-	// then allocate their memory with ual.NewMemory, which has Pieces.
+	// Memory, Offset and Length are the same bytes. Pieces is nil for memory that a client process has allocated
+	// itself: only copies reach it, with ReadAt and WriteAt. Hardware that needs bus addresses returns ErrMemory;
+	// processes then allocate their memory with ual.NewMemory, which has Pieces.
 	Memory         ci.Memory
 	Offset, Length uint64
 }

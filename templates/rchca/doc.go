@@ -1,6 +1,6 @@
 // Package rchca is a template of a driver for an adapter with reliable connections: SEND, RDMA WRITE and RDMA READ. It
-// has everything that package ci requires of a driver, and user mode as its only optional capability. A vendor copies it
-// (ddk-validate init), and writes a Device for the hardware. Package soft has a Device in software, on which the
+// has everything that package ci requires of a driver, and user mode as its only optional capability. A vendor copies
+// it (ddk-validate init), and writes a Device for the hardware. Package soft has a Device in software, on which the
 // certifier runs from the start.
 //
 // The files:

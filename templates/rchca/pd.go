@@ -55,9 +55,9 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	return q, nil
 }
 
-// CreateQP creates a QP in Reset. c.User has the private data of the user library. Status: Unsupported and InvalidServiceType (other services), InvalidMaxWRs,
-// InvalidMaxSGE, InvalidSetting (inline data; Error.Most has the limits), InvalidCQHandle, InvalidPDHandle,
-// InsufficientResources, Timeout.
+// CreateQP creates a QP in Reset. c.User has the private data of the user library. Status: Unsupported and
+// InvalidServiceType (other services), InvalidMaxWRs, InvalidMaxSGE, InvalidSetting (inline data; Error.Most has the
+// limits), InvalidCQHandle, InvalidPDHandle, InsufficientResources, Timeout.
 func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 	const verb = "PD.CreateQP"
 	h := p.hca

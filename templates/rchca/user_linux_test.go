@@ -14,6 +14,9 @@ import (
 	"ciddk/validate/suite/cisuite"
 )
 
+// someCases are the cases of the tests below. The commands in README.md run all of them.
+var someCases = []string{"open.*", "pd.*", "cq.*", "claims.*", "rc.*", "mr.*", "order.*", "events.*"}
+
 // TestThroughUser runs the certifier through a daemon: every verb is a message.
 func TestThroughUser(t *testing.T) { testThrough(t) }
 
@@ -26,5 +29,6 @@ func testThrough(t *testing.T, libraries ...*ci.UserLibrary) {
 	known, err := validate.ParseWaivers(b)
 	require.NoError(t, err)
 	validate.TestDriver(t, through.User(target.Driver(), libraries...), validate.TestOptions{
-		Catalog: cisuite.Catalog(), Profile: "minimal", Waivers: known})
+		Catalog: cisuite.Catalog(), Profile: "minimal", Waivers: known,
+		Select: validate.Selection{Cases: someCases}})
 }

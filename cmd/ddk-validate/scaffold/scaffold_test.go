@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -35,6 +36,7 @@ func TestWrite(t *testing.T) {
 	run("vet", "./...")
 	deps := strings.Fields(run("list", "-deps", "-test", "./..."))
 	assert.Contains(t, deps, "example.com/acme/super-hca/v2/soft")
+	assert.Contains(t, deps, "example.com/acme/super-hca/v2/userlib")
 	for _, d := range deps {
 		assert.NotContains(t, d, "/templates/")
 	}
@@ -44,6 +46,17 @@ func TestWrite(t *testing.T) {
 	assert.Contains(t, out, "profile minimal: the widest that the driver's claims allow")
 	assert.Contains(t, out, "SELECTION PASSED")
 	assert.Contains(t, out, "superhca")
+	run("build", "-o", filepath.Join(t.TempDir(), "ddkd"), "./cmd/ddkd")
+	layers := []string{"accesslayer"}
+	if runtime.GOOS == "linux" {
+		layers = append(layers, "user", "bypass")
+	}
+	for _, layer := range layers {
+		out := run("run", "./cmd/validate", "run", "--through", layer, "--case", "rc.send*", "--expect",
+			"testdata/expectations.json")
+		assert.Contains(t, out, "SELECTION PASSED")
+		assert.Contains(t, out, "superhca-through-"+layer)
+	}
 	require.NoError(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(p) != ".go" {
 			return err

@@ -46,8 +46,8 @@ func preQueryCQ(a *ci.UserQueryCQ, _ *ci.UserBuffer) error {
 	return ci.VerbsProcessingDone
 }
 
-// postDestroyCQ runs after CQ.Destroy. If err is not nil, the CQ still exists. Release here the memory of the entries, if
-// the library has allocated it.
+// postDestroyCQ runs after CQ.Destroy. If err is not nil, the CQ still exists. Release here the memory of the entries,
+// if the library has allocated it.
 func postDestroyCQ(a *ci.UserDestroyCQ, _ *ci.UserBuffer, err error) {
 	if q, ok := a.CQ.(*cq); ok && err == nil {
 		q.destroyed.Store(true)
