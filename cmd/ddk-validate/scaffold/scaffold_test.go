@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/testenv"
 	"ciddk/templates"
 )
 
@@ -67,6 +69,40 @@ func TestWrite(t *testing.T) {
 	}))
 	for _, f := range []string{"README.md", ".github/workflows/test.yml", "go.sum", "testdata/expectations.json"} {
 		assert.FileExists(t, filepath.Join(dir, f))
+	}
+}
+
+// TestVendorsPage runs the certifier on an untouched module, and compares the verdicts with those in docs/vendors.md.
+// The plain run is always among them; the layers take turns.
+func TestVendorsPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/vendors.md")
+	require.NoError(t, err)
+	verdicts := regexp.MustCompile(`(?m)^    (CERTIFIED: .* \(driver hca.*\))$`).FindAllStringSubmatch(string(page), -1)
+	layers := []string{"", "accesslayer", "user", "bypass"}
+	require.Len(t, verdicts, len(layers))
+	dir := filepath.Join(t.TempDir(), "new")
+	_, err = Write(Options{Dir: dir, Module: "example.com/acme/hca"})
+	require.NoError(t, err)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", "validate.exe", "./cmd/validate")
+	build.Dir = dir
+	build.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	turn, whole := testenv.Turn(len(layers) - 1)
+	for i, layer := range layers {
+		if i > 0 && i-1 != turn && !whole || i > 1 && runtime.GOOS != "linux" {
+			continue
+		}
+		args := []string{"run", "--expect", "testdata/expectations.json", "--quiet"}
+		if layer != "" {
+			args = append(args, "--through", layer)
+		}
+		c := exec.CommandContext(t.Context(), filepath.Join(dir, "validate.exe"), args...)
+		c.Dir = dir
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "%v: %s", args, out)
+		want := strings.ReplaceAll(regexp.QuoteMeta(verdicts[i][1]), "…", "[0-9]+")
+		assert.Regexp(t, "(?m)^"+want+"$", string(out))
 	}
 }
 
