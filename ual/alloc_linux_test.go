@@ -6,12 +6,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 	"ciddk/kproxy"
 )
 
 // TestNoAllocation checks that the verbs of the data path allocate nothing, in the client or in the daemon, when they
 // are messages. Both are in this process.
 func TestNoAllocation(t *testing.T) {
+	if testenv.Race {
+		t.Skip("the race detector allocates")
+	}
 	r := newRig(t, kproxy.Config{})
 	ca := r.open(r.dial(), nil)
 	p := newPair(t, ca, ci.CQCreate{OnCompletion: func(any) {}})

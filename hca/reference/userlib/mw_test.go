@@ -10,6 +10,7 @@ import (
 	"ciddk/ci"
 	"ciddk/hca/reference"
 	"ciddk/hca/reference/rings"
+	"ciddk/internal/testenv"
 )
 
 // userMW and userMR are a window and a region as a user access layer has them.
@@ -206,6 +207,9 @@ func (c *client) slot(i int) []byte {
 // TestNoAllocationOfVerbs checks that arming, peeking and binding do not allocate, except for what the new key of a
 // window grants, which the adapter makes when it executes the bind.
 func TestNoAllocationOfVerbs(t *testing.T) {
+	if testenv.Race {
+		t.Skip("the race detector allocates")
+	}
 	a, _ := pairOf(t, ci.RC, func(c *reference.Config) { c.UserIdle = time.Hour })
 	mr, mw := a.region(), a.createMW(ci.MWType1)
 	wc := make([]ci.WC, 4)

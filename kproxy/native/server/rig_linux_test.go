@@ -142,7 +142,10 @@ func (c *client) create() (o objects) {
 	var created schema.Created
 	require.NoError(t, c.do(schema.CmdCreateEventQueue, &schema.CreateEventQueue{}, &created))
 	o.queue = created.Handle
-	require.NoError(t, c.do(schema.CmdOpenCA, &schema.OpenCA{GUID: c.r.hca.Info().GUID, Async: o.queue}, &created))
+	var list schema.ListHCAsReply
+	require.NoError(t, c.do(schema.CmdListHCAs, &schema.None{}, &list))
+	require.Len(t, list.HCAs, 1)
+	require.NoError(t, c.do(schema.CmdOpenCA, &schema.OpenCA{GUID: list.HCAs[0].GUID, Async: o.queue}, &created))
 	o.ca = created.Handle
 	require.NoError(t, c.do(schema.CmdAllocatePD, &schema.AllocatePD{CA: o.ca}, &created))
 	o.pd = created.Handle
