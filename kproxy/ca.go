@@ -146,8 +146,8 @@ func (c *Session) privileged(verb string) error {
 	if c.s.cfg.Privileged(c.peer) {
 		return nil
 	}
-	return failf(verb, ci.InvalidPermission, "user %d may not change ports of this daemon's adapters, or use what belongs to "+
-		"them (be root or the daemon's user)", c.peer.UID)
+	return failf(verb, ci.InvalidPermission, "user %d may not change ports of this daemon's adapters, or use what "+
+		"belongs to them (be root or the daemon's user)", c.peer.UID)
 }
 
 func (c *Session) modifyCA(r *schema.ModifyCA) (*Result, error) {

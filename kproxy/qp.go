@@ -80,9 +80,9 @@ func (c *Session) queryQP(r *schema.QP) (*Result, error) {
 	return &Result{Body: new(schema.NewQPAttr(&attr))}, err
 }
 
-// privilegedQKey is the bit of the Q_Keys that a work request cannot set (IBTA volume 1, 10.2.5), such as that of QP1. A
-// client that could set one in its QP would send datagrams of the connection manager to the QP1 of peers, as the daemon
-// does, and could end the connections of other clients.
+// privilegedQKey is the bit of the Q_Keys that a work request cannot set (IBTA volume 1, 10.2.5), such as that of QP1.
+// A client that could set one in its QP would send datagrams of the connection manager to the QP1 of peers, as the
+// daemon does, and could end the connections of other clients.
 const privilegedQKey = 1 << 31
 
 func (c *Session) modifyQP(r *schema.ModifyQP, files []*os.File) (*Result, error) {
