@@ -17,7 +17,7 @@ import (
 const echoSize = 64
 
 // runEcho serves both echoes until standard input ends.
-func runEcho(dir string) error {
+func runEcho(dir string, out io.Writer) error {
 	l, err := native.Listen(filepath.Join(dir, echoName))
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func runEcho(dir string) error {
 		return err
 	}
 	go serveRawEcho(fd)
-	fmt.Println("ready")
+	fmt.Fprintln(out, "ready")
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the run closes it
 	return nil
 }
@@ -88,7 +88,7 @@ type echoConn struct {
 	out, in []byte
 	write   func([]byte) (int, error)
 	read    func([]byte) (int, error)
-	close   func() error
+	close   func()
 }
 
 func (e *echoConn) roundTrip() error {
@@ -107,7 +107,7 @@ func dialEcho(path string) (*echoConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &echoConn{make([]byte, echoSize), make([]byte, echoSize), c.Write, c.Read, c.Close}, nil
+	return &echoConn{make([]byte, echoSize), make([]byte, echoSize), c.Write, c.Read, func() { c.Close() }}, nil
 }
 
 func dialRawEcho(path string) (*echoConn, error) {
@@ -121,5 +121,5 @@ func dialRawEcho(path string) (*echoConn, error) {
 	return &echoConn{make([]byte, echoSize), make([]byte, echoSize),
 		func(b []byte) (int, error) { return unix.Write(fd, b) },
 		func(b []byte) (int, error) { return unix.Read(fd, b) },
-		func() error { return unix.Close(fd) }}, nil
+		func() { unix.Close(fd) }}, nil
 }

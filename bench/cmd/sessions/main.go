@@ -22,7 +22,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if role := os.Getenv(roleEnv); role != "" {
-		exit(runRole(ctx, role))
+		exit(runRole(ctx, role, os.Stdout))
 	}
 	p := plan{}
 	flag.IntVar(&p.processes, "processes", 50, "client processes")
@@ -54,5 +54,6 @@ func (r *report) print(w io.Writer) {
 		fmt.Fprintf(w, "%-24s   %8.1f µs  %5.2f times the echo  %5.2f times that of blocking calls\n", v.Name, v.Median,
 			v.Median/r.Times.Echo, v.Median/r.Times.RawEcho)
 	}
-	fmt.Fprintf(w, "\nmemory of the daemon: %.1f KiB for an idle session, %.2f KiB for an object\n", r.SessionKiB, r.ObjectKiB)
+	fmt.Fprintf(w, "\nmemory of the daemon: %.1f KiB for an idle session, %.2f KiB for an object\n", r.SessionKiB,
+		r.ObjectKiB)
 }

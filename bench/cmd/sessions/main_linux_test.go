@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleEnv); role != "" {
-		exit(runRole(context.Background(), role))
+		exit(runRole(context.Background(), role, os.Stdout))
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -29,26 +29,26 @@ const (
 )
 
 // runRole is a process that a run started.
-func runRole(ctx context.Context, role string) error {
+func runRole(ctx context.Context, role string, out io.Writer) error {
 	dir := os.Getenv(dirEnv)
 	fields := strings.Fields(role)
 	switch fields[0] {
 	case "daemon":
-		return runDaemon(ctx, dir)
+		return runDaemon(ctx, dir, out)
 	case "echo":
-		return runEcho(dir)
+		return runEcho(dir, out)
 	case "client":
 		n, err := strconv.Atoi(fields[1])
 		if err != nil {
 			return err
 		}
-		return runClient(dir, n)
+		return runClient(dir, n, out)
 	}
 	return fmt.Errorf("no role %q", role)
 }
 
 // runDaemon is ddkd with one adapter, until standard input ends.
-func runDaemon(ctx context.Context, dir string) error {
+func runDaemon(ctx context.Context, dir string, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	socket := filepath.Join(dir, socketName)
@@ -61,7 +61,7 @@ func runDaemon(ctx context.Context, dir string) error {
 	if err := awaitSocket(socket); err != nil {
 		return err
 	}
-	fmt.Println("ready")
+	fmt.Fprintln(out, "ready")
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the run closes it
 	stop()
 	if code := <-done; code != 0 {
@@ -71,12 +71,12 @@ func runDaemon(ctx context.Context, dir string) error {
 }
 
 // runClient holds sessions and executes the commands of the run.
-func runClient(dir string, n int) error {
+func runClient(dir string, n int, out io.Writer) error {
 	list, err := openSessions(dir, n)
 	if err != nil {
 		return err
 	}
-	fmt.Println("ready")
+	fmt.Fprintln(out, "ready")
 	s := bufio.NewScanner(os.Stdin)
 	for s.Scan() {
 		fields := strings.Fields(s.Text())
@@ -89,7 +89,7 @@ func runClient(dir string, n int) error {
 			if err := createObjects(list, n); err != nil {
 				return err
 			}
-			fmt.Println("done")
+			fmt.Fprintln(out, "done")
 		case "measure":
 			t, err := measure(dir, list[0], n)
 			if err != nil {
@@ -99,7 +99,7 @@ func runClient(dir string, n int) error {
 			if err != nil {
 				return err
 			}
-			fmt.Println(string(text))
+			fmt.Fprintln(out, string(text))
 		}
 	}
 	for _, x := range list {

@@ -69,7 +69,8 @@ func (p *plan) run(ctx context.Context) (r *report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r = &report{SessionKiB: float64(idle-empty) / float64(p.sessions), ObjectKiB: float64(full-idle) / float64(p.objects)}
+	r = &report{SessionKiB: float64(idle-empty) / float64(p.sessions),
+		ObjectKiB: float64(full-idle) / float64(p.objects)}
 	if r.Processes, r.Sessions, r.Objects, err = c.count(); err != nil {
 		return nil, err
 	}
@@ -214,6 +215,6 @@ func rss(pid int) (int, error) {
 			return n, nil
 		}
 		last = n
-		time.Sleep(200 * time.Millisecond)
+		<-time.After(200 * time.Millisecond)
 	}
 }

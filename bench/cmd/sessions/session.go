@@ -102,7 +102,7 @@ func awaitSocket(path string) error {
 		if err == nil {
 			return c.Close()
 		}
-		time.Sleep(10 * time.Millisecond)
+		<-time.After(10 * time.Millisecond)
 	}
 	return fmt.Errorf("no daemon at %s after 10 seconds", path)
 }

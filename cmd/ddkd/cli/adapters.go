@@ -68,8 +68,8 @@ func (s *adapters) add(ctx context.Context, a adapter) (*openAdapter, error) {
 }
 
 // remove takes an adapter out of service, in the order of SAS 2.2: the access layer informs the clients and destroys
-// their objects, then it closes the CA, and then the hardware stops. An error leaves the adapter in the list, and remove
-// may be called again. [SAS-2.2-05 … -09]
+// their objects, then it closes the CA, and then the hardware stops. An error leaves the adapter in the list, and
+// remove may be called again. [SAS-2.2-05 … -09]
 func (s *adapters) remove(name string) (*openAdapter, error) {
 	s.change.Lock()
 	defer s.change.Unlock()

@@ -2,7 +2,8 @@ package cli
 
 import "ciddk/rvt"
 
-// Interfaces of an HCA that ddkd uses for its status and its metrics, found by ci.As. The reference HCA has all of them.
+// Interfaces of an HCA that ddkd uses for its status and its metrics, found by ci.As. The reference HCA has all of
+// them.
 type (
 	// portCounter counts the traffic of a port, which is counted from 1.
 	portCounter interface {

@@ -105,8 +105,8 @@ func removeUnserved(path, flag string, dial func() error) error {
 	case errors.Is(err, syscall.EPROTOTYPE):
 		return fmt.Errorf("%s is the socket of another program; choose another path with %s", path, flag)
 	default:
-		return fmt.Errorf("%s exists, and whether a daemon serves it is not known: %w (run as the user of that daemon, "+
-			"or choose another path with %s)", path, err, flag)
+		return fmt.Errorf("%s exists, and whether a daemon serves it is not known: %w (run as the user of that "+
+			"daemon, or choose another path with %s)", path, err, flag)
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("a socket that no daemon serves: %w (remove it, or choose another path with %s)", err, flag)

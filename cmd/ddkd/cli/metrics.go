@@ -44,11 +44,12 @@ var (
 	portErrors    = total("port_receive_errors", "Packets that were malformed or whose checksum was wrong.", "adapter",
 		"port")
 	portDiscards = total("port_send_discards", "Packets that the link did not take.", "adapter", "port")
-	drops        = total("adapter_dropped_packets", "Packets that were not acted on, of all ports.", "adapter", "reason")
-	transport    = total("adapter_transport", "Events of the transport, such as retries.", "adapter", "event")
-	doorbells    = total("adapter_doorbells", "Times that a client has woken the engine.", "adapter")
-	queueUsed    = gauge("adapter_queue_bytes", "Bytes of all queues.", "adapter")
-	queueLimit   = gauge("adapter_queue_limit_bytes", "Limit of the bytes of all queues.", "adapter")
+	drops        = total("adapter_dropped_packets", "Packets that were not acted on, of all ports.", "adapter",
+		"reason")
+	transport  = total("adapter_transport", "Events of the transport, such as retries.", "adapter", "event")
+	doorbells  = total("adapter_doorbells", "Times that a client has woken the engine.", "adapter")
+	queueUsed  = gauge("adapter_queue_bytes", "Bytes of all queues.", "adapter")
+	queueLimit = gauge("adapter_queue_limit_bytes", "Limit of the bytes of all queues.", "adapter")
 )
 
 // The metrics of clients.
@@ -72,7 +73,8 @@ var (
 
 // families are all metrics.
 var families = []family{numAdapters, portState, portSent, portReceived, portSentB, portReceivedB, portErrors,
-	portDiscards, drops, transport, doorbells, queueUsed, queueLimit, clients, connected, objects, clientQueue, clientMem,
+	portDiscards, drops, transport, doorbells, queueUsed, queueLimit, clients, connected, objects, clientQueue,
+	clientMem,
 	quotaUsed, refusals, messages, rejected, posts, completions, waiting, events, eventsLost, overflows}
 
 // Describe implements prometheus.Collector.

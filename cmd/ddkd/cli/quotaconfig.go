@@ -61,7 +61,8 @@ func (q quotaConfig) check() error {
 	v := reflect.ValueOf(q)
 	for i := range v.NumField() {
 		if n := v.Field(i).Int(); n < 0 {
-			return badConfig("quota %s %d: want a positive number, or 0 for the default", v.Type().Field(i).Tag.Get("yaml"), n)
+			return badConfig("quota %s %d: want a positive number, or 0 for the default",
+				v.Type().Field(i).Tag.Get("yaml"), n)
 		}
 	}
 	return nil
