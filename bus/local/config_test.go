@@ -63,7 +63,7 @@ func TestConfigByLspci(t *testing.T) {
 	var dump strings.Builder
 	dump.WriteString("03:00.0 Test\n")
 	for i := 0; i < len(b); i += 16 {
-		fmt.Fprintf(&dump, "%02x:% 02x\n", i, b[i:i+16])
+		fmt.Fprintf(&dump, "%02x: % 02x\n", i, b[i:i+16])
 	}
 	file := filepath.Join(t.TempDir(), "dump")
 	require.NoError(t, os.WriteFile(file, []byte(dump.String()), 0o600))
