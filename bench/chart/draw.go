@@ -55,8 +55,9 @@ func colourOf(series []string, i int) string {
 	return others[i%len(others)]
 }
 
-// Draw returns the picture of a table, bench.Bandwidth or bench.Latency, as SVG, on white, or on black for readers who prefer dark pages. Equal results produce equal
-// bytes. It fails if results has none of the table, or one without figures.
+// Draw returns the picture of a table, bench.Bandwidth or bench.Latency, as SVG: on white, or on black for readers who
+// prefer dark pages. Equal results produce equal bytes. It fails if results has none of the table, or one without
+// figures.
 func Draw(t bench.Table, results []bench.Result) ([]byte, error) {
 	d, err := collect(t, results)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Command user measures two applications that share an adapter through a daemon, beside a bare relay of shared memory,
 // copy and UCX (ucx_perftest, Debian's package ucx-utils, if it is installed). It prints tables as Markdown. With
-// -write it replaces the tables in a page, between the lines <!-- table by bench/cmd/user --> and <!-- end of table -->,
-// and writes the charts beside the page: performance-user-bandwidth.svg and performance-user-latency.svg for
-// performance.md.
+// -write it replaces the tables in a page, between the lines <!-- table by bench/cmd/user --> and
+// <!-- end of table -->, and writes the charts beside the page: performance-user-bandwidth.svg and
+// performance-user-latency.svg for performance.md.
 //
 //	go build -o user ./bench/cmd/user
 //	chrt -r 1 taskset -c 0,1 ./user -write docs/performance.md
