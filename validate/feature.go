@@ -31,6 +31,7 @@ const (
 	FeatureAPM       Feature = "apm"       //
 	FeatureCQOpt     Feature = "cq-opt"    // resize, moderation, peek, notify after n
 	FeatureMAD       Feature = "mad"       // local MADs, the management agent's attributes
+	FeatureSMA       Feature = "sma"       // the protocol of subnet management at an InfiniBand port
 	FeatureRD        Feature = "rd"        //
 	FeatureUser      Feature = "user"      // user mode
 	FeatureAL        Feature = "al"        // the access layer above the driver
@@ -41,7 +42,7 @@ const (
 var features = []Feature{
 	FeatureCore, FeatureCQ, FeatureQP, FeatureMR, FeatureRC, FeatureEvents, FeatureTeardown, FeatureClaims,
 	FeatureUC, FeatureUD, FeatureAtomic, FeatureSRQ, FeatureMW, FeatureMROpt, FeatureMulticast, FeatureSpecial,
-	FeatureAPM, FeatureCQOpt, FeatureMAD, FeatureRD, FeatureUser, FeatureAL, FeatureCM, FeatureWire,
+	FeatureAPM, FeatureCQOpt, FeatureMAD, FeatureSMA, FeatureRD, FeatureUser, FeatureAL, FeatureCM, FeatureWire,
 }
 
 // Features returns all features in the order of reports.
@@ -78,6 +79,11 @@ var profiles = []Profile{
 		Name:     "cm",
 		Title:    "minimal, with the special QPs, management datagrams and connections by the kit's connection manager",
 		Features: slices.Concat(minimal, []Feature{FeatureSpecial, FeatureCM}), Demands: ci.CapSpecialQP | ci.CapAV,
+	},
+	{
+		Name:     "sma",
+		Title:    "minimal, with the subnet management agent of InfiniBand ports",
+		Features: slices.Concat(minimal, []Feature{FeatureMAD, FeatureSMA}), Demands: ci.CapLocalMAD,
 	},
 	{
 		Name:     "wire",

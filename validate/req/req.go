@@ -9,6 +9,7 @@
 //	IBTA-c.s-nn   rules of the transport, such as IBTA-9.7-04
 //	MAD-Area-nn   rules of management datagrams, such as MAD-GSI-01
 //	CM-Area-nn    rules of connection management, such as CM-Req-01
+//	SMA-Area-nn   rules of subnet management at a port, such as SMA-Key-01
 //	WIRE-Area-nn  rules of single packets and of the replies to them, as seen on the wire, such as WIRE-Nak-01
 package req
 
@@ -89,7 +90,7 @@ type Requirement struct {
 
 var (
 	idForm = regexp.MustCompile(
-		`^(SAS-\d+(\.\d+)?-\d{2}|(CI|MAD|CM|WIRE)-[A-Za-z]+-\d{2}|IBTA-\d+(\.\d+)*-\d{2})$`,
+		`^(SAS-\d+(\.\d+)?-\d{2}|(CI|MAD|SMA|CM|WIRE)-[A-Za-z]+-\d{2}|IBTA-\d+(\.\d+)*-\d{2})$`,
 	)
 	sectionForm = regexp.MustCompile(`^(SAS \d+(\.\d+)*|IBTA \d+(\.\d+)*|RoCEv2 A\d+(\.\d+)*|CI( .+)?)$`)
 )
@@ -99,7 +100,7 @@ func (r Requirement) check() error {
 	switch {
 	case !idForm.MatchString(r.ID):
 		return fmt.Errorf("requirement %q: invalid id (the forms are SAS-2.1-07, CI-CreateCQ-02, IBTA-9.7-04, "+
-			"MAD-GSI-01, CM-Req-01, WIRE-Nak-01)", r.ID)
+			"MAD-GSI-01, SMA-Key-01, CM-Req-01, WIRE-Nak-01)", r.ID)
 	case strings.TrimSpace(r.Text) == "":
 		return fmt.Errorf("requirement %s: no text", r.ID)
 	case levelNames[r.Level] == "":
@@ -222,7 +223,7 @@ func (b *Book) All() []Requirement {
 // CompareIDs compares ids for sorting: SAS first, then CI, IBTA, MAD, CM, WIRE; numbers are compared by value.
 func CompareIDs(a, b string) int {
 	rank := func(s string) int {
-		return strings.Index("SAS-CI-IBTA-MAD-CM-WIRE-", s[:strings.IndexByte(s+"-", '-')+1])
+		return strings.Index("SAS-CI-IBTA-MAD-SMA-CM-WIRE-", s[:strings.IndexByte(s+"-", '-')+1])
 	}
 	if d := rank(a+"-") - rank(b+"-"); d != 0 {
 		return d

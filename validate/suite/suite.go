@@ -7,12 +7,13 @@ import (
 	"ciddk/validate/suite/alsuite"
 	"ciddk/validate/suite/cisuite"
 	"ciddk/validate/suite/cmsuite"
+	"ciddk/validate/suite/smasuite"
 	"ciddk/validate/suite/usersuite"
 	"ciddk/validate/suite/wiresuite"
 )
 
 // All returns every suite, in the order of reports.
 func All() []validate.Suite {
-	return []validate.Suite{cisuite.Suite(), alsuite.Suite(), cmsuite.Suite(), usersuite.Suite(),
+	return []validate.Suite{cisuite.Suite(), alsuite.Suite(), cmsuite.Suite(), smasuite.Suite(), usersuite.Suite(),
 		wiresuite.Suite()}
 }

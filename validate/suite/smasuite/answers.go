@@ -1,0 +1,150 @@
+package smasuite
+
+import (
+	"fmt"
+
+	"ciddk/mad"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// Responses: header, status, and which method an attribute has.
+var answers = area()
+
+// readable are the attributes that every adapter answers.
+var readable = []uint16{mad.AttrNodeDescription, mad.AttrNodeInfo, mad.AttrPortInfo, mad.AttrGUIDInfo, mad.AttrPKeyTable}
+
+var SMAAnswer01 = answers.Must("SMA-Answer-01", "IBTA 14.2.1", verb,
+	"A response repeats all bytes of the request's header but method and status, and has zeros in reserved fields.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "sma.answer.bytes",
+	Title: "all bytes of responses outside of the attribute, by LID and by directed route",
+	Run:   answerBytes,
+}, SMAAnswer01)
+
+func answerBytes(t *validate.T) {
+	p := open(t)
+	for _, attr := range kit.Variants(t, "attribute", readable) {
+		for _, class := range []mad.Class{mad.ClassSubnetLID, mad.ClassSubnetDirected} {
+			q := p.smp(mad.Get, attr, 0)
+			q.Class = class
+			status := uint16(0)
+			if class == mad.ClassSubnetDirected {
+				q.DrSLID, q.DrDLID = mad.PermissiveLID, mad.PermissiveLID
+				q.SetHops(1, 0)
+				status = mad.StatusDirection
+			}
+			r := p.do(q, status)
+			want := q.Header
+			want.Method, want.Status = mad.GetResp, status
+			kit.Equal(t, "header of the response to "+name(q), fmt.Sprintf("%+v", r.Header), fmt.Sprintf("%+v", want))
+			kit.True(t, r.Reserved28 == [28]byte{}, "bytes 36 to 63 of the response to "+name(q), "zeros", "%x",
+				r.Reserved28)
+			kit.Equal(t, "DrSLID and DrDLID of the response to "+name(q), [2]uint16{r.DrSLID, r.DrDLID},
+				[2]uint16{q.DrSLID, q.DrDLID})
+		}
+	}
+}
+
+var SMAAnswer02 = answers.Must("SMA-Answer-02", "IBTA 13.4.7", verb,
+	"A request of an unknown base version, class version or class has status 0x0004.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "sma.answer.version",
+	Title: "unknown versions and classes",
+	Run:   answerVersion,
+}, SMAAnswer02)
+
+func answerVersion(t *validate.T) {
+	p := open(t)
+	for _, v := range kit.Variants(t, "", []struct {
+		name   string
+		change func(*mad.Header)
+	}{
+		{"base version 2", func(h *mad.Header) { h.BaseVersion = 2 }},
+		{"class version 2", func(h *mad.Header) { h.ClassVersion = 2 }},
+		{"class version 0", func(h *mad.Header) { h.ClassVersion = 0 }},
+	}) {
+		q := p.smp(mad.Get, mad.AttrNodeInfo, 0)
+		v.change(&q.Header)
+		p.do(q, mad.StatusBadVersion)
+	}
+}
+
+var SMAAnswer03 = answers.Must("SMA-Answer-03", "IBTA 13.4.7", verb,
+	"A method that subnet management does not have has status 0x0008.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "sma.answer.method",
+	Title: "methods of other classes",
+	Run:   answerMethod,
+}, SMAAnswer03)
+
+func answerMethod(t *validate.T) {
+	p := open(t)
+	for _, m := range kit.Variants(t, "method", []mad.Method{mad.GetTable, mad.Delete, 0x7f}) {
+		p.do(p.smp(m, mad.AttrNodeInfo, 0), mad.StatusBadMethod)
+	}
+}
+
+var SMAAnswer04 = answers.Must("SMA-Answer-04", "IBTA 14.2.5", verb,
+	"An attribute that adapters do not have, or not with the method, has status 0x000c.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "sma.answer.attribute",
+	Title: "attributes of switches and managers, and Sets of what is read only",
+	Run:   answerAttribute,
+}, SMAAnswer04)
+
+func answerAttribute(t *validate.T) {
+	p := open(t)
+	for _, attr := range kit.Variants(t, "attribute", []uint16{mad.AttrSwitchInfo, mad.AttrLinearTable,
+		mad.AttrRandomTable, mad.AttrMulticastTable, mad.AttrSMInfo, 0x0001, 0x7777}) {
+		p.do(p.smp(mad.Get, attr, 0), mad.StatusBadMethodAttribute)
+		p.do(p.smp(mad.Set, attr, 0), mad.StatusBadMethodAttribute)
+	}
+	for _, attr := range kit.Variants(t, "read only", []uint16{mad.AttrNodeInfo, mad.AttrNodeDescription}) {
+		p.do(p.smp(mad.Set, attr, 0), mad.StatusBadMethodAttribute)
+	}
+}
+
+var SMAAnswer05 = answers.Must("SMA-Answer-05", "IBTA 14.2.5", verb,
+	"A modifier beyond the end of a table, or of another port, has status 0x001c.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "sma.answer.modifier",
+	Title: "blocks beyond the end of tables",
+	Run:   answerModifier,
+}, SMAAnswer05)
+
+func answerModifier(t *validate.T) {
+	p := open(t)
+	blocks := uint32(len(p.ca.Port.PKeys)+31) / 32
+	guids := uint32(p.info().GUIDCap+7) / 8
+	for _, v := range kit.Variants(t, "", []struct {
+		attr     uint16
+		modifier uint32
+	}{{mad.AttrPKeyTable, blocks}, {mad.AttrPKeyTable, 0xffff}, {mad.AttrGUIDInfo, guids},
+		{mad.AttrGUIDInfo, 0xffffffff}, {mad.AttrPortInfo, 0xff}, {mad.AttrPortInfo, 0xffffffff}}) {
+		p.do(p.smp(mad.Get, v.attr, v.modifier), mad.StatusBadField)
+		p.do(p.smp(mad.Set, v.attr, v.modifier), mad.StatusBadField)
+	}
+}
+
+var SMAAnswer06 = answers.Must("SMA-Answer-06", "IBTA 13.4.5", verb,
+	"A response, a trap and a trap repress have no response.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "sma.answer.none",
+	Title: "datagrams without a response",
+	Run:   answerNone,
+}, SMAAnswer06)
+
+func answerNone(t *validate.T) {
+	p := open(t)
+	for _, m := range kit.Variants(t, "method", []mad.Method{mad.GetResp, mad.Trap, mad.TrapRepress}) {
+		_, answered := p.try(p.smp(m, mad.AttrNotice, 0))
+		kit.True(t, !answered, fmt.Sprintf("out of CA.LocalMAD of %v", m), "zeros, since no response is due", "a response")
+	}
+}

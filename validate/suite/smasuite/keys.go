@@ -1,0 +1,112 @@
+package smasuite
+
+import (
+	"ciddk/mad"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// The M_Key and its protection.
+var keys = area()
+
+const key, wrongKey = 0x1122334455667788, 0x8877665544332211
+
+// protect sets the M_Key and a protection level. Requests have the key then.
+func (p *port) protect(level uint8) {
+	i := p.settable()
+	i.MKey, i.MKeyProtect, i.MKeyLease, i.MKeyViolations = key, level, 0, 0
+	p.set(i, mad.StatusOK)
+	p.key = key
+}
+
+var SMAKey01 = keys.Must("SMA-Key-01", "IBTA 14.2.4.1", verb,
+	"A Set without the port's M_Key has no response and changes nothing, at every protection level.")
+
+var _ = keys.Case(validate.Case{
+	ID:    "sma.key.set",
+	Title: "Set(PortInfo) with a wrong M_Key",
+	Run:   keySet,
+}, SMAKey01)
+
+func keySet(t *validate.T) {
+	p := open(t)
+	for _, level := range kit.Variants(t, "level", []uint8{0, 1, 2, 3}) {
+		p.protect(level)
+		before := p.info()
+		q := p.smp(mad.Set, mad.AttrPortInfo, 0)
+		i := p.settable()
+		i.LID, i.MasterSMLID = before.LID+8, before.MasterSMLID+8
+		i.Put(q.Data[:])
+		q.MKey = wrongKey
+		_, answered := p.try(q)
+		kit.True(t, !answered, "response to "+name(q)+" with a wrong M_Key", "none", "a response")
+		kit.Equal(t, "LID after it", p.info().LID, before.LID)
+		i = p.settable()
+		i.MKey, i.MKeyProtect = 0, 0
+		p.set(i, mad.StatusOK)
+	}
+}
+
+var SMAKey02 = keys.Must("SMA-Key-02", "IBTA 14.2.4.1", verb,
+	"A Get without the M_Key is answered at protection levels 0 and 1, and has no response at levels 2 and 3.")
+
+var SMAKey03 = keys.Must("SMA-Key-03", "IBTA 14.2.4.1", verb,
+	"At protection level 1, PortInfo shows the M_Key as 0 to requests without it.")
+
+var _ = keys.Case(validate.Case{
+	ID:    "sma.key.get",
+	Title: "Get with a wrong M_Key at each level",
+	Run:   keyGet,
+}, SMAKey02)
+
+func keyGet(t *validate.T) {
+	p := open(t)
+	for _, level := range kit.Variants(t, "level", []uint8{0, 1, 2, 3}) {
+		p.protect(level)
+		q := p.smp(mad.Get, mad.AttrNodeInfo, 0)
+		q.MKey = wrongKey
+		_, answered := p.try(q)
+		kit.Equal(t, "answer to "+name(q)+" with a wrong M_Key", answered, level < 2)
+		i := p.settable()
+		i.MKey, i.MKeyProtect = 0, 0
+		p.set(i, mad.StatusOK)
+	}
+}
+
+var _ = keys.Case(validate.Case{
+	ID:    "sma.key.hidden",
+	Title: "M_Key in PortInfo at level 1",
+	Run:   keyHidden,
+}, SMAKey03)
+
+func keyHidden(t *validate.T) {
+	p := open(t)
+	p.protect(1)
+	kit.Equal(t, "M_Key shown to its owner", p.info().MKey, key)
+	p.key = wrongKey
+	kit.Equal(t, "M_Key shown to others", p.info().MKey, 0)
+}
+
+var SMAKey04 = keys.Must("SMA-Key-04", "IBTA 14.2.5.6", verb,
+	"A failed check of the M_Key adds one to MKeyViolations, and a Set of 0 clears it.")
+
+var _ = keys.Case(validate.Case{
+	ID:    "sma.key.violations",
+	Title: "count failed checks",
+	Run:   keyViolations,
+}, SMAKey04)
+
+func keyViolations(t *validate.T) {
+	p := open(t)
+	p.protect(1)
+	kit.Equal(t, "MKeyViolations after a Set of 0", p.info().MKeyViolations, 0)
+	q := p.smp(mad.Set, mad.AttrPKeyTable, 0)
+	q.MKey = wrongKey
+	for range 3 {
+		p.try(q)
+	}
+	kit.Equal(t, "MKeyViolations after three wrong keys", p.info().MKeyViolations, 3)
+	i := p.settable()
+	i.MKeyViolations = 0
+	kit.Equal(t, "MKeyViolations after a Set of 0", p.set(i, mad.StatusOK).MKeyViolations, 0)
+}
