@@ -14,7 +14,8 @@ const key, wrongKey = 0x1122334455667788, 0x8877665544332211
 // protect sets the M_Key and a protection level. Requests have the key then.
 func (p *port) protect(level uint8) {
 	i := p.settable()
-	i.MKey, i.MKeyProtect, i.MKeyLease, i.MKeyViolations = key, level, 0, 0
+	i.MKey, i.MKeyProtect = key, level
+	i.MKeyLease, i.MKeyViolations = 0, 0
 	p.set(i, mad.StatusOK)
 	p.key = key
 }
