@@ -165,7 +165,8 @@ func start(t *testing.T, uid int, args ...string) (pid int, stdin io.WriteCloser
 	return c.Process.Pid, stdin
 }
 
-// writable returns the address of 8 bytes that a process can write to.
+// writable returns the address of 8 bytes that a process can write to: of its stack. The loader of a program changes the
+// rights of other memory.
 func writable(t *testing.T, pid int) (addr uint64) {
 	require.Eventually(t, func() bool {
 		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
@@ -173,7 +174,7 @@ func writable(t *testing.T, pid int) (addr uint64) {
 		for line := range strings.Lines(string(text)) {
 			from, _, rights, err := parseMapping(line)
 			require.NoError(t, err)
-			if strings.HasPrefix(rights, "rw") {
+			if strings.HasPrefix(rights, "rw") && strings.HasSuffix(line, "[stack]\n") {
 				addr = from
 				return true
 			}
