@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"ciddk/ci"
+	"ciddk/sma"
 )
 
 // Trace returns the ports that packets from an adapter or a switch to a LID pass, from its own port to the one with the
@@ -45,4 +46,39 @@ func (f *Fabric) Trace(from string, lid ci.LID) (path []*Port, err error) {
 		p = next
 	}
 	return path, nil
+}
+
+// TraceMulticast returns the ports of adapters to which packets from an adapter to a multicast LID lead, as the
+// forwarding tables have it. It sends and counts nothing. Errors: an unknown node; a switch; a link that is down.
+func (f *Fabric) TraceMulticast(from string, mlid ci.LID) (ends []*Port, err error) {
+	p, err := f.Port(from, 0)
+	if err != nil {
+		return nil, err
+	}
+	first := p.peer.Load()
+	if p.node.sw != nil || first == nil {
+		return nil, fmt.Errorf("fabric: port %d of %q is a switch's, or its link is down", p.num, from)
+	}
+	seen := map[*Port]bool{first: true}
+	for todo := []*Port{first}; len(todo) > 0; todo = todo[1:] {
+		in := todo[0]
+		n := in.node
+		if n.sw == nil {
+			ends = append(ends, in)
+			continue
+		}
+		var mask sma.PortMask
+		if !n.soft.MulticastPorts(mlid, &mask) {
+			n.defaultPorts(in.num, &mask)
+		}
+		for num := 1; num < len(n.ports); num++ {
+			next := n.ports[num].peer.Load()
+			if !mask.Has(uint8(num)) || uint8(num) == in.num || next == nil || seen[next] {
+				continue
+			}
+			seen[next] = true
+			todo = append(todo, next)
+		}
+	}
+	return ends, nil
 }

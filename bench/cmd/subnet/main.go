@@ -72,7 +72,8 @@ func (c *sweepCmd) Run() error {
 	}
 	defer func() { _ = s.Close() }()
 	runtime.GC()
-	fmt.Printf("%d adapters, %d switches, %d links; idle: %d goroutines, %d MB of heap\n", g.Count(topology.CA),
+	fmt.Fprintf(os.Stdout, "%d adapters, %d switches, %d links; idle: %d goroutines, %d MB of heap\n",
+		g.Count(topology.CA),
 		g.Count(topology.Switch), len(g.Links), runtime.NumGoroutine(), heap()>>20)
 	dir, err := os.MkdirTemp("", "subnet")
 	if err != nil {
@@ -90,8 +91,10 @@ func (c *sweepCmd) Run() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
 	for ctx.Err() == nil {
-		time.Sleep(20 * time.Millisecond)
+		<-tick.C
 		if b, err := os.ReadFile(log); err == nil && bytes.Contains(b, []byte("SUBNET UP")) {
 			break
 		}
@@ -104,7 +107,8 @@ func (c *sweepCmd) Run() error {
 	}
 	u := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	theirs := time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	fmt.Printf("SUBNET UP after %v; CPU time: %v here, %v in OpenSM (ratio %.2f)\n", took.Round(time.Millisecond),
+	fmt.Fprintf(os.Stdout, "SUBNET UP after %v; CPU time: %v here, %v in OpenSM (ratio %.2f)\n",
+		took.Round(time.Millisecond),
 		own.Round(time.Millisecond), theirs.Round(time.Millisecond), own.Seconds()/theirs.Seconds())
 	return nil
 }
@@ -133,7 +137,7 @@ func (counter) Count(rvt.Counter, int)                 {}
 
 // Run implements the command.
 func (c *allToAllCmd) Run() error {
-	fmt.Println("adapters  messages  virtual time  real time  ns/message")
+	fmt.Fprintln(os.Stdout, "adapters  messages  virtual time  real time  ns/message")
 	for _, n := range c.Sizes {
 		if err := c.one(n); err != nil {
 			return err
@@ -191,7 +195,7 @@ func (c *allToAllCmd) one(n int) error {
 		return fmt.Errorf("%d of %d messages arrived", received, n*(n-1))
 	}
 	took := time.Since(begin)
-	fmt.Printf("%8d  %8d  %12v  %9v  %10d\n", n, received, (k.Now() - start).Round(time.Microsecond),
+	fmt.Fprintf(os.Stdout, "%8d  %8d  %12v  %9v  %10d\n", n, received, (k.Now() - start).Round(time.Microsecond),
 		took.Round(time.Millisecond), took.Nanoseconds()/int64(received))
 	return nil
 }
