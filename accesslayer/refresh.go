@@ -54,8 +54,8 @@ func (a *Adapter) forward(e ci.Event) {
 	}
 }
 
-// Poll queries the driver soon, and notifies the clients of changes, as after an event of the driver. It does not block.
-// Drivers need not raise events for changes that a subnet manager makes (SAS-2.1-19); the caller has seen one.
+// Poll queries the driver soon, and notifies the clients of changes, as after an event of the driver. It does not
+// block. Drivers need not raise events for changes that a subnet manager makes (SAS-2.1-19); the caller has seen one.
 func (a *Adapter) Poll() { a.n.callback(a.refresh) }
 
 // refresh queries the driver, and notifies the clients of changes. It runs on the goroutine of the adapter's events

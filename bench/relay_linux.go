@@ -61,7 +61,7 @@ func (r *relayRing) have(n uint64) uint64 {
 	return min(r.seen-r.at, n)
 }
 
-// publish shows the other side what was written, and free what was read.
+// publish makes what was written visible to the other side, and free what was read.
 func (r *relayRing) publish() { atomic.StoreUint64(r.written, r.at) }
 func (r *relayRing) free()    { atomic.StoreUint64(r.read, r.at) }
 

@@ -165,8 +165,8 @@ func start(t *testing.T, uid int, args ...string) (pid int, stdin io.WriteCloser
 	return c.Process.Pid, stdin
 }
 
-// writable returns the address of 8 bytes that a process can write to: of its stack. The loader of a program changes the
-// rights of other memory.
+// writable returns the address of 8 bytes that a process can write to: of its stack. The loader of a program changes
+// the rights of other memory.
 func writable(t *testing.T, pid int) (addr uint64) {
 	require.Eventually(t, func() bool {
 		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")

@@ -49,7 +49,8 @@ var subnetAttributes = map[uint16]string{
 	AttrGUIDInfo:   "GUIDInfo", AttrPortInfo: "PortInfo", AttrPKeyTable: "P_KeyTable", AttrSLtoVL: "SLtoVLMappingTable",
 	AttrLinearTable: "LinearForwardingTable", AttrRandomTable: "RandomForwardingTable",
 	AttrMulticastTable: "MulticastForwardingTable",
-	AttrVLArbitration:  "VLArbitrationTable", AttrSMInfo: "SMInfo", AttrVendorDiag: "VendorDiag", AttrLEDInfo: "LedInfo",
+	AttrVLArbitration:  "VLArbitrationTable", AttrSMInfo: "SMInfo", AttrVendorDiag: "VendorDiag",
+	AttrLEDInfo: "LedInfo",
 }
 
 var attributeNames = map[Class]map[uint16]string{

@@ -17,8 +17,8 @@ type Config struct {
 	// SendTrap sends a trap from a port, by LID. The agent keeps no lock during the call, which must not block. The
 	// datagram is valid during the call. With nil, the agent sends no traps.
 	SendTrap func(port uint8, to Manager, m *ci.MAD)
-	// FirstTID is the transaction ID of the first trap. The following ones count up. An unpredictable value keeps others
-	// than the receiver of a trap from repressing it.
+	// FirstTID is the transaction ID of the first trap. The following ones count up. An unpredictable value keeps
+	// others than the receiver of a trap from repressing it.
 	FirstTID uint64
 }
 
@@ -163,8 +163,8 @@ func (a *Agent) Return(port uint8, m *ci.MAD) Verdict {
 	return v
 }
 
-// Execute is the SMA: it executes an SMP for this node that arrived on a port. It does not look at the route. Reply means
-// that m is the response now.
+// Execute is the SMA: it executes an SMP for this node that arrived on a port. It does not look at the route. Reply
+// means that m is the response now.
 func (a *Agent) Execute(port uint8, slid ci.LID, m *ci.MAD) Action {
 	method := mad.Method(m[3])
 	switch {

@@ -25,10 +25,10 @@ type CANodeConfig struct {
 	Changed func(port uint8)
 }
 
-// NewCANode returns a node over the ports of a driver (SAS-2.1-13). LocalMAD executes what the driver's hardware does. A
-// Get that it answers with mad.StatusBadMethodAttribute is answered from the adapter's attributes: NodeDescription,
-// NodeInfo, PortInfo, GUIDInfo and P_KeyTable. The node remembers the M_Key that a Set(PortInfo) has given to a port and
-// protects it, whether the driver does so or not.
+// NewCANode returns a node over the ports of a driver (SAS-2.1-13). LocalMAD executes what the driver's hardware does.
+// A Get that it answers with mad.StatusBadMethodAttribute is answered from the adapter's attributes: NodeDescription,
+// NodeInfo, PortInfo, GUIDInfo and P_KeyTable. The node remembers the M_Key that a Set(PortInfo) has given to a port
+// and protects it, whether the driver does so or not.
 //
 // A driver without CapLocalMAD gets no requests.
 func NewCANode(c CANodeConfig) Node {
@@ -212,7 +212,8 @@ func (n *caNode) fromAttributes(q *Request, attr *ci.CAAttr) (status uint16) {
 func (n *caNode) nodeInfo(q *Request, attr *ci.CAAttr, data []byte) {
 	p := &attr.Ports[q.Port-1]
 	i := mad.NodeInfo{BaseVersion: mad.BaseVersion, ClassVersion: mad.ClassVersionSubnet, Type: mad.NodeCA,
-		NumPorts: n.numPorts, SystemGUID: uint64(attr.SystemGUID), NodeGUID: uint64(attr.GUID), PortGUID: uint64(p.GUID),
+		NumPorts: n.numPorts, SystemGUID: uint64(attr.SystemGUID), NodeGUID: uint64(attr.GUID),
+		PortGUID:     uint64(p.GUID),
 		PartitionCap: uint16(len(p.PKeys)), DeviceID: attr.DeviceID, Revision: uint32(attr.Revision), LocalPort: q.Port,
 		VendorID: attr.VendorID}
 	if i.SystemGUID == 0 {

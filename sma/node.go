@@ -51,8 +51,8 @@ type Protection struct {
 // A Notifier is a Node that can send traps: it holds the address of the subnet manager.
 type Notifier interface {
 	Node
-	// Manager returns where traps of the port go. ok is false if there is no subnet manager, or if the state of the port
-	// does not allow it to send.
+	// Manager returns where traps of the port go. ok is false if there is no subnet manager, or if the state of the
+	// port does not allow it to send.
 	Manager(port uint8) (m Manager, ok bool)
 }
 

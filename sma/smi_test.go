@@ -41,7 +41,8 @@ func TestDirectedRoutes(t *testing.T) {
 				case count > 0 && count < 64 && pointer == 0 && mine:
 					want = stepOut
 				}
-				if got, _ := directedOut(&c, port, port, false); assert.Equal(t, want, got, "send %d of %d", pointer, count) &&
+				if got, _ := directedOut(&c, port, port, false); assert.Equal(t, want, got, "send %d of %d",
+					pointer, count) &&
 					got != stepNowhere {
 					assert.Equal(t, byte(1), c[offPointer])
 				}
@@ -56,13 +57,15 @@ func TestDirectedRoutes(t *testing.T) {
 				}
 				// Answered by this port: the return begins with the last hop.
 				c = make(true)
-				if got := isOnWay(directedReply(&c, port, port, false)); assert.Equal(t, count < 64 && pointer == count+1 &&
+				if got := isOnWay(directedReply(&c, port, port, false)); assert.Equal(t, count < 64 &&
+					pointer == count+1 &&
 					(mine || count == 0), got, "return %d of %d", pointer, count) && got {
 					assert.Equal(t, byte(count), c[offPointer])
 				}
 				// Received on return: the end of the route.
 				c = make(true)
-				if got := isHere(directedIn(&c, port, port, false)); assert.Equal(t, count < 64 && pointer <= 1, got, "back %d of %d",
+				if got := isHere(directedIn(&c, port, port, false)); assert.Equal(t, count < 64 && pointer <= 1, got,
+					"back %d of %d",
 					pointer, count) && got {
 					assert.Zero(t, c[offPointer])
 				}

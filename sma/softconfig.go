@@ -36,8 +36,8 @@ type SoftPort struct {
 	PKeys    []ci.PKey
 }
 
-// DefaultPortInfo returns the PortInfo of a port that is down and can train: 4X of up to 10 Gb/s a lane, MTU 4096, eight
-// data VLs.
+// DefaultPortInfo returns the PortInfo of a port that is down and can train: 4X of up to 10 Gb/s a lane, MTU 4096,
+// eight data VLs.
 func DefaultPortInfo() mad.PortInfo {
 	return mad.PortInfo{GIDPrefix: DefaultGIDPrefix, State: uint8(ci.PortDown), PhysState: PhysPolling,
 		LinkDownDefault: PhysPolling, WidthEnabled: 3, WidthSupported: 3, WidthActive: 2, SpeedSupported: 7,

@@ -322,7 +322,8 @@ func TestSelection(t *testing.T) {
 		{
 			validate.Selection{Features: []validate.Feature{"nosuch"}},
 			`no case matches feature "nosuch"; the features are core, cq, qp, mr, rc, events, teardown, ` +
-				"claims, uc, ud, atomic, srq, mw, mr-opt, multicast, special, apm, cq-opt, mad, sma, rd, user, al, cm, wire",
+				"claims, uc, ud, atomic, srq, mw, mr-opt, multicast, special, apm, cq-opt, mad, sma, rd, user, al, " +
+				"cm, wire",
 		},
 		{
 			validate.Selection{Features: []validate.Feature{"mad"}},

@@ -37,8 +37,8 @@
 // clients of the access layer get port events whether the driver raises events or not. An HCA with CapHardwareSMA alone
 // has answered the SMPs that it passes up; they go to agents that have registered for them, and are not answered again.
 // Other requests of performance management go to CA.LocalMAD. Other Get and Set requests are answered with status
-// 0x000c, or with 0x0004 if an agent has the class in another version. Everything else is dropped. Every drop is counted
-// with its reason.
+// 0x000c, or with 0x0004 if an agent has the class in another version. Everything else is dropped. Every drop is
+// counted with its reason.
 //
 // On InfiniBand, the port's capability mask shows which classes its agents answer: communication management, SNMP,
 // device and boot management, and those of vendors.

@@ -67,7 +67,8 @@ func TestKitCompletesDriver(t *testing.T) {
 		}
 		info.Parse(in[64:])
 	}
-	bubble(t, nodeConfig{}, nodeConfig{wrap: vendorLayer(func(*ci.CAAttr) {}, partial), mads: mads.Config{NodeDescription: "kit"}},
+	bubble(t, nodeConfig{}, nodeConfig{wrap: vendorLayer(func(*ci.CAAttr) {}, partial),
+		mads: mads.Config{NodeDescription: "kit"}},
 		func(t *testing.T, a, b *node) {
 			sm := a.agent(mads.AgentConfig{SubnetManagement: true})
 			do := func(m []byte) (*mads.Received, error) {

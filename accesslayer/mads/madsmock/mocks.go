@@ -60,7 +60,8 @@ func (m *MockService) Register(arg0 mads.AgentConfig) (mads.Agent, error) {
 // Register indicates an expected call of Register.
 func (mr *MockServiceMockRecorder) Register(arg0 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Register", reflect.TypeOf((*MockService)(nil).Register), arg0)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Register", reflect.TypeOf((*MockService)(nil).Register),
+		arg0)
 }
 
 // Watch mocks base method.
@@ -183,5 +184,6 @@ func (m *MockAgent) StartDo(arg0 context.Context, arg1 *mads.Message, arg2 func(
 // StartDo indicates an expected call of StartDo.
 func (mr *MockAgentMockRecorder) StartDo(arg0, arg1, arg2 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "StartDo", reflect.TypeOf((*MockAgent)(nil).StartDo), arg0, arg1, arg2)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "StartDo", reflect.TypeOf((*MockAgent)(nil).StartDo),
+		arg0, arg1, arg2)
 }

@@ -281,7 +281,8 @@ func (m *MultiPort) Hints() rvt.Hints {
 // a guess. The GID table has at least one entry.
 func (m *MultiPort) Attr() ci.PortAttr {
 	a := ci.PortAttr{
-		Link: ci.LinkEthernet, HardwareAgents: true, State: ci.PortState(m.state.Load()), PhysState: physUp, MTU: m.MTU, MaxMTU: ci.MTU4096,
+		Link: ci.LinkEthernet, HardwareAgents: true, State: ci.PortState(m.state.Load()), PhysState: physUp, MTU: m.MTU,
+		MaxMTU:     ci.MTU4096,
 		MaxMsgSize: 1 << 31, MaxVLs: 1, WidthActive: 2, SpeedActive: 4, Capability: ci.PortCap(m.cap.Load()),
 		PKeys: []ci.PKey{0xffff},
 	}

@@ -144,7 +144,8 @@ func madAgent(t *validate.T) {
 	ca := kit.Open(t)
 	local := t.Claims().Has(ci.CapLocalMAD)
 	for i := range t.Attr().Ports {
-		kit.True(t, local || t.Attr().HasHardwareAgents(uint8(i+1)), fmt.Sprintf("PortAttr.HardwareAgents of port %d", i+1),
+		kit.True(t, local || t.Attr().HasHardwareAgents(uint8(i+1)),
+			fmt.Sprintf("PortAttr.HardwareAgents of port %d", i+1),
 			"true, since LocalMAD is not claimed", "false")
 	}
 	var out ci.MAD

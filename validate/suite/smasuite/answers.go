@@ -12,7 +12,8 @@ import (
 var answers = area()
 
 // readable are the attributes that every adapter answers.
-var readable = []uint16{mad.AttrNodeDescription, mad.AttrNodeInfo, mad.AttrPortInfo, mad.AttrGUIDInfo, mad.AttrPKeyTable}
+var readable = []uint16{mad.AttrNodeDescription, mad.AttrNodeInfo, mad.AttrPortInfo, mad.AttrGUIDInfo,
+	mad.AttrPKeyTable}
 
 var SMAAnswer01 = answers.Must("SMA-Answer-01", "IBTA 14.2.1", verb,
 	"A response repeats all bytes of the request's header but method and status, and has zeros in reserved fields.")
@@ -145,6 +146,7 @@ func answerNone(t *validate.T) {
 	p := open(t)
 	for _, m := range kit.Variants(t, "method", []mad.Method{mad.GetResp, mad.Trap, mad.TrapRepress}) {
 		_, answered := p.try(p.smp(m, mad.AttrNotice, 0))
-		kit.True(t, !answered, fmt.Sprintf("out of CA.LocalMAD of %v", m), "zeros, since no response is due", "a response")
+		kit.True(t, !answered, fmt.Sprintf("out of CA.LocalMAD of %v", m),
+			"zeros, since no response is due", "a response")
 	}
 }

@@ -88,11 +88,13 @@ func setStates(t *validate.T) {
 	}
 	state := func() ci.PortState { return ci.PortState(p.info().State) }
 	request(ci.PortDown, mad.StatusOK)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for state() != ci.PortInit { // the link trains, since its other end is up
 		if t.Remaining() < time.Second {
 			t.Failf("PortInfo.PortState after a Set of Down", "Init", "%v", state())
 		}
-		time.Sleep(time.Millisecond)
+		<-tick.C
 	}
 	request(ci.PortActive, mad.StatusBadField)
 	kit.Equal(t, "state after a Set of Active in Init", state(), ci.PortInit)

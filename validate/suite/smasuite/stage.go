@@ -29,7 +29,8 @@ func (p *port) smp(method mad.Method, attr uint16, modifier uint32) *mad.SMP {
 
 // name returns the words for a request in reports.
 func name(q *mad.SMP) string {
-	return fmt.Sprintf("%v of %s, modifier %#x", q.Method, mad.AttributeName(mad.ClassSubnetLID, q.Attribute), q.Modifier)
+	return fmt.Sprintf("%v of %s, modifier %#x", q.Method, mad.AttributeName(mad.ClassSubnetLID, q.Attribute),
+		q.Modifier)
 }
 
 // try executes a request. answered is false if the agent has left the response empty.

@@ -116,8 +116,8 @@ func clears(status uint16) func(_, out *ci.MAD) {
 	}
 }
 
-// master returns a mutant that executes selected requests as if they had the M_Key. It learns the key from the Sets that
-// succeed.
+// master returns a mutant that executes selected requests as if they had the M_Key. It learns the key from the Sets
+// that succeed.
 func master(name string, r *req.Requirement, does string, selects func(in *ci.MAD) bool) mutant.Mutant {
 	return fault(name, r, does, func() hook {
 		key := &atomic.Uint64{}
@@ -179,7 +179,8 @@ func writableMTUCap() hook {
 func jumpsToActive() hook {
 	return func(in, out *ci.MAD, next execute) error {
 		err := next(in, out)
-		if isSetOf(in, mad.AttrPortInfo) && in[64+32]&15 == uint8(ci.PortActive) && statusOf(out) == mad.StatusBadField {
+		if isSetOf(in, mad.AttrPortInfo) && in[64+32]&15 == uint8(ci.PortActive) &&
+			statusOf(out) == mad.StatusBadField {
 			armed := *in
 			armed[64+32] = armed[64+32]&^15 | uint8(ci.PortArmed)
 			if err = next(&armed, out); err == nil {
