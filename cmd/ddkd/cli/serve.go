@@ -72,12 +72,16 @@ func (s *serveCmd) Run(ctx context.Context, out *logs) error {
 	stopWatchdog := watchdog(log, func() { d.core.Load() })
 	notify(log, systemd.SdNotifyReady)
 	log.Info("ready", "socket", l.Addr().String(), "activated", activated, "mode", c.Mode, "pid", os.Getpid())
+	notified := make(chan struct{})
 	stopping := context.AfterFunc(ctx, func() {
+		defer close(notified)
 		log.Info("stopping", "drain", c.Drain)
 		notify(log, systemd.SdNotifyStopping)
 	})
 	err = d.serve(ctx, l, c.Drain)
-	stopping()
+	if !stopping() {
+		<-notified // before the process exits
+	}
 	stopWatchdog()
 	stopMetrics()
 	return errors.Join(err, d.close())
