@@ -42,8 +42,13 @@ func bufferCopied(t *validate.T) {
 			return nil
 		}
 		first = bytes.Clone(ub.In)
-		for i := range theirs { // the application changes its bytes while the driver works
-			theirs[i] = 'X'
+		// The application changes its bytes while the driver works.
+		m, err := s.probe.process().Memory(ci.Bytes(theirs).Addr(), uint64(len(theirs)), ci.LocalWrite)
+		if err != nil {
+			return err
+		}
+		if _, err := m.WriteAt(bytes.Repeat([]byte{'X'}, len(theirs)), 0); err != nil {
+			return err
 		}
 		second = bytes.Clone(ub.In)
 		reply(ub)

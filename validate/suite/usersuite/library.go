@@ -51,6 +51,7 @@ func (l *library) pre(verb string, a any, ub *ci.UserBuffer) error {
 	l.mu.Lock()
 	on := l.onPre
 	l.mu.Unlock()
+	defer l.trace.order()
 	if on != nil {
 		return on(verb, a, ub)
 	}

@@ -84,6 +84,7 @@ func (p *probe) verb(verb string, ub *ci.UserBuffer) error {
 	on := p.on
 	p.buffer[verb] = describe(ub)
 	p.mu.Unlock()
+	defer p.trace.order()
 	if on != nil {
 		return on(verb, ub)
 	}

@@ -22,6 +22,13 @@ func (r *trace) add(format string, args ...any) {
 	r.list = append(r.list, fmt.Sprintf(format, args...))
 }
 
+// order makes what one side did before visible to the other side, which calls add or order afterwards. The messages
+// between the two do so, too, but the race detector does not see them.
+func (r *trace) order() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+}
+
 // take returns what was recorded, and forgets it.
 func (r *trace) take() []string {
 	r.mu.Lock()
