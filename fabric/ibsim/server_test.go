@@ -193,7 +193,10 @@ func TestControl(t *testing.T) {
 	for name, want := range map[string]string{"h3": "h3", "h2[1]": "h2", fmt.Sprintf("%#x", n.PortGUID): "h1",
 		"s1-2": "s1-2"} {
 		q := connected(t, s, name, false)
-		assert.Equal(t, want, s.clients[q.number].port.Node(), name)
+		s.mu.Lock()
+		port := s.clients[q.number].port
+		s.mu.Unlock()
+		assert.Equal(t, want, port.Node(), name)
 	}
 	for _, name := range []string{"h9", "h1[2]", "0x1234", "h1[x]"} {
 		assert.False(t, open(t, s).connect(name, false), name)

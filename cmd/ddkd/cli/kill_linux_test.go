@@ -41,11 +41,13 @@ func role(t *testing.T, name string) *exec.Cmd {
 func TestKillClients(t *testing.T) {
 	socket(t)
 	driver := software.Driver()
-	var hca *reference.HCA
+	opened := make(chan *reference.HCA, 1)
 	open := driver.Open
 	driver.Open = func(ctx context.Context, s cli.Settings, log *slog.Logger) (ci.HCA, error) {
 		h, err := open(ctx, s, log)
-		hca, _ = h.(*reference.HCA)
+		if r, ok := h.(*reference.HCA); ok {
+			opened <- r
+		}
 		return h, err
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -63,6 +65,7 @@ func TestKillClients(t *testing.T) {
 		return st.Clients[1:]
 	}
 	rnd := rand.New(rand.NewPCG(9, 9))
+	hca := <-opened
 	before := hca.Live() // objects of the daemon's own services
 	busy := 0
 	for range *kills {
