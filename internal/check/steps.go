@@ -111,6 +111,10 @@ var ownSteps = []string{"test/chaos"}
 // their own, and packages with steps of their own.
 var withoutRace = []string{"internal", "test", "bench"}
 
+// raceInTurns are the folders that the race step includes on half of the commits: those with the longest tests of one
+// goroutine at a time.
+var raceInTurns = []string{"validate", "cmd/ddk-validate"}
+
 // test runs the tests of a full run.
 func test(ctx context.Context, r *runner) error {
 	packages, err := r.packagesWithout(ctx, ownSteps)
@@ -172,7 +176,12 @@ func race(ctx context.Context, r *runner) error {
 	if err := r.canRace(ctx); err != nil {
 		return err
 	}
-	packages, err := r.packagesWithout(ctx, withoutRace)
+	without := withoutRace
+	if part, whole := testenv.Turn(2); !whole && part != 0 {
+		fmt.Fprintf(r.out, "without %s, whose turn is on other commits\n", strings.Join(raceInTurns, ", "))
+		without = slices.Concat(without, raceInTurns)
+	}
+	packages, err := r.packagesWithout(ctx, without)
 	if err != nil {
 		return err
 	}
