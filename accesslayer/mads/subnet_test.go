@@ -149,6 +149,7 @@ func TestConsumedSMPs(t *testing.T) {
 		_, err = sm.Do(t.Context(), &mads.Message{To: to, MAD: subnetRequest(mad.Set, mad.AttrPortInfo, nil),
 			Timeout: time.Second})
 		assert.ErrorIs(t, err, ci.Timeout)
+		synctest.Wait()
 		assert.Equal(t, []accesslayer.PortEventType{accesslayer.PortLID}, events)
 		var seen []mad.Method
 		b.agent(mads.AgentConfig{Class: mad.ClassSubnetLID, Version: 1, SubnetManagement: true,
