@@ -159,6 +159,7 @@ func TestConsumedSMPs(t *testing.T) {
 		_, err = sm.Do(t.Context(), &mads.Message{To: to, MAD: subnetRequest(mad.Get, mad.AttrPortInfo, nil),
 			Timeout: time.Second})
 		assert.ErrorIs(t, err, ci.Timeout)
+		synctest.Wait()
 		assert.Equal(t, []mad.Method{mad.Get}, seen)
 		require.NoError(t, client.Close())
 	})
