@@ -1,6 +1,9 @@
 package bus
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // An Accessor is what a back end needs to make a Space: accesses of 1, 2, 4 or 8 bytes, aligned and within the space.
 // The numbers are those of little-endian registers.
@@ -89,4 +92,15 @@ func PutNumber(b []byte, v uint64) {
 	default:
 		binary.LittleEndian.PutUint64(b, v)
 	}
+}
+
+// Spaces are the BARs of a function, for back ends: nil is none.
+type Spaces [NumBARs]Space
+
+// BAR returns a BAR. See Function.
+func (s *Spaces) BAR(n int) (Space, error) {
+	if n < 0 || n >= NumBARs || s[n] == nil {
+		return nil, fmt.Errorf("%w: %d", ErrNoBAR, n)
+	}
+	return s[n], nil
 }

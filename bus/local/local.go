@@ -22,7 +22,7 @@ type Function struct {
 	location string
 	memory   *bus.Map
 	config   bus.Space
-	bars     [bus.NumBARs]bus.Space
+	bars     bus.Spaces
 	gone     chan struct{}
 
 	// attached guards the device: accesses hold it for reading, and Unplug and Close wait for them.
@@ -70,12 +70,7 @@ func (f *Function) Location() string { return f.location }
 func (f *Function) Config() bus.Space { return f.config }
 
 // BAR returns a base address register.
-func (f *Function) BAR(n int) (bus.Space, error) {
-	if n < 0 || n >= bus.NumBARs || f.bars[n] == nil {
-		return nil, fmt.Errorf("%w: %d", bus.ErrNoBAR, n)
-	}
-	return f.bars[n], nil
-}
+func (f *Function) BAR(n int) (bus.Space, error) { return f.bars.BAR(n) }
 
 // Gone is closed by Unplug.
 func (f *Function) Gone() <-chan struct{} { return f.gone }

@@ -22,7 +22,7 @@ type Function struct {
 	c       *conn
 	id      bus.ID
 	config  bus.Space
-	bars    [bus.NumBARs]bus.Space
+	bars    bus.Spaces
 	vectors int
 	gone    chan struct{}
 	err     error // why it has gone, before gone is closed
@@ -206,12 +206,7 @@ func (f *Function) Location() string { return f.path }
 func (f *Function) Config() bus.Space { return f.config }
 
 // BAR returns a base address register.
-func (f *Function) BAR(n int) (bus.Space, error) {
-	if n < 0 || n >= bus.NumBARs || f.bars[n] == nil {
-		return nil, fmt.Errorf("%w: %d", bus.ErrNoBAR, n)
-	}
-	return f.bars[n], nil
-}
+func (f *Function) BAR(n int) (bus.Space, error) { return f.bars.BAR(n) }
 
 // NumVectors returns the number of interrupt vectors.
 func (f *Function) NumVectors() int { return f.vectors }
@@ -329,90 +324,4 @@ func (f *Function) Close() error {
 	}
 	clear(f.mapped)
 	return errors.Join(errs...)
-}
-
-// irqs are interrupt vectors that are enabled, with one goroutine each.
-type irqs struct {
-	files []*os.File
-	wait  sync.WaitGroup
-}
-
-// EnableVectors enables interrupt vectors.
-func (f *Function) EnableVectors(n int, fn func(vector int)) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.closed:
-		return bus.ErrClosed
-	case n < 0 || n > f.vectors:
-		return fmt.Errorf("%w: %d of %d", bus.ErrNoVectors, n, f.vectors)
-	case n > 0 && fn == nil:
-		return errors.New("vfiouser: EnableVectors without a function")
-	}
-	if err := f.disable(); err != nil || n == 0 {
-		return err
-	}
-	v := new(irqs)
-	err := v.open(n)
-	for i := 0; i < n && err == nil; i += maxFiles {
-		list := v.files[i:min(n, i+maxFiles)]
-		r := setIRQs{irqDataEvent | irqTrigger, irqMSIX, uint32(i), uint32(len(list))}
-		_, err = f.request(cmdSetIRQs, r.append(start(setIRQsSize)), list...)
-	}
-	if err != nil {
-		v.close()
-		return errors.Join(err, f.silence())
-	}
-	for i, file := range v.files {
-		v.wait.Go(func() {
-			for b := make([]byte, 8); ; {
-				if _, err := file.Read(b); err != nil {
-					return // closed
-				}
-				fn(i)
-			}
-		})
-	}
-	f.enabled = v
-	return nil
-}
-
-func (v *irqs) open(n int) error {
-	for range n {
-		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-		if err != nil {
-			return os.NewSyscallError("eventfd", err)
-		}
-		v.files = append(v.files, os.NewFile(uintptr(fd), "interrupt"))
-	}
-	return nil
-}
-
-func (v *irqs) close() {
-	for _, f := range v.files {
-		f.Close()
-	}
-	v.wait.Wait()
-}
-
-// silence disables the vectors in the device's process.
-func (f *Function) silence() error {
-	r := setIRQs{irqDataNone | irqTrigger, irqMSIX, 0, 0}
-	_, err := f.request(cmdSetIRQs, r.append(start(setIRQsSize)))
-	if errors.Is(err, bus.ErrGone) {
-		return nil
-	}
-	return err
-}
-
-// disable disables the vectors, and waits until no function of theirs runs. mu is held.
-func (f *Function) disable() error {
-	v := f.enabled
-	if v == nil {
-		return nil
-	}
-	f.enabled = nil
-	err := f.silence()
-	v.close()
-	return err
 }

@@ -46,26 +46,26 @@ const (
 	legend     = 36
 )
 
-// place of a node in the drawing.
+// spot is the place of a node in the drawing.
 type spot struct{ x, y int }
 
 // rows returns the nodes by their distance from the adapters: adapters in the last row, their switches above them.
 func rows(s *fabric.Status) [][]int {
 	index := make(map[string]int)
 	level := make([]int, len(s.Nodes))
-	var todo []int
+	var queue []int
 	for i, n := range s.Nodes {
 		index[n.ID], level[i] = i, -1
 		if n.Kind != "Switch" {
 			level[i] = 0
-			todo = append(todo, i)
+			queue = append(queue, i)
 		}
 	}
-	for ; len(todo) > 0; todo = todo[1:] {
-		for _, p := range s.Nodes[todo[0]].Ports {
+	for ; len(queue) > 0; queue = queue[1:] {
+		for _, p := range s.Nodes[queue[0]].Ports {
 			if k, ok := index[p.Peer]; ok && level[k] < 0 {
-				level[k] = level[todo[0]] + 1
-				todo = append(todo, k)
+				level[k] = level[queue[0]] + 1
+				queue = append(queue, k)
 			}
 		}
 	}
