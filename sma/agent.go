@@ -178,7 +178,7 @@ func (a *Agent) Execute(port uint8, slid ci.LID, m *ci.MAD) Action {
 	case method == mad.Get || method == mad.Set:
 		return a.request(port, slid, m)
 	case method == mad.TrapRepress:
-		if !a.traps.repress(m) {
+		if a.hasKey(port, slid, m) && !a.traps.repress(m) {
 			a.counters.add(BadRepress)
 		}
 		return Discard
@@ -223,7 +223,7 @@ func (a *Agent) request(port uint8, slid ci.LID, m *ci.MAD) Action {
 		a.counters.add(Delivered)
 		return Deliver
 	}
-	if a.keyed != nil && !a.mayAccess(&q, m) {
+	if a.keyed != nil && !a.mayAccess(&q) {
 		return Discard
 	}
 	if !hasMethod(a.node.Type(), q.Attribute, q.Set) {

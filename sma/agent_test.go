@@ -1,6 +1,7 @@
 package sma_test
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -124,6 +125,14 @@ func (r *rig) info(mod uint32, change func(*mad.PortInfo)) *mad.PortInfo {
 	return &p
 }
 
+// repress sends the TrapRepress of a trap, with the M_Key of the rig.
+func (r *rig) repress(tid uint64) {
+	m := smp(mad.TrapRepress, mad.AttrNotice, 0, nil)
+	binary.BigEndian.PutUint64(m[8:], tid)
+	binary.BigEndian.PutUint64(m[24:], r.key)
+	require.Equal(r.t, sma.Verdict{}, r.agent.Receive(1, 6, m))
+}
+
 func (r *rig) activate() {
 	r.t.Helper()
 	require.Zero(r.t, r.set(mad.AttrPortInfo, 0, r.info(0, func(p *mad.PortInfo) {
@@ -206,15 +215,25 @@ func TestTrapRepetition(t *testing.T) {
 	m := smp(mad.TrapRepress, mad.AttrNotice, 0, nil)
 	assert.Equal(t, sma.Verdict{}, r.agent.Receive(1, 6, m), "of another trap")
 	assert.EqualValues(t, 1, r.agent.Count(sma.BadRepress))
-	m[14], m[15] = 1000>>8, 1000&0xff
-	r.agent.Receive(1, 6, m)
+	r.repress(1000)
 	assert.EqualValues(t, 1, r.agent.Count(sma.TrapsRepressed))
+	r.clock.Advance(time.Second)
+	require.Len(t, r.traps, 5, "the event occurred twice: the manager may have sent the TrapRepress before the second")
+	assert.EqualValues(t, 1001, r.traps[4].TID)
+	assert.Equal(t, r.traps[0].Data, r.traps[4].Data)
+	r.repress(1001)
+	r.traps = r.traps[:4]
 	require.Zero(t, r.clock.Pending()-1, "one timer is left, which finds no trap")
 	r.clock.Advance(time.Minute)
 	require.Len(t, r.traps, 4)
 
-	for port := range 100 { // a flood has a bound
-		n := mad.Notice{Generic: true, Trap: mad.TrapBadPKey, Details: [54]byte{30: byte(port)}}
+	for i := range 100 { // a flood has a bound
+		n := mad.Notice{Generic: true, Trap: mad.TrapBadPKey, Details: [54]byte{30: byte(i)}}
+		r.agent.Trap(1, &n)
+	}
+	assert.Len(t, r.traps, 4+4, "one number leaves room for others")
+	for i := range 100 {
+		n := mad.Notice{Generic: true, Trap: mad.TrapBadQKey + uint16(i/4), Details: [54]byte{30: byte(i)}}
 		r.agent.Trap(1, &n)
 	}
 	assert.Len(t, r.traps, 4+16)

@@ -28,7 +28,7 @@ type CANodeConfig struct {
 // NewCANode returns a node over the ports of a driver (SAS-2.1-13). LocalMAD executes what the driver's hardware does.
 // A Get that it answers with mad.StatusBadMethodAttribute is answered from the adapter's attributes: NodeDescription,
 // NodeInfo, PortInfo, GUIDInfo and P_KeyTable. The node remembers the M_Key that a Set(PortInfo) has given to a port
-// and protects it, whether the driver does so or not.
+// and protects it with its lease, whether the driver does so or not.
 //
 // A driver without CapLocalMAD gets no requests.
 func NewCANode(c CANodeConfig) Node {
@@ -51,6 +51,7 @@ type caNode struct {
 // caKey is what a node remembers of the protection of a port.
 type caKey struct {
 	Protection
+	own        bool   // from a Set that the node has passed on, not read from the driver
 	violations uint16 // that the driver has not seen
 }
 
@@ -92,13 +93,45 @@ func (n *caNode) CountMKeyViolation(port uint8) {
 	}
 }
 
-// ExpireMKey implements KeyedNode.
+// ExpireMKey implements KeyedNode. The driver's level is set to 0, too: otherwise a driver that checks keys would refuse
+// what the node now admits.
 func (n *caNode) ExpireMKey(port uint8) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if k := n.key(port); k != nil {
-		k.Level = 0
+	k := n.key(port)
+	if k == nil {
+		n.mu.Unlock()
+		return
 	}
+	k.Level, k.own = 0, true
+	key := k.Key
+	n.mu.Unlock()
+	if !n.c.Attr().Caps.Has(ci.CapLocalMAD) {
+		return
+	}
+	var info mad.PortInfo
+	if !n.ownPortInfo(port, mad.Get, key, &info) {
+		return
+	}
+	info.State, info.PhysState, info.ClientReregister = 0, PhysNoChange, false
+	info.MKey, info.MKeyProtect = key, 0
+	n.ownPortInfo(port, mad.Set, key, &info)
+}
+
+// ownPortInfo has the driver execute a Get or a Set of PortInfo of the node itself. It reports whether it did.
+func (n *caNode) ownPortInfo(port uint8, method mad.Method, key uint64, info *mad.PortInfo) bool {
+	s := mad.SMP{Header: mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassSubnetLID,
+		ClassVersion: mad.ClassVersionSubnet, Method: method, Attribute: mad.AttrPortInfo}, MKey: key}
+	if method == mad.Set {
+		info.Put(s.Data[:])
+	}
+	var in, out ci.MAD
+	s.Put(in[:])
+	if err := n.c.CA.LocalMAD(port, nil, &in, &out); err != nil || out == (ci.MAD{}) {
+		return false
+	}
+	s.Parse(out[:])
+	info.Parse(s.Data[:])
+	return s.Status == mad.StatusOK
 }
 
 // Manager implements Notifier.
@@ -145,7 +178,12 @@ func (n *caNode) local(q *Request) (status uint16, answered bool) {
 	}
 	copy(q.Data, out[64:128])
 	if q.Attribute == mad.AttrPortInfo && status == mad.StatusOK && n.selects(q) {
-		n.learn(q)
+		var asked *mad.PortInfo
+		if q.Set {
+			asked = new(mad.PortInfo)
+			asked.Parse(in[64:])
+		}
+		n.learn(q, asked)
 	}
 	if q.Set && status == mad.StatusOK && n.c.Changed != nil {
 		n.c.Changed(q.Port)
@@ -156,18 +194,28 @@ func (n *caNode) local(q *Request) (status uint16, answered bool) {
 // selects reports whether a PortInfo is that of the port on which the request arrived.
 func (n *caNode) selects(q *Request) bool { return q.Modifier == 0 || q.Modifier == uint32(q.Port) }
 
-// learn remembers the protection after a Set(PortInfo), and adds the violations that the driver has not seen.
-func (n *caNode) learn(q *Request) {
+// learn completes the PortInfo of a response with what the node knows of the port's protection: the M_Key, for those
+// who may see it, and the violations that the driver has not seen. asked is the PortInfo of a Set, or nil.
+func (n *caNode) learn(q *Request, asked *mad.PortInfo) {
 	var i mad.PortInfo
 	i.Parse(q.Data)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	k := n.key(q.Port)
-	if i.MKey != 0 || i.MKeyProtect == 0 || q.Set {
-		k.Key, k.Level, k.Lease = i.MKey, i.MKeyProtect, i.MKeyLease
+	switch {
+	case asked != nil:
+		k.own, k.Protection = true, Protection{asked.MKey, asked.MKeyProtect, asked.MKeyLease}
+		if asked.MKeyViolations == 0 {
+			k.violations = 0
+		}
+	case !k.own && q.Authentic && (i.MKey != 0 || i.MKeyProtect == 0):
+		k.Protection = Protection{i.MKey, i.MKeyProtect, i.MKeyLease}
 	}
-	if q.Set && i.MKeyViolations == 0 {
-		k.violations = 0
+	if k.own {
+		i.MKey, i.MKeyProtect, i.MKeyLease = k.Key, k.Level, k.Lease
+	}
+	if !q.Authentic && asked == nil && k.Level != 0 {
+		i.MKey = 0
 	}
 	i.MKeyViolations = uint16(min(uint32(i.MKeyViolations)+uint32(k.violations), 0xffff))
 	i.Put(q.Data)

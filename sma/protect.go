@@ -11,10 +11,20 @@ import (
 	"ciddk/mad"
 )
 
+// hasKey checks the M_Key of a TrapRepress, which needs it at every protection level.
+func (a *Agent) hasKey(port uint8, slid ci.LID, m *ci.MAD) bool {
+	if a.keyed == nil {
+		return true
+	}
+	q := Request{Port: port, SLID: slid, Set: true, Attribute: binary.BigEndian.Uint16(m[16:]),
+		Modifier: binary.BigEndian.Uint32(m[20:]), MAD: m}
+	return a.mayAccess(&q)
+}
+
 // mayAccess checks the M_Key of a request (IBTA volume 1, 14.2.4.1). It sets q.Authentic.
-func (a *Agent) mayAccess(q *Request, m *ci.MAD) bool {
+func (a *Agent) mayAccess(q *Request) bool {
 	p := a.keyed.Protection(q.Port)
-	key := binary.BigEndian.Uint64(m[24:])
+	key := binary.BigEndian.Uint64(q.MAD[24:])
 	switch {
 	case p.Key == 0:
 		return true
@@ -31,7 +41,7 @@ func (a *Agent) mayAccess(q *Request, m *ci.MAD) bool {
 	if p.Level != 0 && p.Lease != 0 {
 		a.leases.start(a.keyPort(q.Port), time.Duration(p.Lease)*time.Second)
 	}
-	a.trapBadMKey(q, m, key)
+	a.trapBadMKey(q, key)
 	return false
 }
 
@@ -128,7 +138,8 @@ func (l *leases) close() {
 }
 
 // trapBadMKey sends trap 256 for a request that failed the check.
-func (a *Agent) trapBadMKey(q *Request, m *ci.MAD, key uint64) {
+func (a *Agent) trapBadMKey(q *Request, key uint64) {
+	m := q.MAD
 	t := mad.TrapMKey{LID: uint16(q.SLID), Method: mad.Method(m[3]), Attribute: q.Attribute, Modifier: q.Modifier,
 		MKey: key}
 	if mad.Class(m[1]) == mad.ClassSubnetDirected {

@@ -2,6 +2,7 @@ package sma
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,8 +19,11 @@ type TrapSource interface {
 }
 
 const (
-	// maxTraps is the number of traps that an agent repeats at once. Further ones are lost. Each takes 100 bytes.
-	maxTraps = 16
+	// maxTraps is the number of traps that an agent repeats at once, and maxTrapsOfKind that of those with the same
+	// number: SMPs with many wrong M_Keys must not keep the agent from reporting a link. Further ones are lost. Each
+	// takes 100 bytes.
+	maxTraps       = 16
+	maxTrapsOfKind = 4
 	// maxRepeats is the number of repetitions of one trap, after which the agent gives up.
 	maxRepeats = 256
 	// minTrapInterval limits the rate of traps where SubnetTimeout does not.
@@ -46,6 +50,7 @@ type trap struct {
 	port    uint8
 	tid     uint64
 	repeats int
+	again   bool          // the event has occurred again since the first transmission
 	at      time.Duration // of the next transmission
 	notice  mad.Notice
 }
@@ -73,8 +78,8 @@ func interval(m *Manager) time.Duration {
 
 // Trap sends a trap from a port to its subnet manager, and repeats it until the manager represses it. The agent fills
 // in the producer, the issuer's LID and, at the places that the numbers of generic traps have for it, the LID in the
-// details. A trap that equals an outstanding one is not sent again: the repetitions report it. Without a manager, the
-// trap is lost.
+// details. A trap that equals an outstanding one is not sent at once: the repetitions report it, or a trap of its own
+// after the TrapRepress, which may have been sent before the event. Without a manager, the trap is lost.
 func (a *Agent) Trap(port uint8, n *mad.Notice) {
 	t := &a.traps
 	if t.send == nil {
@@ -93,13 +98,19 @@ func (a *Agent) Trap(port uint8, n *mad.Notice) {
 		fillLID(&x.notice)
 	}
 	t.mu.Lock()
+	numOfKind := 0
 	for i := range t.list {
-		if o := &t.list[i]; o.port == port && o.notice == x.notice {
+		o := &t.list[i]
+		if o.port == port && o.notice == x.notice {
+			o.again = true
 			t.mu.Unlock()
 			return
 		}
+		if o.notice.Generic == x.notice.Generic && o.notice.Trap == x.notice.Trap {
+			numOfKind++
+		}
 	}
-	if t.closed || len(t.list) >= maxTraps {
+	if t.closed || len(t.list) >= maxTraps || numOfKind >= maxTrapsOfKind {
 		t.mu.Unlock()
 		a.counters.add(TrapsLost)
 		return
@@ -190,24 +201,51 @@ func (t *traps) repeat() {
 	}
 }
 
-// Repress ends the repetition of the trap that a TrapRepress acknowledges. It reports whether the agent sent the trap;
-// if not, the TrapRepress may be for a manager's own trap. Execute calls Repress, too.
-func (a *Agent) Repress(m *ci.MAD) bool { return a.traps.repress(m) }
+// Repress ends the repetition of the trap that a TrapRepress acknowledges, if it has the M_Key of the port on which it
+// arrived. Repress reports whether the agent sent the trap; if not, the TrapRepress may be for a manager's own trap.
+// Execute does the same for a node without managers.
+func (a *Agent) Repress(port uint8, slid ci.LID, m *ci.MAD) bool {
+	if !a.traps.has(m) {
+		return false
+	}
+	if a.hasKey(port, slid, m) {
+		a.traps.repress(m)
+	}
+	return true
+}
 
 // repress ends the repetition of the trap that a TrapRepress acknowledges (13.4.9).
 func (t *traps) repress(m *ci.MAD) bool {
-	tid := binary.BigEndian.Uint64(m[8:])
-	isNotice := binary.BigEndian.Uint16(m[16:]) == mad.AttrNotice
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i := range t.list {
-		if isNotice && t.list[i].tid == tid {
-			t.remove(i)
-			t.a.counters.add(TrapsRepressed)
-			return true
-		}
+	i := t.find(m)
+	if i < 0 {
+		return false
 	}
-	return false
+	t.a.counters.add(TrapsRepressed)
+	if x := &t.list[i]; x.again { // sent when its next repetition is due, which limits the rate
+		x.tid, x.again, x.repeats = t.tid, false, 0
+		t.tid++
+	} else {
+		t.remove(i)
+	}
+	return true
+}
+
+// has reports whether the trap of a TrapRepress is outstanding.
+func (t *traps) has(m *ci.MAD) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.find(m) >= 0
+}
+
+// find returns the index of the trap of a TrapRepress, or -1. The caller holds t.mu.
+func (t *traps) find(m *ci.MAD) int {
+	tid := binary.BigEndian.Uint64(m[8:])
+	if binary.BigEndian.Uint16(m[16:]) != mad.AttrNotice {
+		return -1
+	}
+	return slices.IndexFunc(t.list, func(x trap) bool { return x.tid == tid })
 }
 
 // remove removes entry i. The caller holds t.mu.

@@ -53,7 +53,7 @@ func (p *port) consumed(h *mad.Header) {
 // repress ends the repetition of a trap that this port has sent. It reports whether the TrapRepress was for one.
 func (e *endpoint) repress(h *mad.Header, r *Received) bool {
 	c := ci.MAD(r.MAD)
-	if e.p.h.sma.Repress(&c) {
+	if e.p.h.sma.Repress(e.p.id.Num, r.From.AV.DLID, &c) {
 		return true
 	}
 	e.mu.Lock()
