@@ -92,11 +92,15 @@ func (a *Agent) Refuse(port uint8, m *ci.MAD) Verdict {
 }
 
 func (a *Agent) refuse(m *ci.MAD) Action {
-	if h := mad.Method(m[3]); h == mad.Get || h == mad.Set {
+	switch mad.Method(m[3]) {
+	case mad.Get, mad.Set:
 		a.counters.add(BadAttribute)
 		return a.answer(m, mad.StatusBadMethodAttribute)
+	case mad.TrapRepress:
+		a.counters.add(BadRepress)
+	default:
+		a.counters.add(Unclaimed)
 	}
-	a.counters.add(Unclaimed)
 	return Discard
 }
 
@@ -178,10 +182,11 @@ func (a *Agent) Execute(port uint8, slid ci.LID, m *ci.MAD) Action {
 	case method == mad.Get || method == mad.Set:
 		return a.request(port, slid, m)
 	case method == mad.TrapRepress:
-		if a.hasKey(port, slid, m) && !a.traps.repress(m) {
-			a.counters.add(BadRepress)
+		if !a.hasKey(port, slid, m) || a.traps.repress(m) {
+			return Discard
 		}
-		return Discard
+		a.counters.add(Delivered) // a manager at this port may have sent the trap
+		return Deliver
 	case method&mad.ResponseMask != 0 || method == mad.Trap:
 		a.counters.add(Delivered)
 		return Deliver

@@ -213,7 +213,8 @@ func TestTrapRepetition(t *testing.T) {
 	assert.Equal(t, r.traps[0], r.traps[3])
 
 	m := smp(mad.TrapRepress, mad.AttrNotice, 0, nil)
-	assert.Equal(t, sma.Verdict{}, r.agent.Receive(1, 6, m), "of another trap")
+	assert.Equal(t, sma.Verdict{Action: sma.Deliver}, r.agent.Receive(1, 6, m), "of a manager's trap")
+	assert.Equal(t, sma.Verdict{}, r.agent.Refuse(1, m), "of no trap")
 	assert.EqualValues(t, 1, r.agent.Count(sma.BadRepress))
 	r.repress(1000)
 	assert.EqualValues(t, 1, r.agent.Count(sma.TrapsRepressed))

@@ -24,7 +24,7 @@ const (
 	TrapsRepeated                 // repetitions
 	TrapsRepressed                // traps that the subnet manager acknowledged
 	TrapsLost                     // traps dropped: no manager, too many at once, or too many repetitions
-	BadRepress                    // a TrapRepress for no outstanding trap
+	BadRepress                    // a TrapRepress for no outstanding trap, which no manager took
 	LeasesExpired                 // M_Key leases
 	numCounters
 )

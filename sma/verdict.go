@@ -14,7 +14,8 @@ const (
 	// Reply sends the datagram, which is now the response, out of Verdict.Port or, if ByLID is set, to the LID that the
 	// request came from. After Agent.Send, Port is 0 and the response is for the sender itself.
 	Reply
-	// Deliver passes the datagram to the managers at this port: a response, a trap, or a request that agents do not
+	// Deliver passes the datagram to the managers at this port: a response, a trap, a TrapRepress for none of the
+	// agent's traps, or a request that agents do not
 	// answer, such as Get(SMInfo). If none takes it, the caller calls Agent.Refuse.
 	Deliver
 )

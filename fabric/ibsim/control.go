@@ -120,6 +120,7 @@ func (s *Server) connect(c *control, from *net.UnixAddr) error {
 		return err
 	}
 	s.clients[number] = k
+	s.arm()
 	s.mu.Unlock()
 	k.start()
 	k.setManager(binary.NativeEndian.Uint32(c.data[offManager:]) != 0)
@@ -156,18 +157,6 @@ func (s *Server) place(name string) (*fabric.Port, error) {
 		}
 	}
 	return nil, err
-}
-
-// sweep disconnects the clients whose process has ended without a word.
-func (s *Server) sweep() {
-	s.mu.Lock()
-	clients := append([]*client(nil), s.clients...)
-	s.mu.Unlock()
-	for _, k := range clients {
-		if k != nil && !k.isAlive() {
-			s.disconnect(k, "the process has ended")
-		}
-	}
 }
 
 // disconnect removes a client.

@@ -141,10 +141,11 @@ func isResponse(m *ci.MAD) bool {
 	return m[offMethod]&uint8(mad.ResponseMask) != 0 || mad.Method(m[offMethod]) == mad.TrapRepress
 }
 
-// hasResponse reports whether a client waits for the response to a datagram.
+// hasResponse reports whether a client waits for the response to a datagram. That to a trap is a TrapRepress: OpenSM
+// counts its own traps as outstanding until it comes or the datagram returns with a status.
 func hasResponse(m *ci.MAD) bool {
 	switch mad.Method(m[offMethod]) {
-	case mad.Send, mad.Trap, mad.TrapRepress:
+	case mad.Send, mad.TrapRepress:
 		return false
 	}
 	return !isResponse(m)

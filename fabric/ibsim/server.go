@@ -21,6 +21,9 @@ type Config struct {
 	Clients int
 	// Timeout is the time after which a request without a response returns to its client; 0 is one second.
 	Timeout time.Duration
+	// Watch is the interval in which the server looks for clients whose process ended without a word, as after a
+	// SIGKILL; 0 is 250 ms. Their role of a subnet manager ends then, too.
+	Watch time.Duration
 	// Clock is the source of time; nil is the machine's.
 	Clock clock.Clock
 	// Log takes what clients do; nil discards it.
@@ -31,6 +34,7 @@ const (
 	defaultClients = 64
 	maxClients     = 256
 	defaultTimeout = time.Second
+	defaultWatch   = 250 * time.Millisecond
 )
 
 func (c *Config) setDefaults() {
@@ -42,6 +46,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout
+	}
+	if c.Watch == 0 {
+		c.Watch = defaultWatch
 	}
 	if c.Clock == nil {
 		c.Clock = clock.Real()
@@ -60,7 +67,9 @@ type Server struct {
 
 	mu      sync.Mutex
 	closed  bool
-	clients []*client // by number; nil: free
+	clients []*client   // by number; nil: free
+	timer   clock.Timer // of watch; nil before the first client
+	watched bool        // the timer is set, or watch runs
 }
 
 // Listen serves a fabric's clients until Close. Errors: a system without abstract sockets, which only Linux has; a name
@@ -106,6 +115,9 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closed = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 	clients := append([]*client(nil), s.clients...)
 	s.mu.Unlock()
 	err := s.ctl.Close()

@@ -143,6 +143,31 @@ func (p *program) recv() message {
 	return m
 }
 
+// recvThat returns the first message that satisfies a condition. Others, such as repeated traps, are dropped.
+func (p *program) recvThat(is func(m *message) bool) message {
+	p.t.Helper()
+	for {
+		if m := p.recv(); is(&m) {
+			return m
+		}
+	}
+}
+
+// isTrapOf returns a condition for trap 144 of a port, with the bit of a subnet manager or without it.
+func isTrapOf(lid uint16, manager bool) func(*message) bool {
+	return func(m *message) bool {
+		var n mad.Notice
+		n.Parse(m.mad[64:128])
+		var d mad.TrapCapability
+		d.Parse(n.Details[:])
+		return mad.Method(m.mad[offMethod]) == mad.Trap && n.Trap == mad.TrapCapabilityMask && n.IssuerLID == lid &&
+			manager == (d.CapabilityMask&uint32(ci.PortCapSM) != 0)
+	}
+}
+
+// hasStatus is a condition for messages that return with a status.
+func hasStatus(m *message) bool { return m.status != 0 }
+
 // request returns a message for a QP at a LID.
 func request(lid uint16, qp uint32, h mad.Header) *message {
 	m := &message{dlid: lid, dqp: qp, sqp: qp}
@@ -245,7 +270,7 @@ func TestTimeout(t *testing.T) {
 	manager.send(&answer)
 	m = p.recv() // late answers are for the client to judge
 	assert.Zero(t, m.status)
-	assert.Zero(t, c.Pending())
+	assert.Equal(t, 1, c.Pending(), "the timer of watch alone")
 }
 
 // Requests go to the clients that are for them: subnet administration and SMInfo to a manager, vendor classes to a
@@ -269,6 +294,57 @@ func TestRequestsOfOthers(t *testing.T) {
 	p.send(request(4, 1, mad.Header{Class: mad.ClassCM, ClassVersion: 2, Method: mad.Get, TID: 5}))
 	m = p.recv() // no adapter at h4
 	assert.EqualValues(t, statusTimeout, m.status)
+}
+
+// The manager of a port ends with its process: its role, its place at the port, and what others send to it. The subnet
+// manager of the port gets trap 144.
+func TestKilledManager(t *testing.T) {
+	c := clock.NewVirtual(0)
+	f, s := serve(t, Config{Clock: c})
+	h4, err := f.Port("h4", 1)
+	require.NoError(t, err)
+	master := connected(t, s, "h1", true) // Configure made LID 1 the manager
+	killed := connected(t, s, "h4", true)
+	master.recvThat(isTrapOf(4, true))
+	require.NotZero(t, h4.Info().CapabilityMask&uint32(ci.PortCapSM))
+	killed.end()
+	c.Advance(defaultWatch)
+	master.recvThat(isTrapOf(4, false))
+	assert.Zero(t, h4.Info().CapabilityMask&uint32(ci.PortCapSM))
+	assert.Equal(t, 1, s.Clients())
+	master.send(request(4, 0, mad.Header{Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.Get, TID: 1,
+		Attribute: mad.AttrSMInfo}))
+	m := master.recvThat(hasStatus)
+	assert.EqualValues(t, mad.AttrSMInfo, binary.BigEndian.Uint16(m.mad[16:]))
+	master.end()
+	c.Advance(defaultWatch)
+	require.Eventually(t, func() bool { return s.Clients() == 0 && c.Pending() == 0 }, deadline, time.Millisecond,
+		"without clients, there is nothing to watch")
+}
+
+// A trap of a manager returns to it with a status, unless it is repressed: OpenSM sweeps only when none is outstanding.
+func TestManagersTrap(t *testing.T) {
+	c := clock.NewVirtual(0)
+	_, s := serve(t, Config{Timeout: time.Second, Clock: c})
+	master, standby := connected(t, s, "h1", true), connected(t, s, "h4", true)
+	trap := request(1, 0, mad.Header{Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.Trap, TID: sampleTID,
+		Attribute: mad.AttrNotice})
+	standby.send(trap)
+	isIt := func(m *message) bool { return tid(&m.mad)&(1<<48-1) == sampleTID }
+	m := master.recvThat(isIt)
+	require.EqualValues(t, mad.Trap, m.mad[offMethod])
+	m.dlid, m.slid = 4, 0
+	m.mad[offMethod] = uint8(mad.TrapRepress)
+	master.send(&m)
+	m = standby.recv()
+	assert.EqualValues(t, mad.TrapRepress, m.mad[offMethod])
+	assert.EqualValues(t, sampleTID, tid(&m.mad)&(1<<48-1))
+	standby.send(trap)
+	master.recvThat(isIt)
+	c.Advance(time.Second)
+	m = standby.recvThat(hasStatus)
+	assert.EqualValues(t, statusTimeout, m.status)
+	assert.EqualValues(t, mad.Trap, m.mad[offMethod])
 }
 
 // All numbers can be in use, and those of programs that ended without a word are free again.
@@ -332,7 +408,7 @@ func TestListenErrors(t *testing.T) {
 
 // A client that does not read loses messages, and holds up nobody.
 func TestSlowClient(t *testing.T) {
-	_, s := serve(t, Config{})
+	_, s := serve(t, Config{Timeout: time.Hour})
 	manager, p := connected(t, s, "h4", true), connected(t, s, "h1", false)
 	for i := range 2 * maxQueued {
 		p.send(request(4, 0, mad.Header{Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.Trap,

@@ -94,7 +94,7 @@ func TestHeal(t *testing.T) {
 
 func err1(_ any, err error) error { return err }
 
-// A second manager waits as standby, and takes over when the first one is killed.
+// A second manager waits as standby, takes over when the first one is killed, and gives way to one of higher priority.
 func TestHandover(t *testing.T) {
 	g, err := tree.Generate()
 	r := newRig(t, g, err)
@@ -113,6 +113,14 @@ func TestHandover(t *testing.T) {
 	r.wait("the second one is master", func() bool { return strings.Contains(second.text(), "Entering MASTER state") })
 	second.waitUp(1)
 	assert.Contains(t, state("h5"), "SMINFO_MASTER")
+	third := r.manage("h3", append(fast, "-p", "9")...)
+	r.wait("handover", func() bool {
+		return strings.Contains(third.text(), "Entering MASTER state") && strings.Contains(third.text(), "SUBNET UP")
+	})
+	r.wait("standby again", func() bool { return strings.Count(second.text(), "Entering STANDBY state") == 2 })
+	p, err := r.fabric.Port("h8", 1)
+	require.NoError(t, err)
+	r.wait("the manager's LID is the new one's", func() bool { return int(p.Info().MasterSMLID) == r.lid("h3") })
 }
 
 // A manager that is started again finds the subnet as it was, and LIDs stay.
