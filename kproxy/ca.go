@@ -12,9 +12,9 @@ import (
 // userCA is the process's context of an adapter. It is nil if the driver has no CapUser.
 type userCA = *accesslayer.UserCA
 
-// daemonOnly are the capabilities of verbs that exist only in the daemon: they take physical addresses, own a port, or
+// DaemonOnly are the capabilities of verbs that exist only in the daemon: they take physical addresses, own a port, or
 // open contexts of other processes.
-const daemonOnly = ci.CapRD | ci.CapSpecialQP | ci.CapRawIPv6 | ci.CapRawEther | ci.CapRawMulticast | ci.CapFMR |
+const DaemonOnly = ci.CapRD | ci.CapSpecialQP | ci.CapRawIPv6 | ci.CapRawEther | ci.CapRawMulticast | ci.CapFMR |
 	ci.CapFastReg | ci.CapPhysicalMR | ci.CapUser | ci.CapEventHandlers
 
 func (c *Session) listHCAs() (*Result, error) {
@@ -88,7 +88,7 @@ func (c *Session) queryCA(r *schema.CA) (*Result, error) {
 		return nil, err
 	}
 	a := *attr
-	a.Caps &^= daemonOnly
+	a.Caps &^= DaemonOnly
 	a.Atomicity = min(a.Atomicity, ci.AtomicLocal) // see ci.AtomicMemory
 	a.MaxRDDs, a.MaxEECs = 0, 0
 	a.MaxRawIPv6QPs, a.MaxRawEtherQPs = 0, 0

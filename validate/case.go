@@ -60,17 +60,19 @@ func (c *Case) timeout() time.Duration {
 // Needs describes what a case requires of the driver and the target. The zero value needs one HCA with one port, in any
 // state.
 type Needs struct {
-	Caps    ci.Caps                 // all of them
-	AnyCaps ci.Caps                 // at least one of them, if not zero
-	Lacks   ci.Caps                 // none of them: the case tests the result of what is not claimed
-	Atomics ci.Atomicity            // at least
-	Links   []ci.Link               // the first port has one of these; empty: any
-	Ports   int                     // at least, 0 as 1
-	HCAs    int                     // at least, 0 as 1; 2: two adapters, not one in loopback
-	Impair  bool                    // Target.Impair is set
-	Live    bool                    // Target.Live is set
-	Wire    bool                    // Target.Wire is set
-	Attr    func(*ci.CAAttr) string // further limits: returns the reason for skipping, or ""
+	Caps    ci.Caps      // all of them
+	AnyCaps ci.Caps      // at least one of them, if not zero
+	Lacks   ci.Caps      // none of them: the case tests the result of what is not claimed
+	Atomics ci.Atomicity // at least
+	Links   []ci.Link    // the first port has one of these; empty: any
+	Ports   int          // at least, 0 as 1
+	HCAs    int          // at least, 0 as 1; 2: two adapters, not one in loopback
+	Impair  bool         // Target.Impair is set
+	Live    bool         // Target.Live is set
+	Wire    bool         // Target.Wire is set
+	// Services are MAD services and connection management, over the driver's special QPs or by Target.Services.
+	Services bool
+	Attr     func(*ci.CAAttr) string // further limits: returns the reason for skipping, or ""
 }
 
 // unmet returns the reason why a target cannot run the case, or "".
@@ -85,6 +87,8 @@ func (n Needs) unmet(id *Identity) string {
 		return "claimed: " + CapNames(a.Caps&n.Lacks)
 	case a.Atomicity < n.Atomics:
 		return fmt.Sprintf("atomicity %d claimed, %d needed", a.Atomicity, n.Atomics)
+	case n.Services && !a.Caps.Has(ci.CapSpecialQP) && !id.Services:
+		return "not claimed: " + CapNames(ci.CapSpecialQP) + ", and the target has no services in place of them"
 	case len(a.Ports) < max(n.Ports, 1):
 		return fmt.Sprintf("%d ports, %d needed", len(a.Ports), max(n.Ports, 1))
 	case id.HCAs < max(n.HCAs, 1):

@@ -103,6 +103,7 @@ func TestProfiles(t *testing.T) {
 func TestNeeds(t *testing.T) {
 	id := &Identity{HCAs: 1, attr: &ci.CAAttr{Caps: ci.CapUD | ci.CapAV, Ports: []ci.PortAttr{{Link: ci.LinkEthernet}}}}
 	links := []ci.Link{ci.LinkInfiniBand, ci.LinkEthernet}
+	noServices := "not claimed: SpecialQP, and the target has no services in place of them"
 	noWire := "needs an end of the link for the certifier, and the target has none (Target.Wire)"
 	for want, n := range map[string]Needs{
 		"":                                       {Caps: ci.CapUD, Links: links},
@@ -114,6 +115,7 @@ func TestNeeds(t *testing.T) {
 		"the target cannot impair its link":      {Impair: true},
 		"the target does not count its objects":  {Live: true},
 		noWire:                                   {Wire: true},
+		noServices:                               {Services: true},
 		"needs another link layer than Ethernet": {Links: []ci.Link{ci.LinkInfiniBand}},
 		"atomicity 0 claimed, 1 needed":          {Atomics: ci.AtomicLocal},
 		"too small":                              {Attr: func(*ci.CAAttr) string { return "too small" }},

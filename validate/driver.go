@@ -97,6 +97,12 @@ type Target struct {
 	// SetLink takes the link of the first HCA's first port down or up, like a cable that is unplugged and plugged in.
 	// If it is nil, a claim of CapPortActiveEvent can be tested only through subnet management.
 	SetLink func(up bool) error
+	// Services is true if the HCAs have MAD services and connection managers of their own, so that cases for these need
+	// no special QPs. Such an HCA implements cmsuite.Host.
+	Services bool
+	// Withheld are capabilities of the driver that a layer in front of it does not offer, such as verbs that exist only
+	// in a daemon. Profiles do not demand them of the layer.
+	Withheld ci.Caps
 	// Exited reports whether the driver's process has ended, if the driver runs in a process of its own, with its exit
 	// state and what it printed. The end of the process is charged to the running case. It is nil if the driver runs in
 	// the worker process.

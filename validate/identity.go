@@ -28,6 +28,8 @@ type Identity struct {
 	Live       bool       `json:"live"`
 	Capture    bool       `json:"capture"`
 	Wire       bool       `json:"wire"`
+	Services   bool       `json:"services,omitempty"`
+	Withheld   []string   `json:"withheld,omitempty"`    // by a layer in front of the driver
 	QueryError string     `json:"query_error,omitempty"` // why the claims could not be read; Claims is then empty
 	attr       *ci.CAAttr // never nil
 }
@@ -41,7 +43,7 @@ func identify(_ context.Context, d Driver, link string, t *Target) *Identity {
 		VendorID: info.VendorID, DeviceID: info.DeviceID, Revision: info.Revision, Library: info.Library,
 		Interface: fmt.Sprintf("%d.%d", info.Version>>16, info.Version&0xffff), HCAs: len(t.HCAs),
 		Impair: t.Impair != nil, Live: t.Live != nil, Capture: t.Capture != nil, Wire: t.Wire != nil,
-		Claims: []string{}, attr: &ci.CAAttr{},
+		Services: t.Services, Withheld: CapList(t.Withheld), Claims: []string{}, attr: &ci.CAAttr{},
 	}
 	ca, err := t.HCAs[0].OpenCA(info.GUID, func(ci.Event) {}, nil)
 	if err != nil {

@@ -68,6 +68,9 @@ func (t *T) Case() Case { return *t.c }
 // Claims returns the capabilities that the driver claims.
 func (t *T) Claims() ci.Caps { return t.id.attr.Caps }
 
+// Withheld returns the capabilities of the driver that a layer in front of it does not offer.
+func (t *T) Withheld() ci.Caps { return t.target.Withheld }
+
 // Attr returns the result of CA.Query before the case began. The caller must not change it.
 func (t *T) Attr() *ci.CAAttr { return t.id.attr }
 

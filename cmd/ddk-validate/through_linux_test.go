@@ -48,6 +48,29 @@ func TestThroughBypass(t *testing.T) {
 	assert.Equal(t, validate.ExitCertified, code, "%s%s", out.String(), errs.String())
 }
 
+// TestThroughServices runs the cases of connection management and of management datagrams with the daemon's services,
+// and the profile's demands, of which the layer withholds some.
+func TestThroughServices(t *testing.T) {
+	var out, errs bytes.Buffer
+	config := testConfig()
+	config.Stdout, config.Stderr = &out, &errs
+	file := filepath.Join(t.TempDir(), "report.json")
+	code := cli.Main(config, []string{"run", "reference", "--through", "user", "--link", "direct", "--profile", "cm",
+		"--in-process", "--quiet", "--case", "cm.*", "--case", "mad.gsi.*", "--case", "mad.smi.*",
+		"--case", "claims.profile", "--json", file})
+	require.Equal(t, validate.ExitCertified, code, "%s%s", out.String(), errs.String())
+	var rep validate.Report
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &rep))
+	passed := 0
+	for _, r := range rep.Results {
+		assert.Equal(t, validate.Pass, r.Status, "%s: %s", r.Case, r.Reason)
+		passed++
+	}
+	assert.Greater(t, passed, 45)
+}
+
 // TestThroughTools runs cases that use the tools of a target through the process boundary: an end of the link, a link
 // that loses packets, and a link that is taken down. The packets are captured.
 func TestThroughTools(t *testing.T) {

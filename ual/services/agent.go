@@ -64,7 +64,7 @@ func (m *madService) Register(cfg mads.AgentConfig) (mads.Agent, error) {
 	var r schema.Created
 	if err := m.s.c.Do(schema.CmdRegisterAgent, q, &r); err != nil {
 		m.s.remove(a.token)
-		return nil, err
+		return nil, asClosed(err)
 	}
 	a.setHandle(r.Handle)
 	return a, nil

@@ -4,11 +4,8 @@ import (
 	"context"
 
 	"ciddk/accesslayer/cm"
-	"ciddk/accesslayer/mads"
-	"ciddk/ci"
 	"ciddk/kproxy/schema"
 	"ciddk/kproxy/schema/convert"
-	"ciddk/mad"
 )
 
 // manager implements cm.Service.
@@ -41,7 +38,7 @@ func (m *manager) Listen(cfg cm.ListenConfig) (cm.Listener, error) {
 		Backlog: uint32(cfg.Backlog), Datagram: cfg.Datagram, Compare: cfg.Compare}
 	if err := m.s.c.Do(schema.CmdCMListen, q, &r); err != nil {
 		m.s.remove(l.token)
-		return nil, err
+		return nil, asClosed(err)
 	}
 	l.setHandle(r.Handle)
 	return l, nil
@@ -96,7 +93,7 @@ func (m *manager) connect(ctx context.Context, verb string, cfg cm.ConnectConfig
 		if c.removeStep(op) == nil {
 			return nil // the loss of the connection to the daemon has called done
 		}
-		return err
+		return asClosed(err)
 	}
 	c.setHandle(r.Handle)
 	c.started(op)
@@ -179,62 +176,9 @@ func (m *manager) lookup(ctx context.Context, verb string, cfg cm.LookupConfig,
 		if l.removeStep(op) == nil {
 			return nil // the loss of the connection to the daemon has called done
 		}
-		return err
+		return asClosed(err)
 	}
 	l.setHandle(r.Handle)
 	l.started(op)
 	return nil
-}
-
-// lookupRequest implements cm.LookupRequest.
-type lookupRequest struct {
-	s      *Services
-	handle schema.Handle
-	req    mad.SIDRREQ
-	notice *schema.Notice
-}
-
-var _ cm.LookupRequest = (*lookupRequest)(nil)
-
-func (s *Services) newLookupRequest(n *schema.Notice) *lookupRequest {
-	r := &lookupRequest{s: s, handle: n.Object, notice: n}
-	var b [mad.CMDataLen]byte
-	copy(b[:], n.Message)
-	r.req.Parse(b[:])
-	return r
-}
-
-// Request implements cm.LookupRequest.
-func (r *lookupRequest) Request() *mad.SIDRREQ { q := r.req; return &q }
-
-// From implements cm.LookupRequest.
-func (r *lookupRequest) From() mads.Address { return convert.Address(&r.notice.From) }
-
-// Path implements cm.LookupRequest.
-func (r *lookupRequest) Path() cm.Path { return convert.Path(&r.notice.Path) }
-
-// Accept implements cm.LookupRequest.
-func (r *lookupRequest) Accept(qpn ci.QPN, qkey ci.QKey, private []byte) error {
-	const verb = "LookupRequest.Accept"
-	if err := checkLen(verb, "private", private, maxPrivate); err != nil {
-		return err
-	}
-	return r.s.do(schema.CmdCMAnswerLookup, &schema.CMAnswerLookup{Request: r.handle, QPN: qpn, QKey: qkey,
-		Private: private})
-}
-
-// Reject implements cm.LookupRequest.
-func (r *lookupRequest) Reject(status mad.SIDRStatus, info, private []byte) error {
-	const verb = "LookupRequest.Reject"
-	if status == mad.SIDRValid {
-		return invalid(verb, "the status is %v, which is not a rejection", status)
-	}
-	if err := checkLen(verb, "private", private, maxPrivate); err != nil {
-		return err
-	}
-	if err := checkLen(verb, "info", info, maxInfo); err != nil {
-		return err
-	}
-	return r.s.do(schema.CmdCMAnswerLookup, &schema.CMAnswerLookup{Request: r.handle, Status: uint32(status),
-		Info: info, Private: private})
 }

@@ -1,6 +1,7 @@
 package services
 
 import (
+	"errors"
 	"fmt"
 
 	"ciddk/ci"
@@ -10,6 +11,16 @@ import (
 // closedError returns the error of an object that is closed. errors.Is finds cm.ErrClosed and accesslayer.ErrClosed.
 func closedError(verb string) error {
 	return &ci.Error{Verb: verb, Status: ci.InvalidState, Err: convert.Closed}
+}
+
+// asClosed returns the error of a daemon whose service is closed, which it reports as InvalidState, in the form of
+// closedError. It returns all other errors unchanged.
+func asClosed(err error) error {
+	e, ok := errors.AsType[*ci.Error](err)
+	if !ok || e.Status != ci.InvalidState || e.Err != nil {
+		return err
+	}
+	return &ci.Error{Verb: e.Verb, Status: e.Status, Detail: e.Detail, Err: convert.Closed}
 }
 
 func invalid(verb, format string, args ...any) error {

@@ -60,7 +60,7 @@ func (l *listener) accept(ctx context.Context, verb string, done func(cm.Conn, e
 	if err != nil {
 		l.s.remove(c.token)
 	}
-	return err
+	return asClosed(err)
 }
 
 // AcceptLookup implements cm.Listener.
@@ -77,7 +77,7 @@ func (l *listener) StartAcceptLookup(ctx context.Context, done func(cm.LookupReq
 }
 
 func (l *listener) acceptLookup(ctx context.Context, done func(cm.LookupRequest, error)) error {
-	return l.start(ctx, func(n *schema.Notice, err error) {
+	err := l.start(ctx, func(n *schema.Notice, err error) {
 		if err != nil {
 			done(nil, err)
 			return
@@ -86,4 +86,5 @@ func (l *listener) acceptLookup(ctx context.Context, done func(cm.LookupRequest,
 	}, schema.CmdCMAccept, func(op uint64, h schema.Handle) any {
 		return &schema.CMAccept{Listener: h, Op: op, Lookup: true}
 	})
+	return asClosed(err)
 }

@@ -28,6 +28,8 @@ type Services struct {
 	bindings map[*binding]struct{}
 	nextOp   uint64
 	changes  changes
+
+	unanswered []schema.Handle // of lookup requests, oldest first
 }
 
 // object is an object of the services in the daemon.
@@ -84,6 +86,8 @@ func (s *Services) Close() error {
 		list = append(list, o)
 	}
 	bindings := slices.Collect(maps.Keys(s.bindings))
+	requests := s.unanswered
+	s.unanswered = nil
 	s.mu.Unlock()
 	s.changes.close()
 	for _, b := range bindings {
@@ -92,6 +96,9 @@ func (s *Services) Close() error {
 	var errs []error
 	for _, o := range list {
 		errs = append(errs, o.Close())
+	}
+	for _, h := range requests {
+		_ = s.destroy(h) // the daemon may have forgotten it
 	}
 	s.notices.Remove(s.token)
 	errs = append(errs, s.destroy(s.handle))

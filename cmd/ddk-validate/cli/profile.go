@@ -22,10 +22,12 @@ const rcOptions = ci.CapSRQ | ci.CapMW1 | ci.CapMW2 | ci.CapFMR | ci.CapFastReg 
 	ci.CapSharedMR | ci.CapModifyMR | ci.CapSendInvalidate | ci.CapResizeCQ | ci.CapModeration | ci.CapPeek |
 	ci.CapNotifyAfter | ci.CapAPM
 
-// profileFor returns the name of the widest profile that the claims of an adapter allow.
-func profileFor(a *ci.CAAttr) string {
+// profileFor returns the name of the widest profile that the claims of an adapter allow. A layer in front of the driver
+// withholds some of its capabilities.
+func profileFor(a *ci.CAAttr, withheld ci.Caps) string {
+	caps := a.Caps | withheld
 	for _, name := range []string{fullProfile, "cm", "ud"} {
-		if p, ok := validate.FindProfile(name); ok && a.Caps.Has(p.Demands) && a.Atomicity >= p.Atomics {
+		if p, ok := validate.FindProfile(name); ok && caps.Has(p.Demands) && a.Atomicity >= p.Atomics {
 			return name
 		}
 	}
@@ -118,7 +120,7 @@ func targetProfile(t *validate.Target) (string, error) {
 	}
 	name := ""
 	if err == nil {
-		name = profileFor(attr)
+		name = profileFor(attr, t.Withheld)
 	}
 	return name, errors.Join(err, ca.Destroy())
 }

@@ -12,19 +12,21 @@ import (
 func TestProfileFor(t *testing.T) {
 	full, _ := validate.FindProfile(fullProfile)
 	for _, tt := range []struct {
-		attr ci.CAAttr
-		want string
+		attr     ci.CAAttr
+		withheld ci.Caps
+		want     string
 	}{
-		{ci.CAAttr{}, "minimal"},
-		{ci.CAAttr{Caps: ci.CapHardwareSMA}, "minimal"},
-		{ci.CAAttr{Atomicity: ci.AtomicLocal}, "rc"},
-		{ci.CAAttr{Caps: ci.CapSRQ}, "rc"},
-		{ci.CAAttr{Caps: ci.CapUD}, "minimal"},
-		{ci.CAAttr{Caps: ci.CapUD | ci.CapAV}, "ud"},
-		{ci.CAAttr{Caps: ci.CapSpecialQP | ci.CapAV}, "cm"},
-		{ci.CAAttr{Caps: full.Demands &^ ci.CapMW1}, "cm"},
-		{ci.CAAttr{Caps: full.Demands, Atomicity: ci.AtomicLocal}, "full"},
+		{ci.CAAttr{}, 0, "minimal"},
+		{ci.CAAttr{Caps: ci.CapHardwareSMA}, 0, "minimal"},
+		{ci.CAAttr{Atomicity: ci.AtomicLocal}, 0, "rc"},
+		{ci.CAAttr{Caps: ci.CapSRQ}, 0, "rc"},
+		{ci.CAAttr{Caps: ci.CapUD}, 0, "minimal"},
+		{ci.CAAttr{Caps: ci.CapUD | ci.CapAV}, 0, "ud"},
+		{ci.CAAttr{Caps: ci.CapSpecialQP | ci.CapAV}, 0, "cm"},
+		{ci.CAAttr{Caps: full.Demands &^ ci.CapMW1}, 0, "cm"},
+		{ci.CAAttr{Caps: full.Demands, Atomicity: ci.AtomicLocal}, 0, "full"},
+		{ci.CAAttr{Caps: full.Demands &^ ci.CapPhysicalMR, Atomicity: ci.AtomicLocal}, ci.CapPhysicalMR, "full"},
 	} {
-		assert.Equal(t, tt.want, profileFor(&tt.attr), "%v", tt.attr.Caps)
+		assert.Equal(t, tt.want, profileFor(&tt.attr, tt.withheld), "%v", tt.attr.Caps)
 	}
 }

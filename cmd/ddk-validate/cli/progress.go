@@ -122,6 +122,9 @@ func identityLine(id *validate.Identity) string {
 	if claims == "" {
 		claims = "nothing optional"
 	}
+	if len(id.Withheld) > 0 {
+		claims += "; not offered by the layer: " + strings.Join(id.Withheld, " ")
+	}
 	return fmt.Sprintf("%s: %s, %s, claims %s", s, count(id.HCAs, "adapter"), count(id.Ports, "port"), claims)
 }
 

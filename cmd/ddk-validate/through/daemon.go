@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"ciddk/accesslayer"
+	"ciddk/ci"
 	"ciddk/clock"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
 	"ciddk/kproxy/native/server"
+	"ciddk/kproxy/services"
 	"ciddk/validate"
 )
 
@@ -186,6 +188,8 @@ func (s *service) execute(ctx context.Context, r *request, files []*os.File, x *
 			x.Handle, x.Wire = s.hold(w), &info
 		}
 		return err
+	case opServe, opManage, opRelease, opDepart, opRetire:
+		return t.hosts.do(r.Op, r.GUID)
 	}
 	return fmt.Errorf("through: unknown operation %q", r.Op)
 }
@@ -271,6 +275,8 @@ func (s *service) leftGoroutines() error {
 type served struct {
 	target *validate.Target
 	al     *accesslayer.AL
+	hosts  *hosts
+	svc    *services.Service
 	core   *kproxy.Server
 	srv    *server.Server
 }
@@ -290,7 +296,13 @@ func newServed(ctx context.Context, d validate.Driver, o validate.Options, c *na
 			return nil, errors.Join(err, t.close(ctx))
 		}
 	}
-	if t.core, err = kproxy.New(kproxy.Config{AL: t.al, Logger: log}); err != nil {
+	if t.hosts, err = newHosts(t.al, log); err != nil {
+		return nil, errors.Join(err, t.close(ctx))
+	}
+	if t.svc, err = services.New(services.Config{AL: t.al, MAD: t.hosts, CM: t.hosts.managers()}); err != nil {
+		return nil, errors.Join(err, t.close(ctx))
+	}
+	if t.core, err = kproxy.New(kproxy.Config{AL: t.al, Service: t.svc, Logger: log}); err != nil {
 		return nil, errors.Join(err, t.close(ctx))
 	}
 	t.srv = server.New(t.core, clock.Real())
@@ -304,9 +316,13 @@ func (t *served) describe() *description {
 	d := &description{NoMulticast: x.NoMulticast, Lossless: x.Lossless, VendorCall: x.VendorCall, Version: x.Version,
 		Has: map[operation]bool{opLive: x.Live != nil, opImpair: x.Impair != nil, opCapture: x.Capture != nil,
 			opEnd: x.Wire != nil, opProbe: x.Probe != nil, opSetLink: x.SetLink != nil}}
-	for _, h := range x.HCAs {
-		d.GUIDs = append(d.GUIDs, h.Info().GUID)
+	for i, a := range t.al.Adapters() {
+		d.GUIDs = append(d.GUIDs, a.GUID())
+		if i == 0 {
+			d.Withheld = x.Withheld | a.Attr().Caps&kproxy.DaemonOnly
+		}
 	}
+	d.Services = d.Withheld.Has(ci.CapSpecialQP)
 	return d
 }
 
@@ -318,6 +334,12 @@ func (t *served) close(ctx context.Context) error {
 	}
 	if t.core != nil {
 		errs = append(errs, t.core.Close())
+	}
+	if t.svc != nil {
+		errs = append(errs, t.svc.Close())
+	}
+	if t.hosts != nil {
+		errs = append(errs, t.hosts.Close())
 	}
 	errs = append(errs, t.al.Close())
 	if t.target.Close != nil {

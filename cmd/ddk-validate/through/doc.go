@@ -21,6 +21,12 @@
 // If the process ends, all verbs fail at once, the case ends, and Target.Exited reports the panic or the exit state,
 // which is charged to the case.
 //
+// # Services
+//
+// The HCAs implement cmsuite.Host if the driver has special QPs. The cases of that suite then use the daemon's MAD
+// services and connection managers, through packages ual/services and kproxy/services. Each HCA has its own, as if it
+// were in a host of its own. They exist only while a case uses them, because other cases count the driver's objects.
+//
 // # What a driver cannot do
 //
 // The driver has no descriptor of the certifier's results, and no address of the certifier's memory: it cannot write

@@ -29,6 +29,13 @@ const (
 	opRecv    operation = "receive"
 	opCancel  operation = "cancel" // of the request Handle
 	opEndWire operation = "close wire"
+
+	// Services of the HCA GUID.
+	opServe   operation = "start services"
+	opManage  operation = "start connection manager"
+	opRelease operation = "close connection manager"
+	opDepart  operation = "remove HCA from services"
+	opRetire  operation = "end services"
 )
 
 // request is a message to the daemon process.
@@ -41,6 +48,7 @@ type request struct {
 	Path       string
 	Handle     uint64 // of a capture, of an end of the link, or of a request to cancel
 	Packet     []byte
+	GUID       ci.GUID
 }
 
 // reply is a message of the daemon process.
@@ -62,6 +70,8 @@ type description struct {
 	Lossless    bool
 	VendorCall  *validate.VendorCommand
 	Version     string
+	Withheld    ci.Caps
+	Services    bool
 	// Has names the functions that are not nil.
 	Has map[operation]bool
 }

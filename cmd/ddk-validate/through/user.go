@@ -86,12 +86,16 @@ func (r *remote) target(ctx context.Context, p *process, x *reply, conn *native.
 	}
 	t := &validate.Target{NoMulticast: x.Target.NoMulticast, Lossless: x.Target.Lossless,
 		VendorCall: x.Target.VendorCall, Version: x.Target.Version, Exited: p.exited,
+		Withheld: x.Target.Withheld, Services: x.Target.Services,
 		NoDaemon: "they are behind a daemon already"}
 	t.Close = func(ctx context.Context) error { return r.close(ctx, p, client) }
 	for _, guid := range x.Target.GUIDs {
 		h, err := client.HCA(guid)
 		if err != nil {
 			return nil, errors.Join(err, t.Close(ctx))
+		}
+		if t.Services {
+			h = &remoteHCA{HCA: h, p: p, client: client}
 		}
 		t.HCAs = append(t.HCAs, h)
 	}

@@ -128,13 +128,14 @@ func lookupAgain(t *validate.T) {
 	kit.Equal(t, "QP number and Q_Key", [2]uint32{uint32(got.QPN), uint32(got.QKey)}, [2]uint32{5, 6})
 
 	l := listen(t, m, cm.ListenConfig{Datagram: true})
+	y, _ := newEnds(a, b, kit.Type(ci.RC)) // the manager of a daemon checks whose QP the answer names
 	request := &mad.SIDRREQ{RequestID: p.id(), PKey: 0xffff, ServiceID: service}
 	p.send(70, request)
 	ctx, cancel := wait(t)
 	defer cancel()
 	r, err := l.AcceptLookup(ctx)
 	kit.OK(t, err, "cm.Listener.AcceptLookup")
-	kit.OK(t, r.Accept(0x42, 0x1234, []byte("hello")), "cm.LookupRequest.Accept")
+	kit.OK(t, r.Accept(y.Num(), 0x1234, []byte("hello")), "cm.LookupRequest.Accept")
 	rep, h3 := expectSIDR(p)
 	kit.Equal(t, "transaction ID of the SIDR_REP", h3.TID, 70)
 	p.send(70, request)

@@ -335,7 +335,7 @@ func madRemove(t *validate.T) {
 		return from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: time.Hour})
 	})
 	recv(t, silent, "request at the peer")
-	kit.OK(t, a.al.Deregister(a.hca.Info().GUID), "AL.Deregister")
+	a.remove()
 	_, err := end()
 	kit.True(t, errors.Is(err, accesslayer.ErrClosed), "mads.Agent.Do after the HCA was removed", "ErrClosed", "%v",
 		err)

@@ -16,13 +16,14 @@ import (
 
 // side is one adapter with an access layer of its own, like a host.
 type side struct {
-	t      *validate.T
-	al     *accesslayer.AL
-	client *accesslayer.Client
-	hca    ci.HCA
-	ca     *kit.CA // opened through the access layer, which tracks all objects of package kit
-	mads   *mads.Manager
-	port   mads.Port
+	t        *validate.T
+	al       *accesslayer.AL
+	client   *accesslayer.Client
+	hca      ci.HCA
+	ca       *kit.CA // opened through the access layer, which tracks all objects of package kit
+	services Services
+	mads     mads.Service
+	port     mads.Port
 }
 
 // sides returns the adapter under test and its peer, with MAD services.
@@ -38,12 +39,7 @@ func newSide(t *validate.T, h ci.HCA) *side {
 		PollInterval: -1,                                             // no queries except those of the case
 		DrainTimeout: t.Remaining() / 2,
 	})}
-	t.Cleanup(func() {
-		if err := s.al.Close(); err != nil {
-			t.Report(validate.Failure{Where: "AL.Close at the end of the case", Expected: "success",
-				Got: kit.Describe(err)})
-		}
-	})
+	s.closeAtEnd(s.al.Close, "AL.Close")
 	kit.OK(t, s.al.Register(h), "Registrar.Register")
 	var err error
 	s.client, err = s.al.Open(accesslayer.ClientConfig{Name: "certifier"})
@@ -51,14 +47,7 @@ func newSide(t *validate.T, h ci.HCA) *side {
 	in, err := s.client.HCA(h.Info().GUID)
 	kit.OK(t, err, "Client.HCA")
 	s.ca = kit.OpenHCA(t, in)
-	s.mads, err = mads.New(s.al, mads.Config{})
-	kit.OK(t, err, "mads.New")
-	t.Cleanup(func() {
-		if err := s.mads.Close(); err != nil {
-			t.Report(validate.Failure{Where: "mads.Manager.Close at the end of the case", Expected: "success",
-				Got: kit.Describe(err)})
-		}
-	})
+	s.serve()
 	s.port = mads.Port{CA: h.Info().GUID, Num: s.ca.Port.Num}
 	return s
 }
@@ -66,14 +55,9 @@ func newSide(t *validate.T, h ci.HCA) *side {
 // manager returns a connection manager over the side's MAD services.
 func (s *side) manager() cm.Service {
 	defer s.t.Setup()()
-	m, err := cm.New(s.al, s.mads, cm.Config{})
-	kit.OK(s.t, err, "cm.New")
-	s.t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			s.t.Report(validate.Failure{Where: "cm.Manager.Close at the end of the case", Expected: "success",
-				Got: kit.Describe(err)})
-		}
-	})
+	m, err := s.services.Manage()
+	kit.OK(s.t, err, "start of a connection manager")
+	s.closeAtEnd(m.Close, "cm.Service.Close")
 	return m
 }
 

@@ -18,5 +18,6 @@ func area() *validate.Area { return &validate.Area{Scope: req.AccessLayer, Compl
 func complete(c *validate.Case) {
 	c.Feature = validate.FeatureCM
 	c.Needs.HCAs = 2
-	c.Needs.Caps |= ci.CapSpecialQP | ci.CapAV
+	c.Needs.Services = true
+	c.Needs.Caps |= ci.CapAV
 }
