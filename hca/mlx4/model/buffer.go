@@ -1,0 +1,82 @@
+package model
+
+import (
+	"encoding/binary"
+
+	"ciddk/hca/mlx4/prm"
+)
+
+// buffer is memory of the host that MTTs describe: a queue, or a region. Offsets count from the first byte of the first
+// page.
+type buffer struct {
+	m       *Model
+	table   uint64 // ICM address of the first MTT
+	logPage uint8
+	size    uint64
+}
+
+// newBuffer returns a buffer of size bytes. mtt is the offset of its first entry in the MTT table. It reports false if
+// the arguments are invalid.
+func (m *Model) newBuffer(mtt uint64, logPage uint8, size uint64) (buffer, bool) {
+	const minPage, maxPage = 12, 40
+	pages := (size + 1<<logPage - 1) >> logPage
+	table := m.layout.mtt + mtt
+	if logPage < minPage || logPage > maxPage || mtt%mttEntry != 0 || table < m.layout.mtt ||
+		table+pages*mttEntry < table {
+		return buffer{}, false
+	}
+	return buffer{m, table, logPage, size}, true
+}
+
+// page returns the host's address of a byte, and how many bytes of its page follow.
+func (b *buffer) page(off uint64) (addr, n uint64, ok bool) {
+	var e [mttEntry]byte
+	if !b.m.readICM(b.table+off>>b.logPage*mttEntry, e[:]) {
+		return 0, 0, false
+	}
+	entry := binary.BigEndian.Uint64(e[:])
+	if entry&1 == 0 { // not present
+		return 0, 0, false
+	}
+	in := off & (1<<b.logPage - 1)
+	return entry&^7 + in, 1<<b.logPage - in, true
+}
+
+// each calls f for the parts of p that lie in one page each.
+func (b *buffer) each(off uint64, p []byte, f func(m *Model, addr uint64, p []byte) bool) bool {
+	if off > b.size || uint64(len(p)) > b.size-off {
+		return false
+	}
+	for len(p) > 0 {
+		addr, n, ok := b.page(off)
+		if !ok {
+			return false
+		}
+		n = min(n, uint64(len(p)))
+		if !f(b.m, addr, p[:n]) {
+			return false
+		}
+		p, off = p[n:], off+n
+	}
+	return true
+}
+
+// read copies bytes of the buffer. It reports false if they are outside of it or not mapped.
+func (b *buffer) read(off uint64, p []byte) bool { return b.each(off, p, (*Model).readHost) }
+
+// write copies to the buffer.
+func (b *buffer) write(off uint64, p []byte) bool { return b.each(off, p, (*Model).writeHost) }
+
+// fill sets the entries of a queue to one value.
+func (b *buffer) fill(entry []byte) bool {
+	page := make([]byte, 0, prm.ICMPageSize)
+	for len(page) < cap(page) {
+		page = append(page, entry...)
+	}
+	for off := uint64(0); off < b.size; off += uint64(len(page)) {
+		if !b.write(off, page[:min(uint64(len(page)), b.size-off)]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,16 @@
+package model
+
+import (
+	"ciddk/hca/mlx4/prm"
+)
+
+// writeDoorbell executes a write to the doorbell BAR.
+func (m *Model) writeDoorbell(off uint64, b []byte) {
+	page, in := uint32(off/prm.UARPageSize), off%prm.UARPageSize
+	switch {
+	case in >= prm.UAREQDoorbell && in < prm.UAREQDoorbell+8*prm.EQDoorbellsPerUAR && in%8 == 0 && len(b) >= 4:
+		if e := m.eqs.get(page*prm.EQDoorbellsPerUAR + uint32(in-prm.UAREQDoorbell)/8); e != nil {
+			e.doorbell(uint32(prm.EQDoorbellConsumer.Get(b)), prm.EQDoorbellArm.Has(b))
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package model
+
+import "ciddk/hca/mlx4/prm"
+
+// handlers are the commands that the model has. Others complete with BAD_OP.
+var handlers map[prm.Opcode]handler
+
+func init() {
+	handlers = map[prm.Opcode]handler{
+		prm.CmdQueryFW:      {stageReset, (*command).queryFW},
+		prm.CmdMapFA:        {stageReset, (*command).mapFA},
+		prm.CmdUnmapFA:      {stageReset, (*command).unmapFA},
+		prm.CmdRunFW:        {stageArea, (*command).runFW},
+		prm.CmdModStatCfg:   {stageArea, (*command).modStatCfg},
+		prm.CmdQueryDevCap:  {stageRunning, (*command).queryDevCap},
+		prm.CmdQueryAdapter: {stageRunning, (*command).queryAdapter},
+		prm.CmdNOP:          {stageRunning, (*command).nop},
+		prm.CmdSetICMSize:   {stageRunning, (*command).setICMSize},
+		prm.CmdMapICMAux:    {stageRunning, (*command).mapICMAux},
+		prm.CmdUnmapICMAux:  {stageRunning, (*command).unmapICMAux},
+		prm.CmdMapICM:       {stageRunning, (*command).mapICM},
+		prm.CmdUnmapICM:     {stageRunning, (*command).unmapICM},
+		prm.CmdQueryPort:    {stageRunning, (*command).queryPort},
+		prm.CmdSensePort:    {stageRunning, (*command).sensePort},
+		prm.CmdInitHCA:      {stageRunning, (*command).initHCA},
+		prm.CmdQueryHCA:     {stageInit, (*command).queryHCA},
+		prm.CmdCloseHCA:     {stageInit, (*command).closeHCA},
+		prm.CmdSW2HWEQ:      {stageInit, (*command).sw2hwEQ},
+		prm.CmdHW2SWEQ:      {stageInit, (*command).hw2swEQ},
+		prm.CmdQueryEQ:      {stageInit, (*command).queryEQ},
+		prm.CmdMapEQ:        {stageInit, (*command).mapEQ},
+		prm.CmdSetPort:      {stageInit, (*command).setPort},
+		prm.CmdInitPort:     {stageInit, (*command).initPort},
+		prm.CmdClosePort:    {stageInit, (*command).closePort},
+		prm.CmdMADIFC:       {stageInit, (*command).madIFC},
+	}
+}
