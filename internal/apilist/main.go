@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"ciddk/internal/modroot"
 )
 
 func main() {
@@ -17,7 +19,7 @@ func main() {
 }
 
 func run(count bool) error {
-	root, err := moduleRoot()
+	root, err := modroot.Find()
 	if err != nil {
 		return err
 	}

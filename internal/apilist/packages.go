@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -45,7 +44,7 @@ type goPackage struct {
 
 // listings returns the API of the public packages of the module at root, sorted by path. It compiles them if need be.
 func listings(root string) ([]listing, error) {
-	packages, err := goList(root)
+	packages, err := goList(root, "./...")
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +72,9 @@ func isPublic(path string) bool {
 	return !slices.ContainsFunc(private, below) && !slices.Contains(strings.Split(path, "/"), "internal")
 }
 
-// goList returns the packages of the module at root, each with its file of export data.
-func goList(root string) ([]goPackage, error) {
-	c := exec.Command("go", "list", "-export", "-json=ImportPath,Name,Export,Module", "./...")
+// goList returns the packages that match a pattern in the module at root, each with its file of export data.
+func goList(root, pattern string) ([]goPackage, error) {
+	c := exec.Command("go", "list", "-export", "-json=ImportPath,Name,Export,Module", pattern)
 	c.Dir = root
 	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0", "GOFLAGS=")
 	var stderr bytes.Buffer
@@ -105,22 +104,4 @@ func load(p goPackage) (*types.Package, error) {
 		return os.Open(p.Export)
 	}
 	return importer.ForCompiler(token.NewFileSet(), "gc", open).Import(p.ImportPath)
-}
-
-// moduleRoot returns the folder of go.mod, at or above the working folder.
-func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", errors.New("no go.mod at or above the working folder")
-		}
-		dir = parent
-	}
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"ciddk/internal/layers"
+	"ciddk/internal/modroot"
 )
 
 func main() {
@@ -39,7 +39,7 @@ func run(folder string, all bool) error {
 
 // measure returns the arrows of the packages in a folder, and their declared order.
 func measure(folder string) (graph, *order, error) {
-	root, err := layers.Root()
+	root, err := modroot.Find()
 	if err != nil {
 		return nil, nil, err
 	}

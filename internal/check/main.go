@@ -33,7 +33,7 @@ import (
 	"slices"
 	"time"
 
-	"ciddk/internal/layers"
+	"ciddk/internal/modroot"
 	"ciddk/internal/testenv"
 )
 
@@ -89,7 +89,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		return s.full && !*full
 	})
-	root, err := layers.Root()
+	root, err := modroot.Find()
 	if err != nil {
 		fmt.Fprintln(stderr, "check:", err)
 		return exitUsage

@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
-	"ciddk/internal/layers"
+	"ciddk/internal/modroot"
 )
 
 // TestCommittedPagesAreFresh checks that the committed pages are up to date.
 func TestCommittedPagesAreFresh(t *testing.T) {
-	root, err := layers.Root()
+	root, err := modroot.Find()
 	require.NoError(t, err)
 	pages, err := generate(root)
 	require.NoError(t, err)

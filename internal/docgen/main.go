@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"ciddk/internal/layers"
+	"ciddk/internal/modroot"
 )
 
 //go:generate go run .
@@ -24,7 +24,7 @@ func main() {
 }
 
 func write() error {
-	root, err := layers.Root()
+	root, err := modroot.Find()
 	if err != nil {
 		return err
 	}

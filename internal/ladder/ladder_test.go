@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"ciddk/internal/ladder"
-	"ciddk/internal/layers"
+	"ciddk/internal/modroot"
 )
 
 var update = flag.Bool("update", false, "write the charts of docs/connections.md")
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestCharts compares the committed charts with the code's behaviour. With -update, it writes them.
 func TestCharts(t *testing.T) {
-	root, err := layers.Root()
+	root, err := modroot.Find()
 	require.NoError(t, err)
 	for _, s := range scenes {
 		t.Run(s.file, func(t *testing.T) {

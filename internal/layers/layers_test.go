@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/modroot"
 )
 
 func TestCheck(t *testing.T) {
@@ -80,7 +82,7 @@ func TestRowsPointUp(t *testing.T) {
 
 // TestRowsHavePackages checks that every row has a package.
 func TestRowsHavePackages(t *testing.T) {
-	root, err := Root()
+	root, err := modroot.Find()
 	require.NoError(t, err)
 	files, err := Files(root, ".go")
 	require.NoError(t, err)

@@ -9,24 +9,6 @@ import (
 	"strings"
 )
 
-// Root finds the module's root: the nearest folder from the working directory upwards that holds go.mod.
-func Root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return "", errors.New("no go.mod in this folder or above")
-		}
-		dir = up
-	}
-}
-
 // Module reads the module's path from go.mod in root.
 func Module(root string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(root, "go.mod"))

@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/modroot"
 )
 
 // source is one parsed Go file of the tree.
@@ -31,7 +33,7 @@ func (s *source) at(p token.Pos) string { return fmt.Sprintf("%s:%d", s.name, s.
 
 func sources(t *testing.T) (module string, all []*source) {
 	t.Helper()
-	root, err := Root()
+	root, err := modroot.Find()
 	require.NoError(t, err)
 	module, err = Module(root)
 	require.NoError(t, err)
@@ -144,7 +146,7 @@ var (
 
 // TestWords checks that no text file contains paths of this machine, registry hosts, or marks of unfinished work.
 func TestWords(t *testing.T) {
-	root, err := Root()
+	root, err := modroot.Find()
 	require.NoError(t, err)
 	names, err := Files(root, ".go", ".md", ".sh", ".yml", ".yaml", ".txt", ".svg", ".json", ".py", "")
 	require.NoError(t, err)
@@ -182,7 +184,7 @@ var link = regexp.MustCompile(`\]\(([^)\s#]+)(#[^)\s]*)?\)`)
 
 // TestLinks checks that every relative link of every page leads to a file.
 func TestLinks(t *testing.T) {
-	root, err := Root()
+	root, err := modroot.Find()
 	require.NoError(t, err)
 	names, err := Files(root, ".md")
 	require.NoError(t, err)
@@ -203,7 +205,7 @@ var requirement = regexp.MustCompile(`\bSAS-(0|2\.[1-4])-\d\d\b`)
 
 // TestRequirementIDs checks that every requirement id in code is in docs/sas/requirements.md.
 func TestRequirementIDs(t *testing.T) {
-	root, err := Root()
+	root, err := modroot.Find()
 	require.NoError(t, err)
 	page, err := os.ReadFile(filepath.Join(root, "docs", "sas", "requirements.md"))
 	require.NoError(t, err)
@@ -227,7 +229,7 @@ var deviation = regexp.MustCompile(`\bD-\d\d\b`)
 
 // TestDeviationIDs checks that every deviation named by a page or a comment is defined once in docs/sas/deviations.md.
 func TestDeviationIDs(t *testing.T) {
-	root, err := Root()
+	root, err := modroot.Find()
 	require.NoError(t, err)
 	page, err := os.ReadFile(filepath.Join(root, "docs", "sas", "deviations.md"))
 	require.NoError(t, err)

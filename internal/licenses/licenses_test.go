@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"ciddk/internal/layers"
+	"ciddk/internal/modroot"
 )
 
 // TestPage checks that the committed page is up to date, and the rules that it states.
@@ -18,7 +18,7 @@ func TestPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("lists the packages of three systems; run without -short")
 	}
-	root, err := layers.Root()
+	root, err := modroot.Find()
 	require.NoError(t, err)
 	list, err := modules(t.Context(), root)
 	require.NoError(t, err)

@@ -5,12 +5,13 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/modroot"
 )
 
 var lastAddr atomic.Uint32
@@ -23,8 +24,9 @@ func Addr() netip.Addr {
 
 // GoldenPackets returns IP packets that Linux Soft-RoCE has sent; see the testdata of package wire.
 func GoldenPackets(t testing.TB) (out [][]byte) {
-	_, here, _, _ := runtime.Caller(0)
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(here), "../../wire/testdata/rocev2-vectors.txt"))
+	root, err := modroot.Find()
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(root, "wire/testdata/rocev2-vectors.txt"))
 	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "#") {

@@ -15,6 +15,7 @@ import (
 	"regexp"
 
 	"ciddk/internal/layers"
+	"ciddk/internal/modroot"
 )
 
 func main() {
@@ -34,7 +35,7 @@ func main() {
 }
 
 func run(path string) error {
-	root, err := layers.Root()
+	root, err := modroot.Find()
 	if err != nil {
 		return err
 	}

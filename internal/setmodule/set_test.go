@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/internal/layers"
+	"ciddk/internal/modroot"
 	"ciddk/internal/testenv"
 )
 
@@ -47,7 +48,7 @@ func TestCheckPath(t *testing.T) {
 func TestTree(t *testing.T) {
 	const path = "git.example.org/team/verbs-kit" // sorts between other modules
 	testenv.OneOf(t, 0, 3)
-	root, err := layers.Root()
+	root, err := modroot.Find()
 	require.NoError(t, err)
 	old, err := layers.Module(root)
 	require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 	"slices"
 
 	"ciddk/internal/layers"
+	"ciddk/internal/modroot"
 )
 
 func main() {
@@ -36,7 +37,7 @@ func main() {
 
 // run prints the findings and returns their number.
 func run(w io.Writer, all bool, folders []string) (n int, err error) {
-	root, err := layers.Root()
+	root, err := modroot.Find()
 	if err != nil {
 		return 0, err
 	}
