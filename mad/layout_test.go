@@ -235,6 +235,18 @@ const portInfo = `MKey 0:64 GIDPrefix 8:64 LID 16:16 MasterSMLID 18:16 Capabilit
 	SpeedExtActive 62:4
 	SpeedExtSupp 62.4:4 ReservedSpeedExt 63:3 SpeedExtEnabled 63.3:5`
 
+const switchInfo = `LinearFDBCap 0:16 RandomFDBCap 2:16
+	McastFDBCap 4:16 LinearFDBTop 6:16 DefaultPort 8:8 DefaultMcastPrimary 9:8 DefaultMcastNotPrimary 10:8
+	LifeTimeValue 11:5 PortStateChange 11.5:1 OptimizedSLtoVL 11.6:2 LIDsPerPort 12:16 PartEnfCap 14:16 Flags 16:8
+	Reserved17 17:8 McastFDBTop 18:16`
+
+const smInfo = `GUID 0:64 SMKey 8:64 ActCount 16:32 Priority 20:4 State 20.4:4`
+
+const notice = `Generic 0:1 Type 0.1:7 Producer 1:24 Trap 4:16 IssuerLID 6:16 Toggle 8:1 Count 8.1:15 Details 10:432`
+
+const informInfo = `GID 0:128 LIDBegin 16:16 LIDEnd 18:16 Reserved20 20:16 Generic 22:8 Subscribe 23:8 Type 24:16
+	Trap 26:16 QPN 28:24 Reserved31 31:3 ResponseTime 31.3:5 Reserved32 32:8 Producer 33:24`
+
 const rmppBits = `Version 0:8 Type 1:8 ResponseTime 2:5 Flags 2.5:3 Status 3:8 Data1 4:32 Data2 8:32`
 
 // layouts lists all layouts that are structs. The tables follow the message tables of IBTA volume 1.
@@ -250,14 +262,9 @@ var layouts = []struct {
 		Data 64:512 InitialPath 128:512 ReturnPath 192:512`},
 	{"NodeInfo", mad.NodeInfoLen, func() codec { return new(mad.NodeInfo) }, nodeInfo},
 	{"PortInfo", mad.PortInfoLen, func() codec { return new(mad.PortInfo) }, portInfo},
-	{"SwitchInfo", mad.SwitchInfoLen, func() codec { return new(mad.SwitchInfo) }, `LinearFDBCap 0:16 RandomFDBCap 2:16
-		McastFDBCap 4:16 LinearFDBTop 6:16 DefaultPort 8:8 DefaultMcastPrimary 9:8 DefaultMcastNotPrimary 10:8
-		LifeTimeValue 11:5 PortStateChange 11.5:1 OptimizedSLtoVL 11.6:2 LIDsPerPort 12:16 PartEnfCap 14:16 Flags 16:8
-		Reserved17 17:8 McastFDBTop 18:16`},
-	{"SMInfo", mad.SMInfoLen, func() codec { return new(mad.SMInfo) }, `GUID 0:64 SMKey 8:64 ActCount 16:32
-		Priority 20:4 State 20.4:4`},
-	{"Notice", mad.NoticeLen, func() codec { return new(mad.Notice) }, `Generic 0:1 Type 0.1:7 Producer 1:24 Trap 4:16
-		IssuerLID 6:16 Toggle 8:1 Count 8.1:15 Details 10:432`},
+	{"SwitchInfo", mad.SwitchInfoLen, func() codec { return new(mad.SwitchInfo) }, switchInfo},
+	{"SMInfo", mad.SMInfoLen, func() codec { return new(mad.SMInfo) }, smInfo},
+	{"Notice", mad.NoticeLen, func() codec { return new(mad.Notice) }, notice},
 	{"TrapLID", mad.TrapLIDLen, func() codec { return new(mad.TrapLID) }, `LID 0:16`},
 	{"TrapPort", mad.TrapPortLen, func() codec { return new(mad.TrapPort) }, `Reserved0 0:16 LID 2:16 Port 4:8`},
 	{"TrapCapability", mad.TrapCapabilityLen, func() codec { return new(mad.TrapCapability) }, `Reserved0 0:16 LID 2:16
@@ -342,6 +349,26 @@ var layouts = []struct {
 	{"NodeRecord", mad.NodeRecordLen, func() codec { return new(mad.NodeRecord) }, `LID 0:16 Reserved2 2:16
 		Description 44:512
 		` + moved("NodeInfo", 4, nodeInfo)},
+	{"InformInfo", mad.InformInfoLen, func() codec { return new(mad.InformInfo) }, informInfo},
+	{"InformInfoRecord", mad.InformInfoRecordLen, func() codec { return new(mad.InformInfoRecord) },
+		`SubscriberGID 0:128 Enum 16:16 Reserved18 18:48
+		` + moved("InformInfo", 24, informInfo)},
+	{"NoticeRecord", mad.NoticeRecordLen, func() codec { return new(mad.NoticeRecord) }, `IssuerGID 64:128
+		` + moved("Notice", 0, notice)},
+	{"TrapGID", mad.TrapGIDLen, func() codec { return new(mad.TrapGID) }, `Reserved0 0:48 GID 6:128`},
+	{"LinkRecord", mad.LinkRecordLen, func() codec { return new(mad.LinkRecord) }, `FromLID 0:16 FromPort 2:8 ToPort 3:8
+		ToLID 4:16`},
+	{"SMInfoRecord", mad.SMInfoRecordLen, func() codec { return new(mad.SMInfoRecord) }, `LID 0:16 Reserved2 2:16
+		` + moved("SMInfo", 4, smInfo)},
+	{"SwitchInfoRecord", mad.SwitchInfoRecordLen, func() codec { return new(mad.SwitchInfoRecord) },
+		`LID 0:16 Reserved2 2:16
+		` + moved("SwitchInfo", 4, switchInfo)},
+	{"PKeyTableRecord", mad.PKeyTableRecordLen, func() codec { return new(mad.PKeyTableRecord) }, `LID 0:16 Block 2:16
+		Port 4:8 Reserved5 5:24 PKeys 8:512`},
+	{"SLtoVLRecord", mad.SLtoVLRecordLen, func() codec { return new(mad.SLtoVLRecord) }, `LID 0:16 InPort 2:8 OutPort 3:8
+		Reserved4 4:32 Table 8:64`},
+	{"VLArbRecord", mad.VLArbRecordLen, func() codec { return new(mad.VLArbRecord) }, `LID 0:16 Port 2:8 Block 3:8
+		Reserved4 4:32 Table 8:512`},
 	{"ClassPortInfo", mad.ClassPortInfoLen, func() codec { return new(mad.ClassPortInfo) }, `BaseVersion 0:8
 		ClassVersion 1:8
 		CapabilityMask 2:16 CapabilityMask2 4:27 ResponseTime 7.3:5

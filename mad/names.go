@@ -62,7 +62,8 @@ var attributeNames = map[Class]map[uint16]string{
 		AttrPortInfoRecord: "PortInfoRecord", AttrSMInfoRecord: "SMInfoRecord", AttrLinkRecord: "LinkRecord",
 		AttrServiceRecord: "ServiceRecord", AttrPKeyTableRecord: "P_KeyTableRecord", AttrPathRecord: "PathRecord",
 		AttrMCMemberRecord: "MCMemberRecord", AttrMultiPathRecord: "MultiPathRecord",
-		AttrInformInfoRecord: "InformInfoRecord",
+		AttrInformInfoRecord: "InformInfoRecord", AttrSLtoVLRecord: "SLtoVLMappingTableRecord",
+		AttrSwitchInfoRecord: "SwitchInfoRecord", AttrVLArbRecord: "VLArbitrationTableRecord",
 	},
 	ClassPerformance: {
 		AttrClassPortInfo: "ClassPortInfo", AttrPortSamplesControl: "PortSamplesControl",

@@ -26,7 +26,7 @@ const (
 
 // Numbers of generic traps of subnet management (14.2.5.1, tables 131 to 138).
 const (
-	TrapGIDInService      uint16 = 64
+	TrapGIDInService      uint16 = 64 // TrapGID, as the next three
 	TrapGIDOutOfService   uint16 = 65
 	TrapGroupCreated      uint16 = 66
 	TrapGroupDeleted      uint16 = 67
@@ -78,8 +78,12 @@ func (n *Notice) Parse(b []byte) {
 // Check returns an *Error: ErrRange for a value that does not fit its field.
 func (n *Notice) Check() error {
 	c := checker{layout: "Notice"}
-	c.fits("Type", uint64(n.Type), 7)
-	c.fits("Producer", uint64(n.Producer), 24)
-	c.fits("Count", uint64(n.Count), 15)
+	n.check(&c, "")
 	return c.err
+}
+
+func (n *Notice) check(c *checker, in string) {
+	c.fits(in+"Type", uint64(n.Type), 7)
+	c.fits(in+"Producer", uint64(n.Producer), 24)
+	c.fits(in+"Count", uint64(n.Count), 15)
 }

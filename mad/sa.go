@@ -14,11 +14,14 @@ const (
 	AttrInformInfo       uint16 = 0x0003
 	AttrNodeRecord       uint16 = 0x0011
 	AttrPortInfoRecord   uint16 = 0x0012
+	AttrSLtoVLRecord     uint16 = 0x0013
+	AttrSwitchInfoRecord uint16 = 0x0014
 	AttrSMInfoRecord     uint16 = 0x0018
 	AttrLinkRecord       uint16 = 0x0020
 	AttrServiceRecord    uint16 = 0x0031
 	AttrPKeyTableRecord  uint16 = 0x0033
 	AttrPathRecord       uint16 = 0x0035
+	AttrVLArbRecord      uint16 = 0x0036
 	AttrMCMemberRecord   uint16 = 0x0038
 	AttrMultiPathRecord  uint16 = 0x003a
 	AttrInformInfoRecord uint16 = 0x00f3

@@ -48,7 +48,11 @@ func (s *SMInfo) Parse(b []byte) {
 // Check returns an *Error: ErrRange for a value that does not fit its field.
 func (s *SMInfo) Check() error {
 	c := checker{layout: "SMInfo"}
-	c.fits("Priority", uint64(s.Priority), 4)
-	c.fits("State", uint64(s.State), 4)
+	s.check(&c, "")
 	return c.err
+}
+
+func (s *SMInfo) check(c *checker, in string) {
+	c.fits(in+"Priority", uint64(s.Priority), 4)
+	c.fits(in+"State", uint64(s.State), 4)
 }
