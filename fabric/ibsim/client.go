@@ -39,7 +39,10 @@ type client struct {
 	dropped atomic.Uint64
 
 	mu      sync.Mutex
-	pending map[uint64]*pending // by transaction ID with the mark
+	pending map[uint64]*pending // by transaction ID with the mark; nil once closed
+
+	outgoing      map[transfer]*outgoing
+	outgoingBytes int
 }
 
 // pending is a request without a response yet.
@@ -57,7 +60,7 @@ func newClient(s *Server, number int, process uint32, ctl *net.UnixAddr, p *fabr
 	k := &client{server: s, number: number, process: process, ctl: ctl, data: address(s.cfg.Name, ":in"+suffix),
 		conn: conn, port: p, queue: make(chan [dataLen]byte, maxQueued), stop: make(chan struct{}),
 		readEnd: make(chan struct{}),
-		pending: make(map[uint64]*pending)}
+		pending: make(map[uint64]*pending), outgoing: make(map[transfer]*outgoing)}
 	return k, nil
 }
 
@@ -84,6 +87,9 @@ func (k *client) close() {
 			delete(k.pending, id)
 		}
 		k.pending = nil
+		for key := range k.outgoing {
+			k.dropOutgoing(key)
+		}
 	})
 }
 
@@ -145,6 +151,9 @@ func (k *client) read() {
 
 // send sends a message into the fabric.
 func (k *client) send(m *message) {
+	if k.sendSegment(m) {
+		return
+	}
 	original := *m
 	waits := hasResponse(&m.mad)
 	if !isResponse(&m.mad) {
@@ -201,6 +210,9 @@ func (k *client) expire(id uint64) {
 // Take implements fabric.Client.
 func (k *client) Take(d *fabric.Datagram) bool {
 	m := d.MAD
+	if k.takeControl(d) {
+		return true
+	}
 	if isResponse(m) {
 		if markOf(m) != k.mark() {
 			return false
@@ -209,8 +221,14 @@ func (k *client) Take(d *fabric.Datagram) bool {
 	} else if !k.wants(d) {
 		return false
 	}
+	length, ok := k.takeSegment(d)
+	if !ok {
+		return true
+	}
 	out := fromDatagram(d)
+	out.length = length
 	k.enqueue(&out)
+	k.acknowledge(d)
 	return true
 }
 

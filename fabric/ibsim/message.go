@@ -70,6 +70,7 @@ type message struct {
 	dlid, slid uint16
 	dqp, sqp   uint32
 	status     uint32
+	length     int // bytes of the datagram that are valid; 0: all
 	mad        ci.MAD
 }
 
@@ -87,11 +88,13 @@ func parseMessage(b []byte) (m message, ok bool) {
 	m.dqp, m.sqp = be.Uint32(b[8:])&0xffffff, be.Uint32(b[12:])&0xffffff
 	m.status = be.Uint32(b[16:])
 	m.mad = ci.MAD(b[32:])
+	m.length = mad.Size
 	if n := be.Uint64(b[24:]); n < mad.Size {
 		if n < mad.HeaderLen {
 			return m, false
 		}
 		clear(m.mad[n:]) // the client's buffer has bytes of older messages there
+		m.length = int(n)
 	}
 	return m, m.mad[0] == mad.BaseVersion
 }
@@ -104,7 +107,11 @@ func (m *message) put(b *[dataLen]byte) {
 	be.PutUint32(b[8:], m.dqp)
 	be.PutUint32(b[12:], m.sqp)
 	be.PutUint32(b[16:], m.status)
-	be.PutUint64(b[24:], mad.Size)
+	length := m.length
+	if length == 0 {
+		length = mad.Size
+	}
+	be.PutUint64(b[24:], uint64(length))
 	copy(b[32:], m.mad[:])
 }
 
