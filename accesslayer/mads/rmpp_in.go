@@ -71,6 +71,12 @@ func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received,
 		x.reject(nil, r, seg, mad.RMPPBadLength)
 		return nil
 	}
+	if t.exceeds(seg.HeaderLen + want) {
+		e.p.count.drop(DropResources)
+		x.refuse(r, seg, mad.RMPPStop, mad.RMPPResourcesExhausted)
+		e.finish(t, nil, t.tooLong())
+		return nil
+	}
 	busy := want > cfg.MaxMessage
 	source := SourceOf(&r.From.AV)
 	if t == nil && !busy {
@@ -182,6 +188,14 @@ func (x *transfers) take(i *incoming, r *Received, p *mad.RMPP) *Received {
 		i.last = n
 	}
 	data := r.MAD[i.seg.HeaderLen : i.seg.HeaderLen+size]
+	if i.t.exceeds(len(i.r.MAD) + size) {
+		t := i.t
+		x.e.p.count.drop(DropResources)
+		x.refuse(r, i.seg, mad.RMPPStop, mad.RMPPResourcesExhausted)
+		x.dropIn(i)
+		x.e.finish(t, nil, t.tooLong())
+		return nil
+	}
 	if !x.hasRoom(i, size) {
 		x.e.p.count.drop(DropResources)
 		x.refuse(r, i.seg, mad.RMPPStop, mad.RMPPResourcesExhausted)

@@ -134,6 +134,9 @@ type Message struct {
 	// Retries is how often Do sends the request again. For RMPP, it is how often Send and Do send again without
 	// progress.
 	Retries int
+	// MaxResponse bounds a response by RMPP, in bytes with the headers of its first segment; 0: Config.MaxMessage. A
+	// longer one ends the request with status InsufficientResources.
+	MaxResponse int
 }
 
 // Address is the destination of a datagram, or the source of one, to which a response can be sent.

@@ -26,6 +26,7 @@ type tx struct {
 
 	timeout time.Duration
 	retries int
+	limit   int           // bytes of the response; 0: Config.MaxMessage
 	at      time.Duration // the deadline; 0: the timer has not started
 	timer   clock.Deadline
 	late    lateness
@@ -40,7 +41,8 @@ type tx struct {
 const defaultTimeout = time.Second
 
 func newTx(a *agent, h *mad.Header, m *Message) *tx {
-	t := &tx{a: a, class: h.Class, userID: h.TID, to: m.To, timeout: m.Timeout, retries: max(m.Retries, 0)}
+	t := &tx{a: a, class: h.Class, userID: h.TID, to: m.To, timeout: m.Timeout, retries: max(m.Retries, 0),
+		limit: max(m.MaxResponse, 0)}
 	t.msg = append(t.buf[:0], m.MAD...)
 	if h.Class != mad.ClassSubnetDirected { // responses arrive from the end of the route
 		t.peer = a.e.p.peerOf(&m.To.AV)
@@ -171,4 +173,14 @@ func (e *endpoint) respond(h *mad.Header, r *Received) {
 	}
 	binary.BigEndian.PutUint64(r.MAD[8:], t.userID)
 	e.finish(t, r, nil)
+}
+
+// exceeds reports whether a response of n bytes is longer than the request admits. t may be nil: a message that is no
+// response.
+func (t *tx) exceeds(n int) bool { return t != nil && t.limit > 0 && n > t.limit }
+
+// tooLong returns the error of a request whose response is too long.
+func (t *tx) tooLong() error {
+	return &ci.Error{Verb: verbDo, Status: ci.InsufficientResources, Detail: fmt.Sprintf("the response is longer than "+
+		"%d bytes (Message.MaxResponse)", t.limit)}
 }

@@ -19,7 +19,12 @@ type Config struct {
 	// Retries is the maximum number of times that the client repeats a request without a response, and separately the
 	// maximum number of times that it repeats one for which the administrator was too busy; 0: 5.
 	Retries int
+	// MaxTable is the size of the longest table that the client accepts, in bytes; 0: 4 MiB. The MAD services have a
+	// limit of their own (mads.Config.MaxMessage).
+	MaxTable int
 }
+
+const defaultMaxTable = 4 << 20
 
 // Client is a client of the subnet administrator. All methods may be called concurrently.
 type Client struct {
@@ -56,6 +61,9 @@ func New(al *accesslayer.AL, svc mads.Service, cfg Config) *Client {
 	if cfg.Retries == 0 {
 		cfg.Retries = 5
 	}
+	if cfg.MaxTable <= 0 {
+		cfg.MaxTable = defaultMaxTable
+	}
 	return &Client{al: al, svc: svc, cfg: cfg, agents: map[mads.Port]mads.Agent{}, backoff: map[*request]struct{}{}}
 }
 
@@ -88,7 +96,7 @@ func (c *Client) agent(port mads.Port) (a mads.Agent, created bool, err error) {
 		return a, false, nil
 	}
 	a, err = c.svc.Register(mads.AgentConfig{Name: "SA client", Port: port, Class: mad.ClassSubnetAdmin,
-		Version: mad.ClassVersionSubnetAdmin})
+		Version: mad.ClassVersionSubnetAdmin, RMPP: true})
 	if err != nil {
 		return nil, false, err
 	}

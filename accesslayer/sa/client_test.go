@@ -148,7 +148,7 @@ func TestPath(t *testing.T) {
 
 	require.Len(t, s.agents, 1, "one agent for a port")
 	assert.Equal(t, mads.AgentConfig{Name: "SA client", Port: ib, Class: mad.ClassSubnetAdmin,
-		Version: mad.ClassVersionSubnetAdmin}, s.configs[0])
+		Version: mad.ClassVersionSubnetAdmin, RMPP: true}, s.configs[0])
 	port, err := al.Adapters()[0].Port(1)
 	require.NoError(t, err)
 	m := s.sent[0]

@@ -1,6 +1,7 @@
 package sa
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,27 +31,54 @@ func wait[T any](start func(done func(T, error)) error) (result T, err error) {
 	return result, err
 }
 
+// errNoDone is the error of a call without a function for its outcome.
+var errNoDone = failure(ci.InvalidParameter, "done is nil", nil)
+
 // StartDo sends the request of Do and returns. done is called with the outcome; see "Requests without waiting" in the
 // package comment. The caller may use req again when StartDo has returned.
 func (c *Client) StartDo(ctx context.Context, port mads.Port, req *mad.SA, done func(*mad.SA, error)) error {
 	if done == nil {
-		return failure(ci.InvalidParameter, "done is nil", nil)
+		return errNoDone
 	}
+	return c.start(ctx, port, req, func(r *response, err error) {
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		done(&r.SA, nil)
+	})
+}
+
+// response is a response with the data of all its segments.
+type response struct {
+	mad.SA
+	data []byte // without the headers
+}
+
+// start sends a request, and calls done with the outcome.
+func (c *Client) start(ctx context.Context, port mads.Port, req *mad.SA, done func(*response, error)) error {
 	to, err := c.administrator(port)
 	if err != nil {
 		return err
 	}
-	q := *req
-	q.Header = mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassSubnetAdmin,
-		ClassVersion: mad.ClassVersionSubnetAdmin, Method: req.Method, Attribute: req.Attribute, Modifier: req.Modifier}
-	b := make([]byte, mad.Size)
-	q.Put(b)
+	b := encode(req)
 	r := &request{c: c, ctx: ctx, port: port, attribute: req.Attribute, done: done,
-		msg: mads.Message{To: to, MAD: b, Timeout: c.cfg.Timeout, Retries: c.cfg.Retries}}
+		msg: mads.Message{To: to, MAD: b[:], Timeout: c.cfg.Timeout, Retries: c.cfg.Retries,
+			MaxResponse: c.cfg.MaxTable + mad.SAHeaderLen}}
 	return r.send()
 }
 
-// request is a request of StartDo. It is used by one goroutine at a time: the caller of StartDo, then that which calls
+// encode returns the datagram of a request.
+func encode(req *mad.SA) (b [mad.Size]byte) {
+	q := *req
+	q.Header = mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassSubnetAdmin,
+		ClassVersion: mad.ClassVersionSubnetAdmin, Method: req.Method, Attribute: req.Attribute, Modifier: req.Modifier}
+	q.RMPP = mad.RMPP{}
+	q.Put(b[:])
+	return b
+}
+
+// request is a request of a Client. It is used by one goroutine at a time: the caller of start, then that which calls
 // answered or repeat.
 type request struct {
 	c         *Client
@@ -58,10 +86,10 @@ type request struct {
 	port      mads.Port
 	attribute uint16
 	msg       mads.Message
-	done      func(*mad.SA, error)
+	done      func(*response, error)
 
-	busy  int  // responses with status busy
-	renew bool // an agent that had been closed was replaced
+	delayed int  // responses after which the request was repeated later
+	renew   bool // an agent that had been closed was replaced
 
 	// Set while the request is in Client.backoff, under Client.mu.
 	timer     clock.Timer
@@ -97,20 +125,14 @@ func (r *request) renewAgent(a mads.Agent, created bool, err error) bool {
 // answered is called when the request of an agent has ended.
 func (r *request) answered(a mads.Agent, created bool, m *mads.Received, err error) {
 	if err != nil {
-		if r.renewAgent(a, created, err) {
-			if err = r.send(); err == nil {
-				return
-			}
-		}
-		r.done(nil, r.c.unlessClosed(err))
+		r.failed(a, created, err)
 		return
 	}
-	var resp mad.SA
-	err = mad.ParseSA(m.MAD[:min(len(m.MAD), mad.Size)], &resp)
+	resp, err := parse(m.MAD)
 	switch {
 	case err != nil:
 		r.done(nil, failure(ci.ErrorStatus, "the response cannot be parsed", err))
-	case resp.Status&mad.StatusBusy != 0 && r.busy < r.c.cfg.Retries:
+	case resp.Status&mad.StatusBusy != 0 && r.delayed < r.c.cfg.Retries:
 		r.wait()
 	case resp.Status != mad.StatusOK:
 		r.done(nil, &StatusError{Attribute: r.attribute, Status: resp.Status})
@@ -119,18 +141,50 @@ func (r *request) answered(a mads.Agent, created bool, m *mads.Received, err err
 			mad.AttributeName(mad.ClassSubnetAdmin, resp.Attribute), mad.AttributeName(mad.ClassSubnetAdmin,
 				r.attribute)), nil))
 	default:
-		r.done(&resp, nil)
+		r.done(resp, nil)
 	}
+}
+
+// failed is called when a request has ended without a response. A request is repeated if its agent was closed with its
+// port, or if the segments of the response did not all arrive.
+func (r *request) failed(a mads.Agent, created bool, err error) {
+	if r.renewAgent(a, created, err) {
+		if err = r.send(); err == nil {
+			return
+		}
+	}
+	cut, isCut := errors.AsType[*mads.RMPPError](err)
+	if isCut && cut.Status != mad.RMPPResourcesExhausted && r.delayed < r.c.cfg.Retries {
+		r.wait()
+		return
+	}
+	r.done(nil, r.c.unlessClosed(err))
+}
+
+// parse decodes a response of one or more segments.
+func parse(b []byte) (*response, error) {
+	if len(b) < mad.SAHeaderLen {
+		return nil, fmt.Errorf("%w: %d bytes, want %d", mad.ErrLength, len(b), mad.SAHeaderLen)
+	}
+	r := &response{data: b[mad.SAHeaderLen:]}
+	first := b
+	if len(first) < mad.Size { // RMPP drops what follows the data
+		first = append(bytes.Clone(b), make([]byte, mad.Size-len(b))...)
+	}
+	if err := mad.ParseSA(first[:mad.Size], &r.SA); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // maxBackoffShift bounds the time between repetitions: 4 times Config.Timeout.
 const maxBackoffShift = 4
 
-// wait repeats the request after some time, which doubles with each response that the administrator is busy.
+// wait repeats the request after some time, which doubles with each repetition.
 func (r *request) wait() {
 	c := r.c
-	d := c.cfg.Timeout / 4 << min(r.busy, maxBackoffShift)
-	r.busy++
+	d := c.cfg.Timeout / 4 << min(r.delayed, maxBackoffShift)
+	r.delayed++
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()

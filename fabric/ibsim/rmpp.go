@@ -56,7 +56,7 @@ func rmppOf(m *ci.MAD) (r mad.RMPP, s mad.Segmentation, ok bool) {
 // sendSegment handles a message of the client that is to be sent by RMPP. It reports false for other messages.
 func (k *client) sendSegment(m *message) bool {
 	r, s, ok := rmppOf(&m.mad)
-	if !ok || r.Type != mad.RMPPData {
+	if !ok || r.Type > mad.RMPPData { // OpenSM leaves the type to the kernel
 		return false
 	}
 	key := transfer{id: tid(&m.mad), lid: ci.LID(m.dlid), qp: ci.QPN(m.dqp)}

@@ -19,7 +19,8 @@ import (
 // A host is an adapter at a node with an access layer.
 type host struct {
 	hca  *reference.HCA
-	m    *mads.Manager
+	al   *accesslayer.AL
+	mads *mads.Manager
 	sa   *sa.Client
 	port mads.Port
 	lid  ci.LID
@@ -42,7 +43,7 @@ func (r *rig) host(name string) *host {
 	m, err := mads.New(al, mads.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	h.m = m
+	h.al, h.mads = al, m
 	h.sa = sa.New(al, m, sa.Config{})
 	t.Cleanup(func() { require.NoError(t, h.sa.Close()) })
 	h.port = mads.Port{CA: h.hca.Info().GUID, Num: 1}
