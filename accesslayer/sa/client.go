@@ -64,6 +64,7 @@ func New(al *accesslayer.AL, svc mads.Service, cfg Config) *Client {
 	if cfg.MaxTable <= 0 {
 		cfg.MaxTable = defaultMaxTable
 	}
+	cfg.MaxTable = max(cfg.MaxTable, mad.SADataLen)
 	return &Client{al: al, svc: svc, cfg: cfg, agents: map[mads.Port]mads.Agent{}, backoff: map[*request]struct{}{}}
 }
 

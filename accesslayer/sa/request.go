@@ -132,6 +132,9 @@ func (r *request) answered(a mads.Agent, created bool, m *mads.Received, err err
 	switch {
 	case err != nil:
 		r.done(nil, failure(ci.ErrorStatus, "the response cannot be parsed", err))
+	case len(resp.data) > r.c.cfg.MaxTable:
+		r.done(nil, failure(ci.InsufficientResources, fmt.Sprintf("a table of %d bytes, at most %d are accepted "+
+			"(Config.MaxTable)", len(resp.data), r.c.cfg.MaxTable), nil))
 	case resp.Status&mad.StatusBusy != 0 && r.delayed < r.c.cfg.Retries:
 		r.wait()
 	case resp.Status != mad.StatusOK:
