@@ -10,3 +10,6 @@ func Available() error {
 	u.add("", "the harness needs Linux on amd64, this is %s on %s", runtime.GOOS, runtime.GOARCH)
 	return u
 }
+
+// AvailableVFIOUser returns an error: guests need Linux.
+func AvailableVFIOUser(...string) error { return Available() }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"strconv"
 	"sync"
 	"syscall"
@@ -17,9 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/test/linux/guest/channel"
+	"ciddk/test/linux/guest/qemu"
 )
 
-// Device is the name of the rxe device in every guest; its GID table has a row for each address of the guest.
+// Device is the name of the rxe device in a guest that has one. Its GID table has a row for each address of the guest.
 const Device = "rxe0"
 
 // Config describes a Guest. The zero value is valid.
@@ -28,11 +28,30 @@ type Config struct {
 	Modules  []string // further modules of the kernel, by name
 	CPUs     int      // 0 is 2: with one, polling programs starve the kernel
 	MemoryMB int      // 0 is 512
+
+	// VFIOUser lists the sockets of PCI functions that vfio-user servers serve. Each is behind a root port of its own.
+	// The servers must listen already. Such a guest needs the QEMU of package qemu: see AvailableVFIOUser.
+	VFIOUser []string
+	// IOMMU gives the machine an IOMMU, so that a program of the guest can use VFIO. It needs the same QEMU.
+	IOMMU bool
+	// NoRXE leaves out the rxe device.
+	NoRXE bool
+	// Loadable lists modules of the kernel that are in the guest and not loaded: see Guest.Load.
+	Loadable []string
+	// Providers lists further drivers of libibverbs, such as "mlx4".
+	Providers []string
+	// Files are further files, by their path in the guest, with the path of their content on this machine.
+	Files map[string]string
 }
+
+// needsQEMU reports whether the guest needs the QEMU of package qemu.
+func (c *Config) needsQEMU() bool { return len(c.VFIOUser) > 0 || c.IOMMU }
 
 // Guest is a machine running Linux with an rxe device. Its methods may be called concurrently.
 type Guest struct {
 	net     *Network
+	kernel  *kernel
+	noRXE   bool
 	index   int
 	tap     string
 	hello   channel.Hello
@@ -60,18 +79,27 @@ func (n *Network) Boot(ctx context.Context, c Config) (*Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	initrd, err := buildImage(ctx, k, c.Programs, c.Modules)
+	initrd, err := buildImage(ctx, k, &c)
+	if err != nil {
+		return nil, err
+	}
+	program := &qemu.Program{}
+	if c.needsQEMU() {
+		program, err = qemu.Find()
+	} else {
+		program = qemu.Plain()
+	}
 	if err != nil {
 		return nil, err
 	}
 	n.mu.Lock()
 	n.last++
 	g := &Guest{
-		net: n, index: n.last, tap: fmt.Sprintf("tap%d", n.last), console: buffer{limit: 16 << 10},
+		net: n, kernel: k, noRXE: c.NoRXE, index: n.last, tap: fmt.Sprintf("tap%d", n.last), console: buffer{limit: 16 << 10},
 		exited: make(chan struct{}), commands: map[uint32]*Process{},
 	}
 	n.mu.Unlock()
-	if err := g.start(ctx, c, k.image(), initrd); err != nil {
+	if err := g.start(ctx, program, &c, initrd); err != nil {
 		return nil, err
 	}
 	if err := g.setup(ctx); err != nil {
@@ -89,7 +117,7 @@ func (n *Network) Boot(ctx context.Context, c Config) (*Guest, error) {
 }
 
 // start runs qemu. The tap and one end of the channel, passed as descriptors, are its only connections to the host.
-func (g *Guest) start(ctx context.Context, c Config, kernelImage, initrd string) error {
+func (g *Guest) start(ctx context.Context, program *qemu.Program, c *Config, initrd string) error {
 	tap, err := g.net.ns.newTap(g.tap)
 	if err != nil {
 		return err
@@ -106,7 +134,7 @@ func (g *Guest) start(ctx context.Context, c Config, kernelImage, initrd string)
 	defer theirs.Close()
 
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	q := exec.CommandContext(life, qemuProgram, qemuArgs(c, g.index, kernelImage, initrd)...)
+	q := program.Command(life, qemuArgs(c, g.index, g.kernel.image(), initrd)...)
 	q.ExtraFiles = []*os.File{tap, theirs} // descriptors 3 and 4
 	q.Stdout, q.Stderr = &g.console, &g.console
 	q.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
@@ -114,7 +142,7 @@ func (g *Guest) start(ctx context.Context, c Config, kernelImage, initrd string)
 	if err := g.net.ns.do(q.Start); err != nil {
 		stop()
 		ours.Close()
-		return fmt.Errorf("%s: %w", qemuProgram, err)
+		return fmt.Errorf("%s: %w", qemu.Emulator, err)
 	}
 	g.ctl, g.stop, g.pid = ours, stop, q.Process.Pid
 	go func() {
@@ -124,7 +152,7 @@ func (g *Guest) start(ctx context.Context, c Config, kernelImage, initrd string)
 	return nil
 }
 
-func qemuArgs(c Config, index int, kernelImage, initrd string) []string {
+func qemuArgs(c *Config, index int, kernelImage, initrd string) []string {
 	cpus, mem := c.CPUs, c.MemoryMB
 	if cpus == 0 {
 		cpus = 2
@@ -132,21 +160,54 @@ func qemuArgs(c Config, index int, kernelImage, initrd string) []string {
 	if mem == 0 {
 		mem = 512
 	}
-	return []string{
+	args := []string{
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-		"-machine", "pc,usb=off,vmport=off,hpet=off",
 		// Nehalem: newer models' instructions (PCLMUL, AVX2, fast REP) are slower than the plain ones under TCG.
 		"-accel", "tcg,thread=multi,tb-size=128", "-cpu", "Nehalem",
 		"-smp", strconv.Itoa(cpus), "-m", strconv.Itoa(mem),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 		"-kernel", kernelImage, "-initrd", initrd,
-		"-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off audit=0 apparmor=0 selinux=0 " +
-			"no_timer_check rcupdate.rcu_expedited=1 random.trust_cpu=on",
+		"-append", kernelArgs(c),
 		"-netdev", "tap,id=net,fd=3",
 		"-device", fmt.Sprintf("virtio-net-pci,netdev=net,mac=52:54:00:77:00:%02x,romfile=", index+1),
 		"-chardev", "socket,id=agent,fd=4",
 		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=" + channel.PortName,
 	}
+	if !c.needsQEMU() {
+		return append(args, "-machine", "pc,usb=off,vmport=off,hpet=off")
+	}
+	args = append(args, "-machine", "q35,usb=off,vmport=off,hpet=off,memory-backend=ram",
+		// Servers of vfio-user map the memory, so it is shared.
+		"-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", mem))
+	if c.IOMMU {
+		args = append(args, "-device", "intel-iommu,intremap=on,caching-mode=on")
+	}
+	for i, path := range c.VFIOUser {
+		args = append(args, "-device", fmt.Sprintf("pcie-root-port,id=rp%d,chassis=%d,slot=%[1]d", i, i+1),
+			"-device", vfioUserDevice(i, path))
+	}
+	return args
+}
+
+// vfioUserDevice returns the argument for a function behind root port i. It has no option ROM.
+func vfioUserDevice(i int, path string) string {
+	b, err := json.Marshal(map[string]any{
+		"driver": "vfio-user-pci", "bus": fmt.Sprintf("rp%d", i), "rombar": 0,
+		"socket": map[string]string{"type": "unix", "path": path},
+	})
+	if err != nil {
+		panic("guest: strings cannot be encoded: " + err.Error())
+	}
+	return string(b)
+}
+
+func kernelArgs(c *Config) string {
+	args := "console=ttyS0 loglevel=4 panic=-1 mitigations=off audit=0 apparmor=0 selinux=0 " +
+		"no_timer_check rcupdate.rcu_expedited=1 random.trust_cpu=on"
+	if c.IOMMU {
+		args += " intel_iommu=on"
+	}
+	return args
 }
 
 // socketPair returns one end of a socket pair as a connection, and the other end as a file.
@@ -173,6 +234,9 @@ func (g *Guest) setup(ctx context.Context) error {
 	config := channel.Config{
 		Hostname: "guest" + strconv.Itoa(g.index), MTU: g.net.mtu, Device: Device,
 		Addresses: []netip.Prefix{prefix(prefix4, g.index), prefix(prefix6, g.index)},
+	}
+	if g.noRXE {
+		config.Device = ""
 	}
 	if err := channel.WriteJSON(g.ctl, 0, channel.Setup, config); err != nil {
 		stop()

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"ciddk/internal/testenv"
+	"ciddk/test/linux/guest/qemu"
 )
 
 // helperEnv makes the test binary boot a guest, print qemu's pid and wait to be killed.
@@ -225,5 +226,5 @@ func helper() error {
 
 func isQEMU(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && bytes.Contains(b, []byte(qemuProgram))
+	return err == nil && bytes.Contains(b, []byte(qemu.Emulator))
 }

@@ -31,10 +31,10 @@ type image map[string]imageFile
 // libraryDirs lists the directories of Debian's dynamic loader on amd64, most specific first.
 var libraryDirs = []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib64", "usr/lib64", "lib", "usr/lib"}
 
-// buildImage returns the path of an initramfs for kernel k with the agent, extra programs and extra modules. Images are
+// buildImage returns the path of an initramfs for kernel k with the agent and what a guest has beyond that. Images are
 // kept in the user's cache directory under a name that depends on all that went into them; ones not used for a week go
 // when a new one is made.
-func buildImage(ctx context.Context, k *kernel, extra, extraModules []string) (string, error) {
+func buildImage(ctx context.Context, k *kernel, c *Config) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil { // no HOME, as in a service
 		cache = os.TempDir()
@@ -47,7 +47,7 @@ func buildImage(ctx context.Context, k *kernel, extra, extraModules []string) (s
 	if err != nil {
 		return "", err
 	}
-	im, err := collect(k, agent, extra, extraModules)
+	im, err := collect(k, agent, c)
 	if err != nil {
 		return "", err
 	}
@@ -84,7 +84,7 @@ func buildAgent(ctx context.Context, dir string) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-func collect(k *kernel, agent []byte, extra, extraModules []string) (image, error) {
+func collect(k *kernel, agent []byte, c *Config) (image, error) {
 	im := image{
 		"/init":              {mode: 0o755, data: agent},
 		"/bin/agent":         {target: "/init"},
@@ -92,19 +92,30 @@ func collect(k *kernel, agent []byte, extra, extraModules []string) (image, erro
 		"/etc/hosts":         {mode: 0o644, data: []byte("127.0.0.1 localhost\n")},
 		"/etc/nsswitch.conf": {mode: 0o644, data: []byte("hosts: files\n")},
 	}
-	order, err := k.order(append(slices.Clone(modules), extraModules...))
+	loaded := modules
+	if c.NoRXE {
+		loaded = modules[:numPlain]
+	}
+	order, err := k.order(append(slices.Clone(loaded), c.Modules...))
 	if err != nil {
 		return nil, err
 	}
+	loadable, err := k.order(c.Loadable)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range loadable {
+		im[modulePath(m)] = imageFile{source: filepath.Join(k.moduleDir(), m), mode: 0o644}
+	}
 	list := &strings.Builder{}
 	for _, m := range order {
-		p := "/lib/modules/" + m
+		p := modulePath(m)
 		fmt.Fprintln(list, p)
 		im[p] = imageFile{source: filepath.Join(k.moduleDir(), m), mode: 0o644}
 	}
 	im["/etc/modules"] = imageFile{mode: 0o644, data: []byte(list.String())}
 
-	for _, p := range append(slices.Sorted(maps.Keys(programs)), extra...) {
+	for _, p := range append(slices.Sorted(maps.Keys(programs)), c.Programs...) {
 		f, err := exec.LookPath(p)
 		if err != nil {
 			return nil, err
@@ -123,22 +134,30 @@ func collect(k *kernel, agent []byte, extra, extraModules []string) (image, erro
 		}
 	}
 	// Programs load these by name at run time: the verbs provider, and libgcc_s for pthread_exit.
-	provider, err := rxeProvider(k.root)
-	if err != nil {
-		return nil, err
+	for _, name := range append([]string{"rxe"}, c.Providers...) {
+		path, err := provider(k.root, name)
+		if err != nil {
+			return nil, err
+		}
+		if err := im.addELF(path, filepath.Join(k.root, path)); err != nil {
+			return nil, err
+		}
+		im["/etc/libibverbs.d/"+name+".driver"] = imageFile{mode: 0o644, data: []byte("driver " + name + "\n")}
 	}
-	if err := im.addELF(provider, filepath.Join(k.root, provider)); err != nil {
-		return nil, err
+	for p, source := range c.Files {
+		im[p] = imageFile{source: source, mode: 0o644}
 	}
-	im["/etc/libibverbs.d/rxe.driver"] = imageFile{mode: 0o644, data: []byte("driver rxe\n")}
 	return im, im.addLibrary("libgcc_s.so.1")
 }
 
-// rxeProvider is the path of librxe. libibverbs has it built in: the real directory (/lib is a link on the host, and is
-// not in the guest), and a name with the version of its ABI.
-func rxeProvider(root string) (string, error) {
+// modulePath returns the path of a module in the guest.
+func modulePath(file string) string { return "/lib/modules/" + file }
+
+// provider returns the path of a driver of libibverbs, whose path is built into the library: the real directory (/lib
+// is a link on the host, and is not in the guest), and a name with the version of the ABI.
+func provider(root, name string) (string, error) {
 	for _, d := range libraryDirs {
-		m, err := filepath.Glob(filepath.Join(root, d, "libibverbs", "librxe-rdmav*.so"))
+		m, err := filepath.Glob(filepath.Join(root, d, "libibverbs", "lib"+name+"-rdmav*.so"))
 		if err != nil || len(m) == 0 {
 			continue
 		}
@@ -149,7 +168,7 @@ func rxeProvider(root string) (string, error) {
 		rel, err := filepath.Rel(root, real)
 		return filepath.Join("/", rel, filepath.Base(m[0])), err
 	}
-	return "", fmt.Errorf("librxe, the verbs provider, is not installed")
+	return "", fmt.Errorf("lib%s, a verbs provider, is not installed", name)
 }
 
 // addELF adds a program or library at path p, with its loader and the libraries that it needs, recursively.

@@ -18,9 +18,8 @@ import (
 )
 
 func main() {
-	// "agent cat FILE...": files of the guest without a further program in the image.
-	if len(os.Args) > 2 && os.Args[1] == "cat" {
-		if err := cat(os.Args[2:]); err != nil {
+	if len(os.Args) > 1 && os.Getpid() != 1 {
+		if err := tool(os.Args[1], os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -35,6 +34,23 @@ func main() {
 	}
 	unix.Sync()
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART) // with qemu -no-reboot: qemu exits
+}
+
+// tool executes a command that would otherwise need a further program in the image.
+func tool(name string, args []string) error {
+	switch name {
+	case "cat":
+		return cat(args)
+	case "load":
+		return loadFiles(args)
+	case "unload":
+		return unload(args)
+	case "dmesg":
+		return dmesg()
+	case "put":
+		return put(args)
+	}
+	return fmt.Errorf("agent: unknown command %q (cat, dmesg, load, put, unload)", name)
 }
 
 func cat(paths []string) error {

@@ -118,8 +118,10 @@ func configure(c channel.Config) error {
 		}
 		steps = append(steps, add)
 	}
-	steps = append(steps, []string{"ip", "link", "set", "eth0", "up"}, []string{"rdma", "link", "add", c.Device, "type",
-		"rxe", "netdev", "eth0"})
+	steps = append(steps, []string{"ip", "link", "set", "eth0", "up"})
+	if c.Device != "" {
+		steps = append(steps, []string{"rdma", "link", "add", c.Device, "type", "rxe", "netdev", "eth0"})
+	}
 	for _, s := range steps {
 		if out, err := command(s).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", strings.Join(s, " "), err, strings.TrimSpace(string(out)))
@@ -128,23 +130,12 @@ func configure(c channel.Config) error {
 	return nil
 }
 
-// hello waits until the device's port is active and each address has its GID: the kernel fills the table from a work
-// queue.
-func hello(c channel.Config) (channel.Hello, error) {
-	var h channel.Hello
-	port := "/sys/class/infiniband/" + c.Device + "/ports/1/"
-	err := await("an active port of "+c.Device+" with a GID for each address", func() bool {
-		state, err := os.ReadFile(port + "state")
-		if err != nil || !strings.Contains(string(state), "ACTIVE") {
-			return false
+// hello describes the guest when its rxe device, if it has one, is ready.
+func hello(c channel.Config) (h channel.Hello, err error) {
+	if c.Device != "" {
+		if h.GIDs, err = awaitGIDs(c); err != nil {
+			return h, err
 		}
-		h.GIDs = gids(port + "gids/")
-		return !slices.ContainsFunc(c.Addresses, func(p netip.Prefix) bool {
-			return !slices.Contains(h.GIDs, netip.AddrFrom16(p.Addr().As16()))
-		})
-	})
-	if err != nil {
-		return h, fmt.Errorf("%w; the table is %v", err, h.GIDs)
 	}
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -152,6 +143,26 @@ func hello(c channel.Config) (channel.Hello, error) {
 	}
 	h.Kernel = unix.ByteSliceToString(u.Release[:])
 	return h, nil
+}
+
+// awaitGIDs waits until the device's port is active and each address has its GID: the kernel fills the table from a
+// work queue.
+func awaitGIDs(c channel.Config) (table []netip.Addr, err error) {
+	port := "/sys/class/infiniband/" + c.Device + "/ports/1/"
+	err = await("an active port of "+c.Device+" with a GID for each address", func() bool {
+		state, err := os.ReadFile(port + "state")
+		if err != nil || !strings.Contains(string(state), "ACTIVE") {
+			return false
+		}
+		table = gids(port + "gids/")
+		return !slices.ContainsFunc(c.Addresses, func(p netip.Prefix) bool {
+			return !slices.Contains(table, netip.AddrFrom16(p.Addr().As16()))
+		})
+	})
+	if err != nil {
+		return table, fmt.Errorf("%w; the table is %v", err, table)
+	}
+	return table, nil
 }
 
 // gids reads the first rows of a GID table; further ones stay empty with two or three addresses.

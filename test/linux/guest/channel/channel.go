@@ -49,7 +49,7 @@ type Config struct {
 	Hostname  string
 	Addresses []netip.Prefix // of eth0, in the order in which they enter the GID table
 	MTU       int            // of eth0, bytes
-	Device    string         // name of the rxe device on eth0
+	Device    string         // name of the rxe device on eth0; "" for none
 }
 
 // Hello describes a guest that is ready.
