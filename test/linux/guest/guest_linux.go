@@ -32,7 +32,7 @@ type Config struct {
 	// VFIOUser lists the sockets of PCI functions that vfio-user servers serve. Each is behind a root port of its own.
 	// The servers must listen already. Such a guest needs the QEMU of package qemu: see AvailableVFIOUser.
 	VFIOUser []string
-	// IOMMU gives the machine an IOMMU, so that a program of the guest can use VFIO. It needs the same QEMU.
+	// IOMMU adds an IOMMU to the machine, so that a program of the guest can use VFIO. It needs the same QEMU.
 	IOMMU bool
 	// NoRXE leaves out the rxe device.
 	NoRXE bool
@@ -83,19 +83,17 @@ func (n *Network) Boot(ctx context.Context, c Config) (*Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	program := &qemu.Program{}
+	program := qemu.Plain()
 	if c.needsQEMU() {
-		program, err = qemu.Find()
-	} else {
-		program = qemu.Plain()
-	}
-	if err != nil {
-		return nil, err
+		if program, err = qemu.Find(); err != nil {
+			return nil, err
+		}
 	}
 	n.mu.Lock()
 	n.last++
 	g := &Guest{
-		net: n, kernel: k, noRXE: c.NoRXE, index: n.last, tap: fmt.Sprintf("tap%d", n.last), console: buffer{limit: 16 << 10},
+		net: n, kernel: k, noRXE: c.NoRXE, index: n.last, tap: fmt.Sprintf("tap%d",
+			n.last), console: buffer{limit: 16 << 10},
 		exited: make(chan struct{}), commands: map[uint32]*Process{},
 	}
 	n.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"ciddk/internal/nameorder"
 )
 
-// modules are loaded in a guest with an rxe device, in this order, and the first numPlain of them in every guest. A name
-// that the kernel has built in needs no file. crc32_generic is the checksum of the ICRC, which rdma_rxe asks the crypto
-// API for by name, and there is no modprobe in the guest to answer.
+// modules are loaded in a guest with an rxe device, in this order, and the first numPlain of them in every guest. A
+// name that the kernel has built in needs no file. crc32_generic is the checksum of the ICRC, which rdma_rxe asks the
+// crypto API for by name, and there is no modprobe in the guest to answer.
 var modules = []string{"virtio_pci", "virtio_console", "virtio_net", "crc32_generic", "rdma_rxe", "rdma_ucm"}
 
 const numPlain = 3
