@@ -26,11 +26,14 @@ func (d *PD) AllocFastRegMR(maxPages int) (ci.MR, error) {
 
 // fastReg executes OpFastReg. A failure leaves the region as it was. Status: WCBindErr.
 func (d *device) fastReg(e *endpoint, w *WorkExt) ci.WCStatus {
-	if w == nil || w.MR == nil {
+	if w == nil {
 		return ci.WCBindErr
 	}
 	m, f := w.MR, &w.FastReg
-	if m.dev != d || m.maxPages == 0 || !m.slot.owns(f.Key) {
+	if w.ByKey {
+		m = d.keys.regionOf(f.Key)
+	}
+	if m == nil || m.dev != d || m.maxPages == 0 || !m.slot.owns(f.Key) {
 		return ci.WCBindErr
 	}
 	m.mu.Lock()
@@ -38,7 +41,12 @@ func (d *device) fastReg(e *endpoint, w *WorkExt) ci.WCStatus {
 	if m.dead || m.pd != e.pd || m.slot.now.Load() != nil { // a mapped region is invalidated first
 		return ci.WCBindErr
 	}
-	p := d.placeFast(m, f)
+	var p *place
+	if w.ByKey {
+		p = d.placeStorage(f, w.Storage)
+	} else {
+		p = d.placeFast(m, f)
+	}
 	if p == nil {
 		return ci.WCBindErr
 	}
@@ -81,6 +89,26 @@ func (d *device) placeFast(m *MR, f *ci.FastReg) *place {
 		skip = 0
 	}
 	return run.place(f.IOVA)
+}
+
+// placeStorage returns the storage of a fast registration whose driver has found it, or nil. The first byte of s is
+// that of the region.
+func (d *device) placeStorage(f *ci.FastReg, s ci.Memory) *place {
+	const verb = "QP.PostSend"
+	if ci.IsNil(s) || s.Len() < f.Length || d.checkAccess(verb, f.Access) != nil ||
+		d.checkRange(verb, f.IOVA, f.Length) != nil {
+		return nil
+	}
+	return &place{va: f.IOVA, length: f.Length, bytes: newStorage(extents(s, 0, f.Length))}
+}
+
+// regionOf returns the region that a key belongs to, whatever it grants at present, or nil.
+func (k *keyTable) regionOf(key ci.Key) *MR {
+	if s := k.slots.get(uint32(key) >> 8); s != nil {
+		m, _ := s.owner.(*MR)
+		return m
+	}
+	return nil
 }
 
 // invalidate implements keyOwner: it withdraws the mapping.

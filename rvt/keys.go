@@ -69,6 +69,15 @@ func (k *keyTable) reserve(owner keyOwner) (*slot, ci.Key, bool) {
 	return nil, 0, false
 }
 
+// reserveKey takes the index of a key that the driver names. It reports false if the index is in use.
+func (k *keyTable) reserveKey(owner keyOwner, key ci.Key) (*slot, bool) {
+	s := &slot{index: uint32(key) >> 8, owner: owner, count: uint8(key) + 1}
+	if owner != nil {
+		owner.setSlot(s, key)
+	}
+	return s, k.slots.put(s.index, s)
+}
+
 // release frees the index. The key grants nothing from then on.
 func (k *keyTable) release(s *slot) {
 	k.slots.del(s.index, s)
@@ -176,7 +185,7 @@ type grant struct {
 	use
 	key    ci.Key
 	access ci.Access
-	pd     *PD
+	pd     *PD    // nil: local accesses of all PDs
 	base   uint64 // address of the first byte
 	length uint64 // base+length does not exceed 2^64-1
 	bytes  *storage

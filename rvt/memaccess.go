@@ -55,7 +55,7 @@ func (h *holds) local(keys *keyTable, pd *PD, s ci.SGE, write bool) (mem, ci.WCS
 		return mem{}, ci.WCSuccess
 	}
 	g := keys.find(s.LKey)
-	if g == nil || g.pd != pd || g.under != nil || write && g.access&ci.LocalWrite == 0 {
+	if g == nil || g.pd != pd && g.pd != nil || g.under != nil || write && g.access&ci.LocalWrite == 0 {
 		return mem{}, ci.WCLocalProtErr
 	}
 	off, ok := g.span(s.Addr, uint64(s.Length))

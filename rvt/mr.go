@@ -19,6 +19,7 @@ type MR struct {
 	modify sync.Mutex // serialises Modify and ModifyPMR
 
 	maxPages int    // fast registration: the most pages; else 0
+	anyPD    bool   // local accesses may come from all PDs
 	owned    *owned // that of its PD, also after the PD has changed
 
 	// With mu.
@@ -158,29 +159,42 @@ func (g *grant) region() *ci.Region {
 
 // newMR creates a region at p. It takes over p, also when it fails. p is nil for a region without storage.
 func (d *PD) newMR(verb string, p *place, access ci.Access, source *MR, maxPages int) (ci.MR, error) {
+	m := &MR{maxPages: maxPages, access: access, source: source}
+	if err := d.addMR(verb, m, p, d.dev.keys.reserve); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// addMR completes a new region with a key that reserve takes. It takes over p, also when it fails.
+func (d *PD) addMR(verb string, m *MR, p *place, reserve func(keyOwner) (*slot, ci.Key, bool)) error {
 	dev := d.dev
 	if err := d.child(verb, kindMR, dev.attr.MaxMRs); err != nil {
 		if p != nil {
 			p.drop()
 		}
-		return nil, err
+		return err
 	}
-	m := &MR{dev: dev, maxPages: maxPages, owned: d.owned, pd: d, face: d, access: access, source: source}
-	s, key, ok := dev.keys.reserve(m)
+	m.dev, m.owned = dev, d.owned
+	m.pd, m.face = d, d
+	s, key, ok := reserve(m)
 	if !ok {
 		d.unchild(kindMR)
 		if p != nil {
 			p.drop()
 		}
-		return nil, failf(verb, ci.InsufficientResources, "no key is free")
+		return failf(verb, ci.InsufficientResources, "no key is free")
 	}
 	if p != nil {
-		g := p.grant(key, d, access)
+		g := p.grant(key, d, m.access)
+		if m.anyPD {
+			g.pd = nil
+		}
 		m.region.Store(g.region())
 		s.now.Store(g)
 	}
 	d.created(m)
-	return m, nil
+	return nil
 }
 
 // RegisterMR creates a region over storage.
@@ -261,6 +275,8 @@ func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, fin
 		return failf(verb, ci.InvalidParameter, "no field, or an unknown one")
 	case m.maxPages != 0:
 		return failf(verb, ci.InvalidParameter, "a fast registration region is changed by OpFastReg")
+	case m.anyPD:
+		return failf(verb, ci.InvalidParameter, "a region of all PDs cannot be changed")
 	}
 	m.mu.Lock()
 	to, face := m.pd, m.face

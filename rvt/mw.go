@@ -37,15 +37,25 @@ func (d *PD) CreateMW(c ci.MWCreate) (ci.MW, error) {
 	case typ != ci.MWType1 && typ != ci.MWType2:
 		return nil, failf(verb, ci.InvalidParameter, "window type")
 	}
+	m, err := d.newMW(verb, typ, dev.keys.reserve)
+	if err != nil {
+		return nil, err
+	}
+	nothingForUser(c.User)
+	return m, nil
+}
+
+// newMW creates a window with a key that reserve takes.
+func (d *PD) newMW(verb string, typ ci.MWType, reserve func(keyOwner) (*slot, ci.Key, bool)) (ci.MW, error) {
+	dev := d.dev
 	if err := d.child(verb, kindMW, dev.attr.MaxMWs); err != nil {
 		return nil, err
 	}
 	m := &MW{pd: d, typ: typ}
-	if _, _, ok := dev.keys.reserve(m); !ok {
+	if _, _, ok := reserve(m); !ok {
 		d.unchild(kindMW)
 		return nil, failf(verb, ci.InsufficientResources, "no key is free")
 	}
-	nothingForUser(c.User)
 	d.created(m)
 	return m, nil
 }

@@ -236,12 +236,7 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 		nothingForUser(c.User)
 		return q, nil
 	}
-	kick := func() {
-		if !q.destroyed.Load() {
-			q.kick()
-		}
-	}
-	if err = d.user.AddQP(q.num, q.sq, q.rq, kick, c.User); err != nil {
+	if err = d.user.AddQP(q.num, q.sq, q.rq, q.Kick, c.User); err != nil {
 		dev.qps.remove(q)
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}

@@ -102,6 +102,14 @@ func (q *QP) MR(m ci.MR) *MR {
 	return v
 }
 
+// Kick runs the engine of a QP whose SharedSendRing has new requests. It does not block, and has no effect on a
+// destroyed QP.
+func (q *QP) Kick() {
+	if !q.destroyed.Load() {
+		q.kick()
+	}
+}
+
 // PostRecv appends receive buffers.
 func (q *QP) PostRecv(wrs []ci.RecvWR) (int, error) {
 	sync := q.flags&ci.QPClientSyncRecv == 0

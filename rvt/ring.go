@@ -37,7 +37,9 @@ type WorkExt struct {
 	Bind ci.MWBind
 	// ByKey reports that an OpBindMW names its objects by keys: any key of the window, or the current one if it is of
 	// type 1, and the L_Key of the region. MW and MR are nil. Another process posted the request.
+	// An OpFastReg names its region by FastReg.Key, and its storage is Storage instead of FastReg.Pages.
 	ByKey        bool
+	Storage      ci.Memory
 	MWKey, MRKey ci.Key
 	FastReg      ci.FastReg // Pages is private
 	Raw          ci.Raw

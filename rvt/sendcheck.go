@@ -22,6 +22,8 @@ func (e *endpoint) checkShared(w *Work) ci.WCStatus {
 		if r.HasObjects && e.service != wire.UD && e.dev.attr.Caps.Has(ci.CapMW1) {
 			return ci.WCSuccess // the same request binds windows of type 1, after QP.BindMW
 		}
+	case ci.OpFastReg:
+		r.HasObjects = w.Ext != nil && w.Ext.ByKey // the driver's own ring has made it
 	default:
 		w.Ext = nil
 	}

@@ -42,30 +42,18 @@ func (b *buffer) page(off uint64) (addr, n uint64, ok bool) {
 	return entry&^7 + in, 1<<b.logPage - in, true
 }
 
-// each calls f for the parts of p that lie in one page each.
-func (b *buffer) each(off uint64, p []byte, f func(m *Model, addr uint64, p []byte) bool) bool {
-	if off > b.size || uint64(len(p)) > b.size-off {
-		return false
-	}
-	for len(p) > 0 {
-		addr, n, ok := b.page(off)
-		if !ok {
-			return false
-		}
-		n = min(n, uint64(len(p)))
-		if !f(b.m, addr, p[:n]) {
-			return false
-		}
-		p, off = p[n:], off+n
-	}
-	return true
-}
+// has reports whether n bytes at off are inside of the buffer.
+func (b *buffer) has(off, n uint64) bool { return off <= b.size && n <= b.size-off }
 
 // read copies bytes of the buffer. It reports false if they are outside of it or not mapped.
-func (b *buffer) read(off uint64, p []byte) bool { return b.each(off, p, (*Model).readHost) }
+func (b *buffer) read(off uint64, p []byte) bool {
+	return b.has(off, uint64(len(p))) && eachPage(b.m, b, off, p, (*Model).readHost)
+}
 
 // write copies to the buffer.
-func (b *buffer) write(off uint64, p []byte) bool { return b.each(off, p, (*Model).writeHost) }
+func (b *buffer) write(off uint64, p []byte) bool {
+	return b.has(off, uint64(len(p))) && eachPage(b.m, b, off, p, (*Model).writeHost)
+}
 
 // fill sets the entries of a queue to one value.
 func (b *buffer) fill(entry []byte) bool {

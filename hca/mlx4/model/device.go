@@ -29,12 +29,25 @@ type Model struct {
 	icm          icm
 	eqs          eqTable
 	perf         *pma.Agent
+	flames       flames
 
-	mu        sync.Mutex // of commands, and of what follows
-	stage     stage
-	areaPages uint64
-	layout    layout
-	closed    bool
+	// objects guards the maps, which doorbells read.
+	objects sync.RWMutex
+	cqs     map[uint32]*cq
+	qps     map[uint32]*qp
+
+	mu         sync.Mutex // of commands, and of what follows
+	making     making
+	mpts       mptTable
+	pds        map[uint32]*pdRef
+	srqs       map[uint32]*srq
+	pd         ci.PD  // of CQs
+	reserved   ci.MR  // the reserved L_Key
+	specialQPs uint32 // the first one; 0: none
+	stage      stage
+	areaPages  uint64
+	layout     layout
+	closed     bool
 }
 
 // attachment is a host in an atomic pointer.
@@ -73,6 +86,7 @@ func newModel(c Config) (*Model, error) {
 	m := &Model{cfg: c}
 	m.perf = pma.New(pma.Config{Source: perfSource{m}, NumPorts: uint8(len(c.Ports)), Supported: perfCounters})
 	m.eqs.reset()
+	m.newTables()
 	m.config = m.newConfigSpace()
 	for i, p := range c.Ports {
 		m.ports = append(m.ports, newPort(m, uint8(i+1), p))
@@ -147,7 +161,9 @@ func (m *Model) closeObjects() {
 	for _, p := range m.ports {
 		p.open.Store(false)
 	}
+	m.destroyObjects()
 	m.eqs.reset()
+	m.specialQPs = 0
 	m.layout = layout{}
 }
 

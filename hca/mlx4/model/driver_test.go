@@ -270,7 +270,7 @@ func (d *driver) newEQ(num uint32, vector int) {
 	d.armEQ(q)
 }
 
-// armEQ tells the adapter what has been consumed, and arms the queue.
+// armEQ sets the consumer index of a queue and arms it.
 func (d *driver) armEQ(q *eventQueue) {
 	var b [4]byte
 	prm.EQDoorbellConsumer.Put(b[:], uint64(q.consumer))

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 
 	"ciddk/ci"
@@ -39,7 +40,7 @@ func (m *Model) startEngine() error {
 		Attr: ci.CAAttr{Caps: caps, MaxMRSize: 1 << logMaxMRSize, MaxSGEs: maxSendSGE, AckDelay: ackDelay,
 			MaxWRs: 1 << (logMaxQPSize + 1), MaxCQEs: 1 << logMaxCQSize, MaxInline: maxSendDesc},
 		Ports: links, NodeDescription: m.cfg.NodeDescription, Rings: rings{m}, Clock: m.cfg.Clock, Rand: m.cfg.Rand,
-		QueueMemory: memory,
+		QueueMemory: memory, Ops: rvt.Ops{QPN: m.number},
 	})
 	if err != nil {
 		return err
@@ -49,10 +50,17 @@ func (m *Model) startEngine() error {
 		_ = h.Close() // the error to report is the first one
 		return fmt.Errorf("the transport cannot be opened: %w", err)
 	}
+	if m.pd, err = m.ca.AllocatePD(ci.PDNormal); err != nil {
+		return errors.Join(append(m.stopEngine(), err)...)
+	}
 	return nil
 }
 
 // stopEngine ends the transport.
 func (m *Model) stopEngine() []error {
-	return []error{m.ca.Destroy(), m.engine.Close()}
+	var errs []error
+	if m.pd != nil {
+		errs = append(errs, m.pd.Destroy())
+	}
+	return append(errs, m.ca.Destroy(), m.engine.Close())
 }

@@ -50,30 +50,25 @@ func (i *icm) add(runs []pageRun) prm.Status {
 
 func (r *pageRun) end() uint64 { return r.virtual + r.pages*prm.ICMPageSize }
 
-// remove unmaps pages. It reports a status and changes nothing if some of them are not mapped.
+// remove unmaps pages. Some of them need not be mapped: the driver unmaps whole chunks of tables that are smaller.
 func (i *icm) remove(virtual, pages uint64) prm.Status {
 	end := virtual + pages*prm.ICMPageSize
 	if virtual%prm.ICMPageSize != 0 || pages == 0 || pages > 1<<40 || end < virtual {
 		return prm.BadParam
 	}
 	var t []pageRun
-	var removed uint64
 	for _, r := range i.load() {
 		from, to := max(r.virtual, virtual), min(r.end(), end)
 		if from >= to {
 			t = append(t, r)
 			continue
 		}
-		removed += (to - from) / prm.ICMPageSize
 		if r.virtual < from {
 			t = append(t, pageRun{r.virtual, r.physical, (from - r.virtual) / prm.ICMPageSize})
 		}
 		if to < r.end() {
 			t = append(t, pageRun{to, r.physical + (to - r.virtual), (r.end() - to) / prm.ICMPageSize})
 		}
-	}
-	if removed != pages {
-		return prm.ICMError
 	}
 	if len(t) > maxICMRuns {
 		return prm.ExceedLim

@@ -36,8 +36,11 @@ func (c *command) initHCA() prm.Status {
 		return status
 	}
 	c.layout = l
-	c.stage = stageInit
 	c.eqs.reset()
+	if status := c.openObjects(); status != prm.OK {
+		return status
+	}
+	c.stage = stageInit
 	return prm.OK
 }
 

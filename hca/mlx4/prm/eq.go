@@ -4,20 +4,24 @@ package prm
 var (
 	eqc = newLayout("EQ context", 0x40, "linux eq.c, mlx4_eq_context")
 
-	EQCStatus      = eqc.bits(0x00, 31, 28, "status")
-	EQCCollapsed   = eqc.bits(0x00, 18, 18, "ec")
-	EQCIgnoreFull  = eqc.bits(0x00, 17, 17, "oi")
-	EQCState       = eqc.bits(0x00, 11, 8, "state")
-	EQCPageOffset  = eqc.u16(0x0a, "page_offset")
-	EQCLogSize     = eqc.byteBits(0x0c, 4, 0, "log_eq_size")
-	EQCPeriod      = eqc.u8(0x11, "eq_period")
-	EQCMaxCount    = eqc.u8(0x13, "eq_max_count")
-	EQCVector      = eqc.u8(0x17, "intr")
-	EQCLogPage     = eqc.byteBits(0x18, 5, 0, "log_page_size")
-	EQCMTTHigh     = eqc.u8(0x1b, "mtt_base_addr.hi")
-	EQCMTTLow      = eqc.u32(0x1c, "mtt_base_addr.lo")
-	EQCConsumer    = eqc.bits(0x28, 23, 0, "consumer_index")
-	EQCProducer    = eqc.bits(0x2c, 23, 0, "producer_index")
+	EQCStatus     = eqc.bits(0x00, 31, 28, "status")
+	EQCCollapsed  = eqc.bits(0x00, 18, 18, "ec")
+	EQCIgnoreFull = eqc.bits(0x00, 17, 17, "oi")
+	EQCState      = eqc.bits(0x00, 11, 8, "state")
+	EQCPageOffset = eqc.u16(0x0a, "page_offset")
+	EQCLogSize    = eqc.byteBits(0x0c, 4, 0, "log_eq_size")
+	EQCPeriod     = eqc.u8(0x11, "eq_period")
+	EQCMaxCount   = eqc.u8(0x13, "eq_max_count")
+	EQCVector     = eqc.u8(0x17, "intr")
+	EQCLogPage    = eqc.byteBits(0x18, 5, 0, "log_page_size")
+	EQCMTTHigh    = eqc.u8(0x1b, "mtt_base_addr.hi")
+	EQCMTTLow     = eqc.u32(0x1c, "mtt_base_addr.lo")
+	EQCConsumer   = eqc.bits(0x28, 23, 0, "consumer_index")
+	EQCProducer   = eqc.bits(0x2c, 23, 0, "producer_index")
+)
+
+// Constants of the layout.
+const (
 	EQUnmap        = uint32(1 << 31) // in the input modifier of MAP_EQ
 	EQStatusFailed = uint64(10)      // an entry could not be written
 )

@@ -8,7 +8,11 @@ var (
 	MCGProtocol = mcg.bits(0x04, 31, 30, "members_count.protocol")
 	MCGMembers  = mcg.bits(0x04, 23, 0, "members_count")
 	MCGGID      = mcg.u64(0x10, "gid") // 16 bytes
-	MCGQPs      = 0x20
+)
+
+// Constants of the layout.
+const (
+	MCGQPs = 0x20
 )
 
 // A member of a multicast group.

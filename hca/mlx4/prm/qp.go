@@ -6,7 +6,11 @@ var (
 
 	QPOptionalMask = qpMailbox.u32(0x00, "opt_param_mask")
 	QPContext      = qpMailbox.u32(0x08, "context") // QPContextSize bytes
-	QPContextSize  = 0xf8
+)
+
+// Constants of the layout.
+const (
+	QPContextSize = 0xf8
 )
 
 // The context of a QP.
@@ -20,9 +24,8 @@ var (
 	QPCPD            = qpc.bits(0x04, 23, 0, "pd")
 	QPCMTU           = qpc.byteBits(0x08, 7, 5, "mtu")
 	QPCLogMessage    = qpc.byteBits(0x08, 4, 0, "msg_max")
-	QPCLogRecvSize   = qpc.byteBits(0x09, 6, 3, "log_rq_size")
+	QPCLogRecvSize   = qpc.byteBits(0x09, 7, 3, "log_rq_size")   // QPNoRecv: none
 	QPCLogRecvStride = qpc.byteBits(0x09, 2, 0, "log_rq_stride") // less 4
-	QPCRecvSize      = qpc.u8(0x09, "rq_size_stride")
 	QPCLogSendSize   = qpc.byteBits(0x0a, 6, 3, "log_sq_size")
 	QPCLogSendStride = qpc.byteBits(0x0a, 2, 0, "log_sq_stride") // less 4
 	QPCRoCEMode      = qpc.byteBits(0x0b, 7, 6, "roce_mode")
@@ -150,3 +153,6 @@ const (
 
 // QPSQDEvent, in the input modifier of RTS2SQD, asks for EventSQDrained.
 const QPSQDEvent = uint32(1 << 31)
+
+// QPNoRecv is the value of QPCLogRecvSize of a QP without a receive queue.
+const QPNoRecv = 31

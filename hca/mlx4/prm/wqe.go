@@ -28,7 +28,11 @@ var (
 	MLXSL           = ctrl.bits(0x08, 11, 8, "sl")
 	MLXICRC         = ctrl.bits(0x08, 4, 4, "icrc")
 	MLXRemoteLID    = ctrl.u16(0x0c, "rlid")
-	CtrlSegment     = 16 // bytes
+)
+
+// Constants of the layout.
+const (
+	CtrlSegment = 16 // bytes
 )
 
 // Opcodes of WQEs.
@@ -75,33 +79,37 @@ var (
 	DatagramQKey    = datagram.u32(0x24, "qkey")
 	DatagramVLAN    = datagram.u16(0x28, "vlan")
 	DatagramMAC     = datagram.u48(0x28, "mac")
-	DatagramSegment = 48 // bytes
-	AddressVector   = 32 // bytes
 	RemoteAddress   = remoteSegment.u64(0x00, "raddr")
 	RemoteKey       = remoteSegment.u32(0x08, "rkey")
-	RemoteSegment   = 16 // bytes
 	AtomicSwap      = atomicSegment.u64(0x00, "swap_add")
 	AtomicCompare   = atomicSegment.u64(0x08, "compare")
-	AtomicSegment   = 16 // bytes
 	DataCount       = dataSegment.u32(0x00, "byte_count")
 	DataKey         = dataSegment.u32(0x04, "lkey")
 	DataAddress     = dataSegment.u64(0x08, "addr")
-	DataSegment     = 16 // bytes
 	InlineFlag      = dataSegment.bits(0x00, 31, 31, "inline")
 	InlineCount     = dataSegment.bits(0x00, 30, 0, "inline_count")
-	InlineHeader    = 4  // bytes
-	InlineBoundary  = 64 // bytes: no inline segment crosses one
-	InvalidKey      = uint32(0x100)
-	ZeroLengthCount = uint32(0x80000000) // of a data segment of length 0
 	LSOSegmentSize  = lsoSegment.bits(0x00, 31, 16, "mss")
 	LSOHeaderSize   = lsoSegment.bits(0x00, 15, 0, "hdr_size")
 	LocalInvKey     = localInvSegment.u32(0x08, "mem_key")
-	LocalInvSegment = 32 // bytes
 	remoteSegment   = newLayout("remote address segment", 16, "linux include/linux/mlx4/qp.h, mlx4_wqe_raddr_seg")
 	atomicSegment   = newLayout("atomic segment", 16, "linux include/linux/mlx4/qp.h, mlx4_wqe_atomic_seg")
 	dataSegment     = newUnion("data segment", 16, "linux include/linux/mlx4/qp.h, mlx4_wqe_data_seg, mlx4_wqe_inline_seg")
 	lsoSegment      = newLayout("LSO segment", 4, "linux include/linux/mlx4/qp.h, mlx4_wqe_lso_seg")
 	localInvSegment = newLayout("local invalidate segment", 32, "linux include/linux/mlx4/qp.h, mlx4_wqe_local_inval_seg")
+)
+
+// Constants of the layout.
+const (
+	DatagramSegment = 48 // bytes
+	AddressVector   = 32 // bytes
+	RemoteSegment   = 16 // bytes
+	AtomicSegment   = 16 // bytes
+	DataSegment     = 16 // bytes
+	InlineHeader    = 4  // bytes
+	InlineBoundary  = 64 // bytes: no inline segment crosses one
+	InvalidKey      = uint32(0x100)
+	ZeroLengthCount = uint32(0x80000000) // of a data segment of length 0
+	LocalInvSegment = 32                 // bytes
 )
 
 // The segment of a fast registration.
@@ -119,7 +127,11 @@ var (
 	FastRegLength      = fastReg.u64(0x18, "reg_len")
 	FastRegOffset      = fastReg.u32(0x20, "offset")
 	FastRegLogPage     = fastReg.u32(0x24, "page_size")
-	FastRegSegment     = 48 // bytes
+)
+
+// Constants of the layout.
+const (
+	FastRegSegment = 48 // bytes
 )
 
 // The segment of a window bind.
@@ -135,5 +147,9 @@ var (
 	BindLKey        = bind.u32(0x0c, "lkey")
 	BindAddress     = bind.u64(0x10, "addr")
 	BindLength      = bind.u64(0x18, "length")
-	BindSegment     = 32 // bytes
+)
+
+// Constants of the layout.
+const (
+	BindSegment = 32 // bytes
 )

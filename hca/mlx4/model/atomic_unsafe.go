@@ -1,0 +1,25 @@
+package model
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// Atomic operations on memory of the host, of which a View has a slice. The processors of the host see them as atomic.
+// The callers have checked that the slice has 8 bytes and is aligned, so the pointers are valid as long as the View.
+
+func isAligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%wordSize == 0 }
+
+func fetchAdd(b []byte, add uint64) uint64 {
+	return atomic.AddUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), add) - add
+}
+
+func compareSwap(b []byte, compare, swap uint64) uint64 {
+	word := (*uint64)(unsafe.Pointer(unsafe.SliceData(b)))
+	for {
+		old := atomic.LoadUint64(word)
+		if old != compare || atomic.CompareAndSwapUint64(word, old, swap) {
+			return old
+		}
+	}
+}

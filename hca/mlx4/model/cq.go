@@ -1,0 +1,319 @@
+package model
+
+import (
+	"sync"
+
+	"ciddk/ci"
+	"ciddk/hca/mlx4/prm"
+	"ciddk/rvt"
+)
+
+// cq is a completion queue that the hardware owns: the queue in the host's memory, as the transport's ring.
+type cq struct {
+	m         *Model
+	num       uint32
+	face      ci.CQ
+	eqn       uint32
+	record    uint64 // address of the doorbell record
+	ignore    bool   // overruns
+	collapsed bool   // all entries go to the first slot
+	context   [0x40]byte
+
+	mu        sync.Mutex
+	buf       buffer
+	log       uint8
+	entry     uint32 // bytes
+	producer  uint32 // all 32 bits count
+	consumer  uint32 // 24 bits, as last read
+	solicited uint32 // producer index behind the last solicited entry
+	armed     uint8  // prm.ArmSolicited, prm.ArmAny, or 0
+	isFull    bool
+}
+
+var _ rvt.SharedCompletionRing = (*cq)(nil)
+
+// cqBuffer returns the buffer that a CQ context describes.
+func (c *command) cqBuffer(b []byte) (buf buffer, log uint8, status prm.Status) {
+	log = uint8(prm.CQCLogSize.Get(b))
+	if log > logMaxCQSize {
+		return buf, 0, prm.ExceedLim
+	}
+	mtt := prm.CQCMTTHigh.Get(b)<<32 | prm.CQCMTTLow.Get(b)
+	buf, ok := c.newBuffer(mtt, uint8(prm.CQCLogPage.Get(b))+12, uint64(c.layout.cqeSize)<<log)
+	if !ok {
+		return buf, 0, prm.BadParam
+	}
+	return buf, log, prm.OK
+}
+
+func (c *command) sw2hwCQ() prm.Status {
+	b, ok := c.inbox(prm.CQCState.Layout.Size)
+	switch {
+	case !ok:
+		return prm.BadParam
+	case c.mod >= 1<<c.layout.logCQs:
+		return prm.BadIndex
+	case c.cq(c.mod) != nil:
+		return prm.BadResState
+	}
+	q := &cq{m: c.Model, num: c.mod, eqn: uint32(prm.CQCEQN.Get(b)), record: prm.CQCDoorbell.Get(b),
+		ignore: prm.CQCIgnoreFull.Has(b), collapsed: prm.CQCCollapsed.Has(b), entry: c.layout.cqeSize}
+	q.context = [0x40]byte(b)
+	var status prm.Status
+	if q.buf, q.log, status = c.cqBuffer(b); status != prm.OK {
+		return status
+	}
+	if c.opMod != prm.SW2HWCQInitialized && !q.fill() {
+		return prm.BadParam
+	}
+	c.making.cq = q
+	defer func() { c.making.cq = nil }()
+	var err error
+	if q.face, err = c.pd.CreateCQ(ci.CQCreate{Size: 1, OnEvent: q.event}); err != nil {
+		return statusOf(err)
+	}
+	c.objects.Lock()
+	defer c.objects.Unlock()
+	c.cqs[q.num] = q
+	return prm.OK
+}
+
+func (c *command) hw2swCQ() prm.Status {
+	q := c.cq(c.mod)
+	if q == nil {
+		return prm.BadIndex
+	}
+	if err := q.face.Destroy(); err != nil {
+		return statusOf(err)
+	}
+	c.objects.Lock()
+	defer c.objects.Unlock()
+	delete(c.cqs, q.num)
+	return prm.OK
+}
+
+func (c *command) queryCQ() prm.Status {
+	q := c.cq(c.mod)
+	if q == nil {
+		return prm.BadIndex
+	}
+	q.mu.Lock()
+	b := q.context
+	states := [...]uint64{0: prm.CQFired, prm.ArmSolicited: prm.CQArmedSolicited, prm.ArmAny: prm.CQArmed}
+	prm.CQCState.Put(b[:], states[q.armed])
+	if q.isFull {
+		prm.CQCStatus.Put(b[:], prm.CQCStatusFull)
+	}
+	prm.CQCLogSize.Put(b[:], uint64(q.log))
+	prm.CQCProducer.Put(b[:], uint64(q.producer))
+	prm.CQCConsumer.Put(b[:], uint64(q.consumer))
+	prm.CQCSolicited.Put(b[:], uint64(q.solicited))
+	q.mu.Unlock()
+	return c.outbox(b[:])
+}
+
+func (c *command) modifyCQ() prm.Status {
+	q := c.cq(c.mod)
+	b, ok := c.inbox(prm.CQCState.Layout.Size)
+	switch {
+	case q == nil:
+		return prm.BadIndex
+	case !ok:
+		return prm.BadParam
+	}
+	switch c.opMod {
+	case prm.ModifyCQModeration:
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		prm.CQCPeriod.Put(q.context[:], prm.CQCPeriod.Get(b))
+		prm.CQCMaxCount.Put(q.context[:], prm.CQCMaxCount.Get(b))
+		return prm.OK
+	case prm.ModifyCQResize:
+		buf, log, status := c.cqBuffer(b)
+		if status != prm.OK {
+			return status
+		}
+		return q.resize(buf, log)
+	}
+	return prm.BadOp
+}
+
+// resize continues in another buffer. An entry in the old one marks the end, and counts.
+func (q *cq) resize(buf buffer, log uint8) prm.Status {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.readConsumer()
+	if (q.producer-q.consumer)&indexMask >= 1<<log {
+		return prm.BadSize
+	}
+	oldBuf, oldLog := q.buf, q.log
+	q.buf, q.log = buf, log
+	isFilled := q.fill()
+	q.buf, q.log = oldBuf, oldLog
+	if !isFilled {
+		return prm.BadParam
+	}
+	var e [prm.CQESize]byte
+	prm.CQEOpcode.Put(e[:], prm.CQEOpcodeResize)
+	ok := q.store(&e)
+	q.buf, q.log = buf, log
+	if !ok {
+		return prm.BadParam
+	}
+	return prm.OK
+}
+
+// fill makes all entries of the buffer invalid for the present round of the producer index.
+func (q *cq) fill() bool {
+	e := make([]byte, q.entry)
+	for i := range e {
+		e[i] = prm.CQEFill
+	}
+	other := append([]byte(nil), e...)
+	slots := uint32(1) << q.log
+	at := q.producer & (slots - 1)
+	round := uint64(q.producer >> q.log & 1)
+	prm.CQEOwner.Put(e[q.entry-prm.CQESize:], 1-round)
+	if at == 0 {
+		return q.buf.fill(e)
+	}
+	prm.CQEOwner.Put(other[q.entry-prm.CQESize:], round)
+	for i := range slots {
+		entry := e
+		if i < at { // of the next round
+			entry = other
+		}
+		if !q.buf.write(uint64(i)*uint64(q.entry), entry) {
+			return false
+		}
+	}
+	return true
+}
+
+// Put implements rvt.CompletionSink.
+func (q *cq) Put(wc *ci.WC) bool {
+	x, ok := wc.Context.(*qp)
+	if !ok {
+		return false
+	}
+	var e [prm.CQESize]byte
+	x.encodeCQE(e[:], wc)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.ignore && q.hasNoRoom() {
+		q.isFull = true
+		return false
+	}
+	return q.store(&e)
+}
+
+// hasNoRoom reports whether the queue is full. It reads the consumer index only if it seems to be. mu is held.
+func (q *cq) hasNoRoom() bool {
+	slots := uint32(1) << q.log
+	if (q.producer-q.consumer)&indexMask < slots {
+		return false
+	}
+	q.readConsumer()
+	return (q.producer-q.consumer)&indexMask >= slots
+}
+
+func (q *cq) readConsumer() {
+	var b [4]byte
+	if q.m.readHost(q.record, b[:]) {
+		q.consumer = uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+	}
+}
+
+// store writes an entry, its owner bit last. mu is held.
+func (q *cq) store(e *[prm.CQESize]byte) bool {
+	slots := uint32(1) << q.log
+	slot := q.producer & (slots - 1)
+	if q.collapsed {
+		slot = 0
+	}
+	prm.CQEOwner.Put(e[:], uint64(q.producer>>q.log&1))
+	at := uint64(slot)*uint64(q.entry) + uint64(q.entry-prm.CQESize)
+	const last = prm.CQESize - 4
+	if !q.buf.write(at, e[:last]) || !q.buf.write(at+last, e[last:]) {
+		return false
+	}
+	q.producer++
+	return true
+}
+
+// Fires implements rvt.SharedCompletionRing: it raises the completion event itself.
+func (q *cq) Fires(solicited bool) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if solicited {
+		q.solicited = q.producer
+	}
+	if q.armed == prm.ArmAny || q.armed == prm.ArmSolicited && solicited {
+		q.fire()
+	}
+	return false
+}
+
+// fire disarms the queue and raises its completion event. mu is held.
+func (q *cq) fire() {
+	q.armed = 0
+	if e := q.m.eqs.get(q.eqn); e != nil {
+		q.m.raiseTo(e, prm.EventCompletion, 0, func(b []byte) { prm.EQECQN.Put(b, uint64(q.num)) })
+	}
+}
+
+// armCQ executes a doorbell that arms a CQ. If an entry is there that the driver has not seen, the event is raised at
+// once.
+func (m *Model) armCQ(b []byte) {
+	q := m.cq(uint32(prm.CQDoorbellCQN.Get(b)))
+	if q == nil {
+		return
+	}
+	consumer := uint32(prm.CQDoorbellConsumer.Get(b))
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var end uint32
+	switch q.armed = uint8(prm.CQDoorbellCommand.Get(b)); q.armed {
+	case prm.ArmAny:
+		end = q.producer
+	case prm.ArmSolicited:
+		end = q.solicited
+	default:
+		q.armed = 0
+		return
+	}
+	if ahead := (end - consumer) & indexMask; ahead != 0 && ahead <= 1<<q.log {
+		q.fire()
+	}
+}
+
+// event reports an error of the queue.
+func (q *cq) event(e ci.Event) {
+	if e.Type == ci.EventCQError {
+		q.m.raise(prm.EventCQError, 0, func(b []byte) {
+			prm.EQECQErrCQN.Put(b, uint64(q.num))
+			prm.EQECQErrSyn.Put(b, prm.CQErrOverrun)
+		})
+	}
+}
+
+// The driver takes the entries, so that the transport has nothing to get. These methods complete rvt.CompletionRing.
+
+// Get returns 0.
+func (q *cq) Get(_ []ci.WC) int { return 0 }
+
+// Len returns 0.
+func (q *cq) Len() int { return 0 }
+
+// Cap returns the number of slots.
+func (q *cq) Cap() int { return 1 << q.log }
+
+// Resize is not called: MODIFY_CQ resizes the queue.
+func (q *cq) Resize(int) error { return ci.Unsupported }
+
+// cq returns a CQ, or nil.
+func (m *Model) cq(num uint32) *cq {
+	m.objects.RLock()
+	defer m.objects.RUnlock()
+	return m.cqs[num]
+}

@@ -1,0 +1,120 @@
+package model
+
+import (
+	"errors"
+
+	"ciddk/ci"
+)
+
+// region is memory of the host that a key grants, for the transport. Each access translates its addresses, so that an
+// unmap of the host ends the accesses that follow it.
+type region struct {
+	m     *Model
+	start uint64 // the address of the first byte
+	size  uint64
+	pages translator
+	first uint64 // of the first byte in pages
+}
+
+// A translator finds the pages of memory.
+type translator interface {
+	// page returns the host's address of a byte, and how many bytes of its page follow.
+	page(off uint64) (addr, n uint64, ok bool)
+}
+
+// physical is memory from an address of the host on.
+type physical uint64
+
+func (p physical) page(off uint64) (addr, n uint64, ok bool) {
+	return uint64(p) + off, 1<<logMaxMRSize - off, off < 1<<logMaxMRSize
+}
+
+// pageList is memory of pages of the same size.
+type pageList struct {
+	log   uint8
+	pages []uint64
+}
+
+func (l *pageList) page(off uint64) (addr, n uint64, ok bool) {
+	in := off & (1<<l.log - 1)
+	if i := off >> l.log; i < uint64(len(l.pages)) {
+		return l.pages[i] + in, 1<<l.log - in, true
+	}
+	return 0, 0, false
+}
+
+// eachPage calls f for the parts of p that lie in one page each.
+func eachPage(m *Model, t translator, off uint64, p []byte, f func(m *Model, addr uint64, p []byte) bool) bool {
+	for len(p) > 0 {
+		addr, n, ok := t.page(off)
+		if !ok {
+			return false
+		}
+		n = min(n, uint64(len(p)))
+		if !f(m, addr, p[:n]) {
+			return false
+		}
+		p, off = p[n:], off+n
+	}
+	return true
+}
+
+var _ ci.AtomicMemory = (*region)(nil)
+
+var errUnmapped = errors.New("model: memory that the host has not mapped")
+
+// Addr returns the address of the first byte.
+func (r *region) Addr() uint64 { return r.start }
+
+// Len returns the size.
+func (r *region) Len() uint64 { return r.size }
+
+// Slice returns nil: memory of the host may be unmapped at any time.
+func (r *region) Slice(_, _ uint64) []byte { return nil }
+
+// Pin does nothing: the host decides what stays mapped.
+func (r *region) Pin() (func(), error) { return func() {}, nil }
+
+// ReadAt copies from the region.
+func (r *region) ReadAt(p []byte, off int64) (int, error) {
+	if !eachPage(r.m, r.pages, r.first+uint64(off), p, (*Model).readHost) {
+		return 0, errUnmapped
+	}
+	return len(p), nil
+}
+
+// WriteAt copies to the region.
+func (r *region) WriteAt(p []byte, off int64) (int, error) {
+	if !eachPage(r.m, r.pages, r.first+uint64(off), p, (*Model).writeHost) {
+		return 0, errUnmapped
+	}
+	return len(p), nil
+}
+
+// FetchAdd implements ci.AtomicMemory.
+func (r *region) FetchAdd(off, add uint64) (old uint64, err error) {
+	return r.atomic(off, func(word []byte) uint64 { return fetchAdd(word, add) })
+}
+
+// CompareSwap implements ci.AtomicMemory.
+func (r *region) CompareSwap(off, compare, swap uint64) (old uint64, err error) {
+	return r.atomic(off, func(word []byte) uint64 { return compareSwap(word, compare, swap) })
+}
+
+// atomic calls do with the 8 aligned bytes at off.
+func (r *region) atomic(off uint64, do func(word []byte) uint64) (uint64, error) {
+	addr, _, ok := r.pages.page(r.first + off)
+	h := r.m.host.Load()
+	if !ok || h == nil {
+		return 0, errUnmapped
+	}
+	v := h.Memory().Begin()
+	defer v.End()
+	word := v.Slice(addr, wordSize, true)
+	if len(word) < wordSize || !isAligned(word) {
+		return 0, errUnmapped
+	}
+	return do(word), nil
+}
+
+const wordSize = 8

@@ -1,0 +1,119 @@
+package model
+
+import (
+	"ciddk/ci"
+	"ciddk/hca/mlx4/prm"
+	"ciddk/rvt"
+)
+
+// sendRing is the send queue of a QP, in the memory of the host.
+type sendRing struct {
+	q      *qp
+	buf    buffer
+	base   uint64 // of the first WQE in buf
+	log    uint8
+	stride uint8  // log2 of the bytes of a slot
+	head   uint32 // running index of the next slot to decode
+	taken  int    // WQEs decoded and not retired
+	wqe    [maxSendWQE]byte
+
+	// inline has the inline data of each slot in use, which the engine refers to until the request retires.
+	inline [][]byte
+}
+
+// maxSendWQE is the size of the longest WQE: the control segment counts up to 63 units of 16 bytes.
+const maxSendWQE = 63 * prm.CtrlSegment
+
+var _ rvt.SharedSendRing = (*sendRing)(nil)
+
+// Next implements rvt.WorkSource.
+func (r *sendRing) Next(w *rvt.Work) bool {
+	b, ok := r.fetch()
+	if !ok {
+		return false
+	}
+	opcode := uint8(prm.CtrlOpcode.Get(b))
+	*w = rvt.Work{ID: sendID(uint16(r.head), opcode), SGL: w.SGL[:0]}
+	slot := r.head & (1<<r.log - 1)
+	r.head += max(1, uint32(len(b)+1<<r.stride-1)>>r.stride)
+	r.taken++
+	if prm.CtrlCompletion.Get(b) == prm.CompletionAlways {
+		w.Flags |= ci.SendSignaled
+	}
+	if prm.CtrlFence.Has(b) {
+		w.Flags |= ci.SendFence
+	}
+	if prm.CtrlSolicited.Has(b) {
+		w.Flags |= ci.SendSolicited
+	}
+	d := decoder{q: r.q, w: w, b: b[prm.CtrlSegment:], inline: r.inlineOf(slot)[:0]}
+	if len(b) < prm.CtrlSegment || !d.decode(opcode, b) {
+		w.Bad = ci.WCLocalOpErr
+	}
+	r.inline[slot] = d.inline
+	if w.IsInl {
+		w.Inline = d.inline
+	}
+	return true
+}
+
+// fetch copies the next WQE, if the driver has passed its slot to the hardware. A WQE may continue at the beginning of
+// the queue.
+func (r *sendRing) fetch() ([]byte, bool) {
+	slots := uint32(1) << r.log
+	at := uint64(r.head&(slots-1)) << r.stride
+	ctrl := r.wqe[:prm.CtrlSegment]
+	if !r.buf.read(r.base+at, ctrl) || uint32(prm.CtrlOwner.Get(ctrl)) != r.head>>r.log&1 {
+		return nil, false
+	}
+	n := uint64(prm.CtrlSize.Get(ctrl)) * prm.CtrlSegment
+	if n <= prm.CtrlSegment {
+		return ctrl[:max(n, prm.CtrlSegment)], true
+	}
+	if n > uint64(slots)<<r.stride {
+		return ctrl, true // which no operation accepts that needs more
+	}
+	// The rest is read again from the beginning: the driver may have written it after the control segment was read.
+	b := r.wqe[:n]
+	first := min(n, uint64(slots)<<r.stride-at)
+	if !r.buf.read(r.base+at, b[:first]) || !r.buf.read(r.base, b[first:]) {
+		return ctrl, true
+	}
+	prm.CtrlSize.Put(b, n/prm.CtrlSegment)
+	return b, true
+}
+
+// inlineOf returns the memory for the inline data of a slot.
+func (r *sendRing) inlineOf(slot uint32) []byte {
+	if r.inline == nil {
+		r.inline = make([][]byte, 1<<r.log)
+	}
+	return r.inline[slot]
+}
+
+// Retire implements rvt.WorkSource.
+func (r *sendRing) Retire(n int) { r.taken -= n }
+
+// sges returns the most data segments of a WQE in one slot.
+func (r *sendRing) sges() int { return min(max(1<<r.stride/prm.DataSegment-1, 1), maxSendSGE) }
+
+// inlineBytes returns the most inline data.
+func (r *sendRing) inlineBytes() int { return min(1<<r.stride, maxSendDesc) }
+
+// Depth returns the number of slots.
+func (r *sendRing) Depth() int { return 1 << r.log }
+
+// Len returns the number of WQEs decoded and not retired.
+func (r *sendRing) Len() int { return r.taken }
+
+// Reset empties the queue.
+func (r *sendRing) Reset() {
+	r.head, r.taken = 0, 0
+	r.inline = nil
+}
+
+// Post is not called: the driver posts.
+func (r *sendRing) Post([]ci.SendWR, rvt.Resolver) int { return 0 }
+
+// SetState does nothing: the driver queries the state.
+func (r *sendRing) SetState(ci.QPState) {}
