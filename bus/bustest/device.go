@@ -53,7 +53,8 @@ func New() *Device {
 	d := new(Device)
 	d.config = bus.NewConfigSpace(bus.Identity{ID: ID, SubVendor: 0x1d1e, SubDevice: 7, Class: 0x088000, Revision: 3},
 		d.BARs())
-	d.config.AddCapability(0x40, bus.CapPower, []byte{3, 0, 0, 0}, []byte{0, 0, 3, 0})
+	// The power state does not reset the device (No_Soft_Reset), so that kernels reset it in other ways.
+	d.config.AddCapability(0x40, bus.CapPower, []byte{3, 0, 8, 0}, []byte{0, 0, 3, 0})
 	d.config.AddMSIX(0x9c, Vectors, 0, 0x800, 0xc00)
 	return d
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/bus"
+	"ciddk/bus/internal/vectors"
 	"ciddk/internal/memfd"
 )
 
@@ -34,7 +35,7 @@ type Function struct {
 
 	mu       sync.Mutex // of changes
 	closed   bool
-	enabled  *irqs
+	enabled  *vectors.Set
 	nextIOVA uint64
 	mapped   map[uint64][]byte // mappings that this package made, by IOVA; nil for others
 }

@@ -3,19 +3,10 @@ package vfiouser
 import (
 	"errors"
 	"fmt"
-	"os"
-	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"ciddk/bus"
+	"ciddk/bus/internal/vectors"
 )
-
-// irqs are interrupt vectors that are enabled, with one goroutine each.
-type irqs struct {
-	files []*os.File
-	wait  sync.WaitGroup
-}
 
 // EnableVectors enables interrupt vectors.
 func (f *Function) EnableVectors(n int, fn func(vector int)) error {
@@ -32,47 +23,21 @@ func (f *Function) EnableVectors(n int, fn func(vector int)) error {
 	if err := f.disable(); err != nil || n == 0 {
 		return err
 	}
-	v := new(irqs)
-	err := v.open(n)
+	v, err := vectors.New(n)
+	if err != nil {
+		return err
+	}
 	for i := 0; i < n && err == nil; i += maxFiles {
-		list := v.files[i:min(n, i+maxFiles)]
+		list := v.Files[i:min(n, i+maxFiles)]
 		r := setIRQs{irqDataEvent | irqTrigger, irqMSIX, uint32(i), uint32(len(list))}
 		_, err = f.request(cmdSetIRQs, r.append(start(setIRQsSize)), list...)
 	}
 	if err != nil {
-		v.close()
-		return errors.Join(err, f.silence())
+		return errors.Join(err, f.silence(), v.Close())
 	}
-	for i, file := range v.files {
-		v.wait.Go(func() {
-			for b := make([]byte, 8); ; {
-				if _, err := file.Read(b); err != nil {
-					return // closed
-				}
-				fn(i)
-			}
-		})
-	}
+	v.Serve(fn)
 	f.enabled = v
 	return nil
-}
-
-func (v *irqs) open(n int) error {
-	for range n {
-		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-		if err != nil {
-			return os.NewSyscallError("eventfd", err)
-		}
-		v.files = append(v.files, os.NewFile(uintptr(fd), "interrupt"))
-	}
-	return nil
-}
-
-func (v *irqs) close() {
-	for _, f := range v.files {
-		f.Close()
-	}
-	v.wait.Wait()
 }
 
 // silence disables the vectors in the device's process.
@@ -92,7 +57,5 @@ func (f *Function) disable() error {
 		return nil
 	}
 	f.enabled = nil
-	err := f.silence()
-	v.close()
-	return err
+	return errors.Join(f.silence(), v.Close())
 }

@@ -1,6 +1,7 @@
 //go:build linux
 
-// Command probe reads and writes a PCI function of a test guest through sysfs, as pciutils do.
+// Command probe reads and writes a PCI function of a test guest through sysfs, as pciutils do, and drives the device of
+// package bustest with package vfio.
 package main
 
 import (
@@ -16,7 +17,7 @@ import (
 )
 
 const usage = "usage: probe find VENDOR:DEVICE | config ADDRESS | read ADDRESS BAR OFFSET | " +
-	"write ADDRESS BAR OFFSET VALUE"
+	"write ADDRESS BAR OFFSET VALUE | vfio ADDRESS"
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -40,6 +41,8 @@ func run(args []string) error {
 		return nil
 	case len(args) == 4 && args[0] == "read", len(args) == 5 && args[0] == "write":
 		return access(args[1], args[2], args[3:])
+	case len(args) == 2 && args[0] == "vfio":
+		return drive(args[1])
 	}
 	return errors.New(usage)
 }
