@@ -45,6 +45,7 @@ type ConfigSpace struct {
 	now      [ConfigSize]byte
 	writable [ConfigSize]byte // bits
 	last     int              // offset of the last capability, 0 for none
+	express  int              // offset of the PCI Express capability, 0 for none
 }
 
 // Identity is what the header says about a function.
@@ -105,6 +106,9 @@ func (c *ConfigSpace) AddCapability(at int, id uint8, body, writable []byte) {
 		b[c.last+1] = byte(at)
 	}
 	c.last = at
+	if id == CapExpress && len(body) >= ExpressDeviceControl {
+		c.express = at
+	}
 	b[at] = id
 	copy(b[at+2:], body)
 	copy(c.writable[at+2:], writable)

@@ -45,6 +45,9 @@ type Device struct {
 	sizes  []int // of the writes to BAR 2
 }
 
+// expressAt is the offset of the PCI Express capability.
+const expressAt = 0x60
+
 // ID is the device's.
 var ID = bus.ID{Vendor: 0x1d1d, Device: 0x0042}
 
@@ -53,8 +56,11 @@ func New() *Device {
 	d := new(Device)
 	d.config = bus.NewConfigSpace(bus.Identity{ID: ID, SubVendor: 0x1d1e, SubDevice: 7, Class: 0x088000, Revision: 3},
 		d.BARs())
-	// The power state does not reset the device (No_Soft_Reset), so that kernels reset it in other ways.
+	// The power state does not reset the device (No_Soft_Reset), and a function level reset does.
 	d.config.AddCapability(0x40, bus.CapPower, []byte{3, 0, 8, 0}, []byte{0, 0, 3, 0})
+	express := make([]byte, 0x3a)
+	express[0], express[5] = 2, 0x10 // version 2, endpoint; function level reset
+	d.config.AddCapability(expressAt, bus.CapExpress, express, []byte{6: 0xff, 7: 0x7f})
 	d.config.AddMSIX(0x9c, Vectors, 0, 0x800, 0xc00)
 	return d
 }

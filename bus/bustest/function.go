@@ -21,7 +21,7 @@ type Backend func(t *testing.T, d *Device) (f bus.Function, unplug func())
 func Run(t *testing.T, open Backend) {
 	for name, test := range map[string]func(*testing.T, *rig){
 		"Config": testConfig, "Registers": testRegisters, "DMA": testDMA, "Interrupts": testInterrupts,
-		"Reset": testReset, "Unplug": testUnplug, "Close": testClose,
+		"Reset": testReset, "FLR": testFLR, "Unplug": testUnplug, "Close": testClose,
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := New()
@@ -54,7 +54,8 @@ func testConfig(t *testing.T, r *rig) {
 	assert.EqualValues(t, 3, c.Read8(bus.ConfigRevision))
 	c.Write16(bus.ConfigVendorID, 1)
 	assert.Equal(t, ID.Vendor, c.Read16(bus.ConfigVendorID), "read only")
-	assert.Equal(t, []bus.Capability{{ID: bus.CapPower, At: 0x40}, {ID: bus.CapMSIX, At: 0x9c}}, bus.Capabilities(c))
+	assert.Equal(t, []bus.Capability{{ID: bus.CapPower, At: 0x40}, {ID: bus.CapExpress, At: expressAt},
+		{ID: bus.CapMSIX, At: 0x9c}}, bus.Capabilities(c))
 	assert.EqualValues(t, Vectors-1, c.Read16(0x9e)&0x7ff)
 	assert.EqualValues(t, 0xffffffff, c.Read32(c.Size()), "beyond the end")
 }
@@ -186,6 +187,24 @@ func testReset(t *testing.T, r *rig) {
 	s.Write32(RegGo, 0)
 	s.Read32(RegStatus)
 	assert.Zero(t, n.Load(), "vectors are disabled")
+}
+
+// testFLR initiates a function level reset in the configuration space.
+func testFLR(t *testing.T, r *rig) {
+	s := r.bar(t, 0)
+	s.Write32(RegScratch, 5)
+	c := r.f.Config()
+	before := r.d.Resets.Load()
+	c.Write16(expressAt+bus.ExpressDeviceControl, 0x0810)
+	assert.EqualValues(t, 0x0810, c.Read16(expressAt+bus.ExpressDeviceControl))
+	assert.Equal(t, before, r.d.Resets.Load())
+	c.Write16(expressAt+bus.ExpressDeviceControl, bus.ExpressInitiateFLR|0x0810)
+	assert.Zero(t, c.Read16(expressAt+bus.ExpressDeviceControl), "initial value")
+	assert.Equal(t, before+1, r.d.Resets.Load())
+	assert.Zero(t, s.Read32(RegScratch))
+	c.Write8(expressAt+bus.ExpressDeviceControl+1, 0x80)
+	assert.Zero(t, c.Read8(expressAt+bus.ExpressDeviceControl+1))
+	assert.Equal(t, before+2, r.d.Resets.Load(), "one byte")
 }
 
 func testUnplug(t *testing.T, r *rig) {

@@ -114,7 +114,7 @@ func (a configAccess) Store(off uint64, size int, v uint64) error {
 	}
 	var b [8]byte
 	bus.PutNumber(b[:size], v)
-	a.f.dev.Config().Write(off, b[:size])
+	bus.WriteConfig(a.f.dev, off, b[:size])
 	return nil
 }
 

@@ -6,7 +6,8 @@
 // # Preparation
 //
 // The machine needs an IOMMU that is enabled (intel_iommu=on or amd_iommu=on on the kernel's command line, where it is
-// not the default). The function has to be bound to the kernel's driver vfio-pci, as have all others of its IOMMU group:
+// not the default). The function has to be bound to the kernel's driver vfio-pci, as have all others of its IOMMU
+// group:
 //
 //	modprobe vfio-pci
 //	echo vfio-pci > /sys/bus/pci/devices/0000:03:00.0/driver_override

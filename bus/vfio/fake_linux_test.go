@@ -294,7 +294,7 @@ func (k *fake) pwrite(fd int, b []byte, off int64) (int, error) {
 	}
 	n, at := off>>regionShift, uint64(off)&(1<<regionShift-1)
 	if n == regionConfig {
-		k.d.Config().Write(at, b)
+		bus.WriteConfig(k.d, at, b)
 	} else {
 		k.d.WriteBAR(int(n), at, len(b), bus.Number(b))
 	}

@@ -262,7 +262,7 @@ func (s *session) write(b []byte) ([]byte, unix.Errno) {
 	}
 	reply, off := a.append(start(accessSize)), a.Offset
 	if a.Region == regionConfig {
-		s.dev.Config().Write(off, p)
+		bus.WriteConfig(s.dev, off, p)
 		return reply, 0
 	}
 	for len(p) > 0 {

@@ -11,8 +11,8 @@ import (
 	"ciddk/test/linux/guest"
 )
 
-// TestVFIO drives a device with package vfio on a stock kernel with an IOMMU: the program and VFIO are in the guest, the
-// device is a model that QEMU reaches over vfio-user.
+// TestVFIO drives a device with package vfio on a stock kernel with an IOMMU: the program and VFIO are in the guest,
+// the device is a model that QEMU reaches over vfio-user.
 func TestVFIO(t *testing.T) {
 	ctx := needGuests(t)
 	d := bustest.New()

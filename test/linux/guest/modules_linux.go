@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
-// Load loads a module of Config.Loadable with its dependencies.
-func (g *Guest) Load(ctx context.Context, module string) error {
+// Load loads a module of Config.Loadable with its dependencies. Parameters, such as debug_level=1, are those of the
+// module itself.
+func (g *Guest) Load(ctx context.Context, module string, parameters ...string) error {
 	files, err := g.kernel.order([]string{module})
 	if err != nil {
 		return err
 	}
-	args := []string{"agent", "load"}
+	args := []string{"agent", "load", strings.Join(parameters, " ")}
 	for _, f := range files {
 		args = append(args, modulePath(f))
 	}

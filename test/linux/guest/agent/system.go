@@ -45,14 +45,14 @@ func loadModules(list string) error {
 	}
 	defer f.Close()
 	for s := bufio.NewScanner(f); s.Scan(); {
-		if err := loadModule(s.Text()); err != nil {
+		if err := loadModule(s.Text(), ""); err != nil {
 			return fmt.Errorf("module %s: %w", s.Text(), err)
 		}
 	}
 	return nil
 }
 
-func loadModule(path string) error {
+func loadModule(path, parameters string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func loadModule(path string) error {
 	if !strings.HasSuffix(path, ".ko") {
 		flags = unix.MODULE_INIT_COMPRESSED_FILE
 	}
-	if err := unix.FinitModule(int(f.Fd()), "", flags); err != nil && err != unix.EEXIST {
+	if err := unix.FinitModule(int(f.Fd()), parameters, flags); err != nil && err != unix.EEXIST {
 		return err
 	}
 	return nil

@@ -10,10 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loadFiles loads modules of the kernel, dependencies first. Modules that are loaded already are skipped.
-func loadFiles(paths []string) error {
-	for _, p := range paths {
-		if err := loadModule(p); err != nil {
+// loadFiles loads modules of the kernel, dependencies first. Modules that are loaded already are skipped. args are the
+// parameters of the last module, and the files.
+func loadFiles(args []string) error {
+	if len(args) < 2 {
+		return errors.New("load: give the parameters and the files")
+	}
+	for i, p := range args[1:] {
+		parameters := ""
+		if i == len(args)-2 {
+			parameters = args[0]
+		}
+		if err := loadModule(p, parameters); err != nil {
 			return fmt.Errorf("module %s: %w", p, err)
 		}
 	}
