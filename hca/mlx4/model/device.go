@@ -44,10 +44,14 @@ type Model struct {
 	pd         ci.PD  // of CQs
 	reserved   ci.MR  // the reserved L_Key
 	specialQPs uint32 // the first one; 0: none
-	stage      stage
-	areaPages  uint64
-	layout     layout
-	closed     bool
+	mcgs       map[uint32]*mcg
+
+	nodeDescription []byte // of SET_NODE
+	deviceConfig    []byte // of CONFIG_DEV
+	stage           stage
+	areaPages       uint64
+	layout          layout
+	closed          bool
 }
 
 // attachment is a host in an atomic pointer.
@@ -164,6 +168,7 @@ func (m *Model) closeObjects() {
 	m.destroyObjects()
 	m.eqs.reset()
 	m.specialQPs = 0
+	m.nodeDescription, m.deviceConfig = nil, nil
 	m.layout = layout{}
 }
 

@@ -23,7 +23,7 @@ func (m *Model) startEngine() error {
 	caps := engineCaps
 	for _, p := range m.ports {
 		links = append(links, p.link)
-		if p.isEthernet() {
+		if _, ok := ci.As[rvt.GroupPort](p.link); p.isEthernet() && !ok {
 			caps &^= ci.CapMulticast
 		}
 	}

@@ -49,6 +49,12 @@ func init() {
 		prm.Cmd2RST:          {stageInit, (*command).resetQP},
 		prm.CmdQueryQP:       {stageInit, (*command).queryQP},
 		prm.CmdUpdateQP:      {stageInit, (*command).updateQP},
+		prm.CmdReadMCG:       {stageInit, (*command).readMCG},
+		prm.CmdWriteMCG:      {stageInit, (*command).writeMCG},
+		prm.CmdMGIDHash:      {stageInit, (*command).mgidHash},
+		prm.CmdDiagReport:    {stageInit, (*command).diagReport},
+		prm.CmdSetNode:       {stageInit, (*command).setNode},
+		prm.CmdConfigDev:     {stageInit, (*command).configDev},
 		prm.CmdMADIFC:        {stageInit, (*command).madIFC},
 	}
 	for op := range qpSteps {

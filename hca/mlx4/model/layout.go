@@ -46,7 +46,7 @@ func (c *command) initHCA() prm.Status {
 
 // check compares the sizes with those of QUERY_DEV_CAP.
 func (l *layout) check(b []byte) prm.Status {
-	const minMCEntry, maxMCEntry = 6, 12 // up to a mailbox
+	const minMCEntry, maxMCEntry = 6, 11
 	switch {
 	case prm.HCAVersion.Get(b) != prm.InitHCAVersion:
 		return prm.BadParam

@@ -39,6 +39,7 @@ func (c *command) madIFC() prm.Status {
 	if out == (ci.MAD{}) {
 		return prm.BadPkt // dropped: there is no response
 	}
+	c.describe(out[:])
 	return c.outbox(out[:])
 }
 

@@ -9,6 +9,7 @@ import (
 func (m *Model) newTables() {
 	m.cqs, m.qps = map[uint32]*cq{}, map[uint32]*qp{}
 	m.srqs, m.pds = map[uint32]*srq{}, map[uint32]*pdRef{}
+	m.mcgs = map[uint32]*mcg{}
 	m.mpts.reset()
 }
 

@@ -150,6 +150,7 @@ func (q *qp) makeQueues(l *layout) prm.Status {
 
 // destroyQP ends a QP, which is in Reset afterwards.
 func (m *Model) destroyQP(q *qp) prm.Status {
+	m.leaveGroups(q)
 	if err := q.face.Destroy(); err != nil {
 		return statusOf(err)
 	}

@@ -129,8 +129,10 @@ func (c *command) startQP(num uint32, q *qp, ctx []byte) prm.Status {
 	status = c.setQP(q, ci.QPInit, qpSteps[prm.CmdRST2INIT].need&q.serviceFields(), ctx)
 	if status != prm.OK {
 		c.destroyQP(q)
+		return status
 	}
-	return status
+	c.joinGroups(q)
+	return prm.OK
 }
 
 // setQP sets the attributes in set to those of the context.

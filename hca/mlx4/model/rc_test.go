@@ -33,11 +33,16 @@ func newPeer(t *testing.T, m *model.Model, service uint64) *peer {
 
 // newPair returns two adapters on a link and a connection between them.
 func newPair(t *testing.T, service uint64) (a, b *peer) {
-	l := direct.NewLink()
-	a, b = newPeer(t, newModel(t, l, model.Config{}), service), newPeer(t, newModel(t, l, model.Config{}), service)
+	a, b = newPeers(t, service)
 	a.qp.connect(2, b.qp.num)
 	b.qp.connect(1, a.qp.num)
 	return a, b
+}
+
+// newPeers returns two adapters on a link.
+func newPeers(t *testing.T, service uint64) (a, b *peer) {
+	l := direct.NewLink()
+	return newPeer(t, newModel(t, l, model.Config{}), service), newPeer(t, newModel(t, l, model.Config{}), service)
 }
 
 func TestReliableConnection(t *testing.T) {

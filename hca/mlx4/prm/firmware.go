@@ -166,3 +166,14 @@ var (
 	StatCfgGUIDHigh     = modStatCfg.u32(0x14, "port_guid.hi")
 	StatCfgGUIDLow      = modStatCfg.u32(0x1c, "port_guid.lo")
 )
+
+// Mailbox of CONFIG_DEV.
+var (
+	configDev = newLayout("CONFIG_DEV", 0x80, "linux fw.c, struct mlx4_config_dev")
+
+	ConfigDevUpdate    = configDev.u32(0x00, "update_flags")
+	ConfigDevVXLANPort = configDev.u16(0x10, "vxlan_udp_dport")
+	ConfigDevEntropy   = configDev.u16(0x14, "roce_v2_entropy")
+	ConfigDevRoCEPort  = configDev.u16(0x16, "roce_v2_udp_dport")
+	ConfigDevRoCEFlags = configDev.u32(0x18, "roce_flags")
+)
