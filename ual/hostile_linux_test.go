@@ -32,7 +32,8 @@ func runRole() {
 	if !ok {
 		return
 	}
-	fmt.Println(map[string]func(string) error{"forks": forks, "stranger": stranger}[role](path))
+	fmt.Println(map[string]func(string) error{"forks": forks, "stranger": stranger,
+		"writes": writesThroughQueue, "unmaps": unmapsQueues}[role](path))
 	os.Exit(0)
 }
 

@@ -35,12 +35,17 @@ type rig struct {
 }
 
 func newRig(t *testing.T, cfg kproxy.Config) *rig {
+	return newRigOf(t, cfg, func(h *reference.HCA) ci.HCA { return h })
+}
+
+// newRigOf returns a rig whose adapter is behind a driver.
+func newRigOf(t *testing.T, cfg kproxy.Config, driver func(*reference.HCA) ci.HCA) *rig {
 	port, err := sim.New(sim.NewNetwork(sim.NetworkConfig{}), sim.Config{Addr: netip.MustParseAddr("10.0.0.1")})
 	require.NoError(t, err)
 	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
 	require.NoError(t, err)
 	r := &rig{t: t, al: accesslayer.New(accesslayer.Config{PollInterval: -1}), hca: h}
-	require.NoError(t, r.al.Register(h))
+	require.NoError(t, r.al.Register(driver(h)))
 	cfg.AL = r.al
 	r.core, err = kproxy.New(cfg)
 	require.NoError(t, err)
