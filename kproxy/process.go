@@ -5,15 +5,17 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/clock"
 )
 
 // process is a client process as drivers see it.
 type process struct {
 	pid, bits int
 	locks     *atomicLocks
-	reach     processReach
+	copies    copier
 
-	isDenied bool // its memory must not be reached: Config.CanCopy
+	isDenied  bool // its memory must not be reached: Config.CanCopy
+	isTrusted bool // it has the daemon's user id, or is root: it could stop the daemon
 
 	mu     sync.RWMutex // held for reading during every copy, so that close waits for copies
 	closed bool
@@ -21,9 +23,10 @@ type process struct {
 
 var _ ci.Process = (*process)(nil)
 
-func newProcess(peer Peer, bits int, locks *atomicLocks) *process {
-	p := &process{pid: peer.PID, bits: bits, locks: locks}
-	p.reach.open(peer.PID, peer.UID)
+func newProcess(peer Peer, bits int, locks *atomicLocks, c clock.Clock) *process {
+	p := &process{pid: peer.PID, bits: bits, locks: locks, isTrusted: isOwnUser(peer)}
+	p.copies.clock = c
+	p.copies.reach.open(peer.PID, peer.UID)
 	return p
 }
 
@@ -33,13 +36,13 @@ func (p *process) PID() int { return p.pid }
 // PointerBits returns 32 or 64.
 func (p *process) PointerBits() int { return p.bits }
 
-// close ends all access. It waits for copies in progress.
+// close ends all access. It waits for copies in progress, unless they take too long.
 func (p *process) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {
 		p.closed = true
-		p.reach.close()
+		p.copies.close()
 	}
 }
 
@@ -61,10 +64,11 @@ func (p *process) Memory(addr, length uint64, a ci.Access) (ci.Memory, error) {
 	if p.isDenied {
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPermission, Detail: "memory of the process", Err: errDenied}
 	}
-	if err := p.reach.check(addr, length, a&ci.LocalWrite != 0); err != nil {
+	m := &processMemory{p: p, addr: addr, n: length}
+	if err := m.check(a&ci.LocalWrite != 0); err != nil {
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPermission, Detail: "memory of the process", Err: err}
 	}
-	return &processMemory{p: p, addr: addr, n: length}, nil
+	return m, nil
 }
 
 var _ ci.AtomicMemory = (*processMemory)(nil)
@@ -73,6 +77,31 @@ var _ ci.AtomicMemory = (*processMemory)(nil)
 type processMemory struct {
 	p       *process
 	addr, n uint64
+	isSlow  bool // its pages may take any time
+}
+
+// check validates that the range is mapped with the rights needed, and that the system permits copies. The mutex of the
+// process is held for reading.
+func (m *processMemory) check(isWrite bool) error {
+	if m.n == 0 {
+		return nil
+	}
+	isFile, err := m.p.copies.reach.check(m.addr, m.n, isWrite)
+	if err != nil {
+		return err
+	}
+	m.isSlow = isFile || !m.p.isTrusted
+	var b [1]byte
+	_, err = m.read(b[:], m.addr)
+	return explainCopy(err)
+}
+
+// read copies from the process, whose mutex is held for reading.
+func (m *processMemory) read(b []byte, addr uint64) (int, error) {
+	if m.isSlow {
+		return m.p.copies.do(b, addr, false)
+	}
+	return m.p.copies.reach.read(b, addr)
 }
 
 // Addr returns the process's address.
@@ -106,7 +135,7 @@ func (m *processMemory) ReadAt(b []byte, off int64) (int, error) {
 	if m.p.closed {
 		return 0, ci.InvalidState
 	}
-	return m.p.reach.read(b, addr)
+	return m.read(b, addr)
 }
 
 // WriteAt copies to the process.
@@ -120,7 +149,10 @@ func (m *processMemory) WriteAt(b []byte, off int64) (int, error) {
 	if m.p.closed {
 		return 0, ci.InvalidState
 	}
-	return m.p.reach.write(b, addr)
+	if m.isSlow {
+		return m.p.copies.do(b, addr, true)
+	}
+	return m.p.copies.reach.write(b, addr)
 }
 
 // CompareSwap stores swap if the 8 bytes at off are compare. See ci.AtomicMemory.

@@ -160,19 +160,16 @@ func copied(n, want int, err, short error) (int, error) {
 	return n, nil
 }
 
-// check validates that a range is mapped with the rights needed, and that the system permits copies.
-func (r *processReach) check(addr, length uint64, write bool) error {
-	if length == 0 {
-		return nil
-	}
+// check validates that a range is mapped with the rights needed. It reports whether a part of it is a file.
+func (r *processReach) check(addr, length uint64, write bool) (isFile bool, err error) {
 	if r.exited() {
-		return fmt.Errorf("process %d has exited, or is not in the daemon's PID namespace", r.pid)
+		return false, fmt.Errorf("process %d has exited, or is not in the daemon's PID namespace", r.pid)
 	}
-	if err := mapped(r.pid, addr, length, write); err != nil {
-		return err
-	}
-	var b [1]byte
-	_, err := r.read(b[:], addr)
+	return mapped(r.pid, addr, length, write)
+}
+
+// explainCopy returns the error of the first copy with what to do if the system does not permit it.
+func explainCopy(err error) error {
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("the system does not let the daemon, process %d, reach it: %w "+
 			"(see kernel.yama.ptrace_scope; memory of ual.NewMemory is shared and needs no such right)",
@@ -184,11 +181,11 @@ func (r *processReach) check(addr, length uint64, write bool) error {
 // maxMaps bounds the text of /proc/PID/maps that is read: the kernel's default limit of mappings, 100 bytes each.
 const maxMaps = 65530 * 100
 
-// mapped validates that every page of a range is mapped with the rights needed.
-func mapped(pid int, addr, length uint64, write bool) error {
+// mapped validates that every page of a range is mapped with the rights needed. It reports whether a part is a file.
+func mapped(pid int, addr, length uint64, write bool) (isFile bool, err error) {
 	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/maps")
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer f.Close()
 	need := addr
@@ -196,19 +193,35 @@ func mapped(pid int, addr, length uint64, write bool) error {
 		from, to, rights, err := parseMapping(s.Text())
 		switch {
 		case err != nil:
-			return err
+			return false, err
 		case to <= need:
 			continue
 		case from > need:
-			return fmt.Errorf("address %x is not mapped", need)
+			return false, fmt.Errorf("address %x is not mapped", need)
 		case rights[0] != 'r' || write && rights[1] != 'w':
-			return fmt.Errorf("address %x is mapped %s, which does not permit the access", need, rights)
-		case to-addr >= length:
-			return nil
+			return false, fmt.Errorf("address %x is mapped %s, which does not permit the access", need, rights)
+		}
+		isFile = isFile || isMappedFile(s.Text())
+		if to-addr >= length {
+			return isFile, nil
 		}
 		need = to
 	}
-	return fmt.Errorf("address %x is not mapped", need)
+	return false, fmt.Errorf("address %x is not mapped", need)
+}
+
+// isMappedFile reports whether a line of /proc/PID/maps is that of a file, which is not memory in a file's form.
+func isMappedFile(line string) bool {
+	fields := strings.Fields(line) // span, rights, offset, device, inode, path
+	if len(fields) < 6 || fields[4] == "0" {
+		return false
+	}
+	for _, memory := range []string{"/memfd:", "/dev/shm/", "/dev/zero", "/SYSV", "/anon_hugepage"} {
+		if strings.HasPrefix(fields[5], memory) {
+			return false
+		}
+	}
+	return true
 }
 
 // parseMapping parses the beginning of a line of /proc/PID/maps: "from-to rwxp".

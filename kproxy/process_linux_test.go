@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/ci"
+	"ciddk/clock"
 )
 
 // TestProcessMemory reaches memory of a process, which then unmaps it and exits. Every access fails afterwards and
@@ -32,8 +33,8 @@ func testProcessMemory(t *testing.T, isBound bool) {
 	require.NoError(t, err)
 	addr := ci.Bytes(b).Addr()
 	var locks atomicLocks
-	p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, &locks)
-	p.reach.isBound = isBound
+	p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, &locks, clock.Real())
+	p.copies.reach.isBound = isBound
 	m, err := p.Memory(addr, uint64(2*page), ci.LocalWrite)
 	require.NoError(t, err)
 	_, err = m.WriteAt([]byte("across"), int64(page-3))
@@ -78,8 +79,8 @@ func testProcessMemory(t *testing.T, isBound bool) {
 	_, err = p.Memory(ci.Bytes(own).Addr(), 8, 0)
 	require.ErrorIs(t, err, ci.InvalidState)
 
-	stranger := newProcess(Peer{}, 64, &locks)
-	stranger.reach.isBound = isBound
+	stranger := newProcess(Peer{}, 64, &locks, clock.Real())
+	stranger.copies.reach.isBound = isBound
 	_, err = stranger.Memory(4096, 8, 0)
 	require.ErrorIs(t, err, ci.InvalidPermission)
 }
@@ -111,7 +112,7 @@ func TestProcessOfOtherUser(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := start(t, user, c.args...)
-			proc := newProcess(Peer{PID: p, UID: c.uid}, 64, new(atomicLocks))
+			proc := newProcess(Peer{PID: p, UID: c.uid}, 64, new(atomicLocks), clock.Real())
 			defer proc.close()
 			_, err := proc.Memory(writable(t, p), 8, ci.LocalWrite)
 			if c.want == "" {
@@ -131,7 +132,7 @@ func TestProcessExecutes(t *testing.T) {
 		t.Skip("without CAP_SYS_PTRACE the kernel checks each access; run as root")
 	}
 	pid, stdin := start(t, os.Getuid(), "sh", "-c", "read line; exec sleep 1000")
-	proc := newProcess(Peer{PID: pid, UID: os.Getuid()}, 64, new(atomicLocks))
+	proc := newProcess(Peer{PID: pid, UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
 	defer proc.close()
 	m, err := proc.Memory(writable(t, pid), 8, ci.LocalWrite)
 	require.NoError(t, err)

@@ -21,7 +21,11 @@ func (*processReach) read([]byte, uint64) (int, error) { return 0, errors.ErrUns
 
 func (*processReach) write([]byte, uint64) (int, error) { return 0, errors.ErrUnsupported }
 
-func (*processReach) check(uint64, uint64, bool) error { return errors.ErrUnsupported }
+func (*processReach) check(uint64, uint64, bool) (bool, error) {
+	return false, errors.ErrUnsupported
+}
+
+func explainCopy(err error) error { return err }
 
 // isOwnUser reports whether a client has the daemon's user id, or is root.
 func isOwnUser(p Peer) bool { return p.UID == 0 || p.UID == os.Getuid() }

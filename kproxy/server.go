@@ -33,9 +33,9 @@ type Config struct {
 	Privileged func(Peer) bool
 
 	// CanCopy reports whether a client may register memory that it allocated itself, which the daemon reaches by
-	// copies. Such a copy can last as long as the client likes (userfaultfd, a FUSE file system), and other clients of
-	// the adapter then wait, too. nil: clients with the daemon's own user id, and root. Others register memory by
-	// descriptor.
+	// copies. nil: clients with the daemon's own user id, and root. Others register memory by descriptor. A copy lasts
+	// as long as its pages take (userfaultfd, a FUSE file system). It is limited to about a second for clients of other
+	// users and for mapped files. Copies of other memory are not limited, and may delay other clients of the adapter.
 	CanCopy func(Peer) bool
 
 	// Describe adds to the status of an adapter what only the daemon knows. nil: nothing.

@@ -43,7 +43,7 @@ type stats struct {
 }
 
 func newSession(s *Server, id uint64, p Peer, bits int, name string, client *accesslayer.Client) *Session {
-	proc := newProcess(p, bits, &s.atomics)
+	proc := newProcess(p, bits, &s.atomics, s.cfg.AL.Clock())
 	proc.isDenied = !s.cfg.CanCopy(p)
 	return &Session{s: s, id: id, peer: p, name: name, client: client, quota: s.cfg.Quota, ended: make(chan struct{}),
 		proc: proc, log: s.cfg.Logger.With("client", id, "pid", p.PID, "uid", p.UID)}

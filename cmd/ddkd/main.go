@@ -38,6 +38,7 @@
 //	  pending: 32              # requests in execution
 //	max-clients: 100
 //	max-clients-per-user: 10
+//	copy-memory: own           # who may register memory of its own: own (the daemon's user and root), all, none
 //
 // # Stopping
 //

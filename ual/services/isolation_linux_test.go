@@ -400,3 +400,62 @@ func TestDaemonGone(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.NoError(t, c.Close())
 }
+
+// TestReplacedAdapter removes an adapter of the daemon and adds it again while the process is busy with another notice,
+// so that it sees both changes at once. The process still reports a removal and an addition.
+func TestReplacedAdapter(t *testing.T) {
+	ports := simPorts(t, "10.0.0.1", "10.0.0.2")
+	r := newRig(t, kproxy.Config{}, ports...)
+	s, _ := r.open()
+	al := accesslayer.New(accesslayer.Config{PollInterval: -1})
+	stop, err := s.Follow(al)
+	require.NoError(t, err)
+	client, err := al.Open(accesslayer.ClientConfig{Name: "test"})
+	require.NoError(t, err)
+	events := make(chan string, 16)
+	first, second := r.hcas[0], r.hcas[1].Info().GUID
+	_, err = client.RegisterPnP(accesslayer.PnPConfig{Sync: true,
+		Add: func(a *accesslayer.Adapter) (any, error) {
+			if a.GUID() != second {
+				events <- "add"
+			}
+			return nil, nil
+		},
+		Remove: func(a *accesslayer.Adapter, _ any) {
+			if a.GUID() != second {
+				events <- "remove"
+			}
+		}})
+	require.NoError(t, err)
+	require.Equal(t, "add", <-events)
+	busy, proceed := make(chan struct{}), make(chan struct{})
+	services := make(chan bool, 16)
+	unwatch := s.MAD().Watch(func(p mads.Port, there bool) {
+		if p.CA == second && !there {
+			close(busy)
+			<-proceed
+		}
+		if p.CA == first.Info().GUID {
+			services <- there
+		}
+	})
+	require.True(t, <-services)
+	a, err := s.MAD().Register(mads.AgentConfig{Port: mads.Port{CA: first.Info().GUID, Num: 1},
+		Class: mad.ClassPerformance, Version: 1})
+	require.NoError(t, err)
+	require.NoError(t, r.al.Deregister(second))
+	<-busy
+	require.NoError(t, r.al.Deregister(first.Info().GUID))
+	require.NoError(t, r.al.Register(first))
+	eventually(t, "the adapter's services", func() bool { return len(r.mads.Ports()) == 1 })
+	close(proceed)
+	require.Equal(t, []any{"remove", "add"}, []any{<-events, <-events})
+	require.Equal(t, []any{false, true}, []any{<-services, <-services})
+	require.ErrorIs(t, a.Send(&mads.Message{MAD: make([]byte, mad.Size)}), accesslayer.ErrClosed)
+	_, err = s.MAD().Register(mads.AgentConfig{Port: mads.Port{CA: first.Info().GUID, Num: 1},
+		Class: mad.ClassPerformance, Version: 1})
+	require.NoError(t, err, "an agent of the adapter that was added again")
+	unwatch()
+	stop()
+	require.NoError(t, al.Close())
+}

@@ -19,6 +19,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"ciddk/kproxy"
 	"ciddk/ual"
 )
 
@@ -32,6 +33,8 @@ type config struct {
 	Drain    time.Duration `yaml:"drain" help:"Time in which clients may end their work when the daemon stops. Default: 5s." placeholder:"TIME"`
 	Adapters []Settings    `yaml:"adapters" kong:"-"`
 	Quota    quotaConfig   `yaml:"quota" embed:"" prefix:"quota-"`
+
+	CopyMemory string `yaml:"copy-memory" help:"Clients that may register memory which they allocated themselves: own (the daemon's user and root), all, none. Default: own." placeholder:"WHOSE"`
 
 	MaxClients        int `yaml:"max-clients" help:"Limit of clients. Default: 4096." placeholder:"N"`
 	MaxClientsPerUser int `yaml:"max-clients-per-user" help:"Limit of clients of one user. Default: 1024." placeholder:"N"`
@@ -136,6 +139,9 @@ func (c *config) check(drivers []Driver) ([]adapter, error) {
 	if err := c.Quota.check(); err != nil {
 		return nil, err
 	}
+	if _, err := c.canCopy(); err != nil {
+		return nil, err
+	}
 	if c.MaxClients < 0 || c.MaxClientsPerUser < 0 {
 		return nil, badConfig("max-clients and max-clients-per-user: want positive numbers")
 	}
@@ -199,4 +205,17 @@ func (c *config) metricsAddress() (network, address string, err error) {
 		}
 	}
 	return "", "", badConfig("metrics %q: want ADDRESS:PORT, such as 127.0.0.1:9471, or unix:PATH", c.Metrics)
+}
+
+// canCopy returns kproxy.Config.CanCopy.
+func (c *config) canCopy() (func(kproxy.Peer) bool, error) {
+	switch c.CopyMemory {
+	case "", "own":
+		return nil, nil // the default of package kproxy
+	case "all":
+		return func(kproxy.Peer) bool { return true }, nil
+	case "none":
+		return func(kproxy.Peer) bool { return false }, nil
+	}
+	return nil, badConfig("copy-memory %q: want own, all or none", c.CopyMemory)
 }

@@ -43,8 +43,13 @@ func (d *daemon) open(ctx context.Context, c *config, list []adapter, log *slog.
 	if d.svc, err = startServices(d.al); err != nil {
 		return err
 	}
+	canCopy, err := c.canCopy()
+	if err != nil {
+		return err
+	}
 	d.core, err = kproxy.New(kproxy.Config{AL: d.al, Service: d.svc.service, Logger: log, Quota: c.Quota.quota(),
-		MaxClients: c.MaxClients, MaxClientsPerUser: c.MaxClientsPerUser, Control: d.control, Describe: d.describe})
+		MaxClients: c.MaxClients, MaxClientsPerUser: c.MaxClientsPerUser, CanCopy: canCopy, Control: d.control,
+		Describe: d.describe})
 	if err != nil {
 		return err
 	}

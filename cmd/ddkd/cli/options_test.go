@@ -11,6 +11,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/kproxy"
 )
 
 // TestFlagsAndKeys checks that every key of the configuration file is a flag of serve, and the other way round.
@@ -87,6 +89,7 @@ func TestValues(t *testing.T) {
 		"positive time":       {Drain: -1},
 		"quota qps":           {Quota: quotaConfig{QPs: -1}},
 		"max-clients":         {MaxClients: -1},
+		"own, all or none":    {CopyMemory: "some"},
 		"adapter 1: no drive": {Adapters: []Settings{{"driver": "acme"}}},
 	} {
 		_, err := c.check([]Driver{{Name: "one"}})
@@ -99,6 +102,18 @@ func TestValues(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, [2]string{network, address})
 	}
+}
+
+// TestCopyMemory checks whose memory the daemon copies.
+func TestCopyMemory(t *testing.T) {
+	for value, want := range map[string]bool{"all": true, "none": false} {
+		can, err := (&config{CopyMemory: value}).canCopy()
+		require.NoError(t, err)
+		assert.Equal(t, want, can(kproxy.Peer{UID: 4711}), value)
+	}
+	can, err := (&config{}).canCopy()
+	require.NoError(t, err)
+	assert.Nil(t, can, "the default of package kproxy")
 }
 
 // TestMetricsDocumented checks that the documentation has every metric.

@@ -137,12 +137,24 @@ func (s *stage) with(libs ...*ci.UserLibrary) *app {
 	var err error
 	a.c, err = ual.New(a.conn, ual.Config{Name: "certifier", Libraries: libs})
 	kit.OK(s.t, err, "ual.New")
-	s.t.Cleanup(func() {
-		if err := a.c.Close(); err != nil {
-			s.t.Report(validate.Failure{Where: "ual.Client.Close", Expected: "success", Got: kit.Describe(err)})
-		}
-	})
+	s.t.Cleanup(a.close)
 	return a
+}
+
+// close ends the application. If the daemon does not end its side in time, the connection is cut, so that the case ends
+// with a finding.
+func (a *app) close() {
+	t := a.s.t
+	limit := max(t.Remaining(), time.Until(t.Deadline())/4)
+	late := time.AfterFunc(limit, func() {
+		t.Report(validate.Failure{Where: "ual.Client.Close", Expected: "the end of the connection by the daemon",
+			Got: "none in " + limit.String()})
+		a.cut()
+	})
+	defer late.Stop()
+	if err := a.c.Close(); err != nil {
+		t.Report(validate.Failure{Where: "ual.Client.Close", Expected: "success", Got: kit.Describe(err)})
+	}
 }
 
 // hca returns an adapter as the application has it.
