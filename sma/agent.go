@@ -172,6 +172,9 @@ func (a *Agent) Return(port uint8, m *ci.MAD) Verdict {
 func (a *Agent) Execute(port uint8, slid ci.LID, m *ci.MAD) Action {
 	method := mad.Method(m[3])
 	switch {
+	case method&mad.ResponseMask != 0 && isSubnetClass(m): // of any version: only the manager knows what it has asked
+		a.counters.add(Delivered)
+		return Deliver
 	case !isSubnet(m):
 		if !isRequest(method) {
 			a.counters.add(Malformed)
@@ -187,7 +190,7 @@ func (a *Agent) Execute(port uint8, slid ci.LID, m *ci.MAD) Action {
 		}
 		a.counters.add(Delivered) // a manager at this port may have sent the trap
 		return Deliver
-	case method&mad.ResponseMask != 0 || method == mad.Trap:
+	case method == mad.Trap:
 		a.counters.add(Delivered)
 		return Deliver
 	case method == mad.Send:
@@ -210,9 +213,12 @@ func (a *Agent) ExecuteLocal(port uint8, slid ci.LID, m *ci.MAD) bool {
 
 // isSubnet reports whether class and versions are those of an SMP.
 func isSubnet(m *ci.MAD) bool {
+	return isSubnetClass(m) && m[0] == mad.BaseVersion && m[2] == mad.ClassVersionSubnet
+}
+
+func isSubnetClass(m *ci.MAD) bool {
 	c := mad.Class(m[1])
-	return (c == mad.ClassSubnetDirected || c == mad.ClassSubnetLID) && m[0] == mad.BaseVersion &&
-		m[2] == mad.ClassVersionSubnet
+	return c == mad.ClassSubnetDirected || c == mad.ClassSubnetLID
 }
 
 // isRequest reports whether a datagram with the method gets a response.

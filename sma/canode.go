@@ -93,8 +93,8 @@ func (n *caNode) CountMKeyViolation(port uint8) {
 	}
 }
 
-// ExpireMKey implements KeyedNode. The driver's level is set to 0, too: otherwise a driver that checks keys would refuse
-// what the node now admits.
+// ExpireMKey implements KeyedNode. The driver's level is set to 0, too: otherwise a driver that checks keys would
+// refuse what the node now admits.
 func (n *caNode) ExpireMKey(port uint8) {
 	n.mu.Lock()
 	k := n.key(port)

@@ -49,12 +49,13 @@ var features = []Feature{
 func Features() []Feature { return slices.Clone(features) }
 
 // A Profile is the set of features and capabilities that a certificate covers. Cases of other features are not run. If
-// the driver does not claim a capability in Demands, the case claims.profile fails.
+// the driver does not claim a capability in Demands, or none in OneOf, the case claims.profile fails.
 type Profile struct {
 	Name     string
 	Title    string
 	Features []Feature
 	Demands  ci.Caps
+	OneOf    ci.Caps      // demanded is at least one of them, if not zero
 	Atomics  ci.Atomicity // demanded
 }
 
@@ -83,7 +84,8 @@ var profiles = []Profile{
 	{
 		Name:     "sma",
 		Title:    "minimal, with the subnet management agent of InfiniBand ports",
-		Features: slices.Concat(minimal, []Feature{FeatureMAD, FeatureSMA}), Demands: ci.CapLocalMAD,
+		Features: slices.Concat(minimal, []Feature{FeatureMAD, FeatureSMA}),
+		OneOf:    ci.CapLocalMAD | ci.CapHardwareSMA,
 	},
 	{
 		Name:     "wire",

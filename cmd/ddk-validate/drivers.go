@@ -12,9 +12,11 @@ func drivers() []validate.Driver {
 			Open:        openReference,
 			CheckValues: checkValues,
 			Settings: map[string]string{
-				"port":       "UDP port of the link udp, 1 to 65535; default: that of RoCEv2, 4791",
-				"ip":         "IP version of the links udp and network, 4 or 6; default: 4",
-				"sources":    "number of UDP source ports of each HCA on the link udp, 1 to 64; default: 1",
+				"port":    "UDP port of the link udp, 1 to 65535; default: that of RoCEv2, 4791",
+				"ip":      "IP version of the links udp and network, 4 or 6; default: 4",
+				"sources": "number of UDP source ports of each HCA on the link udp, 1 to 64; default: 1",
+				"agents": "what answers SMPs on the link direct: kit (through CA.LocalMAD), hardware, or passing " +
+					"(hardware that passes up what it has answered); default: kit",
 				"privileged": "1: check IPv4 header and whole ICRC on the link udp (Linux, CAP_NET_RAW); default: 0",
 			},
 		},

@@ -126,12 +126,13 @@ var links = map[string]func(validate.Options) (linkage, error){
 
 // checkValues returns an error for a setting that the link does not have, or for an invalid value.
 func checkValues(o validate.Options) error {
-	has := map[string][]string{"udp": {"ip", "port", "privileged", "sources"}, "network": {"ip"}}
+	has := map[string][]string{"udp": {"ip", "port", "privileged", "sources"}, "network": {"ip"}, "direct": {"agents"}}
 	_, version := version(o)
 	_, port := udpPort(o)
 	_, privileged := privileged(o)
 	_, sources := sources(o)
-	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources)
+	_, agents := agents(o)
+	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources, agents)
 }
 
 // onlyFor returns an error for a setting that is not in names.
@@ -148,9 +149,13 @@ func onlyFor(o validate.Options, names ...string) error {
 // directLink returns a link in this process with InfiniBand as its link layer. The HCAs pass packets to each other
 // without encoding them. The certifier's end has encoded packets.
 func directLink(o validate.Options) (l linkage, err error) {
+	c, err := agents(o)
+	if err != nil {
+		return l, err
+	}
 	d := new(direct.Link)
 	for range 2 {
-		l.ports = append(l.ports, func() (rvt.Port, error) { return direct.New(d, direct.Config{MTU: mtu}) })
+		l.ports = append(l.ports, func() (rvt.Port, error) { return direct.New(d, c) })
 	}
 	l.end = func() (validate.Wire, error) {
 		e, err := d.End(direct.Config{LID: endLID})
@@ -281,6 +286,22 @@ func privileged(o validate.Options) (bool, error) {
 	default:
 		return false, fmt.Errorf("--set privileged=%s: want 0 or 1", v)
 	}
+}
+
+// agents returns the configuration of a port on the link direct for the setting agents.
+func agents(o validate.Options) (direct.Config, error) {
+	c := direct.Config{MTU: mtu}
+	switch v := o.Values["agents"]; v {
+	case "", "kit":
+	case "passing":
+		c.PassConsumed = true
+		fallthrough
+	case "hardware":
+		c.HardwareAgents = true
+	default:
+		return c, fmt.Errorf("--set agents=%s: want kit, hardware or passing", v)
+	}
+	return c, nil
 }
 
 // sources returns the setting sources, or 0 if it is not set.

@@ -22,7 +22,9 @@ func TestValues(t *testing.T) {
 		{"udp", "sources", "0", "--set sources=0: want 1 to 64"},
 		{"udp", "sources", "many", "--set sources=many: want 1 to 64"},
 		{"udp", "privileged", "yes", "--set privileged=yes: want 0 or 1"},
-		{"direct", "ip", "6", "--set ip is not for the link direct, which has: no settings"},
+		{"direct", "ip", "6", "--set ip is not for the link direct, which has: agents"},
+		{"direct", "agents", "passing", ""},
+		{"direct", "agents", "software", "--set agents=software: want kit, hardware or passing"},
 		{"network", "privileged", "1", "--set privileged is not for the link network, which has: ip"},
 		{"udp", "color", "red", "has no setting \"color\""},
 	} {

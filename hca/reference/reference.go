@@ -179,24 +179,28 @@ func (c *Config) attr() ci.CAAttr {
 	return a
 }
 
-// linkCaps returns the capabilities that depend on the ports. Only InfiniBand ports have an init type. Without one
-// there is no subnet manager, and nothing left to execute for it. Datagrams of performance management are executed on
+// linkCaps returns the capabilities that depend on the ports. Only InfiniBand ports have an init type. Without
+// one, or with agents in the ports, there is nothing left to execute for a subnet manager. Datagrams of performance management are executed on
 // every link.
 func (c *Config) linkCaps() ci.Caps {
-	numIB := 0
+	numIB, numManaged := 0, 0
 	for _, p := range c.Ports {
-		if p.Attr().Link == ci.LinkInfiniBand {
+		a := p.Attr()
+		if a.Link == ci.LinkInfiniBand {
 			numIB++
+			if !a.HardwareAgents {
+				numManaged++
+			}
 		}
 	}
 	caps := ci.CapLocalMAD
 	if len(c.Ports) > 1 {
 		caps |= ci.CapChangePrimaryPort
 	}
-	switch numIB {
-	case 0:
+	if numManaged == 0 {
 		caps |= ci.CapHardwareSMA
-	case len(c.Ports):
+	}
+	if numIB == len(c.Ports) {
 		caps |= ci.CapInitType
 	}
 	return caps

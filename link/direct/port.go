@@ -29,11 +29,18 @@ type Config struct {
 	GUID ci.GUID
 	// PKeys are the first entries of the table of 16; nil is the default partition, 0xFFFF.
 	PKeys []ci.PKey
+	// HardwareAgents makes the port answer the requests of subnet managers that arrive at QP0, as adapters with agents
+	// in firmware do. The consumer of QP0 receives the rest: responses, traps, and requests to a manager. With
+	// PassConsumed, it receives the requests that were answered, too.
+	HardwareAgents, PassConsumed bool
 }
 
 const (
 	numPKeys = 16
 	numGUIDs = 8 // entries of the GUID table
+
+	fourVLs       = 3  // PortInfo.VLCap: VL 0 to VL 3. The lanes are managed; packets do not queue on this link.
+	numArbEntries = 40 // of each VL arbitration table: the second block has 8
 )
 
 // check validates the configuration after setDefaults.
@@ -108,9 +115,11 @@ func New(l *Link, c Config) (*Port, error) {
 	info := mad.PortInfo{
 		GIDPrefix: sma.DefaultGIDPrefix, LMC: c.LMC, State: uint8(c.State), PhysState: sma.PhysLinkUp,
 		LinkDownDefault: sma.PhysPolling, WidthEnabled: 3, WidthSupported: 3, WidthActive: 2, SpeedSupported: 7,
-		SpeedEnabled: 7, SpeedActive: 4, NeighborMTU: uint8(c.MTU), MTUCap: uint8(c.MTU), VLCap: 1, OperationalVLs: 1,
-		GUIDCap: numGUIDs, VLArbLowCap: 1, RespTimeValue: 16,
-		CapabilityMask: uint32(ci.PortCapReregister | ci.PortCapTrap | ci.PortCapNotice),
+		SpeedEnabled: 7, SpeedActive: 4, NeighborMTU: uint8(c.MTU), MTUCap: uint8(c.MTU), VLCap: fourVLs,
+		OperationalVLs: fourVLs,
+		GUIDCap:        numGUIDs, VLArbLowCap: numArbEntries, VLArbHighCap: numArbEntries, RespTimeValue: 16,
+		CapabilityMask: uint32(ci.PortCapReregister | ci.PortCapTrap | ci.PortCapNotice | ci.PortCapSLMapping |
+			ci.PortCapLEDInfo),
 	}
 	p.cable.Store(c.State != ci.PortDown)
 	switch c.State {
@@ -178,7 +187,11 @@ func (p *Port) Close() error {
 func (p *Port) deliver(pkts []rvt.Packet) {
 	p.busy.Add(1)
 	if !p.closed.Load() && p.started.Load() {
-		if n := p.admit(pkts); n > 0 {
+		n := p.admit(pkts)
+		if p.config.HardwareAgents {
+			n = p.consume(pkts[:n])
+		}
+		if n > 0 {
 			p.recv.Deliver(pkts[:n], false, false)
 		}
 	}
@@ -269,7 +282,7 @@ func (p *Port) Attr() ci.PortAttr {
 		SMLID: ci.LID(i.MasterSMLID),
 		LMC:   i.LMC, SMSL: i.MasterSMSL, MaxVLs: i.VLCap, WidthActive: i.WidthActive, SpeedActive: i.SpeedActive,
 		SubnetTimeout: ci.TimeExp(i.SubnetTimeout), InitTypeReply: ci.InitType(i.InitTypeReply),
-		Capability: ci.PortCap(i.CapabilityMask),
+		Capability: ci.PortCap(i.CapabilityMask), HardwareAgents: p.config.HardwareAgents,
 	}
 	last := 0
 	for k, g := range guids {

@@ -82,7 +82,10 @@ func (h *hardware) Changed(_ uint8, c sma.Change) {
 }
 
 // sendTrap sends a trap of the port's agent to the subnet manager.
-func (p *Port) sendTrap(_ uint8, to sma.Manager, m *ci.MAD) {
+func (p *Port) sendTrap(_ uint8, to sma.Manager, m *ci.MAD) { p.sendSMP(to, m) }
+
+// sendSMP sends a datagram of the port's agent.
+func (p *Port) sendSMP(to sma.Manager, m *ci.MAD) {
 	r, err := p.Route(&ci.AVAttr{DLID: to.LID, SL: to.SL}, rvt.Flow{Datagram: true})
 	if err != nil {
 		return

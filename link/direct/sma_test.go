@@ -206,7 +206,7 @@ func TestPortInfoRefusals(t *testing.T) {
 		"SM LID multicast":    func(p *mad.PortInfo) { p.MasterSMLID = 0xffff },
 		"MTU 0":               func(p *mad.PortInfo) { p.NeighborMTU = 0 },
 		"MTU above cap":       func(p *mad.PortInfo) { p.NeighborMTU = 6 },
-		"VLs":                 func(p *mad.PortInfo) { p.OperationalVLs = 2 },
+		"VLs":                 func(p *mad.PortInfo) { p.OperationalVLs = 4 },
 		"width":               func(p *mad.PortInfo) { p.WidthEnabled = 8 },
 		"speed":               func(p *mad.PortInfo) { p.SpeedEnabled = 8 },
 		"physical with state": func(p *mad.PortInfo) { p.State, p.PhysState = uint8(ci.PortActive), sma.PhysPolling },

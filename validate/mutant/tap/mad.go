@@ -66,13 +66,16 @@ const madLen = 256
 
 // MAD returns a wrapper that changes datagrams sent through QP1, in the consumer's memory. If f returns false, the
 // datagram is sent to a QPN that no peer has.
-func MAD(f func(b []byte) bool) func(ci.HCA) ci.HCA {
+func MAD(f func(b []byte) bool) func(ci.HCA) ci.HCA { return MADOf(ci.QP1, f) }
+
+// MADOf is MAD for QP0 or QP1.
+func MADOf(typ ci.QPType, f func(b []byte) bool) func(ci.HCA) ci.HCA {
 	return func(h ci.HCA) ci.HCA {
 		r := &regions{}
 		return ciwrap.Wrap(h, ciwrap.Layer{
 			MR: func(mr ci.MR, o ciwrap.MROrigin) ci.MR { r.add(mr, o); return mr },
 			QP: func(q ci.QP, c ci.QPCreate) ci.QP {
-				if c.Type != ci.QP1 {
+				if c.Type != typ {
 					return q
 				}
 				return SendsOf(q, c, func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
@@ -94,7 +97,10 @@ func MAD(f func(b []byte) bool) func(ci.HCA) ci.HCA {
 }
 
 // MADIn returns a wrapper that changes datagrams received by QP1 before the consumer polls their completions.
-func MADIn(f func(b []byte)) func(ci.HCA) ci.HCA {
+func MADIn(f func(b []byte)) func(ci.HCA) ci.HCA { return MADInOf(ci.QP1, f) }
+
+// MADInOf is MADIn for QP0 or QP1.
+func MADInOf(typ ci.QPType, f func(b []byte)) func(ci.HCA) ci.HCA {
 	return func(h ci.HCA) ci.HCA {
 		r := &regions{}
 		var mu sync.Mutex
@@ -102,7 +108,7 @@ func MADIn(f func(b []byte)) func(ci.HCA) ci.HCA {
 		return ciwrap.Wrap(h, ciwrap.Layer{
 			MR: func(mr ci.MR, o ciwrap.MROrigin) ci.MR { r.add(mr, o); return mr },
 			QP: func(q ci.QP, c ci.QPCreate) ci.QP {
-				if c.Type != ci.QP1 {
+				if c.Type != typ {
 					return q
 				}
 				return RecvOf(q, func(q ci.QP, wrs []ci.RecvWR) (int, error) {

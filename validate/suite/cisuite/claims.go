@@ -223,6 +223,10 @@ func claimsProfile(t *validate.T) {
 		t.Failf("CAAttr.Caps", "the capabilities that profile "+p.Name+" demands: "+validate.CapNames(p.Demands),
 			"not claimed: %s", validate.CapNames(missing))
 	}
+	if p.OneOf != 0 && p.OneOf&t.Claims() == 0 {
+		t.Failf("CAAttr.Caps", "one of the capabilities that profile "+p.Name+" demands: "+validate.CapNames(p.OneOf),
+			"none is claimed")
+	}
 	kit.AtLeast(t, "CAAttr.Atomicity for profile "+p.Name, t.Attr().Atomicity, p.Atomics)
 }
 

@@ -27,7 +27,11 @@ var _ = answers.Case(validate.Case{
 func answerBytes(t *validate.T) {
 	p := open(t)
 	for _, attr := range kit.Variants(t, "attribute", readable) {
-		for _, class := range []mad.Class{mad.ClassSubnetLID, mad.ClassSubnetDirected} {
+		classes := []mad.Class{mad.ClassSubnetLID, mad.ClassSubnetDirected}
+		if p.peer != nil {
+			classes = classes[:1] // sma.link.directed has routes on the link
+		}
+		for _, class := range classes {
 			q := p.smp(mad.Get, attr, 0)
 			q.Class = class
 			status := uint16(0)
@@ -100,8 +104,12 @@ var _ = answers.Case(validate.Case{
 
 func answerAttribute(t *validate.T) {
 	p := open(t)
-	for _, attr := range kit.Variants(t, "attribute", []uint16{mad.AttrSwitchInfo, mad.AttrLinearTable,
-		mad.AttrRandomTable, mad.AttrMulticastTable, mad.AttrSMInfo, 0x0001, 0x7777}) {
+	absent := []uint16{mad.AttrSwitchInfo, mad.AttrLinearTable, mad.AttrRandomTable, mad.AttrMulticastTable, 0x0001,
+		0x7777}
+	if p.peer == nil {
+		absent = append(absent, mad.AttrSMInfo) // on the link, it goes to the managers
+	}
+	for _, attr := range kit.Variants(t, "attribute", absent) {
 		p.do(p.smp(mad.Get, attr, 0), mad.StatusBadMethodAttribute)
 		p.do(p.smp(mad.Set, attr, 0), mad.StatusBadMethodAttribute)
 	}

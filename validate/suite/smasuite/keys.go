@@ -1,6 +1,8 @@
 package smasuite
 
 import (
+	"time"
+
 	"ciddk/mad"
 	"ciddk/validate"
 	"ciddk/validate/kit"
@@ -110,4 +112,84 @@ func keyViolations(t *validate.T) {
 	i := p.settable()
 	i.MKeyViolations = 0
 	kit.Equal(t, "MKeyViolations after a Set of 0", p.set(i, mad.StatusOK).MKeyViolations, 0)
+}
+
+var SMAKey05 = keys.Must("SMA-Key-05", "IBTA 14.2.4", verb,
+	"The lease of an M_Key begins with a failed check. When it ends, the protection level is 0.")
+
+var _ = keys.Case(validate.Case{
+	ID:      "sma.key.lease",
+	Title:   "a lease of one second that runs out",
+	Timeout: 30 * time.Second,
+	Run:     keyLease,
+}, SMAKey05)
+
+// lease protects the port at level 2 with a lease of one second, and begins it.
+func (p *port) lease() {
+	p.change(func(i *mad.PortInfo) { i.MKey, i.MKeyProtect, i.MKeyLease = key, 2, 1 })
+	p.key = key
+	kit.True(p.t, !p.isReadable(), "response to a Get with a wrong M_Key at level 2", "none", "a response")
+}
+
+// isReadable reports whether a Get with a wrong M_Key is answered.
+func (p *port) isReadable() bool {
+	q := p.smp(mad.Get, mad.AttrNodeInfo, 0)
+	q.MKey = wrongKey
+	if p.peer != nil {
+		return p.peer.asks(q)
+	}
+	_, answered := p.try(q)
+	return answered
+}
+
+func keyLease(t *validate.T) {
+	p := open(t)
+	p.lease()
+	if !await(t, p.isReadable) {
+		t.Failf("response to a Get with a wrong M_Key after the lease of one second", "a response", "none")
+	}
+	i := p.info()
+	kit.Equal(t, "M_KeyProtectBits after the lease", i.MKeyProtect, 0)
+	kit.Equal(t, "M_Key after the lease", i.MKey, key)
+}
+
+var SMAKey06 = keys.Must("SMA-Key-06", "IBTA 14.2.4", verb,
+	"A lease ends without effect when a request has the M_Key.")
+
+var _ = keys.Case(validate.Case{
+	ID:    "sma.key.lease-stops",
+	Title: "a lease of one second whose owner returns",
+	Run:   keyLeaseStops,
+}, SMAKey06)
+
+func keyLeaseStops(t *validate.T) {
+	p := open(t)
+	p.lease()
+	p.info()
+	end := time.NewTimer(1500 * time.Millisecond)
+	defer end.Stop()
+	<-end.C
+	kit.True(t, !p.isReadable(), "response to a Get with a wrong M_Key", "none, since its owner is there", "a response")
+}
+
+var SMAKey07 = keys.Must("SMA-Key-07", "IBTA 14.2.4.1", verb,
+	"A trap repress without the M_Key is a violation at every protection level.")
+
+var _ = keys.Case(validate.Case{
+	ID:    "sma.key.repress",
+	Title: "a trap repress with a wrong M_Key",
+	Run:   keyRepress,
+}, SMAKey07)
+
+func keyRepress(t *validate.T) {
+	p := open(t)
+	for _, level := range kit.Variants(t, "level", []uint8{0, 1, 2, 3}) {
+		p.protect(level)
+		q := p.smp(mad.TrapRepress, mad.AttrNotice, 0)
+		q.MKey = wrongKey
+		p.try(q)
+		kit.Equal(t, "MKeyViolations", p.info().MKeyViolations, 1)
+		p.change(func(i *mad.PortInfo) { i.MKey, i.MKeyProtect = 0, 0 })
+		p.key = 0
+	}
 }

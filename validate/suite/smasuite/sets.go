@@ -2,7 +2,6 @@ package smasuite
 
 import (
 	"fmt"
-	"time"
 
 	"ciddk/ci"
 	"ciddk/mad"
@@ -36,6 +35,12 @@ func setInvalid(t *validate.T) {
 		{"NeighborMTU above MTUCap", func(i *mad.PortInfo) { i.NeighborMTU = i.MTUCap + 1 }},
 		{"OperationalVLs above VLCap", func(i *mad.PortInfo) { i.OperationalVLs = i.VLCap + 1 }},
 		{"PortPhysicalState 5", func(i *mad.PortInfo) { i.PhysState = 5 }},
+		{"PortPhysicalState 15", func(i *mad.PortInfo) { i.PhysState = 15 }},
+		{"PortPhysicalState Polling and PortState Armed", func(i *mad.PortInfo) {
+			i.PhysState, i.State = 2, uint8(ci.PortArmed)
+		}},
+		{"a width that the port does not support",
+			func(i *mad.PortInfo) { i.WidthEnabled = ^i.WidthSupported &^ 0x80 }},
 		{"LinkDownDefaultState 3", func(i *mad.PortInfo) { i.LinkDownDefault = 3 }},
 		{"PortState 15", func(i *mad.PortInfo) { i.State = 15 }},
 		{"PortState Init", func(i *mad.PortInfo) { i.State = uint8(ci.PortInit) }},
@@ -88,14 +93,7 @@ func setStates(t *validate.T) {
 	}
 	state := func() ci.PortState { return ci.PortState(p.info().State) }
 	request(ci.PortDown, mad.StatusOK)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for state() != ci.PortInit { // the link trains, since its other end is up
-		if t.Remaining() < time.Second {
-			t.Failf("PortInfo.PortState after a Set of Down", "Init", "%v", state())
-		}
-		<-tick.C
-	}
+	p.awaitState(ci.PortInit) // the link trains, since its other end is up
 	request(ci.PortActive, mad.StatusBadField)
 	kit.Equal(t, "state after a Set of Active in Init", state(), ci.PortInit)
 	request(ci.PortArmed, mad.StatusOK)

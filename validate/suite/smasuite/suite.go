@@ -7,7 +7,10 @@ import (
 )
 
 // Suite returns all areas.
-func Suite() validate.Suite { return validate.NewSuite("sma", answers, keys, sets) }
+func Suite() validate.Suite {
+	return validate.NewSuite("sma", answers, keys, sets, components, tables, routes, traps,
+		consumers, perf)
+}
 
 // area returns an empty area of the suite.
 func area() *validate.Area { return &validate.Area{Scope: req.Driver, Complete: complete} }
@@ -15,7 +18,16 @@ func area() *validate.Area { return &validate.Area{Scope: req.Driver, Complete: 
 // complete sets what all cases of the suite have in common. Their driver is not used again, since they change the port.
 func complete(c *validate.Case) {
 	c.Feature = validate.FeatureSMA
-	c.Needs.Caps |= ci.CapLocalMAD
+	c.Needs.Attr = noAgent
 	c.Needs.Links = []ci.Link{ci.LinkInfiniBand}
 	c.Spoils = true
+}
+
+// noAgent returns the reason for skipping a case if nothing answers subnet management of the first port. The case
+// mad.agent reports such a driver.
+func noAgent(a *ci.CAAttr) string {
+	if a.Caps.Has(ci.CapLocalMAD) || a.HasHardwareAgents(1) {
+		return ""
+	}
+	return "not claimed: LocalMAD, HardwareSMA"
 }

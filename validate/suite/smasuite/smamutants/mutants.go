@@ -2,6 +2,7 @@ package smamutants
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync/atomic"
 
 	"ciddk/ci"
@@ -18,6 +19,10 @@ type execute func(in, out *ci.MAD) error
 
 // All returns the mutants of all areas.
 func All() []mutant.Mutant {
+	return slices.Concat(basicMutants(), componentMutants(), linkMutants(), perfMutants())
+}
+
+func basicMutants() []mutant.Mutant {
 	return []mutant.Mutant{
 		response("sma.reserved-bytes", smasuite.SMAAnswer01, "responses have a reserved byte set",
 			func(_, out *ci.MAD) { out[40] = 1 }),

@@ -1,0 +1,198 @@
+package smasuite
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/mad"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// Requests that arrive at QP0 from another port of the link.
+var routes = linkArea()
+
+// linkArea returns an empty area whose cases need a second adapter with QP0.
+func linkArea() *validate.Area {
+	return &validate.Area{Complete: func(c *validate.Case) {
+		complete(c)
+		c.Needs.Caps |= ci.CapSpecialQP | ci.CapAV
+		c.Needs.HCAs = 2
+	}}
+}
+
+const wireVerb = "QP0; ci_local_mad (65)"
+
+var SMALink01 = routes.Must("SMA-Link-01", "IBTA 14.2.1.1", wireVerb,
+	"A request by LID that arrives at QP0 is answered to the LID that it came from, with all 256 bytes defined.")
+
+var _ = routes.Case(validate.Case{
+	ID:    "sma.link.lid",
+	Title: "all bytes of responses to requests by LID from another port",
+	Run:   linkLID,
+}, SMALink01)
+
+func linkLID(t *validate.T) {
+	l := link(t)
+	for _, attr := range kit.Variants(t, "attribute", readable) {
+		q := l.smp(mad.Get, attr, 0)
+		want := *q
+		want.Method = mad.GetResp
+		want.Data = l.expected(attr)
+		l.sameMAD(l.do(q, mad.StatusOK), want)
+	}
+}
+
+// expected returns the attribute that a Get without hops reads.
+func (l *linked) expected(attr uint16) [mad.SMPDataLen]byte {
+	q := l.smp(mad.Get, attr, 0)
+	q.Class = mad.ClassSubnetDirected
+	q.DrSLID, q.DrDLID = mad.PermissiveLID, mad.PermissiveLID
+	return l.do(q, mad.StatusDirection).Data
+}
+
+// sameMAD compares all bytes of a response except its M_Key, which has no meaning there.
+func (l *linked) sameMAD(got, want mad.SMP) {
+	var a, b ci.MAD
+	want.MKey = got.MKey
+	got.Put(a[:])
+	want.Put(b[:])
+	kit.SameBytes(l.t, "response to "+name(&want), a[:], b[:])
+}
+
+var SMALink02 = routes.Must("SMA-Link-02", "IBTA 14.2.2.3", wireVerb,
+	"A directed route that ends at the port is answered along the way back: with the direction bit, the hop pointer "+
+		"of the last hop, and the port in the return path.")
+
+var _ = routes.Case(validate.Case{
+	ID:    "sma.link.directed",
+	Title: "all bytes of responses to directed routes of one hop",
+	Run:   linkDirected,
+}, SMALink02)
+
+// directed returns a request along a directed route of one hop, as it arrives at the port.
+func (l *linked) directed(method mad.Method, attr uint16, pointer, count uint8) *mad.SMP {
+	q := l.smp(method, attr, 0)
+	q.Class = mad.ClassSubnetDirected
+	q.DrSLID, q.DrDLID = mad.PermissiveLID, mad.PermissiveLID
+	q.SetHops(pointer, count)
+	q.InitialPath[1] = l.peer.ca.Port.Num
+	return q
+}
+
+func linkDirected(t *validate.T) {
+	l := link(t)
+	for _, attr := range kit.Variants(t, "attribute", readable) {
+		q := l.directed(mad.Get, attr, 1, 1)
+		want := *q
+		want.Method, want.Status = mad.GetResp, mad.StatusDirection
+		want.ReturnPath[1] = l.ca.Port.Num
+		want.Data = l.expected(attr)
+		l.sameMAD(l.do(q, mad.StatusDirection), want)
+	}
+	q := l.directed(mad.Set, mad.AttrNodeInfo, 1, 1)
+	l.do(q, mad.StatusDirection|mad.StatusBadMethodAttribute)
+}
+
+var SMALink03 = routes.Must("SMA-Link-03", "IBTA 14.2.2.2", wireVerb,
+	"A directed route whose hop pointer or hop count is out of range, or that goes on beyond an adapter, is dropped.")
+
+var _ = routes.Case(validate.Case{
+	ID:    "sma.link.hops",
+	Title: "directed routes that do not end at the port",
+	Run:   linkHops,
+}, SMALink03)
+
+func linkHops(t *validate.T) {
+	l := link(t)
+	for _, v := range kit.Variants(t, "", []struct{ pointer, count uint8 }{{0, 1}, {1, 2}, {3, 1}, {255, 1}, {1, 64},
+		{64, 64}, {255, 255}, {63, 1}}) {
+		q := l.directed(mad.Get, mad.AttrNodeInfo, v.pointer, v.count)
+		r, answered := l.try(q)
+		kit.True(t, !answered, fmt.Sprintf("response to a directed route with hop pointer %d of %d",
+			v.pointer, v.count),
+			"none", "status %v", mad.Status(r.Status))
+	}
+}
+
+var SMALink04 = routes.Must("SMA-Link-04", "IBTA 14.4.1", wireVerb,
+	"A port without a subnet manager answers SMInfo with status 0x000c.")
+
+var _ = routes.Case(validate.Case{
+	ID:    "sma.link.sm-info",
+	Title: "Get and Set of SMInfo",
+	Run:   linkSMInfo,
+}, SMALink04)
+
+func linkSMInfo(t *validate.T) {
+	if t.Attr().HasHardwareAgents(1) {
+		t.Skip("the adapter's agent passes requests to managers up, and does not know whether there is one")
+	}
+	l := link(t)
+	l.do(l.smp(mad.Get, mad.AttrSMInfo, 0), mad.StatusBadMethodAttribute)
+	l.do(l.smp(mad.Set, mad.AttrSMInfo, mad.SMHandover), mad.StatusBadMethodAttribute)
+}
+
+var SMALink05 = routes.Must("SMA-Link-05", "SAS 2.1", "ci_local_mad (65); PortAttr.HardwareAgents",
+	"Each request that arrives at QP0 is answered once, by the adapter or by the kit.")
+
+var _ = routes.Case(validate.Case{
+	ID:    "sma.link.once",
+	Title: "count the responses to requests",
+	Run:   linkOnce,
+}, SMALink05)
+
+func linkOnce(t *validate.T) {
+	l := link(t)
+	q := l.smp(mad.Get, mad.AttrNodeInfo, 0)
+	l.do(q, mad.StatusOK)
+	_, again := l.peer.take(late, isResponse(q.TID))
+	kit.True(t, !again, "responses to "+name(q), "one", "two")
+}
+
+var SMALink06 = routes.Must("SMA-Link-06", "IBTA 13.4.5", wireVerb,
+	"After a flood of requests, those that follow are answered.")
+
+var _ = routes.Case(validate.Case{
+	ID:    "sma.link.flood",
+	Title: "2000 requests without a pause",
+	Run:   linkFlood,
+}, SMALink06)
+
+func linkFlood(t *validate.T) {
+	l := link(t)
+	for i := range 2000 {
+		var m ci.MAD
+		q := l.smp(mad.Get, mad.AttrNodeInfo, 0)
+		if i%3 == 1 {
+			q.Class, q.ClassSpecific = mad.ClassSubnetDirected, uint16(t.Rand().Uint32())
+		}
+		q.Put(m[:])
+		if i%3 == 2 {
+			binary.BigEndian.PutUint16(m[16:], uint16(t.Rand().Uint32()))
+		}
+		l.peer.send(&m)
+	}
+	for l.peer.receive(late) { // answers to the flood
+		l.peer.list = nil
+	}
+	l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK)
+}
+
+var SMALink07 = routes.Must("SMA-Link-07", "SAS 2.1", "PortAttr.HardwareAgents",
+	"An adapter answers a request that arrives at a port by itself if and only if it claims agents for the port.")
+
+var _ = routes.Case(validate.Case{
+	ID:    "sma.link.alone",
+	Title: "a request to a port whose QP0 nobody has created",
+	Run:   linkAlone,
+}, SMALink07)
+
+func linkAlone(t *validate.T) {
+	p := &port{t: t, ca: kit.Open(t), tid: firstTID}
+	p.peer = newPeer(t, p.ca, ci.QP0)
+	has := t.Attr().HasHardwareAgents(p.ca.Port.Num)
+	got := p.peer.asks(p.smp(mad.Get, mad.AttrNodeInfo, 0))
+	kit.Equal(t, "response to a request without the kit, for a claim of PortAttr.HardwareAgents", got, has)
+}

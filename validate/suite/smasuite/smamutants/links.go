@@ -1,0 +1,221 @@
+package smamutants
+
+import (
+	"encoding/binary"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/mad"
+	"ciddk/validate"
+	"ciddk/validate/mutant"
+	"ciddk/validate/mutant/tap"
+	"ciddk/validate/req"
+	"ciddk/validate/suite/smasuite"
+)
+
+// Faults that a subnet manager at another port of the link sees. They are in the first adapter alone: the second one is
+// the manager's.
+
+func linkMutants() []mutant.Mutant {
+	return []mutant.Mutant{
+		sends("sma.link-reserved", smasuite.SMALink01, "responses by LID leave with a reserved byte set",
+			func(b []byte) bool {
+				if isResponse(b) && mad.Class(b[1]) == mad.ClassSubnetLID {
+					b[40] = 1
+				}
+				return true
+			}),
+		sends("sma.no-return-path", smasuite.SMALink02, "the port is not in the return path of a directed route",
+			func(b []byte) bool {
+				if isResponse(b) && mad.Class(b[1]) == mad.ClassSubnetDirected && b[7] == 1 {
+					b[192+1] = 0
+				}
+				return true
+			}),
+		receives("sma.any-hops", smasuite.SMALink03, "each directed route ends at the port", func(b []byte) {
+			if mad.Class(b[1]) == mad.ClassSubnetDirected && b[4]&0x80 == 0 && b[6] != b[7] {
+				b[6], b[7] = 1, 1
+			}
+		}),
+		sends("sma.sm-info", smasuite.SMALink04, "SMInfo is answered as if there was a manager", func(b []byte) bool {
+			if isResponse(b) && binary.BigEndian.Uint16(b[16:]) == mad.AttrSMInfo {
+				b[4], b[5] = 0, 0
+			}
+			return true
+		}),
+		first("sma.answered-twice", smasuite.SMALink05, "each response is sent twice", tap.QP(
+			func(q ci.QP, c ci.QPCreate) ci.QP {
+				if c.Type != ci.QP0 {
+					return q
+				}
+				return tap.SendsOf(q, c, func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
+					again := tap.CopySends(wrs)
+					for i := range again {
+						again[i].Flags &^= ci.SendSignaled
+					}
+					return append(again, wrs...)
+				})
+			})),
+		undeclared(),
+		silent(),
+		receivesState("sma.deaf", smasuite.SMALink06, "after 300 datagrams, QP0 receives no others",
+			func() func(b []byte) {
+				n := &atomic.Int32{}
+				return func(b []byte) {
+					if n.Add(1) > 300 {
+						b[1] = 0x7f
+					}
+				}
+			}),
+		sends("sma.trap-key", smasuite.SMATrap01, "the M_Key in trap 256 is not that of the request",
+			func(b []byte) bool {
+				if isTrap(b) {
+					b[smpData+10+14] ^= 1
+				}
+				return true
+			}),
+		sendsState("sma.trap-once", smasuite.SMATrap02, "a trap is sent once", func() func(b []byte) bool {
+			var seen sync.Map
+			return func(b []byte) bool {
+				if !isTrap(b) {
+					return true
+				}
+				_, again := seen.LoadOrStore(binary.BigEndian.Uint64(b[8:]), true)
+				return !again
+			}
+		}),
+		receives("sma.repress-lost", smasuite.SMATrap03, "a trap repress has another transaction ID", func(b []byte) {
+			if mad.Method(b[3]) == mad.TrapRepress {
+				b[9] ^= 0x55
+			}
+		}),
+		sends("sma.trap-transaction", smasuite.SMATrap04, "all traps have the same transaction ID",
+			func(b []byte) bool {
+				if isTrap(b) {
+					copy(b[8:16], "\x00\x00\x00\x00\x00\x00\x00\x05")
+				}
+				return true
+			}),
+		stale("sma.stale-lid", smasuite.SMAEvent01, "CA.Query returns the first LID", ci.EventLIDChange,
+			func(old, now *ci.PortAttr) { now.LID = old.LID }),
+		stale("sma.stale-manager", smasuite.SMAEvent02, "CA.Query returns the first LID of the manager",
+			ci.EventSMChange,
+			func(old, now *ci.PortAttr) { now.SMLID = old.SMLID }),
+		stale("sma.stale-pkeys", smasuite.SMAEvent03, "CA.Query returns the first P_Keys", ci.EventPKeyChange,
+			func(old, now *ci.PortAttr) { now.PKeys = old.PKeys }),
+		stale("sma.stale-gids", smasuite.SMAEvent04, "CA.Query returns the first GIDs", ci.EventGIDChange,
+			func(old, now *ci.PortAttr) { now.GIDs = old.GIDs }),
+		stale("sma.stale-timeout", smasuite.SMAEvent05, "CA.Query returns the first SubnetTimeout", 0,
+			func(old, now *ci.PortAttr) { now.SubnetTimeout = old.SubnetTimeout }),
+		stale("sma.no-reregister", smasuite.SMAEvent06, "ClientReregister causes no event", ci.EventReregister,
+			func(_, _ *ci.PortAttr) {}),
+		stale("sma.stale-state", smasuite.SMAEvent07, "CA.Query returns Init for an armed port", 0,
+			func(_, now *ci.PortAttr) {
+				if now.State == ci.PortArmed {
+					now.State = ci.PortInit
+				}
+			}),
+	}
+}
+
+func isResponse(b []byte) bool { return mad.Method(b[3]) == mad.GetResp }
+func isTrap(b []byte) bool     { return mad.Method(b[3]) == mad.Trap }
+
+// first returns a mutant whose fault is in the first adapter.
+func first(name string, r *req.Requirement, does string, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
+	return mutant.Mutant{Name: name, Area: "sma", Breaks: r.ID, Does: does, Needs: ci.CapSpecialQP, Link: "direct",
+		Target: func(t *validate.Target) { t.HCAs[0] = wrap(t.HCAs[0]) }}
+}
+
+// sends returns a mutant that changes datagrams that leave QP0. A datagram for which f returns false is lost.
+func sends(name string, r *req.Requirement, does string, f func(b []byte) bool) mutant.Mutant {
+	return first(name, r, does, tap.MADOf(ci.QP0, f))
+}
+
+// sendsState is sends for a function with state. newFault is called for each adapter.
+func sendsState(name string, r *req.Requirement, does string, newFault func() func(b []byte) bool) mutant.Mutant {
+	return first(name, r, does, func(h ci.HCA) ci.HCA { return tap.MADOf(ci.QP0, newFault())(h) })
+}
+
+// receives returns a mutant that changes datagrams that arrive at QP0.
+func receives(name string, r *req.Requirement, does string, f func(b []byte)) mutant.Mutant {
+	return first(name, r, does, tap.MADInOf(ci.QP0, f))
+}
+
+// receivesState is receives for a function with state. newFault is called for each adapter.
+func receivesState(name string, r *req.Requirement, does string, newFault func() func(b []byte)) mutant.Mutant {
+	return first(name, r, does, func(h ci.HCA) ci.HCA { return tap.MADInOf(ci.QP0, newFault())(h) })
+}
+
+// querier is a CA whose attributes are changed.
+type querier struct {
+	ciwrap.CA
+	change func(a *ci.CAAttr)
+}
+
+func (q querier) Query() (*ci.CAAttr, error) {
+	a, err := q.CA.Query()
+	if err == nil {
+		b := *a
+		b.Ports = slices.Clone(a.Ports)
+		q.change(&b)
+		a = &b
+	}
+	return a, err
+}
+
+// stale returns a mutant whose CA.Query takes part of a port's attributes from its first result, and which raises no
+// event of a type.
+func stale(name string, r *req.Requirement, does string, lost ci.EventType,
+	keep func(old, now *ci.PortAttr)) mutant.Mutant {
+	return first(name, r, does, tap.Layer(ciwrap.Layer{
+		CA: func(c ci.CA) ci.CA {
+			var mu sync.Mutex
+			var old []ci.PortAttr
+			return querier{ciwrap.CA{CA: c}, func(a *ci.CAAttr) {
+				mu.Lock()
+				defer mu.Unlock()
+				if old == nil {
+					old = slices.Clone(a.Ports)
+				}
+				for i := range a.Ports {
+					keep(&old[i], &a.Ports[i])
+				}
+			}}
+		},
+		Event: func(e ci.Event, deliver func(ci.Event)) {
+			if e.Type != lost {
+				deliver(e)
+			}
+		},
+	}))
+}
+
+// undeclared returns a mutant whose adapter answers SMPs, passes them up and does not say so.
+func undeclared() mutant.Mutant {
+	return undeclaredAgent("sma.agent-passes", smasuite.SMALink05,
+		"the adapter answers SMPs and passes them up, and does not claim agents", "passing")
+}
+
+// silent returns a mutant whose adapter answers SMPs and does not say so.
+func silent() mutant.Mutant {
+	return undeclaredAgent("sma.agent-undeclared", smasuite.SMALink07,
+		"the adapter answers SMPs, and does not claim agents", "hardware")
+}
+
+func undeclaredAgent(name string, r *req.Requirement, does, agents string) mutant.Mutant {
+	m := first(name, r, does, tap.Layer(
+		ciwrap.Layer{CA: func(c ci.CA) ci.CA {
+			return querier{ciwrap.CA{CA: c}, func(a *ci.CAAttr) {
+				a.Caps &^= ci.CapHardwareSMA
+				for i := range a.Ports {
+					a.Ports[i].HardwareAgents = false
+				}
+			}}
+		}}))
+	m.Values = map[string]string{"agents": agents}
+	return m
+}

@@ -1,0 +1,52 @@
+package smamutants
+
+import (
+	"encoding/binary"
+
+	"ciddk/ci"
+	"ciddk/mad"
+	"ciddk/validate/mutant"
+	"ciddk/validate/req"
+	"ciddk/validate/suite/smasuite"
+)
+
+// Faults in performance management.
+func perfMutants() []mutant.Mutant {
+	return []mutant.Mutant{
+		meters("sma.perf-reserved", smasuite.SMAPerf01, "responses have a reserved byte set", 0,
+			func(out *ci.MAD) { out[30] = 1 }),
+		meters("sma.perf-any-attribute", smasuite.SMAPerf02, "unknown attributes have status 0", 0,
+			func(out *ci.MAD) { clears(mad.StatusBadMethodAttribute)(nil, out) }),
+		meters("sma.perf-any-port", smasuite.SMAPerf03, "a port that does not exist has status 0", 0,
+			func(out *ci.MAD) { clears(mad.StatusBadField)(nil, out) }),
+		meters("sma.perf-bytes", smasuite.SMAPerf04, "PortXmitData counts bytes", mad.AttrPortCounters,
+			func(out *ci.MAD) {
+				data := out[smpData+24:]
+				binary.BigEndian.PutUint32(data, 4*binary.BigEndian.Uint32(data))
+			}),
+		fault("sma.perf-clears-all", smasuite.SMAPerf05, "a Set of PortCounters clears all counters", func() hook {
+			return func(in, out *ci.MAD, next execute) error {
+				q := *in
+				if mad.Class(in[1]) == mad.ClassPerformance && isSetOf(in, mad.AttrPortCounters) {
+					q[smpData+2], q[smpData+3] = 0xff, 0xff
+				}
+				return next(&q, out)
+			}
+		}),
+		meters("sma.perf-extended", smasuite.SMAPerf06, "the 64-bit counters are 0", mad.AttrPortCountersExtended,
+			func(out *ci.MAD) { clear(out[smpData+8 : smpData+72]) }),
+		meters("sma.perf-version", smasuite.SMAPerf07, "ClassPortInfo has base version 2", mad.AttrClassPortInfo,
+			func(out *ci.MAD) { out[smpData] = 2 }),
+		meters("sma.perf-no-errors", smasuite.SMAPerf08, "PortRcvErrors is 0", mad.AttrPortCounters,
+			func(out *ci.MAD) { out[smpData+8], out[smpData+9] = 0, 0 }),
+	}
+}
+
+// meters returns a mutant that changes responses with an attribute of performance management, or with any if it is 0.
+func meters(name string, r *req.Requirement, does string, attr uint16, change func(out *ci.MAD)) mutant.Mutant {
+	return response(name, r, does, func(in, out *ci.MAD) {
+		if mad.Class(in[1]) == mad.ClassPerformance && (attr == 0 || attributeOf(in) == attr) {
+			change(out)
+		}
+	})
+}

@@ -1,0 +1,175 @@
+package smasuite
+
+import (
+	"time"
+
+	"ciddk/ci"
+	"ciddk/mad"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// Traps of the port to its subnet manager, which is the peer.
+var traps = linkArea()
+
+// subnetTimeout limits the rate of traps: 4.096 us * 2^14, 67 ms.
+const subnetTimeout = 14
+
+// managed returns a port whose subnet manager is the peer.
+func managed(t *validate.T) *linked {
+	l := link(t)
+	if i := l.info(); i.CapabilityMask&uint32(ci.PortCapTrap) == 0 {
+		t.Skip("PortInfo.CapabilityMask does not claim traps")
+	}
+	l.change(func(i *mad.PortInfo) {
+		i.MasterSMLID, i.MasterSMSL, i.SubnetTimeout = uint16(l.peer.ca.Port.LID), 0, subnetTimeout
+		i.MKey, i.MKeyProtect, i.MKeyLease = key, 1, 0
+	})
+	l.key = key
+	return l
+}
+
+// violate sends a Set with a wrong M_Key.
+func (l *linked) violate(q *mad.SMP) {
+	q.MKey = wrongKey
+	var m ci.MAD
+	q.Put(m[:])
+	l.peer.send(&m)
+}
+
+// trap waits for the next trap of the port.
+func (l *linked) trap(d time.Duration) (s mad.SMP, n mad.Notice, ok bool) {
+	m, ok := l.peer.take(d, func(m *ci.MAD) bool { return mad.Method(m[3]) == mad.Trap })
+	s.Parse(m[:])
+	n.Parse(s.Data[:])
+	return s, n, ok
+}
+
+// mustTrap is trap for one that must arrive.
+func (l *linked) mustTrap(after string) (s mad.SMP, n mad.Notice) {
+	s, n, ok := l.trap(l.t.Remaining())
+	kit.True(l.t, ok, "trap to MasterSMLID after "+after, "a trap", "none")
+	return s, n
+}
+
+// repress acknowledges a trap.
+func (l *linked) repress(s *mad.SMP) {
+	r := *s
+	r.Method, r.MKey = mad.TrapRepress, l.key
+	var m ci.MAD
+	r.Put(m[:])
+	l.peer.send(&m)
+}
+
+var SMATrap01 = traps.Must("SMA-Trap-01", "IBTA 14.2.5.1", wireVerb,
+	"A request with a wrong M_Key is reported to the subnet manager by trap 256, with the request and its route.")
+
+var _ = traps.Case(validate.Case{
+	ID:    "sma.trap.bytes",
+	Title: "each field of trap 256",
+	Run:   trapBytes,
+}, SMATrap01)
+
+func trapBytes(t *validate.T) {
+	l := managed(t)
+	for _, directed := range kit.Variants(t, "directed route", []bool{false, true}) {
+		q := l.smp(mad.Set, mad.AttrPKeyTable, 0x1234)
+		want := mad.TrapMKey{LID: uint16(l.peer.ca.Port.LID), Method: mad.Set, Attribute: mad.AttrPKeyTable,
+			Modifier: 0x1234, MKey: wrongKey}
+		if directed {
+			q = l.directed(mad.Set, mad.AttrPKeyTable, 1, 1)
+			want.Modifier, want.Directed = 0, true
+			want.DrSLID, want.HopCount = mad.PermissiveLID, 1
+			want.ReturnPath[0] = l.ca.Port.Num
+		}
+		l.violate(q)
+		s, n := l.mustTrap("a wrong M_Key")
+		kit.Equal(t, "class and version of the trap", [2]uint8{uint8(s.Class), s.ClassVersion},
+			[2]uint8{uint8(mad.ClassSubnetLID), mad.ClassVersionSubnet})
+		kit.Equal(t, "attribute, modifier and status of the trap", [3]uint32{uint32(s.Attribute), s.Modifier,
+			uint32(s.Status)}, [3]uint32{uint32(mad.AttrNotice), 0, 0})
+		var d mad.TrapMKey
+		d.Parse(n.Details[:])
+		if directed {
+			want.LID = d.LID // of a request without one
+		}
+		kit.Equal(t, "details of the trap", d, want)
+		n.Details = [mad.NoticeDetailsLen]byte{}
+		kit.Equal(t, "notice", n, mad.Notice{Generic: true, Type: mad.NoticeSecurity, Producer: mad.ProducerCA,
+			Trap: mad.TrapBadMKey, IssuerLID: uint16(l.attr().LID)})
+		l.repress(&s)
+	}
+}
+
+var SMATrap02 = traps.Must("SMA-Trap-02", "IBTA 13.4.9", wireVerb,
+	"A trap is repeated unchanged until it is repressed, no more often than once in SubnetTimeOut.")
+
+var _ = traps.Case(validate.Case{
+	ID:    "sma.trap.repeated",
+	Title: "three transmissions of a trap",
+	Run:   trapRepeated,
+}, SMATrap02)
+
+func trapRepeated(t *validate.T) {
+	l := managed(t)
+	start := time.Now()
+	l.violate(l.smp(mad.Set, mad.AttrPKeyTable, 0))
+	first, _ := l.mustTrap("a wrong M_Key")
+	for range 2 {
+		again, _ := l.mustTrap("a trap without a trap repress")
+		l.sameMAD(again, first)
+	}
+	kit.AtLeast(t, "time from the event to the second repetition, for a SubnetTimeOut of 67 ms", time.Since(start),
+		100*time.Millisecond)
+}
+
+var SMATrap03 = traps.Must("SMA-Trap-03", "IBTA 13.4.9", wireVerb,
+	"A trap repress with the trap's transaction ID and the M_Key ends its repetition.")
+
+var _ = traps.Case(validate.Case{
+	ID:    "sma.trap.repressed",
+	Title: "acknowledge a trap",
+	Run:   trapRepressed,
+}, SMATrap03)
+
+func trapRepressed(t *validate.T) {
+	l := managed(t)
+	l.violate(l.smp(mad.Set, mad.AttrPKeyTable, 0))
+	first, _ := l.mustTrap("a wrong M_Key")
+	other := first
+	other.TID++
+	l.repress(&other)
+	l.mustTrap("a trap repress with another transaction ID")
+	l.repress(&first)
+	for _, _, ok := l.trap(3 * late); ok; _, _, ok = l.trap(3 * late) { // one may be on its way
+		if t.Remaining() < time.Second {
+			t.Failf("traps after the trap repress", "none", "repetitions")
+		}
+	}
+}
+
+var SMATrap04 = traps.Must("SMA-Trap-04", "IBTA 13.4.9", wireVerb,
+	"Traps of two events have different transaction IDs.")
+
+var _ = traps.Case(validate.Case{
+	ID:    "sma.trap.transactions",
+	Title: "two violations of the M_Key",
+	Run:   trapTransactions,
+}, SMATrap04)
+
+func trapTransactions(t *validate.T) {
+	l := managed(t)
+	var tids [2]uint64
+	for i := range tids {
+		l.violate(l.smp(mad.Set, mad.AttrPKeyTable, uint32(i)))
+		for {
+			s, n := l.mustTrap("a wrong M_Key")
+			var d mad.TrapMKey
+			if d.Parse(n.Details[:]); d.Modifier == uint32(i) {
+				tids[i] = s.TID
+				break
+			}
+		}
+	}
+	kit.True(t, tids[0] != tids[1], "transaction IDs of two traps", "different ones", "%#x twice", tids[0])
+}
