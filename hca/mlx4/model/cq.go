@@ -25,6 +25,7 @@ type cq struct {
 	entry     uint32 // bytes
 	producer  uint32 // all 32 bits count
 	consumer  uint32 // 24 bits, as last read
+	frameQPs  int    // that use it; guarded by Model.mu
 	solicited uint32 // producer index behind the last solicited entry
 	armed     uint8  // prm.ArmSolicited, prm.ArmAny, or 0
 	isFull    bool
@@ -82,6 +83,9 @@ func (c *command) hw2swCQ() prm.Status {
 	q := c.cq(c.mod)
 	if q == nil {
 		return prm.BadIndex
+	}
+	if q.frameQPs > 0 {
+		return prm.ResourceBusy
 	}
 	if err := q.face.Destroy(); err != nil {
 		return statusOf(err)
@@ -205,6 +209,23 @@ func (q *cq) Put(wc *ci.WC) bool {
 		return false
 	}
 	return q.store(&e)
+}
+
+// putRaw appends an entry of a QP of raw frames. Without room the entry is lost.
+func (q *cq) putRaw(e *[prm.CQESize]byte) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.ignore && q.hasNoRoom() {
+		if !q.isFull {
+			q.isFull = true
+			q.event(ci.Event{Type: ci.EventCQError})
+		}
+		return
+	}
+	if q.store(e) && q.armed != 0 {
+		q.solicited = q.producer
+		q.fire()
+	}
 }
 
 // hasNoRoom reports whether the queue is full. It reads the consumer index only if it seems to be. mu is held.

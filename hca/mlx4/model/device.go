@@ -32,19 +32,23 @@ type Model struct {
 	flames       flames
 
 	// objects guards the maps, which doorbells read.
-	objects sync.RWMutex
-	cqs     map[uint32]*cq
-	qps     map[uint32]*qp
+	objects  sync.RWMutex
+	cqs      map[uint32]*cq
+	qps      map[uint32]*qp
+	frameQPs map[uint32]*frameQP
+	keys     map[ci.Key]*localKey
+	steering atomic.Pointer[steering]
 
-	mu         sync.Mutex // of commands, and of what follows
-	making     making
-	mpts       mptTable
-	pds        map[uint32]*pdRef
-	srqs       map[uint32]*srq
-	pd         ci.PD  // of CQs
-	reserved   ci.MR  // the reserved L_Key
-	specialQPs uint32 // the first one; 0: none
-	mcgs       map[uint32]*mcg
+	mu          sync.Mutex // of commands, and of what follows
+	making      making
+	mpts        mptTable
+	pds         map[uint32]*pdRef
+	srqs        map[uint32]*srq
+	pd          ci.PD  // of CQs
+	reserved    ci.MR  // the reserved L_Key
+	specialQPs  uint32 // the first one; 0: none
+	mcgs        map[uint32]*mcg
+	promiscuous [maxPorts + 1][2][]uint32
 
 	nodeDescription []byte // of SET_NODE
 	deviceConfig    []byte // of CONFIG_DEV

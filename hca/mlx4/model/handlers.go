@@ -55,6 +55,9 @@ func init() {
 		prm.CmdDiagReport:    {stageInit, (*command).diagReport},
 		prm.CmdSetNode:       {stageInit, (*command).setNode},
 		prm.CmdConfigDev:     {stageInit, (*command).configDev},
+		prm.CmdDumpEthStats:  {stageInit, (*command).ethernetStats},
+		prm.CmdSetMcastFlt:   {stageInit, (*command).setFilter},
+		prm.CmdSetVLANFilter: {stageInit, (*command).setFilter},
 		prm.CmdMADIFC:        {stageInit, (*command).madIFC},
 	}
 	for op := range qpSteps {

@@ -49,6 +49,8 @@ func (c *command) writeMCG() prm.Status {
 			return prm.BadIndex
 		}
 		return c.setMCG(index, b)
+	case writeMCGPromiscuous:
+		return c.setPromiscuous(uint8(c.mod>>16), uint8(c.mod>>1&1), b)
 	}
 	return prm.BadOp
 }
@@ -95,6 +97,7 @@ func (m *Model) setMCG(index uint32, b []byte) prm.Status {
 			e.attach(q)
 		}
 	}
+	m.steering.Store(m.newSteering())
 	return prm.OK
 }
 

@@ -10,6 +10,8 @@ import (
 type mpt struct {
 	object ci.Object // ci.MR or ci.MW
 	pd     uint32
+	key    ci.Key
+	local  *localKey // of a region that has memory
 }
 
 // mptTable has the entries that the hardware owns, and those that it has given back and that software may edit in
@@ -57,7 +59,7 @@ func (m *Model) takeMPT(index uint32, b []byte) prm.Status {
 	if status != prm.OK {
 		return status
 	}
-	e := &mpt{pd: pdn}
+	e := &mpt{pd: pdn, key: key}
 	owner := prm.MPTOwnerHW
 	var err error
 	switch {
@@ -77,6 +79,7 @@ func (m *Model) takeMPT(index uint32, b []byte) prm.Status {
 			m.dropPD(pdn)
 			return prm.BadParam
 		}
+		e.local = &localKey{r, pdn & pdMask, mptAccess(b)}
 		e.object, err = pd.RegisterNamed(key, ci.MRCreate{Memory: r, Access: mptAccess(b)})
 	}
 	if err != nil {
@@ -91,6 +94,11 @@ func (m *Model) takeMPT(index uint32, b []byte) prm.Status {
 		return prm.ICMError
 	}
 	m.mpts.hardware[index] = e
+	m.objects.Lock()
+	defer m.objects.Unlock()
+	if e.local != nil {
+		m.keys[key] = e.local
+	}
 	delete(m.mpts.software, index)
 	return prm.OK
 }
@@ -148,6 +156,9 @@ func (c *command) hw2swMPT() prm.Status {
 		return statusOf(err)
 	}
 	c.dropPD(e.pd)
+	c.objects.Lock()
+	delete(c.keys, e.key)
+	c.objects.Unlock()
 	delete(c.mpts.hardware, c.mod)
 	c.mpts.software[c.mod] = true
 	b := make([]byte, prm.MPTOwner.Layout.Size)

@@ -10,6 +10,9 @@ func (m *Model) newTables() {
 	m.cqs, m.qps = map[uint32]*cq{}, map[uint32]*qp{}
 	m.srqs, m.pds = map[uint32]*srq{}, map[uint32]*pdRef{}
 	m.mcgs = map[uint32]*mcg{}
+	m.frameQPs, m.keys = map[uint32]*frameQP{}, map[ci.Key]*localKey{}
+	m.promiscuous = [maxPorts + 1][2][]uint32{}
+	m.steering.Store(nil)
 	m.mpts.reset()
 }
 
@@ -34,6 +37,9 @@ func (m *Model) openObjects() prm.Status {
 func (m *Model) destroyObjects() {
 	for _, q := range m.qps {
 		m.destroyQP(q)
+	}
+	for _, q := range m.frameQPs {
+		q.close()
 	}
 	for _, s := range m.srqs {
 		m.destroySRQ(s)

@@ -21,6 +21,7 @@ func newPort(m *Model, num uint8, c PortConfig) *port {
 	p := &port{m: m, num: num, link: c.Link}
 	if c.Link.Attr().Link == ci.LinkEthernet {
 		p.eth, _ = ci.As[EthernetPort](c.Link)
+		p.eth.OnFrame(p.receive)
 	}
 	return p
 }
@@ -129,6 +130,11 @@ func (c *command) setPort() prm.Status {
 			return prm.BadParam
 		}
 		return c.setPortIB()
+	case prm.SetPortModeEth:
+		if !p.isEthernet() {
+			return prm.BadParam
+		}
+		return c.setPortEthernet(p)
 	case prm.SetPortModeBeacon:
 		return prm.OK // the port has no light
 	}

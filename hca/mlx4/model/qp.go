@@ -173,6 +173,8 @@ func (m *Model) qp(num uint32) *qp {
 func (m *Model) sendDoorbell(num uint32) {
 	if q := m.qp(num); q != nil {
 		q.engine.Kick()
+	} else if f := m.frameQP(num); f != nil {
+		f.doorbell()
 	}
 }
 

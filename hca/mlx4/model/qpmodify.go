@@ -86,6 +86,12 @@ func (c *command) modifyQP() prm.Status {
 	}
 	ctx := b[prm.QPContext.Off : prm.QPContext.Off+prm.QPContextSize]
 	q := c.qp(num)
+	if f := c.frameQP(num); f != nil {
+		if c.op == prm.CmdRST2INIT {
+			return prm.BadQPState
+		}
+		return c.modifyFrameQP(f)
+	}
 	if c.op == prm.CmdRST2INIT {
 		return c.startQP(num, q, ctx)
 	}
@@ -118,6 +124,16 @@ func (c *command) startQP(num uint32, q *qp, ctx []byte) prm.Status {
 		return prm.BadQPState
 	case num < 1<<logReservedQPs || num >= 1<<c.layout.logQPs:
 		return prm.BadIndex
+	}
+	if c.isFrameQP(num, ctx) {
+		f, status := c.newFrameQP(num, ctx)
+		if status != prm.OK {
+			return status
+		}
+		c.objects.Lock()
+		defer c.objects.Unlock()
+		c.frameQPs[num] = f
+		return prm.OK
 	}
 	q, status := c.newQP(num, ctx)
 	if status != prm.OK {
@@ -230,6 +246,13 @@ func (q *qp) merge(set ci.QPField, ctx []byte) {
 }
 
 func (c *command) resetQP() prm.Status {
+	if f := c.frameQP(c.mod); f != nil {
+		c.objects.Lock()
+		delete(c.frameQPs, f.num)
+		c.objects.Unlock()
+		f.close()
+		return prm.OK
+	}
 	q := c.qp(c.mod)
 	if q == nil {
 		return prm.OK // in Reset already
@@ -244,6 +267,11 @@ var qpStates = map[ci.QPState]uint64{ci.QPReset: prm.QPReset, ci.QPInit: prm.QPI
 func (c *command) queryQP() prm.Status {
 	b := make([]byte, prm.QPContext.Layout.Size)
 	ctx := b[prm.QPContext.Off:]
+	if f := c.frameQP(c.mod); f != nil {
+		copy(ctx, f.context[:])
+		prm.QPCState.Put(ctx, f.state)
+		return c.outbox(b)
+	}
 	if q := c.qp(c.mod); q != nil {
 		a, err := q.face.Query()
 		if err != nil {
@@ -263,7 +291,7 @@ func (c *command) queryQP() prm.Status {
 
 // updateQP changes parts of a context that the model does not use, such as loopback checks.
 func (c *command) updateQP() prm.Status {
-	if c.qp(c.mod) == nil {
+	if c.qp(c.mod) == nil && c.frameQP(c.mod) == nil {
 		return prm.BadQPState
 	}
 	return prm.OK

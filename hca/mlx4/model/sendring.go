@@ -35,7 +35,7 @@ func (r *sendRing) Next(w *rvt.Work) bool {
 	opcode := uint8(prm.CtrlOpcode.Get(b))
 	*w = rvt.Work{ID: sendID(uint16(r.head), opcode), SGL: w.SGL[:0]}
 	slot := r.head & (1<<r.log - 1)
-	r.head += max(1, uint32(len(b)+1<<r.stride-1)>>r.stride)
+	r.head += r.slotsOf(b)
 	r.taken++
 	if prm.CtrlCompletion.Get(b) == prm.CompletionAlways {
 		w.Flags |= ci.SendSignaled

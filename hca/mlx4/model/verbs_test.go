@@ -179,8 +179,19 @@ func (q *queuePair) connect(lid uint16, remote uint32) {
 
 // post writes a WQE to the send queue and rings the doorbell.
 func (q *queuePair) post(opcode uint64, imm uint32, segments ...[]byte) {
+	q.write(opcode, imm, 0, segments)
+}
+
+// postWith is post with flags of the control segment.
+func (q *queuePair) postWith(opcode uint64, flags uint8, segments ...[]byte) {
+	q.write(opcode, 0, flags, segments)
+}
+
+func (q *queuePair) write(opcode uint64, imm uint32, flags uint8, segments [][]byte) {
 	n := q.sent & (1<<sendLog - 1)
 	wqe := q.mem.Bytes[n<<sendStride : (n+1)<<sendStride]
+	const flagsAt = 11
+	wqe[flagsAt] = flags
 	at := prm.CtrlSegment
 	for _, s := range segments {
 		at += copy(wqe[at:], s)

@@ -1,0 +1,160 @@
+package model_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/hca/mlx4/model"
+	"ciddk/hca/mlx4/prm"
+	"ciddk/link/frame"
+)
+
+// An ethPeer is a driver of an adapter with an Ethernet port.
+type ethPeer struct {
+	*driver
+	mac [6]byte
+	gid ci.GID
+	cq  *completionQueue
+	mr  *memoryRegion
+}
+
+func newEthPeer(t *testing.T, hub *frame.Hub, n byte, pro bool) *ethPeer {
+	p := &ethPeer{mac: [6]byte{2, 0, 0, 0, 0, n}, gid: ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: n}}
+	port, err := frame.New(frame.Config{Carrier: hub.Join(), MAC: p.mac})
+	require.NoError(t, err)
+	m, err := model.New(model.Config{Ports: []model.PortConfig{{Link: port}}, Pro: pro})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	p.driver = newDriver(t, m)
+	p.start()
+	q := p.query(prm.CmdQueryPort, 1, 0)
+	require.EqualValues(t, prm.PortTypeEth, prm.PortTypes.Get(q))
+	require.EqualValues(t, 0x020000000000|uint64(n), prm.PortMAC.Get(q))
+	p.imm(prm.CmdInitPort, 0, 1, 0)
+	p.cq, p.mr = p.newCQ(128, 6), p.newMR(regionSize)
+	return p
+}
+
+// steer sends the frames to a MAC address to a QP.
+func (p *ethPeer) steer(index uint32, mac [6]byte, qpn uint32) {
+	p.with(prm.CmdWriteMCG, index, 0, func(b []byte) {
+		prm.MCGProtocol.Put(b, prm.ProtocolEth)
+		prm.MCGMembers.Put(b, 1)
+		g := prm.MCGGID.Bytes(b, 16)
+		g[5] = 1
+		copy(g[10:], mac[:])
+		binary.BigEndian.PutUint32(b[prm.MCGQPs:], qpn)
+	})
+}
+
+// newFrameQP returns a QP of raw frames in RTS.
+func (p *ethPeer) newFrameQP(num uint32) *queuePair {
+	q := p.newQP(num, prm.ServiceMLX, p.cq)
+	q.start()
+	return q
+}
+
+// A frame with a UDP datagram, whose checksums the adapter fills in.
+func TestFrames(t *testing.T) {
+	hub := frame.NewHub()
+	a, b := newEthPeer(t, hub, 1, false), newEthPeer(t, hub, 2, false)
+	qa, qb := a.newFrameQP(0x300), b.newFrameQP(0x300)
+	b.steer(7, b.mac, qb.num)
+	f := append(append(append([]byte{}, b.mac[:]...), a.mac[:]...), 0x08, 0)
+	f = append(f, 0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2) // IPv4
+	f = append(f, 0x12, 0x34, 0, 7, 0, 12, 0, 0, 'd', 'a', 't', 'a')                  // UDP
+	copy(a.mr.Bytes[100:], f)
+	qb.postRecv(dataSegment(2048, b.mr.key, b.mr.start))
+	qa.postWith(prm.WQESend, 1<<4|1<<5, dataSegment(len(f), a.mr.key, a.mr.start+100))
+	requireCQE(t, a.cq.wait(), qa.num, true, prm.WQESend)
+	e := b.cq.wait()
+	requireCQE(t, e, qb.num, false, prm.CQERecvSend)
+	require.EqualValues(t, len(f), prm.CQEByteCount.Get(e))
+	require.EqualValues(t, 0x020000000001, prm.CQESourceMAC.Get(e))
+	got := b.mr.Bytes[:len(f)]
+	require.Equal(t, []byte{0x66, 0xcb}, got[24:26], "header checksum")
+	require.Zero(t, foldSum(got[14:34]))
+	pseudo := append(append([]byte{}, got[26:34]...), 0, 17, 0, 12)
+	require.Zero(t, foldSum(append(pseudo, got[34:]...)), "UDP checksum")
+	require.Equal(t, "data", string(got[42:]))
+
+	// Errors: memory that is not registered, and a frame that does not fit.
+	qa.post(prm.WQESend, 0, dataSegment(60, a.mr.key+0x100, a.mr.start))
+	e = a.cq.wait()
+	require.EqualValues(t, prm.SynLocalProtection, prm.CQESyndrome.Get(e))
+	qb.postRecv(dataSegment(10, b.mr.key, b.mr.start))
+	qa.post(prm.WQESend, 0, dataSegment(len(f), a.mr.key, a.mr.start+100))
+	requireCQE(t, a.cq.wait(), qa.num, true, prm.WQESend)
+	require.EqualValues(t, prm.SynLocalLength, prm.CQESyndrome.Get(b.cq.wait()))
+
+	a.imm(prm.Cmd2RST, 0, qa.num, 2)
+	s, _ := b.exec(prm.CmdHW2SWCQ, 0, b.cq.num, 1, 0)
+	require.Equal(t, prm.ResourceBusy, s, "a QP uses the queue")
+}
+
+// foldSum returns the complement of the sum of the 16-bit words of b.
+func foldSum(b []byte) uint16 {
+	var v uint32
+	for i := 0; i+1 < len(b); i += 2 {
+		v += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for v > 0xffff {
+		v = v>>16 + v&0xffff
+	}
+	return ^uint16(v)
+}
+
+// Reliable connections over RoCE v1 and v2.
+func TestRoCE(t *testing.T) {
+	for name, version2 := range map[string]bool{"v1": false, "v2": true} {
+		t.Run(name, func(t *testing.T) {
+			hub := frame.NewHub()
+			a, b := newEthPeer(t, hub, 1, version2), newEthPeer(t, hub, 2, version2)
+			for _, p := range []*ethPeer{a, b} {
+				p.setGID(3, version2)
+			}
+			qa, qb := a.newQP(0x240, prm.ServiceRC, a.cq), b.newQP(0x240, prm.ServiceRC, b.cq)
+			for _, e := range []struct {
+				q    *queuePair
+				peer *ethPeer
+			}{{qa, b}, {qb, a}} {
+				path := prm.QPCPrimary.Bytes(e.q.context, prm.PathSize)
+				prm.PathLinkType.Put(path, prm.PathLinkEthernet)
+				prm.PathGRH.Put(path, 1)
+				prm.PathGIDIndex.Put(path, 3)
+				prm.PathHopLimit.Put(path, 64)
+				copy(prm.PathGID.Bytes(path, 16), e.peer.gid[:])
+				copy(path[prm.PathMAC.Off+2:], e.peer.mac[:])
+				prm.QPCMTU.Put(e.q.context, 3)
+				e.q.connect(0, 0x240)
+			}
+			for i := range a.mr.Bytes {
+				a.mr.Bytes[i] = byte(i * 3)
+			}
+			qb.postRecv(dataSegment(9000, b.mr.key, b.mr.start))
+			qa.post(prm.WQESend, 0, dataSegment(9000, a.mr.key, a.mr.start))
+			requireCQE(t, b.cq.wait(), qb.num, false, prm.CQERecvSend)
+			requireCQE(t, a.cq.wait(), qa.num, true, prm.WQESend)
+			require.True(t, bytes.Equal(a.mr.Bytes[:9000], b.mr.Bytes[:9000]))
+		})
+	}
+}
+
+// setGID sets an entry of the GID table.
+func (p *ethPeer) setGID(index int, version2 bool) {
+	if !version2 {
+		p.with(prm.CmdSetPort, prm.SetPortGIDTable<<8|1, prm.SetPortModeEth, func(b []byte) {
+			copy(b[16*index:], p.gid[:])
+		})
+		return
+	}
+	p.with(prm.CmdSetPort, prm.SetPortRoCEAddr<<8|1, prm.SetPortModeEth, func(b []byte) {
+		e := b[32*index:]
+		copy(e, p.gid[:])
+		prm.RoCEVersion.Put(e, 2)
+	})
+}

@@ -1,0 +1,71 @@
+package model
+
+import (
+	"ciddk/ci"
+	"ciddk/hca/mlx4/prm"
+)
+
+// setPortEthernet sets parameters and tables of an Ethernet port. What the port does not need to know, since the
+// steering table selects frames by MAC address, is accepted: MAC and VLAN tables, priorities, scheduling.
+func (c *command) setPortEthernet(p *port) prm.Status {
+	switch c.mod >> 8 & 0xff {
+	case prm.SetPortGeneral:
+		b, ok := c.inbox(prm.GeneralFlags.Layout.Size)
+		if !ok || prm.GeneralMTU.Get(b) > maxEthMTU {
+			return prm.BadParam
+		}
+		return prm.OK
+	case prm.SetPortGIDTable:
+		b, ok := c.inbox(prm.GIDTableSize * prm.GIDSize)
+		if !ok {
+			return prm.BadParam
+		}
+		t := make([]ci.GIDEntry, prm.GIDTableSize)
+		for i := range t {
+			t[i] = ci.GIDEntry{GID: ci.GID(b[i*prm.GIDSize:]), Type: ci.GIDRoCEv1}
+		}
+		p.eth.SetGIDs(t)
+		return prm.OK
+	case prm.SetPortRoCEAddr:
+		return c.setRoCEAddresses(p)
+	case prm.SetPortRQPCalc, prm.SetPortMACTable, prm.SetPortVLANs, prm.SetPortPriority, prm.SetPortPrio2TC,
+		prm.SetPortSchedule:
+		return prm.OK
+	}
+	return prm.BadOp
+}
+
+func (c *command) setRoCEAddresses(p *port) prm.Status {
+	if !c.cfg.Pro {
+		return prm.BadOp
+	}
+	size := prm.RoCEGID.Layout.Size
+	b, ok := c.inbox(prm.GIDTableSize * size)
+	if !ok {
+		return prm.BadParam
+	}
+	const version2 = 2
+	t := make([]ci.GIDEntry, prm.GIDTableSize)
+	for i := range t {
+		e := b[i*size:]
+		t[i] = ci.GIDEntry{GID: ci.GID(prm.RoCEGID.Bytes(e, prm.GIDSize)), Type: ci.GIDRoCEv1}
+		if prm.RoCEVersion.Get(e) == version2 {
+			t[i].Type = ci.GIDRoCEv2
+		}
+	}
+	p.eth.SetGIDs(t)
+	return prm.OK
+}
+
+// ethernetStats returns the counters of an Ethernet port, of which the model has none: all are 0.
+func (c *command) ethernetStats() prm.Status {
+	return c.outbox(make([]byte, prm.MailboxSize))
+}
+
+// setFilter accepts a filter of MAC addresses or VLANs: the steering table selects the frames.
+func (c *command) setFilter() prm.Status {
+	if p := c.port(uint8(c.mod)); p == nil || !p.isEthernet() {
+		return prm.BadParam
+	}
+	return prm.OK
+}
