@@ -3,6 +3,8 @@ package sa
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,10 +34,19 @@ type Client struct {
 	svc mads.Service
 	cfg Config
 
+	notices noticeCount
+
+	receiving sync.Mutex // held while receivers are added and removed; taken before mu
+
 	mu      sync.Mutex
 	closed  bool
 	agents  map[mads.Port]mads.Agent
 	backoff map[*request]struct{} // requests that wait before they are repeated
+
+	pnp       *accesslayer.Client // nil until there is a watcher
+	watchers  map[watcher]struct{}
+	known     map[mads.Port]known
+	receivers map[mads.Port]*receiver // of notices
 }
 
 // ErrClosed is the error of requests of a closed Client.
@@ -65,23 +76,46 @@ func New(al *accesslayer.AL, svc mads.Service, cfg Config) *Client {
 		cfg.MaxTable = defaultMaxTable
 	}
 	cfg.MaxTable = max(cfg.MaxTable, mad.SADataLen)
-	return &Client{al: al, svc: svc, cfg: cfg, agents: map[mads.Port]mads.Agent{}, backoff: map[*request]struct{}{}}
+	return &Client{al: al, svc: svc, cfg: cfg, agents: map[mads.Port]mads.Agent{}, backoff: map[*request]struct{}{},
+		watchers: map[watcher]struct{}{}, known: map[mads.Port]known{}, receivers: map[mads.Port]*receiver{}}
 }
 
-// Close ends pending requests with ErrClosed. It does not wait for their done functions. It is idempotent.
+// Close ends pending requests with ErrClosed. It does not wait for their done functions, or for callbacks. It ends
+// memberships, services and subscriptions: it sends the requests for that, and does not wait for the responses. It is
+// idempotent.
 func (c *Client) Close() error {
 	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
 	c.closed = true
-	agents, backoff := c.agents, c.backoff
-	c.agents, c.backoff = nil, nil
+	backoff, pnp := c.backoff, c.pnp
+	c.backoff = nil
+	watchers := slices.Collect(maps.Keys(c.watchers))
 	c.mu.Unlock()
 	for r := range backoff {
 		r.stopBackoff()
 		go r.done(nil, ErrClosed)
 	}
+	for _, w := range watchers {
+		w.close()
+	}
+	c.mu.Lock()
+	agents, receivers := c.agents, c.receivers
+	c.agents, c.receivers = nil, nil
+	c.mu.Unlock()
 	var errs []error
 	for _, a := range agents {
 		errs = append(errs, a.Close())
+	}
+	for _, r := range receivers {
+		if r.agent != nil {
+			errs = append(errs, r.agent.Close())
+		}
+	}
+	if pnp != nil {
+		errs = append(errs, pnp.CloseAsync(nil))
 	}
 	return errors.Join(errs...)
 }

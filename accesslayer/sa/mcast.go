@@ -45,9 +45,11 @@ func (c *Client) StartLeave(ctx context.Context, port mads.Port, rec mad.MCMembe
 	if done == nil {
 		return failure(ci.InvalidParameter, "done is nil", nil)
 	}
-	const mask = mad.MCMGID | mad.MCPortGID | mad.MCJoinState
-	return c.StartDo(ctx, port, memberRequest(mad.Delete, &rec, mask), func(_ *mad.SA, err error) { done(err) })
+	return c.StartDo(ctx, port, memberRequest(mad.Delete, &rec, memberMask), func(_ *mad.SA, err error) { done(err) })
 }
+
+// memberMask has the components that identify a membership.
+const memberMask = mad.MCMGID | mad.MCPortGID | mad.MCJoinState
 
 func memberRequest(m mad.Method, rec *mad.MCMemberRecord, mask mad.ComponentMask) *mad.SA {
 	req := &mad.SA{Header: mad.Header{Method: m, Attribute: mad.AttrMCMemberRecord}, ComponentMask: mask}
