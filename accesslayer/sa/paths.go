@@ -101,7 +101,10 @@ func (c *Client) NewPaths(cfg PathsConfig) (*Paths, error) {
 	}
 	p := &Paths{c: c, cfg: cfg, clock: c.al.Clock(), entries: map[pathKey]*list.Element{}, used: list.New(),
 		flights: map[pathKey]*flight{}, watched: map[mads.Port][]*Subscription{}}
-	return p, c.watch(p)
+	if err := c.watch(p); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // Path returns the path of Client.Path, from the cache if it is there. Errors: as Client.Do.
@@ -303,6 +306,11 @@ func (p *Paths) watchNotices(port mads.Port) {
 func (p *Paths) subscribed(port mads.Port, s *Subscription, err error) {
 	if err != nil {
 		p.c.al.Logger().Debug("sa: paths are dropped by age alone", "port", port, "error", err)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.watched[port]) == 0 { // try again with the next query
+			delete(p.watched, port)
+		}
 		return
 	}
 	p.mu.Lock()

@@ -2,6 +2,7 @@ package sa
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"ciddk/accesslayer"
@@ -17,16 +18,18 @@ type receiver struct {
 	agent         mads.Agent
 	subscriptions map[*Subscription]struct{} // guarded by Client.mu
 
-	// recent are the transactions of the last reports, which the administrator sends again if it does not receive our
-	// response. Used by report only, which is called by one goroutine at a time.
+	// recent are the last reports, which the administrator sends again if it does not receive our response. A manager
+	// that was restarted may use the same transactions again, so a new subscription forgets them.
+	mu     sync.Mutex
 	recent [64]transaction
 	next   int
 }
 
 // transaction identifies a report.
 type transaction struct {
-	lid ci.LID
-	tid uint64
+	lid    ci.LID
+	tid    uint64
+	notice mad.NoticeRecord
 }
 
 // NoticeCounters count reports of the administrator.
@@ -127,7 +130,7 @@ func (r *receiver) report(m *mads.Received) {
 		n.unexpected.Add(1)
 		return
 	}
-	if r.isRepeated(transaction{m.From.AV.DLID, q.TID}) {
+	if r.isRepeated(transaction{m.From.AV.DLID, q.TID, notice}) {
 		n.repeated.Add(1)
 		return
 	}
@@ -182,6 +185,8 @@ func (r *receiver) list() (list []*Subscription) {
 
 // isRepeated reports whether a report was received before, and remembers it.
 func (r *receiver) isRepeated(t transaction) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, have := range r.recent {
 		if have == t {
 			return true
@@ -190,4 +195,16 @@ func (r *receiver) isRepeated(t transaction) bool {
 	r.recent[r.next] = t
 	r.next = (r.next + 1) % len(r.recent)
 	return false
+}
+
+// forgetReports forgets the reports that a port has received.
+func (c *Client) forgetReports(port mads.Port) {
+	c.mu.Lock()
+	r := c.receivers[port]
+	c.mu.Unlock()
+	if r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.recent = [len(r.recent)]transaction{}
+	}
 }

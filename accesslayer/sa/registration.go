@@ -81,7 +81,6 @@ func (r *registration) advance() {
 		r.mu.Unlock()
 		return
 	}
-	r.stopTimer()
 	var req *mad.SA
 	var err error
 	done := r.unregistered
@@ -100,6 +99,7 @@ func (r *registration) advance() {
 		return
 	}
 	r.isBusy = true
+	r.stopTimer()
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	r.mu.Unlock()
@@ -166,7 +166,9 @@ func mayHaveArrived(err error) bool {
 const maxRegisterShift = 6
 
 // delay returns the time until the next attempt: Config.Timeout, doubled with each failure up to 64 times.
-func (r *registration) delay() time.Duration { return r.c.cfg.Timeout << min(r.failures, maxRegisterShift) }
+func (r *registration) delay() time.Duration {
+	return r.c.cfg.Timeout << min(r.failures, maxRegisterShift)
+}
 
 // unregistered is called with the outcome of a request to end the registration.
 func (r *registration) unregistered(_ *mad.SA, err error) {

@@ -70,7 +70,7 @@ func (c *Client) StartSubscription(ctx context.Context, port mads.Port, cfg Subs
 	}
 	s.registration = &registration{c: c, port: port, key: inform,
 		register:   func() (*mad.SA, error) { return request(true), c.receive(s) },
-		accept:     func(*mad.SA) time.Duration { return 0 },
+		accept:     func(*mad.SA) time.Duration { c.forgetReports(port); return 0 },
 		unregister: func() *mad.SA { return request(false) },
 		onEnd:      func() { c.unreceive(s) },
 		onChange:   cfg.OnChange}
