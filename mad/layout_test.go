@@ -365,7 +365,8 @@ var layouts = []struct {
 		` + moved("SwitchInfo", 4, switchInfo)},
 	{"PKeyTableRecord", mad.PKeyTableRecordLen, func() codec { return new(mad.PKeyTableRecord) }, `LID 0:16 Block 2:16
 		Port 4:8 Reserved5 5:24 PKeys 8:512`},
-	{"SLtoVLRecord", mad.SLtoVLRecordLen, func() codec { return new(mad.SLtoVLRecord) }, `LID 0:16 InPort 2:8 OutPort 3:8
+	{"SLtoVLRecord", mad.SLtoVLRecordLen, func() codec { return new(mad.SLtoVLRecord) }, `LID 0:16 InPort 2:8
+		OutPort 3:8
 		Reserved4 4:32 Table 8:64`},
 	{"VLArbRecord", mad.VLArbRecordLen, func() codec { return new(mad.VLArbRecord) }, `LID 0:16 Port 2:8 Block 3:8
 		Reserved4 4:32 Table 8:512`},

@@ -30,6 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // service stands for the administrator. Its agents send the responses of answer.
 type service struct {
 	mads.Service               // nil, since a client calls only Register
+	timesOut     bool          // requests without a response end
 	answer       func(*mad.SA) // changes the request to the response; Class 0 means no response
 	err          error         // of Register
 
@@ -37,6 +38,7 @@ type service struct {
 	agents  []*agent
 	configs []mads.AgentConfig
 	sent    []mads.Message
+	oneWay  []mads.Message // passed to Send
 }
 
 // reply sets answer while requests are pending.
@@ -101,11 +103,21 @@ func (a *agent) StartDo(ctx context.Context, m *mads.Message, done func(*mads.Re
 		end := func(err error) { once.Do(func() { go done(nil, err) }) }
 		context.AfterFunc(ctx, func() { end(ctx.Err()) })
 		context.AfterFunc(a.end, func() { end(closed) })
+		if a.s.timesOut {
+			time.AfterFunc(m.Timeout*time.Duration(m.Retries+1), func() { end(&ci.Error{Status: ci.Timeout}) })
+		}
 		return nil
 	}
 	b := make([]byte, mad.Size)
 	q.Put(b)
 	go done(&mads.Received{MAD: b}, nil)
+	return nil
+}
+
+func (a *agent) Send(m *mads.Message) error {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	a.s.oneWay = append(a.s.oneWay, *m)
 	return nil
 }
 
