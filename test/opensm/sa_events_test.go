@@ -130,7 +130,7 @@ func TestRegistrationsSurvive(t *testing.T) {
 	require.Len(t, find(), 1)
 	assert.EqualValues(t, a.gid, find()[0].GID)
 	assert.EqualValues(t, 7, find()[0].Data64[0]) // the preload library drops the last 32 bytes that OpenSM reads
-	for range 3 { // 6 s, so the first lease is over
+	for range 3 {                                 // 6 s, so the first lease is over
 		require.NoError(t, take(t, "renewal", registered))
 		require.Len(t, find(), 1)
 	}
