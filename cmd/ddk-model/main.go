@@ -1,0 +1,90 @@
+// Command ddk-model serves models of ConnectX-3 cards to virtual machines: QEMU 10.1 or later connects to a socket
+// (vfio-user), and the guest's stock mlx4 driver finds a card.
+//
+//	ddk-model serve /run/card0 /run/card1            # two cards on one InfiniBand link, until SIGTERM or SIGINT
+//	ddk-model serve --link ethernet --pro /run/card0 /run/card1
+//	ddk-model serve --topology two.net /run/card0=h1 /run/card1=h2
+//	ddk-model qemu /run/card0                        # the command line of a virtual machine with the card
+//
+// # Links
+//
+// The default link joins all cards with InfiniBand; it assigns LIDs, so no subnet manager is needed. With --topology
+// the cards are adapters of a subnet in software (package fabric), in ibsim's net format, and a guest can run OpenSM;
+// --configure does without one. With --link ethernet the cards are on an Ethernet switch in the process, with RoCE v1,
+// and v2 with --pro. --dgram, --stream and --tap join that switch with network back ends of other virtual machines and
+// with the host:
+//
+//	ddk-model serve --link ethernet --dgram /run/net.a,/run/net.b /run/card0
+//	qemu-system-x86_64 … -netdev dgram,id=n0,local.type=unix,local.path=/run/net.b,remote.type=unix,remote.path=/run/net.a
+//
+// # Trust
+//
+// A process that can connect to a socket uses the card. The sockets have the rights that the umask leaves, so put them
+// into a folder of their owner.
+//
+// Exit status: 0 success, 1 an error, 2 usage.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// commands is the grammar of the command line.
+type commands struct {
+	Serve serveCmd `cmd:"" help:"Serve cards until a signal."`
+	QEMU  qemuCmd  `cmd:"" name:"qemu" help:"Print the command line of a virtual machine with cards."`
+}
+
+// program is where commands write.
+type program struct {
+	ctx context.Context
+	out io.Writer
+	err io.Writer
+}
+
+const (
+	exitError = 1
+	exitUsage = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// run executes a command line and returns the exit status.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	var c commands
+	exit := -1
+	parser, err := kong.New(&c, kong.Name("ddk-model"), kong.Writers(out, errs),
+		kong.Exit(func(code int) { exit = code }),
+		kong.Description("Models of ConnectX-3 cards for virtual machines, over vfio-user."))
+	if err != nil {
+		panic(err) // the grammar above is wrong
+	}
+	k, err := parser.Parse(args)
+	switch {
+	case exit >= 0: // --help
+		return exit
+	case err != nil:
+		fmt.Fprintln(errs, "ddk-model:", err)
+		return exitUsage
+	}
+	if err := k.Run(&program{ctx: ctx, out: out, err: errs}); err != nil {
+		if !errors.Is(err, context.Canceled) {
+			fmt.Fprintln(errs, "ddk-model:", err)
+		}
+		return exitError
+	}
+	return 0
+}
