@@ -15,7 +15,8 @@
 // with the host:
 //
 //	ddk-model serve --link ethernet --dgram /run/net.a,/run/net.b /run/card0
-//	qemu-system-x86_64 … -netdev dgram,id=n0,local.type=unix,local.path=/run/net.b,remote.type=unix,remote.path=/run/net.a
+//	qemu-system-x86_64 … -netdev dgram,id=n0,local.type=unix,local.path=/run/net.b,\
+//	  remote.type=unix,remote.path=/run/net.a
 //
 // # Trust
 //

@@ -1,0 +1,121 @@
+package mlx4
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/hca/mlx4/model"
+	"ciddk/link/direct"
+	"ciddk/rvt"
+	"ciddk/test/linux/guest"
+)
+
+// verbsPrograms are what the guests with a model run besides the programs of every guest.
+var verbsPrograms = []string{"ib_write_bw", "ib_send_lat"}
+
+// newModel returns a model with InfiniBand ports, and logs its commands if the test fails.
+func newModel(t *testing.T, c model.Config, links ...rvt.Port) *model.Model {
+	t.Helper()
+	for _, l := range links {
+		c.Ports = append(c.Ports, model.PortConfig{Link: l})
+	}
+	log := new(commandLog)
+	c.Trace = log.add
+	m, err := model.New(c)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, m.Close())
+		if t.Failed() {
+			t.Logf("commands:\n%s", log)
+		}
+	})
+	return m
+}
+
+// guestConfig returns the configuration of a guest with devices and the driver of the card.
+func guestConfig(sockets ...string) guest.Config {
+	return guest.Config{VFIOUser: sockets, NoRXE: true, MemoryMB: 384, Providers: []string{"mlx4"},
+		Modules: []string{"ib_uverbs", "ib_umad", "rdma_ucm"}, Loadable: []string{"mlx4_core", "mlx4_ib", "mlx4_en"},
+		Programs: verbsPrograms}
+}
+
+// load loads the driver, with the messages that it has for its developers, and further modules of it.
+func load(t *testing.T, ctx context.Context, g *guest.Guest, modules ...string) {
+	t.Helper()
+	require.NoError(t, g.Load(ctx, "mlx4_core", "debug_level=1"))
+	for _, m := range modules {
+		require.NoError(t, g.Load(ctx, m))
+	}
+}
+
+// badLines are what the kernel writes when the driver is not content with the card, or fails itself.
+var badLines = regexp.MustCompile(`(?i)command 0x[0-9a-f]+ (failed|timed out)|Oops|BUG:|WARNING:|Call Trace|` +
+	`mlx4.*(fail|error|unable|timeout)`)
+
+// complaints returns the lines of a kernel's log that report that the driver failed. Messages for developers (level 7)
+// name errors that might come.
+func complaints(log string) []string {
+	var list []string
+	for line := range strings.Lines(log) {
+		if !strings.HasPrefix(line, "<7>") && badLines.MatchString(line) {
+			list = append(list, strings.TrimSpace(line))
+		}
+	}
+	return list
+}
+
+// requireQuiet requires that the kernel has not complained about the card.
+func requireQuiet(t *testing.T, ctx context.Context, g *guest.Guest) string {
+	t.Helper()
+	log, err := g.Dmesg(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, complaints(log), "kernel log:\n%s", mlx4Lines(log))
+	return mlx4Lines(log)
+}
+
+// mlx4Lines returns the lines of a log from the driver's first one on.
+func mlx4Lines(log string) string {
+	if i := strings.Index(log, "mlx4_core"); i >= 0 {
+		return log[i:]
+	}
+	return log
+}
+
+// awaitActive waits until a port of the guest is active.
+func awaitActive(t *testing.T, ctx context.Context, g *guest.Guest, port int) {
+	t.Helper()
+	file := fmt.Sprintf("/sys/class/infiniband/mlx4_0/ports/%d/state", port)
+	var state string
+	require.Eventually(t, func() bool {
+		r, err := g.Run(ctx, "agent", "cat", file)
+		state = r.Stdout + r.Stderr
+		return err == nil && strings.Contains(state, "ACTIVE")
+	}, patience, poll, "port %d", port)
+}
+
+// TestProbe loads the stock driver on a model, and unloads and loads it again.
+func TestProbe(t *testing.T) {
+	ctx := needGuests(t, "mlx4")
+	link := direct.NewLink()
+	port, err := direct.New(link, direct.Config{})
+	require.NoError(t, err)
+	m := newModel(t, model.Config{}, port)
+	g := boot(t, ctx, guestConfig(serve(t, m)))
+	for range 2 {
+		load(t, ctx, g, "mlx4_ib")
+		log := requireQuiet(t, ctx, g)
+		require.Contains(t, log, "NOP command IRQ test passed")
+		awaitActive(t, ctx, g, 1)
+		info := run(t, ctx, g, "ibv_devinfo", "-v")
+		require.Contains(t, info, "PORT_ACTIVE")
+		require.NoError(t, g.Unload(ctx, "mlx4_ib", "mlx4_core"))
+		requireQuiet(t, ctx, g)
+	}
+	require.NoError(t, g.Close())
+}

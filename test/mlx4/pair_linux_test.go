@@ -1,0 +1,127 @@
+package mlx4
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/hca/mlx4/model"
+	"ciddk/link/direct"
+	"ciddk/rvt"
+	"ciddk/test/linux/guest"
+)
+
+// device is the name of the card in a guest.
+const device = "mlx4_0"
+
+// pair is two guests with a card each. Their programs find each other over a network that has nothing to do with the
+// cards.
+type pair struct {
+	net    *guest.Network
+	guests [2]*guest.Guest
+	models [2]*model.Model
+}
+
+// bootPair boots two guests, one after the other, whose cards are at links.
+func bootPair(t *testing.T, ctx context.Context, c model.Config, links [2]rvt.Port, modules ...string) *pair {
+	t.Helper()
+	p := &pair{net: newNetwork(t, ctx)}
+	for i := range p.guests {
+		p.models[i] = newModel(t, c, links[i])
+		g, err := p.net.Boot(ctx, guestConfig(serve(t, p.models[i])))
+		require.NoError(t, err)
+		p.guests[i] = g
+		load(t, ctx, g, modules...)
+	}
+	return p
+}
+
+func newNetwork(t *testing.T, ctx context.Context) *guest.Network {
+	t.Helper()
+	n, err := guest.NewNetwork(ctx, guest.NetworkConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, n.Close()) })
+	return n
+}
+
+// run runs a program in both guests, as a server in the first and as its client in the second, and returns what they
+// print. listen is the TCP port at which the server waits.
+func (p *pair) run(t *testing.T, ctx context.Context, listen uint16, args ...string) (server, client string) {
+	t.Helper()
+	s, err := p.guests[0].Start(ctx, args...)
+	require.NoError(t, err)
+	require.NoError(t, p.guests[0].WaitListen(ctx, listen))
+	c, err := p.guests[1].Run(ctx, append(args, p.net.Addr4(p.guests[0].Index()).String())...)
+	require.NoError(t, err)
+	require.Zero(t, c.Code, "client: %s%s", c.Stdout, c.Stderr)
+	r, err := s.Wait()
+	require.NoError(t, err)
+	require.Zero(t, r.Code, "server: %s%s", r.Stdout, r.Stderr)
+	return r.Stdout + r.Stderr, c.Stdout + c.Stderr
+}
+
+// pingPongPort is the TCP port of the ping-pong programs.
+const pingPongPort = 18515
+
+// pingPong runs a ping-pong program that checks its data. It returns an error's text if the data were wrong: the
+// programs report that, and succeed nevertheless.
+func (p *pair) pingPong(t *testing.T, ctx context.Context, kind string, size, count int, args ...string) {
+	t.Helper()
+	all := append([]string{"ibv_" + kind + "_pingpong", "-d", device, "-c", "-s", strconv.Itoa(size), "-n",
+		strconv.Itoa(count)}, args...)
+	server, client := p.run(t, ctx, pingPongPort, all...)
+	for _, out := range []string{server, client} {
+		require.NotContains(t, out, "invalid data")
+		require.Contains(t, out, fmt.Sprintf("%d iters in", count))
+	}
+}
+
+// requireQuiet requires that neither kernel has complained about its card.
+func (p *pair) requireQuiet(t *testing.T, ctx context.Context) {
+	t.Helper()
+	for _, g := range p.guests {
+		requireQuiet(t, ctx, g)
+	}
+}
+
+// TestInfiniBand runs the ping-pong programs of rdma-core between two guests on an InfiniBand link.
+func TestInfiniBand(t *testing.T) {
+	ctx := needGuests(t, "mlx4")
+	link := direct.NewLink()
+	var ports [2]rvt.Port
+	for i := range ports {
+		p, err := direct.New(link, direct.Config{})
+		require.NoError(t, err)
+		ports[i] = p
+	}
+	p := bootPair(t, ctx, model.Config{}, ports, "mlx4_ib")
+	for _, g := range p.guests {
+		awaitActive(t, ctx, g, 1)
+	}
+	for _, tt := range []struct {
+		kind  string
+		sizes []int
+		args  string
+	}{
+		{"rc", []int{1, 2048, 2049, 100_000}, ""},
+		{"rc", []int{4096}, "-e"},
+		{"uc", []int{1, 4096, 10_000}, ""},
+		{"uc", []int{4096}, "-e"},
+		{"ud", []int{1, 2048}, ""},
+		{"ud", []int{1024}, "-e"},
+		{"srq", []int{1, 5000}, ""},
+		{"srq", []int{4096}, "-e"},
+	} {
+		for _, size := range tt.sizes {
+			t.Run(fmt.Sprint(tt.kind, tt.args, " ", size), func(t *testing.T) {
+				p.pingPong(t, ctx, tt.kind, size, 100, strings.Fields(tt.args)...)
+			})
+		}
+	}
+	p.requireQuiet(t, ctx)
+}
