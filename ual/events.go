@@ -3,6 +3,8 @@ package ual
 import (
 	"os"
 
+	"ciddk/ci"
+	"ciddk/kproxy/native"
 	"ciddk/kproxy/schema"
 )
 
@@ -23,7 +25,9 @@ func (c *Client) newEventQueue(overflow func(schema.Event), end func()) (*eventQ
 	}
 	if len(files) != 1 {
 		closeAll(files)
-		return nil, badReply(schema.CmdCreateEventQueue, errNoDescriptor)
+		_ = c.destroy(r.Handle) // the daemon destroys it at the latest with the client
+		return nil, &ci.Error{Verb: schema.CmdCreateEventQueue.Verb(), Status: ci.InsufficientResources,
+			Err: native.ErrDescriptors}
 	}
 	q := &eventQueue{c: c, handle: r.Handle, file: files[0], done: make(chan struct{})}
 	c.addQueue(q)

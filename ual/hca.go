@@ -1,15 +1,12 @@
 package ual
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
 	"ciddk/ci"
 	"ciddk/kproxy/schema"
 )
-
-var errNoDescriptor = errors.New("ual: no descriptor")
 
 // hca is an adapter of the daemon.
 type hca struct {

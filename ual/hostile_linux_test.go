@@ -26,14 +26,25 @@ import (
 // roleEnv makes the test's program a client process: its role and the daemon's socket.
 const roleEnv = "UAL_TEST_ROLE"
 
+// roles are the programs of client processes. Each prints its result. The argument is the daemon's socket.
+var roles = map[string]func(path string) error{
+	"forks":    forks,
+	"stranger": stranger,
+	"writes":   writesThroughQueue,
+	"unmaps":   unmapsQueues,
+	"clones":   clones,
+	"few":      fewDescriptors,
+	"closes":   closesDescriptors,
+	"daemon":   daemonWithFewDescriptors,
+}
+
 // runRole runs a client process and does not return, if this is one.
 func runRole() {
 	role, path, ok := strings.Cut(os.Getenv(roleEnv), "|")
 	if !ok {
 		return
 	}
-	fmt.Println(map[string]func(string) error{"forks": forks, "stranger": stranger,
-		"writes": writesThroughQueue, "unmaps": unmapsQueues}[role](path))
+	fmt.Println(roles[role](path))
 	os.Exit(0)
 }
 

@@ -144,12 +144,9 @@ func (c *Conn) Send(m []byte, files []*os.File) error {
 	return err
 }
 
-// ErrMessage is wrapped by the error of a message that no end of the protocol sends: too long, or with too many
-// descriptors.
-var ErrMessage = errors.New("native: message exceeds the limits of the protocol")
-
 // Recv receives one message into b, which should have schema.MaxMessage bytes. The caller closes the files. It returns
-// io.EOF when the other end has closed the connection.
+// io.EOF when the other end has closed the connection. With ErrDescriptors, the message is valid, and there are no
+// files.
 func (c *Conn) Recv(b []byte) (n int, files []*os.File, err error) {
 	r := &c.recv
 	r.b = b
@@ -166,7 +163,7 @@ func (c *Conn) RecvPooled(pool *sync.Pool) (b *[]byte, n int, files []*os.File, 
 	err = c.raw.Read(c.read)
 	b = r.from
 	r.b, r.pool, r.from = nil, nil, nil
-	if n, files, err = c.received(err); err != nil && b != nil {
+	if n, files, err = c.received(err); err != nil && !errors.Is(err, ErrDescriptors) && b != nil {
 		pool.Put(b)
 		b = nil
 	}
@@ -185,7 +182,8 @@ func (c *Conn) received(err error) (n int, files []*os.File, _ error) {
 	if r.oobn > 0 {
 		files, err = receivedFiles(r.oob[:r.oobn])
 	}
-	if err == nil && (r.flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || len(files) > schema.MaxFiles) {
+	isCut := r.flags&unix.MSG_CTRUNC != 0
+	if err == nil && (r.flags&unix.MSG_TRUNC != 0 || !isCut && len(files) > schema.MaxFiles) {
 		err = ErrMessage
 	}
 	if err == nil && r.n == 0 {
@@ -194,6 +192,10 @@ func (c *Conn) received(err error) (n int, files []*os.File, _ error) {
 	if err != nil {
 		closeAll(files)
 		return 0, nil, err
+	}
+	if isCut {
+		closeAll(files)
+		return r.n, nil, ErrDescriptors
 	}
 	return r.n, files, nil
 }

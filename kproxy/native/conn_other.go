@@ -14,10 +14,6 @@ import (
 // errSystem is the error of every connection on a system without SOCK_SEQPACKET sockets and their credentials.
 var errSystem = fmt.Errorf("native: connections to a daemon need Linux: %w", errors.ErrUnsupported)
 
-// ErrMessage is wrapped by the error of a message that no end of the protocol sends: too long, or with too many
-// descriptors.
-var ErrMessage = errors.New("native: message exceeds the limits of the protocol")
-
 // Conn is one end of a connection. None can be made on this system.
 type Conn struct{}
 

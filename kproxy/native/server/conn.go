@@ -92,7 +92,8 @@ func (s *Server) open(c *native.Conn, body []byte, r *schema.Hello) (*kproxy.Ses
 // next receives one request and executes it. It reports false when the connection is to be closed.
 func (d *conn) next() bool {
 	buf, n, files, err := d.c.RecvPooled(&received)
-	if err != nil {
+	isCut := errors.Is(err, native.ErrDescriptors)
+	if err != nil && !isCut {
 		return false
 	}
 	defer received.Put(buf)
@@ -102,6 +103,10 @@ func (d *conn) next() bool {
 		return false
 	}
 	d.session.Received(h.Command)
+	if isCut {
+		return sendError(d.c, h, 0, &ci.Error{Verb: h.Command.Verb(), Status: ci.InsufficientResources,
+			Detail: "the daemon", Err: native.ErrDescriptors}) == nil
+	}
 	spec := &schema.Commands[h.Command]
 	if spec.Data {
 		closeFiles(files)
