@@ -133,6 +133,9 @@ func (c *CAPort) changed(x sma.Change) {
 // NodeGUID returns the GUID of the node in the topology. It implements rvt.GUIDPort.
 func (c *CAPort) NodeGUID() ci.GUID { return ci.GUID(c.port.node.desc.GUID) }
 
+// NodeInfo returns the NodeInfo of the node, whose identity an adapter may take over (ci.CAAttr).
+func (c *CAPort) NodeInfo() mad.NodeInfo { return c.port.NodeInfo() }
+
 // Hints returns those of a lossless link. With Config.Timing, a train takes a link at once, so trains are short.
 func (c *CAPort) Hints() rvt.Hints {
 	if c.port.node.fabric.timing {
@@ -202,7 +205,8 @@ func (c *CAPort) Modify(set ci.PortField, a ci.PortModify) error {
 // SetLink plugs in or pulls out the cable. A port without one ignores the call. It implements rvt.CablePort.
 func (c *CAPort) SetLink(up bool) { _ = c.port.SetLink(up) }
 
-// SubnetMAD executes a datagram on the port's agent. It implements rvt.SMAPort.
+// SubnetMAD executes a datagram on the port's agent. A link that it has taken down trains before it returns. It
+// implements rvt.SMAPort.
 func (c *CAPort) SubnetMAD(in, out *ci.MAD) {
 	*out = *in
 	a := c.port.node.agent
@@ -210,6 +214,7 @@ func (c *CAPort) SubnetMAD(in, out *ci.MAD) {
 	if action == sma.Deliver { // no manager is below LocalMAD
 		action = a.Refuse(c.port.num, out).Action
 	}
+	c.port.node.fabric.settle()
 	if action != sma.Reply {
 		*out = ci.MAD{}
 	}

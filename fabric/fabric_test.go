@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/fabric/topology"
 	"ciddk/internal/linktest"
 	"ciddk/mad"
@@ -528,15 +529,18 @@ func FuzzSend(f *testing.F) {
 	f.Add(directed(mad.AttrNodeInfo, 0, 1, 2)[:], uint8(0), uint16(0xffff))
 	f.Add(get(mad.AttrPortInfo, 1)[:], uint8(0), uint16(9))
 	f.Add(get(mad.AttrPortCounters, 1)[:], uint8(1), uint16(1))
-	fab := twoLevels(f)
-	require.NoError(f, fab.Configure())
-	var r recorder
-	h, _ := fab.Port("h1", 1)
-	h.Attach(&r)
+	g, err := topology.FatTree{Down: []int{2, 2}, Up: []int{1, 1}}.Generate()
+	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, b []byte, qp uint8, dlid uint16) {
+		fab, err := New(g, Config{Clock: clock.NewVirtual(0)}) // of its own: coverage depends on the input alone
+		require.NoError(t, err)
+		defer fab.Close()
+		require.NoError(t, fab.Configure())
 		var m ci.MAD
 		copy(m[:], b)
-		r.got = r.got[:0]
+		var r recorder
+		h := port(t, fab, "h1", 1)
+		h.Attach(&r)
 		_ = h.Send(&Datagram{DLID: ci.LID(dlid), SrcQP: ci.QPN(qp & 1), DestQP: ci.QPN(qp & 1), MAD: &m})
 		require.LessOrEqual(t, len(r.got), 20)
 	})

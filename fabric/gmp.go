@@ -41,8 +41,11 @@ func (f *Fabric) arrive(to *Port, d *Datagram, x *parcel, t time.Duration) error
 	return err
 }
 
-// admits reports whether the state of an adapter's port admits data. The first data packet activates an armed port.
+// admits reports whether the state of an adapter's port admits a parcel. The first data packet activates an armed port.
 func (p *Port) admits(x *parcel) bool {
+	if x.management {
+		return true // it has crossed the link
+	}
 	switch p.fast.load().state() {
 	case ci.PortActive:
 		return true

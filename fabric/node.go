@@ -56,6 +56,9 @@ const (
 	partitionCap = 32 // P_Keys of an external port
 )
 
+// nodeRevision is NodeInfo.Revision of all nodes: topologies have none.
+const nodeRevision = 1
+
 // addNode adds a node whose ports have the rates of links, by port. f.mu is held, or the fabric is not shared yet.
 func (f *Fabric) addNode(d *topology.Node, links map[int]*topology.Link) (*node, error) {
 	if f.names[d.ID] != nil {
@@ -63,7 +66,8 @@ func (f *Fabric) addNode(d *topology.Node, links map[int]*topology.Link) (*node,
 	}
 	n := &node{fabric: f, desc: *d}
 	c := sma.SoftConfig{Type: uint8(d.Kind), GUID: ci.GUID(d.GUID), SystemGUID: ci.GUID(d.SystemGUID),
-		VendorID: d.VendorID, DeviceID: d.DeviceID, Description: d.Text(), NumPorts: uint8(d.NumPorts), Hardware: n}
+		VendorID: d.VendorID, DeviceID: d.DeviceID, Revision: nodeRevision, Description: d.Text(),
+		NumPorts: uint8(d.NumPorts), Hardware: n}
 	first := uint8(1)
 	if d.Kind == topology.Switch {
 		first = 0

@@ -22,8 +22,8 @@ func (c *CAPort) Send(pkts []rvt.Packet) {
 			i++
 			continue
 		}
-		if p.DestQP <= 1 && p.Service == wire.UD {
-			if !c.sendManagement(r, p) {
+		if d, ok := r.datagram(p); ok {
+			if !c.sendManagement(d) {
 				lost++
 			}
 			i++
@@ -59,7 +59,7 @@ func count(pkts []rvt.Packet) int {
 
 // parcel returns what switches look at in a run of packets.
 func (r *route) parcel(pkts []rvt.Packet) parcel {
-	x := parcel{slid: r.slid(), dlid: r.dlid, sl: r.sl, pkey: pkts[0].PKey}
+	x := parcel{slid: r.slid(), dlid: r.dlid, sl: r.sl, pkey: pkts[0].PKey, management: pkts[0].DestQP == 0}
 	for i := range pkts {
 		p := &pkts[i]
 		x.packets += p.N
@@ -166,29 +166,36 @@ func (c *CAPort) hand(pkts []rvt.Packet, t time.Duration) {
 	c.queue.put(pkts, t)
 }
 
-// sendManagement sends a packet for QP0 or QP1. It reports whether it was one.
-func (c *CAPort) sendManagement(r *route, p *rvt.Packet) bool {
-	if p.Len != mad.Size || p.N != 1 {
-		return false
+// datagram returns a packet for QP0 or QP1 as a management datagram. ok is false for any other packet: one of another
+// length, or on QP0 of another class, which is for the adapter at the destination as it is.
+func (r *route) datagram(p *rvt.Packet) (d *Datagram, ok bool) {
+	if p.DestQP > 1 || p.Service != wire.UD || p.Len != mad.Size || p.N != 1 {
+		return nil, false
 	}
 	var m ci.MAD
 	n := 0
 	for _, b := range p.Payload {
 		n += copy(m[n:], b)
 	}
-	if n != mad.Size {
-		return false
+	class := mad.Class(m[1])
+	if n != mad.Size || p.DestQP == 0 && class != mad.ClassSubnetLID && class != mad.ClassSubnetDirected {
+		return nil, false
 	}
-	d := Datagram{SLID: r.slid(), DLID: r.dlid, SL: r.sl, SrcQP: p.SrcQP, DestQP: p.DestQP, PKey: p.PKey, QKey: p.QKey,
+	d = &Datagram{SLID: r.slid(), DLID: r.dlid, SL: r.sl, SrcQP: p.SrcQP, DestQP: p.DestQP, PKey: p.PKey, QKey: p.QKey,
 		MAD: &m}
 	if r.global {
 		d.GRH = make([]byte, wire.GRHLen)
 		r.putGRH(d.GRH, p)
 	}
+	return d, true
+}
+
+// sendManagement sends a management datagram. It reports whether it has left the port.
+func (c *CAPort) sendManagement(d *Datagram) bool {
 	f := c.port.node.fabric
-	if p.DestQP == 0 {
-		return f.subnet(c.port, &d) == nil
+	if d.DestQP == 0 {
+		return f.subnet(c.port, d) == nil
 	}
-	_ = f.general(c.port, &d) // counted where it was dropped
+	_ = f.general(c.port, d) // counted where it was dropped
 	return true
 }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/fabric"
+	"ciddk/fabric/join"
 )
 
 // A request is what a command asks of a running fabric, as one JSON value.
@@ -46,17 +46,10 @@ const (
 )
 
 // socketPath returns the path of the control socket of a fabric.
-func socketPath(name string) string {
-	dir := os.Getenv("XDG_RUNTIME_DIR")
-	if dir == "" {
-		dir = os.TempDir()
-	}
-	return filepath.Join(dir, "ddk-fabric-"+filepath.Base(name)+".sock")
-}
+func socketPath(name string) string { return join.SocketPath(name, "control") }
 
-// listen opens the control socket. It replaces one that no process serves.
-func listen(name string) (net.Listener, error) {
-	path := socketPath(name)
+// listen opens a socket of a fabric. It replaces one that no process serves.
+func listen(name, path string) (net.Listener, error) {
 	if c, err := net.DialTimeout("unix", path, requestTime); err == nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("a fabric with the name %q runs already: choose another --name", name)

@@ -81,17 +81,14 @@ func rows(s *fabric.Status) [][]int {
 	return out
 }
 
-// style has colors that can be read on light and on dark.
+// style has colors that can be read on light and on dark pages. It uses no variables, which librsvg and Inkscape lack.
 const style = `<style>
-svg{font-family:sans-serif;font-size:11px;--ink:#1f2328;--paper:#ffffff;--quiet:#8c959f;` +
-	`--switch:#ddf4ff;--host:#fff8c5;` +
-	`--up:#1a7f37;--wait:#9a6700;--down:#cf222e;--route:#8250df}
-@media(prefers-color-scheme:dark){svg{--ink:#e6edf3;--paper:#0d1117;--quiet:#6e7681;--switch:#0c2d6b;--host:#3b2300;` +
-	`--up:#3fb950;--wait:#d29922;--down:#f85149;--route:#bc8cff}}
-text{fill:var(--ink);text-anchor:middle}.small{font-size:9px}.left{text-anchor:start}
-rect{stroke:var(--quiet)}.paper{fill:var(--paper);stroke:none}.Switch{fill:var(--switch)}.CA,.Router{fill:var(--host)}
-line{stroke-width:1.5}.active{stroke:var(--up)}.wait{stroke:var(--wait);stroke-dasharray:6 3}` +
-	`.down{stroke:var(--down);stroke-dasharray:2 4}.route{stroke:var(--route);stroke-width:4}
+svg{font-family:sans-serif;font-size:11px}text{fill:#1f2328;text-anchor:middle}.small{font-size:9px}
+.left{text-anchor:start}rect{stroke:#8c959f}.paper{fill:#ffffff;stroke:none}.Switch{fill:#ddf4ff}.CA,.Router{fill:#fff8c5}
+line{stroke-width:1.5}.active{stroke:#1a7f37}.wait{stroke:#9a6700;stroke-dasharray:6 3}` +
+	`.down{stroke:#cf222e;stroke-dasharray:2 4}.route{stroke:#8250df;stroke-width:4}
+@media(prefers-color-scheme:dark){text{fill:#e6edf3}rect{stroke:#6e7681}.paper{fill:#0d1117}.Switch{fill:#0c2d6b}` +
+	`.CA,.Router{fill:#3b2300}.active{stroke:#3fb950}.wait{stroke:#d29922}.down{stroke:#f85149}.route{stroke:#bc8cff}}
 </style>
 `
 
@@ -102,7 +99,7 @@ func draw(out io.Writer, s *fabric.Status, route []hop) error {
 	for _, r := range levels {
 		widest = max(widest, len(r))
 	}
-	width, height := 2*margin+max(widest*cellWidth, 420), 2*margin+len(levels)*cellHeight+legend-cellHeight+boxHeight
+	width, height := 2*margin+max(widest*cellWidth, 4*120), 2*margin+len(levels)*cellHeight+legend-cellHeight+boxHeight
 	at := make(map[string]spot)
 	for l, r := range levels {
 		for i, n := range r {
@@ -122,7 +119,7 @@ func draw(out io.Writer, s *fabric.Status, route []hop) error {
 		fmt.Fprintf(w, "<line class=\"%s\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/><text class=\"left\" x=\"%d\" "+
 			"y=\"%d\">%s</text>\n",
 			l.class, x, height-margin/2-4, x+24, height-margin/2-4, x+30, height-margin/2, l.text)
-		x += 100
+		x += 120
 	}
 	fmt.Fprintln(w, "</svg>")
 	return w.Flush()

@@ -13,11 +13,13 @@
 //
 //	LD_PRELOAD=/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so SIM_HOST=h1 opensm
 //
+// Adapters of other processes join with package fabric/join, ddkd (link = fabric) or ddk-validate (--link fabric).
+//
 // # Several fabrics
 //
 // --name (or $IBSIM_SOCKNAME) distinguishes the fabrics of a machine; programs with the same IBSIM_SOCKNAME join that
-// one. The control socket is ddk-fabric-NAME.sock in $XDG_RUNTIME_DIR, or else in the folder for temporary files; only
-// its owner can connect.
+// one. The sockets are ddk-fabric-NAME-control.sock and ddk-fabric-NAME-join.sock in $XDG_RUNTIME_DIR, or else in the
+// folder for temporary files; only their owner can connect.
 //
 // Exit status: 0 success, 1 an error, 2 usage.
 package main

@@ -19,7 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"ciddk/ci"
 	"ciddk/fabric"
+	"ciddk/fabric/join"
 	"ciddk/fabric/topology"
 )
 
@@ -137,6 +139,21 @@ func TestServe(t *testing.T) {
 	assert.Contains(t, errs, "no node")
 }
 
+// An adapter joins a running fabric from another place.
+func TestJoin(t *testing.T) {
+	name := running(t, "--configure")
+	port, err := join.Dial(t.Context(), join.SocketPath(name, "join"), "h5", 0)
+	require.NoError(t, err)
+	assert.Equal(t, ci.PortActive, port.Attr().State)
+	_, out, _ := command(t, "--name", name, "status")
+	assert.Contains(t, out, "adapter")
+	require.NoError(t, port.Close())
+	require.Eventually(t, func() bool {
+		_, out, _ := command(t, "--name", name, "status")
+		return strings.Contains(out, "Down")
+	}, time.Minute, 10*time.Millisecond)
+}
+
 // The control socket survives requests that are none.
 func TestControlHostile(t *testing.T) {
 	name := running(t)
@@ -147,7 +164,7 @@ func TestControlHostile(t *testing.T) {
 	require.Error(t, err)
 	_, err = p.call(request{Do: "trace", Node: "h1", To: "h2"})
 	require.ErrorContains(t, err, "has no LID yet")
-	_, err = listen(name)
+	_, err = listen(name, socketPath(name))
 	require.ErrorContains(t, err, "runs already")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

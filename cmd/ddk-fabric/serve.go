@@ -7,6 +7,7 @@ import (
 
 	"ciddk/fabric"
 	"ciddk/fabric/ibsim"
+	"ciddk/fabric/join"
 	"ciddk/fabric/topology"
 )
 
@@ -32,7 +33,7 @@ func (c *serveCmd) Run(p *program) error {
 			return err
 		}
 	}
-	control, err := listen(p.name)
+	control, err := listen(p.name, socketPath(p.name))
 	if err != nil {
 		return err
 	}
@@ -44,6 +45,12 @@ func (c *serveCmd) Run(p *program) error {
 	if c.Verbose {
 		log = slog.New(slog.NewTextHandler(p.err, nil))
 	}
+	l, err := listen(p.name, join.SocketPath(p.name, "join"))
+	if err != nil {
+		return err
+	}
+	adapters := join.Serve(f, l, join.Config{Log: log})
+	defer func() { _ = adapters.Close() }()
 	s, err := ibsim.Listen(f, ibsim.Config{Name: p.name, Log: log})
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ func drivers() []validate.Driver {
 		{
 			Name:        "reference",
 			Description: "the kit's software HCA (network: link/sim, simulated in the process)",
-			Links:       []string{"udp", "direct", "network"},
+			Links:       []string{"udp", "direct", "network", "fabric"},
 			Open:        openReference,
 			CheckValues: checkValues,
 			Settings: map[string]string{

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"ciddk/ci"
+	"ciddk/fabric/join"
 	"ciddk/hca/reference"
 	"ciddk/hca/reference/userlib"
 	"ciddk/link/capture"
@@ -72,6 +73,9 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		for _, h := range made {
 			errs = append(errs, h.Close())
 		}
+		if l.close != nil {
+			errs = append(errs, l.close())
+		}
 		return errors.Join(errs...)
 	}
 	t.Live = func() map[string]int {
@@ -88,10 +92,14 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		if err != nil {
 			return nil, errors.Join(err, t.Close(nil))
 		}
-		h, err := reference.New(
-			reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: []rvt.Port{p}, Rand: seeded(o.Seed, i),
-				NodeDescription: description},
-		)
+		c := reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: []rvt.Port{p}, Rand: seeded(o.Seed, i),
+			NodeDescription: description}
+		if f, ok := p.(*join.Port); ok { // the fabric's agent answers for the node, which the topology describes
+			n := f.NodeInfo()
+			c.GUID, c.Attr.VendorID, c.Attr.DeviceID = 0, n.VendorID, n.DeviceID
+			c.Attr.Revision = uint16(n.Revision)
+		}
+		h, err := reference.New(c)
 		if err != nil {
 			return nil, errors.Join(err, t.Close(nil))
 		}
@@ -116,23 +124,26 @@ type linkage struct {
 	end   func() (validate.Wire, error) // opens the certifier's end; nil if there is no address for it
 	// noGroups is the value of validate.Target.NoMulticast.
 	noGroups string
+	close    func() error
 	probe    *linkProbe // nil for a link in memory, which cannot lose packets
 }
 
 // links has a function for each link of the driver.
 var links = map[string]func(validate.Options) (linkage, error){
-	"udp": udpLink, "direct": directLink, "network": networkLink,
+	"udp": udpLink, "direct": directLink, "network": networkLink, "fabric": fabricLink,
 }
 
 // checkValues returns an error for a setting that the link does not have, or for an invalid value.
 func checkValues(o validate.Options) error {
-	has := map[string][]string{"udp": {"ip", "port", "privileged", "sources"}, "network": {"ip"}, "direct": {"agents"}}
+	has := map[string][]string{"udp": {"ip", "port", "privileged", "sources"}, "network": {"ip"}, "direct": {"agents"},
+		"fabric": {"fabric", "nodes"}}
 	_, version := version(o)
 	_, port := udpPort(o)
 	_, privileged := privileged(o)
 	_, sources := sources(o)
 	_, agents := agents(o)
-	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources, agents)
+	_, _, nodes := fabricNodes(o)
+	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources, agents, nodes)
 }
 
 // onlyFor returns an error for a setting that is not in names.

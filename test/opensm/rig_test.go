@@ -196,8 +196,11 @@ func (m *manager) stop() {
 // waitUp waits until the log has a number of sweeps that ended with the subnet up.
 func (m *manager) waitUp(n int) {
 	m.rig.t.Helper()
-	m.rig.wait(fmt.Sprintf("%d times SUBNET UP", n), func() bool { return strings.Count(m.text(), "SUBNET UP") >= n })
+	m.rig.wait(fmt.Sprintf("%d times SUBNET UP", n), func() bool { return m.sweeps() >= n })
 }
+
+// sweeps returns the number of sweeps that ended with the subnet up.
+func (m *manager) sweeps() int { return strings.Count(m.text(), "SUBNET UP") }
 
 // wait polls a condition. What it waits for happens in other processes.
 func (r *rig) wait(what string, cond func() bool) {

@@ -72,7 +72,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"serve", "--adapter", "driver=acme,address=10.0.0.1"}, 2, "this program has software"},
 		{[]string{"serve", "--adapter", "address=10.0.0.1,port=70000"}, 2, "1 to 65535"},
 		{[]string{"serve", "--adapter", "address=10.0.0.300"}, 2, "adapter 1"},
-		{[]string{"serve", "--adapter", "link=rope,address=10.0.0.1"}, 2, "there are udp and network"},
+		{[]string{"serve", "--adapter", "link=rope,address=10.0.0.1"}, 2, "there are udp, network"},
 		{[]string{"serve", "--adapter", "link=network"}, 2, "address or interface"},
 		{[]string{"serve", "--mode", "999", "--adapter", "address=10.0.0.1"}, 2, "octal"},
 		{[]string{"serve", "--log", "loud", "--adapter", "address=10.0.0.1"}, 2, "debug, info"},

@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 
 	"ciddk/ci"
 	"ciddk/cmd/ddkd/cli"
+	"ciddk/fabric/join"
 	"ciddk/hca/reference"
 	"ciddk/link/sim"
 	"ciddk/link/udp"
@@ -27,22 +29,25 @@ func Driver() cli.Driver {
 		Name:        "software",
 		Description: "the kit's software HCA",
 		Keys: map[string]string{
-			"link":      "udp (the default): RoCEv2 over UDP; network: a simulated network within the daemon",
+			"link": "udp (the default): RoCEv2 over UDP; network: a simulated network within the daemon; " +
+				"fabric: a port of an InfiniBand fabric, which ddk-fabric serves",
 			"address":   "an IP address of this machine, or of the simulated network",
 			"interface": "a network interface, for all its addresses",
 			"port":      "UDP port; default: that of RoCEv2, 4791",
+			"fabric":    "name of the fabric, or path of its socket; default: sim",
+			"node":      "node of the fabric, as NODE or NODE:PORT",
 		},
 		Example: "address=192.0.2.1",
 		Check: func(s cli.Settings) error {
 			_, err := parse(s)
 			return err
 		},
-		Open: func(_ context.Context, s cli.Settings, _ *slog.Logger) (ci.HCA, error) {
+		Open: func(ctx context.Context, s cli.Settings, _ *slog.Logger) (ci.HCA, error) {
 			a, err := parse(s)
 			if err != nil {
 				return nil, err
 			}
-			return a.open(network)
+			return a.open(ctx, network)
 		},
 	}
 }
@@ -53,6 +58,9 @@ type adapter struct {
 	addr      netip.Addr
 	ifaceName string
 	port      uint16
+	fabric    string
+	node      string
+	nodePort  int
 }
 
 func parse(s cli.Settings) (a adapter, err error) {
@@ -61,10 +69,16 @@ func parse(s cli.Settings) (a adapter, err error) {
 		a.link = "udp"
 	}
 	address, port := s["address"], s["port"]
+	if a.link == "fabric" {
+		return a, a.parseFabric(s)
+	}
 	switch {
+	case s["fabric"] != "" || s["node"] != "":
+		return a, fmt.Errorf("fabric and node are for link=fabric, not for link=%s", a.link)
 	case a.link != "udp" && a.link != "network":
-		return a, fmt.Errorf("no link %q; there are udp and network (link/sim, a simulated network within the daemon)",
-			a.link)
+		return a,
+			fmt.Errorf("no link %q; there are udp, network (link/sim, a simulated network within the daemon) and "+
+				"fabric (a port of a fabric of ddk-fabric)", a.link)
 	case address == "" && a.ifaceName == "":
 		return a, errors.New("address or interface is required")
 	case address != "" && a.ifaceName != "":
@@ -87,12 +101,39 @@ func parse(s cli.Settings) (a adapter, err error) {
 	return a, nil
 }
 
-func (a *adapter) open(network func() *sim.Network) (ci.HCA, error) {
+// parseFabric parses the settings of link=fabric.
+func (a *adapter) parseFabric(s cli.Settings) error {
+	for _, k := range []string{"address", "interface", "port"} {
+		if s[k] != "" {
+			return fmt.Errorf("%s is not for link=fabric, which has node and fabric", k)
+		}
+	}
+	a.fabric, a.node = s["fabric"], s["node"]
+	if a.fabric == "" {
+		a.fabric = "sim"
+	}
+	if a.node == "" {
+		return errors.New("node is required: a node of the fabric, as h1 or h1:2")
+	}
+	if node, num, ok := strings.Cut(a.node, ":"); ok {
+		n, err := strconv.ParseUint(num, 10, 8)
+		if err != nil {
+			return fmt.Errorf("node %q: want a port of 1 to 255 after the colon", a.node)
+		}
+		a.node, a.nodePort = node, int(n)
+	}
+	return nil
+}
+
+func (a *adapter) open(ctx context.Context, network func() *sim.Network) (ci.HCA, error) {
 	var port rvt.Port
 	var err error
-	if a.link == "network" {
+	switch a.link {
+	case "network":
 		port, err = sim.New(network(), sim.Config{Addr: a.addr})
-	} else {
+	case "fabric":
+		port, err = join.Dial(ctx, join.SocketPath(a.fabric, "join"), a.node, a.nodePort)
+	default:
 		port, err = udp.New(udp.Config{Addr: a.addr, Interface: a.ifaceName, Port: a.port})
 	}
 	if err != nil {

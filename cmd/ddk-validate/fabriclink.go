@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"ciddk/ci"
+	"ciddk/fabric"
+	"ciddk/fabric/join"
+	"ciddk/fabric/topology"
+	"ciddk/mad"
+	"ciddk/rvt"
+	"ciddk/validate"
+)
+
+// fabricLink returns two ports of an InfiniBand fabric, which they join as those of other processes do: through a
+// socket. The fabric is one that ddk-fabric serves, with the settings fabric and nodes, or one of its own with a switch
+// between the ports.
+func fabricLink(o validate.Options) (l linkage, err error) {
+	name, nodes, err := fabricNodes(o)
+	if err != nil {
+		return l, err
+	}
+	path := join.SocketPath(name, "join")
+	if name == "" {
+		if path, l.close, err = serveFabric(); err != nil {
+			return l, err
+		}
+	}
+	for _, n := range nodes {
+		l.ports = append(l.ports, func() (rvt.Port, error) { return join.Dial(context.Background(), path, n, 0) })
+	}
+	if name != "" {
+		l.noGroups = "no subnet manager writes the forwarding tables of multicast groups"
+	}
+	return l, nil
+}
+
+// fabricNodes returns the settings of the link: the fabric's name, or "" for one of the certifier's own, and the nodes
+// of the two adapters.
+func fabricNodes(o validate.Options) (name string, nodes []string, err error) {
+	name = o.Values["fabric"]
+	nodes = []string{"h1", "h2"}
+	if v := o.Values["nodes"]; v != "" {
+		nodes = strings.Split(v, ",")
+	}
+	switch {
+	case len(nodes) != 2 || nodes[0] == nodes[1]:
+		return "", nil, fmt.Errorf("--set nodes=%s: want two nodes, such as h1,h2", o.Values["nodes"])
+	case name == "" && o.Values["nodes"] != "":
+		return "", nil, errors.New("--set nodes needs --set fabric, the name of a fabric that ddk-fabric serves")
+	}
+	return name, nodes, nil
+}
+
+// serveFabric serves a fabric with the adapters h1 and h2.
+func serveFabric() (path string, stop func() error, err error) {
+	g, err := topology.FatTree{Down: []int{2}, Up: []int{1}}.Generate()
+	if err != nil {
+		return "", nil, err
+	}
+	f, err := fabric.New(g, fabric.Config{MTU: mtu})
+	if err != nil {
+		return "", nil, err
+	}
+	err = f.Configure()
+	if err == nil {
+		err = flood(f)
+	}
+	if err != nil {
+		f.Close()
+		return "", nil, err
+	}
+	dir, err := os.MkdirTemp("", "fabric")
+	if err != nil {
+		f.Close()
+		return "", nil, err
+	}
+	path = filepath.Join(dir, "join.sock")
+	k, err := net.Listen("unix", path)
+	if err != nil {
+		f.Close()
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	s := join.Serve(f, k, join.Config{})
+	return path, func() error {
+		err := s.Close()
+		f.Close()
+		return errors.Join(err, os.RemoveAll(dir))
+	}, nil
+}
+
+// flood makes the switch forward all multicast packets to both adapters, in place of a subnet manager that knows the
+// members of the groups.
+func flood(f *fabric.Fabric) error {
+	p, err := f.Port("h1", 0)
+	if err != nil {
+		return err
+	}
+	s := mad.SMP{Header: mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassSubnetDirected,
+		ClassVersion: mad.ClassVersionSubnet, Method: mad.Set, TID: 1, Attribute: mad.AttrMulticastTable},
+		DrSLID: permissive, DrDLID: permissive}
+	s.SetHops(0, 1)
+	s.InitialPath[1] = 1
+	for i := 0; i < mad.SMPDataLen; i += 2 {
+		s.Data[i+1] = 1<<1 | 1<<2 // ports 1 and 2
+	}
+	for block := range uint32(groupBlocks) {
+		s.Modifier = block
+		var m ci.MAD
+		s.Put(m[:])
+		err := p.Send(&fabric.Datagram{SLID: permissive, DLID: permissive, MAD: &m})
+		if err != nil && !errors.Is(err, fabric.ErrDiscarded) { // no client takes the response
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	permissive  = 0xffff
+	groupBlocks = 32 // of 32 LIDs each
+)

@@ -1,0 +1,70 @@
+package software
+
+import (
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"ciddk/ci"
+	"ciddk/cmd/ddkd/cli"
+	"ciddk/fabric"
+	"ciddk/fabric/join"
+	"ciddk/fabric/topology"
+	"ciddk/hca/reference"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Settings that a link does not have, and those that are missing, are errors.
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		settings cli.Settings
+		want     string
+	}{
+		{cli.Settings{"link": "rope"}, "there are udp, network"},
+		{cli.Settings{}, "address or interface is required"},
+		{cli.Settings{"address": "10.0.0.1", "node": "h1"}, "fabric and node are for link=fabric"},
+		{cli.Settings{"link": "fabric"}, "node is required"},
+		{cli.Settings{"link": "fabric", "node": "h1:x"}, "want a port of 1 to 255"},
+		{cli.Settings{"link": "fabric", "node": "h1", "address": "10.0.0.1"}, "address is not for link=fabric"},
+		{cli.Settings{"link": "fabric", "node": "h1:2"}, ""},
+		{cli.Settings{"address": "10.0.0.1"}, ""},
+	} {
+		err := Driver().Check(c.settings)
+		if c.want == "" {
+			assert.NoError(t, err, c.settings)
+		} else {
+			assert.ErrorContains(t, err, c.want, c.settings)
+		}
+	}
+}
+
+// An adapter joins a fabric of another process, here over the socket of one in this process.
+func TestFabric(t *testing.T) {
+	g, err := topology.FatTree{Down: []int{2}, Up: []int{1}}.Generate()
+	require.NoError(t, err)
+	f, err := fabric.New(g, fabric.Config{})
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, f.Configure())
+	path := filepath.Join(t.TempDir(), "socket")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	s := join.Serve(f, l, join.Config{})
+	defer func() { require.NoError(t, s.Close()) }()
+	settings := cli.Settings{"link": "fabric", "fabric": path, "node": "h2"}
+	h, err := Driver().Open(t.Context(), settings, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, h.(*reference.HCA).Close()) }()
+	p, err := f.Port("h2", 0)
+	require.NoError(t, err)
+	assert.Equal(t, ci.GUID(p.NodeInfo().NodeGUID), h.Info().GUID)
+	settings["node"] = "nobody"
+	_, err = Driver().Open(t.Context(), settings, slog.New(slog.DiscardHandler))
+	require.ErrorContains(t, err, "no node")
+}

@@ -1,0 +1,216 @@
+package join
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ciddk/fabric"
+)
+
+// Config describes a Server. The zero value is valid.
+type Config struct {
+	// Connections is the most connections at once; 0 is 4096. Each costs up to 10 MB if its process does not read.
+	Connections int
+	// HelloTime is the time that a connection has for its first message; 0 is 5 seconds.
+	HelloTime time.Duration
+	// Log takes what processes do; nil discards it.
+	Log *slog.Logger
+}
+
+const (
+	defaultConnections = 4096
+	defaultHelloTime   = 5 * time.Second
+)
+
+// A Server serves the ports of a fabric to other processes.
+type Server struct {
+	fabric   *fabric.Fabric
+	cfg      Config
+	listener net.Listener
+	done     sync.WaitGroup
+	dropped  atomic.Uint64
+	invalid  atomic.Uint64
+
+	stop chan struct{} // closed by Close
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[net.Conn]struct{}
+	left     map[place]bool // ports whose process has left: their cable is out
+}
+
+// place is a port of a fabric.
+type place struct {
+	node string
+	port uint8
+}
+
+// Serve serves a fabric on a listener until Close. It closes the listener.
+func Serve(f *fabric.Fabric, l net.Listener, c Config) *Server {
+	if c.Connections == 0 {
+		c.Connections = defaultConnections
+	}
+	if c.HelloTime == 0 {
+		c.HelloTime = defaultHelloTime
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{fabric: f, cfg: c, listener: l, stop: make(chan struct{}),
+		sessions: make(map[net.Conn]struct{}), left: make(map[place]bool)}
+	s.done.Go(s.accept)
+	return s
+}
+
+// Close ends all connections, and returns when the server's goroutines have ended. It is idempotent.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	close(s.stop)
+	for c := range s.sessions {
+		_ = c.Close()
+	}
+	s.mu.Unlock()
+	err := s.listener.Close()
+	s.done.Wait()
+	return err
+}
+
+// Sessions returns the number of connections.
+func (s *Server) Sessions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)
+}
+
+// AddCounters adds the counters of all connections so far to m: "join_dropped" counts packets for processes that did
+// not read, "join_invalid" those of processes that were damaged.
+func (s *Server) AddCounters(m map[string]uint64) {
+	m["join_dropped"] += s.dropped.Load()
+	m["join_invalid"] += s.invalid.Load()
+}
+
+func (s *Server) accept() {
+	for {
+		c, err := s.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			s.cfg.Log.Warn("connection not accepted", "error", err)
+			select {
+			case <-s.stop:
+				return
+			case <-time.After(acceptPause):
+			}
+			continue
+		}
+		if !s.add(c) {
+			s.cfg.Log.Warn("too many connections", "limit", s.cfg.Connections)
+			_ = c.Close()
+			continue
+		}
+		s.done.Go(func() {
+			err := s.serve(c)
+			s.cfg.Log.Info("connection ended", "error", err)
+			s.remove(c)
+		})
+	}
+}
+
+// acceptPause is the time between attempts to accept when there is no descriptor or no memory.
+const acceptPause = 50 * time.Millisecond
+
+func (s *Server) add(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.sessions) >= s.cfg.Connections {
+		return false
+	}
+	s.sessions[c] = struct{}{}
+	return true
+}
+
+func (s *Server) remove(c net.Conn) {
+	_ = c.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, c)
+}
+
+// serve serves a connection to its end.
+func (s *Server) serve(c net.Conn) error {
+	if err := c.SetDeadline(time.Now().Add(s.cfg.HelloTime)); err != nil {
+		return err
+	}
+	typ, b, _, err := readMessage(c, nil, maxHello)
+	if err != nil {
+		return err
+	}
+	var h hello
+	if typ != typeHello {
+		return fmt.Errorf("%w: type %d, want a hello", errMessage, typ)
+	}
+	if err := decode(b, &h); err != nil {
+		return err
+	}
+	k, err := s.join(&h, c)
+	if err != nil {
+		_, _ = c.Write(appendMessage(nil, typeWelcome, encode(welcome{Error: err.Error()}))) // it ends anyway
+		return err
+	}
+	s.cfg.Log.Info("joined", "node", k.at.node, "port", k.at.port)
+	defer k.leave()
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	return k.read(c)
+}
+
+// maxHello is the longest first message.
+const maxHello = 4096
+
+// join connects a process with a port.
+func (s *Server) join(h *hello, c net.Conn) (*session, error) {
+	if h.Version != version {
+		return nil, fmt.Errorf("join: protocol version %d, the fabric has %d", h.Version, version)
+	}
+	p, err := s.fabric.Port(h.Node, h.Port)
+	if err != nil {
+		return nil, err
+	}
+	ca, err := s.fabric.CAPort(h.Node, h.Port)
+	if err != nil {
+		return nil, err
+	}
+	k := &session{server: s, ca: ca, at: place{p.Node(), p.Num()}, stream: newStream(c), routes: newRoutes(ca)}
+	if err := k.start(); err != nil {
+		return nil, errors.Join(err, ca.Close())
+	}
+	return k, nil
+}
+
+// isLeft reports whether the last process at a port has left it, and forgets it.
+func (s *Server) isLeft(at place) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.left[at]
+	delete(s.left, at)
+	return was
+}
+
+// setLeft notes that the process at a port has left.
+func (s *Server) setLeft(at place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left[at] = true
+}
