@@ -55,8 +55,19 @@ func Read(t testing.TB, file string, fields ...string) [][]string {
 	return ReadMatching(t, file, "", fields...)
 }
 
+// ReadAll is like Read, but returns all values of a field that occurs more than once in a packet, separated by commas.
+func ReadAll(t testing.TB, file string, fields ...string) [][]string {
+	t.Helper()
+	return dissect(t, file, "", true, fields)
+}
+
 // ReadMatching is like Read, but dissects only the packets that match a display filter.
 func ReadMatching(t testing.TB, file, filter string, fields ...string) [][]string {
+	t.Helper()
+	return dissect(t, file, filter, false, fields)
+}
+
+func dissect(t testing.TB, file, filter string, all bool, fields []string) [][]string {
 	t.Helper()
 	p, err := find(t)
 	if err != nil {
@@ -70,7 +81,14 @@ func ReadMatching(t testing.TB, file, filter string, fields ...string) [][]strin
 	rows := make([][]string, len(packets))
 	badCount := 0
 	for i, k := range packets {
-		rows[i] = k.values
+		for _, v := range k.values {
+			if all {
+				v = strings.ReplaceAll(v, valueSeparator, ",")
+			} else {
+				v, _, _ = strings.Cut(v, valueSeparator)
+			}
+			rows[i] = append(rows[i], v)
+		}
 		if k.err == nil {
 			continue
 		}
@@ -159,7 +177,7 @@ func parseHeuristics(out string) (args []string) {
 
 // packet is the dissection of one packet.
 type packet struct {
-	values []string // the first of each field
+	values []string // of each field, separated by valueSeparator
 	err    error    // why the packet is bad, or nil
 }
 
@@ -200,10 +218,7 @@ func parse(line string, numFields int) (packet, error) {
 		return packet{}, fmt.Errorf("tshark printed %d fields, want %d: %q", len(f), want, line)
 	}
 	var k packet
-	for _, v := range f[len(errorFields):] {
-		first, _, _ := strings.Cut(v, valueSeparator)
-		k.values = append(k.values, first)
-	}
+	k.values = f[len(errorFields):]
 	k.err = expertError(f[0], strings.Split(f[1], valueSeparator), strings.Split(f[2], valueSeparator))
 	return k, nil
 }
