@@ -3,7 +3,9 @@ package mlx4
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +19,7 @@ import (
 )
 
 // verbsPrograms are what the guests with a model run besides the programs of every guest.
-var verbsPrograms = []string{"ib_write_bw", "ib_send_lat"}
+var verbsPrograms = []string{"busybox", "ib_write_bw", "ib_send_lat"}
 
 // newModel returns a model with InfiniBand ports, and logs its commands if the test fails.
 func newModel(t *testing.T, c model.Config, links ...rvt.Port) *model.Model {
@@ -41,8 +43,17 @@ func newModel(t *testing.T, c model.Config, links ...rvt.Port) *model.Model {
 // guestConfig returns the configuration of a guest with devices and the driver of the card.
 func guestConfig(sockets ...string) guest.Config {
 	return guest.Config{VFIOUser: sockets, NoRXE: true, MemoryMB: 384, Providers: []string{"mlx4"},
-		Modules: []string{"ib_uverbs", "ib_umad", "rdma_ucm"}, Loadable: []string{"mlx4_core", "mlx4_ib", "mlx4_en"},
-		Programs: verbsPrograms}
+		Modules: []string{"ib_uverbs", "ib_umad", "rdma_ucm"}, Loadable: []string{"mlx4_core", "mlx4_ib",
+			"mlx4_en", "ib_ipoib"},
+		Programs: slices.Concat(verbsPrograms, installed(subnetPrograms))}
+}
+
+// installed returns the programs that this machine has.
+func installed(list []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(p string) bool {
+		_, err := exec.LookPath(p)
+		return err != nil
+	})
 }
 
 // load loads the driver, with the messages that it has for its developers, and further modules of it.
@@ -87,10 +98,15 @@ func mlx4Lines(log string) string {
 	return log
 }
 
+// portFile returns the path of a port's attribute in sysfs.
+func portFile(port int, name string) string {
+	return fmt.Sprintf("/sys/class/infiniband/%s/ports/%d/%s", device, port, name)
+}
+
 // awaitActive waits until a port of the guest is active.
 func awaitActive(t *testing.T, ctx context.Context, g *guest.Guest, port int) {
 	t.Helper()
-	file := fmt.Sprintf("/sys/class/infiniband/mlx4_0/ports/%d/state", port)
+	file := portFile(port, "state")
 	var state string
 	require.Eventually(t, func() bool {
 		r, err := g.Run(ctx, "agent", "cat", file)
@@ -119,3 +135,6 @@ func TestProbe(t *testing.T) {
 	}
 	require.NoError(t, g.Close())
 }
+
+// subnetPrograms are the programs that the guests of TestOpenSM have besides those of every guest.
+var subnetPrograms = []string{"opensm", "ibnetdiscover", "sminfo"}

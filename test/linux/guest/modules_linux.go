@@ -40,6 +40,11 @@ func (g *Guest) Put(ctx context.Context, file, text string) error {
 	return g.must(ctx, "agent", "put", file, text)
 }
 
+// Mkdir makes a folder of the guest, with its parents.
+func (g *Guest) Mkdir(ctx context.Context, dir string) error {
+	return g.must(ctx, "agent", "mkdir", dir)
+}
+
 // must runs a program. An exit code other than 0 is an error.
 func (g *Guest) must(ctx context.Context, args ...string) error {
 	r, err := g.Run(ctx, args...)

@@ -47,10 +47,12 @@ func tool(name string, args []string) error {
 		return unload(args)
 	case "dmesg":
 		return dmesg()
+	case "mkdir":
+		return mkdir(args)
 	case "put":
 		return put(args)
 	}
-	return fmt.Errorf("agent: unknown command %q (cat, dmesg, load, put, unload)", name)
+	return fmt.Errorf("agent: unknown command %q (cat, dmesg, load, mkdir, put, unload)", name)
 }
 
 func cat(paths []string) error {

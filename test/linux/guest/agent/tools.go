@@ -53,6 +53,16 @@ func dmesg() error {
 	return err
 }
 
+// mkdir makes folders, with their parents.
+func mkdir(dirs []string) error {
+	for _, d := range dirs {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // put writes a text to a file, such as one of sysfs.
 func put(args []string) error {
 	if len(args) != 2 {

@@ -1,0 +1,89 @@
+package mlx4
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/hca/mlx4/model"
+	"ciddk/link/frame"
+	"ciddk/rvt"
+	"ciddk/test/linux/guest"
+)
+
+// netdev is the name of the card's network interface in a guest; eth0 is the interface to the other programs.
+const netdev = "eth1"
+
+// cardAddr returns the address of guest i on the cards' network.
+func cardAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 88, 0, byte(i + 1)}) }
+
+// ethernetLinks returns two ports on a hub.
+func ethernetLinks(t *testing.T, hub *frame.Hub) (ports [2]rvt.Port) {
+	t.Helper()
+	for i := range ports {
+		p, err := frame.New(frame.Config{Carrier: hub.Join(), MAC: cardMAC(i), MTU: ci.MTU1024})
+		require.NoError(t, err)
+		ports[i] = p
+	}
+	return ports
+}
+
+func cardMAC(i int) [6]byte { return [6]byte{2, 2, 0xc9, 0, 0, byte(i)} }
+
+// bootEthernet boots two guests whose cards are on an Ethernet switch.
+func bootEthernet(t *testing.T, ctx context.Context, c model.Config) *pair {
+	t.Helper()
+	p := bootPair(t, ctx, c, ethernetLinks(t, frame.NewHub()), "mlx4_en", "mlx4_ib")
+	for i, g := range p.guests {
+		run(t, ctx, g, "ip", "addr", "add", netip.PrefixFrom(cardAddr(i), 24).String(), "dev", netdev)
+		run(t, ctx, g, "ip", "link", "set", netdev, "up")
+		awaitActive(t, ctx, g, 1)
+	}
+	return p
+}
+
+// gidIndex returns the index of the GID of an IPv4 address and a type in the table of a guest's card.
+func gidIndex(t *testing.T, ctx context.Context, g *guest.Guest, a netip.Addr, typ string) string {
+	t.Helper()
+	want := fmt.Sprintf("0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x", a.As4()[0], a.As4()[1],
+		a.As4()[2], a.As4()[3])
+	var table strings.Builder
+	for i := range 16 {
+		gid, err := g.Run(ctx, "agent", "cat", portFile(1, fmt.Sprint("gids/", i)))
+		require.NoError(t, err)
+		kind, err := g.Run(ctx, "agent", "cat", portFile(1, fmt.Sprint("gid_attrs/types/", i)))
+		require.NoError(t, err)
+		if strings.TrimSpace(gid.Stdout) == want && strings.TrimSpace(kind.Stdout) == typ {
+			return fmt.Sprint(i)
+		}
+		fmt.Fprintln(&table, i, strings.TrimSpace(gid.Stdout), strings.TrimSpace(kind.Stdout))
+	}
+	require.FailNow(t, "no GID", "%v of type %s; the table is\n%s", a, typ, table.String())
+	return ""
+}
+
+// TestEthernet runs IP, RoCE v1, RoCE v2 and the connection manager between the ConnectX-3 Pro of two guests.
+func TestEthernet(t *testing.T) {
+	ctx := needGuests(t, "mlx4")
+	p := bootEthernet(t, ctx, model.Config{Pro: true})
+	assert.Contains(t, run(t, ctx, p.guests[1], "busybox", "ping", "-c", "3", cardAddr(0).String()), " 0% packet loss")
+	for _, typ := range []string{"IB/RoCE v1", "RoCE v2"} {
+		index := gidIndex(t, ctx, p.guests[0], cardAddr(0), typ)
+		require.Equal(t, index, gidIndex(t, ctx, p.guests[1], cardAddr(1), typ), "the tables are alike")
+		for _, kind := range []string{"rc", "uc", "ud", "srq"} {
+			t.Run(typ+" "+kind, func(t *testing.T) {
+				p.pingPong(t, ctx, kind, 1000, 100, "-g", index)
+				if kind != "ud" {
+					p.pingPong(t, ctx, kind, 10_000, 100, "-g", index, "-e")
+				}
+			})
+		}
+	}
+	p.requireQuiet(t, ctx)
+}
