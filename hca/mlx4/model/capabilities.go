@@ -65,6 +65,9 @@ func (m *Model) capFlags() uint64 {
 func (m *Model) bmmeFlags() uint64 {
 	v := uint64(1<<prm.BMMELocalInvalidate | 1<<prm.BMMERemoteInvalidate | 1<<prm.BMMEReservedLKey |
 		1<<prm.BMMEFastRegister)
+	if m.cfg.Quirks.ClaimWindows2B {
+		v |= 1 << prm.BMMEWindow2B
+	}
 	if m.cfg.Pro {
 		v |= 1<<prm.BMMERoCE12 | 1<<prm.BMMEConfigDev
 	}

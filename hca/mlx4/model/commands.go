@@ -44,7 +44,13 @@ func (m *Model) writeHCR(i int, v uint32) {
 		opMod: uint8(prm.HCROpModifier.Get(regs)), in: prm.HCRInParam.Get(regs),
 		out: prm.HCROutHigh.Get(regs)<<32 | prm.HCROutLow.Get(regs)}
 	c.result = c.out
-	status := c.execute()
+	status, fault := m.faults.command(c.op)
+	if fault == hangs {
+		return // GO stays set until a reset
+	}
+	if fault == none {
+		status = c.execute()
+	}
 	event := prm.HCREvent.Has(regs)
 	if m.cfg.Trace != nil {
 		m.cfg.Trace(Command{Op: c.op, Modifier: c.mod, OpMod: c.opMod, In: c.in, Out: c.result, Event: event,

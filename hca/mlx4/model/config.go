@@ -31,12 +31,22 @@ type Config struct {
 	// QueueMemory is the limit, in bytes, of what the adapter's queues occupy in the process: see rvt.Config. 0: 256
 	// MiB.
 	QueueMemory int64
+	// Quirks are known deviations of real adapters. None is on by default.
+	Quirks Quirks
 	// Trace, if not nil, is called after each command. It may not call the model.
 	Trace func(Command)
 }
 
 // DefaultBoardID is the board ID of a model without one.
 const DefaultBoardID = "CIDDK_MODEL_0001"
+
+// Quirks are deviations of real ConnectX-3 adapters that test suites have recorded.
+type Quirks struct {
+	// FailEmptyReads completes an RDMA READ of zero bytes with a local QP operation error.
+	FailEmptyReads bool
+	// ClaimWindows2B announces memory windows of type 2B, which the adapter does not have.
+	ClaimWindows2B bool
+}
 
 // A PortConfig describes a port.
 type PortConfig struct {

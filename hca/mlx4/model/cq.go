@@ -239,9 +239,8 @@ func (q *cq) hasNoRoom() bool {
 }
 
 func (q *cq) readConsumer() {
-	var b [4]byte
-	if q.m.readHost(q.record, b[:]) {
-		q.consumer = uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+	if b, ok := q.m.readDword(q.record); ok {
+		q.consumer = bigEndian.Uint32(b[:]) & indexMask
 	}
 }
 
@@ -254,8 +253,7 @@ func (q *cq) store(e *[prm.CQESize]byte) bool {
 	}
 	prm.CQEOwner.Put(e[:], uint64(q.producer>>q.log&1))
 	at := uint64(slot)*uint64(q.entry) + uint64(q.entry-prm.CQESize)
-	const last = prm.CQESize - 4
-	if !q.buf.write(at, e[:last]) || !q.buf.write(at+last, e[last:]) {
+	if !q.buf.publish(at, e[:]) {
 		return false
 	}
 	q.producer++

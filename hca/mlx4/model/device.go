@@ -8,6 +8,7 @@ import (
 
 	"ciddk/bus"
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/hca/mlx4/prm"
 	"ciddk/rvt"
 	"ciddk/sma/pma"
@@ -30,6 +31,8 @@ type Model struct {
 	eqs          eqTable
 	perf         *pma.Agent
 	flames       flames
+	faults       faults
+	errored      errored
 
 	// objects guards the maps, which doorbells read.
 	objects  sync.RWMutex
@@ -90,6 +93,9 @@ func newModel(c Config) (*Model, error) {
 	}
 	if c.BoardID == "" {
 		c.BoardID = DefaultBoardID
+	}
+	if c.Clock == nil {
+		c.Clock = clock.Real()
 	}
 	m := &Model{cfg: c}
 	m.perf = pma.New(pma.Config{Source: perfSource{m}, NumPorts: uint8(len(c.Ports)), Supported: perfCounters})

@@ -17,7 +17,7 @@ import (
 
 // A driver drives a model through its registers, as the Linux driver does.
 type driver struct {
-	t       *testing.T
+	t       testing.TB
 	f       bus.Function
 	regs    bus.Space
 	uar     bus.Space
@@ -38,7 +38,7 @@ type driver struct {
 
 const waitTime = 20 * time.Second
 
-func newDriver(t *testing.T, m *model.Model) *driver {
+func newDriver(t testing.TB, m *model.Model) *driver {
 	f := local.New(m, t.Name())
 	d := &driver{t: t, f: f, eqs: map[uint32]*eventQueue{}, vectors: map[int]int{},
 		interrupt: make(chan struct{}, 1), nextKey: 64}
@@ -283,9 +283,7 @@ func (d *driver) armEQ(q *eventQueue) {
 func (d *driver) nextEvent(q *eventQueue) []byte {
 	n := q.consumer & (1<<logEQLen - 1)
 	e := q.mem.Bytes[64*n+32 : 64*n+64]
-	d.mu.Lock() // the interrupt has ordered the memory
-	d.mu.Unlock()
-	if uint32(prm.EQEOwner.Get(e)) != q.consumer>>logEQLen&1 {
+	if load(e[28:])>>7&1 != q.consumer>>logEQLen&1 {
 		return nil
 	}
 	q.consumer++

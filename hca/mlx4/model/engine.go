@@ -40,7 +40,7 @@ func (m *Model) startEngine() error {
 		Attr: ci.CAAttr{Caps: caps, MaxMRSize: 1 << logMaxMRSize, MaxSGEs: maxSendSGE, AckDelay: ackDelay,
 			MaxWRs: 1 << (logMaxQPSize + 1), MaxCQEs: 1 << logMaxCQSize, MaxInline: maxSendDesc},
 		Ports: links, NodeDescription: m.cfg.NodeDescription, Rings: rings{m}, Clock: m.cfg.Clock, Rand: m.cfg.Rand,
-		QueueMemory: memory, Ops: rvt.Ops{QPN: m.number},
+		QueueMemory: memory, Ops: rvt.Ops{QPN: m.number, QPState: m.stateChanged},
 	})
 	if err != nil {
 		return err
@@ -58,6 +58,7 @@ func (m *Model) startEngine() error {
 
 // stopEngine ends the transport.
 func (m *Model) stopEngine() []error {
+	m.errored.stop()
 	var errs []error
 	if m.pd != nil {
 		errs = append(errs, m.pd.Destroy())

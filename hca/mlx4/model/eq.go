@@ -31,6 +31,7 @@ type eq struct {
 	producer uint32 // all 32 bits count
 	consumer uint32 // 24 bits
 	status   uint64
+	isDead   bool // given back: nothing is written any more
 }
 
 // eqTable has the EQs and the EQ of each type of event.
@@ -43,6 +44,9 @@ type eqTable struct {
 func (t *eqTable) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, e := range t.eqs {
+		e.end()
+	}
 	t.eqs = [numEQs]*eq{}
 	for i := range t.event {
 		t.event[i] = noEQ
@@ -111,8 +115,19 @@ func (c *command) hw2swEQ() prm.Status {
 	if c.mod >= numEQs || c.eqs.eqs[c.mod] == nil {
 		return prm.BadIndex
 	}
+	c.eqs.eqs[c.mod].end()
 	c.eqs.eqs[c.mod] = nil
 	return prm.OK
+}
+
+// end gives the queue back to the driver: the model writes no entry and raises no interrupt afterwards.
+func (e *eq) end() {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.isDead = true
 }
 
 func (c *command) queryEQ() prm.Status {
@@ -155,7 +170,14 @@ func (c *command) mapEQ() prm.Status {
 func (e *eq) put(b *[eqeSize]byte) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.isDead {
+		return true // the event is lost with the queue
+	}
 	slots := uint32(1) << e.log
+	if e.m.faults.losesEvent(e.num) {
+		e.status = prm.EQStatusFailed
+		return false
+	}
 	if !e.ignore && (e.producer-e.consumer)&indexMask >= slots {
 		e.status = prm.EQStatusFailed
 		return false
@@ -163,9 +185,7 @@ func (e *eq) put(b *[eqeSize]byte) bool {
 	n := e.producer
 	prm.EQEOwner.Put(b[:], uint64(n>>e.log&1))
 	at := uint64(n&(slots-1))*uint64(e.size) + uint64(e.size-eqeSize)
-	// The owner bit is in the last dword, which is written when the rest is there.
-	const last = eqeSize - 4
-	if !e.buf.write(at, b[:last]) || !e.buf.write(at+last, b[last:]) {
+	if !e.buf.publish(at, b[:]) {
 		e.status = prm.EQStatusFailed
 		return false
 	}
@@ -189,7 +209,7 @@ func (e *eq) doorbell(consumer uint32, arm bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.consumer = consumer
-	if !arm {
+	if !arm || e.isDead {
 		return
 	}
 	if e.state != prm.EQAlwaysArmed {
@@ -202,7 +222,7 @@ func (e *eq) doorbell(consumer uint32, arm bool) {
 
 // interrupt raises a vector of the host.
 func (m *Model) interrupt(vector int) {
-	if h := m.host.Load(); h != nil {
+	if h := m.host.Load(); h != nil && !m.faults.losesInterrupt(vector) {
 		h.Interrupt(vector)
 	}
 }

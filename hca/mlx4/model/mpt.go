@@ -21,6 +21,20 @@ type mptTable struct {
 	software map[uint32]bool
 }
 
+// maxSoftware bounds the entries that software may edit, and with them the memory and the time of SYNC_TPT.
+const maxSoftware = 1 << 16
+
+// give records that software may edit an entry. Of too many, any one is forgotten: SYNC_TPT then leaves it alone.
+func (t *mptTable) give(index uint32) {
+	for k := range t.software {
+		if len(t.software) < maxSoftware {
+			break
+		}
+		delete(t.software, k)
+	}
+	t.software[index] = true
+}
+
 func (t *mptTable) reset() { t.hardware, t.software = map[uint32]*mpt{}, map[uint32]bool{} }
 
 // mptAddress returns the address of an entry in the ICM.
@@ -160,7 +174,7 @@ func (c *command) hw2swMPT() prm.Status {
 	delete(c.keys, e.key)
 	c.objects.Unlock()
 	delete(c.mpts.hardware, c.mod)
-	c.mpts.software[c.mod] = true
+	c.mpts.give(c.mod)
 	b := make([]byte, prm.MPTOwner.Layout.Size)
 	at := c.mptAddress(c.mod)
 	if !c.readICM(at, b) {

@@ -37,11 +37,8 @@ func (r *recvRing) posted() uint16 {
 
 // readCounter returns the counter of the doorbell record of a receive queue.
 func (m *Model) readCounter(record uint64) (uint16, bool) {
-	var b [4]byte
-	if !m.readHost(record, b[:]) {
-		return 0, false
-	}
-	return uint16(prm.RQRecordCounter.Get(b[:])), true
+	b, ok := m.readDword(record)
+	return uint16(prm.RQRecordCounter.Get(b[:])), ok
 }
 
 // Next implements rvt.RecvSource.

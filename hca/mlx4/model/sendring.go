@@ -63,7 +63,9 @@ func (r *sendRing) fetch() ([]byte, bool) {
 	slots := uint32(1) << r.log
 	at := uint64(r.head&(slots-1)) << r.stride
 	ctrl := r.wqe[:prm.CtrlSegment]
-	if !r.buf.read(r.base+at, ctrl) || uint32(prm.CtrlOwner.Get(ctrl)) != r.head>>r.log&1 {
+	first, ok := r.buf.readDword(r.base + at)
+	copy(ctrl, first[:])
+	if !ok || uint32(prm.CtrlOwner.Get(ctrl)) != r.head>>r.log&1 || !r.buf.read(r.base+at, ctrl) {
 		return nil, false
 	}
 	n := uint64(prm.CtrlSize.Get(ctrl)) * prm.CtrlSegment
@@ -75,8 +77,8 @@ func (r *sendRing) fetch() ([]byte, bool) {
 	}
 	// The rest is read again from the beginning: the driver may have written it after the control segment was read.
 	b := r.wqe[:n]
-	first := min(n, uint64(slots)<<r.stride-at)
-	if !r.buf.read(r.base+at, b[:first]) || !r.buf.read(r.base, b[first:]) {
+	whole := min(n, uint64(slots)<<r.stride-at)
+	if !r.buf.read(r.base+at, b[:whole]) || !r.buf.read(r.base, b[whole:]) {
 		return ctrl, true
 	}
 	prm.CtrlSize.Put(b, n/prm.CtrlSegment)

@@ -37,11 +37,11 @@ func (d *driver) newCQ(num uint32, log int) *completionQueue {
 func (q *completionQueue) poll() []byte {
 	n := q.consumer & (1<<q.log - 1)
 	e := q.mem.Bytes[64*n+32 : 64*n+64]
-	if uint32(prm.CQEOwner.Get(e)) != q.consumer>>q.log&1 {
+	if load(e[28:])>>7&1 != q.consumer>>q.log&1 {
 		return nil
 	}
 	q.consumer++
-	binary.BigEndian.PutUint32(q.rec.Bytes, q.consumer&0xffffff)
+	store(q.rec.Bytes, q.consumer&0xffffff)
 	return append([]byte(nil), e...)
 }
 
@@ -202,7 +202,7 @@ func (q *queuePair) write(opcode uint64, imm uint32, flags uint8, segments [][]b
 	var first [4]byte
 	prm.CtrlOpcode.Put(first[:], opcode)
 	prm.CtrlOwner.Put(first[:], uint64(q.sent>>sendLog&1))
-	copy(wqe, first[:])
+	store(wqe, binary.BigEndian.Uint32(first[:]))
 	q.sent++
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], q.num<<8)
@@ -223,7 +223,7 @@ func (q *queuePair) postRecv(segments ...[]byte) {
 		copy(wqe[i*prm.DataSegment:], s)
 	}
 	q.received++
-	binary.BigEndian.PutUint32(q.rec.Bytes, uint32(q.received))
+	store(q.rec.Bytes, uint32(q.received))
 }
 
 func dataSegment(n int, key, addr uint64) []byte {

@@ -42,7 +42,7 @@ func (d *decoder) decode(opcode uint8, ctrl []byte) bool {
 		return d.remote() && d.data()
 	case prm.WQERead:
 		w.Op = ci.OpRead
-		return d.remote() && d.data()
+		return d.remote() && d.data() && !(d.q.m.cfg.Quirks.FailEmptyReads && isEmpty(w.SGL))
 	case prm.WQECompareSwap, prm.WQEFetchAdd:
 		return d.remote() && d.atomic(opcode) && d.data()
 	case prm.WQEFastRegister:
@@ -78,6 +78,16 @@ func (d *decoder) send(opcode uint8, ctrl []byte) bool {
 		return d.management(ctrl)
 	}
 	return d.data()
+}
+
+// isEmpty reports whether a list has no bytes.
+func isEmpty(list []ci.SGE) bool {
+	for _, s := range list {
+		if s.Length != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // datagram decodes the datagram segment.

@@ -71,7 +71,7 @@ var (
 
 // A path of a QP.
 var (
-	path = newLayout("QP path", PathSize, "linux include/linux/mlx4/qp.h, mlx4_qp_path")
+	path = newUnion("QP path", PathSize, "linux include/linux/mlx4/qp.h, mlx4_qp_path")
 
 	PathNoPKeyCheck = path.byteBits(0x02, 6, 6, "disable_pkey_check")
 	PathPKeyIndex   = path.byteBits(0x03, 6, 0, "pkey_index")
