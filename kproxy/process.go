@@ -88,7 +88,7 @@ func (m *processMemory) check(isWrite bool) error {
 	}
 	isFile, err := m.p.copies.reach.check(m.addr, m.n, isWrite)
 	if err != nil {
-		return err
+		return explainCopy(err)
 	}
 	m.isSlow = isFile || !m.p.isTrusted
 	var b [1]byte

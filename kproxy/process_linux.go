@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -168,14 +169,13 @@ func (r *processReach) check(addr, length uint64, write bool) (isFile bool, err 
 	return mapped(r.pid, addr, length, write)
 }
 
-// explainCopy returns the error of the first copy with what to do if the system does not permit it.
+// explainCopy returns err, with what to do if the system does not permit access to the memory of the process.
 func explainCopy(err error) error {
-	if errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("the system does not let the daemon, process %d, reach it: %w "+
-			"(see kernel.yama.ptrace_scope; memory of ual.NewMemory is shared and needs no such right)",
-			os.Getpid(), err)
+	if !errors.Is(err, fs.ErrPermission) { // EPERM and EACCES
+		return err
 	}
-	return err
+	return fmt.Errorf("the system does not let the daemon, process %d, reach it: %w (the process protects its memory, "+
+		"or see kernel.yama.ptrace_scope; memory of ual.NewMemory is shared and needs no such right)", os.Getpid(), err)
 }
 
 // maxMaps bounds the text of /proc/PID/maps that is read: the kernel's default limit of mappings, 100 bytes each.

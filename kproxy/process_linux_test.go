@@ -93,14 +93,7 @@ func TestProcessOfOtherUser(t *testing.T) {
 	const user, other = 65534, 65533
 	sleep, err := exec.LookPath("sleep")
 	require.NoError(t, err)
-	text, err := os.ReadFile(sleep)
-	require.NoError(t, err)
-	// An executable that its user may not read runs with protected memory, as a setuid program does.
-	guarded := filepath.Join(t.TempDir(), "sleep")
-	require.NoError(t, os.WriteFile(guarded, text, 0o711))
-	for folder := filepath.Dir(guarded); folder != os.TempDir() && folder != "/"; folder = filepath.Dir(folder) {
-		require.NoError(t, os.Chmod(folder, 0o711))
-	}
+	guarded := unreadableSleep(t)
 	for name, c := range map[string]struct {
 		args []string
 		uid  int
@@ -183,4 +176,64 @@ func writable(t *testing.T, pid int) (addr uint64) {
 		return false
 	}, time.Minute, time.Millisecond)
 	return addr
+}
+
+// protectedVar makes TestProtectedMemoryChild run: the path of a program whose memory its user may not reach.
+const protectedVar = "KPROXY_TEST_PROTECTED"
+
+// TestProtectedMemoryChild is a daemon without privileges. It registers memory of a process of its own user that the
+// system does not let it reach.
+func TestProtectedMemoryChild(t *testing.T) {
+	program := os.Getenv(protectedVar)
+	if program == "" {
+		t.Skip("only as a child of another test")
+	}
+	c := exec.Command(program, "1000")
+	require.NoError(t, c.Start())
+	defer func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // killed
+	}()
+	p := newProcess(Peer{PID: c.Process.Pid, UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
+	defer p.close()
+	_, err := p.Memory(4096, 8, ci.LocalWrite)
+	require.ErrorIs(t, err, ci.InvalidPermission)
+	for _, text := range []string{"does not let the daemon", "kernel.yama.ptrace_scope", "ual.NewMemory"} {
+		require.ErrorContains(t, err, text)
+	}
+}
+
+// TestProtectedMemory checks the error of a registration where the system forbids cross-memory copies: it names the
+// cause and what to do.
+func TestProtectedMemory(t *testing.T) {
+	for _, errno := range []error{unix.EPERM, &os.PathError{Op: "open", Path: "/proc/1/maps", Err: unix.EACCES}} {
+		err := explainCopy(errno)
+		require.ErrorIs(t, err, errno)
+		require.ErrorContains(t, err, "memory of ual.NewMemory is shared and needs no such right")
+	}
+	require.Equal(t, io.EOF, explainCopy(io.EOF))
+	if os.Getuid() != 0 {
+		t.Skip("starting a process of another user takes root")
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestProtectedMemoryChild$", "-test.v")
+	cmd.Env = append(os.Environ(), protectedVar+"="+unreadableSleep(t))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "--- PASS: TestProtectedMemoryChild")
+}
+
+// unreadableSleep returns the path of a sleep that its user may not read. It runs with protected memory, as a setuid
+// program does.
+func unreadableSleep(t *testing.T) string {
+	sleep, err := exec.LookPath("sleep")
+	require.NoError(t, err)
+	text, err := os.ReadFile(sleep)
+	require.NoError(t, err)
+	guarded := filepath.Join(t.TempDir(), "sleep")
+	require.NoError(t, os.WriteFile(guarded, text, 0o711))
+	for folder := filepath.Dir(guarded); folder != os.TempDir() && folder != "/"; folder = filepath.Dir(folder) {
+		require.NoError(t, os.Chmod(folder, 0o711))
+	}
+	return guarded
 }
