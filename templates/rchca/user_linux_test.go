@@ -12,6 +12,7 @@ import (
 	"ciddk/templates/rchca/userlib"
 	"ciddk/validate"
 	"ciddk/validate/suite/cisuite"
+	"ciddk/validate/suite/usersuite"
 )
 
 // someCases are the cases of the tests below. The commands in README.md run all of them.
@@ -22,6 +23,13 @@ func TestThroughUser(t *testing.T) { testThrough(t) }
 
 // TestThroughBypass runs the certifier through a daemon, with the user library.
 func TestThroughBypass(t *testing.T) { testThrough(t, userlib.New()) }
+
+// TestUserMode certifies both halves of the driver, around the process boundary.
+func TestUserMode(t *testing.T) {
+	catalog, err := validate.NewCatalog(usersuite.Suite())
+	require.NoError(t, err)
+	validate.TestDriver(t, target.Driver(), validate.TestOptions{Catalog: catalog, Profile: "user"})
+}
 
 func testThrough(t *testing.T, libraries ...*ci.UserLibrary) {
 	b, err := os.ReadFile("testdata/expectations.json")
