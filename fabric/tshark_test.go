@@ -34,13 +34,13 @@ func TestTshark(t *testing.T) {
 	}
 	a, b := open("h1", ci.RC), adapter(t, f, "h8", ci.RC)
 	x, y := open("h2", ci.UD), adapter(t, f, "h7", ci.UD)
-	tap.Start(func(list []capture.Frame) {
+	require.NoError(t, tap.Start(func(list []capture.Frame) {
 		mu.Lock()
 		defer mu.Unlock()
 		for i := range list {
 			frames = append(frames, list[i].Data)
 		}
-	})
+	}))
 	linktest.ConnectBoth(a, b)
 	linktest.Exercise(t, a, b)
 	openUD(t, x)

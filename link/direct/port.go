@@ -119,7 +119,7 @@ func New(l *Link, c Config) (*Port, error) {
 		OperationalVLs: fourVLs,
 		GUIDCap:        numGUIDs, VLArbLowCap: numArbEntries, VLArbHighCap: numArbEntries, RespTimeValue: 16,
 		CapabilityMask: uint32(ci.PortCapReregister | ci.PortCapTrap | ci.PortCapNotice | ci.PortCapSLMapping |
-			ci.PortCapLEDInfo),
+			ci.PortCapLEDInfo | ci.PortCapMaskNotice),
 	}
 	p.cable.Store(c.State != ci.PortDown)
 	switch c.State {

@@ -63,14 +63,19 @@ var _ = answers.Case(validate.Case{
 
 func answerVersion(t *validate.T) {
 	p := open(t)
-	for _, v := range kit.Variants(t, "", []struct {
+	type variant struct {
 		name   string
 		change func(*mad.Header)
-	}{
+	}
+	list := []variant{
 		{"base version 2", func(h *mad.Header) { h.BaseVersion = 2 }},
 		{"class version 2", func(h *mad.Header) { h.ClassVersion = 2 }},
 		{"class version 0", func(h *mad.Header) { h.ClassVersion = 0 }},
-	}) {
+	}
+	if p.peer == nil { // on the link, QP0 drops other classes
+		list = append(list, variant{"class 0x2e", func(h *mad.Header) { h.Class = 0x2e }})
+	}
+	for _, v := range kit.Variants(t, "", list) {
 		q := p.smp(mad.Get, mad.AttrNodeInfo, 0)
 		v.change(&q.Header)
 		p.do(q, mad.StatusBadVersion)

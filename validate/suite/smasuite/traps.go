@@ -141,11 +141,7 @@ func trapRepressed(t *validate.T) {
 	l.repress(&other)
 	l.mustTrap("a trap repress with another transaction ID")
 	l.repress(&first)
-	for _, _, ok := l.trap(3 * late); ok; _, _, ok = l.trap(3 * late) { // one may be on its way
-		if t.Remaining() < time.Second {
-			t.Failf("traps after the trap repress", "none", "repetitions")
-		}
-	}
+	l.quiet()
 }
 
 var SMATrap04 = traps.Must("SMA-Trap-04", "IBTA 13.4.9", wireVerb,
@@ -172,4 +168,66 @@ func trapTransactions(t *validate.T) {
 		}
 	}
 	kit.True(t, tids[0] != tids[1], "transaction IDs of two traps", "different ones", "%#x twice", tids[0])
+}
+
+var SMATrap05 = traps.Must("SMA-Trap-05", "IBTA 14.2.5.1", "CA.Modify",
+	"A port that claims notices of its capability mask reports a change of it by trap 144.")
+
+var SMATrap06 = traps.Must("SMA-Trap-06", "IBTA 13.4.9", wireVerb,
+	"A trap repress for a trap of the driver or the adapter reaches it, and ends the repetition.")
+
+var _ = traps.Case(validate.Case{
+	ID:    "sma.trap.capability",
+	Title: "each field of trap 144",
+	Run:   trapCapability,
+}, SMATrap05)
+
+// changeCapability changes the capability mask of the port, and returns the trap that reports it.
+func (l *linked) changeCapability() (s mad.SMP, n mad.Notice) {
+	if i := l.info(); i.CapabilityMask&uint32(ci.PortCapMaskNotice) == 0 {
+		l.t.Skip("PortInfo.CapabilityMask does not claim notices of its changes")
+	}
+	err := l.ca.Modify(l.ca.Port.Num, ci.PortFieldCapability, ci.PortModify{CapMask: ci.PortCapSM,
+		Capability: ci.PortCapSM})
+	kit.OK(l.t, err, "CA.Modify of the capability mask")
+	return l.mustTrap("a change of the capability mask")
+}
+
+func trapCapability(t *validate.T) {
+	l := managed(t)
+	_, n := l.changeCapability()
+	var d mad.TrapCapability
+	d.Parse(n.Details[:])
+	attr := l.attr()
+	kit.Equal(t, "details of the trap", d, mad.TrapCapability{LID: uint16(attr.LID),
+		CapabilityMask: uint32(attr.Capability)})
+	kit.True(t, attr.Capability&ci.PortCapSM != 0, "capability mask after CA.Modify", "the bit IsSM", "%#x",
+		uint32(attr.Capability))
+	n.Details = [mad.NoticeDetailsLen]byte{}
+	kit.Equal(t, "notice", n, mad.Notice{Generic: true, Type: mad.NoticeInfo, Producer: mad.ProducerCA,
+		Trap: mad.TrapCapabilityMask, IssuerLID: uint16(attr.LID)})
+}
+
+var _ = traps.Case(validate.Case{
+	ID:    "sma.trap.driver",
+	Title: "acknowledge trap 144",
+	Run:   trapDriver,
+}, SMATrap06)
+
+func trapDriver(t *validate.T) {
+	l := managed(t)
+	first, _ := l.changeCapability()
+	again, _ := l.mustTrap("a trap without a trap repress")
+	l.sameMAD(again, first)
+	l.repress(&first)
+	l.quiet()
+}
+
+// quiet waits until the port sends no traps. One may be on its way.
+func (l *linked) quiet() {
+	for _, _, ok := l.trap(3 * late); ok; _, _, ok = l.trap(3 * late) {
+		if l.t.Remaining() < time.Second {
+			l.t.Failf("traps after the trap repress", "none", "repetitions")
+		}
+	}
 }

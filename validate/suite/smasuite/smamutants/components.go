@@ -44,15 +44,7 @@ func componentMutants() []mutant.Mutant {
 		portInfo("sma.lease-forever", smasuite.SMAKey05, "the lease of an M_Key does not end",
 			func(set []byte) { set[atLease], set[atLease+1] = 0, 0 }, nil),
 		fault("sma.lease-goes-on", smasuite.SMAKey06, "a lease goes on after its owner has returned", leaseGoesOn),
-		fault("sma.repress-unchecked", smasuite.SMAKey07, "the M_Key of a trap repress is not checked", func() hook {
-			return func(in, out *ci.MAD, next execute) error {
-				if mad.Method(in[3]) == mad.TrapRepress {
-					*out = ci.MAD{}
-					return nil
-				}
-				return next(in, out)
-			}
-		}),
+		fault("sma.repress-unchecked", smasuite.SMAKey07, "the M_Key of a trap repress is not checked", dropsRepress),
 		shows("sma.port-guid", smasuite.SMATable01, "PortGUID in NodeInfo is that of the node", mad.AttrNodeInfo,
 			func(data []byte) { copy(data[20:28], data[12:20]) }),
 		shows("sma.sl-to-vl-half", smasuite.SMATable02, "SLtoVLMappingTable has only the lower eight service levels",
@@ -162,5 +154,16 @@ func beyondTable() hook {
 			copy(out[smpData:], set[smpData:smpData+mad.SMPDataLen])
 		}
 		return err
+	}
+}
+
+// dropsRepress drops each TrapRepress.
+func dropsRepress() hook {
+	return func(in, out *ci.MAD, next execute) error {
+		if mad.Method(in[3]) == mad.TrapRepress {
+			*out = ci.MAD{}
+			return nil
+		}
+		return next(in, out)
 	}
 }

@@ -99,6 +99,9 @@ func linkMutants() []mutant.Mutant {
 				}
 				return true
 			}),
+		capabilityIgnored(),
+		fault("sma.repress-ignored", smasuite.SMATrap06, "a trap repress does not end a trap of the driver",
+			dropsRepress),
 		stale("sma.stale-lid", smasuite.SMAEvent01, "CA.Query returns the first LID", ci.EventLIDChange,
 			func(old, now *ci.PortAttr) { now.LID = old.LID }),
 		stale("sma.stale-manager", smasuite.SMAEvent02, "CA.Query returns the first LID of the manager",
@@ -218,4 +221,16 @@ func undeclaredAgent(name string, r *req.Requirement, does, agents string) mutan
 		}}))
 	m.Values = map[string]string{"agents": agents}
 	return m
+}
+
+// deafCA is a CA that ignores changes of the capability mask.
+type deafCA struct{ ciwrap.CA }
+
+func (c deafCA) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
+	return c.CA.Modify(port, set&^ci.PortFieldCapability, a)
+}
+
+func capabilityIgnored() mutant.Mutant {
+	return first("sma.capability-ignored", smasuite.SMATrap05, "a change of the capability mask is ignored",
+		tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return deafCA{ciwrap.CA{CA: c}} }}))
 }
