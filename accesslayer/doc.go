@@ -123,13 +123,13 @@
 //	ib_cm_dreq, ib_cm_drep                       cm.Conn.Disconnect, AnswerDisconnect
 //	CM callbacks                                 results of these; cm.Conn.Next, OnEvent
 //
-//	ib_query (paths, multicast members)          package sa: Client.Path, Do; rdmacm resolves addresses with it
-//	ib_join_mcast, ib_leave_mcast                sa.Client.Join, Leave, and QP.AttachMcast; rdmacm.ID.Join does both
+//	ib_query, ib_get_query_*                     package sa: Client.Path, Attribute.Get, Table; rdmacm uses it
+//	ib_join_mcast, ib_leave_mcast                sa.Client.NewMembership, and QP.AttachMcast; rdmacm.ID.Join does both
+//	ib_reg_svc, ib_subscribe                     sa.Client.NewService, NewSubscription
 //
-// The following do not exist: service records and subscriptions of the SA, and I/O controllers (ib_create_ioc …, PnP
-// classes IOU and IOC). Regions shared by an id (ib_reg_shmid) were never finished in the original. Registration opens
-// and queries the CA and announces client reregistration. It creates no PD and no special QPs: mads.Manager, which is a
-// client, creates them.
+// docs/access-layer.md has all functions, and the reasons for those that do not exist: I/O controllers (ib_create_ioc
+// …, PnP classes IOU and IOC), and regions shared by an id (ib_reg_shmid). Registration opens and queries the CA and
+// announces client reregistration. It creates no PD and no special QPs: mads.Manager, which is a client, creates them.
 //
 // # Deviations
 //

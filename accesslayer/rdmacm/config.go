@@ -8,6 +8,7 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
+	"ciddk/accesslayer/sa"
 	"ciddk/ci"
 	"ciddk/mad"
 )
@@ -40,6 +41,9 @@ type Config struct {
 	// InfiniBand ports need a Resolver, and have no multicast.
 	CM  cm.Service
 	MAD mads.Service
+	// SA is the client of the subnet administrator for paths and groups on InfiniBand. The caller closes it after the
+	// Manager. nil: one of the Manager's own over MAD.
+	SA *sa.Client
 	// Resolver finds ports and paths. nil: that of NewResolver, which uses the operating system's routing, the GID
 	// tables, and the subnet administrator.
 	Resolver Resolver

@@ -147,6 +147,7 @@ func (i *ID) connected(s *step, c cm.Conn, err error, minRNRTimer uint8) {
 	}
 	switch {
 	case err != nil:
+		i.forgetPath(err)
 		s.finish(routeResolved, connectFailure(err))
 	case to == replied:
 		s.finish(to, Event{Type: EventConnectResponse, Private: i.Reply()})
@@ -220,6 +221,7 @@ func (i *ID) startLookup(s *step, cfg *ConnParam) error {
 			return
 		}
 		if err != nil {
+			i.forgetPath(err)
 			s.finish(routeResolved, connectFailure(err))
 			return
 		}
@@ -229,4 +231,16 @@ func (i *ID) startLookup(s *step, cfg *ConnParam) error {
 		i.mu.Unlock()
 		s.finish(established, Event{Type: EventEstablished, Private: r.Private})
 	})
+}
+
+// forgetPath makes the resolver drop the paths to a peer that has not answered: it may have another LID now.
+func (i *ID) forgetPath(err error) {
+	f, ok := i.m.resolver.(Forgetter)
+	if !ok || !errors.Is(err, cm.ErrTimeout) {
+		return
+	}
+	i.mu.Lock()
+	port, remote := i.src.Port, i.remote.Addr()
+	i.mu.Unlock()
+	f.Forget(port, remote)
 }

@@ -91,16 +91,21 @@ func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
 		m.own = append(m.own, cfg.OnClose)
 	}
 	m.own = append(m.own, func() error { return unlessGone(m.pnp.Destroy()) })
-	if m.resolver == nil {
-		r := NewResolver(m.al, cfg.MAD)
-		m.resolver, m.sa = r, r.sa
-		m.own = append(m.own, r.Close)
-	} else if cfg.MAD != nil {
+	if m.sa = cfg.SA; m.sa == nil && cfg.MAD != nil {
 		m.sa = sa.New(m.al, cfg.MAD, sa.Config{})
 		m.own = append(m.own, m.sa.Close)
 	}
+	if m.resolver == nil {
+		r := newResolver(m.al, m.sa)
+		m.resolver = r
+		m.own = append(m.own, r.Close)
+	}
 	return m, nil
 }
+
+// SA returns the client of the subnet administrator that the Manager uses, or nil if there is none. Programs share it,
+// since only one client of a port can have subscriptions. It is closed with the Manager, unless it is Config.SA.
+func (m *Manager) SA() *sa.Client { return m.sa }
 
 // Open creates a Manager with services of its own on an access layer: MAD services and a connection manager. An access
 // layer has at most one, because QP1 and the port spaces have one owner. The parts of a program share the Manager, as

@@ -24,10 +24,12 @@ import (
 // (loopback, link-local, other), the one that has the most leading bits in common with the remote address, at least 8
 // of IPv4, 16 of IPv6. On InfiniBand ports the 64 bits of the subnet prefix must be equal.
 //
-// A path on Ethernet has the port's MTU and hop limit 64. Paths on InfiniBand come from the subnet administrator.
+// A path on Ethernet has the port's MTU and hop limit 64. Paths on InfiniBand come from the subnet administrator,
+// and are cached (sa.Paths): they are dropped with age, with changes of the subnet, and when a peer does not answer.
 type SystemResolver struct {
-	al *accesslayer.AL
-	sa *sa.Client // nil: none
+	al     *accesslayer.AL
+	subnet *subnetPaths // nil: none
+	own    *sa.Client   // closed by Close; nil: none
 
 	// routed returns the operating system's source address towards another; tests replace it.
 	routed func(to netip.Addr) netip.Addr
@@ -38,19 +40,34 @@ var _ Resolver = (*SystemResolver)(nil)
 // NewResolver returns a SystemResolver for the HCAs of an access layer. If svc is nil, there are no paths on
 // InfiniBand. Close it after use.
 func NewResolver(al *accesslayer.AL, svc mads.Service) *SystemResolver {
+	if svc == nil {
+		return newResolver(al, nil)
+	}
+	client := sa.New(al, svc, sa.Config{})
+	r := newResolver(al, client)
+	r.own = client
+	return r
+}
+
+// newResolver returns a SystemResolver that uses a client of the subnet administrator; nil: none.
+func newResolver(al *accesslayer.AL, client *sa.Client) *SystemResolver {
 	r := &SystemResolver{al: al, routed: routed}
-	if svc != nil {
-		r.sa = sa.New(al, svc, sa.Config{})
+	if client != nil {
+		r.subnet = &subnetPaths{client: client}
 	}
 	return r
 }
 
-// Close ends requests to subnet administrators. It is idempotent.
+// Close ends requests to subnet administrators, and drops the paths. It is idempotent.
 func (r *SystemResolver) Close() error {
-	if r.sa == nil {
+	if r.subnet == nil {
 		return nil
 	}
-	return r.sa.Close()
+	err := r.subnet.close()
+	if r.own != nil {
+		err = errors.Join(err, r.own.Close())
+	}
+	return err
 }
 
 // routed connects a UDP socket, which neither sends nor waits and needs no privilege, and returns its own address.
@@ -227,7 +244,7 @@ func (r *SystemResolver) ResolveRoute(ctx context.Context, q Query, from Source,
 	case p.Link != ci.LinkInfiniBand:
 		done(ethernetPath(q, from, p), nil)
 		return
-	case r.sa == nil:
+	case r.subnet == nil:
 		err = errors.New("rdmacm: paths on InfiniBand need the subnet administrator (set Config.MAD) " +
 			"or another Resolver")
 	default:
@@ -236,24 +253,6 @@ func (r *SystemResolver) ResolveRoute(ctx context.Context, q Query, from Source,
 	if err != nil {
 		done(cm.Path{}, err)
 	}
-}
-
-// startPath requests a path record from the subnet administrator.
-func (r *SystemResolver) startPath(
-	ctx context.Context, q Query, from Source, p *ci.PortAttr, done func(cm.Path, error),
-) error {
-	query := sa.PathQuery{SGID: from.GID, DGID: gidOf(q.Remote.Addr().Unmap()), PKey: q.PKey, Service: q.Service,
-		TrafficClass: q.TrafficClass}
-	return r.sa.StartPath(ctx, from.Port, query, func(rec *mad.PathRecord, err error) {
-		if _, ok := errors.AsType[*sa.StatusError](err); ok {
-			err = fmt.Errorf("%w: %w", syscall.EHOSTUNREACH, err)
-		}
-		if err != nil {
-			done(cm.Path{}, err)
-			return
-		}
-		done(pathOf(rec, from, p), nil)
-	})
 }
 
 // ethernetPath returns the path to an address of the same IP network or behind routers.

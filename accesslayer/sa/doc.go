@@ -32,7 +32,8 @@
 //
 // They register again after a client reregister, after a change of the subnet manager, of the LID or of the GIDs of the
 // port, and when the port is active again, also after its HCA was removed and added. An attempt that fails is repeated
-// after Config.Timeout, then after twice that time, up to 64 times. OnChange reports the first failure and each success.
+// after Config.Timeout, then after twice that time, up to 64 times it. OnChange reports the first failure and each
+// success.
 //
 // Destroy and DestroyAsync end a registration, as those of the objects of package accesslayer. Of several registrations
 // that are the same for the administrator, the last one to be destroyed is ended there.

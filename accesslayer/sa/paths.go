@@ -155,11 +155,12 @@ func (p *Paths) StartPath(ctx context.Context, port mads.Port, q PathQuery,
 	if !isFirst {
 		return nil
 	}
-	p.watchNotices(port)
 	err := p.c.StartPath(flightCtx, port, q, func(rec *mad.PathRecord, err error) { p.land(key, f, rec, err) })
 	if err != nil {
 		go p.land(key, f, nil, err)
+		return nil
 	}
+	p.watchNotices(port)
 	return nil
 }
 

@@ -201,3 +201,28 @@ func TestPathsBound(t *testing.T) {
 		})
 	})
 }
+
+// SLForIP is answered by the path of a port to itself with the service ID of the IP port.
+func TestSLForIP(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *sa.Client, port mads.Port, a *administrator, s *service) {
+		s.reply(func(q *mad.SA) {
+			var p mad.PathRecord
+			p.Parse(q.Data[:])
+			assert.Equal(t, p.SGID, p.DGID)
+			assert.NotZero(t, q.ComponentMask&mad.PathServiceID)
+			p.SL = uint8(p.ServiceID) & 15
+			p.Put(q.Data[:])
+			assert.Equal(t, mad.PortSpaceTCP.ServiceID(0x4207), p.ServiceID)
+		})
+		sl, err := c.SLForIP(t.Context(), port, 0x4207)
+		require.NoError(t, err)
+		assert.EqualValues(t, 7, sl)
+		require.ErrorIs(t, c.StartSLForIP(t.Context(), port, 1, nil), ci.InvalidParameter)
+		s.reply(func(q *mad.SA) { q.Status = mad.StatusSANoRecords })
+		_, err = c.SLForIP(t.Context(), port, 1)
+		var refused *sa.StatusError
+		require.ErrorAs(t, err, &refused)
+		_, err = c.SLForIP(t.Context(), mads.Port{CA: 1}, 1)
+		require.ErrorIs(t, err, ci.InvalidPort)
+	})
+}
