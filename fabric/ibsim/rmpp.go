@@ -175,8 +175,8 @@ func (k *client) dropOutgoing(key transfer) {
 	delete(k.outgoing, key)
 }
 
-// takeControl handles the packets with which the receiver of a message answers. It reports whether d is one of them,
-// and for a message of this client.
+// takeControl handles the packets with which the receiver of a message answers, or its sender gives up. It reports
+// whether d is one of them, and of a transaction of this client.
 func (k *client) takeControl(d *fabric.Datagram) bool {
 	r, _, ok := rmppOf(d.MAD)
 	if !ok || r.Type == mad.RMPPData {
@@ -187,7 +187,7 @@ func (k *client) takeControl(d *fabric.Datagram) bool {
 	o := k.outgoing[key]
 	if o == nil {
 		k.mu.Unlock()
-		return false
+		return markOf(d.MAD) == k.mark() // as in Linux, programs never see one
 	}
 	acked, isCut := int(r.Segment()), o.isCut
 	switch {

@@ -57,6 +57,22 @@ func TestWholeMessage(t *testing.T) {
 	requireEventually(t, func() bool { n, b := manager.held(); return n == 0 && b == 0 })
 }
 
+// Of a message that the preload library has cut, a program gets the first segment. The server aborts the transfer, which
+// the program does not see.
+func TestCutMessage(t *testing.T) {
+	_, s := serve(t, Config{})
+	manager, p := connected(t, s, "h4", true), connected(t, s, "h1", false)
+	p.send(request(4, 1, getTable))
+	asked := manager.recv()
+	manager.send(segment(&asked, mad.RMPP{Version: 1}, mad.Size))
+	m := p.recv()
+	assert.Equal(t, mad.RMPPFirst|mad.RMPPActive, rmpp(&m).Flags)
+	requireEventually(t, func() bool { n, b := manager.held(); return n == 0 && b == 0 })
+	p.send(request(3, 0, nodeInfo))
+	m = p.recv()
+	assert.EqualValues(t, 3, m.slid, "nothing came before the response")
+}
+
 // Of a message in segments, a program gets the first one, and the server refuses the others.
 func TestSegments(t *testing.T) {
 	_, s := serve(t, Config{})
