@@ -48,11 +48,16 @@ func bootEthernet(t *testing.T, ctx context.Context, c model.Config) *pair {
 	return p
 }
 
+// gidText returns the GID of an IPv4 address as sysfs shows it.
+func gidText(a netip.Addr) string {
+	b := a.As4()
+	return fmt.Sprintf("0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x", b[0], b[1], b[2], b[3])
+}
+
 // gidIndex returns the index of the GID of an IPv4 address and a type in the table of a guest's card.
 func gidIndex(t *testing.T, ctx context.Context, g *guest.Guest, a netip.Addr, typ string) string {
 	t.Helper()
-	want := fmt.Sprintf("0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x", a.As4()[0], a.As4()[1],
-		a.As4()[2], a.As4()[3])
+	want := gidText(a)
 	var table strings.Builder
 	for i := range 16 {
 		gid, err := g.Run(ctx, "agent", "cat", portFile(1, fmt.Sprint("gids/", i)))
@@ -85,5 +90,10 @@ func TestEthernet(t *testing.T) {
 			})
 		}
 	}
+	t.Run("ib_write_bw", func(t *testing.T) {
+		index := gidIndex(t, ctx, p.guests[0], cardAddr(0), "RoCE v2")
+		_, out := p.run(t, ctx, pingPongPort, "ib_write_bw", "-d", device, "-x", index, "-s", "65536", "-n", "100")
+		require.Regexp(t, `(?m)^\s*65536\s+100\s`, out)
+	})
 	p.requireQuiet(t, ctx)
 }

@@ -34,6 +34,9 @@ type Config struct {
 	VFIOUser []string
 	// IOMMU adds an IOMMU to the machine, so that a program of the guest can use VFIO. It needs the same QEMU.
 	IOMMU bool
+	// Dgram lists network interfaces eth1, eth2, … of the guest, by the pair of Unix sockets that carries each
+	// interface's frames: that of the guest, and that of the other side.
+	Dgram [][2]string
 	// NoRXE leaves out the rxe device.
 	NoRXE bool
 	// Loadable lists modules of the kernel that are in the guest and not loaded: see Guest.Load.
@@ -170,6 +173,11 @@ func qemuArgs(c *Config, index int, kernelImage, initrd string) []string {
 		"-device", fmt.Sprintf("virtio-net-pci,netdev=net,mac=52:54:00:77:00:%02x,romfile=", index+1),
 		"-chardev", "socket,id=agent,fd=4",
 		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=" + channel.PortName,
+	}
+	for i, path := range c.Dgram {
+		args = append(args, "-netdev", fmt.Sprintf("dgram,id=dgram%d,local.type=unix,local.path=%s,remote.type=unix,"+
+			"remote.path=%s", i, path[0], path[1]),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=dgram%d,mac=52:54:00:78:%02x:%02x,romfile=", i, index, i))
 	}
 	if !c.needsQEMU() {
 		return append(args, "-machine", "pc,usb=off,vmport=off,hpet=off")
