@@ -59,7 +59,7 @@ func steps(full bool) []step {
 			true, 95 * s, 6 * m, udpStorm},
 		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal",
 			true, 125 * s, 6 * m, chaos},
-		{"certify", "ddk-validate run reference, over each link, through the access layer and a daemon", true, 110 * s,
+		{"certify", "ddk-validate run reference, over each link, through the access layer and a daemon", true, 130 * s,
 			6 * m, certify},
 		{"kills", "500 clients of ddkd are killed, most of them under traffic", true, 25 * s, 4 * m, kills},
 		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 330 * s, 14 * m, load},

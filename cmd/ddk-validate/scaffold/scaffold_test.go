@@ -60,7 +60,8 @@ func TestWrite(t *testing.T) {
 		assert.Contains(t, out, "superhca-through-"+layer)
 	}
 	if runtime.GOOS == "linux" {
-		out := run("run", "./cmd/validate", "run", "--profile", "user", "--case", "user.memory.*", "--case", "user.buffer.*")
+		out := run("run", "./cmd/validate", "run", "--profile", "user", "--case", "user.memory.*", "--case",
+			"user.buffer.*")
 		assert.Contains(t, out, "SELECTION PASSED")
 	}
 	require.NoError(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
