@@ -12,11 +12,13 @@ import (
 // eventQueue delivers events to a client through a socket. An event is written at once if the socket has room;
 // otherwise it waits for a goroutine that exists only while events wait.
 type eventQueue struct {
-	max   int
-	stats *stats
-	file  *os.File // the daemon's end
-	raw   syscall.RawConn
-	wait  sync.WaitGroup // of the goroutine
+	max    int
+	stats  *stats
+	encode EventEncoder
+	file   *os.File // the daemon's end
+	raw    syscall.RawConn
+	wait   sync.WaitGroup // of the goroutine
+	theirs *os.File       // with a front end's encoder: the client's end, from which events are taken back
 
 	mu      sync.Mutex
 	closed  bool
@@ -64,10 +66,16 @@ func (q *eventQueue) push(e queuedEvent) {
 	}
 }
 
-// deliver writes an event and counts it. It reports false if the socket has no room. mu is held.
+// deliver writes an event and counts it. It reports false if the socket has no room. An event that the encoder leaves
+// out is discarded. mu is held.
 func (q *eventQueue) deliver(e *queuedEvent) bool {
+	var buf [schema.EventSize]byte
+	b := q.encode(buf[:0], &e.e)
+	if len(b) == 0 {
+		return true
+	}
 	var sent bool
-	if err := q.raw.Control(func(fd uintptr) { sent = sendEvent(fd, &e.e) }); err != nil || !sent {
+	if err := q.raw.Control(func(fd uintptr) { sent = sendEvent(fd, b) }); err != nil || !sent {
 		return false
 	}
 	if e.count != nil {
@@ -109,7 +117,8 @@ func (q *eventQueue) drain() {
 	})
 }
 
-// forget discards the events of an object that were not delivered, and returns how many were. A nil queue has none.
+// forget discards the events of an object that were not delivered, and returns how many were. A nil queue has none. In
+// a queue with a front end's encoder, events that the client has not read count as not delivered.
 func (q *eventQueue) forget(o *object, count *uint64) uint64 {
 	if q == nil {
 		return 0
@@ -123,6 +132,9 @@ func (q *eventQueue) forget(o *object, count *uint64) uint64 {
 		}
 	}
 	q.backlog = kept
+	if q.theirs != nil {
+		*count -= min(*count, q.takeBack(o.token)) // a token may be that of several objects
+	}
 	return *count
 }
 
@@ -134,6 +146,9 @@ func (q *eventQueue) close() {
 	q.mu.Unlock()
 	if !closed {
 		q.file.Close()
+		if q.theirs != nil {
+			q.theirs.Close()
+		}
 	}
 	q.wait.Wait()
 }
@@ -145,17 +160,56 @@ func (q *eventQueue) waiting() int {
 	return len(q.backlog)
 }
 
+// An EventEncoder appends the form of an event in which a client reads it: at most schema.EventSize bytes, which begin
+// with the token of the object for events of objects. An event for which it appends nothing is not delivered.
+type EventEncoder func(b []byte, e *schema.Event) []byte
+
+// schemaEvent is the EventEncoder of package schema's layout.
+func schemaEvent(b []byte, e *schema.Event) []byte { return e.Append(b) }
+
 func (c *Session) createEventQueue(*schema.CreateEventQueue) (*Result, error) {
+	h, theirs, err := c.newEventQueue(&eventQueue{encode: schemaEvent})
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Body: &schema.Created{Handle: h}, Files: []*os.File{theirs}, CloseFiles: true}, nil
+}
+
+// NewEventQueue creates an event queue whose events a client reads in the form of a front end, from the descriptor that
+// it returns. Reading blocks. The caller closes the descriptor when the client has it. DestroyReply of an object with
+// events in the queue counts those that the client has read; the others are removed from the queue.
+func (c *Session) NewEventQueue(encode EventEncoder) (schema.Handle, *os.File, error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return 0, nil, failf("HCA.OpenCA", ci.InvalidState, "the client is being closed")
+	}
+	c.calls.Add(1)
+	c.mu.Unlock()
+	defer c.calls.Done()
+	q := &eventQueue{encode: encode}
+	h, theirs, err := c.newEventQueue(q)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := q.keep(theirs); err != nil {
+		theirs.Close()
+		return 0, nil, &ci.Error{Verb: "HCA.OpenCA", Status: ci.InsufficientResources, Detail: "event queue", Err: err}
+	}
+	return h, theirs, nil
+}
+
+func (c *Session) newEventQueue(q *eventQueue) (schema.Handle, *os.File, error) {
 	const verb = "HCA.OpenCA"
 	o := &object{kind: schema.KindEventQueue}
 	if err := c.reserve(verb, o, nil); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	q := &eventQueue{max: c.quota.Events, stats: &c.stats}
+	q.max, q.stats = c.quota.Events, &c.stats
 	theirs, err := q.open()
 	if err != nil {
 		c.remove(o)
-		return nil, &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: "event queue", Err: err}
+		return 0, nil, &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: "event queue", Err: err}
 	}
 	c.mu.Lock()
 	closed := c.closed
@@ -166,7 +220,7 @@ func (c *Session) createEventQueue(*schema.CreateEventQueue) (*Result, error) {
 	if closed {
 		q.close()
 		theirs.Close()
-		return nil, failf(verb, ci.InvalidState, "the client is being closed")
+		return 0, nil, failf(verb, ci.InvalidState, "the client is being closed")
 	}
-	return &Result{Body: &schema.Created{Handle: o.handle}, Files: []*os.File{theirs}, CloseFiles: true}, nil
+	return o.handle, theirs, nil
 }

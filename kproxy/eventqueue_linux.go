@@ -24,12 +24,62 @@ func (q *eventQueue) open() (theirs *os.File, err error) {
 	return theirs, nil
 }
 
+// keep keeps a duplicate of the client's end, which blocks its readers from now on.
+func (q *eventQueue) keep(theirs *os.File) error {
+	var dup int
+	err := control(theirs, func(fd int) (err error) {
+		if err = unix.SetNonblock(fd, false); err == nil {
+			dup, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(dup), "events")
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed { // the session has been closed meanwhile
+		f.Close()
+		return nil
+	}
+	q.theirs = f
+	return nil
+}
+
+// takeBack removes the events with a token that the client has not read, and returns their number. mu is held.
+func (q *eventQueue) takeBack(token uint64) (n uint64) {
+	var others [][]byte
+	_ = control(q.theirs, func(fd int) error { // the error means that the queue has been closed
+		for {
+			b := make([]byte, schema.EventSize)
+			size, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if err != nil || size < 8 {
+				return err
+			}
+			if hostOrder.Uint64(b) == token {
+				n++
+			} else {
+				others = append(others, b[:size])
+			}
+		}
+	})
+	_ = q.raw.Control(func(fd uintptr) {
+		for _, b := range others { // they had room before
+			sendEvent(fd, b)
+		}
+	})
+	return n
+}
+
 // sendEvent writes an event without blocking. It reports false if the socket has no room. An event for a client that
 // has closed its end counts as written.
-func sendEvent(fd uintptr, e *schema.Event) bool {
-	var b [schema.EventSize]byte
+func sendEvent(fd uintptr, b []byte) bool {
 	for {
-		err := unix.Send(int(fd), e.Append(b[:0]), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		err := unix.Send(int(fd), b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		if !errors.Is(err, unix.EINTR) {
 			return !errors.Is(err, unix.EAGAIN)
 		}

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newQueue returns a queue of at most limit events that wait, and the client's end.
 func newQueue(t *testing.T, limit int) (*eventQueue, *os.File) {
-	q := &eventQueue{max: limit, stats: new(stats)}
+	q := &eventQueue{max: limit, stats: new(stats), encode: schemaEvent}
 	theirs, err := q.open()
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -88,4 +88,53 @@ func TestClosedByClient(t *testing.T) {
 		q.completion(&object{token: 1})
 	}
 	assert.Zero(t, q.waiting())
+}
+
+// TestForgetUnread destroys an object some of whose events the client has read. Only these count as delivered. The
+// others are removed, and those of another object stay in their order.
+func TestForgetUnread(t *testing.T) {
+	q, theirs := newQueue(t, 5000)
+	q.encode = func(b []byte, e *schema.Event) []byte { return hostOrder.AppendUint64(b, e.Token) }
+	require.NoError(t, q.keep(theirs))
+	read := func() uint64 {
+		var b [9]byte
+		n, err := theirs.Read(b[:])
+		require.NoError(t, err)
+		require.Equal(t, 8, n)
+		return hostOrder.Uint64(b[:])
+	}
+	gone, first, second := &object{token: 1}, &object{token: 2}, &object{token: 3}
+	q.completion(gone)
+	q.completion(first)
+	q.completion(gone)
+	q.completion(second)
+	require.EqualValues(t, 1, read())
+	assert.EqualValues(t, 1, q.forget(gone, &gone.completed))
+	for range 1500 { // some wait in the queue
+		q.completion(gone)
+	}
+	assert.EqualValues(t, 1, q.forget(gone, &gone.completed))
+	q.completion(first)
+	assert.EqualValues(t, 2, read())
+	assert.EqualValues(t, 3, read())
+	assert.EqualValues(t, 2, read())
+	assert.EqualValues(t, 2, q.forget(first, &first.completed))
+	assert.Zero(t, q.waiting())
+}
+
+// TestEventLeftOut delivers an event that the encoder leaves out, and then another one.
+func TestEventLeftOut(t *testing.T) {
+	q, theirs := newQueue(t, 5)
+	q.encode = func(b []byte, e *schema.Event) []byte {
+		if e.Kind != schema.EventCompletion {
+			return b
+		}
+		return e.Append(b)
+	}
+	o := &object{token: 1}
+	q.event(o, ci.Event{Type: ci.EventSQDrained})
+	q.completion(o)
+	assert.Equal(t, schema.EventCompletion, next(t, theirs).Kind)
+	assert.Zero(t, o.delivered)
+	assert.EqualValues(t, 1, o.completed)
 }

@@ -5,12 +5,16 @@ package kproxy
 import (
 	"errors"
 	"os"
-
-	"ciddk/kproxy/schema"
 )
 
 // open fails: event queues need Linux.
 func (*eventQueue) open() (*os.File, error) { return nil, errors.ErrUnsupported }
 
 // sendEvent is not reached, since open fails.
-func sendEvent(uintptr, *schema.Event) bool { return false }
+func sendEvent(uintptr, []byte) bool { return false }
+
+// keep is not reached.
+func (*eventQueue) keep(*os.File) error { return errors.ErrUnsupported }
+
+// takeBack is not reached.
+func (*eventQueue) takeBack(uint64) uint64 { return 0 }

@@ -32,6 +32,7 @@ type userContext struct {
 	page   *arena.Pages
 	head   *rings.Header
 	done   chan struct{} // closed when await has ended
+	abi    uint32        // rings.UserCommand or rings.VerbsCommand: the library of the process; 0: none
 
 	patience patience // the poller's
 
@@ -40,6 +41,7 @@ type userContext struct {
 
 	mu      sync.Mutex
 	lastQP  uint32 // index tried last
+	lastSRQ uint32 // number of the last SRQ
 	numQPs  int
 	numbers map[*rvt.AV]uint32
 	lastAV  uint32
@@ -54,7 +56,7 @@ func (h *HCA) openUser(_ ci.Process, ub *ci.UserBuffer) (rvt.UserContext, error)
 	case ub.Command == 0 && len(ub.In) == 0: // a process without a user library
 		ub.Status, ub.Out = 0, ub.Out[:0]
 		return u, nil
-	case ub.Command != rings.UserCommand || len(ub.In) != 0:
+	case ub.Command != rings.UserCommand && ub.Command != rings.VerbsCommand || len(ub.In) != 0:
 		return nil, &ci.Error{Verb: "CA.OpenUser", Status: ci.InvalidParameter, Detail: fmt.Sprintf(
 			"private data with command %d and %d bytes, want those of the user library %s", ub.Command, len(ub.In),
 			rings.LibraryName)}
@@ -65,7 +67,12 @@ func (h *HCA) openUser(_ ci.Process, ub *ci.UserBuffer) (rvt.UserContext, error)
 	attr := h.Attr()
 	o := rings.UserOpen{Size: uint64(len(u.mem.Bytes())), QPs: rings.MaxUserQPs, Caps: uint64(attr.Caps),
 		MaxReadSGEs: uint32(attr.MaxReadSGEs), Atomicity: uint32(attr.Atomicity)}
-	if err := answer(ub, o.Encode()); err != nil {
+	u.abi = ub.Command
+	data := o.Encode()
+	if u.abi == rings.VerbsCommand {
+		data = nil
+	}
+	if err := answer(ub, data); err != nil {
 		u.release()
 		return nil, err
 	}
@@ -114,7 +121,50 @@ func nothing(ub *ci.UserBuffer) error {
 
 // isShared reports whether the queues of a create shall lie in shared memory.
 func (u *userContext) isShared(ub *ci.UserBuffer) bool {
-	return u.mem != nil && ub != nil && ub.Command == rings.UserCommand
+	return u.mem != nil && ub != nil && ub.Command == u.abi
+}
+
+// isPlain reports whether the process has the stock library of Linux Soft-RoCE, whose queues have no control words.
+func (u *userContext) isPlain() bool { return u.abi == rings.VerbsCommand }
+
+// control returns the number of bytes of control words of a queue.
+func (u *userContext) control() int {
+	if u.isPlain() {
+		return 0
+	}
+	return rings.ControlSize
+}
+
+// newSend returns a send queue over b.
+func (u *userContext) newSend(b []byte, s rings.Shape, free func()) *rings.SharedSend {
+	if u.isPlain() {
+		return rings.NewPlainSend(b, s, u.avs.get, free)
+	}
+	return rings.NewSharedSend(b, s, u.avs.get, free)
+}
+
+// newCompletion returns a completion queue over b.
+func (u *userContext) newCompletion(b []byte, s rings.Shape, free func()) *rings.SharedCompletion {
+	if u.isPlain() {
+		return rings.NewPlainCompletion(b, s, free)
+	}
+	return rings.NewSharedCompletion(b, s, free)
+}
+
+// describeCQ returns the place of a completion queue as the library of the process expects it.
+func (u *userContext) describeCQ(at *rings.UserQueue) []byte {
+	if u.isPlain() {
+		return at.AppendVerbs(nil, 0)
+	}
+	return at.EncodeCQ()
+}
+
+// describeSRQ returns the place of an SRQ that has moved as the library of the process expects it.
+func (u *userContext) describeSRQ(at *rings.UserQueue) []byte {
+	if u.isPlain() {
+		return at.AppendVerbs(nil, 0)
+	}
+	return at.EncodeSRQ()
 }
 
 // place allocates shared memory for a queue. free releases it.
@@ -161,12 +211,12 @@ func (u *userContext) SendRing(depth, sge, inline int, ub *ci.UserBuffer) (rvt.S
 		return nil, &ci.Error{Verb: "PD.CreateQP", Status: ci.InsufficientResources,
 			Detail: fmt.Sprintf("the process has %d QPs with shared queues, which is the limit", rings.MaxUserQPs)}
 	}
-	at, b, free, err := u.place(s, rings.ControlSize)
+	at, b, free, err := u.place(s, u.control())
 	if err != nil {
 		u.dropIndex(index)
 		return nil, err
 	}
-	r := rings.NewSharedSend(b, s, u.avs.get, sync.OnceFunc(func() { u.dropIndex(index); free() }))
+	r := u.newSend(b, s, sync.OnceFunc(func() { u.dropIndex(index); free() }))
 	return &userSend{r, at, index}, nil
 }
 
@@ -195,11 +245,11 @@ func (u *userContext) CompletionRing(size int, ub *ci.UserBuffer) (rvt.Completio
 	if err != nil {
 		return nil, err
 	}
-	at, b, free, err := u.place(s, rings.ControlSize)
+	at, b, free, err := u.place(s, u.control())
 	if err != nil {
 		return nil, err
 	}
-	return &userCompletion{rings.NewSharedCompletion(b, s, free), u, at}, nil
+	return &userCompletion{u.newCompletion(b, s, free), u, at}, nil
 }
 
 var (
@@ -220,7 +270,7 @@ func (r *userRecv) ResizeShared(depth int, ub *ci.UserBuffer) error {
 	if err != nil {
 		return err
 	}
-	if err := answerMoved(ub, at.EncodeSRQ(), func() error { return r.Move(b, s, free) }); err != nil {
+	if err := answerMoved(ub, r.u.describeSRQ(&at), func() error { return r.Move(b, s, free) }); err != nil {
 		free()
 		return err
 	}
@@ -237,11 +287,11 @@ func (r *userCompletion) ResizeShared(size int, ub *ci.UserBuffer) error {
 	if err != nil {
 		return err
 	}
-	at, b, free, err := r.u.place(s, rings.ControlSize)
+	at, b, free, err := r.u.place(s, r.u.control())
 	if err != nil {
 		return err
 	}
-	if err := answerMoved(ub, at.EncodeCQ(), func() error { return r.Move(b, s, free) }); err != nil {
+	if err := answerMoved(ub, r.u.describeCQ(&at), func() error { return r.Move(b, s, free) }); err != nil {
 		free()
 		return err
 	}
@@ -264,17 +314,25 @@ func answerMoved(ub *ci.UserBuffer, b []byte, move func() error) error {
 // AddCQ implements rvt.UserContext.
 func (u *userContext) AddCQ(ring rvt.CompletionRing, ub *ci.UserBuffer) error {
 	if r, ok := ring.(*userCompletion); ok {
-		return answer(ub, r.at.EncodeCQ())
+		return answer(ub, u.describeCQ(&r.at))
 	}
 	return nothing(ub)
 }
 
 // AddSRQ implements rvt.UserContext.
 func (u *userContext) AddSRQ(ring rvt.RecvRing, ub *ci.UserBuffer) error {
-	if r, ok := ring.(*userRecv); ok {
+	r, ok := ring.(*userRecv)
+	switch {
+	case !ok:
+		return nothing(ub)
+	case !u.isPlain():
 		return answer(ub, r.at.EncodeSRQ())
 	}
-	return nothing(ub)
+	u.mu.Lock()
+	u.lastSRQ++
+	n := u.lastSRQ
+	u.mu.Unlock()
+	return answer(ub, rings.EncodeVerbsSRQ(&r.at, n))
 }
 
 // AddQP implements rvt.UserContext.
@@ -287,7 +345,11 @@ func (u *userContext) AddQP(num ci.QPN, sq rvt.SendRing, rq rvt.RecvRing, kick f
 	if r, ok := rq.(*userRecv); ok {
 		a.RecvOffset, a.Recv = r.at.Offset, r.at.Shape
 	}
-	if err := answer(ub, a.Encode()); err != nil {
+	data := a.Encode()
+	if u.isPlain() {
+		data = a.EncodeVerbs()
+	}
+	if err := answer(ub, data); err != nil {
 		return err
 	}
 	u.mu.Lock()
@@ -340,7 +402,11 @@ func (u *userContext) AddAV(av *rvt.AV, ub *ci.UserBuffer) error {
 		}
 	}
 	a := rings.UserAV{Number: n}
-	if err := answer(ub, a.Encode()); err != nil {
+	data := a.Encode()
+	if u.isPlain() {
+		data = a.EncodeVerbs()
+	}
+	if err := answer(ub, data); err != nil {
 		return err
 	}
 	u.avs.set(n, av)

@@ -86,8 +86,17 @@ type SharedSend struct {
 // NewSharedSend creates a send queue over b, which has ControlSize bytes more than the shape. vector returns the
 // address vector with a number, or nil. free releases b.
 func NewSharedSend(b []byte, s Shape, vector func(uint32) *rvt.AV, free func()) *SharedSend {
-	r := &SharedSend{state: word(b, 0), free: free}
-	r.q = newQueue(b[ControlSize:], int(s.Slots), uint8(s.Shift))
+	return newSharedSend(word(b, 0), b[ControlSize:], s, vector, free)
+}
+
+// NewPlainSend is NewSharedSend without control words in b: the producer is a library that does not read them.
+func NewPlainSend(b []byte, s Shape, vector func(uint32) *rvt.AV, free func()) *SharedSend {
+	return newSharedSend(new(uint32), b, s, vector, free)
+}
+
+func newSharedSend(state *uint32, b []byte, s Shape, vector func(uint32) *rvt.AV, free func()) *SharedSend {
+	r := &SharedSend{state: state, free: free}
+	r.q = newQueue(b, int(s.Slots), uint8(s.Shift))
 	r.sge, r.inline, r.vector = s.SGE, s.Data, vector
 	return r
 }
@@ -144,6 +153,7 @@ func (r *SharedRecv) Move(b []byte, s Shape, free func()) error {
 		return bad("SRQ.Modify", ci.InvalidMaxWRs, "%d receives are posted, %d would fit", n, s.Slots-1)
 	}
 	r.q, r.next, r.post = r.q.move(b, s, r.next, n), 0, 0
+	r.freed, r.posted = 0, n
 	r.free()
 	r.free = free
 	return nil
@@ -176,6 +186,7 @@ type SharedCompletion struct {
 	put   uint32
 	freed uint32 // the consumer's index when it was last read, which is when the queue appears full
 	arm   *uint32
+	plain bool // the memory has no control words
 	free  func()
 }
 
@@ -184,6 +195,11 @@ func NewSharedCompletion(b []byte, s Shape, free func()) *SharedCompletion {
 	r := &SharedCompletion{q: newQueue(b[ControlSize:], int(s.Slots), uint8(s.Shift)), arm: word(b, 0), free: free}
 	atomic.StoreUint32(r.arm, armedNone)
 	return r
+}
+
+// NewPlainCompletion is NewSharedCompletion without control words in b: the consumer arms the queue by CQ.Notify only.
+func NewPlainCompletion(b []byte, s Shape, free func()) *SharedCompletion {
+	return &SharedCompletion{q: newQueue(b, int(s.Slots), uint8(s.Shift)), arm: new(uint32), plain: true, free: free}
 }
 
 // Stage writes one completion. Whether the queue is full follows from the consumer's index. A consumer with a wrong
@@ -224,8 +240,8 @@ func (r *SharedCompletion) Cap() int { return r.q.depth() }
 // Resize fails: Move changes the size.
 func (r *SharedCompletion) Resize(int) error { return errShared("CQ.Resize") }
 
-// Move moves the unread completions, according to the consumer's index, to a new queue over b, as NewSharedCompletion
-// takes it. The queue stays armed. free replaces the function of the old queue, which is called. No other method may
+// Move moves the unread completions, according to the consumer's index, to a new queue over b, which has control words
+// if the queue was made with them. The queue stays armed. free replaces the function of the old queue, which is called. No other method may
 // run at the same time, in either process. It fails with ci.Overflow if the completions do not fit.
 func (r *SharedCompletion) Move(b []byte, s Shape, free func()) error {
 	first := r.q.consumer()
@@ -233,10 +249,13 @@ func (r *SharedCompletion) Move(b []byte, s Shape, free func()) error {
 	if n >= s.Slots {
 		return bad("CQ.Resize", ci.Overflow, "%d completions wait, %d would fit", n, s.Slots-1)
 	}
-	r.q, r.put = r.q.move(b[ControlSize:], s, first, n), n
-	arm := word(b, 0)
-	atomic.StoreUint32(arm, atomic.LoadUint32(r.arm))
-	r.arm = arm
+	if !r.plain {
+		arm := word(b, 0)
+		atomic.StoreUint32(arm, atomic.LoadUint32(r.arm))
+		r.arm, b = arm, b[ControlSize:]
+	}
+	r.q, r.put = r.q.move(b, s, first, n), n
+	r.freed = 0
 	r.free()
 	r.free = free
 	return nil
