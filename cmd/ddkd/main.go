@@ -20,6 +20,8 @@
 //	socket: /run/ddkd/socket   # clients connect here; also $DDKD_SOCKET
 //	mode: "0660"               # of the socket: who may connect
 //	group: rdma                # of the socket
+//	verbs: /run/ddkd/verbs     # socket for ddkrun, or none; default: that of socket with .verbs appended
+//	idle: 30m                  # stop when there was no client for this time; default: never
 //	drain: 5s                  # time for clients to end their work when the daemon stops
 //	metrics: 127.0.0.1:9471    # for Prometheus, or unix:PATH; default: none
 //	log: info                  # debug, info, warn, error

@@ -28,8 +28,10 @@ type config struct {
 	Socket   string        `yaml:"socket" help:"Path of the socket. Default: $DDKD_SOCKET, or ${default_socket}." placeholder:"PATH"`
 	Mode     string        `yaml:"mode" help:"Mode of the socket: who may connect. Default: 0660." placeholder:"OCTAL"`
 	Group    string        `yaml:"group" help:"Group of the socket, by name or number. Default: that of the daemon." placeholder:"GROUP"`
+	Verbs    string        `yaml:"verbs" help:"Path of the socket for unmodified verbs programs (ddkrun), or none. Default: that of the socket with .verbs appended." placeholder:"PATH"`
 	Log      string        `yaml:"log" help:"debug, info, warn or error. Default: info." placeholder:"LEVEL"`
 	Metrics  string        `yaml:"metrics" help:"Where Prometheus reads metrics over HTTP: ADDRESS:PORT, or unix:PATH. Default: nowhere." placeholder:"WHERE"`
+	Idle     time.Duration `yaml:"idle" help:"Stop when there was no client for this time. Default: never." placeholder:"TIME"`
 	Drain    time.Duration `yaml:"drain" help:"Time in which clients may end their work when the daemon stops. Default: 5s." placeholder:"TIME"`
 	Adapters []Settings    `yaml:"adapters" kong:"-"`
 	Quota    quotaConfig   `yaml:"quota" embed:"" prefix:"quota-"`
@@ -39,6 +41,12 @@ type config struct {
 	MaxClients        int `yaml:"max-clients" help:"Limit of clients. Default: 4096." placeholder:"N"`
 	MaxClientsPerUser int `yaml:"max-clients-per-user" help:"Limit of clients of one user. Default: 1024." placeholder:"N"`
 }
+
+// verbsSuffix is what the default path of the socket for verbs programs ends with. noVerbs stands for no socket.
+const (
+	verbsSuffix = ".verbs"
+	noVerbs     = "none"
+)
 
 // defaultDrain is config.Drain without a configuration.
 const defaultDrain = 5 * time.Second
@@ -133,8 +141,8 @@ func (c *config) check(drivers []Driver) ([]adapter, error) {
 	if _, _, err := c.metricsAddress(); err != nil {
 		return nil, err
 	}
-	if c.Drain < 0 {
-		return nil, badConfig("drain %v: want a positive time", c.Drain)
+	if c.Drain < 0 || c.Idle < 0 {
+		return nil, badConfig("drain %v, idle %v: want positive times", c.Drain, c.Idle)
 	}
 	if err := c.Quota.check(); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/clock"
 	"ciddk/kproxy"
+	"ciddk/kproxy/devices"
 	"ciddk/kproxy/native/server"
 )
 
@@ -22,6 +23,7 @@ type daemon struct {
 	svc      *accessServices
 	core     *kproxy.Server
 	srv      *server.Server
+	verbs    *devices.Server // of unmodified verbs programs
 }
 
 // start creates everything except the socket.
@@ -54,15 +56,30 @@ func (d *daemon) open(ctx context.Context, c *config, list []adapter, log *slog.
 		return err
 	}
 	d.srv = server.New(d.core, clock.Real())
-	return nil
+	return d.openVerbs()
 }
 
-// serve serves the clients of a listener until ctx ends. It stops accepting then, announces the end to the clients, and
-// waits until they have closed their connections, for the time drain at most.
-func (d *daemon) serve(ctx context.Context, l *net.UnixListener, drain time.Duration) error {
+// serve serves the clients of a listener, and of one for unmodified verbs programs, unless it is nil, until ctx ends.
+// It stops accepting then, announces the end to the clients, and waits until they have closed their connections, for
+// the time drain at most.
+func (d *daemon) serve(ctx context.Context, l, verbs *net.UnixListener, drain time.Duration) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan error, 1)
+	if verbs == nil {
+		served <- nil
+	} else {
+		defer context.AfterFunc(ctx, func() { verbs.Close() })()
+		go func() {
+			served <- d.verbs.Serve(verbs)
+			stop()
+		}()
+	}
 	stopped := context.AfterFunc(ctx, func() { l.Close() })
 	defer stopped()
-	if err := d.srv.Serve(l); err != nil {
+	err := d.srv.Serve(l)
+	stop()
+	if err := errors.Join(err, <-served); err != nil {
 		return err
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
@@ -77,6 +94,9 @@ func (d *daemon) serve(ctx context.Context, l *net.UnixListener, drain time.Dura
 func (d *daemon) close() error {
 	if d.srv != nil {
 		d.srv.Close()
+	}
+	if d.verbs != nil {
+		d.verbs.Close()
 	}
 	var errs []error
 	if d.core != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"ciddk/ci"
+	"ciddk/kproxy/uverbs"
 )
 
 // Settings are the keys and values of an adapter in the configuration, without the key driver.
@@ -21,6 +22,10 @@ type Driver struct {
 	Description string
 	Keys        map[string]string // the keys that an adapter's configuration may have, and their meanings
 	Example     string            // settings of an adapter, for messages: "address=192.0.2.1"
+
+	// Verbs describes the user libraries of rdma-core that work with adapters of the driver, so that unmodified verbs
+	// programs can use them. It may be empty.
+	Verbs []uverbs.Provider
 
 	// Check validates settings before anything is opened. The daemon exits with status 2 if it fails. It may be nil.
 	Check func(Settings) error

@@ -47,18 +47,21 @@ func passedListener() (*net.UnixListener, error) {
 }
 
 // listen creates the socket. A socket that an earlier daemon left behind is replaced; that of a running one is not.
-func listen(c *config) (*net.UnixListener, error) {
-	if err := removeStale(c.Socket); err != nil {
+func listen(c *config) (*net.UnixListener, error) { return listenAt(c, c.Socket, "--socket") }
+
+// listenAt is listen for the path that a flag sets.
+func listenAt(c *config, path, flag string) (*net.UnixListener, error) {
+	if err := removeStale(path, flag); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(c.Socket), 0o755); err != nil {
-		return nil, fmt.Errorf("%w (choose a path in a writable directory with --socket)", err)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("%w (choose a path in a writable directory with %s)", err, flag)
 	}
-	l, err := listenPrivate(c.Socket)
+	l, err := listenPrivate(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w (choose another path with --socket)", err)
+		return nil, fmt.Errorf("%w (choose another path with %s)", err, flag)
 	}
-	if err := permit(c); err != nil {
+	if err := permit(c, path); err != nil {
 		l.Close()
 		return nil, err
 	}
@@ -66,8 +69,8 @@ func listen(c *config) (*net.UnixListener, error) {
 }
 
 // removeStale removes a socket of clients that no process serves.
-func removeStale(path string) error {
-	return removeUnserved(path, "--socket", func() error {
+func removeStale(path, flag string) error {
+	return removeUnserved(path, flag, func() error {
 		conn, err := native.Dial(path, time.Second)
 		if err == nil {
 			conn.Close()
@@ -114,8 +117,8 @@ func removeUnserved(path, flag string, dial func() error) error {
 	return nil
 }
 
-// permit sets the group and the mode of the socket.
-func permit(c *config) error {
+// permit sets the group and the mode of a socket.
+func permit(c *config, path string) error {
 	mode, err := c.fileMode()
 	if err != nil {
 		return err
@@ -125,9 +128,9 @@ func permit(c *config) error {
 		return err
 	}
 	if gid >= 0 {
-		if err := os.Chown(c.Socket, -1, gid); err != nil {
+		if err := os.Chown(path, -1, gid); err != nil {
 			return fmt.Errorf("group %s: %w (the daemon's user must be a member of the group)", c.Group, err)
 		}
 	}
-	return os.Chmod(c.Socket, mode)
+	return os.Chmod(path, mode)
 }

@@ -58,7 +58,7 @@ func TestOverlay(t *testing.T) {
 // TestFileMistakes checks that mistakes in the file are reported in the words of the file, with the line.
 func TestFileMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"log: info\ncolour: red\n":           `line 2: no key "colour"; there are socket, mode, group, log,`,
+		"log: info\ncolour: red\n":           `line 2: no key "colour"; there are socket, mode, group, verbs, log,`,
 		"quota:\n  qps: 1\n  qpz: 2\n":       `line 3: no key "qpz"; there are pds, avs,`,
 		"adapters: 5\n":                      "line 1: cannot unmarshal `5` as a list of adapters",
 		"adapters:\n  - 10.0.0.1\n":          "line 2: cannot unmarshal `10.0.0.1` as the keys of an adapter",

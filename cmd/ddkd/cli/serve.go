@@ -61,6 +61,15 @@ func (s *serveCmd) Run(ctx context.Context, out *logs) error {
 		return err
 	}
 	defer l.Close()
+	verbs, err := listenVerbs(c, l.Addr().String(), s.drivers, log)
+	if err != nil {
+		return err
+	}
+	if verbs != nil {
+		defer verbs.Close()
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	d, err := start(ctx, c, s.drivers, adapters, log)
 	if err != nil {
 		return err
@@ -71,6 +80,9 @@ func (s *serveCmd) Run(ctx context.Context, out *logs) error {
 	}
 	stopWatchdog := watchdog(log, func() { d.core.Load() })
 	notify(log, systemd.SdNotifyReady)
+	if verbs != nil {
+		log.Info("verbs programs", "socket", verbs.Addr().String())
+	}
 	log.Info("ready", "socket", l.Addr().String(), "activated", activated, "mode", c.Mode, "pid", os.Getpid())
 	notified := make(chan struct{})
 	stopping := context.AfterFunc(ctx, func() {
@@ -78,7 +90,9 @@ func (s *serveCmd) Run(ctx context.Context, out *logs) error {
 		log.Info("stopping", "drain", c.Drain)
 		notify(log, systemd.SdNotifyStopping)
 	})
-	err = d.serve(ctx, l, c.Drain)
+	endIdle := d.watchIdle(c.Idle, stop)
+	err = d.serve(ctx, l, verbs, c.Drain)
+	endIdle()
 	if !stopping() {
 		<-notified // before the process exits
 	}

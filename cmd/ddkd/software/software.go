@@ -16,6 +16,8 @@ import (
 	"ciddk/cmd/ddkd/cli"
 	"ciddk/fabric/join"
 	"ciddk/hca/reference"
+	"ciddk/hca/reference/rings"
+	"ciddk/kproxy/uverbs"
 	"ciddk/link/sim"
 	"ciddk/link/udp"
 	"ciddk/rvt"
@@ -38,6 +40,8 @@ func Driver() cli.Driver {
 			"node":      "node of the fabric, as NODE or NODE:PORT",
 		},
 		Example: "address=192.0.2.1",
+		Verbs: []uverbs.Provider{{Library: rings.LibraryName, Name: "rxe_ddk", ABI: 2, Command: rings.VerbsCommand,
+			BellOffset: rings.VerbsIndex}},
 		Check: func(s cli.Settings) error {
 			_, err := parse(s)
 			return err

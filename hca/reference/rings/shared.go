@@ -241,8 +241,8 @@ func (r *SharedCompletion) Cap() int { return r.q.depth() }
 func (r *SharedCompletion) Resize(int) error { return errShared("CQ.Resize") }
 
 // Move moves the unread completions, according to the consumer's index, to a new queue over b, which has control words
-// if the queue was made with them. The queue stays armed. free replaces the function of the old queue, which is called. No other method may
-// run at the same time, in either process. It fails with ci.Overflow if the completions do not fit.
+// if the queue was made with them. The queue stays armed. free replaces the function of the old queue, which is called.
+// No other method may run at the same time, in either process. It fails with ci.Overflow if the completions do not fit.
 func (r *SharedCompletion) Move(b []byte, s Shape, free func()) error {
 	first := r.q.consumer()
 	n := (r.put - first) & r.q.mask

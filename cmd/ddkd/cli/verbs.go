@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"cmp"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"ciddk/clock"
+	"ciddk/kproxy/devices"
+	"ciddk/kproxy/uverbs"
+)
+
+// listenVerbs creates the socket for unmodified verbs programs, nil if there is none. socket is the daemon's own. The
+// daemon serves other clients if the default path, beside its own socket, cannot be used.
+func listenVerbs(c *config, socket string, drivers []Driver, log *slog.Logger) (*net.UnixListener, error) {
+	if c.Verbs == noVerbs || len(providers(drivers)) == 0 {
+		return nil, nil
+	}
+	l, err := listenAt(c, cmp.Or(c.Verbs, socket+verbsSuffix), "--verbs")
+	if err != nil && c.Verbs == "" {
+		log.Warn("no socket for verbs programs", "error", err)
+		return nil, nil
+	}
+	return l, err
+}
+
+// providers returns the user libraries of all drivers.
+func providers(drivers []Driver) (list []uverbs.Provider) {
+	for _, d := range drivers {
+		list = append(list, d.Verbs...)
+	}
+	return list
+}
+
+// openVerbs creates the server of unmodified verbs programs.
+func (d *daemon) openVerbs() error {
+	u, err := uverbs.New(uverbs.Config{AL: d.al, Core: d.core, Providers: providers(d.drivers)})
+	if err == nil {
+		d.verbs = devices.New(u, d.core.MaxClients(), clock.Real())
+	}
+	return err
+}
+
+// idleChecks is the number of times that the daemon looks for clients while it is idle.
+const idleChecks = 4
+
+// watchIdle calls stop when there was no client for a time. end ends the watch.
+func (d *daemon) watchIdle(idle time.Duration, stop func()) (end func()) {
+	if idle == 0 {
+		return func() {}
+	}
+	var ended atomic.Bool
+	var timer clock.Timer
+	ready := make(chan struct{})
+	count := 0
+	timer = clock.Real().AfterFunc(idle/idleChecks, func() {
+		<-ready
+		count++
+		if len(d.core.Sessions()) > 0 {
+			count = 0
+		}
+		switch {
+		case ended.Load():
+		case count == idleChecks:
+			stop()
+		default:
+			timer.Reset(idle / idleChecks)
+		}
+	})
+	close(ready)
+	return func() {
+		ended.Store(true)
+		timer.Stop()
+	}
+}

@@ -1,0 +1,57 @@
+// Package cli is the command line of ddkrun, which runs verbs programs on the adapters of a daemon. Command
+// ciddk/cmd/ddkrun describes it.
+package cli
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+)
+
+// The exit statuses of errors, as those of env and timeout.
+const (
+	exitUsage    = 2
+	exitFailed   = 125
+	exitNotFound = 127
+)
+
+// Main executes a command line, without the program's name. It returns the exit status if it has not started a program,
+// which replaces the process.
+func Main(args []string) int {
+	if len(args) > 0 && args[0] == daemonArg {
+		return serve(args[1:])
+	}
+	f := flag.NewFlagSet("ddkrun", flag.ContinueOnError)
+	socket := f.String("socket", "", "`path` of the socket of a daemon (default: that of the machine or of the user)")
+	explain := f.Bool("explain", false, "print what a program would find, and why")
+	f.Usage = func() {
+		fmt.Fprint(f.Output(), "Usage: ddkrun [flags] PROGRAM [ARGUMENT...]\n\nRuns a verbs program on the adapters of "+
+			"ddkd.\n\n")
+		f.PrintDefaults()
+	}
+	err := f.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return exitUsage
+	case f.NArg() == 0 && !*explain:
+		f.Usage()
+		return exitUsage
+	}
+	if *explain {
+		err = explainTo(os.Stdout, *socket)
+	} else {
+		err = execute(*socket, f.Args())
+	}
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "ddkrun: %v\n", err)
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) && errors.Is(err, errProgram) {
+		return exitNotFound
+	}
+	return exitFailed
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+
+	"ciddk/kproxy/devices"
+)
+
+// errProgram is wrapped by errors of the program that was to be started.
+var errProgram = errors.New("the program cannot be started")
+
+// execute replaces this process by a program.
+func execute(socket string, args []string) error {
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return fmt.Errorf("%w: %w", errProgram, err)
+	}
+	d, err := findDaemon(socket, true)
+	if err != nil {
+		return err
+	}
+	library, err := library()
+	if err != nil {
+		return err
+	}
+	root, err := materialize(d.tree)
+	if err != nil {
+		return err
+	}
+	env := environment(os.Environ(), library, d.socket, root)
+	return fmt.Errorf("%w: %s: %w", errProgram, path, syscall.Exec(path, args, env))
+}
+
+// The environment of programs. The library reads it.
+const (
+	envSocket  = "DDKRUN_SOCKET"
+	envRoot    = "DDKRUN_ROOT"
+	envPreload = "LD_PRELOAD"
+)
+
+// environment returns env with what the library needs. Other libraries that are preloaded come after it, except for one
+// of an earlier ddkrun.
+func environment(env []string, library, socket, root string) []string {
+	preload := []string{library}
+	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		key, value, _ := strings.Cut(v, "=")
+		if key == envPreload {
+			for _, p := range strings.FieldsFunc(value, func(r rune) bool { return r == ':' || r == ' ' }) {
+				if !slices.Contains(preload, p) {
+					preload = append(preload, p)
+				}
+			}
+		}
+		return key == envPreload || key == envSocket || key == envRoot
+	})
+	return append(env, envPreload+"="+strings.Join(preload, ":"), envSocket+"="+socket, envRoot+"="+root)
+}
+
+// explainTo prints what a program would find.
+func explainTo(w io.Writer, socket string) error {
+	d, err := findDaemon(socket, false)
+	switch {
+	case errors.Is(err, errNoDaemon):
+		fmt.Fprintf(w,
+			"daemon:   none is running; ddkrun would start one for this user, at %s, with an adapter at %s\n",
+			userSocket(), defaultAddress)
+	case err != nil:
+		return err
+	default:
+		fmt.Fprintf(w, "daemon:   %s\n", d.socket)
+		explainDevices(w, d.tree)
+	}
+	path, err := library()
+	if err != nil {
+		fmt.Fprintf(w, "carrier:  none: %v\n", err)
+		return nil
+	}
+	fmt.Fprintf(w, "carrier:  preload (%s); it does not work for static programs and those that make system calls "+
+		"by themselves, such as Go programs\n", path)
+	return nil
+}
+
+// explainDevices prints the devices of a tree.
+func explainDevices(w io.Writer, tree []devices.Entry) {
+	const verbs = "/sys/class/infiniband_verbs/"
+	number := 0
+	for _, e := range tree {
+		if file, ok := strings.CutSuffix(e.Path, "/ibdev"); ok && strings.HasPrefix(file, verbs) {
+			number++
+			name := strings.TrimSpace(string(e.Data))
+			fmt.Fprintf(w, "device:   %s, /dev/infiniband/%s\n", name, strings.TrimPrefix(file, verbs))
+			explainGIDs(w, tree, name)
+		}
+	}
+	if number == 0 {
+		fmt.Fprintln(w, "device:   none: the daemon has no adapter that works with a user library of rdma-core")
+	}
+}
+
+func explainGIDs(w io.Writer, tree []devices.Entry, device string) {
+	for _, e := range tree {
+		rest, ok := strings.CutPrefix(e.Path, "/sys/class/infiniband/"+device+"/ports/")
+		port, index, found := strings.Cut(rest, "/gids/")
+		if ok && found {
+			fmt.Fprintf(w, "          port %s, GID %s: %s\n", port, index, strings.TrimSpace(string(e.Data)))
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// source is the library that programs preload.
+//
+//go:embed preload/preload.c
+var source []byte
+
+// compileFlags are the flags of the C compiler.
+var compileFlags = []string{"-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-x", "c"}
+
+// library returns the path of the compiled library. It compiles the library unless the user's cache directory contains
+// it.
+func library() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = runtimeDir() // a user without a home directory
+	}
+	dir = filepath.Join(dir, "ddkrun")
+	sum := sha256.Sum256(append(source, strings.Join(compileFlags, " ")...))
+	path := filepath.Join(dir, "preload-"+hex.EncodeToString(sum[:8])+".so")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("the directory of the compiled library: %w (set XDG_CACHE_HOME to a writable one)", err)
+	}
+	return path, compile(path)
+}
+
+// compile compiles the library. It exists completely or not at all.
+func compile(path string) error {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		return errors.New("no C compiler: the library that programs preload is compiled when it is needed first " +
+			"(install gcc or clang, so that there is a command cc)")
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "preload-*.tmp")
+	if err != nil {
+		return err
+	}
+	f.Close()
+	defer os.Remove(f.Name()) // it does not exist any more if all is well
+	cmd := exec.Command(cc, append(compileFlags, "-o", f.Name(), "-", "-ldl")...)
+	cmd.Stdin = strings.NewReader(string(source))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compiling the library that programs preload with %s: %w\n%s", cc, err, out)
+	}
+	if err := os.Chmod(f.Name(), 0o755); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,804 @@
+/*
+ * The carrier of ddkrun for programs that use the C library: it is preloaded (LD_PRELOAD) and redirects the files of
+ * Linux's RDMA subsystem to a daemon. Package ciddk/kproxy/devices describes the messages. ddkrun sets
+ *
+ *   DDKRUN_SOCKET  path of the daemon's socket
+ *   DDKRUN_ROOT    directory with the files of the tree: $DDKRUN_ROOT/sys/class/infiniband/...
+ *
+ * Rules of this file: no call before main is needed; nothing is kept that a fork, an exec or another thread could make
+ * wrong; the descriptor that the program has of a device file is the connection itself, so that the kernel decides when
+ * it is closed. The table of descriptors is a cache: an entry counts only if the descriptor is still the same socket.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* The protocol of package devices. */
+enum { OP_OPEN = 1, OP_WRITE, OP_IOCTL, OP_BELL };
+enum { FLAG_NEED_FILE = 1, FLAG_BELL = 2, FLAG_NO_BELL = 4, FLAG_MEMORY = 8 };
+enum { VERSION = 1, MAX_FILES = 8, MAX_REQUEST = (64 << 10) - 24, MAX_REPLY = 128 << 10 };
+
+struct request {
+	uint32_t op, files;
+	uint64_t a, b;
+};
+
+struct reply {
+	uint32_t error, flags;
+	int64_t result;
+	uint32_t number, bell_handle, bell_index, files, stores, pad;
+};
+
+struct store {
+	uint64_t addr, size;
+};
+
+struct opened {
+	uint32_t major, minor, pid, version;
+};
+
+/* The shared memory of the software adapter: package hca/reference/rings, header.go. */
+enum { OFF_ASLEEP = 0, OFF_SUMMARY = 128, MAX_BELLS = 16384, OFF_DIRTY = OFF_SUMMARY + MAX_BELLS / 64 / 64 * 8 };
+
+/* A device is an open device file. It is never freed, since other threads may look at it; close makes it reusable. */
+struct device {
+	struct device *next; /* in free_devices */
+	atomic_int refs;     /* entries of the table */
+	dev_t sock_dev;
+	ino_t sock_ino; /* identifies the socket */
+	dev_t rdev;
+	_Atomic(char *) memory;
+	size_t memory_size;
+	_Atomic uint64_t bells[MAX_BELLS]; /* by handle modulo the size: handle << 32 | index + 1, or 0 */
+};
+
+enum { MAX_FD = 1 << 16 };
+static _Atomic(struct device *) table[MAX_FD];
+
+#define REAL(name)                                                                                                     \
+	({                                                                                                             \
+		static _Atomic(void *) cached;                                                                         \
+		void *f = atomic_load_explicit(&cached, memory_order_relaxed);                                         \
+		if (!f) {                                                                                              \
+			f = dlsym(RTLD_NEXT, #name);                                                                   \
+			atomic_store_explicit(&cached, f, memory_order_relaxed);                                       \
+		}                                                                                                      \
+		(__typeof__(&name))f;                                                                                  \
+	})
+
+/* Raw system calls: they are no cancellation points, and nobody else has interposed them. */
+static int raw_close(int fd) { return syscall(SYS_close, fd); }
+
+static int raw_fstat(int fd, struct stat *st) { return syscall(SYS_newfstatat, fd, "", st, AT_EMPTY_PATH); }
+
+static struct device *device_at(int fd)
+{
+	if (fd < 0 || fd >= MAX_FD)
+		return NULL;
+	return atomic_load_explicit(&table[fd], memory_order_acquire);
+}
+
+static void drop(struct device *d)
+{
+	if (atomic_fetch_sub(&d->refs, 1) != 1)
+		return;
+	char *m = atomic_exchange(&d->memory, NULL);
+	if (m)
+		munmap(m, d->memory_size);
+}
+
+static void enter(int fd, struct device *d)
+{
+	if (d)
+		atomic_fetch_add(&d->refs, 1);
+	struct device *old = atomic_exchange(&table[fd], d);
+	if (old)
+		drop(old);
+}
+
+/* lookup returns the device of a descriptor, if it is still that of an open device file. */
+static struct device *lookup(int fd)
+{
+	struct device *d = device_at(fd);
+	if (!d)
+		return NULL;
+	int saved = errno;
+	struct stat st;
+	if (raw_fstat(fd, &st) == 0 && st.st_ino == d->sock_ino && st.st_dev == d->sock_dev)
+		return d;
+	errno = saved;
+	enter(fd, NULL);
+	return NULL;
+}
+
+/* Requests and replies. */
+
+static int send_request(int fd, const struct request *q, const void *data, size_t size, const int *fds, int count)
+{
+	char control[CMSG_SPACE(2 * sizeof(int))] = {0};
+	struct iovec iov[2] = {{(void *)q, sizeof *q}, {(void *)data, size}};
+	struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+	if (count) {
+		m.msg_control = control;
+		m.msg_controllen = CMSG_SPACE(count * sizeof(int));
+		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(count * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, count * sizeof(int));
+	}
+	for (;;) {
+		if (syscall(SYS_sendmsg, fd, &m, MSG_NOSIGNAL) >= 0)
+			return 0;
+		if (errno == EAGAIN) { /* the program has made the descriptor non-blocking */
+			struct pollfd p = {.fd = fd, .events = POLLOUT};
+			syscall(SYS_ppoll, &p, 1, NULL, NULL, 0);
+		} else if (errno != EINTR) {
+			return -1;
+		}
+	}
+}
+
+/* receive_reply receives a reply of at most MAX_REPLY bytes. Its descriptors are in fds. */
+static ssize_t receive_reply(int fd, char *b, int *fds, int *count)
+{
+	char control[CMSG_SPACE(MAX_FILES * sizeof(int))];
+	struct iovec iov = {b, MAX_REPLY};
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+	ssize_t n;
+	do
+		n = syscall(SYS_recvmsg, fd, &m, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	*count = 0;
+	if (n < 0)
+		return -1;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+			*count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+			memcpy(fds, CMSG_DATA(c), *count * sizeof(int));
+		}
+	return n;
+}
+
+/* store copies to an address of the program, which may be wrong. */
+static int store(uint64_t addr, const void *data, size_t size)
+{
+	struct iovec from = {(void *)data, size}, to = {(void *)(uintptr_t)addr, size};
+	ssize_t n = syscall(SYS_process_vm_writev, getpid(), &from, 1, &to, 1, 0);
+	if (n == (ssize_t)size)
+		return 0;
+	if (n < 0 && (errno == ENOSYS || errno == EPERM)) { /* the system does not permit the checked way */
+		memcpy((void *)(uintptr_t)addr, data, size);
+		return 0;
+	}
+	errno = EFAULT;
+	return -1;
+}
+
+static void set_bell(struct device *d, const struct reply *r)
+{
+	uint64_t v = 0;
+	if (r->flags & FLAG_BELL)
+		v = (uint64_t)r->bell_handle << 32 | (uint64_t)(r->bell_index % MAX_BELLS + 1);
+	atomic_store(&d->bells[r->bell_handle % MAX_BELLS], v);
+}
+
+/* accept_reply does what a reply asks for. It takes the descriptors over. */
+static int accept_reply(struct device *d, char *b, ssize_t n, int *fds, int count)
+{
+	struct reply *r = (struct reply *)b;
+	char *p = b + sizeof *r, *end = b + n;
+	int next = 0;
+	if (n < (ssize_t)sizeof *r || r->files != (uint32_t)count || end - p < count * 8)
+		goto bad;
+	if (d && r->flags & (FLAG_BELL | FLAG_NO_BELL))
+		set_bell(d, r);
+	uint64_t *addrs = (uint64_t *)p;
+	p += count * 8;
+	for (uint32_t i = 0; i < r->stores; i++) {
+		struct store *s = (struct store *)p;
+		if (end - p < (ptrdiff_t)sizeof *s || s->size > (uint64_t)(end - p) - sizeof *s)
+			goto bad;
+		p += sizeof *s;
+		if (s->addr && store(s->addr, p, s->size))
+			goto fail;
+		p += (s->size + 7) & ~7ul;
+		if (p > end)
+			goto bad;
+	}
+	if (count && r->flags & FLAG_MEMORY) {
+		struct stat st;
+		void *m = MAP_FAILED;
+		if (d && raw_fstat(fds[0], &st) == 0)
+			m = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
+		raw_close(fds[0]);
+		next = 1;
+		if (m == MAP_FAILED) {
+			errno = ENOMEM;
+			goto fail;
+		}
+		d->memory_size = st.st_size;
+		atomic_store(&d->memory, m);
+	}
+	for (int i = next; i < count; i++)
+		if (addrs[i] && store(addrs[i], &fds[i], sizeof fds[i])) {
+			next = i;
+			goto fail;
+		}
+	if (r->error) {
+		errno = r->error;
+		return -1;
+	}
+	return 0;
+bad:
+	errno = EIO;
+fail:;
+	int saved = errno;
+	for (int i = next; i < count; i++)
+		raw_close(fds[i]);
+	errno = saved;
+	return -1;
+}
+
+/* call sends a request and receives the reply in b, of MAX_REPLY bytes, or returns -1. */
+static int call(int fd, struct device *d, struct request *q, const void *data, size_t size, int attached, char *b)
+{
+	int pair[2], fds[MAX_FILES], count = 0, sent, failed;
+	if (syscall(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -1;
+	int files[2] = {pair[1], attached};
+	q->files = attached >= 0;
+	sent = send_request(fd, q, data, size, files, 1 + q->files);
+	failed = errno;
+	raw_close(pair[1]);
+	ssize_t n = 0;
+	if (sent == 0)
+		n = receive_reply(pair[0], b, fds, &count);
+	else if (failed != EFAULT && failed != EBADF)
+		failed = EIO; /* the daemon is gone */
+	raw_close(pair[0]);
+	if (sent < 0) {
+		errno = failed;
+		return -1;
+	}
+	if (n <= 0) {
+		errno = EIO;
+		return -1;
+	}
+	return accept_reply(d, b, n, fds, count);
+}
+
+/*
+ * Polling. A program that polls an empty queue keeps a processor from the daemon, which would fill the queue. The poll
+ * function of a context is therefore replaced by one that yields the processor after an empty poll. The layout is the
+ * public one of libibverbs: struct ibv_context has its functions from offset 8 on, and cmd_fd.
+ */
+enum { OFF_POLL_CQ = 96, OFF_CMD_FD = 264 };
+
+typedef int poll_function(void *cq, int n, void *wc);
+static _Atomic(poll_function *) real_poll; /* of the user library, which all our contexts have in common */
+
+static int poll_and_yield(void *cq, int n, void *wc)
+{
+	int r = atomic_load_explicit(&real_poll, memory_order_relaxed)(cq, n, wc);
+	if (r == 0)
+		syscall(SYS_sched_yield);
+	return r;
+}
+
+/* hook replaces the poll function of a context, if the context is one of ours. */
+static void *hook(void *context)
+{
+	if (!context || !lookup(*(int *)((char *)context + OFF_CMD_FD)))
+		return context;
+	poll_function **f = (poll_function **)((char *)context + OFF_POLL_CQ);
+	if (*f && *f != poll_and_yield) {
+		atomic_store(&real_poll, *f);
+		*f = poll_and_yield;
+	}
+	return context;
+}
+
+/* Functions of libibverbs and librdmacm that open devices. They exist only if the program has these libraries. */
+EXPORT void *ibv_open_device(void *device);
+EXPORT void *ibv_open_device(void *device)
+{
+	void *(*f)(void *) = REAL(ibv_open_device);
+	if (!f) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	return hook(f(device));
+}
+
+/* System calls on device files. */
+
+static ssize_t call_device(int fd, struct device *d, struct request *q, const void *data, size_t size)
+{
+	char *b = malloc(MAX_REPLY);
+	if (!b) {
+		errno = ENOMEM;
+		return -1;
+	}
+	struct reply *r = (struct reply *)b;
+	memset(r, 0, sizeof *r);
+	ssize_t result = -1;
+	int ok = call(fd, d, q, data, size, -1, b);
+	if (ok == 0 && r->flags & FLAG_NEED_FILE) {
+		q->a = r->number;
+		ok = call(fd, d, q, data, size, (int)r->number, b);
+		if (ok == 0 && r->flags & FLAG_NEED_FILE) {
+			errno = EBADF;
+			ok = -1;
+		}
+	}
+	if (ok == 0)
+		result = r->result;
+	int saved = errno;
+	free(b);
+	errno = saved;
+	return result;
+}
+
+static void set_bit(char *word, uint64_t bit)
+{
+	_Atomic uint64_t *w = (_Atomic uint64_t *)word;
+	if (!(atomic_load(w) & bit))
+		atomic_fetch_or(w, bit);
+}
+
+/* ring starts the send queue of a QP without a system call, unless the adapter sleeps. */
+static int ring(int fd, struct device *d, uint32_t handle)
+{
+	uint64_t v = atomic_load_explicit(&d->bells[handle % MAX_BELLS], memory_order_acquire);
+	char *m = atomic_load_explicit(&d->memory, memory_order_acquire);
+	if (!v || v >> 32 != handle || !m)
+		return 0;
+	uint32_t index = (uint32_t)v - 1;
+	set_bit(m + OFF_DIRTY + index / 64 * 8, 1ull << index % 64);
+	set_bit(m + OFF_SUMMARY + index / 4096 * 8, 1ull << index / 64 % 64);
+	_Atomic uint32_t *asleep = (_Atomic uint32_t *)(m + OFF_ASLEEP);
+	if (atomic_load(asleep) && atomic_exchange(asleep, 0)) {
+		struct request q = {.op = OP_BELL};
+		int saved = errno;
+		send_request(fd, &q, NULL, 0, NULL, 0); /* if the daemon is gone, the next command reports it */
+		errno = saved;
+	}
+	return 1;
+}
+
+/* The command that starts a send queue: post send (28) without requests. */
+struct doorbell {
+	uint32_t command;
+	uint16_t in_words, out_words;
+	uint64_t response;
+	uint32_t handle, count;
+};
+
+enum { POST_SEND = 28, DOORBELL_SIZE = 32 };
+
+EXPORT ssize_t write(int fd, const void *buf, size_t size)
+{
+	struct device *d = device_at(fd);
+	if (d && size == DOORBELL_SIZE) {
+		struct doorbell b;
+		memcpy(&b, buf, sizeof b);
+		if (b.command == POST_SEND && b.in_words == DOORBELL_SIZE / 4 && b.count == 0 && ring(fd, d, b.handle))
+			return size;
+	}
+	if (!d || !(d = lookup(fd)))
+		return REAL(write)(fd, buf, size);
+	if (size > MAX_REQUEST) {
+		errno = EINVAL;
+		return -1;
+	}
+	struct request q = {.op = OP_WRITE};
+	return call_device(fd, d, &q, buf, size);
+}
+
+EXPORT int ioctl(int fd, unsigned long request, ...)
+{
+	va_list ap;
+	va_start(ap, request);
+	void *arg = va_arg(ap, void *);
+	va_end(ap);
+	struct device *d = device_at(fd);
+	if (!d || request == FIOCLEX || request == FIONCLEX || request == FIONBIO || request == FIOASYNC ||
+	    !(d = lookup(fd)))
+		return REAL(ioctl)(fd, request, arg);
+	struct request q = {.op = OP_IOCTL, .a = request, .b = (uintptr_t)arg};
+	return call_device(fd, d, &q, NULL, 0);
+}
+
+static void *map_file(void *addr, size_t size, int prot, int flags, int fd, off_t off)
+{
+	struct device *d = flags & MAP_ANONYMOUS ? NULL : device_at(fd);
+	if (!d || !(d = lookup(fd)))
+		return (void *)syscall(SYS_mmap, addr, size, prot, flags, fd, off);
+	char *m = atomic_load(&d->memory);
+	size_t page = sysconf(_SC_PAGESIZE), whole = (size + page - 1) & ~(page - 1);
+	if (!m || size == 0 || off < 0 || (size_t)off % page || (size_t)off > d->memory_size ||
+	    whole > d->memory_size - (size_t)off || !(flags & MAP_SHARED)) {
+		errno = EINVAL;
+		return MAP_FAILED;
+	}
+	/* An old size of 0 duplicates a shared mapping. */
+	void *p = (void *)syscall(SYS_mremap, m + off, 0, whole, MREMAP_MAYMOVE, NULL);
+	if (p != MAP_FAILED && prot != (PROT_READ | PROT_WRITE))
+		mprotect(p, whole, prot);
+	return p;
+}
+
+EXPORT void *mmap(void *addr, size_t size, int prot, int flags, int fd, off_t off)
+{
+	return map_file(addr, size, prot, flags, fd, off);
+}
+
+EXPORT void *mmap64(void *addr, size_t size, int prot, int flags, int fd, off64_t off)
+{
+	return map_file(addr, size, prot, flags, fd, off);
+}
+
+/* Descriptors. */
+
+EXPORT int close(int fd)
+{
+	if (device_at(fd))
+		enter(fd, NULL);
+	return REAL(close)(fd);
+}
+
+static int copied(int from, int to)
+{
+	if (to >= 0 && to < MAX_FD && to != from) {
+		struct device *d = device_at(from);
+		if (d || device_at(to))
+			enter(to, d);
+	}
+	return to;
+}
+
+EXPORT int dup(int fd) { return copied(fd, REAL(dup)(fd)); }
+
+EXPORT int dup2(int fd, int to) { return copied(fd, REAL(dup2)(fd, to)); }
+
+EXPORT int dup3(int fd, int to, int flags) { return copied(fd, REAL(dup3)(fd, to, flags)); }
+
+static int control_file(int (*real)(int, int, ...), int fd, int cmd, void *arg)
+{
+	int r = real(fd, cmd, arg);
+	return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? copied(fd, r) : r;
+}
+
+EXPORT int fcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+	va_start(ap, cmd);
+	void *arg = va_arg(ap, void *);
+	va_end(ap);
+	return control_file(REAL(fcntl), fd, cmd, arg);
+}
+
+EXPORT int fcntl64(int fd, int cmd, ...)
+{
+	va_list ap;
+	va_start(ap, cmd);
+	void *arg = va_arg(ap, void *);
+	va_end(ap);
+	return control_file(REAL(fcntl64), fd, cmd, arg);
+}
+
+EXPORT int socket(int domain, int type, int protocol)
+{
+	if (domain == AF_NETLINK && protocol == 20) { /* NETLINK_RDMA: the adapters of the host are hidden */
+		errno = EPROTONOSUPPORT;
+		return -1;
+	}
+	return REAL(socket)(domain, type, protocol);
+}
+
+/* Paths. */
+
+struct path {
+	char b[PATH_MAX];
+};
+
+static int begins(const char *path, const char *with) { return strncmp(path, with, strlen(with)) == 0; }
+
+/* redirect returns the path of a file of the tree, or the path itself. */
+static const char *redirect(const char *path, struct path *to)
+{
+	if (!path || path[0] != '/')
+		return path;
+	if (!begins(path, "/sys/class/infiniband") && !begins(path, "/sys/class/misc/rdma_cm") &&
+	    !begins(path, "/dev/infiniband"))
+		return path;
+	const char *root = getenv("DDKRUN_ROOT");
+	if (!root || snprintf(to->b, sizeof to->b, "%s%s", root, path) >= (int)sizeof to->b)
+		return path;
+	return to->b;
+}
+
+static int is_device(const char *path) { return path && begins(path, "/dev/infiniband/"); }
+
+/* numbers returns the device numbers in a file of the tree, or 0. */
+static dev_t numbers(const char *file)
+{
+	char b[32] = {0};
+	unsigned major, minor;
+	int fd = syscall(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return 0;
+	ssize_t n = syscall(SYS_read, fd, b, sizeof b - 1);
+	raw_close(fd);
+	if (n <= 0 || sscanf(b, "%u:%u", &major, &minor) != 2)
+		return 0;
+	return makedev(major, minor);
+}
+
+/* open_device connects to the daemon and opens a device file. */
+static int open_device(const char *path, int flags)
+{
+	const char *socket_path = getenv("DDKRUN_SOCKET");
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	if (!socket_path || strlen(socket_path) >= sizeof a.sun_path) {
+		errno = ENOENT;
+		return -1;
+	}
+	strcpy(a.sun_path, socket_path);
+	int type = SOCK_SEQPACKET | (flags & O_CLOEXEC ? SOCK_CLOEXEC : 0);
+	int fd = syscall(SYS_socket, AF_UNIX, type, 0);
+	if (fd < 0)
+		return -1;
+	struct device *d = NULL;
+	char *b = NULL;
+	int failed = EIO;
+	struct stat st;
+	if (fd >= MAX_FD) {
+		failed = EMFILE;
+		goto fail;
+	}
+	while (syscall(SYS_connect, fd, &a, sizeof a) < 0)
+		if (errno != EINTR) {
+			failed = ENXIO;
+			goto fail;
+		}
+	failed = ENOMEM;
+	if (!(b = malloc(MAX_REPLY)) || !(d = calloc(1, sizeof *d)))
+		goto fail;
+	struct request q = {.op = OP_OPEN};
+	if (call(fd, NULL, &q, path, strlen(path), -1, b)) {
+		failed = errno;
+		goto fail;
+	}
+	failed = EIO;
+	struct opened *o = (struct opened *)(b + sizeof(struct reply) + sizeof(struct store));
+	if (((struct reply *)b)->stores != 1 || o->version != VERSION || raw_fstat(fd, &st))
+		goto fail;
+	prctl(PR_SET_PTRACER, (unsigned long)o->pid, 0, 0, 0); /* so that the daemon may copy; fails without Yama */
+	d->sock_dev = st.st_dev;
+	d->sock_ino = st.st_ino;
+	d->rdev = makedev(o->major, o->minor);
+	free(b);
+	enter(fd, d);
+	if (flags & O_NONBLOCK)
+		REAL(fcntl)(fd, F_SETFL, O_NONBLOCK);
+	return fd;
+fail:
+	raw_close(fd);
+	free(d);
+	free(b);
+	errno = failed;
+	return -1;
+}
+
+static int open_path(int dir, const char *path, int flags, mode_t mode)
+{
+	struct path to;
+	const char *p = redirect(path, &to);
+	if (p != path && is_device(path) && !(flags & O_PATH) && numbers(p))
+		return open_device(path, flags);
+	return REAL(openat)(dir, p, flags, mode);
+}
+
+#define MODE_OF(flags)                                                                                                 \
+	mode_t mode = 0;                                                                                               \
+	if (flags & (O_CREAT | O_TMPFILE)) {                                                                           \
+		va_list ap;                                                                                            \
+		va_start(ap, flags);                                                                                   \
+		mode = va_arg(ap, mode_t);                                                                             \
+		va_end(ap);                                                                                            \
+	}
+
+EXPORT int open(const char *path, int flags, ...)
+{
+	MODE_OF(flags)
+	return open_path(AT_FDCWD, path, flags, mode);
+}
+
+EXPORT int open64(const char *path, int flags, ...)
+{
+	MODE_OF(flags)
+	return open_path(AT_FDCWD, path, flags | O_LARGEFILE, mode);
+}
+
+EXPORT int openat(int dir, const char *path, int flags, ...)
+{
+	MODE_OF(flags)
+	return open_path(dir, path, flags, mode);
+}
+
+EXPORT int openat64(int dir, const char *path, int flags, ...)
+{
+	MODE_OF(flags)
+	return open_path(dir, path, flags | O_LARGEFILE, mode);
+}
+
+EXPORT int __open_2(const char *path, int flags) { return open_path(AT_FDCWD, path, flags, 0); }
+
+EXPORT int __open64_2(const char *path, int flags) { return open_path(AT_FDCWD, path, flags | O_LARGEFILE, 0); }
+
+EXPORT int __openat_2(int dir, const char *path, int flags) { return open_path(dir, path, flags, 0); }
+
+EXPORT int __openat64_2(int dir, const char *path, int flags) { return open_path(dir, path, flags | O_LARGEFILE, 0); }
+
+EXPORT FILE *fopen(const char *path, const char *mode)
+{
+	struct path to;
+	return REAL(fopen)(redirect(path, &to), mode);
+}
+
+EXPORT FILE *fopen64(const char *path, const char *mode)
+{
+	struct path to;
+	return REAL(fopen64)(redirect(path, &to), mode);
+}
+
+EXPORT DIR *opendir(const char *path)
+{
+	struct path to;
+	return REAL(opendir)(redirect(path, &to));
+}
+
+EXPORT int scandir(const char *path, struct dirent ***list, int (*filter)(const struct dirent *),
+		   int (*compare)(const struct dirent **, const struct dirent **))
+{
+	struct path to;
+	return REAL(scandir)(redirect(path, &to), list, filter, compare);
+}
+
+EXPORT int scandir64(const char *path, struct dirent64 ***list, int (*filter)(const struct dirent64 *),
+		     int (*compare)(const struct dirent64 **, const struct dirent64 **))
+{
+	struct path to;
+	return REAL(scandir64)(redirect(path, &to), list, filter, compare);
+}
+
+EXPORT int access(const char *path, int mode)
+{
+	struct path to;
+	return REAL(access)(redirect(path, &to), mode);
+}
+
+EXPORT int faccessat(int dir, const char *path, int mode, int flags)
+{
+	struct path to;
+	return REAL(faccessat)(dir, redirect(path, &to), mode, flags);
+}
+
+EXPORT ssize_t readlink(const char *path, char *b, size_t size)
+{
+	struct path to;
+	return REAL(readlink)(redirect(path, &to), b, size);
+}
+
+EXPORT ssize_t readlinkat(int dir, const char *path, char *b, size_t size)
+{
+	struct path to;
+	return REAL(readlinkat)(dir, redirect(path, &to), b, size);
+}
+
+/* Status. */
+
+static void make_device(struct stat *st, dev_t rdev)
+{
+	st->st_mode = S_IFCHR | 0666;
+	st->st_rdev = rdev;
+	st->st_size = 0;
+}
+
+/* stat_path executes the system call that the functions of the C library are made of. */
+static int stat_path(int dir, const char *path, struct stat *st, int flags)
+{
+	struct path to;
+	const char *p = redirect(path, &to);
+	int r = syscall(SYS_newfstatat, dir, p, st, flags);
+	dev_t n;
+	if (r == 0 && p != path && is_device(path) && S_ISREG(st->st_mode) && (n = numbers(p)))
+		make_device(st, n);
+	return r;
+}
+
+static int stat_file(int fd, struct stat *st)
+{
+	int r = raw_fstat(fd, st);
+	struct device *d;
+	if (r == 0 && device_at(fd) && (d = lookup(fd)))
+		make_device(st, d->rdev);
+	return r;
+}
+
+_Static_assert(sizeof(struct stat) == sizeof(struct stat64), "the two structures are one");
+
+EXPORT int stat(const char *path, struct stat *st) { return stat_path(AT_FDCWD, path, st, 0); }
+EXPORT int stat64(const char *path, struct stat64 *st) { return stat_path(AT_FDCWD, path, (struct stat *)st, 0); }
+EXPORT int lstat(const char *path, struct stat *st) { return stat_path(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW); }
+EXPORT int lstat64(const char *path, struct stat64 *st)
+{
+	return stat_path(AT_FDCWD, path, (struct stat *)st, AT_SYMLINK_NOFOLLOW);
+}
+EXPORT int fstat(int fd, struct stat *st) { return stat_file(fd, st); }
+EXPORT int fstat64(int fd, struct stat64 *st) { return stat_file(fd, (struct stat *)st); }
+
+EXPORT int fstatat(int dir, const char *path, struct stat *st, int flags)
+{
+	if (flags & AT_EMPTY_PATH && !*path && device_at(dir))
+		return stat_file(dir, st);
+	return stat_path(dir, path, st, flags);
+}
+
+EXPORT int fstatat64(int dir, const char *path, struct stat64 *st, int flags)
+{
+	return fstatat(dir, path, (struct stat *)st, flags);
+}
+
+/* The names of programs that were built with a C library older than 2.33. */
+EXPORT int __xstat(int v, const char *path, struct stat *st) { return (void)v, stat(path, st); }
+EXPORT int __xstat64(int v, const char *path, struct stat64 *st) { return (void)v, stat64(path, st); }
+EXPORT int __lxstat(int v, const char *path, struct stat *st) { return (void)v, lstat(path, st); }
+EXPORT int __lxstat64(int v, const char *path, struct stat64 *st) { return (void)v, lstat64(path, st); }
+EXPORT int __fxstat(int v, int fd, struct stat *st) { return (void)v, fstat(fd, st); }
+EXPORT int __fxstat64(int v, int fd, struct stat64 *st) { return (void)v, fstat64(fd, st); }
+
+EXPORT int statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
+{
+	struct path to;
+	struct device *d = NULL;
+	const char *p = redirect(path, &to);
+	int r = syscall(SYS_statx, dir, p, flags, mask, st);
+	dev_t n = 0;
+	if (r == 0 && p != path && is_device(path) && S_ISREG(st->stx_mode))
+		n = numbers(p);
+	if (r == 0 && flags & AT_EMPTY_PATH && !*path && device_at(dir) && (d = lookup(dir)))
+		n = d->rdev;
+	if (n) {
+		st->stx_mode = S_IFCHR | 0666;
+		st->stx_rdev_major = major(n);
+		st->stx_rdev_minor = minor(n);
+	}
+	return r;
+}

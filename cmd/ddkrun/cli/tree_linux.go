@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"ciddk/kproxy/devices"
+)
+
+// runtimeDir returns the directory for what lives as long as the user's session.
+func runtimeDir() string {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "ddkrun")
+	}
+	return filepath.Join(os.TempDir(), "ddkrun-"+strconv.Itoa(os.Getuid()))
+}
+
+// privateDir creates the runtime directory. Error: it belongs to another user, or others can write to it.
+func privateDir() (string, error) {
+	dir := runtimeDir()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("%w (set XDG_RUNTIME_DIR to a writable directory)", err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return "", err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(st.Uid) != os.Getuid() || info.Mode().Perm()&0o022 != 0 {
+		return "", fmt.Errorf("%s belongs to another user, or others can write to it (remove it, or set "+
+			"XDG_RUNTIME_DIR to a private directory)", dir)
+	}
+	return dir, nil
+}
+
+// materialize writes a tree to a directory, which it returns. Trees with the same contents share a directory.
+func materialize(tree []devices.Entry) (string, error) {
+	dir, err := privateDir()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, e := range tree {
+		fmt.Fprintf(h, "%s %t %d\n%s", e.Path, e.Dir, len(e.Data), e.Data)
+	}
+	root := filepath.Join(dir, "tree-"+hex.EncodeToString(h.Sum(nil)[:8]))
+	if _, err := os.Stat(root); err == nil {
+		return root, nil
+	}
+	temp, err := os.MkdirTemp(dir, "new-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp) // it does not exist any more if all is well
+	for _, e := range tree {
+		if err := writeEntry(temp, e); err != nil {
+			return "", err
+		}
+	}
+	if err := os.Rename(temp, root); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+		return "", err
+	}
+	return root, nil
+}
+
+func writeEntry(root string, e devices.Entry) error {
+	path := filepath.Join(root, filepath.FromSlash(e.Path))
+	if e.Dir {
+		return os.MkdirAll(path, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, e.Data, 0o600)
+}

@@ -1,0 +1,34 @@
+// Command ddkrun runs a program that uses libibverbs as if the machine had the RDMA devices of a daemon, ddkd. It needs
+// no kernel module, no root and no device file, and the program is not changed.
+//
+//	ddkrun ibv_devinfo -v
+//	ddkrun ib_write_bw                  # in one terminal
+//	ddkrun ib_write_bw 127.0.0.1        # and in another one
+//	ddkrun --explain                    # what a program would find, and why
+//
+// docs/verbs.md is for users: what works, CI and containers, errors.
+//
+// # The daemon
+//
+// ddkrun uses, in this order: the daemon of the flag --socket or of $DDKD_SOCKET, the daemon of the machine, the daemon
+// of the user. If there is none, it starts one for the user, with one adapter at 127.0.0.1. That daemon stops when it
+// had no client for half an hour.
+//
+// The program finds the adapters of the daemon and no others: RDMA devices of the machine are hidden.
+//
+// # The carrier
+//
+// ddkrun preloads a small C library, which redirects the device files and the files of sysfs. Its source is in this
+// program. It is compiled with the C compiler of the machine (cc) when it is needed first, and kept in the user's cache
+// directory. Children of the program inherit it.
+//
+// Exit status: that of the program; 127 if it cannot be started; 125 for errors of ddkrun itself; 2 for usage.
+package main
+
+import (
+	"os"
+
+	"ciddk/cmd/ddkrun/cli"
+)
+
+func main() { os.Exit(cli.Main(os.Args[1:])) }

@@ -1,0 +1,85 @@
+package devices
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ciddk/kproxy/native"
+)
+
+// ReadTree returns the files that the front end of a daemon supplies.
+func ReadTree(socket string, timeout time.Duration) ([]Entry, error) {
+	c, err := native.Dial(socket, timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	var tree []byte
+	for {
+		total, b, err := readPart(c, uint64(len(tree)), timeout)
+		if err != nil {
+			return nil, fmt.Errorf("devices: reading the tree from %s: %w", socket, err)
+		}
+		tree = append(tree, b...)
+		if uint64(len(tree)) >= total {
+			return decodeTree(tree)
+		}
+		if len(b) == 0 {
+			return nil, fmt.Errorf("devices: reading the tree from %s: %w", socket, errMessage)
+		}
+	}
+}
+
+// readPart requests one part of the tree. It returns the size of the whole, too.
+func readPart(c *native.Conn, offset uint64, timeout time.Duration) (total uint64, b []byte, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs := os.NewFile(uintptr(fds[1]), "reply")
+	defer unix.Close(fds[0])
+	err = c.Send(appendRequest(nil, &message{op: opTree, a: offset}), []*os.File{theirs})
+	theirs.Close()
+	if err != nil {
+		return 0, nil, err
+	}
+	limit := unix.NsecToTimeval(timeout.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fds[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+		return 0, nil, os.NewSyscallError("setsockopt", err)
+	}
+	reply := make([]byte, replySize+16+maxPart+8)
+	n, err := receiveOnce(fds[0], reply)
+	if err != nil {
+		return 0, nil, os.NewSyscallError("recv", err)
+	}
+	reply = reply[:n]
+	if n == 0 {
+		return 0, nil, errors.New("the daemon closed the connection")
+	}
+	if n < replySize+16 || ne.Uint32(reply[28:]) != 0 || ne.Uint32(reply[32:]) != 1 {
+		return 0, nil, errMessage
+	}
+	if e := ne.Uint32(reply); e != 0 {
+		return 0, nil, syscall.Errno(e)
+	}
+	size := ne.Uint64(reply[replySize+8:])
+	if data := reply[replySize+16:]; size <= uint64(len(data)) {
+		return ne.Uint64(reply[8:]), data[:size], nil
+	}
+	return 0, nil, errMessage
+}
+
+// receiveOnce receives one message, also if signals interrupt it.
+func receiveOnce(fd int, b []byte) (int, error) {
+	for {
+		n, _, err := unix.Recvfrom(fd, b, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,67 @@
+// Package devices serves the device files of Linux's RDMA subsystem, such as /dev/infiniband/uverbs0, to programs that
+// were not written for the kit. The files exist in no file system: a front end, such as package kproxy/uverbs,
+// implements what they do, and a carrier, such as the library of package kproxy/devices/preload, sends the calls of a
+// program to it.
+//
+//	s := devices.New(core, u)        // u is a FrontEnd
+//	go s.Serve(l)                    // l is a SOCK_SEQPACKET listener
+//	…
+//	l.Close()
+//	s.Close()
+//
+// # Roles
+//
+// A FrontEnd supplies the tree of files in /sys and /dev that programs look for, and opens device files. A File
+// executes calls. Neither contains anything about carriers: a call is a Request with bytes, and its Reply consists of
+// an errno, bytes to store at addresses of the program, and descriptors. The carrier stores the bytes, installs the
+// descriptors and stores their numbers.
+//
+// # Connections
+//
+// The program's descriptor of an open device file is a socket that is connected to the daemon. So the file is open as
+// long as the kernel considers the descriptor open, whatever the program does with it: dup, fork, exec, close_range or
+// exit. Package kproxy closes everything that the client has when the socket is closed by all processes that have it,
+// or when the process that opened it ends.
+//
+// A process only sends on that socket. Each message with a reply carries the socket for the reply. Therefore threads,
+// and processes that have the descriptor since a fork, need no lock, and none receives the reply of another.
+//
+// # Messages
+//
+// Integers are in the machine's byte order. A request is
+//
+//	offset  type  field
+//	0       u32   operation: open, write, ioctl, bell or tree
+//	4       u32   number of descriptors that follow the reply socket: 0 or 1
+//	8       u64   ioctl: request number; tree: offset; write: number that the following descriptor has in the program
+//	16      u64   ioctl: argument
+//	24      …     open: path; write: bytes
+//
+// A reply is
+//
+//	0       u32   errno, 0 for success
+//	4       u32   flags: 1 the program's descriptor is needed, 2 a bell is set, 4 a bell is removed, 8 the first
+//	              descriptor is memory to map
+//	8       s64   result of the call; tree: size of the whole tree
+//	16      u32   with flag 1: number of the descriptor in the program; the carrier repeats the call with it
+//	20      u32   with flags 2 and 4: handle of a QP
+//	24      u32   with flag 2: index of its bell
+//	28      u32   number of descriptors
+//	32      u32   number of stores
+//	36      u32   zero
+//	40      …     a u64 for each descriptor: address at which its number is stored, or 0
+//	…       …     for each store: u64 address, u64 size, the bytes, zeros up to a multiple of 8
+//
+// The reply to open has one store with address 0: u32 major and minor number of the device, u32 process id of the
+// daemon, u32 version of the protocol. The reply to tree has one with a part of the tree.
+//
+// # Bells
+//
+// A bell is a place in memory that is shared with the adapter, by which a program starts a send queue without a system
+// call. Its layout is the adapter's. A bell message wakes an adapter that sleeps; it has no reply.
+//
+// # Bad input
+//
+// A message that is not of the protocol ends the connection. Everything else is answered with the errno that Linux
+// returns. Messages have at most schema.MaxMessage bytes.
+package devices

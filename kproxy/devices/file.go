@@ -1,0 +1,89 @@
+package devices
+
+import (
+	"os"
+	"syscall"
+
+	"ciddk/kproxy"
+)
+
+// A FrontEnd implements device files. Its methods may be called concurrently.
+type FrontEnd interface {
+	// Tree returns the files that programs find in the file system.
+	Tree() []Entry
+
+	// Open opens a device file for a client. The error is a syscall.Errno, or has one in its chain; others are EIO.
+	Open(path string, p kproxy.Peer) (File, error)
+}
+
+// An Entry is a file of the tree, or an empty directory.
+type Entry struct {
+	Path string // absolute
+	Dir  bool
+	Data []byte
+}
+
+// A File is an open device file. Its methods may be called concurrently. No call begins after Close; those in progress
+// then fail.
+type File interface {
+	// Device returns the numbers of the device, as stat shows them.
+	Device() (major, minor uint32)
+	// Call executes a system call.
+	Call(r *Request) *Reply
+	// Bell wakes the adapter.
+	Bell()
+	// Close releases everything that the client has.
+	Close()
+}
+
+// A Request is a system call on a device file: an ioctl if IsIoctl, else a write of Data.
+type Request struct {
+	Data []byte
+
+	IsIoctl        bool
+	Ioctl, Operand uint64
+
+	// Number and File are a descriptor of the program that an earlier Reply asked for with NeedFile. File is nil if
+	// there is none; the server closes it.
+	Number int32
+	File   *os.File
+}
+
+// A Reply is the result of a call.
+type Reply struct {
+	Errno  syscall.Errno
+	Result int64 // what the call returns if Errno is 0
+	Stores []Store
+	Files  []Descriptor
+
+	// Memory is what the program maps when it maps the device file.
+	Memory *os.File
+
+	// NeedFile reports that the call needs the program's descriptor Number. Nothing was executed.
+	NeedFile bool
+	Number   int32
+
+	Bell *Bell
+}
+
+// A Store is bytes to store at an address of the program.
+type Store struct {
+	Addr uint64
+	Data []byte
+}
+
+// A Descriptor is a descriptor for the program.
+type Descriptor struct {
+	File  *os.File
+	Close bool   // the server closes File when it has sent it
+	Addr  uint64 // of the u32 in which the program finds the number
+}
+
+// A Bell changes which bell belongs to the handle of a QP. Without IsSet, none does any more.
+type Bell struct {
+	Handle, Index uint32
+	IsSet         bool
+}
+
+// Fail returns the reply of a call that failed.
+func Fail(e syscall.Errno) *Reply { return &Reply{Errno: e} }

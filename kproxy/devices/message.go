@@ -1,0 +1,179 @@
+package devices
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+)
+
+// The operations of a request.
+const (
+	opOpen = 1 + iota
+	opWrite
+	opIoctl
+	opBell
+	opTree
+)
+
+// version is the version of the protocol. The daemon and the carrier must have the same.
+const version = 1
+
+// Sizes of headers in bytes.
+const (
+	requestSize = 24
+	replySize   = 40
+)
+
+// The flags of a reply.
+const (
+	flagNeedFile = 1 << iota
+	flagBell
+	flagNoBell
+	flagMemory
+)
+
+// maxPart is the number of bytes of the tree in one reply.
+const maxPart = 32 << 10
+
+var ne = binary.NativeEndian
+
+var errMessage = errors.New("devices: a message that is not of the protocol")
+
+// message is a decoded request.
+type message struct {
+	op, files uint32
+	a, b      uint64
+	data      []byte
+}
+
+// parse decodes a request that came with n descriptors.
+func parse(b []byte, n int) (m message, err error) {
+	if len(b) < requestSize {
+		return m, errMessage
+	}
+	m = message{op: ne.Uint32(b), files: ne.Uint32(b[4:]), a: ne.Uint64(b[8:]), b: ne.Uint64(b[16:]),
+		data: b[requestSize:]}
+	want := 1 + int(min(m.files, 2))
+	if m.op == opBell {
+		want = 0
+	}
+	hasData := m.op == opOpen || m.op == opWrite
+	if m.op < opOpen || m.op > opTree || n != want || m.files > 1 || m.files == 1 && m.op != opWrite ||
+		!hasData && len(m.data) > 0 {
+		return m, errMessage
+	}
+	return m, nil
+}
+
+// appendRequest encodes a request.
+func appendRequest(b []byte, m *message) []byte {
+	b = ne.AppendUint32(b, m.op)
+	b = ne.AppendUint32(b, m.files)
+	b = ne.AppendUint64(b, m.a)
+	b = ne.AppendUint64(b, m.b)
+	return append(b, m.data...)
+}
+
+// appendReply encodes a reply and returns it with its descriptors.
+func appendReply(b []byte, r *Reply) ([]byte, []*os.File) {
+	var files []*os.File
+	var addrs []uint64
+	flags := uint32(0)
+	if r.Memory != nil {
+		flags |= flagMemory
+		files, addrs = append(files, r.Memory), append(addrs, 0)
+	}
+	for _, d := range r.Files {
+		files, addrs = append(files, d.File), append(addrs, d.Addr)
+	}
+	if r.NeedFile {
+		flags |= flagNeedFile
+	}
+	var bell Bell
+	if r.Bell != nil {
+		bell = *r.Bell
+		flags |= flagNoBell
+		if bell.IsSet {
+			flags ^= flagBell | flagNoBell
+		}
+	}
+	b = ne.AppendUint32(b, uint32(r.Errno))
+	b = ne.AppendUint32(b, flags)
+	b = ne.AppendUint64(b, uint64(r.Result))
+	b = ne.AppendUint32(b, uint32(r.Number))
+	b = ne.AppendUint32(b, bell.Handle)
+	b = ne.AppendUint32(b, bell.Index)
+	b = ne.AppendUint32(b, uint32(len(files)))
+	b = ne.AppendUint32(b, uint32(len(r.Stores)))
+	b = ne.AppendUint32(b, 0)
+	for _, a := range addrs {
+		b = ne.AppendUint64(b, a)
+	}
+	for _, s := range r.Stores {
+		b = ne.AppendUint64(b, s.Addr)
+		b = ne.AppendUint64(b, uint64(len(s.Data)))
+		b = append(b, s.Data...)
+		b = append(b, make([]byte, -len(s.Data)&7)...)
+	}
+	return b, files
+}
+
+// opened returns the reply to an open.
+func opened(f File) *Reply {
+	major, minor := f.Device()
+	b := ne.AppendUint32(nil, major)
+	b = ne.AppendUint32(b, minor)
+	b = ne.AppendUint32(b, uint32(os.Getpid()))
+	return &Reply{Stores: []Store{{Data: ne.AppendUint32(b, version)}}}
+}
+
+// part returns the reply with the part of a tree that begins at an offset.
+func part(tree []byte, offset uint64) *Reply {
+	offset = min(offset, uint64(len(tree)))
+	return &Reply{Result: int64(len(tree)), Stores: []Store{{Data: tree[offset:min(offset+maxPart,
+		uint64(len(tree)))]}}}
+}
+
+// errnoOf returns the errno of an error.
+func errnoOf(err error) syscall.Errno {
+	if e, ok := errors.AsType[syscall.Errno](err); ok {
+		return e
+	}
+	return syscall.EIO
+}
+
+// encodeTree returns entries as bytes: for each one a line with "d" or "f", the size and the path, and then the data.
+func encodeTree(entries []Entry) []byte {
+	var b []byte
+	for _, e := range entries {
+		kind := 'f'
+		if e.Dir {
+			kind = 'd'
+		}
+		b = fmt.Appendf(b, "%c %d %s\n", kind, len(e.Data), e.Path)
+		b = append(b, e.Data...)
+	}
+	return b
+}
+
+// decodeTree is the inverse of encodeTree. Paths are absolute and clean.
+func decodeTree(b []byte) ([]Entry, error) {
+	var entries []Entry
+	for text := string(b); text != ""; {
+		line, rest, ok := strings.Cut(text, "\n")
+		var kind rune
+		var size int
+		var name string
+		if n, err := fmt.Sscanf(line, "%c %d %s", &kind, &size, &name); !ok || err != nil || n != 3 || size < 0 ||
+			size > len(rest) || kind != 'd' && kind != 'f' || !path.IsAbs(name) || path.Clean(name) != name {
+			return nil, fmt.Errorf("devices: tree: entry %q is not valid", line)
+		}
+		entries = append(entries, Entry{Path: name, Dir: kind == 'd', Data: []byte(rest[:size])})
+		text = rest[size:]
+	}
+	return entries, nil
+}

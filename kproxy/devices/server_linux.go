@@ -1,0 +1,273 @@
+package devices
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ciddk/clock"
+	"ciddk/kproxy"
+	"ciddk/kproxy/native"
+	"ciddk/kproxy/schema"
+)
+
+// A Server serves connections of carriers. Its methods may be called concurrently.
+type Server struct {
+	front FrontEnd
+	max   int // connections
+	clock clock.Clock
+
+	mu     sync.Mutex
+	closed bool
+	conns  map[*native.Conn]struct{}
+	wait   sync.WaitGroup
+}
+
+// openTimeout is the time in which a process must send its first message.
+const openTimeout = 10 * time.Second
+
+// maxPending is the number of calls of one open file in execution. The server then reads no further ones.
+const maxPending = 64
+
+// New returns a server of up to max connections. clk is the source of time for timeouts.
+func New(front FrontEnd, max int, clk clock.Clock) *Server {
+	return &Server{front: front, max: max, clock: clk, conns: map[*native.Conn]struct{}{}}
+}
+
+// acceptRetry is the time after which Serve accepts again when the daemon has no descriptor for another connection.
+const acceptRetry = 50 * time.Millisecond
+
+// Serve accepts connections until the listener is closed, and returns its error; net.ErrClosed is nil.
+func (s *Server) Serve(l *net.UnixListener) error {
+	for {
+		c, err := l.AcceptUnix()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case isShortage(err):
+			again := make(chan struct{})
+			s.clock.AfterFunc(acceptRetry, func() { close(again) })
+			<-again
+			continue
+		case err != nil:
+			return err
+		}
+		conn, err := native.NewConn(c)
+		if err != nil {
+			c.Close()
+			continue
+		}
+		s.ServeConn(conn)
+	}
+}
+
+// isShortage reports whether accept failed because of the machine's or the process's limits.
+func isShortage(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// ServeConn serves a connection, which it then owns, on a goroutine of its own.
+func (s *Server) ServeConn(c *native.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.conns) >= s.max {
+		c.Close()
+		return
+	}
+	s.conns[c] = struct{}{}
+	s.wait.Go(func() {
+		s.serve(c)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.conns, c)
+	})
+}
+
+// Close ends all connections and returns when everything that their clients had has been destroyed. The listener is
+// the caller's; it must be closed before.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	for c := range s.conns {
+		_ = c.Interrupt() // it fails if the client has closed the connection, which ends Recv, too
+	}
+	s.mu.Unlock()
+	s.wait.Wait()
+}
+
+// buffers are those of messages that are being executed.
+var buffers = sync.Pool{New: func() any {
+	b := make([]byte, schema.MaxMessage)
+	return &b
+}}
+
+// serve executes the messages of a connection until it is closed.
+func (s *Server) serve(c *native.Conn) {
+	defer c.Close()
+	// A child process may have a copy of the socket, so the end of the client process ends the session.
+	stop := c.WatchPeer(func() { c.Close() })
+	defer stop()
+	late := s.clock.AfterFunc(openTimeout, func() { c.Close() })
+	f := s.first(c)
+	late.Stop()
+	if f == nil {
+		return
+	}
+	d := &opener{c: c, f: f, pending: make(chan struct{}, maxPending)}
+	for d.next() {
+	}
+	f.Close()
+	d.wait.Wait()
+}
+
+// first executes the requests for the tree and the open, which returns the file, or nil.
+func (s *Server) first(c *native.Conn) File {
+	for {
+		buf, m, files, err := receive(c)
+		if err != nil {
+			return nil
+		}
+		f, ok := s.open(c, &m, files)
+		buffers.Put(buf)
+		if !ok || f != nil {
+			return f
+		}
+	}
+}
+
+// open executes an opTree or an opOpen. It reports false if the connection is to be closed.
+func (s *Server) open(c *native.Conn, m *message, files []*os.File) (File, bool) {
+	defer closeFiles(files)
+	switch m.op {
+	case opTree:
+		send(files[0], part(encodeTree(s.front.Tree()), m.a))
+		return nil, true
+	case opOpen:
+		pid, uid, gid, err := c.Peer()
+		if err != nil {
+			return nil, false
+		}
+		f, err := s.front.Open(string(m.data), kproxy.Peer{PID: pid, UID: uid, GID: gid})
+		if err != nil {
+			send(files[0], Fail(errnoOf(err)))
+			return nil, false
+		}
+		send(files[0], opened(f))
+		return f, true
+	}
+	return nil, false
+}
+
+// receive receives one message. The caller returns the buffer, to which the message refers, to buffers.
+func receive(c *native.Conn) (*[]byte, message, []*os.File, error) {
+	buf, n, files, err := c.RecvPooled(&buffers)
+	if err != nil {
+		return nil, message{}, nil, err
+	}
+	m, err := parse((*buf)[:n], len(files))
+	if err != nil {
+		closeFiles(files)
+		buffers.Put(buf)
+		return nil, message{}, nil, err
+	}
+	return buf, m, files, nil
+}
+
+// opener is a connection with an open file.
+type opener struct {
+	c       *native.Conn
+	f       File
+	pending chan struct{} // one element for each call in execution
+	wait    sync.WaitGroup
+}
+
+// next receives one message and executes it. It reports false when the connection is to be closed.
+func (d *opener) next() bool {
+	buf, m, files, err := receive(d.c)
+	if err != nil {
+		return false
+	}
+	switch m.op {
+	case opBell:
+		d.f.Bell()
+		buffers.Put(buf)
+		return true
+	case opWrite, opIoctl:
+	default:
+		closeFiles(files)
+		buffers.Put(buf)
+		return false
+	}
+	d.pending <- struct{}{}
+	d.wait.Go(func() {
+		defer func() {
+			closeFiles(files)
+			buffers.Put(buf)
+			<-d.pending
+		}()
+		r := &Request{Data: m.data, IsIoctl: m.op == opIoctl, Ioctl: m.a, Operand: m.b}
+		if m.files == 1 {
+			r.Number, r.File = int32(m.a), files[1]
+		}
+		reply := d.f.Call(r)
+		send(files[0], reply)
+		for _, x := range reply.Files {
+			if x.Close {
+				x.File.Close()
+			}
+		}
+	})
+	return true
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// send sends a reply, without blocking. A process that passes something that is not a socket with room for the reply
+// gets none.
+func send(to *os.File, r *Reply) {
+	b, files := appendReply(nil, r)
+	fds := make([]int, 0, len(files))
+	for _, f := range files {
+		err := control(f, func(fd int) { fds = append(fds, fd) })
+		if err != nil {
+			b, _ = appendReply(nil, Fail(syscall.EIO))
+			fds = nil
+			break
+		}
+	}
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	_ = control(to, func(fd int) {
+		for {
+			err := unix.Sendmsg(fd, b, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+			if !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	})
+}
+
+// control calls fn with the number of a descriptor.
+func control(f *os.File, fn func(fd int)) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { fn(int(fd)) })
+}

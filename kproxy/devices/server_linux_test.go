@@ -1,0 +1,227 @@
+package devices
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"ciddk/clock"
+	"ciddk/kproxy"
+	"ciddk/kproxy/native"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is a front end and its only file. A write of "file" needs a descriptor, one of "pipe" returns one, and others
+// are stored at the address of their length.
+type fake struct {
+	mu     sync.Mutex
+	peer   kproxy.Peer
+	bells  int
+	closed chan struct{}
+	pipe   *os.File
+}
+
+func (f *fake) Tree() []Entry { return []Entry{{Path: "/dev/x", Data: make([]byte, 3*maxPart)}} }
+
+func (f *fake) Open(path string, p kproxy.Peer) (File, error) {
+	if path != "/dev/x" {
+		return nil, syscall.ENOENT
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.peer = p
+	return f, nil
+}
+
+func (f *fake) Device() (major, minor uint32) { return 231, 192 }
+
+func (f *fake) Bell() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bells++
+}
+
+func (f *fake) Close() { close(f.closed) }
+
+func (f *fake) Call(r *Request) *Reply {
+	switch {
+	case r.IsIoctl:
+		return Fail(syscall.ENOTTY)
+	case string(r.Data) == "file" && r.File == nil:
+		return &Reply{NeedFile: true, Number: 5}
+	case string(r.Data) == "file":
+		b := make([]byte, 100)
+		n, _ := r.File.Read(b)
+		return &Reply{Result: int64(r.Number), Stores: []Store{{Data: b[:n]}}}
+	case string(r.Data) == "pipe":
+		var w *os.File
+		f.pipe, w, _ = os.Pipe()
+		return &Reply{Files: []Descriptor{{File: w, Close: true, Addr: 8}}}
+	}
+	return &Reply{Result: int64(len(r.Data)), Stores: []Store{{Addr: uint64(len(r.Data)), Data: r.Data}}}
+}
+
+// rig is a server with one connection.
+type rig struct {
+	t *testing.T
+	f *fake
+	s *Server
+	c *native.Conn
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{t: t, f: &fake{closed: make(chan struct{})}}
+	r.s = New(r.f, 2, clock.Real())
+	r.c = r.dial()
+	t.Cleanup(r.s.Close)
+	return r
+}
+
+func (r *rig) dial() *native.Conn {
+	a, b, err := native.Pair()
+	require.NoError(r.t, err)
+	r.s.ServeConn(a)
+	r.t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// call sends a message and returns the reply, nil if the connection was closed.
+func (r *rig) call(m message, attached ...*os.File) (reply []byte, files []*os.File) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	require.NoError(r.t, err)
+	theirs := os.NewFile(uintptr(fds[1]), "reply")
+	mine, err := native.FileConn(os.NewFile(uintptr(fds[0]), "reply"))
+	require.NoError(r.t, err)
+	defer mine.Close()
+	m.files = uint32(len(attached))
+	require.NoError(r.t, r.c.Send(appendRequest(nil, &m), append([]*os.File{theirs}, attached...)))
+	theirs.Close()
+	b := make([]byte, 1<<17)
+	n, files, err := mine.Recv(b)
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	require.NoError(r.t, err)
+	return b[:n], files
+}
+
+func (r *rig) open() {
+	b, _ := r.call(message{op: opOpen, data: []byte("/dev/x")})
+	require.Len(r.t, b, replySize+32)
+	require.Zero(r.t, ne.Uint32(b))
+	assert.Equal(r.t, []uint32{231, 192, uint32(os.Getpid()), version}, []uint32{ne.Uint32(b[56:]), ne.Uint32(b[60:]),
+		ne.Uint32(b[64:]), ne.Uint32(b[68:])})
+}
+
+// TestCalls opens a file and makes all kinds of calls. Closing the connection closes the file.
+func TestCalls(t *testing.T) {
+	r := newRig(t)
+	r.open()
+	assert.Equal(t, os.Getpid(), r.f.peer.PID)
+	b, _ := r.call(message{op: opWrite, data: []byte("hello")})
+	assert.EqualValues(t, 5, ne.Uint64(b[8:]))
+	assert.Equal(t, "hello", string(b[replySize+16:replySize+21]))
+	b, _ = r.call(message{op: opIoctl, a: 1, b: 2})
+	assert.EqualValues(t, syscall.ENOTTY, ne.Uint32(b))
+
+	b, _ = r.call(message{op: opWrite, data: []byte("file")})
+	assert.EqualValues(t, flagNeedFile, ne.Uint32(b[4:]))
+	assert.EqualValues(t, 5, ne.Uint32(b[16:]))
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer read.Close()
+	_, err = write.WriteString("attached")
+	require.NoError(t, err)
+	require.NoError(t, write.Close())
+	b, _ = r.call(message{op: opWrite, a: 5, data: []byte("file")}, read)
+	assert.EqualValues(t, 5, ne.Uint64(b[8:]))
+	assert.Equal(t, "attached", string(b[replySize+16:replySize+24]))
+
+	b, files := r.call(message{op: opWrite, data: []byte("pipe")})
+	require.Len(t, files, 1)
+	assert.EqualValues(t, 8, ne.Uint64(b[replySize:]))
+	files[0].Close()
+	_, err = r.f.pipe.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF, "the server has the descriptor open")
+	r.f.pipe.Close()
+
+	require.NoError(t, r.c.Send(appendRequest(nil, &message{op: opBell}), nil))
+	require.Eventually(t, func() bool {
+		r.f.mu.Lock()
+		defer r.f.mu.Unlock()
+		return r.f.bells == 1
+	}, 30*time.Second, time.Millisecond)
+	r.c.Close()
+	<-r.f.closed
+}
+
+// TestBadMessages sends messages that are not of the protocol, and expects that the connection is closed.
+func TestBadMessages(t *testing.T) {
+	for _, m := range []message{{op: 0}, {op: opTree + 1}, {op: opOpen, data: []byte("/dev/x")}, {op: opTree},
+		{op: opIoctl, data: []byte("x")}} {
+		r := newRig(t)
+		r.open()
+		b, _ := r.call(m)
+		assert.Nil(t, b, "%+v", m)
+		<-r.f.closed
+	}
+	r := newRig(t)
+	b, _ := r.call(message{op: opWrite, data: []byte("x")})
+	assert.Nil(t, b, "a write before open")
+	r = newRig(t)
+	b, _ = r.call(message{op: opOpen, data: []byte("/dev/y")})
+	assert.EqualValues(t, syscall.ENOENT, ne.Uint32(b))
+}
+
+// TestReplyNowhere passes something that is not a socket for the reply. Other calls work.
+func TestReplyNowhere(t *testing.T) {
+	r := newRig(t)
+	r.open()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer null.Close()
+	for range 100 {
+		require.NoError(t, r.c.Send(appendRequest(nil, &message{op: opWrite, data: []byte("x")}), []*os.File{null}))
+	}
+	b, _ := r.call(message{op: opWrite, data: []byte("hello")})
+	assert.EqualValues(t, 5, ne.Uint64(b[8:]))
+	r.c.Close()
+	<-r.f.closed
+}
+
+// TestTooManyConnections connects more often than the server permits.
+func TestTooManyConnections(t *testing.T) {
+	r := newRig(t)
+	r.open()
+	r.dial()
+	_, _, err := r.dial().Recv(make([]byte, 100))
+	require.Error(t, err)
+}
+
+// TestReadTree reads a tree that does not fit into one reply, through a listener.
+func TestReadTree(t *testing.T) {
+	r := newRig(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := native.Listen(socket)
+	require.NoError(t, err)
+	served := make(chan error)
+	go func() { served <- r.s.Serve(l) }()
+	tree, err := ReadTree(socket, 30*time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, r.f.Tree(), tree)
+	require.NoError(t, l.Close())
+	require.NoError(t, <-served)
+	_, err = ReadTree(socket, time.Second)
+	require.Error(t, err)
+}

@@ -1,0 +1,247 @@
+package uverbs
+
+import (
+	"errors"
+	"math"
+	"os"
+	"sync"
+	"syscall"
+
+	"ciddk/ci"
+	"ciddk/kproxy"
+	"ciddk/kproxy/devices"
+	"ciddk/kproxy/schema"
+)
+
+// kind is the kind of an object as the ABI distinguishes them.
+type kind uint8
+
+const (
+	kindPD kind = 1 + iota
+	kindAH
+	kindMR
+	kindMW
+	kindCQ
+	kindQP
+	kindSRQ
+)
+
+// object is an object of an open file.
+type object struct {
+	kind   kind
+	handle schema.Handle
+	typ    ci.QPType // of a QP
+	sigAll bool      // of a QP
+	maxSGE int32     // of an SRQ
+
+	mcasts map[mcast]schema.Handle // of a QP: by the request that attached it
+}
+
+// channel is a completion event channel. The program names it by a descriptor.
+type channel struct {
+	queue schema.Handle
+	info  os.FileInfo
+}
+
+// File is an open uverbs device file: one client of the session core. It implements devices.File.
+type File struct {
+	front   *FrontEnd
+	dev     Device
+	session *kproxy.Session
+
+	mu       sync.Mutex
+	opening  bool // a get context is in progress or was executed
+	ca       schema.Handle
+	async    schema.Handle // event queue
+	bell     *os.File      // that wakes the adapter
+	objects  map[uint32]*object
+	next     uint32 // handle
+	channels []channel
+
+	mcastMu sync.Mutex // guards the attachments of all QPs
+
+	pdMu sync.Mutex
+	pd   schema.Handle // in which CQs are created, or 0
+}
+
+var _ devices.File = (*File)(nil)
+
+// Device returns the device numbers.
+func (f *File) Device() (major, minor uint32) { return deviceMajor, firstMinor + uint32(f.dev.Index) }
+
+// Close closes the session, which destroys everything.
+func (f *File) Close() { _ = f.session.Close() } // it has logged the error
+
+// one is what wakes an adapter.
+var one = []byte{1}
+
+// Bell wakes the adapter.
+func (f *File) Bell() {
+	f.mu.Lock()
+	bell := f.bell
+	f.mu.Unlock()
+	if bell != nil {
+		_, _ = bell.Write(one) // it fails if the adapter is gone
+	}
+}
+
+// Call executes a write or an ioctl. The ioctl interface is not implemented, so that libraries use writes.
+func (f *File) Call(r *devices.Request) *devices.Reply {
+	if r.IsIoctl {
+		return devices.Fail(syscall.ENOTTY)
+	}
+	m, c, err := parse(r)
+	if err == nil && m.context && !f.hasContext() {
+		err = syscall.EINVAL
+	}
+	if err == nil {
+		err = m.run(f, c)
+	}
+	if c != nil && c.reply.NeedFile {
+		return &c.reply
+	}
+	if err != nil {
+		for _, d := range c.descriptors() {
+			d.File.Close()
+		}
+		return devices.Fail(errnoOf(err))
+	}
+	return c.finish()
+}
+
+// descriptors returns the descriptors that a call that failed has made.
+func (c *call) descriptors() []devices.Descriptor {
+	if c == nil {
+		return nil
+	}
+	return c.reply.Files
+}
+
+func (f *File) hasContext() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ca != 0
+}
+
+// lookup returns an object. The error is that of commands that use the object.
+func (f *File) lookup(k kind, handle uint32) (*object, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if o := f.objects[handle]; o != nil && o.kind == k {
+		return o, nil
+	}
+	return nil, syscall.EINVAL
+}
+
+// handleOf returns the session's handle of an object.
+func (f *File) handleOf(k kind, handle uint32) (schema.Handle, error) {
+	o, err := f.lookup(k, handle)
+	if err != nil {
+		return 0, err
+	}
+	return o.handle, nil
+}
+
+// add puts an object into the table and returns its handle.
+func (f *File) add(o *object) uint32 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.objects[f.next] != nil {
+		f.next++
+	}
+	h := f.next
+	f.objects[h] = o
+	f.next++
+	return h
+}
+
+// remove destroys an object of the session and takes it out of the table. Of several calls for one object, one finds
+// it.
+func (f *File) remove(k kind, handle uint32) (*schema.DestroyReply, error) {
+	f.mu.Lock()
+	o := f.objects[handle]
+	if o == nil || o.kind != k {
+		f.mu.Unlock()
+		return nil, syscall.ENOENT
+	}
+	delete(f.objects, handle)
+	f.mu.Unlock()
+	r, err := f.session.Do(&kproxy.Call{Command: schema.CmdDestroy, Body: &schema.Object{Handle: o.handle}})
+	if err != nil {
+		f.mu.Lock()
+		f.objects[handle] = o
+		f.mu.Unlock()
+		return nil, err
+	}
+	return r.Body.(*schema.DestroyReply), nil
+}
+
+// destroyer returns the function of a command that destroys an object without events.
+func destroyer(k kind) func(f *File, c *call, q *byHandle, _ *none) error {
+	return func(f *File, _ *call, q *byHandle, _ *none) error {
+		_, err := f.remove(k, q.Handle)
+		return err
+	}
+}
+
+// do executes a request of the session and returns its reply.
+func do[R any](f *File, cmd schema.Command, body any) (*R, error) {
+	r, err := f.session.Do(&kproxy.Call{Command: cmd, Body: body})
+	if err != nil {
+		return nil, err
+	}
+	return r.Body.(*R), nil
+}
+
+// private returns the private data of a request: the driver data of the command.
+func (f *File) private(c *call) schema.UserBuffer {
+	return schema.UserBuffer{Command: f.dev.provider.Command, Status: -1, In: c.in[:min(len(c.in), schema.MaxPrivate)],
+		OutCapacity: schema.MaxPrivate, Present: true}
+}
+
+// answer takes over the driver data of a reply.
+func (c *call) answer(u *schema.UserBufferReply) {
+	if u.Copied {
+		c.out = u.Out
+	}
+}
+
+// storeIndirect stores driver data of a command without a reply at the address that is the command's driver data.
+func (c *call) storeIndirect() {
+	if len(c.out) > 0 && len(c.in) >= 8 {
+		c.reply.Stores = append(c.reply.Stores, devices.Store{Addr: ne.Uint64(c.in), Data: c.out})
+	}
+}
+
+// number returns n as a number of the ABI.
+func number[T int | int32 | uint64](n T) uint32 {
+	if n < 0 {
+		return 0
+	}
+	return uint32(min(uint64(n), math.MaxUint32))
+}
+
+// limit returns n as a size of the session: numbers beyond the largest one are rejected by the driver.
+func limit(n uint32) int32 { return int32(min(n, math.MaxInt32)) }
+
+// errnoOf returns the errno that Linux returns for an error of a verb.
+func errnoOf(err error) syscall.Errno {
+	if e, ok := errors.AsType[syscall.Errno](err); ok {
+		return e
+	}
+	switch ci.StatusOf(err) {
+	case ci.InsufficientResources, ci.InsufficientMemory, ci.MaxMcastQPsReached:
+		return syscall.ENOMEM
+	case ci.Unsupported:
+		return syscall.EOPNOTSUPP
+	case ci.InvalidPermission:
+		return syscall.EPERM
+	case ci.ResourceBusy:
+		return syscall.EBUSY
+	case ci.Timeout:
+		return syscall.ETIMEDOUT
+	case ci.InvalidState, ci.NotFound: // the adapter was removed, or the client is being closed
+		return syscall.EIO
+	}
+	return syscall.EINVAL
+}

@@ -1,0 +1,129 @@
+package uverbs
+
+import (
+	"errors"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+	"ciddk/kproxy"
+	"ciddk/kproxy/devices"
+)
+
+// Config describes a front end. All fields are required.
+type Config struct {
+	AL        *accesslayer.AL
+	Core      *kproxy.Server
+	Providers []Provider
+}
+
+// A Provider describes how a driver works with a user library of rdma-core.
+type Provider struct {
+	Library string // HCAInfo.Library of the adapters
+	// Name is the beginning of the names of devices, by which libibverbs finds the user library where there is no RDMA
+	// netlink.
+	Name string
+	ABI  int // version of the library's ABI
+	// Command is the UserBuffer.Command by which the driver knows that the private data of a verb is the driver data of
+	// the library's commands.
+	Command uint32
+	// BellOffset is the offset of a u32 in the driver data of a new QP: the index of its bell. 0: there are no bells.
+	BellOffset int
+}
+
+// Device is an RDMA device.
+type Device struct {
+	Index int    // of the device file: uverbs0 …
+	Name  string // such as rxe_ddk0
+	GUID  ci.GUID
+
+	provider *Provider
+	attr     *ci.CAAttr
+	info     ci.HCAInfo
+}
+
+// FrontEnd implements the uverbs device files of a daemon's adapters. It implements devices.FrontEnd.
+type FrontEnd struct {
+	cfg Config
+
+	mu      sync.Mutex
+	indexes map[ci.GUID]int // of adapters, also of those that were removed
+}
+
+var _ devices.FrontEnd = (*FrontEnd)(nil)
+
+// New returns a front end.
+func New(cfg Config) (*FrontEnd, error) {
+	if cfg.AL == nil || cfg.Core == nil {
+		return nil, errors.New("uverbs: Config.AL or Config.Core is nil")
+	}
+	return &FrontEnd{cfg: cfg, indexes: map[ci.GUID]int{}}, nil
+}
+
+// The numbers of the first device file. Linux has used them for the first 32 devices since 2005.
+const (
+	deviceMajor = 231
+	firstMinor  = 192
+)
+
+// Devices returns the devices: the adapters that have a provider. A device keeps its index and its name, also if the
+// adapter is removed and added again.
+func (u *FrontEnd) Devices() []Device {
+	var list []Device
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, a := range u.cfg.AL.Adapters() {
+		p := u.provider(a.Info().Library)
+		if p == nil {
+			continue
+		}
+		guid := a.GUID()
+		i, ok := u.indexes[guid]
+		if !ok {
+			i = len(u.indexes)
+			u.indexes[guid] = i
+		}
+		list = append(list, Device{Index: i, Name: p.Name + strconv.Itoa(i), GUID: guid, provider: p, attr: a.Attr(),
+			info: a.Info()})
+	}
+	return list
+}
+
+func (u *FrontEnd) provider(library string) *Provider {
+	for i := range u.cfg.Providers {
+		if u.cfg.Providers[i].Library == library {
+			return &u.cfg.Providers[i]
+		}
+	}
+	return nil
+}
+
+const (
+	deviceDir  = "/dev/infiniband"
+	fileName   = "uverbs"
+	sysfsVerbs = "/sys/class/infiniband_verbs"
+	sysfsIB    = "/sys/class/infiniband"
+)
+
+// Open opens a device file for a client. Error: ENOENT; ENOMEM (too many clients); EIO.
+func (u *FrontEnd) Open(name string, p kproxy.Peer) (devices.File, error) {
+	index, ok := strings.CutPrefix(name, path.Join(deviceDir, fileName))
+	if !ok {
+		return nil, syscall.ENOENT
+	}
+	for _, d := range u.Devices() {
+		if strconv.Itoa(d.Index) != index {
+			continue
+		}
+		session, err := u.cfg.Core.Open(p, 64, name)
+		if err != nil {
+			return nil, errnoOf(err)
+		}
+		return &File{front: u, dev: d, session: session, objects: map[uint32]*object{}}, nil
+	}
+	return nil, syscall.ENOENT
+}

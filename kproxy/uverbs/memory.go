@@ -1,0 +1,171 @@
+package uverbs
+
+import (
+	"errors"
+	"syscall"
+
+	"ciddk/ci"
+	"ciddk/kproxy/schema"
+)
+
+// pageMask covers the offset in a page.
+const pageMask = 4096 - 1
+
+// The rights of regions and windows (ib_access_flags).
+const (
+	accessLocalWrite = 1 << iota
+	accessRemoteWrite
+	accessRemoteRead
+	accessRemoteAtomic
+	accessMWBind
+	accessZeroBased
+
+	accessOptional = 0x3ff << 20 // rights that a kernel may ignore, such as relaxed ordering
+)
+
+// access returns the rights of a region.
+func access(flags uint32) (ci.Access, error) {
+	flags &^= accessOptional
+	if flags&^(accessLocalWrite|accessRemoteWrite|accessRemoteRead|accessRemoteAtomic|accessMWBind) != 0 {
+		return 0, syscall.EINVAL
+	}
+	if flags&(accessRemoteWrite|accessRemoteAtomic) != 0 && flags&accessLocalWrite == 0 {
+		return 0, syscall.EINVAL
+	}
+	return rights(flags), nil
+}
+
+// rights returns rights without validation.
+func rights(flags uint32) (a ci.Access) {
+	for flag, x := range map[uint32]ci.Access{accessLocalWrite: ci.LocalWrite, accessRemoteWrite: ci.RemoteWrite,
+		accessRemoteRead: ci.RemoteRead, accessRemoteAtomic: ci.RemoteAtomic, accessMWBind: ci.BindWindow} {
+		if flags&flag != 0 {
+			a |= x
+		}
+	}
+	return a
+}
+
+// accessFlags is the inverse of rights.
+func accessFlags(a ci.Access) (flags uint32) {
+	for flag := uint32(1); flag <= accessMWBind; flag <<= 1 {
+		if a&rights(flag) != 0 {
+			flags |= flag
+		}
+	}
+	return flags
+}
+
+func (f *File) allocPD(c *call, _ *allocPD, r *allocPDResp) error {
+	created, err := do[schema.Created](f, schema.CmdAllocatePD, &schema.AllocatePD{CA: f.ca, User: f.private(c)})
+	if err != nil {
+		return err
+	}
+	c.answer(&created.User)
+	r.PDHandle = f.add(&object{kind: kindPD, handle: created.Handle})
+	return nil
+}
+
+// memory returns the memory of a registration.
+func memory(start, length, iova uint64, flags uint32) (m schema.Memory, err error) {
+	if start&pageMask != iova&pageMask {
+		return m, syscall.EINVAL
+	}
+	a, err := access(flags)
+	if err != nil {
+		return m, err
+	}
+	if iova == 0 && start != 0 {
+		a |= ci.ZeroBased
+	}
+	return schema.Memory{Addr: start, Length: length, IOVA: iova, Access: a}, nil
+}
+
+// notMapped replaces the status of memory that the process does not have, or may not write to, by the errno.
+func notMapped(err error) error {
+	if errors.Is(err, ci.InvalidPermission) {
+		return syscall.EFAULT
+	}
+	return err
+}
+
+func (f *File) regMR(_ *call, q *regMR, r *regMRResp) error {
+	m, err := memory(q.Start, q.Length, q.HCAVA, q.AccessFlags)
+	if err != nil {
+		return err
+	}
+	pd, err := f.handleOf(kindPD, q.PDHandle)
+	if err != nil {
+		return err
+	}
+	region, err := do[schema.RegionReply](f, schema.CmdRegisterMR, &schema.RegisterMR{PD: pd, Memory: m})
+	if err != nil {
+		return notMapped(err)
+	}
+	r.LKey, r.RKey = uint32(region.Region.LKey), uint32(region.Region.RKey)
+	r.MRHandle = f.add(&object{kind: kindMR, handle: region.Handle})
+	return nil
+}
+
+// The changes of a region (enum ib_mr_rereg_flags).
+const (
+	reregTranslation = 1 << iota
+	reregPD
+	reregAccess
+)
+
+func (f *File) reregMR(_ *call, q *reregMR, r *reregMRResp) error {
+	if q.Flags == 0 || q.Flags&^(reregTranslation|reregPD|reregAccess) != 0 {
+		return syscall.EINVAL
+	}
+	modify := &schema.ModifyMR{}
+	var err error
+	if q.Flags&reregTranslation != 0 {
+		modify.Set |= uint32(ci.MRFieldMemory)
+		if modify.Memory, err = memory(q.Start, q.Length, q.HCAVA, 0); err != nil {
+			return err
+		}
+	}
+	if q.Flags&reregAccess != 0 {
+		modify.Set |= uint32(ci.MRFieldAccess)
+		a, err := access(q.AccessFlags)
+		if err != nil {
+			return err
+		}
+		modify.Memory.Access |= a
+	}
+	if modify.MR, err = f.handleOf(kindMR, q.MRHandle); err != nil {
+		return err
+	}
+	if q.Flags&reregPD != 0 {
+		modify.Set |= uint32(ci.MRFieldPD)
+		if modify.PD, err = f.handleOf(kindPD, q.PDHandle); err != nil {
+			return err
+		}
+	}
+	region, err := do[schema.RegionReply](f, schema.CmdModifyMR, modify)
+	if err != nil {
+		return notMapped(err)
+	}
+	r.LKey, r.RKey = uint32(region.Region.LKey), uint32(region.Region.RKey)
+	return nil
+}
+
+func (f *File) allocMW(c *call, q *allocMW, r *allocMWResp) error {
+	pd, err := f.handleOf(kindPD, q.PDHandle)
+	if err != nil {
+		return err
+	}
+	if t := ci.MWType(q.MWType); t != ci.MWType1 && t != ci.MWType2 {
+		return syscall.EINVAL
+	}
+	w, err := do[schema.WindowReply](f, schema.CmdCreateMW, &schema.CreateMW{PD: pd, Type: uint32(q.MWType),
+		User: f.private(c)})
+	if err != nil {
+		return err
+	}
+	c.answer(&w.User)
+	r.RKey = uint32(w.Key)
+	r.MWHandle = f.add(&object{kind: kindMW, handle: w.Handle})
+	return nil
+}

@@ -1,0 +1,316 @@
+package uverbs
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/hca/reference/rings"
+	"ciddk/kproxy"
+	"ciddk/kproxy/devices"
+)
+
+// TestSizes compares the sizes of the structures with those of Linux's header file, as a C compiler reports them.
+func TestSizes(t *testing.T) {
+	for name, s := range map[string][2]int{
+		"get_context_resp": {size[getContextResp](), 8}, "query_device_resp": {size[queryDeviceResp](), 176},
+		"ex_query_device_resp": {size[exQueryDeviceResp](), 304}, "query_port": {size[queryPort](), 16},
+		"query_port_resp": {size[queryPortResp](), 40}, "reg_mr": {size[regMR](), 40},
+		"reg_mr_resp": {size[regMRResp](), 12}, "rereg_mr": {size[reregMR](), 48},
+		"rereg_mr_resp": {size[reregMRResp](), 8}, "alloc_mw": {size[allocMW](), 16},
+		"alloc_mw_resp": {size[allocMWResp](), 8}, "create_cq": {size[createCQ](), 32},
+		"ex_create_cq": {size[exCreateCQ](), 32}, "ex_create_cq_resp": {size[exCreateCQResp](), 16},
+		"resize_cq": {size[resizeCQ](), 16}, "resize_cq_resp": {size[resizeCQResp](), 8},
+		"req_notify_cq": {size[reqNotifyCQ](), 8}, "ex_modify_cq": {size[exModifyCQ](), 16},
+		"destroy_cq": {size[destroyEvents](), 16}, "ah_attr": {size[ahAttr](), 32}, "create_ah": {size[createAH](), 56},
+		"create_qp": {size[createQP](), 56}, "create_qp_resp": {size[createQPResp](), 32},
+		"ex_create_qp": {size[exCreateQP](), 64}, "ex_create_qp_resp": {size[exCreateQPResp](), 40},
+		"qp_dest": {size[qpDest](), 32}, "query_qp": {size[queryQP](), 16}, "query_qp_resp": {size[queryQPResp](), 128},
+		"modify_qp": {size[modifyQP](), 112}, "ex_modify_qp": {size[exModifyQP](), 120},
+		"post_send": {size[postSend](), 24}, "attach_mcast": {size[mcast](), 24}, "create_srq": {size[createSRQ](), 32},
+		"create_xsrq": {size[createXSRQ](), 48}, "create_srq_resp": {size[createSRQResp](), 16},
+		"modify_srq": {size[modifySRQ](), 16}, "query_srq": {size[querySRQ](), 16},
+		"query_srq_resp": {size[querySRQResp](), 16},
+	} {
+		assert.Equal(t, s[1], s[0], name)
+	}
+}
+
+// objects are one of each kind.
+type objects struct{ pd, mr, cq, qp, srq, ah, mw uint32 }
+
+func (p *program) create(b []byte) (o objects) {
+	var pd allocPDResp
+	p.must(cmdAllocPD, allocPD{replyAddr}, &pd)
+	o.pd = pd.PDHandle
+	var mr regMRResp
+	addr := ci.Bytes(b).Addr()
+	p.must(cmdRegMR, regMR{Response: replyAddr, Start: addr, Length: uint64(len(b)), HCAVA: addr, PDHandle: o.pd,
+		AccessFlags: accessLocalWrite | accessRemoteWrite | accessMWBind | 1<<20}, &mr)
+	o.mr = mr.MRHandle
+	require.NotZero(p.t, mr.RKey)
+	var cq createCQResp
+	p.must(cmdCreateCQ, createCQ{Response: replyAddr, UserHandle: 77, CQE: 10, CompChannel: noCompChannel}, &cq)
+	o.cq = cq.CQHandle
+	assert.EqualValues(p.t, 15, cq.CQE)
+	var srq createSRQResp
+	p.must(cmdCreateSRQ, createSRQ{Response: replyAddr, PDHandle: o.pd, MaxWR: 10, MaxSGE: 2}, &srq)
+	o.srq = srq.SRQHandle
+	var qp createQPResp
+	out := p.must(cmdCreateQP, createQP{Response: replyAddr, Args: createQPArgs{PDHandle: o.pd, SendCQHandle: o.cq,
+		RecvCQHandle: o.cq, MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, QPType: createQPRC,
+		SQSigAll: 1}}, &qp)
+	o.qp = qp.QPHandle
+	require.GreaterOrEqual(p.t, len(out), rings.VerbsQPSize)
+	require.NotNil(p.t, p.bell)
+	assert.Equal(p.t, devices.Bell{Handle: o.qp, Index: ne.Uint32(out[rings.VerbsIndex:]), IsSet: true}, *p.bell)
+	var ah createAHResp
+	out = p.must(cmdCreateAH, createAH{Response: replyAddr, PDHandle: o.pd,
+		Attr: ahAttr{PortNum: 1, IsGlobal: 1, DGID: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 1}}}, &ah)
+	o.ah = ah.AHHandle
+	assert.NotZero(p.t, ne.Uint32(out), "the user library then uses the number, and needs no route of its own")
+	var mw allocMWResp
+	p.must(cmdAllocMW, allocMW{Response: replyAddr, PDHandle: o.pd, MWType: 1}, &mw)
+	o.mw = mw.MWHandle
+	return o
+}
+
+// TestLifeOfObjects creates one object of each kind, queries and changes them, and destroys them.
+func TestLifeOfObjects(t *testing.T) {
+	r := newRig(t)
+	p := r.context()
+	o := p.create(make([]byte, 8192))
+
+	var q queryQPResp
+	init := modifyQP{QPHandle: o.qp, AttrMask: qpMaskState | qpMaskPKeyIndex | qpMaskPort | qpMaskAccess, QPState: 1,
+		PortNum: 1, QPAccessFlags: accessRemoteWrite | accessRemoteRead}
+	p.must(cmdModifyQP, init, nil)
+	p.must(cmdQueryQP, queryQP{Response: replyAddr, QPHandle: o.qp}, &q)
+	assert.EqualValues(t, 1, q.QPState)
+	assert.EqualValues(t, accessRemoteWrite|accessRemoteRead, q.QPAccessFlags)
+	assert.EqualValues(t, 1, q.SQSigAll)
+	_, errno := p.do(cmdModifyQP, init, nil) // Init to Init is permitted
+	assert.Zero(t, errno)
+
+	var cq resizeCQResp
+	out := p.must(cmdResizeCQ, resizeCQ{Response: replyAddr, CQHandle: o.cq, CQE: 100}, &cq)
+	assert.EqualValues(t, 127, cq.CQE)
+	assert.Zero(t, ne.Uint64(out)%4096, "the user library maps the new queue")
+	const moved = 0x2000
+	p.must(cmdModifySRQ, modifySRQ{SRQHandle: o.srq, AttrMask: srqMaxWR, MaxWR: 100}, nil,
+		ne.AppendUint64(nil, moved)...)
+	assert.Len(t, p.mem[moved], rings.VerbsQueueSize)
+	p.must(cmdModifySRQ, modifySRQ{SRQHandle: o.srq, AttrMask: srqLimit, SRQLimit: 3}, nil, ne.AppendUint64(nil, 0)...)
+	var srq querySRQResp
+	p.must(cmdQuerySRQ, querySRQ{Response: replyAddr, SRQHandle: o.srq}, &srq)
+	assert.Equal(t, querySRQResp{MaxWR: 127, MaxSGE: 2}, srq, "the queue is empty, so the limit is reached at once")
+	p.must(cmdReqNotifyCQ, reqNotifyCQ{CQHandle: o.cq}, nil)
+
+	_, errno = p.do(cmdDeallocPD, byHandle{o.pd}, nil)
+	assert.Equal(t, syscall.EBUSY, errno)
+	var cqEvents destroyCQResp
+	_, errno = p.do(cmdDestroyCQ, destroyEvents{Response: replyAddr, Handle: o.cq}, &cqEvents)
+	assert.Equal(t, syscall.EBUSY, errno)
+	var events destroyEventsResp
+	p.must(cmdDestroyQP, destroyEvents{Response: replyAddr, Handle: o.qp}, &events)
+	assert.Equal(t, &devices.Bell{Handle: o.qp}, p.bell)
+	p.must(cmdDestroySRQ, destroyEvents{Response: replyAddr, Handle: o.srq}, &events)
+	p.must(cmdDestroyCQ, destroyEvents{Response: replyAddr, Handle: o.cq}, &cqEvents)
+	assert.Zero(t, cqEvents)
+	p.must(cmdDestroyAH, byHandle{o.ah}, nil)
+	p.must(cmdDeallocMW, byHandle{o.mw}, nil)
+	p.must(cmdDeregMR, byHandle{o.mr}, nil)
+	p.must(cmdDeallocPD, byHandle{o.pd}, nil)
+	for _, c := range []uint32{cmdDestroyAH, cmdDeallocMW, cmdDeregMR, cmdDeallocPD} {
+		_, errno = p.do(c, byHandle{o.pd}, nil)
+		assert.Equal(t, syscall.ENOENT, errno, "command %d", c)
+	}
+}
+
+// TestClosed closes a file with objects. Nothing remains.
+func TestClosed(t *testing.T) {
+	r := newRig(t)
+	p := r.context()
+	p.create(make([]byte, 4096))
+	require.NotEmpty(t, r.live())
+	p.f.Close()
+	assert.Empty(t, r.live())
+	_, errno := p.do(cmdAllocPD, allocPD{replyAddr}, &allocPDResp{})
+	assert.Equal(t, syscall.EIO, errno)
+}
+
+// TestIsolation uses handles in another file than that in which they were created.
+func TestIsolation(t *testing.T) {
+	r := newRig(t)
+	o := r.context().create(make([]byte, 4096))
+	p := r.context()
+	_, errno := p.do(cmdModifyQP, modifyQP{QPHandle: o.qp, AttrMask: qpMaskState}, nil)
+	assert.Equal(t, syscall.EINVAL, errno)
+	_, errno = p.do(cmdDeregMR, byHandle{o.mr}, nil)
+	assert.Equal(t, syscall.ENOENT, errno)
+}
+
+// TestErrnos sends commands that fail, with the errno of Linux.
+func TestErrnos(t *testing.T) {
+	r := newRig(t)
+	p := r.context()
+	o := p.create(make([]byte, 8192))
+	addr := uint64(0x10000) // not mapped
+	cut := func(b []byte, n int) []byte { return b[:len(b)-n] }
+	ex := func(command uint32, in, out int, response uint64, n int) []byte {
+		b := ne.AppendUint32(nil, command|flagExtended)
+		b = ne.AppendUint16(ne.AppendUint16(b, uint16(in)), uint16(out))
+		b = append(ne.AppendUint64(b, response), make([]byte, 8)...)
+		return append(b, make([]byte, n)...)
+	}
+	short := encode(cmdQueryPort, queryPort{Response: replyAddr}, nil, 100)
+	ne.PutUint16(short[4:], uint16(len(short)/4-2))
+	for _, x := range []struct {
+		name string
+		b    []byte
+		want syscall.Errno
+	}{
+		{"empty", nil, syscall.EINVAL},
+		{"less than a header", make([]byte, 7), syscall.EINVAL},
+		{"number beyond the last", encode(maxCmd+1, none{}, nil, 0), syscall.EINVAL},
+		{"unknown flag", encode(1<<30, none{}, nil, 0), syscall.EINVAL},
+		{"without an implementation", encode(cmdCreateXSRQ-2, none{}, nil, 0), syscall.EOPNOTSUPP},
+		{"words do not match", short, syscall.EINVAL},
+		{"request too short", encode(cmdRegMR, allocPD{replyAddr}, nil, 100), syscall.ENOSPC},
+		{"no room for the reply", encode(cmdRegMR, regMR{}, nil, 8), syscall.ENOSPC},
+		{"second context", encode(cmdGetContext, getContext{replyAddr}, nil, 8), syscall.EINVAL},
+		{"port 0", encode(cmdQueryPort, queryPort{Response: replyAddr}, nil, 40), syscall.EINVAL},
+		{"port 2", encode(cmdQueryPort, queryPort{Response: replyAddr, PortNum: 2}, nil, 40), syscall.EINVAL},
+		{"PD handle", encode(cmdRegMR, regMR{PDHandle: 99}, nil, 12), syscall.EINVAL},
+		{"PD handle of another kind", encode(cmdRegMR, regMR{PDHandle: o.cq}, nil, 12), syscall.EINVAL},
+		{"rights", encode(cmdRegMR, regMR{PDHandle: o.pd, AccessFlags: accessRemoteWrite}, nil, 12), syscall.EINVAL},
+		{"unknown rights", encode(cmdRegMR, regMR{PDHandle: o.pd, AccessFlags: 1 << 10}, nil, 12), syscall.EINVAL},
+		{"offset in page", encode(cmdRegMR, regMR{Start: addr, HCAVA: addr + 1, PDHandle: o.pd}, nil, 12),
+			syscall.EINVAL},
+		{"not mapped", encode(cmdRegMR, regMR{Start: addr, Length: 10, HCAVA: addr, PDHandle: o.pd}, nil, 12),
+			syscall.EFAULT},
+		{"window type", encode(cmdAllocMW, allocMW{PDHandle: o.pd, MWType: 3}, nil, 8), syscall.EINVAL},
+		{"CQ of size 0", encode(cmdCreateCQ, createCQ{CompChannel: noCompChannel}, nil, 8), syscall.EINVAL},
+		{"CQ too large", encode(cmdCreateCQ, createCQ{CQE: 1 << 31, CompChannel: noCompChannel}, nil, 8),
+			syscall.ENOMEM},
+		{"vector", encode(cmdCreateCQ, createCQ{CQE: 1, CompVector: 1 << 20, CompChannel: noCompChannel}, nil, 8),
+			syscall.EINVAL},
+		{"raw QP", encode(cmdCreateQP, createQP{Args: createQPArgs{PDHandle: o.pd, SendCQHandle: o.cq,
+			RecvCQHandle: o.cq, QPType: createQPRaw}}, nil, 32), syscall.EPERM},
+		{"type of QP", encode(cmdCreateQP, createQP{Args: createQPArgs{QPType: 77}}, nil, 32), syscall.EINVAL},
+		{"QP state", encode(cmdModifyQP, modifyQP{QPHandle: o.qp, AttrMask: qpMaskState, QPState: 9}, nil, 0),
+			syscall.EINVAL},
+		{"QP mask", encode(cmdModifyQP, modifyQP{QPHandle: o.qp, AttrMask: 1 << 30}, nil, 0), syscall.EOPNOTSUPP},
+		{"transition", encode(cmdModifyQP, modifyQP{QPHandle: o.qp, AttrMask: qpMaskState, QPState: 3}, nil, 0),
+			syscall.EINVAL},
+		{"not attached", encode(cmdDetachMcast, mcast{QPHandle: o.qp}, nil, 0), syscall.EINVAL},
+		{"post", encode(cmdPostSend, postSend{QPHandle: o.qp, WRCount: 1}, nil, 4), syscall.EINVAL},
+		{"extended header", cut(ex(cmdQueryDevice, 1, 0, 0, 0), 4), syscall.EINVAL},
+		{"extended words", ex(cmdQueryDevice, 2, 40, replyAddr, 8), syscall.EINVAL},
+		{"extended request too short", ex(cmdCreateCQ, 1, 2, replyAddr, 8), syscall.ENOSPC},
+		{"extended reply too short", ex(cmdQueryDevice, 1, 2, replyAddr, 8), syscall.ENOSPC},
+		{"reply without address", ex(cmdQueryDevice, 1, 40, 0, 8), syscall.EINVAL},
+		{"extended command not implemented", ex(52, 1, 0, 0, 8), syscall.EOPNOTSUPP},
+		{"extended command beyond the last", ex(99, 1, 0, 0, 8), syscall.EOPNOTSUPP},
+		{"later fields", append(cut(ex(cmdQueryDevice, 2, 40, replyAddr, 16), 1), 1), syscall.EOPNOTSUPP},
+	} {
+		assert.Equal(t, x.want, p.write(x.b).Errno, x.name)
+	}
+	assert.Equal(t, syscall.ENOTTY, p.f.Call(&devices.Request{IsIoctl: true}).Errno)
+	before := r.open()
+	_, errno := before.do(cmdAllocPD, allocPD{replyAddr}, &allocPDResp{})
+	assert.Equal(t, syscall.EINVAL, errno, "before the context")
+	for _, name := range []string{"/dev/infiniband/uverbs1", "/dev/infiniband/uverbs", "/dev/infiniband/rdma_cm", ""} {
+		_, err := r.front.Open(name, kproxy.Peer{PID: os.Getpid(), UID: os.Getuid()})
+		assert.Equal(t, syscall.ENOENT, err, name)
+	}
+}
+
+// TestEvents reads completion events from a channel. The reply to the destroy of the CQ has the number of events that
+// were read.
+func TestEvents(t *testing.T) {
+	r := newRig(t)
+	p := r.context()
+	var pd allocPDResp
+	p.must(cmdAllocPD, allocPD{replyAddr}, &pd)
+	p.must(cmdCreateChan, createCompChannel{replyAddr}, nil)
+	events := p.files[replyAddr]
+	require.NotNil(t, events)
+	p.files[5] = events // its number in the program
+	var cq createCQResp
+	p.must(cmdCreateCQ, createCQ{Response: replyAddr, UserHandle: 0x1234, CQE: 10, CompChannel: 5}, &cq)
+	_, errno := p.do(cmdCreateCQ, createCQ{Response: replyAddr, CQE: 10, CompChannel: 6}, &cq)
+	assert.Equal(t, syscall.EBADF, errno)
+	p.files[6] = os.Stderr
+	_, errno = p.do(cmdCreateCQ, createCQ{Response: replyAddr, CQE: 10, CompChannel: 6}, &cq)
+	assert.Equal(t, syscall.EINVAL, errno)
+
+	var qp createQPResp
+	queues := p.must(cmdCreateQP, createQP{Response: replyAddr, Args: createQPArgs{PDHandle: pd.PDHandle,
+		SendCQHandle: cq.CQHandle, RecvCQHandle: cq.CQHandle, MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1,
+		QPType: createQPUD}}, &qp)
+	p.must(cmdModifyQP, modifyQP{QPHandle: qp.QPHandle, AttrMask: qpMaskState | qpMaskPKeyIndex |
+		qpMaskPort | qpMaskQKey,
+		QPState: 1, PortNum: 1}, nil)
+	p.must(cmdReqNotifyCQ, reqNotifyCQ{CQHandle: cq.CQHandle}, nil)
+	// A receive, as the user library posts it: an element without segments, and the producer's index.
+	p.poke(ne.Uint64(queues)+producerIndex, 1)
+	p.must(cmdModifyQP, modifyQP{QPHandle: qp.QPHandle, AttrMask: qpMaskState, QPState: 6}, nil)
+	b := make([]byte, 100)
+	n, err := events.Read(b)
+	require.NoError(t, err)
+	require.Equal(t, 8, n)
+	assert.EqualValues(t, 0x1234, ne.Uint64(b))
+	var last destroyEventsResp
+	p.must(cmdDestroyQP, destroyEvents{Response: replyAddr, Handle: qp.QPHandle}, &last)
+	var reported destroyCQResp
+	p.must(cmdDestroyCQ, destroyEvents{Response: replyAddr, Handle: cq.CQHandle}, &reported)
+	assert.Equal(t, destroyCQResp{CompEventsReported: 1}, reported)
+}
+
+// producerIndex is the offset of the producer's index in a queue of Linux Soft-RoCE.
+const producerIndex = 128
+
+// poke stores a number in the memory that the program shares with the adapter.
+func (p *program) poke(off uint64, v uint32) {
+	raw, err := p.memory.SyscallConn()
+	require.NoError(p.t, err)
+	require.NoError(p.t, raw.Control(func(fd uintptr) {
+		b, err := syscall.Mmap(int(fd), int64(off&^4095), 8192, syscall.PROT_READ|syscall.PROT_WRITE,
+			syscall.MAP_SHARED)
+		require.NoError(p.t, err)
+		ne.PutUint32(b[off&4095:], v)
+		require.NoError(p.t, syscall.Munmap(b))
+	}))
+}
+
+// TestDevice compares the attributes and the tree with the adapter's.
+func TestDevice(t *testing.T) {
+	r := newRig(t)
+	p := r.context()
+	var d queryDeviceResp
+	p.must(cmdQueryDevice, queryDevice{replyAddr}, &d)
+	attr := r.hca.Attr()
+	assert.EqualValues(t, attr.MaxSGEs, d.MaxSGE)
+	assert.EqualValues(t, 1, d.PhysPortCnt)
+	var port queryPortResp
+	p.must(cmdQueryPort, queryPort{Response: replyAddr, PortNum: 1}, &port)
+	assert.EqualValues(t, 4, port.State)
+	assert.EqualValues(t, 2, port.LinkLayer)
+	tree := map[string]string{}
+	for _, e := range r.front.Tree() {
+		tree[e.Path] = strings.TrimSuffix(string(e.Data), "\n")
+	}
+	assert.Equal(t, "rxe_ddk0", tree["/sys/class/infiniband_verbs/uverbs0/ibdev"])
+	assert.Equal(t, "231:192", tree["/sys/class/infiniband_verbs/uverbs0/dev"])
+	assert.Equal(t, "6", tree["/sys/class/infiniband_verbs/abi_version"])
+	assert.Equal(t, "4: ACTIVE", tree["/sys/class/infiniband/rxe_ddk0/ports/1/state"])
+	assert.Equal(t, "0000:0000:0000:0000:0000:ffff:0a00:0001", tree["/sys/class/infiniband/rxe_ddk0/ports/1/gids/0"])
+	assert.Equal(t, "RoCE v2", tree["/sys/class/infiniband/rxe_ddk0/ports/1/gid_attrs/types/0"])
+	assert.EqualValues(t, 1, port.GIDTblLen)
+}

@@ -1,0 +1,191 @@
+package verbs
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"ciddk/cmd/ddkrun/cli"
+)
+
+// patience is the time after which a program that does not end fails the test. Machines that run tests can be busy.
+const patience = 4 * time.Minute
+
+// roleEnv is an environment variable that makes the test's program ddkrun.
+const roleEnv = "CIDDK_TEST_DDKRUN"
+
+// ddkrun is the path of ddkrun, which is this program, and skip what this machine lacks.
+var ddkrun, skip string
+
+func TestMain(m *testing.M) {
+	if os.Getenv(roleEnv) != "" {
+		os.Exit(cli.Main(os.Args[1:]))
+	}
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "verbs-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		os.Setenv("XDG_CACHE_HOME", dir) // the compiled library is kept for all tests
+		os.Setenv(roleEnv, "1")
+		if ddkrun, err = os.Executable(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		skip = missing()
+		code := m.Run()
+		if err := goleak.Find(); code == 0 && err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}())
+}
+
+// missing returns what this machine lacks for all tests.
+func missing() string {
+	if _, err := exec.LookPath("cc"); err != nil {
+		return "no C compiler (command cc)"
+	}
+	if found, _ := filepath.Glob("/usr/lib/*/libibverbs/librxe-rdmav*.so"); len(found) == 0 { // the pattern is valid
+		return "the user library of Linux Soft-RoCE is not installed (Debian: ibverbs-providers)"
+	}
+	return ""
+}
+
+// rig is a daemon with one adapter in a simulated network, and an environment for ddkrun.
+type rig struct {
+	t   *testing.T
+	env []string
+}
+
+func newRig(t *testing.T) *rig {
+	if skip != "" {
+		t.Skip(skip)
+	}
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	daemon := exec.Command(ddkrun, "-daemon", "serve", "--socket", socket, "--drain", "1ms", "--adapter",
+		"link=network,address=10.0.0.1")
+	pipe, err := daemon.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, daemon.Start())
+	lines := bufio.NewReader(pipe)
+	log := ""
+	for !strings.Contains(log, "msg=ready") {
+		line, err := lines.ReadString('\n')
+		log += line
+		require.NoError(t, err, "the daemon ended: %s", log)
+	}
+	rest := make(chan string, 1)
+	go func() {
+		b, _ := io.ReadAll(lines) // until the daemon ends
+		rest <- string(b)
+	}()
+	t.Cleanup(func() {
+		require.NoError(t, daemon.Process.Signal(os.Interrupt))
+		log += <-rest
+		assert.NoError(t, daemon.Wait(), "%s", log)
+		assert.NotContains(t, log, "level=ERROR")
+	})
+	return &rig{t: t, env: append(os.Environ(), "DDKD_SOCKET="+socket, "XDG_RUNTIME_DIR="+dir)}
+}
+
+// command returns the command that runs a program with ddkrun.
+func (r *rig) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
+	if _, err := exec.LookPath(args[0]); err != nil {
+		r.t.Skipf("%s is not installed (Debian: ibverbs-utils, perftest)", args[0])
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	r.t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, ddkrun, args...)
+	out := new(bytes.Buffer)
+	cmd.Env, cmd.Stdout, cmd.Stderr = r.env, out, out
+	cmd.WaitDelay = 10 * time.Second
+	return cmd, out
+}
+
+// run runs a program to its end and returns its output.
+func (r *rig) run(args ...string) string {
+	cmd, out := r.command(args...)
+	require.NoError(r.t, cmd.Run(), "%v:\n%s", args, out)
+	return out.String()
+}
+
+// pair runs a program as a server and as a client, and returns the client's output. Both get the port of the server as
+// the argument -p.
+func (r *rig) pair(args ...string) string {
+	port := freePort(r.t)
+	args = append(args[:1:1], append([]string{"-p", strconv.Itoa(port)}, args[1:]...)...)
+	server, serverOut := r.command(args...)
+	require.NoError(r.t, server.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Wait() }()
+	awaitListener(r.t, port, ended, serverOut)
+	client, clientOut := r.command(append(args, "127.0.0.1")...)
+	err := client.Run()
+	if err != nil {
+		_ = server.Process.Kill()
+	}
+	serverErr := <-ended
+	require.NoError(r.t, err, "client %v:\n%s\nserver:\n%s", args, clientOut, serverOut)
+	require.NoError(r.t, serverErr, "server %v:\n%s", args, serverOut)
+	return clientOut.String()
+}
+
+// freePort returns a TCP port that is not in use.
+func freePort(t *testing.T) int {
+	l, err := net.Listen("tcp", ":0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// awaitListener waits until a process listens on a TCP port, without connecting to it.
+func awaitListener(t *testing.T, port int, ended chan error, out *bytes.Buffer) {
+	want := fmt.Sprintf(":%04X", port)
+	require.Eventually(t, func() bool {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Logf("the server ended: %v", err)
+			return true
+		default:
+		}
+		return isListening("/proc/net/tcp", want) || isListening("/proc/net/tcp6", want)
+	}, patience, 5*time.Millisecond)
+	if len(ended) > 0 {
+		t.Fatalf("server: %s", out)
+	}
+}
+
+// isListening reports whether a table of sockets contains one in state LISTEN whose local address ends with a port.
+func isListening(table, port string) bool {
+	const listen = "0A"
+	b, err := os.ReadFile(table)
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], port) && f[3] == listen {
+			return true
+		}
+	}
+	return false
+}
