@@ -29,10 +29,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // service stands for the administrator. Its agents send the responses of answer.
 type service struct {
-	mads.Service               // nil, since a client calls only Register
-	timesOut     bool          // requests without a response end
-	answer       func(*mad.SA) // changes the request to the response; Class 0 means no response
-	err          error         // of Register
+	mads.Service                                       // nil, since a client calls only Register
+	timesOut     bool                                  // requests without a response end
+	answer       func(*mad.SA)                         // changes the request to the response; Class 0 means no response
+	err          error                                 // of Register
+	long         func(*mad.SA) (*mads.Received, error) // takes the place of answer, if not nil
 
 	mu      sync.Mutex
 	agents  []*agent
@@ -94,6 +95,11 @@ func (a *agent) StartDo(ctx context.Context, m *mads.Message, done func(*mads.Re
 		return err
 	}
 	q.Method |= mad.ResponseMask
+	if a.s.long != nil {
+		m, err := a.s.long(&q)
+		go done(m, err)
+		return nil
+	}
 	a.s.mu.Lock()
 	answer := a.s.answer
 	a.s.mu.Unlock()

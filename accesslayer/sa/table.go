@@ -114,7 +114,7 @@ func (a Attribute[R]) records(r *response) ([]R, error) {
 		if r.AttributeOffset == 0 {
 			return nil, nil
 		}
-		data = data[:a.size]
+		data = r.Data[:a.size]
 	}
 	parts, err := mad.Records(data, r.AttributeOffset, a.size)
 	if err != nil {
