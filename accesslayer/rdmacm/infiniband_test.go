@@ -37,6 +37,7 @@ type subnet struct {
 	busy    int // number of requests to answer with "busy"
 	lost    int // number of requests to drop
 	fail    uint16
+	paths   int // number of path records
 }
 
 func newSubnet(t *testing.T) *subnet {
@@ -126,6 +127,7 @@ func (s *subnet) answer(agent mads.Agent, r *mads.Received) {
 }
 
 func (s *subnet) path(q *mad.SA) {
+	s.paths++
 	var p mad.PathRecord
 	p.Parse(q.Data[:])
 	to, ok := s.lids[p.DGID]
@@ -216,7 +218,12 @@ func TestInfiniBand(t *testing.T) {
 // TestSubnetAdministrator tests failures of the subnet administrator.
 func TestSubnetAdministrator(t *testing.T) {
 	s := newSubnet(t)
-	a, b := s.host(nil), s.host(nil)
+	var cache *rdmacm.SystemResolver
+	a, b := s.host(func(h *ibHost, cfg *rdmacm.Config) {
+		cache = rdmacm.NewResolver(h.al, h.svc)
+		cfg.Resolver = cache
+	}), s.host(nil)
+	t.Cleanup(func() { assert.NoError(t, cache.Close()) })
 	ctx := within(t)
 	resolve := func(remote netip.Addr) error {
 		id, err := a.m.NewID(rdmacm.IDConfig{})
@@ -227,8 +234,12 @@ func TestSubnetAdministrator(t *testing.T) {
 	}
 	s.set(func() { s.busy = 2 })
 	require.NoError(t, resolve(b.addr), "the request is repeated")
+	require.NoError(t, resolve(b.addr))
+	s.set(func() { assert.Equal(t, 1, s.paths, "the path is kept") })
+	cache.Forget(a.port, b.addr)
 	s.set(func() { s.lost = 1 })
 	require.NoError(t, resolve(b.addr), "the request is repeated after a second")
+	s.set(func() { assert.Equal(t, 2, s.paths); assert.Zero(t, s.lost) })
 	gid := b.addr.As16()
 	gid[15] ^= 0xff
 	err := resolve(netip.AddrFrom16(gid))
@@ -369,4 +380,25 @@ func reregister(t *testing.T, ca *accesslayer.CA) {
 	do(mad.Get, &p)
 	p.State, p.PhysState, p.ClientReregister = 0, 0, true // only the request, without a change
 	do(mad.Set, &p)
+}
+
+// TestSharedClient tests that a program and its Manager use one client of the subnet administrator.
+func TestSharedClient(t *testing.T) {
+	s := newSubnet(t)
+	var c *sa.Client
+	a := s.host(func(h *ibHost, cfg *rdmacm.Config) {
+		c = sa.New(h.al, h.svc, sa.Config{})
+		cfg.SA = c
+	})
+	b := s.host(nil)
+	assert.Same(t, c, a.m.SA())
+	assert.NotNil(t, b.m.SA())
+	id, err := a.m.NewID(rdmacm.IDConfig{})
+	require.NoError(t, err)
+	require.NoError(t, id.ResolveAddr(within(t), netip.AddrPortFrom(b.addr, 1)))
+	require.NoError(t, id.ResolveRoute(within(t)))
+	require.NoError(t, a.m.Close())
+	_, err = c.Path(within(t), a.port, sa.PathQuery{SGID: a.attr.GIDs[0].GID, DGID: b.attr.GIDs[0].GID})
+	require.NoError(t, err, "the program closes it")
+	require.NoError(t, c.Close())
 }
