@@ -1,4 +1,4 @@
-// Package model is a ConnectX-3 in software, which the unmodified Linux drivers mlx4_core, mlx4_ib and mlx4_en accept as
+// Package model is a ConnectX-3 in software. The unmodified Linux drivers mlx4_core, mlx4_ib and mlx4_en accept it as
 // the card. It is a bus.Device: bus/vfiouser serves it to QEMU, and bus/local to a driver in the same process.
 //
 //	link := direct.NewLink()

@@ -120,7 +120,7 @@ func (c *command) hw2swEQ() prm.Status {
 	return prm.OK
 }
 
-// end gives the queue back to the driver: the model writes no entry and raises no interrupt afterwards.
+// end returns the queue to the driver: the model writes no entry and raises no interrupt afterwards.
 func (e *eq) end() {
 	if e == nil {
 		return

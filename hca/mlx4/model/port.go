@@ -129,7 +129,7 @@ func (c *command) setPort() prm.Status {
 		if p.isEthernet() {
 			return prm.BadParam
 		}
-		return c.setPortIB()
+		return c.setPortIB(p)
 	case prm.SetPortModeEth:
 		if !p.isEthernet() {
 			return prm.BadParam
@@ -141,8 +141,9 @@ func (c *command) setPort() prm.Status {
 	return prm.BadOp
 }
 
-// setPortIB sets what an InfiniBand port announces. The link determines MTU, VLs and tables.
-func (c *command) setPortIB() prm.Status {
+// setPortIB sets the capabilities that the agent of an InfiniBand port announces. The link determines MTU, VLs and
+// tables.
+func (c *command) setPortIB(p *port) prm.Status {
 	b, ok := c.inbox(prm.SetPortPKeys.Layout.Size)
 	if !ok {
 		return prm.BadParam
@@ -156,5 +157,13 @@ func (c *command) setPortIB() prm.Status {
 	if prm.SetPortChangePKeys.Has(b) && prm.SetPortPKeys.Get(b) > 1<<logPKeys {
 		return prm.BadSize
 	}
+	caps := ci.PortCap(prm.SetPortCapabilities.Get(b))
+	if err := p.link.Modify(ci.PortFieldCapability, ci.PortModify{CapMask: driverCaps, Capability: caps}); err != nil {
+		return prm.BadParam
+	}
 	return prm.OK
 }
+
+// driverCaps are the capabilities that belong to programs of the host.
+const driverCaps = ci.PortCapSM | ci.PortCapSNMP | ci.PortCapDeviceManagement | ci.PortCapVendorClass |
+	ci.PortCapCM

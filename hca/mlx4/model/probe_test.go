@@ -25,11 +25,9 @@ func TestProbe(t *testing.T) {
 	e = d.waitEvent(asyncEQ, prm.EventPortMgmtChange)
 	require.EqualValues(t, prm.MgmtPortInfo, prm.EQESubtype.Get(e))
 
-	d.fill(func(b []byte) {
-		h := mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.Get, TID: 7,
-			Attribute: mad.AttrPortInfo, Modifier: 1}
-		h.Put(b)
-	})
+	get := mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.Get, TID: 7,
+		Attribute: mad.AttrPortInfo, Modifier: 1}
+	d.fill(get.Put)
 	d.must(prm.CmdMADIFC, 1, 1)
 	var h mad.Header
 	h.Parse(d.out.Bytes)
@@ -38,6 +36,15 @@ func TestProbe(t *testing.T) {
 	var info mad.PortInfo
 	info.Parse(d.out.Bytes[64:128])
 	require.EqualValues(t, ci.PortActive, info.State)
+
+	// A subnet manager of the guest announces itself.
+	d.with(prm.CmdSetPort, 1, prm.SetPortModeIB, func(b []byte) {
+		prm.SetPortCapabilities.Put(b, uint64(ci.PortCapSM))
+	})
+	d.fill(get.Put)
+	d.must(prm.CmdMADIFC, 1, 1)
+	info.Parse(d.out.Bytes[64:128])
+	require.NotZero(t, info.CapabilityMask&uint32(ci.PortCapSM))
 
 	d.imm(prm.CmdClosePort, 0, 1, 0)
 	d.imm(prm.CmdClosePort, 0, 1, 0)

@@ -179,8 +179,9 @@ func (m *Model) sendDoorbell(num uint32) {
 }
 
 var qpEvents = map[ci.EventType]uint8{
-	ci.EventQPAPM: prm.EventPathMigrated, ci.EventQPComm: prm.EventCommEstablished, ci.EventSQDrained: prm.EventSQDrained,
-	ci.EventQPFatal: prm.EventWQCatastrophic, ci.EventRQError: prm.EventWQCatastrophic,
+	ci.EventQPAPM: prm.EventPathMigrated, ci.EventQPComm: prm.EventCommEstablished,
+	ci.EventSQDrained: prm.EventSQDrained,
+	ci.EventQPFatal:   prm.EventWQCatastrophic, ci.EventRQError: prm.EventWQCatastrophic,
 	ci.EventQPAPMError: prm.EventPathMigFailed, ci.EventWQReqError: prm.EventWQInvalidReq,
 	ci.EventWQAccessError: prm.EventWQAccess, ci.EventLastWQE: prm.EventSRQLastWQE,
 }

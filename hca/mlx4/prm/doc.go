@@ -12,6 +12,6 @@
 //
 // Mellanox never published the programmer's reference manual of this adapter. Layouts follow the drivers that are known
 // to work with it. The prefix of a source names the program: "linux" is Linux 6.1, with files of
-// drivers/net/ethernet/mellanox/mlx4, "linux ib" has those of drivers/infiniband/hw/mlx4, and "libmlx4" those of
-// rdma-core's providers/mlx4.
+// drivers/net/ethernet/mellanox/mlx4 (and mlx4/qp.h in include/linux), "linux ib" has those of
+// drivers/infiniband/hw/mlx4, and "libmlx4" those of rdma-core's providers/mlx4.
 package prm

@@ -151,7 +151,7 @@ const (
 	OptSchedule
 )
 
-// QPSQDEvent, in the input modifier of RTS2SQD, asks for EventSQDrained.
+// QPSQDEvent is the bit of the input modifier of RTS2SQD that requests EventSQDrained.
 const QPSQDEvent = uint32(1 << 31)
 
 // QPNoRecv is the value of QPCLogRecvSize of a QP without a receive queue.

@@ -2,7 +2,7 @@ package prm
 
 // The control segment of a send WQE.
 var (
-	ctrl = newUnion("control segment", 16, "linux include/linux/mlx4/qp.h, mlx4_wqe_ctrl_seg, mlx4_wqe_mlx_seg")
+	ctrl = newUnion("control segment", 16, "linux mlx4/qp.h, mlx4_wqe_ctrl_seg, mlx4_wqe_mlx_seg")
 
 	CtrlOwner       = ctrl.bits(0x00, 31, 31, "owner")
 	CtrlBigLSO      = ctrl.bits(0x00, 6, 6, "rr")
@@ -60,7 +60,7 @@ const CompletionAlways = 3
 
 // The datagram segment, of which the first 32 bytes are the address vector.
 var (
-	datagram = newLayout("datagram segment", 48, "linux include/linux/mlx4/qp.h, mlx4_wqe_datagram_seg; linux ib mlx4_ib.h, mlx4_av")
+	datagram = newLayout("datagram segment", 48, "linux mlx4/qp.h, mlx4_wqe_datagram_seg; linux ib mlx4_ib.h, mlx4_av")
 
 	AVLoopback      = datagram.bits(0x00, 31, 31, "force_loopback")
 	AVPort          = datagram.bits(0x00, 25, 24, "port")
@@ -91,11 +91,11 @@ var (
 	LSOSegmentSize  = lsoSegment.bits(0x00, 31, 16, "mss")
 	LSOHeaderSize   = lsoSegment.bits(0x00, 15, 0, "hdr_size")
 	LocalInvKey     = localInvSegment.u32(0x08, "mem_key")
-	remoteSegment   = newLayout("remote address segment", 16, "linux include/linux/mlx4/qp.h, mlx4_wqe_raddr_seg")
-	atomicSegment   = newLayout("atomic segment", 16, "linux include/linux/mlx4/qp.h, mlx4_wqe_atomic_seg")
-	dataSegment     = newUnion("data segment", 16, "linux include/linux/mlx4/qp.h, mlx4_wqe_data_seg, mlx4_wqe_inline_seg")
-	lsoSegment      = newLayout("LSO segment", 4, "linux include/linux/mlx4/qp.h, mlx4_wqe_lso_seg")
-	localInvSegment = newLayout("local invalidate segment", 32, "linux include/linux/mlx4/qp.h, mlx4_wqe_local_inval_seg")
+	remoteSegment   = newLayout("remote address segment", 16, "linux mlx4/qp.h, mlx4_wqe_raddr_seg")
+	atomicSegment   = newLayout("atomic segment", 16, "linux mlx4/qp.h, mlx4_wqe_atomic_seg")
+	dataSegment     = newUnion("data segment", 16, "linux mlx4/qp.h, mlx4_wqe_data_seg, mlx4_wqe_inline_seg")
+	lsoSegment      = newLayout("LSO segment", 4, "linux mlx4/qp.h, mlx4_wqe_lso_seg")
+	localInvSegment = newLayout("local invalidate segment", 32, "linux mlx4/qp.h, mlx4_wqe_local_inval_seg")
 )
 
 // Constants of the layout.
@@ -114,7 +114,7 @@ const (
 
 // The segment of a fast registration.
 var (
-	fastReg = newLayout("fast register segment", 48, "linux include/linux/mlx4/qp.h, mlx4_wqe_fmr_seg")
+	fastReg = newLayout("fast register segment", 48, "linux mlx4/qp.h, mlx4_wqe_fmr_seg")
 
 	FastRegAtomic      = fastReg.bits(0x00, 31, 31, "atomic")
 	FastRegRemoteWrite = fastReg.bits(0x00, 30, 30, "remote_write")
@@ -136,7 +136,7 @@ const (
 
 // The segment of a window bind.
 var (
-	bind = newLayout("bind segment", 32, "linux include/linux/mlx4/qp.h, mlx4_wqe_bind_seg")
+	bind = newLayout("bind segment", 32, "linux mlx4/qp.h, mlx4_wqe_bind_seg")
 
 	BindAtomic      = bind.bits(0x00, 31, 31, "atomic")
 	BindRemoteWrite = bind.bits(0x00, 30, 30, "remote_write")
