@@ -10,6 +10,7 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/ci"
 	"ciddk/validate"
+	"ciddk/validate/suite/cmsuite"
 )
 
 // AccessLayer returns d behind the access layer: the certified objects are those of a strict client. What the access
@@ -54,13 +55,29 @@ func insertAccessLayer(t *validate.Target) error {
 		return err
 	}
 	for i, h := range t.HCAs {
-		if t.HCAs[i], err = client.HCA(h.Info().GUID); err != nil {
+		in, err := client.HCA(h.Info().GUID)
+		if err != nil {
 			return err
 		}
+		if host, ok := h.(cmsuite.Host); ok {
+			in = layeredHost{in, host}
+		}
+		t.HCAs[i] = in
 	}
 	countObjects(t, client)
 	return watchPnP(t, al)
 }
+
+// layeredHost is an HCA of a client of the access layer, with the services of the HCA below.
+type layeredHost struct {
+	ci.HCA
+	host cmsuite.Host
+}
+
+var _ cmsuite.Host = layeredHost{}
+
+// Serve implements cmsuite.Host.
+func (l layeredHost) Serve() (cmsuite.Services, error) { return l.host.Serve() }
 
 // countObjects adds the client's objects to those that a target counts.
 func countObjects(t *validate.Target, c *accesslayer.Client) {
