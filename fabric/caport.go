@@ -12,8 +12,9 @@ import (
 )
 
 // A CAPort is the link side of an adapter's port on a fabric. It implements rvt.Port, and the optional interfaces
-// CablePort, CounterPort, EncoderPort, GUIDPort and SMAPort. The fabric has the agents of the port: datagrams of subnet
-// management and of performance management do not reach the adapter, except those for a subnet manager.
+// CablePort, CounterPort, EncoderPort, GUIDPort, SMAPort and ViolationPort. The fabric has the agents of the port:
+// datagrams of subnet management and of performance management do not reach the adapter, except those for a subnet
+// manager.
 type CAPort struct {
 	port    *Port
 	started atomic.Bool
@@ -34,6 +35,7 @@ var _ interface {
 	rvt.EncoderPort
 	rvt.GUIDPort
 	rvt.SMAPort
+	rvt.ViolationPort
 } = (*CAPort)(nil)
 
 // CAPort returns the link side of a port, for an adapter. num 0 selects the node's lowest port with a link. Errors: an

@@ -11,6 +11,8 @@ type parcel struct {
 	slid, dlid ci.LID
 	sl         ci.SL
 	pkey       ci.PKey
+	srcQP      ci.QPN // of datagrams
+	destQP     ci.QPN
 	management bool   // on VL 15: neither states, lanes nor partitions stop it, except Down
 	packets    uint32 // in the train
 	largest    uint32 // bytes of payload in the largest packet
@@ -103,6 +105,7 @@ func (n *node) switchOver(in, out *Port, x *parcel) bool {
 		}
 		if a.enforceIn() && !n.soft.PKeys(in.num).Has(x.pkey) {
 			in.drop(dropPKeyIn, x)
+			in.violation(x)
 			return false
 		}
 	}
@@ -118,6 +121,7 @@ func (n *node) switchOver(in, out *Port, x *parcel) bool {
 		return false
 	case b.enforceOut() && !n.soft.PKeys(out.num).Has(x.pkey):
 		out.drop(dropPKeyOut, x)
+		out.violation(x)
 		return false
 	}
 	return true

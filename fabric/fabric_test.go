@@ -500,6 +500,71 @@ func TestPartitionEnforcement(t *testing.T) {
 	assert.EqualValues(t, 1, sw.count.rcvViolation.Load())
 }
 
+// traps returns the traps with a number that a recorder got.
+func (r *recorder) traps(num uint16) (list []mad.Notice) {
+	for i := range r.got {
+		var n mad.Notice
+		n.Parse(r.got[i][64:128])
+		if mad.Method(r.got[i][3]) == mad.Trap && n.Trap == num {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// Packets with wrong keys make the port that drops them count them and send a trap: an adapter 257 and 258, a switch
+// 259.
+func TestViolations(t *testing.T) {
+	f := twoLevels(t)
+	require.NoError(t, f.Configure()) // LID 1 is the manager's
+	manager := recorder{all: true}
+	defer port(t, f, "h1", 1).Attach(&manager)()
+	a, b := adapter(t, f, "h2", ci.UD), adapter(t, f, "h8", ci.UD)
+	openUD(t, a)
+	openUD(t, b)
+	set := func(p *Port, key uint16) {
+		var data [mad.SMPDataLen]byte
+		binary.BigEndian.PutUint16(data[:], key)
+		require.NoError(t, p.node.set(p.num, mad.AttrPKeyTable, uint32(p.num)<<16*uint32(p.node.desc.Kind-1), &data))
+	}
+	send := func(qkey ci.QKey) {
+		av, err := a.PD.CreateAV(ci.AVAttr{Port: 1, DLID: b.Attr.LID})
+		require.NoError(t, err)
+		a.Send(ci.SendWR{Op: ci.OpSend, Flags: ci.SendSignaled, To: ci.Dest{AV: av, QPN: b.QP.Num(), QKey: qkey}})
+		a.Poll(1)
+		require.NoError(t, av.Destroy())
+	}
+	send(8)
+	list := manager.traps(mad.TrapBadQKey)
+	require.Len(t, list, 1)
+	var d mad.TrapKey
+	d.Parse(list[0].Details[:])
+	assert.Equal(t, mad.TrapKey{LID1: uint16(a.Attr.LID), LID2: uint16(b.Attr.LID), Key: 8, QP1: uint32(a.QP.Num()),
+		QP2: uint32(b.QP.Num())}, d)
+	assert.Equal(t, uint16(b.Attr.LID), list[0].IssuerLID)
+	h8 := port(t, f, "h8", 1)
+	assert.EqualValues(t, 1, h8.Info().QKeyViolations)
+	set(h8, 0x8001)
+	send(7)
+	list = manager.traps(mad.TrapBadPKey)
+	require.Len(t, list, 1)
+	d.Parse(list[0].Details[:])
+	assert.EqualValues(t, 0xffff, d.Key)
+	assert.EqualValues(t, 1, h8.Info().PKeyViolations)
+	sw := port(t, f, "s1-1", int(portTo(t, f, "s1-1", "h2")))
+	require.NoError(t, sw.node.setPortInfo(sw.num, func(i *mad.PortInfo) { i.Enforce = 8 }))
+	set(sw, 0x8001)
+	send(7)
+	list = manager.traps(mad.TrapSwitchBadPKey)
+	require.Len(t, list, 1)
+	var s mad.TrapSwitchPKey
+	s.Parse(list[0].Details[:])
+	swLID, _ := port(t, f, "s1-1", 0).LID()
+	assert.EqualValues(t, swLID, s.SwitchLID)
+	assert.Equal(t, sw.num, s.Port)
+	assert.EqualValues(t, b.QP.Num(), s.QP2)
+}
+
 // Packets beyond the MTU of a link, and those without a lane, are dropped by the switch.
 func TestLimits(t *testing.T) {
 	f := twoLevels(t)

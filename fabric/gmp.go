@@ -15,7 +15,8 @@ const gmpBytes = smpBytes
 // general moves a datagram for a QP other than QP0 to its destination.
 func (f *Fabric) general(p *Port, d *Datagram) error {
 	t := f.now()
-	x := parcel{slid: d.SLID, dlid: d.DLID, sl: d.SL, pkey: d.PKey, packets: 1, largest: mad.Size, bytes: gmpBytes}
+	x := parcel{slid: d.SLID, dlid: d.DLID, sl: d.SL, pkey: d.PKey, srcQP: d.SrcQP, destQP: d.DestQP, packets: 1,
+		largest: mad.Size, bytes: gmpBytes}
 	if d.GRH != nil {
 		x.bytes += wire.GRHLen
 	}

@@ -59,7 +59,8 @@ func count(pkts []rvt.Packet) int {
 
 // parcel returns what switches look at in a run of packets.
 func (r *route) parcel(pkts []rvt.Packet) parcel {
-	x := parcel{slid: r.slid(), dlid: r.dlid, sl: r.sl, pkey: pkts[0].PKey, management: pkts[0].DestQP == 0}
+	x := parcel{slid: r.slid(), dlid: r.dlid, sl: r.sl, pkey: pkts[0].PKey, srcQP: pkts[0].SrcQP,
+		destQP: pkts[0].DestQP, management: pkts[0].DestQP == 0}
 	for i := range pkts {
 		p := &pkts[i]
 		x.packets += p.N

@@ -184,6 +184,15 @@ type SMAPort interface {
 	SubnetMAD(in, out *ci.MAD)
 }
 
+// A ViolationPort is a Port whose node counts packets with a wrong key and reports them to the subnet manager (traps
+// 257 and 258; IBTA volume 1, 14.2.5.1).
+type ViolationPort interface {
+	// KeyViolation reports a received packet that was dropped since its P_Key or, with qkey true, its Q_Key did not
+	// match. p is valid during the call. The caller may hold the token of a QP: KeyViolation neither blocks nor waits
+	// for a QP.
+	KeyViolation(p *Packet, qkey bool)
+}
+
 // An EncoderPort is a Port whose packets have a form in bytes. A capture needs it.
 type EncoderPort interface {
 	// EncodeFrame returns a single packet as it is on the link: of an Ethernet port from the IP header to the ICRC, of

@@ -14,9 +14,10 @@ type port struct {
 	dev     *device
 	num     uint8
 	hints   Hints
-	driver  Driver      // or nil
-	group   GroupPort   // or nil
-	backlog BacklogPort // or nil
+	driver  Driver        // or nil
+	group   GroupPort     // or nil
+	backlog BacklogPort   // or nil
+	keys    ViolationPort // or nil
 	attr    atomic.Pointer[ci.PortAttr]
 
 	refreshMu sync.Mutex
@@ -34,6 +35,7 @@ func newPort(d *device, num uint8, p Port) *port {
 	t.driver, _ = ci.As[Driver](p)
 	t.group, _ = ci.As[GroupPort](p)
 	t.backlog, _ = ci.As[BacklogPort](p)
+	t.keys, _ = ci.As[ViolationPort](p)
 	t.refresh()
 	return t
 }
@@ -73,4 +75,20 @@ func (p *port) catchUp(mark uint64) (next uint64, done bool) {
 		return 0, true
 	}
 	return p.backlog.CatchUp(mark)
+}
+
+// badPKey counts a packet with a wrong P_Key, and reports it to the port.
+func (p *port) badPKey(k *Packet) {
+	saturate(&p.pkeyErrors)
+	if p.keys != nil {
+		p.keys.KeyViolation(k, false)
+	}
+}
+
+// badQKey counts a packet with a wrong Q_Key, and reports it to the port.
+func (p *port) badQKey(k *Packet) {
+	saturate(&p.qkeyErrors)
+	if p.keys != nil {
+		p.keys.KeyViolation(k, true)
+	}
 }

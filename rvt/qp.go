@@ -266,7 +266,7 @@ func (q *QP) receive(t *turn, p *Packet) {
 		return
 	case !pkeyMatch(p.PKey, q.pkey):
 		q.dev.count.add(DropPKey, int(p.N))
-		saturate(&q.port.pkeyErrors)
+		q.port.badPKey(p)
 		return
 	case p.N == 0 || p.N > 1 && !p.isTrain(q.mtu):
 		q.dev.count.add(DropMalformed, 1)

@@ -15,7 +15,7 @@ func (r *responder) receiveDatagram(t *turn, p *Packet) {
 	pkeyIx, ok := r.matchPKey(p.PKey)
 	if !ok {
 		drop(DropPKey)
-		saturate(&r.port.pkeyErrors)
+		r.port.badPKey(p)
 		return
 	}
 	want := r.attr.QKey
@@ -24,7 +24,7 @@ func (r *responder) receiveDatagram(t *turn, p *Packet) {
 	}
 	if r.typ != ci.QP0 && p.QKey != want {
 		drop(DropQKey)
-		saturate(&r.port.qkeyErrors)
+		r.port.badQKey(p)
 		return
 	}
 	if p.Len > r.mtu {

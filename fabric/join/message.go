@@ -16,14 +16,15 @@ const version = 1
 
 // Types of messages.
 const (
-	typeHello   byte = iota + 1 // client: hello
-	typeWelcome                 // server: welcome
-	typePacket                  // both: a packet, LRH to VCRC
-	typeChange                  // server: change
-	typeMAD                     // client: a number of 4 bytes and a datagram for the port's agent
-	typeAnswer                  // server: the number and the response; without one, zeros
-	typeModify                  // client: a number of 4 bytes and modify; the answer has zeros
-	typeLink                    // client: 1 byte, 1 to plug the cable in, 0 to pull it out
+	typeHello     byte = iota + 1 // client: hello
+	typeWelcome                   // server: welcome
+	typePacket                    // both: a packet, LRH to VCRC
+	typeChange                    // server: change
+	typeMAD                       // client: a number of 4 bytes and a datagram for the port's agent
+	typeAnswer                    // server: the number and the response; without one, zeros
+	typeModify                    // client: a number of 4 bytes and modify; the answer has zeros
+	typeViolation                 // client: 1 byte, 1 for a Q_Key, and the details of trap 257 or 258
+	typeLink                      // client: 1 byte, 1 to plug the cable in, 0 to pull it out
 )
 
 const (

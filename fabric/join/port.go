@@ -12,12 +12,13 @@ import (
 
 	"ciddk/ci"
 	"ciddk/clock"
+	"ciddk/fabric"
 	"ciddk/mad"
 	"ciddk/rvt"
 )
 
 // A Port is the link side of a port of a fabric in another process. It implements rvt.Port, and the optional interfaces
-// CablePort, CounterPort, EncoderPort, GUIDPort and SMAPort.
+// CablePort, CounterPort, EncoderPort, GUIDPort, SMAPort and ViolationPort.
 type Port struct {
 	conn    net.Conn
 	stream  *stream
@@ -47,6 +48,7 @@ var _ interface {
 	rvt.EncoderPort
 	rvt.GUIDPort
 	rvt.SMAPort
+	rvt.ViolationPort
 } = (*Port)(nil)
 
 func newPort(c net.Conn, w welcome) *Port {
@@ -111,6 +113,17 @@ func (p *Port) SetLink(up bool) {
 		b[0] = 1
 	}
 	p.stream.put(typeLink, b[:])
+}
+
+// KeyViolation lets the fabric count a packet with a wrong key and send the trap. It implements rvt.ViolationPort.
+func (p *Port) KeyViolation(pkt *rvt.Packet, qkey bool) {
+	var b [1 + mad.TrapKeyLen]byte
+	if qkey {
+		b[0] = 1
+	}
+	t := fabric.KeyTrap(pkt, qkey)
+	t.Put(b[1:])
+	p.stream.put(typeViolation, b[:])
 }
 
 // Send sends packets to the fabric. Those for which there is no room, since the fabric does not read, are dropped and

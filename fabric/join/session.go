@@ -10,6 +10,7 @@ import (
 	"ciddk/ci"
 	"ciddk/clock"
 	"ciddk/fabric"
+	"ciddk/mad"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -92,6 +93,13 @@ func (k *session) execute(typ byte, b []byte) error {
 		_ = k.ca.Modify(m.Set, m.Attr) // the client has rejected unknown fields
 		k.change(change{})
 		k.answer(b, &ci.MAD{})
+	case typeViolation:
+		if len(b) != 1+mad.TrapKeyLen {
+			return fmt.Errorf("%w: a violation of %d bytes, want %d", errMessage, len(b), 1+mad.TrapKeyLen)
+		}
+		var t mad.TrapKey
+		t.Parse(b[1:])
+		k.ca.CountViolation(&t, b[0] != 0)
 	case typeLink:
 		if len(b) != 1 {
 			return fmt.Errorf("%w: a link message of %d bytes, want 1", errMessage, len(b))
