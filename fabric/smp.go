@@ -47,7 +47,10 @@ func smpParcel(d *Datagram) parcel {
 func (f *Fabric) subnet(p *Port, d *Datagram) error {
 	t := f.now()
 	if mad.Class(d.MAD[1]) == mad.ClassSubnetDirected {
-		v := p.node.agent.Send(p.num, d.MAD)
+		v, ok := departed(p, d.MAD)
+		if !ok {
+			v = p.node.agent.Send(p.num, d.MAD)
+		}
 		return f.follow(p, v, d, true, &t)
 	}
 	x := smpParcel(d)
@@ -59,6 +62,17 @@ func (f *Fabric) subnet(p *Port, d *Datagram) error {
 		return f.follow(p, p.node.agent.Send(p.num, d.MAD), d, true, &t)
 	}
 	return f.follow(to, to.node.agent.Receive(to.num, d.SLID, d.MAD), d, false, &t)
+}
+
+// departed returns the verdict for a directed route request whose sender has executed the first step of the SMI itself,
+// as Linux does before it passes an SMP to the adapter: the hop pointer is 1 (IBTA volume 1, 14.2.2.1).
+func departed(p *Port, m *ci.MAD) (v sma.Verdict, ok bool) {
+	const hopPointer, hopCount, initialPath = 6, 7, 128
+	isRequest := uint16(m[4])<<8&mad.StatusDirection == 0
+	if !isRequest || p.num == 0 || m[hopPointer] != 1 || m[hopCount] == 0 || m[initialPath+1] != p.num {
+		return v, false
+	}
+	return sma.Verdict{Action: sma.Forward, Port: p.num}, true
 }
 
 // follow does what agents decide until the SMP has arrived. at is the port at which an agent took the datagram, and v

@@ -21,8 +21,14 @@ Ca 1 "h1"
 [1] "s1"[1]
 `
 
-// A manager in the guest sends a directed route SMP by QP0 to the switch, and gets its response.
+// A manager in the guest sends a directed route SMP by QP0 to the switch, and gets its response. Linux executes the
+// first step of the route itself.
 func TestManagementDatagram(t *testing.T) {
+	t.Run("first step by the adapter", func(t *testing.T) { sendDirected(t, 0) })
+	t.Run("first step by the driver", func(t *testing.T) { sendDirected(t, 1) })
+}
+
+func sendDirected(t *testing.T, hopPointer uint16) {
 	topo, err := topology.Read(strings.NewReader(subnetText), "subnet", nil)
 	require.NoError(t, err)
 	f, err := fabric.New(topo, fabric.Config{})
@@ -45,7 +51,7 @@ func TestManagementDatagram(t *testing.T) {
 	const at = 4096 // of the request in the region
 	smp := mr.Bytes[at : at+mad.Size]
 	h := mad.Header{BaseVersion: 1, Class: mad.ClassSubnetDirected, ClassVersion: 1, Method: mad.Get, TID: 9,
-		ClassSpecific: 1, Attribute: mad.AttrNodeInfo}
+		ClassSpecific: hopPointer<<8 | 1, Attribute: mad.AttrNodeInfo}
 	h.Put(smp)
 	binary.BigEndian.PutUint16(smp[32:], 0xffff) // permissive LIDs
 	binary.BigEndian.PutUint16(smp[34:], 0xffff)
