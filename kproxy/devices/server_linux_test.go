@@ -65,8 +65,13 @@ func (f *fake) Call(r *Request) *Reply {
 		n, _ := r.File.Read(b)
 		return &Reply{Result: int64(r.Number), Stores: []Store{{Data: b[:n]}}}
 	case string(r.Data) == "pipe":
-		var w *os.File
-		f.pipe, w, _ = os.Pipe()
+		r, w, err := os.Pipe()
+		if err != nil {
+			return Fail(syscall.EMFILE)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.pipe = r
 		return &Reply{Files: []Descriptor{{File: w, Close: true, Addr: 8}}}
 	}
 	return &Reply{Result: int64(len(r.Data)), Stores: []Store{{Addr: uint64(len(r.Data)), Data: r.Data}}}
@@ -152,9 +157,12 @@ func TestCalls(t *testing.T) {
 	require.Len(t, files, 1)
 	assert.EqualValues(t, 8, ne.Uint64(b[replySize:]))
 	files[0].Close()
-	_, err = r.f.pipe.Read(make([]byte, 1))
+	r.f.mu.Lock()
+	pipe := r.f.pipe
+	r.f.mu.Unlock()
+	_, err = pipe.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF, "the server has the descriptor open")
-	r.f.pipe.Close()
+	pipe.Close()
 
 	require.NoError(t, r.c.Send(appendRequest(nil, &message{op: opBell}), nil))
 	require.Eventually(t, func() bool {

@@ -32,7 +32,6 @@ type object struct {
 	handle schema.Handle
 	typ    ci.QPType // of a QP
 	sigAll bool      // of a QP
-	maxSGE int32     // of an SRQ
 
 	mcasts map[mcast]schema.Handle // of a QP: by the request that attached it
 }

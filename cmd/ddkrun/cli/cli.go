@@ -27,8 +27,8 @@ func Main(args []string) int {
 	socket := f.String("socket", "", "`path` of the socket of a daemon (default: that of the machine or of the user)")
 	explain := f.Bool("explain", false, "print what a program would find, and why")
 	f.Usage = func() {
-		fmt.Fprint(f.Output(), "Usage: ddkrun [flags] PROGRAM [ARGUMENT...]\n\nRuns a verbs program on the adapters of "+
-			"ddkd.\n\n")
+		fmt.Fprint(f.Output(), "Usage: ddkrun [flags] PROGRAM [ARGUMENT...]\n\n"+
+			"Runs a verbs program on the adapters of ddkd.\n\n")
 		f.PrintDefaults()
 	}
 	err := f.Parse(args)

@@ -116,10 +116,10 @@ func await(exited <-chan error, log string) (*daemon, error) {
 			return d, nil
 		}
 		select {
-		case <-exited:
+		case status := <-exited:
 			text, _ := os.ReadFile(log) // without it, the error is still right
-			return nil, fmt.Errorf("the daemon of the user ended at once (start ddkd with another adapter, and set "+
-				"DDKD_SOCKET): %s", bytes.TrimSpace(text))
+			return nil, fmt.Errorf("the daemon of the user ended at once (%v; start ddkd with another adapter, and "+
+				"set DDKD_SOCKET): %s", status, bytes.TrimSpace(text))
 		case <-late:
 			return nil, fmt.Errorf("the daemon of the user does not answer: %w (its log is %s)", err, log)
 		case <-tick.C:
