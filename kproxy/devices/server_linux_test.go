@@ -133,7 +133,9 @@ func (r *rig) open() {
 func TestCalls(t *testing.T) {
 	r := newRig(t)
 	r.open()
+	r.f.mu.Lock()
 	assert.Equal(t, os.Getpid(), r.f.peer.PID)
+	r.f.mu.Unlock()
 	b, _ := r.call(message{op: opWrite, data: []byte("hello")})
 	assert.EqualValues(t, 5, ne.Uint64(b[8:]))
 	assert.Equal(t, "hello", string(b[replySize+16:replySize+21]))
