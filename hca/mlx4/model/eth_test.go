@@ -11,6 +11,7 @@ import (
 	"ciddk/hca/mlx4/model"
 	"ciddk/hca/mlx4/prm"
 	"ciddk/link/frame"
+	"ciddk/mad"
 )
 
 // An ethPeer is a driver of an adapter with an Ethernet port.
@@ -56,6 +57,34 @@ func (p *ethPeer) newFrameQP(num uint32) *queuePair {
 	q := p.newQP(num, prm.ServiceMLX, p.cq)
 	q.start()
 	return q
+}
+
+// TestNodeInfo reads node GUID and description of an Ethernet port, as Linux's driver does.
+func TestNodeInfo(t *testing.T) {
+	p := newEthPeer(t, frame.NewHub(), 1, true)
+	get := func(attr uint16) mad.Header {
+		p.fill(func(b []byte) {
+			h := mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.Get, TID: 7,
+				Attribute: attr}
+			h.Put(b)
+		})
+		p.must(prm.CmdMADIFC, 1, 1)
+		var h mad.Header
+		h.Parse(p.out.Bytes)
+		return h
+	}
+	h := get(mad.AttrNodeInfo)
+	require.Equal(t, mad.GetResp, h.Method)
+	require.Zero(t, h.Status)
+	var info mad.NodeInfo
+	info.Parse(p.out.Bytes[64:])
+	require.NotZero(t, info.NodeGUID)
+	require.EqualValues(t, 1, info.NumPorts)
+	require.EqualValues(t, prm.DeviceConnectX3Pro, info.DeviceID)
+	require.Zero(t, get(mad.AttrNodeDescription).Status)
+	require.Zero(t, get(mad.AttrPKeyTable).Status)
+	require.Equal(t, []byte{0xff, 0xff, 0, 0}, p.out.Bytes[64:68])
+	require.NotZero(t, get(mad.AttrPortInfo).Status, "an Ethernet port has no subnet manager")
 }
 
 // A frame with a UDP datagram, whose checksums the adapter fills in.

@@ -26,7 +26,7 @@ func (c *command) madIFC() prm.Status {
 			out = ci.MAD{}
 		}
 	case p.isEthernet():
-		reject(&in, &out)
+		c.nodeMAD(p, &in, &out)
 	case class == mad.ClassSubnetLID || class == mad.ClassSubnetDirected:
 		agent, ok := ci.As[rvt.SMAPort](p.link)
 		if !ok {
