@@ -62,7 +62,8 @@ func sendDirected(t *testing.T, hopPointer uint16) {
 	bth := []byte{100, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0}
 	deth := make([]byte, 8)
 	header := string(lrh) + string(bth) + string(deth)
-	q.postMLX(0xffff, inlineSegment(header), dataSegment(mad.Size, mr.key, mr.start+at), inlineSegment("\x00\x00\x00\x00"))
+	icrc := inlineSegment("\x00\x00\x00\x00")
+	q.postMLX(0xffff, inlineSegment(header), dataSegment(mad.Size, mr.key, mr.start+at), icrc)
 	requireCQE(t, cq.wait(), q.num, true, prm.WQESend)
 	e := cq.wait()
 	requireCQE(t, e, q.num, false, prm.CQERecvSend)
