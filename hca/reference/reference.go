@@ -180,8 +180,8 @@ func (c *Config) attr() ci.CAAttr {
 }
 
 // linkCaps returns the capabilities that depend on the ports. Only InfiniBand ports have an init type. Without
-// one, or with agents in the ports, there is nothing left to execute for a subnet manager. Datagrams of performance management are executed on
-// every link.
+// one, or with agents in the ports, there is nothing left to execute for a subnet manager. Datagrams of performance
+// management are executed on every link.
 func (c *Config) linkCaps() ci.Caps {
 	numIB, numManaged := 0, 0
 	for _, p := range c.Ports {

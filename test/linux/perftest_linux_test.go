@@ -104,8 +104,8 @@ func pairings() []pairing {
 		{test: "send_lat", service: "UD", extra: []string{"-a", "-m", "256"}}, // Linux needs half a second for each row
 		{test: "write_bw", service: "RC", extra: []string{"-s", "65536"}},
 		{test: "read_lat", service: "RC", extra: []string{"-e", "-s", "70000"}},
-		// send_lat -e is left out: up to release 4.5, it waits for both CQs on one completion channel, and hangs if a reply
-		// overtakes the acknowledgement of the message (perftest's commit 2209cf8 of 2023).
+		// send_lat -e is left out: up to release 4.5, it waits for both CQs on one completion channel, and hangs if a
+		// reply overtakes the acknowledgement of the message (perftest's commit 2209cf8 of 2023).
 		{test: "send_bw", service: "RC", extra: []string{"-e", "-r", "64"}},
 		{test: "atomic_bw", service: "RC", extra: []string{"-A", "CMP_AND_SWAP", "-o", "3"}},
 		{test: "write_bw", service: "RC", extra: []string{"-D", "3", "-f", "1"}},

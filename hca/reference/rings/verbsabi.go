@@ -1,16 +1,16 @@
 package rings
 
-// The private data between the reference HCA and the stock library of Linux Soft-RoCE (librxe of rdma-core, provider
-// ABI 2). UserBuffer.Command is VerbsCommand in every verb of such a process. Out is the driver data of the uverbs
-// command that the verb executes, in the machine's byte order. An offset is one of the shared memory, at which the
-// library maps the queue; a size is that of the queue, which begins at the offset with its header.
+// VerbsCommand is UserBuffer.Command in every verb of a process with the stock library of Linux Soft-RoCE (librxe of
+// rdma-core, provider ABI 2). Out is the driver data of the uverbs command that the verb executes, in the machine's
+// byte order. An offset is one of the shared memory, at which the library maps the queue; a size is that of the queue,
+// which begins at the offset with its header.
 //
 //	verb        driver data in   driver data out
 //	OpenUser    –                none; the descriptors are the memory and the doorbell
 //	CreateCQ    –                queue
 //	ResizeCQ    –                queue
-//	CreateQP    –                queue of receives (zero with an SRQ), queue of sends; the pad of the latter is the index
-//	                             of the QP in Header
+//	CreateQP    –                queue of receives (zero with an SRQ), queue of sends; the pad of the latter is the
+//	                             index of the QP in Header
 //	CreateSRQ   –                queue, u32 number of the SRQ, u32 zero
 //	ModifySRQ   u64 address      queue, if the size changes: the kernel's driver stores it at the address
 //	CreateAV    –                u32 number of the address vector, u32 zero
