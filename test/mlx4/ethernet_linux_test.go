@@ -12,6 +12,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/mlx4/model"
+	"ciddk/internal/testenv"
 	"ciddk/link/frame"
 	"ciddk/rvt"
 	"ciddk/test/linux/guest"
@@ -75,6 +76,7 @@ func gidIndex(t *testing.T, ctx context.Context, g *guest.Guest, a netip.Addr, t
 
 // TestEthernet runs IP, RoCE v1, RoCE v2 and the connection manager between the ConnectX-3 Pro of two guests.
 func TestEthernet(t *testing.T) {
+	testenv.OneOf(t, 1, numTurns)
 	ctx := needGuests(t, "mlx4")
 	p := bootEthernet(t, ctx, model.Config{Pro: true})
 	assert.Contains(t, run(t, ctx, p.guests[1], "busybox", "ping", "-c", "3", cardAddr(0).String()), " 0% packet loss")

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/hca/mlx4/model"
+	"ciddk/internal/testenv"
 	"ciddk/link/direct"
 	"ciddk/rvt"
 	"ciddk/test/linux/guest"
@@ -91,6 +92,7 @@ func (p *pair) requireQuiet(t *testing.T, ctx context.Context) {
 
 // TestInfiniBand runs the ping-pong programs of rdma-core between two guests on an InfiniBand link.
 func TestInfiniBand(t *testing.T) {
+	testenv.OneOf(t, 0, numTurns)
 	ctx := needGuests(t, "mlx4")
 	link := direct.NewLink()
 	var ports [2]rvt.Port

@@ -8,12 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/bus/bustest"
+	"ciddk/internal/testenv"
 	"ciddk/test/linux/guest"
 )
 
 // TestFunction checks that a stock kernel finds a function that QEMU reaches over vfio-user, and that its registers are
 // the model's.
 func TestFunction(t *testing.T) {
+	testenv.OneOf(t, 3, numTurns)
 	ctx := needGuests(t)
 	d := bustest.New()
 	probe := build(t, ctx, "ciddk/test/mlx4/probe")

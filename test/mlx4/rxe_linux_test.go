@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/hca/mlx4/model"
+	"ciddk/internal/testenv"
 	"ciddk/link/frame"
 	"ciddk/test/linux/guest"
 )
@@ -22,6 +23,7 @@ const rxeDevice = "rxe1"
 // TestSoftRoCE runs RoCE v2 between a card and the Soft-RoCE of another guest, whose network interface is on the same
 // switch by a socket of QEMU.
 func TestSoftRoCE(t *testing.T) {
+	testenv.OneOf(t, 2, numTurns)
 	ctx := needGuests(t, "mlx4")
 	hub := frame.NewHub()
 	dir := t.TempDir()

@@ -8,12 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/bus/bustest"
+	"ciddk/internal/testenv"
 	"ciddk/test/linux/guest"
 )
 
 // TestVFIO drives a device with package vfio on a stock kernel with an IOMMU: the program and VFIO are in the guest,
 // the device is a model that QEMU reaches over vfio-user.
 func TestVFIO(t *testing.T) {
+	testenv.OneOf(t, 3, numTurns)
 	ctx := needGuests(t)
 	d := bustest.New()
 	probe := build(t, ctx, "ciddk/test/mlx4/probe")
