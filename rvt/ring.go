@@ -24,6 +24,7 @@ type Work struct {
 	Flags   ci.SendFlags
 	Op      ci.SendOp
 	PKeyIx  uint16 // QP1
+	FromQP1 bool   // a UD QP sends in the name of QP1, with its number, its Q_Key and PKeyIx; not for other processes
 	IsInl   bool   // Inline counts (it may be empty), not SGL
 	Bad     ci.WCStatus
 	Length  uint64 // bytes of SGL or Inline together; filled in by the engine

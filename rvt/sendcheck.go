@@ -31,6 +31,6 @@ func (e *endpoint) checkShared(w *Work) ci.WCStatus {
 		w.AV = nil
 	}
 	w.Flags &= ringFlags
-	w.PKeyIx = 0
+	w.PKeyIx, w.FromQP1 = 0, false
 	return e.rules.Check(&r).WCStatus()
 }

@@ -46,8 +46,10 @@ func (r *requester) sendDatagram(t *turn, e *sendEntry) ci.WCStatus {
 	if w.Length > uint64(r.mtu) {
 		return ci.WCLocalLenErr
 	}
-	key := r.pkey
-	if r.typ == ci.QP1 {
+	key, source := r.pkey, r.num
+	isQP1 := r.typ == ci.QP1 || w.FromQP1
+	if isQP1 {
+		source = 1
 		var ok bool
 		if key, ok = r.port.pkey(w.PKeyIx); !ok {
 			return ci.WCLocalOpErr
@@ -59,12 +61,12 @@ func (r *requester) sendDatagram(t *turn, e *sendEntry) ci.WCStatus {
 	}
 	p.Op, p.Start, p.End = wire.OpSend, true, true
 	p.Route, p.PKey = av.route, key
-	p.DestQP, p.SrcQP = w.DestQP, r.num
+	p.DestQP, p.SrcQP = w.DestQP, source
 	// A privileged Q_Key in the request stands for that of the QP (IBTA volume 1, 10.2.5).
 	if p.QKey = w.QKey; w.QKey&(1<<31) != 0 {
 		p.QKey = r.attr.QKey
 	}
-	if r.typ == ci.QP1 {
+	if isQP1 {
 		p.QKey = qp1QKey
 	}
 	p.SL, p.PathBits = av.attr.SL, av.attr.PathBits

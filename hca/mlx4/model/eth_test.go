@@ -55,6 +55,7 @@ func (p *ethPeer) steer(index uint32, mac [6]byte, qpn uint32) {
 // newFrameQP returns a QP of raw frames in RTS.
 func (p *ethPeer) newFrameQP(num uint32) *queuePair {
 	q := p.newQP(num, prm.ServiceMLX, p.cq)
+	prm.PathLinkType.Put(prm.QPCPrimary.Bytes(q.context, prm.PathSize), prm.PathLinkEthernet)
 	q.start()
 	return q
 }
@@ -181,9 +182,100 @@ func (p *ethPeer) setGID(index int, version2 bool) {
 		})
 		return
 	}
+	p.setRoCEGID(index, true)
+}
+
+// Management datagrams between the QP1 of Ethernet ports. Those in RoCE v2 come from another QP, as with Linux, but
+// name QP1 as their source, and QP1 receives them.
+func TestManagementEthernet(t *testing.T) {
+	for name, version2 := range map[string]bool{"v1": false, "v2": true} {
+		t.Run(name, func(t *testing.T) {
+			hub := frame.NewHub()
+			a, b := newEthPeer(t, hub, 1, true), newEthPeer(t, hub, 2, true)
+			var qp1 [2]*queuePair
+			for i, p := range []*ethPeer{a, b} {
+				p.setRoCEGID(3, version2)
+				p.imm(prm.CmdConfSpecialQP, 0, 0x200, 0)
+				qp1[i] = p.newQP(0x202, prm.ServiceMLX, p.cq)
+				qp1[i].start()
+				qp1[i].postRecv(dataSegment(40+mad.Size, p.mr.key, p.mr.start))
+			}
+			const at = 4096 // of the datagram in the region
+			for i, p := range []*ethPeer{a, b} {
+				peer, q := []*ethPeer{b, a}[i], qp1[i]
+				if version2 {
+					q = p.newQP(0x300, prm.ServiceMLX, p.cq)
+					q.start()
+				}
+				for k := range mad.Size {
+					p.mr.Bytes[at+k] = byte(k * (i + 3))
+				}
+				q.postMLX(0, inlineSegments(p.managementHeader(peer, version2),
+					dataSegment(mad.Size, p.mr.key, p.mr.start+at), inlineSegment("\x00\x00\x00\x00"))...)
+				requireCQE(t, p.cq.wait(), q.num, true, prm.WQESend)
+				e := peer.cq.wait()
+				requireCQE(t, e, 0x202, false, prm.CQERecvSend)
+				require.EqualValues(t, 40+mad.Size, prm.CQEByteCount.Get(e))
+				require.EqualValues(t, 1, prm.CQERemoteQPN.Get(e), "the source is QP1")
+				require.True(t, prm.CQEGRH.Has(e))
+				require.Zero(t, prm.CQEPKeyIndex.Get(e))
+				require.Equal(t, p.mr.Bytes[at:at+mad.Size], peer.mr.Bytes[40:40+mad.Size])
+				if area := peer.mr.Bytes[:40]; version2 {
+					require.Equal(t, make([]byte, 20), area[:20])
+					require.Zero(t, foldSum(area[20:]), "the IPv4 header is at the end of the area")
+					require.Equal(t, p.gid[12:], area[32:36])
+				} else {
+					require.Equal(t, p.gid[:], area[8:24])
+				}
+			}
+		})
+	}
+}
+
+// A QP that sends for QP1 is for RoCE v2 only, which a ConnectX-3 does not have, and InfiniBand ports have none.
+func TestManagementWithoutRoCEv2(t *testing.T) {
+	p := newEthPeer(t, frame.NewHub(), 1, false)
+	q := p.newQP(0x300, prm.ServiceMLX, p.cq)
+	p.fill(func(b []byte) { copy(b[prm.QPContext.Off:], q.context) })
+	s, _ := p.exec(prm.CmdRST2INIT, p.in.IOVA, q.num, 0, 0)
+	require.Equal(t, prm.BadParam, s)
+}
+
+// managementHeader returns the headers of a datagram from QP1 to QP1, as the driver makes them.
+func (p *ethPeer) managementHeader(to *ethPeer, version2 bool) string {
+	h := string(to.mac[:]) + string(p.mac[:])
+	const transport = 12 + 8 + mad.Size + 4 // BTH to ICRC
+	if version2 {
+		const udp = 8 + transport
+		const total = 20 + udp
+		h += "\x08\x00" + string([]byte{0x45, 0, total >> 8, total & 0xff, 0, 0, 0x40, 0, 64, 17, 0, 0})
+		h += string(p.gid[12:]) + string(to.gid[12:])
+		h += string([]byte{0xc0, 0, 0x12, 0xb7, udp >> 8, udp & 0xff, 0, 0})
+	} else {
+		h += "\x89\x15" + string([]byte{0x60, 0, 0, 0, transport >> 8, transport & 0xff, 0x1b, 64})
+		h += string(p.gid[:]) + string(to.gid[:])
+	}
+	h += string([]byte{100, 0, 0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 9}) // BTH
+	return h + string([]byte{0x80, 1, 0, 0, 0, 0, 0, 1})            // DETH
+}
+
+// inlineSegments returns the segments of a WQE that begins with inline data, which do not cross 64 bytes of the WQE.
+func inlineSegments(data string, rest ...[]byte) (list [][]byte) {
+	const room = 64 - prm.CtrlSegment - 4
+	if len(data) > room {
+		list = append(list, inlineSegment(data[:room]))
+		data = data[room:]
+	}
+	return append(append(list, inlineSegment(data)), rest...)
+}
+
+// setRoCEGID sets an entry of the table of RoCE addresses, which a ConnectX-3 Pro has for both versions.
+func (p *ethPeer) setRoCEGID(index int, version2 bool) {
 	p.with(prm.CmdSetPort, prm.SetPortRoCEAddr<<8|1, prm.SetPortModeEth, func(b []byte) {
 		e := b[32*index:]
 		copy(e, p.gid[:])
-		prm.RoCEVersion.Put(e, 2)
+		if version2 {
+			prm.RoCEVersion.Put(e, 2)
+		}
 	})
 }

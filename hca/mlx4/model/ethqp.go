@@ -103,10 +103,11 @@ func (c *command) modifyFrameQP(q *frameQP) prm.Status {
 	return prm.OK
 }
 
-// isFrameQP reports whether a context is that of a QP of raw frames.
+// isFrameQP reports whether a context is that of a QP of raw frames, whose path has an Ethernet link.
 func (c *command) isFrameQP(num uint32, ctx []byte) bool {
 	special := c.specialQPs != 0 && num-c.specialQPs < 2*maxPorts
-	return prm.QPCService.Get(ctx) == prm.ServiceMLX && !special
+	link := prm.PathLinkType.Get(prm.QPCPrimary.Bytes(ctx, prm.PathSize))
+	return prm.QPCService.Get(ctx) == prm.ServiceMLX && !special && link == prm.PathLinkEthernet
 }
 
 // frameQP returns a QP of raw frames, or nil.

@@ -6,8 +6,8 @@ import (
 	"ciddk/rvt"
 )
 
-// managementRing is the send queue of QP0 or QP1. Its WQEs have packet headers, which the decoder checks, so that the
-// transport need not.
+// managementRing is the send queue of QP0 or QP1, or of the QP that sends for QP1. Its WQEs have packet headers, which
+// the decoder checks, so that the transport need not.
 type managementRing struct{ rvt.SendRing }
 
 // Sizes of headers.
@@ -22,6 +22,9 @@ const (
 	udpSize  = 8
 )
 
+// bthSolicited is the solicited event bit in byte 1 of the BTH.
+const bthSolicited = 1 << 7
+
 // management decodes a WQE of QP0 or QP1: inline headers, data segments, and an inline segment for the ICRC, which the
 // transport computes.
 func (d *decoder) management(ctrl []byte) bool {
@@ -34,7 +37,7 @@ func (d *decoder) management(ctrl []byte) bool {
 		d.w.SGL = append(d.w.SGL, dataSegment(d.take(prm.DataSegment), d.q.hasReservedKey))
 	}
 	d.inline = d.inline[:0]
-	p := d.q.m.port(d.q.port)
+	p := d.q.m.port(max(d.q.port, d.q.gsiPort))
 	var av ci.AVAttr
 	var ok bool
 	if p.isEthernet() {
@@ -46,12 +49,16 @@ func (d *decoder) management(ctrl []byte) bool {
 	if !ok || len(h) < bthSize+dethSize {
 		return false
 	}
-	av.Port = d.q.port
+	av.Port = p.num
+	d.w.FromQP1 = d.q.gsiPort != 0
 	bth, deth := h[:bthSize], h[bthSize:]
 	d.w.DestQP = ci.QPN(bigEndian.Uint32(bth[4:]) & indexMask)
 	d.w.QKey = ci.QKey(bigEndian.Uint32(deth))
 	if d.w.PKeyIx, ok = p.pkeyIndex(ci.PKey(bigEndian.Uint16(bth[2:]))); !ok {
 		return false
+	}
+	if bth[1]&bthSolicited != 0 { // the control segment does not repeat it
+		d.w.Flags |= ci.SendSolicited
 	}
 	d.w.AV = d.q.avs.get(av)
 	return d.w.AV != nil

@@ -13,6 +13,7 @@ type qp struct {
 	service uint8
 	typ     ci.QPType
 	port    uint8 // of a special QP; else 0
+	gsiPort uint8 // of a UD QP that sends the RoCE v2 packets of QP1; else 0
 	pdn     uint32
 	face    ci.QP
 	engine  *rvt.QP
@@ -40,7 +41,7 @@ func (c *command) newQP(num uint32, ctx []byte) (*qp, prm.Status) {
 	case prm.ServiceUD:
 		q.typ = ci.UD
 	case prm.ServiceMLX:
-		if !c.setSpecial(q) {
+		if !c.setSpecial(q) && !c.setGSI(q) {
 			return nil, prm.BadParam
 		}
 	default:
@@ -103,6 +104,17 @@ func (c *command) setSpecial(q *qp) bool {
 	q.typ = ci.QP0 + ci.QPType(i/maxPorts)
 	q.port = uint8(i%maxPorts) + 1
 	return int(q.port) <= len(c.ports)
+}
+
+// setGSI sets type and port of a QP that sends for the QP1 of an Ethernet port. The RoCE mode of a QP is fixed, so
+// Linux has another QP for QP1's packets in RoCE v2. QP1 receives both.
+func (c *command) setGSI(q *qp) bool {
+	p := c.port(uint8(prm.PathPort.Get(prm.QPCPrimary.Bytes(q.context[:], prm.PathSize))) + 1)
+	if !c.cfg.Pro || p == nil || !p.isEthernet() {
+		return false
+	}
+	q.typ, q.gsiPort = ci.UD, p.num
+	return true
 }
 
 // confSpecialQP sets the numbers of the special QPs: QP0 of both ports, and QP1 of both ports.

@@ -105,6 +105,11 @@ func (c *command) modifyQP() prm.Status {
 	if from, ok := qpStart[c.op]; ok && now.State != from && !(from == ci.QPSQD && now.State == ci.QPSQDraining) {
 		return prm.BadQPState
 	}
+	if c.op == prm.CmdINIT2RTR {
+		if status := c.movePort(q, now.Port, ctx); status != prm.OK {
+			return status
+		}
+	}
 	step := qpSteps[c.op]
 	set := step.need
 	mask := prm.QPOptionalMask.Get(b)
@@ -115,6 +120,27 @@ func (c *command) modifyQP() prm.Status {
 	}
 	set &= q.serviceFields()
 	return c.setQP(q, step.to, set, ctx)
+}
+
+// movePort sets the port of a QP in Init. Linux has it in the context only from the step to RTR on.
+func (c *command) movePort(q *qp, from uint8, ctx []byte) prm.Status {
+	a, ok := c.attributes(ctx)
+	if !ok {
+		return prm.BadParam
+	}
+	if q.port != 0 || a.Port == from {
+		return prm.OK
+	}
+	if q.gsiPort != 0 {
+		if !c.port(a.Port).isEthernet() {
+			return prm.BadParam
+		}
+		q.gsiPort = a.Port
+	}
+	if err := q.face.Modify(ci.QPFieldPort, ci.QPAttr{Port: a.Port}); err != nil {
+		return statusOf(err)
+	}
+	return prm.OK
 }
 
 // startQP takes a QP from Reset to Init.

@@ -22,7 +22,7 @@ func (r rings) SendRing(_, _, _ int, _ *ci.UserBuffer) (rvt.SendRing, error) {
 	if q == nil {
 		return nil, ci.InvalidState
 	}
-	if q.port != 0 {
+	if q.port != 0 || q.gsiPort != 0 {
 		return managementRing{q.send}, nil
 	}
 	return q.send, nil

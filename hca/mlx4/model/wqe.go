@@ -71,11 +71,11 @@ func (d *decoder) send(opcode uint8, ctrl []byte) bool {
 		w.Flags |= ci.SendInvalidate
 		w.Inv = ci.Key(prm.CtrlImmediate.Get(ctrl))
 	}
-	switch d.q.typ {
-	case ci.UD:
-		return d.datagram() && d.data()
-	case ci.QP0, ci.QP1:
+	switch {
+	case d.q.port != 0 || d.q.gsiPort != 0:
 		return d.management(ctrl)
+	case d.q.typ == ci.UD:
+		return d.datagram() && d.data()
 	}
 	return d.data()
 }
