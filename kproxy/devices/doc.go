@@ -1,10 +1,9 @@
 // Package devices serves the device files of Linux's RDMA subsystem, such as /dev/infiniband/uverbs0, to programs that
 // were not written for the kit. The files exist in no file system: a front end, such as package kproxy/uverbs,
-// implements what they do, and a carrier, such as the library of package kproxy/devices/preload, sends the calls of a
-// program to it.
+// implements what they do, and a carrier, such as the library that ddkrun preloads, sends the calls of a program to it.
 //
-//	s := devices.New(core, u)        // u is a FrontEnd
-//	go s.Serve(l)                    // l is a SOCK_SEQPACKET listener
+//	s := devices.New(u, core.MaxClients(), clk)        // u is a FrontEnd
+//	go s.Serve(l)                                      // l is a SOCK_SEQPACKET listener
 //	…
 //	l.Close()
 //	s.Close()

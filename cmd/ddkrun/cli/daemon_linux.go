@@ -48,10 +48,14 @@ func findDaemon(socket string, start bool) (*daemon, error) {
 	if socket != "" {
 		return reach(socket)
 	}
-	for _, path := range []string{ual.DefaultPath, userSocket()} {
-		if d, err := reach(path); err == nil {
-			return d, nil
-		}
+	if d, err := reach(ual.DefaultPath); err == nil {
+		return d, nil
+	}
+	if _, err := privateDir(); err != nil { // a daemon there may be that of another user
+		return nil, err
+	}
+	if d, err := reach(userSocket()); err == nil {
+		return d, nil
 	}
 	if !start {
 		return nil, errNoDaemon

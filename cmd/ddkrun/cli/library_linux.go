@@ -24,10 +24,11 @@ var compileFlags = []string{"-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-
 // it.
 func library() (string, error) {
 	dir, err := os.UserCacheDir()
-	if err != nil {
-		dir = runtimeDir() // a user without a home directory
+	if err == nil {
+		dir = filepath.Join(dir, "ddkrun")
+	} else if dir, err = privateDir(); err != nil { // a user without a home directory
+		return "", err
 	}
-	dir = filepath.Join(dir, "ddkrun")
 	sum := sha256.Sum256(append(source, strings.Join(compileFlags, " ")...))
 	path := filepath.Join(dir, "preload-"+hex.EncodeToString(sum[:8])+".so")
 	if _, err := os.Stat(path); err == nil {

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ual"
+)
+
+// TestPrivateDir checks that neither a daemon nor a compiled library is taken from a directory that others can write
+// to: a library would run as the user, and a daemon sees the program's data.
+func TestPrivateDir(t *testing.T) {
+	if _, err := os.Stat(ual.DefaultPath); err == nil {
+		t.Skip("a daemon runs on this machine, at " + ual.DefaultPath)
+	}
+	for name, prepare := range map[string]func(t *testing.T, dir string){
+		"others can write": func(t *testing.T, dir string) {
+			require.NoError(t, os.Mkdir(dir, 0o700))
+			require.NoError(t, os.Chmod(dir, 0o777))
+		},
+		"a link": func(t *testing.T, dir string) { require.NoError(t, os.Symlink(t.TempDir(), dir)) },
+		"a file": func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir, nil, 0o600)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := t.TempDir()
+			t.Setenv("XDG_RUNTIME_DIR", base)
+			t.Setenv("XDG_CACHE_HOME", "")
+			t.Setenv("HOME", "")
+			t.Setenv("DDKD_SOCKET", "")
+			prepare(t, filepath.Join(base, "ddkrun"))
+			_, err := library()
+			assert.ErrorContains(t, err, filepath.Join(base, "ddkrun"))
+			_, err = findDaemon("", false)
+			assert.ErrorContains(t, err, filepath.Join(base, "ddkrun"))
+			_, err = materialize(nil)
+			assert.ErrorContains(t, err, filepath.Join(base, "ddkrun"))
+		})
+	}
+	t.Run("one's own", func(t *testing.T) {
+		base := t.TempDir()
+		t.Setenv("XDG_RUNTIME_DIR", base)
+		t.Setenv("DDKD_SOCKET", "")
+		dir, err := privateDir()
+		require.NoError(t, err)
+		info, err := os.Stat(dir)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+		_, err = findDaemon("", false)
+		assert.ErrorIs(t, err, errNoDaemon)
+	})
+}
