@@ -143,12 +143,12 @@ func TestChurn(t *testing.T) {
 		round()
 	}
 	live := []map[string]int{a.hca.Live(), b.hca.Live()}
-	routines, before := runtime.NumGoroutine(), inUse()
+	routines, before := testenv.NumGoroutine(), inUse()
 	for range n / 2 {
 		round()
 	}
 	require.Equal(t, live, []map[string]int{a.hca.Live(), b.hca.Live()})
-	require.LessOrEqual(t, runtime.NumGoroutine(), routines)
+	require.LessOrEqual(t, testenv.NumGoroutine(), routines)
 	after := inUse()
 	t.Logf("%d bytes in use before %d QPs, %d after", before, n, after)
 	require.Less(t, int64(after)-int64(before), int64(megabyte), "10 bytes for each QP would be more")

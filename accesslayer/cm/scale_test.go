@@ -36,7 +36,7 @@ func TestLive10000(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	before, goroutines := heap(), runtime.NumGoroutine()
+	before, goroutines := heap(), testenv.NumGoroutine()
 	start := time.Now()
 	turns := make(chan ci.QPN)
 	var passiveQPN atomic.Uint32
@@ -72,7 +72,7 @@ func TestLive10000(t *testing.T) {
 	}
 	took := time.Since(start)
 	require.NoError(t, listener.Close())
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+2 }, 20*time.Second,
+	require.Eventually(t, func() bool { return testenv.NumGoroutine() <= goroutines+2 }, 20*time.Second,
 		time.Millisecond, "idle connections have no goroutines")
 	after := heap()
 	assert.Equal(t, conns, a.cm.Counters().Conns)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 	"ciddk/mad"
 )
 
@@ -458,7 +458,7 @@ func TestPendingStepsHoldNoGoroutine(t *testing.T) {
 		p.net.drop(mad.AttrREQ, mad.AttrREP, mad.AttrDREQ, mad.AttrLAP, mad.AttrSIDRREQ)
 		pass(100 * time.Millisecond)
 		synctest.Wait()
-		before := runtime.NumGoroutine()
+		before := testenv.NumGoroutine()
 		for i := range num {
 			answer := reply()
 			answer.QP.Num = ci.QPN(0x1000 + i)
@@ -475,11 +475,11 @@ func TestPendingStepsHoldNoGoroutine(t *testing.T) {
 		pass(50 * time.Millisecond)
 		synctest.Wait()
 		require.Zero(t, ended.Load())
-		assert.Equal(t, before, runtime.NumGoroutine(), "%d steps are pending", 8*num)
+		assert.Equal(t, before, testenv.NumGoroutine(), "%d steps are pending", 8*num)
 		cancel()
 		synctest.Wait()
 		assert.Equal(t, int32(8*num), ended.Load())
-		assert.Equal(t, before, runtime.NumGoroutine())
+		assert.Equal(t, before, testenv.NumGoroutine())
 		p.net.drop()
 		for _, l := range []cm.Listener{l, other, lookups} {
 			require.NoError(t, l.Close())

@@ -2,7 +2,6 @@ package mads_test
 
 import (
 	"context"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +13,7 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 	"ciddk/mad"
 )
 
@@ -107,11 +107,11 @@ func TestStartDoHasNoGoroutine(t *testing.T) {
 			synctest.Wait()
 		}
 		start()
-		before := runtime.NumGoroutine()
+		before := testenv.NumGoroutine()
 		for range 100 {
 			start()
 		}
-		assert.Less(t, runtime.NumGoroutine(), before+50, "100 requests are pending") // others may be about to exit
+		assert.Less(t, testenv.NumGoroutine(), before+50, "100 requests are pending") // others may be about to exit
 		time.Sleep(10 * time.Second)
 		assert.EqualValues(t, 101, ends.Load())
 	})

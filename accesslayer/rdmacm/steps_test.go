@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -447,10 +446,10 @@ func TestPendingStepsHaveNoGoroutine(t *testing.T) {
 			requireNone(t, c)
 		}
 		start(2)
-		few := runtime.NumGoroutine()
+		few := testenv.NumGoroutine()
 		start(100)
 		// The count is that of the process, in which goroutines of earlier tests and of the runtime end.
-		assert.Less(t, runtime.NumGoroutine(), few+10, "300 more steps are pending")
+		assert.Less(t, testenv.NumGoroutine(), few+10, "300 more steps are pending")
 		a.close(t)
 		b.close(t)
 		synctest.Wait()

@@ -2,7 +2,6 @@ package sa_test
 
 import (
 	"context"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"ciddk/accesslayer/sa"
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 	"ciddk/mad"
 )
 
@@ -118,11 +118,11 @@ func TestPendingHoldsNoGoroutine(t *testing.T) {
 			synctest.Wait()
 		}
 		start()
-		before := runtime.NumGoroutine()
+		before := testenv.NumGoroutine()
 		for range 100 {
 			start()
 		}
-		assert.Less(t, runtime.NumGoroutine(), before+50, "100 requests are pending") // others may be about to exit
+		assert.Less(t, testenv.NumGoroutine(), before+50, "100 requests are pending") // others may be about to exit
 		assert.Empty(t, ends)
 		require.NoError(t, c.Close())
 		for range 101 {
