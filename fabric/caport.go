@@ -26,6 +26,8 @@ type CAPort struct {
 	// Set by Start, before started.
 	recv rvt.Receiver
 	lost func(rvt.Loss) // or nil
+
+	onChange func() // or nil; set before Start
 }
 
 var _ interface {
@@ -56,6 +58,10 @@ func (f *Fabric) CAPort(name string, num int) (*CAPort, error) {
 	}
 	return c, nil
 }
+
+// OnChange sets a function that runs after each change of the port's attributes, with or without an event. It is called
+// before Start. f does not block.
+func (c *CAPort) OnChange(f func()) { c.onChange = f }
 
 // Start admits deliveries.
 func (c *CAPort) Start(x rvt.PortContext) error {
@@ -124,10 +130,13 @@ func (c *CAPort) pathBits(lid ci.LID) uint8 {
 	return uint8(lid) & (1<<c.port.fast.load().lmc() - 1)
 }
 
-// changed raises the events of a change.
+// changed raises the events of a change, and calls the function of OnChange.
 func (c *CAPort) changed(x sma.Change) {
 	if c.enter() {
 		x.Events(c.recv.PortEvent)
+		if c.onChange != nil {
+			c.onChange()
+		}
 	}
 	c.leave()
 }
@@ -156,7 +165,7 @@ func (c *CAPort) Attr() ci.PortAttr {
 		SMLID: ci.LID(i.MasterSMLID), LMC: i.LMC, SMSL: i.MasterSMSL, MaxVLs: i.VLCap, WidthActive: i.WidthActive,
 		SpeedActive: i.SpeedActive, SpeedExt: i.SpeedExtActive, SubnetTimeout: ci.TimeExp(i.SubnetTimeout),
 		InitTypeReply: ci.InitType(i.InitTypeReply), Capability: ci.PortCap(i.CapabilityMask),
-		PKeys: c.port.PKeys(),
+		HardwareAgents: true, PKeys: c.port.PKeys(),
 	}
 	guids := soft.GUIDs(c.port.num)
 	a.GUID = guids[0]

@@ -30,6 +30,7 @@ const (
 	ChangeLED                               // the state of the LED
 	ChangeCapability                        // CapabilityMask
 	ChangeMKeyViolations                    // an SMP failed the M_Key check
+	ChangeTimeout                           // SubnetTimeOut or InitTypeReply, which cause no event
 )
 
 // Has reports whether all changes of x are in c.

@@ -112,6 +112,9 @@ func ApplyPortInfo(k PortKind, now, want *mad.PortInfo) (c Change, train uint8) 
 		d, train = applyLink(now, want)
 		c |= d
 	}
+	if now.SubnetTimeout != want.SubnetTimeout {
+		c |= ChangeTimeout
+	}
 	now.SubnetTimeout, now.McastTrapSupp = want.SubnetTimeout, want.McastTrapSupp
 	for _, f := range [...]struct{ to, from *uint16 }{{&now.MKeyViolations, &want.MKeyViolations},
 		{&now.PKeyViolations, &want.PKeyViolations}, {&now.QKeyViolations, &want.QKeyViolations}} {
@@ -133,6 +136,7 @@ func applyAddress(now, w *mad.PortInfo) (c Change) {
 	note(w.GIDPrefix != now.GIDPrefix, ChangeGIDPrefix)
 	note(w.ClientReregister, ChangeReregister)
 	note(w.MKey != now.MKey || w.MKeyProtect != now.MKeyProtect || w.MKeyLease != now.MKeyLease, ChangeMKey)
+	note(w.InitTypeReply != now.InitTypeReply, ChangeTimeout)
 	now.MKey, now.MKeyProtect, now.MKeyLease = w.MKey, w.MKeyProtect, w.MKeyLease
 	now.GIDPrefix, now.LID, now.LMC = w.GIDPrefix, w.LID, w.LMC
 	now.MasterSMLID, now.MasterSMSL = w.MasterSMLID, w.MasterSMSL

@@ -172,6 +172,20 @@ func TestEvents(t *testing.T) {
 		Capability: ci.PortCapCM}))
 	wait(ci.EventPortTrap)
 	assert.NotZero(t, h2.Info().CapabilityMask&uint32(ci.PortCapCM))
+	i := h2.Info()
+	i.State, i.PhysState, i.SubnetTimeout = 0, 0, i.SubnetTimeout^3
+	set := mad.SMP{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.Set,
+		TID: 1, Attribute: mad.AttrPortInfo}}
+	i.Put(set.Data[:])
+	var m ci.MAD
+	set.Put(m[:])
+	h1, err := f.Port("h1", 1)
+	require.NoError(t, err)
+	_ = h1.Send(&fabric.Datagram{DLID: ci.LID(i.LID), MAD: &m}) // no client takes the response
+	require.Eventually(t, func() bool {
+		a, err := n.CA.Query()
+		return err == nil && a.Ports[0].SubnetTimeout == ci.TimeExp(i.SubnetTimeout)
+	}, deadline, time.Millisecond, "a change without an event")
 	require.NoError(t, s.Close())
 	wait(ci.EventPortDown)
 	assert.Equal(t, ci.PortDown, state())

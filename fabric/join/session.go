@@ -29,6 +29,7 @@ type session struct {
 
 // start connects the port, plugs its cable in, and sends the welcome.
 func (k *session) start() error {
+	k.ca.OnChange(func() { k.change(change{}) })
 	if err := k.ca.Start(rvt.PortContext{Receiver: k, Clock: clock.Real(), Num: k.at.port}); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ type peer struct {
 	ca   *kit.CA
 	end  *kit.End
 	lid  ci.LID // of the port under test
+	old  ci.LID // the first lid, to which switches forward
 	avs  map[ci.LID]ci.AV
 	list []ci.MAD // received, and not taken yet
 }
@@ -37,7 +38,7 @@ func newPeer(t *validate.T, to *kit.CA, typ ci.QPType) *peer {
 	defer t.Setup()()
 	ca := kit.OpenHCA(t, h)
 	pd := ca.PD()
-	p := &peer{t: t, ca: ca, lid: to.Port.LID, avs: map[ci.LID]ci.AV{}}
+	p := &peer{t: t, ca: ca, lid: to.Port.LID, old: to.Port.LID, avs: map[ci.LID]ci.AV{}}
 	e := &kit.End{CQ: ca.CQ(pd, 32), RecvCQ: ca.CQ(pd, 32), Buf: ca.Buf(pd, (numSlots+1)*slotLen, kit.AllAccess)}
 	c := kit.Options(ca, ca, kit.Type(typ), kit.QKey(ci.QKey(mad.QKeyGSI)))
 	if typ == ci.QP0 {

@@ -19,6 +19,7 @@ type port struct {
 	key  uint64 // M_Key of the requests
 	peer *peer  // requests come from QP0 of another port; nil: from CA.LocalMAD
 	tid  uint64
+	way  *path // see route
 }
 
 // firstTID is the transaction ID of the first request. Each byte is set.
@@ -51,6 +52,9 @@ func name(q *mad.SMP) string {
 // try executes a request. answered is false if there is no response.
 func (p *port) try(q *mad.SMP) (r mad.SMP, answered bool) {
 	var in, out ci.MAD
+	if p.peer != nil && p.hasNewLID() {
+		return p.tryDirected(q)
+	}
 	q.Put(in[:])
 	if p.peer != nil {
 		probe := p.smp(mad.Get, mad.AttrNodeInfo, 0)

@@ -77,10 +77,11 @@ func trapBytes(t *validate.T) {
 		want := mad.TrapMKey{LID: uint16(l.peer.ca.Port.LID), Method: mad.Set, Attribute: mad.AttrPKeyTable,
 			Modifier: 0x1234, MKey: wrongKey}
 		if directed {
-			q = l.directed(mad.Set, mad.AttrPKeyTable, 1, 1)
+			q = l.directed(mad.Set, mad.AttrPKeyTable)
 			want.Modifier, want.Directed = 0, true
-			want.DrSLID, want.HopCount = mad.PermissiveLID, 1
-			want.ReturnPath[0] = l.ca.Port.Num
+			want.DrSLID, want.HopCount = mad.PermissiveLID, l.way.hops()
+			want.Truncated = int(want.HopCount) > len(want.ReturnPath)
+			copy(want.ReturnPath[:], l.way.in[1:])
 		}
 		l.violate(q)
 		s, n := l.mustTrap("a wrong M_Key")
