@@ -25,6 +25,10 @@ func TestValues(t *testing.T) {
 		{"direct", "ip", "6", "--set ip is not for the link direct, which has: agents"},
 		{"direct", "agents", "passing", ""},
 		{"direct", "agents", "software", "--set agents=software: want kit, hardware or passing"},
+		{"fabric", "fabric", "sim", ""},
+		{"fabric", "nodes", "h1,h4", "--set nodes needs --set fabric"},
+		{"fabric", "nodes", "h1", "--set nodes=h1: want two nodes"},
+		{"direct", "nodes", "h1,h2", "--set nodes is not for the link direct, which has: agents"},
 		{"network", "privileged", "1", "--set privileged is not for the link network, which has: ip"},
 		{"udp", "color", "red", "has no setting \"color\""},
 	} {
