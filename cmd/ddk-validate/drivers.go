@@ -17,8 +17,8 @@ func drivers() []validate.Driver {
 				"sources": "number of UDP source ports of each HCA on the link udp, 1 to 64; default: 1",
 				"agents": "what answers SMPs on the link direct: kit (through CA.LocalMAD), hardware, or passing " +
 					"(hardware that passes up what it has answered); default: kit",
-				"fabric": "name of a fabric that ddk-fabric serves, for the link fabric; default: one of its own, with " +
-					"a switch between the HCAs",
+				"fabric": "name of a fabric that ddk-fabric serves, for the link fabric; default: one of its own, " +
+					"with a switch between the HCAs",
 				"nodes":      "nodes of the two HCAs in that fabric; default: h1,h2",
 				"privileged": "1: check IPv4 header and whole ICRC on the link udp (Linux, CAP_NET_RAW); default: 0",
 			},

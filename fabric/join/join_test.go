@@ -214,6 +214,7 @@ func TestSubnetMAD(t *testing.T) {
 	var i mad.NodeInfo
 	i.Parse(got.Data[:])
 	assert.Equal(t, h4.NodeInfo(), i)
+	assert.True(t, p.Attr().HardwareAgents, "the fabric answers")
 	require.NoError(t, s.Close())
 	p.SubnetMAD(&m, &out)
 	assert.Zero(t, out)
