@@ -38,7 +38,8 @@ func TestIdentifications(t *testing.T) {
 			var rec recording
 			l.play(t, &rec, g, false)
 			rxe := l.net.Addr4(l.linux.Index())
-			least, most, packets, outside := 0, 0, 0, 0
+			least, most := 0, 0
+			packets, outside := 0, 0
 			var last uint16
 			var before time.Time
 			for _, f := range rec.last {
