@@ -97,5 +97,26 @@ func TestEthernet(t *testing.T) {
 		_, out := p.run(t, ctx, pingPongPort, "ib_write_bw", "-d", device, "-x", index, "-s", "65536", "-n", "100")
 		require.Regexp(t, `(?m)^\s*65536\s+100\s`, out)
 	})
+	t.Run("rping", func(t *testing.T) { p.rping(t, ctx) })
 	p.requireQuiet(t, ctx)
+}
+
+// rping runs a verifying rping between the guests: the connection manager resolves the addresses of the cards.
+func (p *pair) rping(t *testing.T, ctx context.Context) {
+	t.Helper()
+	args := []string{"rping", "-a", cardAddr(0).String(), "-C", "10", "-S", "5000", "-v"}
+	s, err := p.guests[0].Start(ctx, append(args, "-s")...)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		r, err := p.guests[0].Run(ctx, "rdma", "resource", "show", "cm_id")
+		return err == nil && strings.Contains(r.Stdout, "LISTEN")
+	}, patience, poll, "rping listens")
+	c, err := p.guests[1].Run(ctx, append(args, "-V", "-c")...)
+	require.NoError(t, err)
+	// The programs end in a race of their threads, and may report an error of the closed event channel.
+	require.Contains(t, c.Stdout, "ping data: rdma-ping-9:", "%+v", c)
+	require.NotContains(t, c.Stdout+c.Stderr, "mismatch")
+	r, err := s.Wait()
+	require.NoError(t, err)
+	require.Contains(t, r.Stdout, "server ping data: rdma-ping-9:", "%+v", r)
 }

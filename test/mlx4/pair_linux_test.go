@@ -69,17 +69,30 @@ func (p *pair) run(t *testing.T, ctx context.Context, listen uint16, args ...str
 // pingPongPort is the TCP port of the ping-pong programs.
 const pingPongPort = 18515
 
-// pingPong runs a ping-pong program that checks its data. It returns an error's text if the data were wrong: the
-// programs report that, and succeed nevertheless.
+// pingPong runs a ping-pong program that checks its data, and requires that they are right.
 func (p *pair) pingPong(t *testing.T, ctx context.Context, kind string, size, count int, args ...string) {
+	t.Helper()
+	server, client := p.exchange(t, ctx, kind, size, count, args...)
+	for _, out := range []string{server, client} {
+		require.NoError(t, checkPingPong(out, count))
+	}
+}
+
+// exchange runs a ping-pong program that checks its data, and returns what both sides print.
+func (p *pair) exchange(t *testing.T, ctx context.Context, kind string, size, count int, args ...string) (server,
+	client string) {
 	t.Helper()
 	all := append([]string{"ibv_" + kind + "_pingpong", "-d", device, "-c", "-s", strconv.Itoa(size), "-n",
 		strconv.Itoa(count)}, args...)
-	server, client := p.run(t, ctx, pingPongPort, all...)
-	for _, out := range []string{server, client} {
-		require.NotContains(t, out, "invalid data")
-		require.Contains(t, out, fmt.Sprintf("%d iters in", count))
+	return p.run(t, ctx, pingPongPort, all...)
+}
+
+// checkPingPong checks the output of a ping-pong program, which reports wrong data, and succeeds nevertheless.
+func checkPingPong(out string, count int) error {
+	if strings.Contains(out, "invalid data") || !strings.Contains(out, fmt.Sprintf("%d iters in", count)) {
+		return fmt.Errorf("wrong data or number of iterations: %s", out)
 	}
+	return nil
 }
 
 // requireQuiet requires that neither kernel has complained about its card.
@@ -90,18 +103,26 @@ func (p *pair) requireQuiet(t *testing.T, ctx context.Context) {
 	}
 }
 
-// TestInfiniBand runs the ping-pong programs of rdma-core between two guests on an InfiniBand link.
-func TestInfiniBand(t *testing.T) {
-	testenv.OneOf(t, 0, numTurns)
-	ctx := needGuests(t, "mlx4")
+// directLinks returns two ports with an InfiniBand cable.
+func directLinks(t *testing.T) (ports [2]rvt.Port) {
+	t.Helper()
 	link := direct.NewLink()
-	var ports [2]rvt.Port
 	for i := range ports {
 		p, err := direct.New(link, direct.Config{})
 		require.NoError(t, err)
 		ports[i] = p
 	}
-	p := bootPair(t, ctx, model.Config{}, ports, "mlx4_ib")
+	return ports
+}
+
+// TestInfiniBand runs the ping-pong programs of rdma-core between two guests on an InfiniBand link.
+func TestInfiniBand(t *testing.T) {
+	testenv.OneOf(t, 0, numTurns)
+	ctx := needGuests(t, "mlx4")
+	links := directLinks(t)
+	client := &corruptPort{port: links[1]}
+	links[1] = client
+	p := bootPair(t, ctx, model.Config{}, links, "mlx4_ib")
 	for _, g := range p.guests {
 		awaitActive(t, ctx, g, 1)
 	}
@@ -125,5 +146,6 @@ func TestInfiniBand(t *testing.T) {
 			})
 		}
 	}
+	t.Run("wrong data", func(t *testing.T) { p.requireWrongData(t, ctx, client) })
 	p.requireQuiet(t, ctx)
 }

@@ -25,7 +25,7 @@ const bootTime = 5 * time.Minute
 
 // numTurns is the number of commits over which the tests other than TestProbe take turns, because each boots virtual
 // machines for more than a minute.
-const numTurns = 4
+const numTurns = 5
 
 // needGuests skips the test if no guest with devices of ours can run here.
 func needGuests(t *testing.T, providers ...string) context.Context {

@@ -7,7 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/hca/mlx4/model"
 	"ciddk/hca/mlx4/prm"
+	"ciddk/link/direct"
 )
 
 // datagramSegment returns the address of a QP at a LID, with a GID if gid is not zero.
@@ -72,4 +74,41 @@ func TestDatagrams(t *testing.T) {
 	a.qp.post(prm.WQESend, 0, d, inlineSegment("wrong Q_Key"))
 	requireCQE(t, a.cq.wait(), a.qp.num, true, prm.WQESend)
 	require.Nil(t, b.cq.poll())
+}
+
+// The second port of an adapter. Linux has the port of a QP in its context only from the step to RTR on.
+func TestSecondPort(t *testing.T) {
+	for name, service := range map[string]uint64{"datagram": prm.ServiceUD, "connection": prm.ServiceRC} {
+		t.Run(name, func(t *testing.T) {
+			first, second := direct.NewLink(), direct.NewLink()
+			var c model.Config
+			for _, l := range []*direct.Link{first, second} {
+				p, err := direct.New(l, direct.Config{})
+				require.NoError(t, err)
+				c.Ports = append(c.Ports, model.PortConfig{Link: p})
+			}
+			m, err := model.New(c)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, m.Close()) })
+			a, b := newPeer(t, m, service), newPeer(t, newModel(t, second, model.Config{}), service)
+			a.imm(prm.CmdInitPort, 0, 2, 0)
+			a.qp.modify(prm.CmdRST2INIT, 0)
+			prm.PathPort.Put(prm.QPCPrimary.Bytes(a.qp.context, prm.PathSize), 1)
+			var to [][]byte
+			if service == prm.ServiceUD {
+				a.qp.modify(prm.CmdINIT2RTR, 0)
+				a.qp.modify(prm.CmdRTR2RTS, 0)
+				b.qp.start()
+				to = [][]byte{datagramSegment(2, ci.GID{}, b.qp.num, 0x1234)}
+				prm.AVPort.Put(to[0], 2)
+			} else {
+				a.qp.proceed(2, b.qp.num)
+				b.qp.connect(1, a.qp.num)
+			}
+			b.qp.postRecv(dataSegment(500, b.mr.key, b.mr.start))
+			a.qp.post(prm.WQESend, 0, append(to, inlineSegment("by port 2"))...)
+			requireCQE(t, a.cq.wait(), a.qp.num, true, prm.WQESend)
+			requireCQE(t, b.cq.wait(), b.qp.num, false, prm.CQERecvSend)
+		})
+	}
 }

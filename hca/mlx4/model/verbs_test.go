@@ -162,6 +162,12 @@ func (q *queuePair) modify(op prm.Opcode, mask uint64) {
 func (q *queuePair) connect(lid uint16, remote uint32) {
 	q.d.t.Helper()
 	q.modify(prm.CmdRST2INIT, 0)
+	q.proceed(lid, remote)
+}
+
+// proceed takes a connected QP from Init to RTS.
+func (q *queuePair) proceed(lid uint16, remote uint32) {
+	q.d.t.Helper()
 	path := prm.QPCPrimary.Bytes(q.context, prm.PathSize)
 	prm.PathRemoteLID.Put(path, uint64(lid))
 	prm.PathAckTimeout.Put(path, 14)
