@@ -23,8 +23,11 @@ type ethPeer struct {
 	mr  *memoryRegion
 }
 
+func ethMAC(n byte) [6]byte { return [6]byte{2, 0, 0, 0, 0, n} }
+func ethGID(n byte) ci.GID  { return ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: n} }
+
 func newEthPeer(t *testing.T, hub *frame.Hub, n byte, pro bool) *ethPeer {
-	p := &ethPeer{mac: [6]byte{2, 0, 0, 0, 0, n}, gid: ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: n}}
+	p := &ethPeer{mac: ethMAC(n), gid: ethGID(n)}
 	port, err := frame.New(frame.Config{Carrier: hub.Join(), MAC: p.mac})
 	require.NoError(t, err)
 	m, err := model.New(model.Config{Ports: []model.PortConfig{{Link: port}}, Pro: pro})

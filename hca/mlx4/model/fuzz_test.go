@@ -9,6 +9,8 @@ import (
 	"ciddk/hca/mlx4/model"
 	"ciddk/hca/mlx4/prm"
 	"ciddk/link/direct"
+	"ciddk/link/frame"
+	"ciddk/mad"
 )
 
 // requireAlive requires that the adapter still works after a reset.
@@ -126,5 +128,32 @@ func FuzzWQE(f *testing.F) {
 		a.uar.Write32(prm.UARSendDoorbell, binary.LittleEndian.Uint32(b[:]))
 		a.imm(prm.Cmd2RST, 0, q.num, 2)
 		requireAlive(t, a.driver)
+	})
+}
+
+// FuzzManagementEthernet sends datagrams with random headers by QP1 of an Ethernet port, and by the QP that sends for
+// it.
+func FuzzManagementEthernet(f *testing.F) {
+	from, to := &ethPeer{gid: ethGID(1), mac: ethMAC(1)}, &ethPeer{gid: ethGID(2), mac: ethMAC(2)}
+	for _, version2 := range []bool{false, true} {
+		f.Add(version2, []byte(from.managementHeader(to, version2)))
+	}
+	f.Add(true, []byte(from.managementHeader(to, false)))
+	f.Add(true, []byte(from.managementHeader(to, true)[:40]))
+	f.Fuzz(func(t *testing.T, version2 bool, header []byte) {
+		const longest = 100
+		p := newEthPeer(t, frame.NewHub(), 1, true)
+		p.setRoCEGID(3, version2)
+		p.imm(prm.CmdConfSpecialQP, 0, 0x200, 0)
+		num := uint32(0x202)
+		if version2 {
+			num = 0x300
+		}
+		q := p.newQP(num, prm.ServiceMLX, p.cq)
+		q.start()
+		q.postMLX(0, inlineSegments(string(header[:min(len(header), longest)]),
+			dataSegment(mad.Size, p.mr.key, p.mr.start), inlineSegment("\x00\x00\x00\x00"))...)
+		require.True(t, prm.CQESend.Has(p.cq.wait()), "the WQE completes, with or without an error")
+		requireAlive(t, p.driver)
 	})
 }
