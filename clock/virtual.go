@@ -100,6 +100,16 @@ func (c *Virtual) step(end time.Duration) bool {
 	return true
 }
 
+// Next returns the time at which the next timer expires. ok is false if no timer is set.
+func (c *Virtual) Next() (at time.Duration, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.heap) == 0 {
+		return 0, false
+	}
+	return c.heap[0].at, true
+}
+
 // Pending returns the number of timers that are set.
 func (c *Virtual) Pending() int {
 	c.mu.Lock()

@@ -10,6 +10,8 @@ import (
 
 func TestVirtual(t *testing.T) {
 	c := NewVirtual(time.Hour)
+	_, ok := c.Next()
+	require.False(t, ok, "no timer is set")
 	var log []string
 	note := func(s string) func() {
 		return func() { log = append(log, s+" "+(c.Now()-time.Hour).String()) }
@@ -22,6 +24,9 @@ func TestVirtual(t *testing.T) {
 	require.True(t, stopped.Stop())
 	require.False(t, stopped.Stop())
 	require.Equal(t, 4, c.Pending())
+	next, ok := c.Next()
+	require.True(t, ok)
+	assert.Equal(t, time.Hour+1, next)
 	c.Advance(2)
 	assert.Equal(t, []string{"a 1ns", "at once 1ns", "b 2ns", "b2 2ns"}, log)
 	assert.False(t, b.Reset(5), "it has fired")

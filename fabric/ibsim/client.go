@@ -151,9 +151,6 @@ func (k *client) read() {
 
 // send sends a message into the fabric.
 func (k *client) send(m *message) {
-	if k.sendSegment(m) {
-		return
-	}
 	original := *m
 	waits := hasResponse(&m.mad)
 	if !isResponse(&m.mad) {
@@ -162,6 +159,9 @@ func (k *client) send(m *message) {
 	id := tid(&m.mad)
 	if waits {
 		k.expect(id, &original)
+	}
+	if k.sendSegment(m) {
+		return
 	}
 	d := m.datagram()
 	if err := k.port.Send(&d); err != nil && waits {

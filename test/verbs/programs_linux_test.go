@@ -39,9 +39,9 @@ func TestPingpong(t *testing.T) {
 	}
 }
 
-// TestPerftest runs the programs of perftest with every operation and service. ib_send_lat -e is left out: up to release
-// 4.5, it waits for both CQs on one completion channel, and hangs if a reply overtakes the completion of the message
-// (perftest's commit 2209cf8 of 2023).
+// TestPerftest runs the programs of perftest with every operation and service. ib_send_lat -e is left out: up to
+// release 4.5, it waits for both CQs on one completion channel, and hangs if a reply overtakes the completion of the
+// message (perftest's commit 2209cf8 of 2023).
 func TestPerftest(t *testing.T) {
 	list := []string{
 		"ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat",
