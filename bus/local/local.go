@@ -7,7 +7,6 @@
 package local
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -144,14 +143,14 @@ func (a barAccess) Store(off uint64, size int, v uint64) error {
 
 // AllocDMA allocates memory that the device can reach.
 func (f *Function) AllocDMA(size int) (*bus.DMA, error) {
-	page := os.Getpagesize()
-	if size <= 0 || size > 1<<40 {
-		return nil, fmt.Errorf("local: %d bytes of DMA memory", size)
+	size, err := bus.DMASize(size)
+	if err != nil {
+		return nil, err
 	}
-	n := (size + page - 1) / page * page
+	page := os.Getpagesize()
 	// One page more, since the beginning is rounded up to a page.
-	b := make([]byte, n+page)
-	return f.MapDMA(bus.Memory{Bytes: aligned(b, page)[:n:n]})
+	b := make([]byte, size+page)
+	return f.MapDMA(bus.Memory{Bytes: aligned(b, page)[:size:size]})
 }
 
 // MapDMA makes memory of the process reachable for the device.
@@ -249,13 +248,11 @@ type vectors struct {
 func (f *Function) EnableVectors(n int, fn func(vector int)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case f.closed:
+	if f.closed {
 		return bus.ErrClosed
-	case n < 0 || n > f.dev.NumVectors():
-		return fmt.Errorf("%w: %d of %d", bus.ErrNoVectors, n, f.dev.NumVectors())
-	case n > 0 && fn == nil:
-		return errors.New("local: EnableVectors without a function")
+	}
+	if err := bus.CheckVectors(n, f.dev.NumVectors(), fn); err != nil {
+		return err
 	}
 	f.disable()
 	if n == 0 {

@@ -289,11 +289,11 @@ func (f *Function) check() error {
 
 // AllocDMA allocates memory that the device can reach.
 func (f *Function) AllocDMA(size int) (*bus.DMA, error) {
-	page := os.Getpagesize()
-	if size <= 0 || size > 1<<40 {
-		return nil, fmt.Errorf("vfio: %d bytes of DMA memory", size)
+	size, err := bus.DMASize(size)
+	if err != nil {
+		return nil, err
 	}
-	b, err := f.k.allocate((size + page - 1) / page * page)
+	b, err := f.k.allocate(size)
 	if err != nil {
 		return nil, fmt.Errorf("vfio: %w", err)
 	}
@@ -358,13 +358,11 @@ func (f *Function) unshare(iova, n uint64) error {
 func (f *Function) EnableVectors(n int, fn func(vector int)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case f.closed:
+	if f.closed {
 		return bus.ErrClosed
-	case n < 0 || n > f.vectors:
-		return fmt.Errorf("%w: %d of %d", bus.ErrNoVectors, n, f.vectors)
-	case n > 0 && fn == nil:
-		return errors.New("vfio: EnableVectors without a function")
+	}
+	if err := bus.CheckVectors(n, f.vectors, fn); err != nil {
+		return err
 	}
 	if err := f.disable(); err != nil || n == 0 {
 		return err

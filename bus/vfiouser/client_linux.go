@@ -217,11 +217,10 @@ func (f *Function) Gone() <-chan struct{} { return f.gone }
 
 // AllocDMA allocates memory that the device can reach: a memfd.
 func (f *Function) AllocDMA(size int) (*bus.DMA, error) {
-	page := os.Getpagesize()
-	if size <= 0 || size > 1<<40 {
-		return nil, fmt.Errorf("vfiouser: %d bytes of DMA memory", size)
+	size, err := bus.DMASize(size)
+	if err != nil {
+		return nil, err
 	}
-	size = (size + page - 1) / page * page
 	file, err := memfd.Create("dma", size)
 	if err != nil {
 		return nil, err

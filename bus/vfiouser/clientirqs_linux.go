@@ -2,7 +2,6 @@ package vfiouser
 
 import (
 	"errors"
-	"fmt"
 
 	"ciddk/bus"
 	"ciddk/bus/internal/vectors"
@@ -12,13 +11,11 @@ import (
 func (f *Function) EnableVectors(n int, fn func(vector int)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case f.closed:
+	if f.closed {
 		return bus.ErrClosed
-	case n < 0 || n > f.vectors:
-		return fmt.Errorf("%w: %d of %d", bus.ErrNoVectors, n, f.vectors)
-	case n > 0 && fn == nil:
-		return errors.New("vfiouser: EnableVectors without a function")
+	}
+	if err := bus.CheckVectors(n, f.vectors, fn); err != nil {
+		return err
 	}
 	if err := f.disable(); err != nil || n == 0 {
 		return err

@@ -1,0 +1,32 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+// maxDMA is the largest size of DMA memory that AllocDMA accepts. It is far above any real one, and below the sizes at
+// which rounding would overflow.
+const maxDMA = 1 << 40
+
+// DMASize returns the size of AllocDMA's memory, for back ends: size as a whole number of pages.
+func DMASize(size int) (int, error) {
+	if size <= 0 || size > maxDMA {
+		return 0, fmt.Errorf("bus: %d bytes of DMA memory (1 to %d are possible)", size, maxDMA)
+	}
+	page := os.Getpagesize()
+	return (size + page - 1) / page * page, nil
+}
+
+// CheckVectors checks the arguments of EnableVectors, for back ends. available is the function's number of vectors.
+// Errors: ErrNoVectors.
+func CheckVectors(n, available int, fn func(vector int)) error {
+	switch {
+	case n < 0 || n > available:
+		return fmt.Errorf("%w: %d of %d", ErrNoVectors, n, available)
+	case n > 0 && fn == nil:
+		return errors.New("bus: EnableVectors without a function")
+	}
+	return nil
+}

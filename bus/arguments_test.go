@@ -1,0 +1,31 @@
+package bus
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDMASize(t *testing.T) {
+	page := os.Getpagesize()
+	for size, want := range map[int]int{1: page, page: page, page + 1: 2 * page, maxDMA: maxDMA} {
+		n, err := DMASize(size)
+		require.NoError(t, err)
+		assert.Equal(t, want, n)
+	}
+	for _, size := range []int{-1, 0, maxDMA + 1} {
+		_, err := DMASize(size)
+		assert.ErrorContains(t, err, "bytes of DMA memory")
+	}
+}
+
+func TestCheckVectors(t *testing.T) {
+	f := func(int) {}
+	assert.NoError(t, CheckVectors(0, 3, nil))
+	assert.NoError(t, CheckVectors(3, 3, f))
+	assert.ErrorIs(t, CheckVectors(4, 3, f), ErrNoVectors)
+	assert.ErrorIs(t, CheckVectors(-1, 3, f), ErrNoVectors)
+	assert.ErrorContains(t, CheckVectors(1, 3, nil), "without a function")
+}
