@@ -163,6 +163,26 @@ func (c *Session) CheckQP(verb string, guid ci.GUID, num ci.QPN) error {
 	return nil
 }
 
+// Owner returns a client of a user that has the QP with a number, nil if there is none.
+func (s *Server) Owner(uid int, guid ci.GUID, num ci.QPN) *Session {
+	for _, c := range s.Sessions() {
+		if c.peer.UID == uid && c.findQP(guid, num) != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// ReadMemory copies from the memory of the client's process. Status: InvalidPermission, InvalidState.
+func (c *Session) ReadMemory(b []byte, addr uint64) error {
+	m, err := c.proc.Memory(addr, uint64(len(b)), 0)
+	if err != nil {
+		return err
+	}
+	_, err = m.ReadAt(b, 0)
+	return err
+}
+
 // Quarantine keeps the number of a QP of the client from being used again for d after the QP's destruction.
 func (c *Session) Quarantine(guid ci.GUID, num ci.QPN, d time.Duration) {
 	if o := c.findQP(guid, num); o != nil {

@@ -50,11 +50,8 @@ func (c *conn) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 		return ci.QPFieldsRTR, a, nil
 	case ci.QPRTS:
 		set := ci.QPFieldsUCRTS
-		switch {
-		case c.active && !c.peerQPKnown:
+		if c.active && !c.peerQPKnown {
 			return unknown("the peer's QP")
-		case !c.active && !c.accepted:
-			return unknown("our QP")
 		}
 		if a.SQPSN = ci.PSN(c.req.StartingPSN); c.active {
 			a.SQPSN = ci.PSN(c.rep.StartingPSN)
@@ -67,7 +64,10 @@ func (c *conn) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 				a.RNRRetry, a.InitDepth = c.rep.RNRRetryCount, min(c.req.InitiatorDepth, c.rep.ResponderRes)
 			} else {
 				a.Primary.AckTimeout = ackTimeoutOf(&c.req.REQ.Primary)
-				a.RNRRetry, a.InitDepth = c.req.RNRRetryCount, c.rep.InitiatorDepth
+				a.RNRRetry, a.InitDepth = c.req.RNRRetryCount, limit(c.req.ResponderRes, attr.MaxInitDepthPerQP)
+				if c.accepted {
+					a.InitDepth = c.rep.InitiatorDepth
+				}
 			}
 		}
 		if c.alternate != nil {

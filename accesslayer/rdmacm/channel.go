@@ -20,7 +20,10 @@ type EventChannel struct {
 	mu     sync.Mutex
 	list   []Event
 	closed bool
-	more   chan struct{} // one token: there may be an event, or the channel is closed
+
+	ignored []EventType
+
+	more chan struct{} // one token: there may be an event, or the channel is closed
 }
 
 // NewEventChannel returns a channel without events. ready, if not nil, is called after each event that is queued, with
@@ -65,6 +68,20 @@ func (c *EventChannel) TryNext() (e Event, ok bool) {
 	return e, ok
 }
 
+// Len returns the number of events that wait.
+func (c *EventChannel) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.list)
+}
+
+// Ignore makes the channel discard events of some types from now on. It is not for EventConnectRequest.
+func (c *EventChannel) Ignore(types ...EventType) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ignored = append(c.ignored, types...)
+}
+
 // Close discards the events that were not taken, and ends calls of Next. Requests among them are rejected. Later events
 // are discarded, too. It is idempotent.
 func (c *EventChannel) Close() error {
@@ -107,6 +124,9 @@ func (c *EventChannel) put(e Event) bool {
 	defer c.mu.Unlock()
 	if c.closed {
 		return false
+	}
+	if slices.Contains(c.ignored, e.Type) {
+		return true
 	}
 	if e.Type.isReplaceable() {
 		same := func(o Event) bool { return o.Type == e.Type && o.ID == e.ID }

@@ -112,6 +112,9 @@ func (i *ID) listenCM(at netip.Addr, port uint16, backlog int) (cm.Listener, err
 // Addr returns the address on which the listener listens, with the port.
 func (l *IDListener) Addr() Addr { return l.id.LocalAddr() }
 
+// ID returns the ID that listens.
+func (l *IDListener) ID() *ID { return l.id }
+
 // Close ends listening. Requests that wait are rejected; IDs that were returned are not affected. It is idempotent.
 func (l *IDListener) Close() error { return l.id.Close() }
 

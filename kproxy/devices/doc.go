@@ -32,7 +32,7 @@
 //	offset  type  field
 //	0       u32   operation: open, write, ioctl, bell or tree
 //	4       u32   number of descriptors that follow the reply socket: 0 or 1
-//	8       u64   ioctl: request number; tree: offset; write: number that the following descriptor has in the program
+//	8       u64   open: inode of the socket; ioctl: request number; tree: offset; write: number that the following descriptor has in the program
 //	16      u64   ioctl: argument
 //	24      …     open: path; write: bytes
 //
@@ -40,7 +40,8 @@
 //
 //	0       u32   errno, 0 for success
 //	4       u32   flags: 1 the program's descriptor is needed, 2 a bell is set, 4 a bell is removed, 8 the first
-//	              descriptor is memory to map
+//	              descriptor is memory to map, 16 the call would block, 32 the descriptor is no longer readable,
+//	              64 the program's descriptor that came with the call is no longer readable
 //	8       s64   result of the call; tree: size of the whole tree
 //	16      u32   with flag 1: number of the descriptor in the program; the carrier repeats the call with it
 //	20      u32   with flags 2 and 4: handle of a QP
@@ -58,6 +59,12 @@
 //
 // A bell is a place in memory that is shared with the adapter, by which a program starts a send queue without a system
 // call. Its layout is the adapter's. A bell message wakes an adapter that sleeps; it has no reply.
+//
+// # Polling
+//
+// The daemon makes the program's descriptor readable by a message of one byte on the socket. With flags 32 and 64 the
+// carrier receives and discards one message. With flag 16 and the errno EAGAIN, if the descriptor is a blocking one, the
+// carrier waits until it is readable, and repeats the call.
 //
 // # Bad input
 //

@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"errors"
 	"os"
 	"syscall"
 
@@ -36,6 +37,14 @@ type File interface {
 	Close()
 }
 
+// A Poller is a File whose descriptor programs poll for input. The server calls SetWake before any other method. Each
+// call of wake makes the descriptor readable until a Reply with Quiet or QuietFile reports that it no longer is. wake
+// does not block.
+type Poller interface {
+	File
+	SetWake(wake func())
+}
+
 // A Request is a system call on a device file: an ioctl if IsIoctl, else a write of Data.
 type Request struct {
 	Data []byte
@@ -47,6 +56,7 @@ type Request struct {
 	// there is none; the server closes it.
 	Number int32
 	File   *os.File
+	Device File // the open device file that File is a descriptor of, if the same user has it open; else nil
 }
 
 // A Reply is the result of a call.
@@ -58,6 +68,12 @@ type Reply struct {
 
 	// Memory is what the program maps when it maps the device file.
 	Memory *os.File
+
+	// Wait reports, with the errno EAGAIN, that the call would block. If the descriptor does, the carrier waits until it
+	// is readable and repeats the call.
+	Wait bool
+	// Quiet takes back one wake of the file, and QuietFile one of Request.Device.
+	Quiet, QuietFile bool
 
 	// NeedFile reports that the call needs the program's descriptor Number. Nothing was executed.
 	NeedFile bool
@@ -83,6 +99,28 @@ type Descriptor struct {
 type Bell struct {
 	Handle, Index uint32
 	IsSet         bool
+}
+
+// FrontEnds is a front end that consists of several. A path belongs to the first one that does not return ENOENT.
+type FrontEnds []FrontEnd
+
+// Tree implements FrontEnd.
+func (l FrontEnds) Tree() (tree []Entry) {
+	for _, f := range l {
+		tree = append(tree, f.Tree()...)
+	}
+	return tree
+}
+
+// Open implements FrontEnd.
+func (l FrontEnds) Open(path string, p kproxy.Peer) (File, error) {
+	for _, f := range l {
+		file, err := f.Open(path, p)
+		if !errors.Is(err, syscall.ENOENT) {
+			return file, err
+		}
+	}
+	return nil, syscall.ENOENT
 }
 
 // Fail returns the reply of a call that failed.

@@ -20,7 +20,7 @@ const (
 )
 
 // version is the version of the protocol. The daemon and the carrier must have the same.
-const version = 1
+const version = 2
 
 // Sizes of headers in bytes.
 const (
@@ -34,6 +34,9 @@ const (
 	flagBell
 	flagNoBell
 	flagMemory
+	flagWait
+	flagQuiet
+	flagQuietFile
 )
 
 // maxPart is the number of bytes of the tree in one reply.
@@ -90,8 +93,11 @@ func appendReply(b []byte, r *Reply) ([]byte, []*os.File) {
 	for _, d := range r.Files {
 		files, addrs = append(files, d.File), append(addrs, d.Addr)
 	}
-	if r.NeedFile {
-		flags |= flagNeedFile
+	for flag, isSet := range map[uint32]bool{flagNeedFile: r.NeedFile, flagWait: r.Wait, flagQuiet: r.Quiet,
+		flagQuietFile: r.QuietFile} {
+		if isSet {
+			flags |= flag
+		}
 	}
 	var bell Bell
 	if r.Bell != nil {

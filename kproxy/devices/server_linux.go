@@ -2,6 +2,7 @@ package devices
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"sync"
@@ -25,7 +26,15 @@ type Server struct {
 	mu     sync.Mutex
 	closed bool
 	conns  map[*native.Conn]struct{}
+	files  map[socket]File
 	wait   sync.WaitGroup
+}
+
+// socket identifies the program's end of a connection. The inode is the program's own statement; one that is wrong
+// concerns programs of the same user only.
+type socket struct {
+	uid   int
+	inode uint64
 }
 
 // openTimeout is the time in which a process must send its first message.
@@ -36,7 +45,8 @@ const maxPending = 64
 
 // New returns a server of up to max connections. clk is the source of time for timeouts.
 func New(front FrontEnd, max int, clk clock.Clock) *Server {
-	return &Server{front: front, max: max, clock: clk, conns: map[*native.Conn]struct{}{}}
+	return &Server{front: front, max: max, clock: clk, conns: map[*native.Conn]struct{}{},
+		files: map[socket]File{}}
 }
 
 // acceptRetry is the time after which Serve accepts again when the daemon has no descriptor for another connection.
@@ -123,9 +133,10 @@ func (s *Server) serve(c *native.Conn) {
 	if f == nil {
 		return
 	}
-	d := &opener{c: c, f: f, pending: make(chan struct{}, maxPending)}
+	d := &opener{s: s, c: c, f: f, pending: make(chan struct{}, maxPending)}
 	for d.next() {
 	}
+	s.forget(f)
 	f.Close()
 	d.wait.Wait()
 }
@@ -162,11 +173,18 @@ func (s *Server) open(c *native.Conn, m *message, files []*os.File) (File, bool)
 			send(files[0], Fail(errnoOf(err)))
 			return nil, false
 		}
+		if x, ok := f.(Poller); ok {
+			x.SetWake(func() { _ = c.TrySend(wakeMessage) }) // a program that does not receive has had the message
+		}
+		s.remember(socket{uid, m.a}, f)
 		send(files[0], opened(f))
 		return f, true
 	}
 	return nil, false
 }
+
+// wakeMessage makes a descriptor readable.
+var wakeMessage = []byte{1}
 
 // receive receives one message. The caller returns the buffer, to which the message refers, to buffers.
 func receive(c *native.Conn) (*[]byte, message, []*os.File, error) {
@@ -183,8 +201,40 @@ func receive(c *native.Conn) (*[]byte, message, []*os.File, error) {
 	return buf, m, files, nil
 }
 
+// remember makes an open file known by the program's end of its connection, unless another one is.
+func (s *Server) remember(k socket, f File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.files[k] == nil {
+		s.files[k] = f
+	}
+}
+
+// forget is the inverse of remember.
+func (s *Server) forget(f File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.files, func(_ socket, x File) bool { return x == f })
+}
+
+// device returns the open file whose descriptor a program has sent, nil if it is none of the user's.
+func (s *Server) device(uid int, file *os.File) File {
+	info, err := file.Stat()
+	if err != nil {
+		return nil
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.Mode().Type() != os.ModeSocket {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.files[socket{uid, st.Ino}]
+}
+
 // opener is a connection with an open file.
 type opener struct {
+	s       *Server
 	c       *native.Conn
 	f       File
 	pending chan struct{} // one element for each call in execution
@@ -218,6 +268,9 @@ func (d *opener) next() bool {
 		r := &Request{Data: m.data, IsIoctl: m.op == opIoctl, Ioctl: m.a, Operand: m.b}
 		if m.files == 1 {
 			r.Number, r.File = int32(m.a), files[1]
+			if _, uid, _, err := d.c.Peer(); err == nil {
+				r.Device = d.s.device(uid, files[1])
+			}
 		}
 		reply := d.f.Call(r)
 		send(files[0], reply)

@@ -144,6 +144,17 @@ func (c *Conn) Send(m []byte, files []*os.File) error {
 	return err
 }
 
+// TrySend sends one message without waiting. Error: syscall.EAGAIN if the other end has not received earlier ones.
+func (c *Conn) TrySend(m []byte) error {
+	var err error
+	if e := c.raw.Control(func(fd uintptr) {
+		err = unix.Send(int(fd), m, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	}); e != nil {
+		return e
+	}
+	return err
+}
+
 // Recv receives one message into b, which should have schema.MaxMessage bytes. The caller closes the files. It returns
 // io.EOF when the other end has closed the connection. With ErrDescriptors, the message is valid, and there are no
 // files.

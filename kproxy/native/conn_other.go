@@ -50,6 +50,9 @@ func (*Conn) WatchPeer(func()) (stop func()) { return func() {} }
 // Send fails: see errSystem.
 func (*Conn) Send([]byte, []*os.File) error { return errSystem }
 
+// TrySend fails: see errSystem.
+func (*Conn) TrySend([]byte) error { return errSystem }
+
 // Recv fails: see errSystem.
 func (*Conn) Recv([]byte) (int, []*os.File, error) { return 0, nil, errSystem }
 

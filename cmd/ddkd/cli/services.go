@@ -2,10 +2,12 @@ package cli
 
 import (
 	"errors"
+	"math/rand/v2"
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
+	"ciddk/accesslayer/rdmacm"
 	"ciddk/kproxy/services"
 )
 
@@ -13,6 +15,7 @@ import (
 type accessServices struct {
 	own     []func() error // close, in order of creation
 	service *services.Service
+	rdmacm  *rdmacm.Manager // of unmodified verbs programs
 }
 
 // startServices starts the services on an access layer.
@@ -34,10 +37,23 @@ func startServices(al *accesslayer.AL) (s *accessServices, err error) {
 		return s, err
 	}
 	s.own = append(s.own, c.Close)
-	if s.service, err = services.New(services.Config{AL: al, MAD: m, CM: c}); err != nil {
+	ports, err := rdmacm.NewPortTable([2]uint16{}, rand.Uint64)
+	if err != nil {
+		return s, err
+	}
+	if s.service, err = services.New(services.Config{AL: al, MAD: m, CM: c, Ports: ports}); err != nil {
 		return s, err
 	}
 	s.own = append(s.own, s.service.Close)
+	client, err := al.Open(accesslayer.ClientConfig{Name: "connections of verbs programs"})
+	if err != nil {
+		return s, err
+	}
+	s.own = append(s.own, client.Close)
+	if s.rdmacm, err = rdmacm.New(client, rdmacm.Config{CM: c, MAD: m, Ports: ports}); err != nil {
+		return s, err
+	}
+	s.own = append(s.own, s.rdmacm.Close)
 	return s, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"ciddk/clock"
 	"ciddk/kproxy/devices"
+	"ciddk/kproxy/ucm"
 	"ciddk/kproxy/uverbs"
 )
 
@@ -37,8 +38,12 @@ func providers(drivers []Driver) (list []uverbs.Provider) {
 // openVerbs creates the server of unmodified verbs programs.
 func (d *daemon) openVerbs() error {
 	u, err := uverbs.New(uverbs.Config{AL: d.al, Core: d.core, Providers: providers(d.drivers)})
+	if err != nil {
+		return err
+	}
+	c, err := ucm.New(ucm.Config{Core: d.core, Manager: d.svc.rdmacm})
 	if err == nil {
-		d.verbs = devices.New(u, d.core.MaxClients(), clock.Real())
+		d.verbs = devices.New(devices.FrontEnds{u, c}, d.core.MaxClients(), clock.Real())
 	}
 	return err
 }

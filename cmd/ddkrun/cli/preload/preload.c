@@ -38,8 +38,9 @@
 
 /* The protocol of package devices. */
 enum { OP_OPEN = 1, OP_WRITE, OP_IOCTL, OP_BELL };
-enum { FLAG_NEED_FILE = 1, FLAG_BELL = 2, FLAG_NO_BELL = 4, FLAG_MEMORY = 8 };
-enum { VERSION = 1, MAX_FILES = 8, MAX_REQUEST = (64 << 10) - 24, MAX_REPLY = 128 << 10 };
+enum { FLAG_NEED_FILE = 1, FLAG_BELL = 2, FLAG_NO_BELL = 4, FLAG_MEMORY = 8, FLAG_WAIT = 16, FLAG_QUIET = 32,
+       FLAG_QUIET_FILE = 64 };
+enum { VERSION = 2, MAX_FILES = 8, MAX_REQUEST = (64 << 10) - 24, MAX_REPLY = 128 << 10 };
 
 struct request {
 	uint32_t op, files;
@@ -337,8 +338,19 @@ EXPORT void *ibv_open_device(void *device)
 
 /* System calls on device files. */
 
-static ssize_t call_device(int fd, struct device *d, struct request *q, const void *data, size_t size)
+/* receive_wake receives one of the messages that make a descriptor readable. */
+static void receive_wake(int fd)
 {
+	char b;
+	struct iovec iov = {&b, 1};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+	syscall(SYS_recvmsg, fd, &m, MSG_DONTWAIT);
+}
+
+/* call_once executes a call. It sets *wait if the call would block and the descriptor is a blocking one. */
+static ssize_t call_once(int fd, struct device *d, struct request *q, const void *data, size_t size, int *wait)
+{
+	*wait = 0;
 	char *b = malloc(MAX_REPLY);
 	if (!b) {
 		errno = ENOMEM;
@@ -347,10 +359,12 @@ static ssize_t call_device(int fd, struct device *d, struct request *q, const vo
 	struct reply *r = (struct reply *)b;
 	memset(r, 0, sizeof *r);
 	ssize_t result = -1;
-	int ok = call(fd, d, q, data, size, -1, b);
+	int attached = -1, ok = call(fd, d, q, data, size, -1, b);
 	if (ok == 0 && r->flags & FLAG_NEED_FILE) {
 		q->a = r->number;
-		ok = call(fd, d, q, data, size, (int)r->number, b);
+		attached = (int)r->number;
+		memset(r, 0, sizeof *r);
+		ok = call(fd, d, q, data, size, attached, b);
 		if (ok == 0 && r->flags & FLAG_NEED_FILE) {
 			errno = EBADF;
 			ok = -1;
@@ -359,9 +373,28 @@ static ssize_t call_device(int fd, struct device *d, struct request *q, const vo
 	if (ok == 0)
 		result = r->result;
 	int saved = errno;
+	if (r->flags & FLAG_QUIET)
+		receive_wake(fd);
+	if (r->flags & FLAG_QUIET_FILE && attached >= 0)
+		receive_wake(attached);
+	if (ok < 0 && saved == EAGAIN && r->flags & FLAG_WAIT)
+		*wait = !(syscall(SYS_fcntl, fd, F_GETFL, 0) & O_NONBLOCK);
 	free(b);
 	errno = saved;
 	return result;
+}
+
+static ssize_t call_device(int fd, struct device *d, struct request *q, const void *data, size_t size)
+{
+	for (;;) {
+		int wait;
+		ssize_t result = call_once(fd, d, q, data, size, &wait);
+		if (!wait)
+			return result;
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+		if (REAL(poll)(&p, 1, -1) < 0)
+			return -1;
+	}
 }
 
 static void set_bit(char *word, uint64_t bit)
@@ -590,14 +623,16 @@ static int open_device(const char *path, int flags)
 	failed = ENOMEM;
 	if (!(b = malloc(MAX_REPLY)) || !(d = calloc(1, sizeof *d)))
 		goto fail;
-	struct request q = {.op = OP_OPEN};
+	if (raw_fstat(fd, &st))
+		goto fail;
+	struct request q = {.op = OP_OPEN, .a = st.st_ino};
 	if (call(fd, NULL, &q, path, strlen(path), -1, b)) {
 		failed = errno;
 		goto fail;
 	}
 	failed = EIO;
 	struct opened *o = (struct opened *)(b + sizeof(struct reply) + sizeof(struct store));
-	if (((struct reply *)b)->stores != 1 || o->version != VERSION || raw_fstat(fd, &st))
+	if (((struct reply *)b)->stores != 1 || o->version != VERSION)
 		goto fail;
 	prctl(PR_SET_PTRACER, (unsigned long)o->pid, 0, 0, 0); /* so that the daemon may copy; fails without Yama */
 	d->sock_dev = st.st_dev;

@@ -1,0 +1,112 @@
+package ucm
+
+import (
+	"syscall"
+
+	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
+)
+
+// numberBits are the bits of a QP number.
+const numberBits = 1<<24 - 1
+
+// param returns the parameters of a request or of the reply to one. Error: EINVAL (the user has no such QP).
+func (x *id) param(p *connParam) (rdmacm.ConnParam, error) {
+	qpn := ci.QPN(p.QPNum & numberBits)
+	src := x.cm.Source()
+	c := rdmacm.ConnParam{Private: p.PrivateData[:p.PrivateDataLen], Retries: exact(p.RetryCount & 7),
+		RNRRetries: exact(p.RNRRetryCount & 7), QP: &cm.QP{Num: qpn, Type: x.typ, SRQ: p.SRQ != 0}}
+	if x.front.cfg.Core.Owner(x.uidOf(), src.Port.CA, qpn) == nil {
+		return c, syscall.EINVAL
+	}
+	a, err := x.cm.Manager().AL().Adapter(src.Port.CA)
+	if err != nil {
+		return c, err
+	}
+	attr := a.Attr()
+	c.ResponderResources = exact(uint8(min(int(p.ResponderResources), attr.MaxRespResPerQP)))
+	c.InitiatorDepth = exact(uint8(min(int(p.InitiatorDepth), attr.MaxInitDepthPerQP)))
+	x.front.mu.Lock()
+	defer x.front.mu.Unlock()
+	x.qpn, x.reads = qpn, p.ResponderResources
+	return c, nil
+}
+
+// exact returns a number in the form of ConnParam, where 0 stands for the default.
+func exact(n uint8) int {
+	if n == 0 {
+		return -1
+	}
+	return int(n)
+}
+
+// uidOf returns the user id of the client.
+func (x *id) uidOf() int {
+	x.front.mu.Lock()
+	defer x.front.mu.Unlock()
+	return x.file.session.Peer().UID
+}
+
+func (f *File) connect(_ *call, q *connect, _ *none) error {
+	if q.Param.Valid == 0 {
+		return syscall.EINVAL
+	}
+	return f.placed(q.ID, func(x *id) error {
+		if x.typ == ci.UD { // the sender of a lookup needs no QP
+			return x.cm.StartConnect(rdmacm.ConnParam{Private: q.Param.PrivateData[:q.Param.PrivateDataLen]})
+		}
+		c, err := x.param(&q.Param)
+		if err != nil {
+			return err
+		}
+		return x.cm.StartConnect(c)
+	})
+}
+
+// accept accepts a request or, without parameters, completes a connect.
+func (f *File) accept(_ *call, q *accept, _ *none) error {
+	return f.placed(q.ID, func(x *id) error {
+		if q.Param.Valid == 0 {
+			err := x.cm.Establish()
+			x.quarantine()
+			return err
+		}
+		c, err := x.param(&q.Param)
+		if err != nil {
+			return err
+		}
+		was := x.setUID(q.UID) // before the event of the connection
+		if err := x.cm.StartAccept(c); err != nil {
+			x.setUID(was)
+			return err
+		}
+		x.quarantine()
+		return nil
+	})
+}
+
+// setUID sets the number that the program has for an ID, and returns the one before.
+func (x *id) setUID(uid uint64) (was uint64) {
+	x.front.mu.Lock()
+	defer x.front.mu.Unlock()
+	was, x.uid = x.uid, uid
+	return was
+}
+
+// Reasons of a rejection that programs may send.
+const reasonConsumer = 28
+
+func (f *File) reject(_ *call, q *reject, _ *none) error {
+	if q.Reason != 0 && q.Reason != reasonConsumer {
+		return syscall.EINVAL
+	}
+	return f.placed(q.ID, func(x *id) error { return x.cm.Reject(q.PrivateData[:q.PrivateDataLen]) })
+}
+
+func (f *File) disconnect(_ *call, q *disconnect, _ *none) error {
+	return f.placed(q.ID, func(x *id) error {
+		x.quarantine()
+		return x.cm.StartDisconnect()
+	})
+}

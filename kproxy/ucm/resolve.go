@@ -1,0 +1,159 @@
+package ucm
+
+import (
+	"syscall"
+	"time"
+
+	"ciddk/mad"
+)
+
+func (f *File) bindIP(_ *call, q *bindIP, _ *none) error {
+	a, err := parseIP(&q.Addr)
+	if err != nil {
+		return err
+	}
+	return f.bind(q.ID, a)
+}
+
+func (f *File) bindAddr(_ *call, q *bindAddr, _ *none) error {
+	if q.Reserved != 0 {
+		return syscall.EINVAL
+	}
+	a, err := parseAddress(q.Addr[:], int(q.AddrSize))
+	if err != nil {
+		return err
+	}
+	return f.bind(q.ID, a)
+}
+
+func (f *File) bind(number uint32, a address) error {
+	return f.with(number, func(x *id) error { return x.bind(a) })
+}
+
+func (x *id) bind(a address) error {
+	if err := x.cm.Bind(a.AddrPort); err != nil {
+		return err
+	}
+	x.setFamily(a.family)
+	return nil
+}
+
+// setFamily records the family of the first address that the program has used.
+func (x *id) setFamily(family uint16) {
+	x.front.mu.Lock()
+	defer x.front.mu.Unlock()
+	if x.family == 0 {
+		x.family = family
+	}
+}
+
+func (f *File) resolveIP(_ *call, q *resolveIP, _ *none) error {
+	to, err := parseIP(&q.Dst)
+	if err != nil {
+		return err
+	}
+	var from address
+	if ne.Uint16(q.Src[:]) != 0 {
+		if from, err = parseIP(&q.Src); err != nil {
+			return err
+		}
+	}
+	return f.resolve(q.ID, from, to, q.TimeoutMS)
+}
+
+func (f *File) resolveAddr(_ *call, q *resolveAddr, _ *none) error {
+	if q.Reserved != 0 {
+		return syscall.EINVAL
+	}
+	to, err := parseAddress(q.Dst[:], int(q.DstSize))
+	if err != nil {
+		return err
+	}
+	var from address
+	if q.SrcSize > 0 && ne.Uint16(q.Src[:]) != 0 {
+		if from, err = parseAddress(q.Src[:], int(q.SrcSize)); err != nil {
+			return err
+		}
+	}
+	return f.resolve(q.ID, from, to, q.TimeoutMS)
+}
+
+// resolve starts to resolve an address. An ID that is not bound is bound to the source address, if there is one.
+func (f *File) resolve(number uint32, from, to address, timeoutMS uint32) error {
+	if !to.Addr().IsValid() {
+		return syscall.EINVAL
+	}
+	return f.with(number, func(x *id) error {
+		if from.family != 0 && !x.cm.IsBound() {
+			if err := x.bind(from); err != nil {
+				return err
+			}
+		}
+		x.setFamily(to.family)
+		return x.cm.StartResolveAddr(to.AddrPort, milliseconds(timeoutMS))
+	})
+}
+
+// milliseconds returns a timeout. A timeout of 0 ends at once, which 1 ms stands for.
+func milliseconds(n uint32) time.Duration { return time.Duration(max(1, n)) * time.Millisecond }
+
+func (f *File) resolveRoute(_ *call, q *resolveRoute, _ *none) error {
+	return f.placed(q.ID, func(x *id) error { return x.cm.StartResolveRoute(milliseconds(q.TimeoutMS)) })
+}
+
+// maxBacklog is the largest backlog, which is also that of a backlog of 0 (/proc/sys/net/rdma_ucm/max_backlog).
+const maxBacklog = 1024
+
+func (f *File) listen(_ *call, q *listen, _ *none) error {
+	backlog := int(q.Backlog)
+	if q.Backlog == 0 || q.Backlog > maxBacklog {
+		backlog = maxBacklog
+	}
+	return f.with(q.ID, func(x *id) error {
+		_, err := x.cm.Listen(backlog)
+		return err
+	})
+}
+
+// optionSizes are the sizes of the options of an ID.
+var optionSizes = map[uint32]uint32{optionTOS: 1, optionReuseAddr: 4, optionAFOnly: 4, optionAckTimeout: 1}
+
+// setOption sets an option, whose value is in the memory of the program.
+func (f *File) setOption(_ *call, q *setOption, _ *none) error {
+	if _, err := f.find(q.ID); err != nil {
+		return err
+	}
+	size, ok := optionSizes[q.Name]
+	switch {
+	case q.Level != levelID || !ok:
+		return syscall.ENOSYS
+	case q.Len != size:
+		return syscall.EINVAL
+	}
+	b := make([]byte, 4)
+	if err := f.session.ReadMemory(b[:size], q.Value); err != nil {
+		return syscall.EFAULT
+	}
+	value := ne.Uint32(b)
+	return f.with(q.ID, func(x *id) error {
+		switch q.Name {
+		case optionTOS:
+			return x.cm.SetTrafficClass(b[0])
+		case optionReuseAddr:
+			return x.cm.SetReuseAddr(value != 0)
+		case optionAFOnly:
+			return x.cm.SetIPv6Only(value != 0)
+		}
+		// An end waits for an acknowledgement twice as long as a packet takes.
+		return x.cm.SetLifeTime(mad.TimeExp(max(b[0], 2) - 1))
+	})
+}
+
+func (f *File) notify(_ *call, q *notify, _ *none) error {
+	return f.placed(q.ID, func(x *id) error {
+		if q.Event != commEstablished {
+			return syscall.EINVAL
+		}
+		return x.cm.Notify()
+	})
+}
