@@ -75,14 +75,17 @@ type rig struct {
 	env []string
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T) *rig { return newRigAt(t, "10.0.0.1") }
+
+// newRigAt returns a rig whose adapter has an address.
+func newRigAt(t *testing.T, address string) *rig {
 	if skip != "" {
 		t.Skip(skip)
 	}
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
 	daemon := exec.Command(ddkrun, "-daemon", "serve", "--socket", socket, "--drain", "1ms", "--adapter",
-		"link=network,address=10.0.0.1")
+		"link=network,address="+address)
 	pipe, err := daemon.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, daemon.Start())

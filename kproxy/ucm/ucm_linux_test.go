@@ -1,0 +1,221 @@
+package ucm
+
+import (
+	"encoding/binary"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/kproxy/devices"
+)
+
+// TestSizes compares the sizes of the structures with those of Linux's header file, as a C compiler reports them.
+func TestSizes(t *testing.T) {
+	for name, s := range map[string][2]int{
+		"create_id": {size[createID](), 24}, "destroy_id": {size[byID](), 16}, "bind_ip": {size[bindIP](), 40},
+		"bind": {size[bindAddr](), 136}, "resolve_ip": {size[resolveIP](), 64},
+		"resolve_addr": {size[resolveAddr](), 272}, "query": {size[query](), 16},
+		"query_route_resp": {size[queryRouteResp](), 208}, "query_addr_resp": {size[queryAddrResp](), 280},
+		"query_path_resp": {size[queryPathResp](), 80}, "conn_param": {size[connParam](), 272},
+		"ud_param": {size[udParam](), paramSize}, "connect": {size[connect](), 288}, "accept": {size[accept](), 296},
+		"reject": {size[reject](), 264}, "init_qp_attr": {size[initQPAttr](), 16}, "qp_attr": {size[qpAttr](), 144},
+		"join_ip_mcast": {size[joinIPMcast](), 48}, "join_mcast": {size[joinMcast](), 152},
+		"event_resp": {size[eventResp](), 336}, "set_option": {size[setOption](), 24},
+		"migrate_id": {size[migrateID](), 16},
+	} {
+		assert.Equal(t, s[1], s[0], name)
+	}
+}
+
+// TestConnection connects two programs, whose QPs are other clients of the same user, moves the QPs' attributes, and
+// disconnects.
+func TestConnection(t *testing.T) {
+	r := newRig(t)
+	server, client := r.open(), r.open()
+	l := server.create(spaceTCP, 1)
+	server.must(cmdBindIP, bindIP{Addr: at(7174), ID: l}, nil)
+	server.must(cmdListen, listen{ID: l, Backlog: 5}, nil)
+	assert.Equal(t, syscall.EADDRINUSE, client.do(cmdBindIP, bindIP{Addr: at(7174), ID: client.create(spaceTCP, 9)}, nil))
+
+	c := client.resolved(spaceTCP, 7174)
+	var route queryRouteResp
+	client.must(cmdQueryRoute, query{Response: replyAddr, ID: c}, &route)
+	assert.EqualValues(t, 1, route.NumPaths)
+	assert.Equal(t, r.guid, ci.GUID(binary.BigEndian.Uint64(route.NodeGUID[:])))
+	assert.Equal(t, at(7174), route.Dst)
+
+	param := connParam{QPNum: r.newQP(ci.RC), ResponderResources: 3, InitiatorDepth: 2, RetryCount: 7, Valid: 1}
+	param.PrivateDataLen = uint8(copy(param.PrivateData[:], "hello"))
+	client.must(cmdConnect, connect{Param: param, ID: c}, nil)
+	e := server.next(eventConnectRequest)
+	assert.EqualValues(t, 1, e.UID, "the event is the listener's")
+	var got connParam
+	_, err := binary.Decode(e.Param[:], ne, &got)
+	require.NoError(t, err)
+	assert.Equal(t, param.QPNum, got.QPNum)
+	assert.EqualValues(t, 2, got.ResponderResources)
+	assert.EqualValues(t, 3, got.InitiatorDepth)
+	assert.Equal(t, "hello", string(got.PrivateData[:5]))
+
+	var attr qpAttr
+	for state, mask := range map[uint32]uint32{1: 0x39, 2: 0x129181, 3: 0x12e01} {
+		server.must(cmdInitQPAttr, initQPAttr{Response: replyAddr, ID: e.ID, QPState: state}, &attr)
+		assert.Equal(t, mask, attr.Mask, "state %d: %#x", state, attr.Mask)
+	}
+	own := r.newQP(ci.RC)
+	server.must(cmdAccept, accept{UID: 2, ID: e.ID, Param: connParam{QPNum: own, ResponderResources: 2,
+		InitiatorDepth: 3, Valid: 1}}, nil)
+	assert.EqualValues(t, 5, client.next(eventConnectResponse).UID)
+	client.must(cmdInitQPAttr, initQPAttr{Response: replyAddr, ID: c, QPState: 2}, &attr)
+	assert.Equal(t, own, attr.DestQPNum)
+	client.must(cmdAccept, accept{ID: c}, nil)
+	assert.EqualValues(t, 2, server.next(eventEstablished).UID)
+
+	client.must(cmdDisconnect, disconnect{c}, nil)
+	server.next(eventDisconnected)
+	server.must(cmdDisconnect, disconnect{e.ID}, nil)
+	client.next(eventDisconnected)
+	var n eventsResp
+	client.must(cmdDestroyID, byID{Response: replyAddr, ID: c}, &n)
+	assert.EqualValues(t, 4, n.EventsReported)
+	server.must(cmdDestroyID, byID{Response: replyAddr, ID: e.ID}, &n)
+	assert.EqualValues(t, 2, n.EventsReported)
+	server.must(cmdDestroyID, byID{Response: replyAddr, ID: l}, &n)
+	assert.EqualValues(t, 1, n.EventsReported)
+	assert.Equal(t, syscall.ENOENT, server.do(cmdDestroyID, byID{Response: replyAddr, ID: l}, &n))
+	assert.Empty(t, client.wakes)
+	assert.Empty(t, server.wakes)
+}
+
+// TestForeignQP connects with the number of a QP that does not exist, and with an ID of another file.
+func TestForeignQP(t *testing.T) {
+	r := newRig(t)
+	p := r.open()
+	x := p.resolved(spaceTCP, 1)
+	assert.Equal(t, syscall.EINVAL, p.do(cmdConnect, connect{Param: connParam{QPNum: 77, Valid: 1}, ID: x}, nil))
+	qpn := r.newQP(ci.RC)
+	assert.Equal(t, syscall.EINVAL, r.open().do(cmdConnect, connect{Param: connParam{QPNum: qpn, Valid: 1}, ID: x}, nil))
+	other := self
+	other.UID++
+	f, err := r.front.Open(deviceFile, other)
+	require.NoError(t, err)
+	defer f.Close()
+	q := &program{t: t, f: f.(*File), wakes: make(chan struct{}, 100)}
+	q.f.SetWake(func() { q.wakes <- struct{}{} })
+	x = q.resolved(spaceTCP, 1)
+	assert.Equal(t, syscall.EINVAL, q.do(cmdConnect, connect{Param: connParam{QPNum: qpn, Valid: 1}, ID: x}, nil),
+		"the QP is another user's")
+}
+
+// TestDatagrams looks up a QP, and joins a group.
+func TestDatagrams(t *testing.T) {
+	r := newRig(t)
+	server, client := r.open(), r.open()
+	l := server.create(spaceUDP, 1)
+	server.must(cmdBindIP, bindIP{Addr: at(7174), ID: l}, nil)
+	server.must(cmdListen, listen{ID: l}, nil)
+	c := client.resolved(spaceUDP, 7174)
+	client.must(cmdConnect, connect{Param: connParam{Valid: 1}, ID: c}, nil)
+	e := server.next(eventConnectRequest)
+	own := r.newQP(ci.UD)
+	server.must(cmdAccept, accept{UID: 2, ID: e.ID, Param: connParam{QPNum: own, Valid: 1}}, nil)
+	var ud udParam
+	e = client.next(eventEstablished)
+	_, err := binary.Decode(e.Param[:], ne, &ud)
+	require.NoError(t, err)
+	assert.Equal(t, own, ud.QPNum)
+	assert.EqualValues(t, 1, ud.AH.IsGlobal)
+
+	group := joinIPMcast{Response: replyAddr, UID: 7, ID: c}
+	ne.PutUint16(group.Addr[:], familyIPv4)
+	copy(group.Addr[4:], []byte{239, 1, 2, 3})
+	var id idResp
+	client.must(cmdJoinIPMcast, group, &id)
+	e = client.next(eventMulticastJoin)
+	assert.EqualValues(t, 7, e.UID)
+	assert.Equal(t, id.ID, e.ID)
+	var n eventsResp
+	client.must(cmdLeaveMcast, byID{Response: replyAddr, ID: id.ID}, &n)
+	assert.EqualValues(t, 1, n.EventsReported)
+	assert.Equal(t, syscall.ENOENT, client.do(cmdLeaveMcast, byID{Response: replyAddr, ID: id.ID}, &n))
+	client.must(cmdDestroyID, byID{Response: replyAddr, ID: c}, &n)
+	assert.EqualValues(t, 4, n.EventsReported, "events of groups count for the ID, too")
+}
+
+// TestMigrate moves an ID with an event to another file.
+func TestMigrate(t *testing.T) {
+	r := newRig(t)
+	from, to := r.open(), r.open()
+	x := from.create(spaceTCP, 3)
+	from.must(cmdResolveIP, resolveIP{Dst: at(1), ID: x, TimeoutMS: 10_000}, nil)
+	<-from.wakes
+	from.wakes <- struct{}{}
+	data := encode(cmdMigrateID, migrateID{Response: replyAddr, ID: x, FD: 9}, 4)
+	reply := to.f.Call(&devices.Request{Data: data})
+	require.True(t, reply.NeedFile)
+	assert.EqualValues(t, 9, reply.Number)
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer null.Close()
+	assert.Equal(t, syscall.EINVAL, to.f.Call(&devices.Request{Data: data, Number: 9, File: null}).Errno)
+	reply = to.f.Call(&devices.Request{Data: data, Number: 9, File: null, Device: from.f})
+	require.Zero(t, reply.Errno)
+	assert.True(t, reply.QuietFile)
+	<-from.wakes
+	to.next(eventAddrResolved)
+	assert.Equal(t, syscall.EINVAL, from.do(cmdResolveRoute, resolveRoute{ID: x}, nil))
+	assert.Empty(t, to.wakes)
+}
+
+// TestOptions sets options, whose values are in the program's memory.
+func TestOptions(t *testing.T) {
+	r := newRig(t)
+	p := r.open()
+	x := p.create(spaceTCP, 3)
+	value := []byte{1, 0, 0, 0}
+	addr := ci.Bytes(value).Addr()
+	for name, n := range optionSizes {
+		p.must(cmdSetOption, setOption{Value: addr, ID: x, Name: name, Len: n}, nil)
+	}
+	assert.Equal(t, syscall.EFAULT, p.do(cmdSetOption, setOption{Value: 8, ID: x, Len: 1}, nil))
+	assert.Equal(t, syscall.EINVAL, p.do(cmdSetOption, setOption{Value: addr, ID: x, Len: 2}, nil))
+	assert.Equal(t, syscall.ENOSYS, p.do(cmdSetOption, setOption{Value: addr, ID: x, Level: 1, Name: 1, Len: 72}, nil))
+	assert.Equal(t, syscall.ENOSYS, p.do(cmdGetOption, none{}, nil))
+}
+
+// TestHeaders sends commands with wrong sizes.
+func TestHeaders(t *testing.T) {
+	p := newRig(t).open()
+	call := func(b []byte) syscall.Errno { return p.f.Call(&devices.Request{Data: b}).Errno }
+	good := encode(cmdCreateID, createID{Response: replyAddr, PS: spaceTCP}, 4)
+	assert.Equal(t, syscall.EINVAL, call(good[:7]))
+	assert.Equal(t, syscall.EINVAL, call(good[:20]), "less than the header announces")
+	assert.Equal(t, syscall.EINVAL, call(encode(numCommands, none{}, 0)))
+	assert.Equal(t, syscall.ENOSPC, call(encode(cmdCreateID, createID{PS: spaceTCP}, 3)))
+	assert.Equal(t, syscall.ENOTTY, p.f.Call(&devices.Request{IsIoctl: true}).Errno)
+	assert.Equal(t, syscall.EINVAL, p.do(cmdCreateID, createID{Response: replyAddr, PS: 1}, &idResp{}))
+}
+
+// TestQuota creates IDs until the client has no memory for another one. Closing the file releases everything.
+func TestQuota(t *testing.T) {
+	r := newRig(t)
+	p := r.open()
+	count := 0
+	for ; ; count++ {
+		errno := p.do(cmdCreateID, createID{UID: 1, Response: replyAddr, PS: spaceTCP}, &idResp{})
+		if errno != 0 {
+			assert.Equal(t, syscall.ENOMEM, errno)
+			break
+		}
+	}
+	assert.Positive(t, count)
+	p.f.Close()
+	r.front.mu.Lock()
+	defer r.front.mu.Unlock()
+	assert.Empty(t, r.front.ids)
+	assert.Empty(t, r.front.byCM)
+}

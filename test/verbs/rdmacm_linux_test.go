@@ -1,0 +1,116 @@
+package verbs
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
+)
+
+// refused is in the output of a client whose server does not listen yet.
+var refused = regexp.MustCompile(`EVENT_REJECTED, error:? 8|blka 8|Connection refused|EVENT_UNREACHABLE, error: 1\n`)
+
+// connect runs a server, and clients until one of them has found it, whose output it returns. env is added to the
+// environment. With isEndless, the server does not end by itself.
+func (r *rig) connect(server, client string, isEndless bool, env ...string) string {
+	s, serverOut := r.command(strings.Fields(server)...)
+	s.Env = append(s.Env, env...)
+	require.NoError(r.t, s.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Wait() }()
+	out, err := r.retry(client, env, ended)
+	if err != nil || isEndless {
+		_ = s.Process.Kill() // it fails if the server has ended
+	}
+	serverErr := <-ended
+	require.NoError(r.t, err, "client %s:\n%s\nserver:\n%s", client, out, serverOut)
+	if !isEndless {
+		require.NoError(r.t, serverErr, "server %s:\n%s", server, serverOut)
+	}
+	return out
+}
+
+// retry runs a client again while the server does not listen yet, until patience ends.
+func (r *rig) retry(client string, env []string, ended chan error) (string, error) {
+	for begin := time.Now(); ; {
+		c, out := r.command(strings.Fields(client)...)
+		c.Env = append(c.Env, env...)
+		err := c.Run()
+		if err == nil || !refused.Match(out.Bytes()) || time.Since(begin) > patience || len(ended) > 0 {
+			return out.String(), err
+		}
+	}
+}
+
+// TestConnect runs the programs of librdmacm: connections, datagrams and rsockets.
+func TestConnect(t *testing.T) {
+	const to = "10.0.0.1"
+	for _, x := range testenv.Sample(t, []struct {
+		server, client, want string
+		isEndless            bool
+	}{
+		{server: "rping -s -a " + to + " -v -C 5", client: "rping -c -a " + to + " -v -C 5", want: "rdma-ping-4: EFGH"},
+		{server: "ucmatose", client: "ucmatose -s " + to, want: "return status 0"},
+		{server: "rstream -b " + to + " -S 64 -I 10", client: "rstream -s " + to + " -S 64 -I 10", want: "custom"},
+		{server: "ib_send_bw -R -n 64 -F", client: "ib_send_bw -R -n 64 -F " + to, want: "#bytes"},
+		{server: "udaddy", client: "udaddy -s " + to, want: "return status 0"},
+		{server: "riostream -b " + to + " -S 64 -I 10", client: "riostream -s " + to + " -S 64 -I 10", want: "custom"},
+		{server: "rdma_server", client: "rdma_client -s " + to, want: "rdma_client: end 0"},
+		{server: "ucmatose -c 5 -C 10 -S 5000 -a l", client: "ucmatose -c 5 -C 10 -S 5000 -s " + to,
+			want: "return status 0"},
+		{server: "cmtime -c 10", client: "cmtime -c 10 -s " + to, want: "destroy", isEndless: true},
+		{server: "ib_write_lat -R -n 64 -F", client: "ib_write_lat -R -n 64 -F " + to, want: "#bytes"},
+		{server: "ib_read_bw -R -q 4 -n 64 -F", client: "ib_read_bw -R -q 4 -n 64 -F " + to, want: "#bytes"},
+		{server: "ib_send_lat -R -c UD -n 64 -F", client: "ib_send_lat -R -c UD -n 64 -F " + to, want: "#bytes"},
+	}, 3) {
+		t.Run(x.client, func(t *testing.T) {
+			assert.Contains(t, newRig(t).connect(x.server, x.client, x.isEndless), x.want)
+		})
+	}
+}
+
+// TestOrdinarySockets runs a TCP program on rsockets, which librspreload puts in the place of its sockets. No TCP port is
+// opened. The address is one of the machine's, since librspreload tries TCP when a connection is refused.
+func TestOrdinarySockets(t *testing.T) {
+	found, err := filepath.Glob("/usr/lib/*/rsocket/librspreload.so")
+	require.NoError(t, err)
+	if len(found) == 0 {
+		t.Skip("librspreload is not installed (Debian: librdmacm1)")
+	}
+	out := newRigAt(t, "127.9.9.9").connect("rstream -b 127.9.9.9 -T s -S 64 -I 10",
+		"rstream -s 127.9.9.9 -T s -S 64 -I 10", false, "LD_PRELOAD="+found[0])
+	assert.Contains(t, out, "custom")
+	const port = ":1D2F" // 7471
+	assert.False(t, isListening("/proc/net/tcp", port) || isListening("/proc/net/tcp6", port), "TCP was used")
+}
+
+// TestMulticast runs a receiver, and senders until it has received all messages.
+func TestMulticast(t *testing.T) {
+	r := newRig(t)
+	receiver, out := r.command("mckey", "-m", "239.1.2.3", "-b", "10.0.0.1")
+	require.NoError(t, receiver.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- receiver.Wait() }()
+	for begin := time.Now(); len(ended) == 0 && time.Since(begin) < patience; {
+		sent := r.run("mckey", "-s", "-m", "239.1.2.3", "-b", "10.0.0.1")
+		assert.Contains(t, sent, "return status 0")
+	}
+	require.NoError(t, <-ended, "%s", out)
+	assert.Contains(t, out.String(), "data transfers complete")
+}
+
+// TestRefused connects where nothing listens.
+func TestRefused(t *testing.T) {
+	c, out := newRig(t).command("rping", "-c", "-a", "10.0.0.1", "-C", "1")
+	var exit *exec.ExitError
+	require.ErrorAs(t, c.Run(), &exit)
+	assert.True(t, bytes.Contains(out.Bytes(), []byte("RDMA_CM_EVENT_REJECTED, error 8")), "%s", out)
+}
