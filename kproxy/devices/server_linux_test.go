@@ -235,3 +235,79 @@ func TestReadTree(t *testing.T) {
 	_, err = ReadTree(socket, time.Second)
 	require.Error(t, err)
 }
+
+// TestFrontEnds opens files of two front ends.
+func TestFrontEnds(t *testing.T) {
+	f := &fake{closed: make(chan struct{})}
+	list := FrontEnds{FrontEnds{}, f}
+	assert.Equal(t, f.Tree(), list.Tree())
+	got, err := list.Open("/dev/x", kproxy.Peer{})
+	require.NoError(t, err)
+	assert.Same(t, f, got)
+	_, err = list.Open("/dev/y", kproxy.Peer{})
+	assert.ErrorIs(t, err, syscall.ENOENT)
+}
+
+// polled is a file that programs poll.
+type polled struct {
+	*fake
+	wake chan func()
+}
+
+func (p *polled) Open(path string, peer kproxy.Peer) (File, error) {
+	_, err := p.fake.Open(path, peer)
+	return p, err
+}
+
+func (p *polled) SetWake(wake func()) { p.wake <- wake }
+
+func (p *polled) Call(r *Request) *Reply {
+	switch {
+	case string(r.Data) == "wait":
+		return &Reply{Errno: syscall.EAGAIN, Wait: true, Quiet: true}
+	case r.File == nil:
+		return &Reply{NeedFile: true}
+	case r.Device == File(p):
+		return &Reply{QuietFile: true}
+	}
+	return Fail(syscall.EINVAL)
+}
+
+// TestPolled makes the descriptor of a file readable, and finds the file by its descriptor.
+func TestPolled(t *testing.T) {
+	p := &polled{&fake{closed: make(chan struct{})}, make(chan func(), 1)}
+	s := New(p, 2, clock.Real())
+	t.Cleanup(s.Close)
+	a, theirs, err := native.FilePair()
+	require.NoError(t, err)
+	defer theirs.Close()
+	s.ServeConn(a)
+	info, err := theirs.Stat()
+	require.NoError(t, err)
+	raw, err := theirs.SyscallConn()
+	require.NoError(t, err)
+	var dup int
+	require.NoError(t, raw.Control(func(fd uintptr) { dup, err = unix.Dup(int(fd)) }))
+	require.NoError(t, err)
+	r := &rig{t: t, f: p.fake, s: s}
+	r.c, err = native.FileConn(os.NewFile(uintptr(dup), "dup"))
+	require.NoError(t, err)
+	t.Cleanup(func() { r.c.Close() })
+	b, _ := r.call(message{op: opOpen, a: info.Sys().(*syscall.Stat_t).Ino, data: []byte("/dev/x")})
+	require.Zero(t, ne.Uint32(b))
+	(<-p.wake)()
+	n, _, err := r.c.Recv(make([]byte, 10))
+	require.NoError(t, err)
+	assert.Equal(t, len(wakeMessage), n)
+
+	b, _ = r.call(message{op: opWrite, data: []byte("wait")})
+	assert.EqualValues(t, syscall.EAGAIN, ne.Uint32(b))
+	assert.EqualValues(t, flagWait|flagQuiet, ne.Uint32(b[4:]))
+	b, _ = r.call(message{op: opWrite, data: []byte("x")}, theirs)
+	assert.EqualValues(t, flagQuietFile, ne.Uint32(b[4:]))
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer null.Close()
+	b, _ = r.call(message{op: opWrite, data: []byte("x")}, null)
+	assert.EqualValues(t, syscall.EINVAL, ne.Uint32(b))
+}
