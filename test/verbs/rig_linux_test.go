@@ -113,7 +113,7 @@ func newRigAt(t *testing.T, address string) *rig {
 // command returns the command that runs a program with ddkrun.
 func (r *rig) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	if _, err := exec.LookPath(args[0]); err != nil {
-		r.t.Skipf("%s is not installed (Debian: ibverbs-utils, perftest)", args[0])
+		r.t.Skipf("%s is not installed (Debian: ibverbs-utils, perftest, rdmacm-utils)", args[0])
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	r.t.Cleanup(cancel)
