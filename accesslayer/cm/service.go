@@ -147,8 +147,8 @@ type Conn interface {
 	AnswerDisconnect(private []byte) error
 
 	// QPAttr returns the attributes that move the QP of this connection to Init, RTR or RTS. The access rights and the
-	// queue sizes are the consumer's choice and are not included. Those of a request that was received are known before StartAccept. Status: InvalidState (attributes are
-	// not yet known).
+	// queue sizes are the consumer's choice and are not included. Those of a request that was received are known before
+	// StartAccept. Status: InvalidState (attributes are not yet known).
 	QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error)
 
 	// AlternateAttr returns the attributes that load and arm the alternate path that was last agreed on. Status:

@@ -32,7 +32,8 @@
 //	offset  type  field
 //	0       u32   operation: open, write, ioctl, bell or tree
 //	4       u32   number of descriptors that follow the reply socket: 0 or 1
-//	8       u64   open: inode of the socket; ioctl: request number; tree: offset; write: number that the following descriptor has in the program
+//	8       u64   open: inode of the socket; ioctl: request number; tree: offset; write: number that the following
+//	              descriptor has in the program
 //	16      u64   ioctl: argument
 //	24      …     open: path; write: bytes
 //
@@ -63,8 +64,8 @@
 // # Polling
 //
 // The daemon makes the program's descriptor readable by a message of one byte on the socket. With flags 32 and 64 the
-// carrier receives and discards one message. With flag 16 and the errno EAGAIN, if the descriptor is a blocking one, the
-// carrier waits until it is readable, and repeats the call.
+// carrier receives and discards one message. With flag 16 and the errno EAGAIN, if the descriptor blocks, the carrier
+// waits until it is readable, and repeats the call.
 //
 // # Bad input
 //

@@ -69,8 +69,8 @@ type Reply struct {
 	// Memory is what the program maps when it maps the device file.
 	Memory *os.File
 
-	// Wait reports, with the errno EAGAIN, that the call would block. If the descriptor does, the carrier waits until it
-	// is readable and repeats the call.
+	// Wait reports, with the errno EAGAIN, that the call would block. If the descriptor does, the carrier waits until
+	// it is readable and repeats the call.
 	Wait bool
 	// Quiet takes back one wake of the file, and QuietFile one of Request.Device.
 	Quiet, QuietFile bool

@@ -14,14 +14,15 @@
 //
 // # QPs
 //
-// The QPs belong to open uverbs files, which are other clients of the session core. The program moves them from state to
-// state with the attributes of INIT_QP_ATTR. A request or reply names only a QP that the same user has.
+// The QPs belong to open uverbs files, which are other clients of the session core. The program moves them from state
+// to state with the attributes of INIT_QP_ATTR. A request or reply names only a QP that the same user has.
 //
 // # Events
 //
 // Events wait in the daemon. The descriptor is readable while there are some. As in Linux, the reply to DESTROY_ID,
-// LEAVE_MCAST and MIGRATE_ID has the number of events that the program has received, and events that it has not received
-// are discarded. At most one request of a listener waits there; the connection manager bounds the others by the backlog.
+// LEAVE_MCAST and MIGRATE_ID has the number of events that the program has received, and events that it has not
+// received are discarded. At most one request of a listener waits there; the connection manager bounds the others by
+// the backlog.
 //
 // # Limits
 //

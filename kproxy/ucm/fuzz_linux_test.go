@@ -9,8 +9,8 @@ import (
 	"ciddk/kproxy/devices"
 )
 
-// FuzzCommands executes sequences of commands on a file. The input is a list of commands, each preceded by its length in
-// two bytes. No command may stop the daemon, store more than the program has room for, or leave anything behind.
+// FuzzCommands executes sequences of commands on a file. The input is a list of commands, each preceded by its length
+// in two bytes. No command may stop the daemon, store more than the program has room for, or leave anything behind.
 func FuzzCommands(f *testing.F) {
 	add := func(commands ...[]byte) {
 		var b []byte

@@ -59,8 +59,8 @@ func (f *File) initQPAttr(_ *call, q *initQPAttr, r *qpAttr) error {
 	})
 }
 
-// access returns the rights of the peer, as Linux does: none before there is a connection; reads and atomics if this end
-// answers some.
+// access returns the rights of the peer, as Linux does: none before there is a connection; reads and atomics if this
+// end answers some.
 func (x *id) access() uint32 {
 	if x.cm.Conn() == nil {
 		return 0

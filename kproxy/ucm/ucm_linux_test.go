@@ -39,7 +39,8 @@ func TestConnection(t *testing.T) {
 	l := server.create(spaceTCP, 1)
 	server.must(cmdBindIP, bindIP{Addr: at(7174), ID: l}, nil)
 	server.must(cmdListen, listen{ID: l, Backlog: 5}, nil)
-	assert.Equal(t, syscall.EADDRINUSE, client.do(cmdBindIP, bindIP{Addr: at(7174), ID: client.create(spaceTCP, 9)}, nil))
+	second := bindIP{Addr: at(7174), ID: client.create(spaceTCP, 9)}
+	assert.Equal(t, syscall.EADDRINUSE, client.do(cmdBindIP, second, nil))
 
 	c := client.resolved(spaceTCP, 7174)
 	var route queryRouteResp
@@ -98,7 +99,8 @@ func TestForeignQP(t *testing.T) {
 	x := p.resolved(spaceTCP, 1)
 	assert.Equal(t, syscall.EINVAL, p.do(cmdConnect, connect{Param: connParam{QPNum: 77, Valid: 1}, ID: x}, nil))
 	qpn := r.newQP(ci.RC)
-	assert.Equal(t, syscall.EINVAL, r.open().do(cmdConnect, connect{Param: connParam{QPNum: qpn, Valid: 1}, ID: x}, nil))
+	good := connect{Param: connParam{QPNum: qpn, Valid: 1}, ID: x}
+	assert.Equal(t, syscall.EINVAL, r.open().do(cmdConnect, good, nil))
 	other := self
 	other.UID++
 	f, err := r.front.Open(deviceFile, other)

@@ -77,8 +77,8 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestOrdinarySockets runs a TCP program on rsockets, which librspreload puts in the place of its sockets. No TCP port is
-// opened. The address is one of the machine's, since librspreload tries TCP when a connection is refused.
+// TestOrdinarySockets runs a TCP program on rsockets, which librspreload puts in the place of its sockets. No TCP port
+// is opened. The address is one of the machine's, since librspreload tries TCP when a connection is refused.
 func TestOrdinarySockets(t *testing.T) {
 	found, err := filepath.Glob("/usr/lib/*/rsocket/librspreload.so")
 	require.NoError(t, err)
