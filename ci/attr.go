@@ -17,9 +17,9 @@ const (
 	CapRawMulticast
 	CapSRQ
 	CapMW1
-	CapMW2
+	CapMW2 // with OpLocalInv of windows
 	CapFMR
-	CapFastReg // with OpLocalInv
+	CapFastReg // with OpLocalInv of regions
 	CapPhysicalMR
 	CapSharedMR
 	CapModifyMR

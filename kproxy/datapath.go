@@ -48,7 +48,7 @@ func (c *Session) PostSend(qp schema.Handle, wrs []ci.SendWR, handles []schema.S
 func (c *Session) resolveSend(verb string, qp *object, w *ci.SendWR, h *schema.SendHandles) error {
 	// With CapFastReg, the driver accepts these requests on connected QPs, so they are rejected here. On datagram QPs
 	// the driver rejects them itself.
-	if (w.Op == ci.OpFastReg || w.Op == ci.OpLocalInv) && qp.qpType != ci.UD {
+	if qp.qpType != ci.UD && isFastRegistration(w.Op, qp.ca.attr.Caps) {
 		return failf(verb, ci.Unsupported,
 			"fast registration takes DMA addresses, which only consumers in the daemon have")
 	}
@@ -74,6 +74,12 @@ func (c *Session) resolveSend(verb string, qp *object, w *ci.SendWR, h *schema.S
 		w.Ext.Bind.MR = o.al.(*accesslayer.MR)
 	}
 	return nil
+}
+
+// isFastRegistration reports whether an operation needs CapFastReg. An adapter with windows of type 2 has OpLocalInv for
+// them.
+func isFastRegistration(op ci.SendOp, caps ci.Caps) bool {
+	return op == ci.OpFastReg || op == ci.OpLocalInv && !caps.Has(ci.CapMW2)
 }
 
 // PostRecv posts a batch to the receive queue of a QP, as PostSend does.

@@ -13,6 +13,7 @@
 // Every verb is one message to the daemon and its reply. One message carries a whole batch of PostSend, PostRecv or
 // Poll. Verbs that take physical addresses or own a port exist only in the daemon: their capability bits are clear, and
 // the verbs return Unsupported (special and raw QPs, RegisterPMR, FMRs, fast registration, MapDMA, OpenUser).
+// OpLocalInv invalidates windows of type 2.
 // CA.OnEvent is implemented here, for every driver.
 //
 // # Services

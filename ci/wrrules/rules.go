@@ -99,7 +99,7 @@ func (r *Rules) Check(q *Request) Reason {
 		}
 		return Unsupported
 	case ci.OpLocalInv:
-		return r.checkObjects(connected, ci.CapFastReg, true)
+		return r.checkObjects(connected, ci.CapFastReg|ci.CapMW2, true)
 	case ci.OpFastReg:
 		return r.checkObjects(connected, ci.CapFastReg, q.HasObjects)
 	case ci.OpBindMW:
@@ -137,12 +137,12 @@ func (r *Rules) checkSend(q *Request, connected bool) Reason {
 	return OK
 }
 
-// checkObjects checks an operation on regions and windows.
-func (r *Rules) checkObjects(connected bool, need ci.Caps, valid bool) Reason {
+// checkObjects checks an operation on regions and windows. It needs one of the capabilities.
+func (r *Rules) checkObjects(connected bool, oneOf ci.Caps, valid bool) Reason {
 	switch {
 	case !connected:
 		return WRType
-	case !r.Caps.Has(need):
+	case r.Caps&oneOf == 0:
 		return Unsupported
 	case !valid:
 		return Parameter

@@ -67,10 +67,15 @@ var requests = map[string]struct {
 	"invalidate, no cap": {ci.RC, 0, wrrules.Request{Flags: ci.SendInvalidate}, wrrules.Unsupported},
 	"invalidate with imm": {ci.RC, allCaps, wrrules.Request{Flags: ci.SendInvalidate | ci.SendImmediate},
 		wrrules.Parameter},
-	"checksum":         {ci.UD, allCaps, wrrules.Request{Flags: ci.SendIPChecksum, HasAV: true}, wrrules.OK},
-	"checksum, no cap": {ci.UD, 0, wrrules.Request{Flags: ci.SendL4Checksum, HasAV: true}, wrrules.Unsupported},
-	"bind of nothing":  {ci.RC, allCaps, wrrules.Request{Op: ci.OpBindMW}, wrrules.Parameter},
-	"registration":     {ci.UC, allCaps, wrrules.Request{Op: ci.OpFastReg}, wrrules.Parameter},
+	"checksum":                       {ci.UD, allCaps, wrrules.Request{Flags: ci.SendIPChecksum, HasAV: true}, wrrules.OK},
+	"checksum, no cap":               {ci.UD, 0, wrrules.Request{Flags: ci.SendL4Checksum, HasAV: true}, wrrules.Unsupported},
+	"bind of nothing":                {ci.RC, allCaps, wrrules.Request{Op: ci.OpBindMW}, wrrules.Parameter},
+	"registration":                   {ci.UC, allCaps, wrrules.Request{Op: ci.OpFastReg}, wrrules.Parameter},
+	"invalidation with regions only": {ci.RC, ci.CapFastReg, wrrules.Request{Op: ci.OpLocalInv}, wrrules.OK},
+	"invalidation with windows only": {ci.UC, ci.CapMW2, wrrules.Request{Op: ci.OpLocalInv}, wrrules.OK},
+	"invalidation with neither":      {ci.RC, ci.CapMW1, wrrules.Request{Op: ci.OpLocalInv}, wrrules.Unsupported},
+	"registration with windows only": {ci.RC, ci.CapMW2, wrrules.Request{Op: ci.OpFastReg, HasObjects: true},
+		wrrules.Unsupported},
 }
 
 // TestRequests checks what depends on more than the operation.

@@ -24,7 +24,7 @@ func (c *statusCmd) Run(p *program) error {
 		return e.Encode(r.Status)
 	}
 	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tPORT\tLID\tSTATE\tRATE\tPEER\tSENT\tRECEIVED\tHERE")
+	fmt.Fprintln(w, "NODE\tPORT\tLID\tSTATE\tRATE\tPEER\tSENT PACKETS\tRECEIVED PACKETS\tHERE")
 	for _, n := range r.Status.Nodes {
 		for _, x := range n.Ports {
 			lid := x.LID

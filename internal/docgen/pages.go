@@ -240,7 +240,7 @@ var otherUses = map[string]string{
 	"CapInitType":        "PortFieldInitType",
 	"CapPortActiveEvent": "EventPortActive", "CapSystemGUID": "CAAttr.SystemGUID, PortFieldSystemGUID",
 	"CapPKeyCounter": "PortAttr.PKeyErrors and its reset", "CapQKeyCounter": "PortAttr.QKeyErrors and its reset",
-	"CapMW2": "MWType2, `OpBindMW`", "CapFastReg": "`OpFastReg`, `OpLocalInv`",
+	"CapMW2": "MWType2, `OpBindMW`, `OpLocalInv`", "CapFastReg": "`OpFastReg`, `OpLocalInv`",
 	"CapHardwareSMA": "the adapter answers " +
 		"SMPs itself",
 }

@@ -184,7 +184,7 @@ func Windows() []Mutant {
 			"mw2.no-invalidate",
 			"CI-BindMWTwo-03",
 			"a local invalidate does nothing",
-			ci.CapMW2|ci.CapFastReg,
+			ci.CapMW2,
 			func(w *ci.SendWR) {
 				if w.Op == ci.OpLocalInv {
 					w.Op = ci.OpNop

@@ -52,7 +52,8 @@ func TestServices(t *testing.T) {
 
 	var out, errs bytes.Buffer
 	require.Zero(t, run(ctx, []string{"status"}, &out, &errs), errs.String())
-	for _, want := range []string{"listener:1", "connection:1", "listener: service", "Established"} {
+	for _, want := range []string{"SENT BYTES  RECEIVED BYTES", "listener:1", "connection:1", "listener: service",
+		"Established"} {
 		assert.Contains(t, out.String(), want)
 	}
 	require.NoError(t, a.Close())

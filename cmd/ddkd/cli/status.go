@@ -96,7 +96,7 @@ func printStatus(w io.Writer, st *kproxy.Status) error {
 	}
 	fmt.Fprintf(w, "daemon %d%s\n\n", st.PID, stopping)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ADAPTER\tDRIVER\tSETTINGS\tPORT\tSTATE\tMTU\tSENT\tRECEIVED\tGIDS")
+	fmt.Fprintln(t, "ADAPTER\tDRIVER\tSETTINGS\tPORT\tSTATE\tMTU\tSENT BYTES\tRECEIVED BYTES\tGIDS")
 	for _, a := range st.Adapters {
 		for _, p := range a.Ports {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\n", a.GUID, a.Driver,

@@ -12,7 +12,7 @@
 // # What a process with the library does not have
 //
 // Fast registration, large send offload and checksum offload. CA.Query does not claim them, and they return
-// Unsupported.
+// Unsupported. OpLocalInv invalidates windows of type 2.
 //
 // # Windows
 //

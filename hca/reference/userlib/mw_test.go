@@ -115,6 +115,58 @@ func TestWindows(t *testing.T) {
 	require.Equal(t, ci.WCRemAccessErr, write(second, base+5000))
 }
 
+// bind2 binds a new window of type 2 at the start of the region, and returns the key.
+func (c *client) bind2(mr *userMR) ci.Key {
+	w := c.createMW(ci.MWType2)
+	key := c.key(w)&^0xff | 0x5a
+	c.send(ci.SendWR{ID: 4, Op: ci.OpBindMW, Flags: ci.SendSignaled, Ext: &ci.SendExt{Bind: ci.MWBind{MW: w, MR: mr,
+		Key: key, Addr: mr.Region().Addr, Length: 64, Access: ci.RemoteWrite}}})
+	require.NoError(c.t, c.poll(1)[0].Err())
+	return key
+}
+
+// TestLocalInvalidate invalidates windows of type 2 through a shared queue. Keys that the process may not invalidate
+// keep what they grant.
+func TestLocalInvalidate(t *testing.T) {
+	t.Parallel()
+	write := func(a *client, mr *userMR, key ci.Key) ci.WCStatus {
+		a.send(ci.SendWR{ID: 9, Op: ci.OpWrite, Flags: ci.SendSignaled, Inline: []byte("window"),
+			Remote: ci.Remote{Addr: mr.Region().Addr, RKey: key}})
+		return a.poll(1)[0].Status
+	}
+	invalidate := func(c *client, key ci.Key) ci.WC {
+		c.send(ci.SendWR{ID: 8, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: key})
+		return c.poll(1)[0]
+	}
+	t.Run("window", func(t *testing.T) {
+		t.Parallel()
+		a, b := pairOf(t, ci.RC, nil)
+		mr := b.region()
+		key := b.bind2(mr)
+		require.Equal(t, ci.WCSuccess, write(a, mr, key))
+		wc := invalidate(b, key)
+		require.NoError(t, wc.Err())
+		require.Equal(t, ci.WCLocalInv, wc.Op)
+		require.Equal(t, ci.WCRemAccessErr, write(a, mr, key))
+	})
+	t.Run("window of another process", func(t *testing.T) {
+		t.Parallel()
+		a, b := pairOf(t, ci.RC, nil)
+		hostile := newClient(b.daemon, ci.RC)
+		t.Cleanup(hostile.die)
+		hostile.connect(a)
+		mr := b.region()
+		key := b.bind2(mr)
+		require.Equal(t, ci.WCBindErr, invalidate(hostile, key).Status)
+		require.Equal(t, ci.WCSuccess, write(a, mr, key))
+	})
+	t.Run("region", func(t *testing.T) {
+		t.Parallel()
+		_, b := pairOf(t, ci.RC, nil)
+		require.Equal(t, ci.WCBindErr, invalidate(b, b.region().Region().LKey).Status)
+	})
+}
+
 // TestBindErrors checks the statuses of QP.BindMW, and that a bind that fails leaves the key as it was.
 func TestBindErrors(t *testing.T) {
 	t.Parallel()

@@ -202,7 +202,6 @@ func TestPostErrors(t *testing.T) {
 		"invalidate, immediate": {ci.SendWR{Flags: ci.SendInvalidate | ci.SendImmediate}, ci.InvalidParameter},
 		"LSO":                   {ci.SendWR{Op: ci.OpLSO}, ci.InvalidWRType},
 		"bind of nothing":       {ci.SendWR{Op: ci.OpBindMW}, ci.InvalidParameter},
-		"local invalidate":      {ci.SendWR{Op: ci.OpLocalInv}, ci.Unsupported},
 		"registration":          {ci.SendWR{Op: ci.OpFastReg}, ci.Unsupported},
 	} {
 		n, err := a.qp.u.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpNop}, c.wr, {ID: 2, Op: ci.OpNop}})
@@ -303,9 +302,9 @@ func TestNotify(t *testing.T) {
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	lib, open := New(), &ca{}
-	attr := &ci.CAAttr{Caps: notInUserMode | ci.CapUD | ci.CapMW1, MaxMWs: 5, MaxFastRegPages: 6, MaxQPs: 7}
+	attr := &ci.CAAttr{Caps: notInUserMode | ci.CapUD | ci.CapMW2, MaxMWs: 5, MaxFastRegPages: 6, MaxQPs: 7}
 	lib.QueryCA.Post(&ci.UserQueryCA{CA: open, Attr: attr}, nil, nil)
-	require.Equal(t, &ci.CAAttr{Caps: ci.CapUD | ci.CapMW1, MaxMWs: 5, MaxQPs: 7}, attr)
+	require.Equal(t, &ci.CAAttr{Caps: ci.CapUD | ci.CapMW2, MaxMWs: 5, MaxQPs: 7}, attr)
 }
 
 // TestDoorbell checks that posts ring no doorbell while the engine looks, and that one wakes an engine that sleeps.

@@ -43,6 +43,12 @@ var proofs = []proof{
 	},
 	{name: "mw1", bit: ci.CapMW1, title: "access through a window of type 1", run: mwBind},
 	{name: "mw2", bit: ci.CapMW2, title: "access through a window of type 2", run: mw2Bind},
+	{
+		name:  "mw2-invalidate",
+		bit:   ci.CapMW2,
+		title: "no access after a window of type 2 is invalidated",
+		run:   mw2LocalInv,
+	},
 	{name: "fmr", bit: ci.CapFMR, title: "access to a region of an FMR", run: fmrUse},
 	{name: "fmr-unmap", bit: ci.CapFMR, title: "no access after an FMR is unmapped", run: fmrUnmap},
 	{name: "fast-reg", bit: ci.CapFastReg, title: "access to a fast-registered region", run: fastUse},

@@ -34,9 +34,8 @@ func mw2Area() validate.Suite {
 		validate.NewCase("mw2.twice", "bind a bound window", mw, mw2Twice, "CI-BindMWTwo-04"),
 		validate.NewCase("mw2.destroy", "destroy a bound window and its region", mw, mw2Destroy, "CI-DestroyMW-01",
 			"CI-DestroyMW-02"),
+		validate.NewCase("mw2.local-inv", "invalidate, bind again", mw, mw2LocalInv, "CI-BindMWTwo-03"),
 	)...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2 | ci.CapFastReg},
-		validate.NewCase("mw2.local-inv", "invalidate, bind again", mw, mw2LocalInv, "CI-BindMWTwo-03"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2 | ci.CapSendInvalidate},
 		validate.NewCase("mw2.send-inv", "the peer invalidates", mw, mw2SendInv, "CI-SendInv-01",
 			"CI-BindMWTwo-03"))...)
