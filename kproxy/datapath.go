@@ -76,8 +76,8 @@ func (c *Session) resolveSend(verb string, qp *object, w *ci.SendWR, h *schema.S
 	return nil
 }
 
-// isFastRegistration reports whether an operation needs CapFastReg. An adapter with windows of type 2 has OpLocalInv for
-// them.
+// isFastRegistration reports whether an operation needs CapFastReg. An adapter with windows of type 2 has OpLocalInv
+// for them.
 func isFastRegistration(op ci.SendOp, caps ci.Caps) bool {
 	return op == ci.OpFastReg || op == ci.OpLocalInv && !caps.Has(ci.CapMW2)
 }

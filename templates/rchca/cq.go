@@ -18,6 +18,8 @@ type cq struct {
 	poll  sync.Mutex
 	cqes  [64]CQE
 	saved []ci.WC // completions of QPs that were destroyed or reset
+
+	user *userCompletions // queue in shared memory, or nil; constant
 }
 
 // These errors are created in advance, because the data path must not allocate, even for an error.
@@ -35,6 +37,9 @@ func (q *cq) Destroy() error {
 	q.hca.mu.Lock()
 	delete(q.hca.cq, q.num)
 	q.hca.mu.Unlock()
+	if q.user != nil {
+		q.closeUser()
+	}
 	q.notify.close()
 	q.hca.cqs.give()
 	q.pd.put()
@@ -88,6 +93,9 @@ func (h *HCA) translate(e *CQE, wc *ci.WC) {
 // save reads all entries from the hardware. QP.Destroy and the transition to Reset call it, because completions remain
 // valid without their QP, and entries can be translated only while the QP has its slots.
 func (q *cq) save() {
+	if q.user != nil {
+		return // deliver has translated them
+	}
 	q.poll.Lock()
 	defer q.poll.Unlock()
 	for {
@@ -107,6 +115,10 @@ func (q *cq) save() {
 func (q *cq) Notify(when ci.Notify) error {
 	if !q.alive() {
 		return errNotify
+	}
+	if q.user != nil {
+		q.armUser(when)
+		return nil
 	}
 	q.hca.dev.ArmCQ(q.num, when)
 	return nil

@@ -51,6 +51,10 @@ type Device interface {
 
 	// ReadCQ removes entries from a completion queue, oldest first, and returns their number.
 	ReadCQ(n CQN, e []CQE) int
+	// Deliver calls add for each entry of a completion queue, in order, and before the peer's request completes, in
+	// place of ReadCQ and ArmCQ. Like hardware that writes the entries to memory, add does not block. It returns false
+	// if there is no room, which is an overflow. Deliver is called before a QP uses the queue.
+	Deliver(n CQN, add func(e *CQE) bool)
 	// ArmCQ arms one interrupt. The first matching entry that is added after the begin of ArmCQ always raises it.
 	// Earlier entries never do. NotifyNext replaces NotifySolicited; NotifySolicited does not replace NotifyNext.
 	ArmCQ(n CQN, when ci.Notify)
@@ -113,6 +117,7 @@ type CQE struct {
 	Status    ci.WCStatus
 	Op        ci.WCOp
 	Length    uint32 // of a receive or an RDMA read
+	Solicited bool   // of a receive: the sender asked for an event
 	Immediate bool
 	Imm       uint32
 }

@@ -12,11 +12,12 @@
 //	mr.go      memory regions
 //	cq.go      completion queues: poll, arm
 //	qp.go      queue pairs; qpmodify.go: their states; post.go: posting
-//	user.go    contexts of client processes, and the private data of the user library
+//	user.go    contexts of client processes, and the private data of the user library; userqueue.go: their queues in
+//	           shared memory
 //	refs.go    dependencies between objects; notify.go: callbacks
 //
 // Package userlib is the user library, the part that runs in the processes of applications. It is optional: without it,
-// all verbs of these processes are messages to the daemon. Package userabi is what the two have in common.
+// all verbs of these processes are messages to the daemon. Packages userabi and queues are what the two have in common.
 //
 // The comment of each verb lists its statuses. Package ci documents the verbs.
 package rchca

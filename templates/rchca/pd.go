@@ -1,6 +1,9 @@
 package rchca
 
-import "ciddk/ci"
+import (
+	"ciddk/ci"
+	"ciddk/templates/rchca/userabi"
+)
 
 type pd struct {
 	ci.UnimplementedPD
@@ -8,6 +11,8 @@ type pd struct {
 	ca  *ca
 	hca *HCA
 	num uint32 // of the PD in the hardware
+
+	user *user // the process that the PD belongs to, or nil
 }
 
 // Destroy destroys the PD. Status: ResourceBusy (it has children), InvalidPDHandle.
@@ -48,10 +53,17 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 		p.put()
 		return nil, commandError(verb, err)
 	}
+	answer := userabi.Answer{Number: uint32(q.num)}
+	if data.library && p.user != nil {
+		q.user = p.user.newCompletions(q.size, &answer)
+	}
 	h.mu.Lock()
 	h.cq[q.num] = q
 	h.mu.Unlock()
-	data.answer(uint32(q.num))
+	if q.user != nil {
+		h.dev.Deliver(q.num, q.deliver)
+	}
+	data.answer(answer)
 	return q, nil
 }
 
@@ -91,11 +103,18 @@ func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 		undo()
 		return nil, commandError(verb, err)
 	}
+	answer := userabi.Answer{Number: uint32(q.num)}
+	if data.library && p.user != nil && c.SendDepth > 0 {
+		q.user = p.user.newSend(q, &answer)
+	}
 	q.clear()
 	h.mu.Lock()
 	h.qp[q.num] = q
 	h.mu.Unlock()
-	data.answer(uint32(q.num))
+	if q.user != nil {
+		p.user.add(q)
+	}
+	data.answer(answer)
 	return q, nil
 }
 

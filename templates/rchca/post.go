@@ -1,18 +1,12 @@
 package rchca
 
-import "ciddk/ci"
+import (
+	"ciddk/ci"
+	"ciddk/templates/rchca/queues"
+)
 
 // These errors are created in advance, because the data path must not allocate, even for an error.
 var (
-	errSendHandle = fail("QP.PostSend", ci.InvalidQPHandle, "")
-	errSendState  = fail("QP.PostSend", ci.InvalidQPState, "the QP is not in RTS or a later state")
-	errSendFull   = fail("QP.PostSend", ci.InsufficientResources, "the send queue is full")
-	errSendType   = fail("QP.PostSend", ci.InvalidWRType, "not an operation of RC")
-	errSendSGE    = fail("QP.PostSend", ci.InvalidMaxSGE, "more segments than the QP has")
-	errSendInline = fail("QP.PostSend", ci.InvalidParameter, "inline data are too long, or the operation is not a "+
-		"SEND or WRITE")
-	errSendClaim = fail("QP.PostSend", ci.Unsupported, "the adapter does not claim the operation or flag")
-
 	errRecvHandle = fail("QP.PostRecv", ci.InvalidQPHandle, "")
 	errRecvState  = fail("QP.PostRecv", ci.InvalidQPState, "the QP is in Reset")
 	errRecvFull   = fail("QP.PostRecv", ci.InsufficientResources, "the receive queue is full")
@@ -25,18 +19,25 @@ var (
 func (q *qp) PostSend(wrs []ci.SendWR) (n int, err error) {
 	q.sq.post.Lock()
 	defer q.sq.post.Unlock()
+	return q.postSend(wrs)
+}
+
+// postSend is PostSend with sq.post held.
+func (q *qp) postSend(wrs []ci.SendWR) (n int, err error) {
 	if !q.alive() {
-		return 0, errSendHandle
+		return 0, queues.ErrHandle
 	}
 	if len(wrs) > 0 && q.sq.isBefore(ci.QPRTS) {
-		return 0, errSendState
+		return 0, queues.ErrState
 	}
 	room := q.sq.free()
 	for n < len(wrs) {
-		if err = q.checkSend(&wrs[n]); err == nil && n == room {
-			err = errSendFull
+		if bad := queues.CheckSend(&q.create.QPCaps, &wrs[n]); bad != nil {
+			err = bad
+			break
 		}
-		if err != nil {
+		if n == room {
+			err = queues.ErrFull
 			break
 		}
 		q.hca.dev.WriteSend(q.num, q.sq.take(wrs[n].ID), &wrs[n])
@@ -46,26 +47,6 @@ func (q *qp) PostSend(wrs []ci.SendWR) (n int, err error) {
 		q.hca.dev.RingSend(q.num, n)
 	}
 	return n, err
-}
-
-// checkSend checks the form of a request, which the hardware does not check.
-func (q *qp) checkSend(wr *ci.SendWR) error {
-	switch wr.Op {
-	case ci.OpSend, ci.OpWrite, ci.OpRead, ci.OpNop:
-	case ci.OpCompareSwap, ci.OpFetchAdd, ci.OpLocalInv, ci.OpFastReg, ci.OpBindMW:
-		return errSendClaim
-	default:
-		return errSendType
-	}
-	switch {
-	case wr.Flags&ci.SendInvalidate != 0 && wr.Op == ci.OpSend, wr.Flags&(ci.SendIPChecksum|ci.SendL4Checksum) != 0:
-		return errSendClaim
-	case len(wr.Inline) > 0 && (wr.Op != ci.OpSend && wr.Op != ci.OpWrite || len(wr.Inline) > q.create.MaxInline):
-		return errSendInline
-	case len(wr.Inline) == 0 && len(wr.SGL) > q.create.SendSGE:
-		return errSendSGE
-	}
-	return nil
 }
 
 // PostRecv writes requests to the receive queue, as PostSend. Status: InvalidQPState, InsufficientResources,

@@ -2,6 +2,7 @@ package rchca
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ciddk/ci"
@@ -20,16 +21,19 @@ type qp struct {
 	modify sync.Mutex
 	attr   ci.QPAttr // as set last; the hardware may be in another state
 	sq, rq ring
+
+	user *userSend // send queue in shared memory, or nil; set before the QP can be found
 }
 
 // A ring is the driver's side of a work queue: the work request IDs in its slots, and the number of used slots.
 type ring struct {
-	post  sync.Mutex // held while a goroutine posts; taken before mu
-	mu    sync.Mutex
-	ids   []uint64
-	state ci.QPState // that a post checks
-	head  int        // next slot to write
-	used  int
+	post      sync.Mutex // held while a goroutine posts; taken before mu
+	mu        sync.Mutex
+	ids       []uint64
+	state     ci.QPState // that a post checks
+	head      int        // next slot to write
+	used      int
+	completed *atomic.Uint32 // number of completed requests, for the user library; nil without one
 }
 
 // free returns the number of free slots. A completion may free more at the same time.
@@ -58,7 +62,11 @@ func (r *ring) done(slot int) uint64 {
 	if left < 0 {
 		left += len(r.ids)
 	}
-	r.used = min(r.used, left)
+	freed := r.used - min(r.used, left)
+	r.used -= freed
+	if r.completed != nil {
+		r.completed.Add(uint32(freed))
+	}
 	return r.ids[slot]
 }
 
@@ -71,6 +79,9 @@ func (q *qp) clear() {
 		r.mu.Lock()
 		r.state, r.head, r.used = ci.QPReset, 0, 0
 		r.mu.Unlock()
+	}
+	if q.user != nil {
+		q.user.reset()
 	}
 }
 
@@ -97,6 +108,9 @@ func (q *qp) Destroy() error {
 	q.hca.mu.Lock()
 	delete(q.hca.qp, q.num)
 	q.hca.mu.Unlock()
+	if q.user != nil {
+		q.user.close(q)
+	}
 	q.notify.close()
 	q.hca.qps.give()
 	q.recv.put()

@@ -1,6 +1,9 @@
 package rchca
 
-import "ciddk/ci"
+import (
+	"ciddk/ci"
+	"ciddk/templates/rchca/userabi"
+)
 
 // A transition is a change of state.
 type transition struct{ from, to ci.QPState }
@@ -88,7 +91,7 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 		q.send.save()
 		q.recv.save()
 		q.clear()
-		data.answer(uint32(q.num))
+		data.answer(userabi.Answer{Number: uint32(q.num)})
 		return nil
 	}
 	Apply(&q.attr, given, &a)
@@ -97,7 +100,7 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 		r.state = to
 		r.mu.Unlock()
 	}
-	data.answer(uint32(q.num))
+	data.answer(userabi.Answer{Number: uint32(q.num)})
 	return nil
 }
 

@@ -17,6 +17,7 @@ type user struct {
 	ca                     *ca
 	process                ci.Process
 	closed                 atomic.Bool
+	shared                 *shared // memory for queues; nil without a user library
 }
 
 var _ ci.UserCA = (*user)(nil)
@@ -24,10 +25,10 @@ var _ ci.UserCA = (*user)(nil)
 // OpenUser opens the context of a process. p reaches the memory of the process. ub has the private data of the user
 // library; it is empty if the process does not have the library, and then all its verbs are messages.
 //
-// If your driver makes memory for queues or doorbells, allocate it here and pass its descriptor in ub.OutFiles; the
-// library maps it in the post hook of OpenCA. [SAS-2.4-14]
+// A process with the library receives two descriptors in ub.OutFiles, which the library opens in the post hook of
+// OpenCA: memory for queues, and the doorbell. [SAS-2.4-14]
 //
-// Status: InvalidParameter (nil process, private data), InvalidCAHandle.
+// Status: InvalidParameter (nil process, private data), InvalidCAHandle, InsufficientResources.
 func (c *ca) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 	const verb = "CA.OpenUser"
 	if ci.IsNil(p) || ub == nil {
@@ -40,8 +41,18 @@ func (c *ca) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 	if !c.get() {
 		return nil, fail(verb, ci.InvalidCAHandle, "")
 	}
-	data.answer(0)
-	return &user{ca: c, process: p}, nil
+	u := &user{ca: c, process: p}
+	if data.library {
+		if u.shared, err = newShared(); err != nil {
+			c.put()
+			return nil, &ci.Error{Verb: verb, Status: ci.InsufficientResources, Err: err}
+		}
+	}
+	data.answer(userabi.Answer{})
+	if u.shared != nil {
+		ub.OutFiles = u.shared.files()
+	}
+	return u, nil
 }
 
 // AllocatePD is CA.AllocatePD for the process.
@@ -58,7 +69,8 @@ func (u *user) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
 	if err != nil {
 		return nil, err
 	}
-	data.answer(p.num)
+	p.user = u
+	data.answer(userabi.Answer{Number: p.num})
 	return p, nil
 }
 
@@ -68,6 +80,9 @@ func (u *user) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
 func (u *user) Destroy() error {
 	if u.closed.Swap(true) {
 		return fail("UserCA.Destroy", ci.InvalidCAHandle, "")
+	}
+	if u.shared != nil {
+		u.shared.close()
 	}
 	u.ca.put()
 	return nil
@@ -98,13 +113,13 @@ func openPrivate(verb string, ub *ci.UserBuffer) (private, error) {
 	return private{ub: ub, library: true}, nil
 }
 
-// answer returns the number of a new object to the user library. The verb must succeed after it.
-func (p private) answer(number uint32) {
+// answer returns what describes a new object to the user library. The verb must succeed after it.
+func (p private) answer(a userabi.Answer) {
 	if p.ub == nil {
 		return
 	}
 	p.ub.Status, p.ub.Out = 0, p.ub.Out[:0]
 	if p.library {
-		p.ub.Out = append(p.ub.Out, userabi.Answer{Number: number}.Encode()...)
+		p.ub.Out = append(p.ub.Out, a.Encode()...)
 	}
 }

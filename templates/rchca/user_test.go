@@ -37,7 +37,7 @@ func TestPrivate(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, name)
-		data.answer(9)
+		data.answer(userabi.Answer{Number: 9})
 		if x.ub != nil {
 			assert.Zero(t, x.ub.Status, name)
 			assert.Equal(t, x.out, x.ub.Out, name)

@@ -41,6 +41,8 @@ type cq struct {
 	armed bool
 	all   bool // armed for any entry, not only for solicited ones
 	lost  bool // an entry did not fit
+
+	add func(*rchca.CQE) bool // takes the entries, if it is not nil
 }
 
 // New adds a device to the fabric.
@@ -212,6 +214,15 @@ func (d *Device) ReadCQ(n rchca.CQN, e []rchca.CQE) int {
 	return k
 }
 
+// Deliver implements rchca.Device.
+func (d *Device) Deliver(n rchca.CQN, add func(*rchca.CQE) bool) {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	if c := d.cqs[n]; c != nil {
+		c.add = add
+	}
+}
+
 // ArmCQ implements rchca.Device.
 func (d *Device) ArmCQ(n rchca.CQN, when ci.Notify) {
 	d.fab.mu.Lock()
@@ -227,7 +238,11 @@ func (d *Device) push(n rchca.CQN, e rchca.CQE, solicited bool) {
 	if c == nil || c.lost {
 		return
 	}
-	if len(c.e) == c.size {
+	e.Solicited = solicited
+	if c.add != nil && c.add(&e) {
+		return
+	}
+	if c.add != nil || len(c.e) == c.size {
 		c.lost = true
 		d.raise(func() { d.h.CQError(n) })
 		for _, q := range d.qps {

@@ -19,12 +19,12 @@ const LibraryName = "rchca-userlib"
 const Command uint32 = 0x72636863
 
 // Revision is the revision of the layouts. The driver rejects requests of another one.
-const Revision uint32 = 1
+const Revision uint32 = 2
 
 // Sizes of the encoded records, in bytes.
 const (
 	RequestSize = 8
-	AnswerSize  = 8
+	AnswerSize  = 24
 )
 
 // Order is the byte order of the records.
@@ -64,11 +64,19 @@ func (r *Request) Decode(b []byte) error {
 //
 //	0  uint32  Revision
 //	4  uint32  Number
+//	8  uint64  Offset
+//	16 uint32  Slots
+//	20 uint16  SGEs
+//	22 uint16  Inline
 //
-// If the driver allocates queues in memory that it shares with the process, their offsets and sizes belong here, and
-// the descriptor of the memory in UserBuffer.OutFiles of CA.OpenUser. [SAS-2.4-14]
+// Offset and what follows describe the queue of the object in the memory that the driver shares with the process:
+// package queues has the layout. The descriptors of the memory and of the doorbell are in UserBuffer.OutFiles of
+// CA.OpenUser. [SAS-2.4-14]
 type Answer struct {
-	Number uint32 // of the object in the hardware; 0 for a CA
+	Number       uint32 // of the object in the hardware; 0 for a CA
+	Offset       uint64 // of the send queue or the CQ; 0 if the object has no queue in shared memory
+	Slots        uint32
+	SGEs, Inline uint16 // of the send queue
 }
 
 // Encode returns the bytes of a.
@@ -76,6 +84,10 @@ func (a Answer) Encode() []byte {
 	b := make([]byte, AnswerSize)
 	Order.PutUint32(b, Revision)
 	Order.PutUint32(b[4:], a.Number)
+	Order.PutUint64(b[8:], a.Offset)
+	Order.PutUint32(b[16:], a.Slots)
+	Order.PutUint16(b[20:], a.SGEs)
+	Order.PutUint16(b[22:], a.Inline)
 	return b
 }
 
@@ -87,6 +99,7 @@ func (a *Answer) Decode(b []byte) error {
 	case Order.Uint32(b) != Revision:
 		return fmt.Errorf("revision %d of the driver, want %d", Order.Uint32(b), Revision)
 	}
-	a.Number = Order.Uint32(b[4:])
+	*a = Answer{Number: Order.Uint32(b[4:]), Offset: Order.Uint64(b[8:]), Slots: Order.Uint32(b[16:]),
+		SGEs: Order.Uint16(b[20:]), Inline: Order.Uint16(b[22:])}
 	return nil
 }

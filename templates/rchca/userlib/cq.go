@@ -1,9 +1,11 @@
 package userlib
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/templates/rchca/queues"
 )
 
 // cq is a completion queue.
@@ -11,28 +13,106 @@ type cq struct {
 	number    uint32 // in the hardware
 	size      int
 	destroyed atomic.Bool
+
+	mu       sync.Mutex
+	ring     *queues.Completions // nil if the queue is not in shared memory
+	polled   uint32
+	contexts map[ci.QPN]*qpContext
+	dead     int // contexts of QPs that were destroyed
 }
+
+// qpContext is the context of a QP, for its completions.
+type qpContext struct {
+	value     any
+	destroyed bool
+}
+
+var errPoll = &ci.Error{Verb: "CQ.Poll", Status: ci.InvalidCQHandle}
 
 // preCreateCQ runs before the CQ is created. a.Create has the arguments, which it may change, for example to round up
 // the size.
 //
-// If the library allocates the entries itself, allocate them here and put address and length into the request; the
-// driver reaches them with Process.Memory. The memory is then charged to the process, and must stay allocated until
+// A library that allocates the entries itself does so here, and puts address and length into the request; the driver
+// reaches them with Process.Memory. The memory is then charged to the process, and must stay allocated until
 // postDestroyCQ. [SAS-2.4-03, -05, -09]
 func preCreateCQ(_ *ci.UserCreateCQ, ub *ci.UserBuffer) error { return request(ub) }
 
 // postCreateCQ runs after the create, also after one that failed: release then what preCreateCQ has allocated.
 //
-// For a bypass, set the functions of a.CQ, too: Poll, Peek, Notify, NotifyAfter. Each replaces the verb of the same
-// name, and a nil function leaves the verb to the proxy. Poll reads the entries in shared memory, without a system call
-// and without an allocation. Callbacks of an armed CQ come through the proxy in any case: the driver calls the
-// completion callback of its CQ. [SAS-2.4-12]
+// The function Poll replaces the verb. The others of a.CQ are nil, which leaves their verbs to the proxy: the driver
+// arms the CQ, and calls its completion callback. [SAS-2.4-12]
 func postCreateCQ(a *ci.UserCreateCQ, ub *ci.UserBuffer, err error) error {
 	r, ok, err := answer("PD.CreateCQ", ub, err)
-	if ok {
-		a.CQ = ci.UserCQ{Handle: &cq{number: r.Number, size: a.Granted}}
+	p, is := a.PD.(*pd)
+	if !ok || !is {
+		return err
 	}
-	return err
+	q := &cq{number: r.Number, size: a.Granted}
+	a.CQ = ci.UserCQ{Handle: q}
+	if r.Offset == 0 {
+		return nil
+	}
+	if q.ring, ok = queues.OpenCompletions(p.ca.at(r.Offset), int(r.Slots)); !ok {
+		return badQueue("PD.CreateCQ")
+	}
+	q.contexts = map[ci.QPN]*qpContext{}
+	a.CQ.Poll = q.poll
+	return nil
+}
+
+// poll is CQ.Poll. It makes no system call and does not allocate.
+func (q *cq) poll(wc []ci.WC) (int, error) {
+	if q.destroyed.Load() {
+		return 0, errPoll
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := min(len(wc), int(q.ring.Added.Load()-q.polled))
+	for i := range wc[:n] {
+		q.ring.Get(q.polled+uint32(i), &wc[i])
+		if c := q.contexts[wc[i].QPN]; c != nil {
+			wc[i].Context = c.value
+		}
+	}
+	if n > 0 {
+		q.polled += uint32(n)
+		q.ring.Polled.Store(q.polled)
+	}
+	return n, nil
+}
+
+// add adds the context of a QP. Contexts of destroyed QPs are needed as long as completions of them may wait.
+func (q *cq) add(num ci.QPN, value any) {
+	if q == nil || q.ring == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.dead > 0 && q.ring.Added.Load() == q.polled {
+		for n, c := range q.contexts {
+			if c.destroyed {
+				delete(q.contexts, n)
+			}
+		}
+		q.dead = 0
+	}
+	if c := q.contexts[num]; c != nil && c.destroyed {
+		q.dead--
+	}
+	q.contexts[num] = &qpContext{value: value}
+}
+
+// remove notes that a QP was destroyed.
+func (q *cq) remove(num ci.QPN) {
+	if q == nil || q.ring == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c := q.contexts[num]; c != nil && !c.destroyed {
+		c.destroyed = true
+		q.dead++
+	}
 }
 
 // preQueryCQ does all the work of CQ.Query, so that no message is sent. Only the hooks of AVs and CQ.Query may return

@@ -1,6 +1,6 @@
 // Package userlib is the user library of the driver: the part that runs in the processes of applications. It is
-// optional. A vendor who has no use for it deletes this package and package userabi, sets HCAInfo.Library to "", and
-// passes the same certification.
+// optional. A vendor who has no use for it deletes this package, sets HCAInfo.Library to "", and passes the same
+// certification.
 //
 // Applications list it when they connect to the daemon:
 //
@@ -8,8 +8,8 @@
 //
 // The library of the template has the hooks of all verbs that create an object. A pre hook sends private data to the
 // driver (userabi.Request), and a post hook reads what the driver returned (userabi.Answer) and keeps it as the
-// library's own state of the object. All verbs of the data path are still messages to the daemon: their functions are
-// nil. cq.go and qp.go have the places for yours.
+// library's own state of the object. Sends are posted, and completions polled, in memory that the driver shares with
+// the process (package queues). The other verbs of the data path are messages to the daemon: their functions are nil.
 //
 // # The order of a create
 //

@@ -19,7 +19,8 @@ func New() *ci.UserLibrary {
 		QueryCQ:     ci.UserHook[ci.UserQueryCQ]{Pre: preQueryCQ},
 		DestroyCQ:   ci.UserHook[ci.UserDestroyCQ]{Post: postDestroyCQ},
 		CreateQP:    ci.UserFallibleHook[ci.UserCreateQP]{Pre: preCreateQP, Post: postCreateQP},
-		DestroyQP:   ci.UserHook[ci.UserDestroyQP]{Post: postDestroyQP},
+		ModifyQP:    ci.UserHook[ci.UserModifyQP]{Pre: preModifyQP, Post: postModifyQP},
+		DestroyQP:   ci.UserHook[ci.UserDestroyQP]{Pre: preDestroyQP, Post: postDestroyQP},
 		CreateAV:    ci.UserFallibleHook[ci.UserCreateAV]{Pre: preCreateAV, Post: postCreateAV},
 		CreateSRQ:   ci.UserFallibleHook[ci.UserCreateSRQ]{Pre: preCreateSRQ, Post: postCreateSRQ},
 		CreateMW:    ci.UserFallibleHook[ci.UserCreateMW]{Pre: preCreateMW, Post: postCreateMW},
@@ -36,6 +37,11 @@ func request(ub *ci.UserBuffer) error {
 	ub.In = userabi.Request{}.Encode()
 	ub.Out = make([]byte, 0, userabi.AnswerSize) // the capacity is what the library accepts
 	return nil
+}
+
+// badQueue returns the error of a create whose answer describes a queue outside the shared memory.
+func badQueue(verb string) error {
+	return &ci.Error{Verb: verb, Status: ci.UnknownError, Detail: "answer of the driver: a queue outside the memory"}
 }
 
 // answer returns what the driver returned for a verb. ok is false if the verb failed, or if the driver did not answer:

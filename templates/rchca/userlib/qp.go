@@ -1,31 +1,130 @@
 package userlib
 
-import "ciddk/ci"
+import (
+	"sync"
+
+	"ciddk/ci"
+	"ciddk/templates/rchca/queues"
+)
 
 // qp is a queue pair.
 type qp struct {
-	number ci.QPN
+	ca         *ca
+	number     ci.QPN
+	caps       ci.QPCaps
+	send, recv *cq
+
+	mu        sync.Mutex // posts, and verbs that empty the queue
+	ring      *queues.Send
+	posted    uint32
+	state     ci.QPState // as set last
+	destroyed bool
 }
 
-// preCreateQP runs before the QP is created. Allocate the work queues here if they are in memory of the process. The
-// CQs of a.Create are those of the user access layer; ci.UserHandle[*cq] returns the library's state of one.
+// preCreateQP runs before the QP is created. The CQs of a.Create are those of the user access layer; ci.UserHandle[*cq]
+// returns the library's state of one.
 func preCreateQP(_ *ci.UserCreateQP, ub *ci.UserBuffer) error { return request(ub) }
 
 // postCreateQP runs after the create, also after one that failed.
 //
-// For a bypass, set the functions of a.QP, too: PostSend, PostRecv, BindMW. PostSend writes the requests to the work
-// queue and rings the doorbell. It checks the state of the queue in memory of its own, copies what it needs of wrs, and
-// does not allocate. The hardware, or the driver, must not trust what it reads from the queue: a request is checked in
-// a private copy, since the process can overwrite the queue at any moment. A library that posts needs the CQs of the QP
-// with a Poll of its own, too, if the driver has no other way to complete such requests. [SAS-2.4-12]
+// The function PostSend replaces the verb. PostRecv is nil: receives are messages, so that one that was posted is with
+// the hardware before the process can invite its peer to send. [SAS-2.4-12]
 func postCreateQP(a *ci.UserCreateQP, ub *ci.UserBuffer, err error) error {
 	r, ok, err := answer("PD.CreateQP", ub, err)
-	if ok {
-		a.QP = ci.UserQP{Handle: &qp{number: ci.QPN(r.Number)}}
+	p, is := a.PD.(*pd)
+	if !ok || !is {
+		return err
 	}
-	return err
+	q := &qp{ca: p.ca, number: ci.QPN(r.Number), caps: a.Create.QPCaps}
+	a.QP = ci.UserQP{Handle: q}
+	if r.Offset != 0 {
+		q.caps.SendSGE, q.caps.MaxInline, q.caps.SendDepth = int(r.SGEs), int(r.Inline), int(r.Slots)
+		shape := queues.Shape{Slots: int(r.Slots), SGEs: int(r.SGEs), Inline: int(r.Inline)}
+		if q.ring, ok = queues.OpenSend(p.ca.at(r.Offset), shape); !ok {
+			return badQueue("PD.CreateQP")
+		}
+		a.QP.PostSend = q.postSend
+	}
+	q.send, _ = ci.UserHandle[*cq](a.Create.SendCQ)
+	q.recv, _ = ci.UserHandle[*cq](a.Create.RecvCQ)
+	q.send.add(q.number, a.Create.Context)
+	q.recv.add(q.number, a.Create.Context)
+	return nil
 }
 
-// postDestroyQP releases the memory of the queues, if the library has allocated it. If err is not nil, the QP still
-// exists.
-func postDestroyQP(*ci.UserDestroyQP, *ci.UserBuffer, error) {}
+// postSend is QP.PostSend. It makes a system call only if the driver sleeps, and does not allocate.
+func (q *qp) postSend(wrs []ci.SendWR) (n int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.destroyed:
+		return 0, queues.ErrHandle
+	case len(wrs) > 0 && q.state < ci.QPRTS:
+		return 0, queues.ErrState
+	}
+	room := q.caps.SendDepth - int(q.posted-q.ring.Completed.Load())
+	for n < len(wrs) {
+		if bad := queues.CheckSend(&q.caps, &wrs[n]); bad != nil {
+			err = bad
+			break
+		}
+		if n >= room {
+			err = queues.ErrFull
+			break
+		}
+		q.ring.Put(q.posted+uint32(n), &wrs[n])
+		n++
+	}
+	if n > 0 {
+		q.posted += uint32(n)
+		q.ring.Posted.Store(q.posted)
+		q.ca.posted()
+	}
+	return n, err
+}
+
+// preModifyQP holds posts up while the QP is modified. A transition to Reset empties the queue.
+func preModifyQP(a *ci.UserModifyQP, _ *ci.UserBuffer) error {
+	if q, ok := a.QP.(*qp); ok && a.Set&ci.QPFieldState != 0 {
+		q.mu.Lock()
+	}
+	return nil
+}
+
+func postModifyQP(a *ci.UserModifyQP, _ *ci.UserBuffer, err error) {
+	q, ok := a.QP.(*qp)
+	if !ok || a.Set&ci.QPFieldState == 0 {
+		return
+	}
+	defer q.mu.Unlock()
+	if err != nil {
+		return
+	}
+	if q.state = a.Attr.State; q.state == ci.QPReset {
+		q.posted = 0
+	}
+}
+
+// preDestroyQP holds posts up until the QP is destroyed, or remains.
+func preDestroyQP(a *ci.UserDestroyQP, _ *ci.UserBuffer) error {
+	if q, ok := a.QP.(*qp); ok {
+		q.mu.Lock()
+	}
+	return nil
+}
+
+// postDestroyQP ends the use of the queue. If err is not nil, the QP still exists.
+func postDestroyQP(a *ci.UserDestroyQP, _ *ci.UserBuffer, err error) {
+	q, ok := a.QP.(*qp)
+	if !ok {
+		return
+	}
+	q.destroyed = q.destroyed || err == nil
+	q.mu.Unlock()
+	if err == nil {
+		q.send.remove(q.number)
+		if q.recv != q.send {
+			q.recv.remove(q.number)
+		}
+	}
+}

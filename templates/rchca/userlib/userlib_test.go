@@ -26,7 +26,7 @@ func TestCreate(t *testing.T) {
 		"the answer is not understood": {driver: func(ub *ci.UserBuffer) { ub.Status = 0 }, wantErr: ci.UnknownError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, ub := &ci.UserCreateCQ{Create: ci.CQCreate{Size: 7}}, new(ci.UserBuffer)
+			a, ub := &ci.UserCreateCQ{PD: &pd{ca: &ca{}}, Create: ci.CQCreate{Size: 7}}, new(ci.UserBuffer)
 			require.NoError(t, l.CreateCQ.Pre(a, ub))
 			assert.NotZero(t, ub.Status, "a failure is preset")
 			var r userabi.Request
