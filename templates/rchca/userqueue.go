@@ -128,7 +128,8 @@ func (u *user) newSend(q *qp, a *userabi.Answer) *userSend {
 	if !ok {
 		return nil
 	}
-	a.Offset, a.Slots, a.SGEs, a.Inline = off, uint32(shape.Slots), uint16(shape.SGEs), uint16(shape.Inline)
+	a.Offset, a.Slots = off, uint32(shape.Slots)
+	a.SGEs, a.Inline = uint16(shape.SGEs), uint16(shape.Inline)
 	x := &userSend{shared: u.shared, off: off, ring: ring, batch: make([]ci.SendWR, min(16, c.SendDepth))}
 	for i := range x.batch {
 		x.batch[i].SGL, x.batch[i].Inline = make([]ci.SGE, 0, c.SendSGE), make([]byte, 0, c.MaxInline)
