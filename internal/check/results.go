@@ -71,8 +71,9 @@ func (r results) report(w io.Writer) {
 
 // tests reads the output of go test -json and records every result. It prints a line per package, the output of failed
 // tests and the reasons of skipped ones. For a package that ends with unfinished tests (time limit or crash), it prints
-// their names and output, with the module's goroutines first. Lines that are not events are copied.
-func (r results) tests(in io.Reader, out io.Writer, module string) error {
+// their names and output, with the module's goroutines first. Lines that are not events are copied. The first lines of
+// failed tests are noted in ends.
+func (r results) tests(in io.Reader, out io.Writer, module string, ends *ends) error {
 	open := unfinished{}
 	sc := bufio.NewScanner(in)
 	sc.Buffer(nil, 4<<20)
@@ -91,6 +92,9 @@ func (r results) tests(in io.Reader, out io.Writer, module string) error {
 			text := open.end(e)
 			if e.Test != "" {
 				r.testEnded(e, text, out)
+				if e.Action == "fail" {
+					ends.addStart(e.Package+" "+e.Test, text)
+				}
 				continue
 			}
 			left := open.takePackage(e.Package)

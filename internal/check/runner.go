@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -40,6 +41,7 @@ type runner struct {
 	// numKills is the number of clients that the kills step kills.
 	numKills int
 	results  results
+	ends     ends
 }
 
 // all runs the steps in order, goes on after a failure, and prints the summary. It returns the exit status.
@@ -54,6 +56,7 @@ func (r *runner) all(ctx context.Context, steps []step) int {
 		lines = append(lines, r.one(ctx, s))
 	}
 	fmt.Fprintf(r.out, "\n=== summary\n%s\n", strings.Join(lines, "\n"))
+	r.ends.print(r.out)
 	r.results.report(r.out)
 	passed, failed, skipped, slow := r.results.count()
 	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped", passed, failed, skipped)
@@ -124,8 +127,11 @@ func (r *runner) do(ctx context.Context, env []string, name string, args ...stri
 	fmt.Fprintf(r.out, "$ %s\n", strings.Join(append(append([]string{}, env...), append([]string{name}, args...)...),
 		" "))
 	c := r.command(ctx, env, name, args...)
-	c.Stdout, c.Stderr = r.out, r.out
+	var end tail
+	c.Stdout = io.MultiWriter(r.out, &end)
+	c.Stderr = c.Stdout
 	if err := c.Run(); err != nil {
+		r.ends.addEnd(strings.Join(append([]string{filepath.Base(name)}, args...), " "), string(end.b))
 		return fmt.Errorf("%s %s: %w", name, args[0], err)
 	}
 	return nil

@@ -160,7 +160,7 @@ func (r *runner) goTest(ctx context.Context, flags []string, packages ...string)
 	c.Stdout, c.Stderr = pw, r.out
 	read := make(chan error, 1)
 	go func() {
-		err := r.results.tests(pr, r.out, module)
+		err := r.results.tests(pr, r.out, module, &r.ends)
 		pr.CloseWithError(err)
 		read <- err
 	}()
