@@ -2,6 +2,7 @@ package validate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ type Case struct {
 	ID           string        // stable, dotted, lower case: "rc.send.sizes"
 	Title        string        // what is done, in a few words
 	Requirements []string      // ids; the case proves the first and touches the others
+	Checks       []string      // ids among the others that have a check of their own: failures can be charged to them
 	Feature      Feature       // row of the matrix; profiles are sets of features
 	Needs        Needs         // what the driver must claim for the case to run
 	Timeout      time.Duration // 0: DefaultTimeout
@@ -48,6 +50,22 @@ func (c *Case) Proven() string {
 		return ""
 	}
 	return c.Requirements[0]
+}
+
+// Checking returns the case with requirements that have a check of their own. They are added to Requirements, too.
+func (c Case) Checking(requirements ...string) Case {
+	c.Checks = append(slices.Clone(c.Checks), requirements...)
+	for _, id := range requirements {
+		if !slices.Contains(c.Requirements, id) {
+			c.Requirements = append(slices.Clone(c.Requirements), id)
+		}
+	}
+	return c
+}
+
+// CanCharge reports whether the case can charge a failure to the requirement: it proves it or has a check of it.
+func (c *Case) CanCharge(requirement string) bool {
+	return c.Proven() == requirement || slices.Contains(c.Checks, requirement)
 }
 
 func (c *Case) timeout() time.Duration {

@@ -83,6 +83,11 @@ func (c *Catalog) add(cs *Case) error {
 			return fmt.Errorf("case %s names requirement %s twice", cs.ID, id)
 		}
 	}
+	for _, id := range cs.Checks {
+		if !slices.Contains(cs.Requirements[1:], id) {
+			return fmt.Errorf("case %s checks %s, which is not among the requirements that it touches", cs.ID, id)
+		}
+	}
 	c.cases = append(c.cases, cs)
 	c.byID[cs.ID] = cs
 	return nil
@@ -117,11 +122,11 @@ func (c *Catalog) IDs() []string {
 	return out
 }
 
-// Coverage is one requirement with the cases that prove it and those that only touch on it.
+// Coverage is one requirement with the cases that check it and those that only touch on it.
 type Coverage struct {
 	req.Requirement
-	Proven  []string `json:"judged,omitempty"`
-	Touched []string `json:"touched,omitempty"`
+	Proven  []string `json:"judged,omitempty"`  // cases that can charge a failure to it (Case.CanCharge)
+	Touched []string `json:"touched,omitempty"` // cases that name it and have no check of it
 	// Why is the reason, if no case proves or touches it.
 	Why string `json:"why,omitempty"`
 }
@@ -138,9 +143,9 @@ func (c *Catalog) Coverage() []Coverage {
 		out = append(out, Coverage{Requirement: r})
 	}
 	for _, cs := range c.cases {
-		for i, id := range cs.Requirements {
+		for _, id := range cs.Requirements {
 			v := &out[at[id]]
-			if i == 0 {
+			if cs.CanCharge(id) {
 				v.Proven = append(v.Proven, cs.ID)
 			} else {
 				v.Touched = append(v.Touched, cs.ID)

@@ -49,9 +49,12 @@
 //
 // Rules
 //
-//   - The first requirement is the one that the case proves. A failure is charged to it, unless Failure.Rule names
-//     another one of the case. A failure during set-up (opening, connecting) is marked Setup: the driver failed, but
-//     the requirement was not tested. The constructors of package kit mark their failures so.
+//   - The first requirement is the one that the case proves. A failure is charged to it, unless it is recorded inside
+//     T.Charge or names another requirement in Failure.Rule. Case.Checks lists the requirements that are charged so.
+//     The others are only touched, and a failure charged to one of them is an error of the case. A requirement counts
+//     as tested if a case can charge it and a mutant breaks it (suite/suitemutants).
+//   - A failure during set-up (opening, connecting) is marked Setup: the driver failed, but the requirement was not
+//     tested. The constructors of package kit mark their failures so.
 //   - Ids never change. Ids of cases are dotted and lower case: area.subject.detail. Package req has the forms of
 //     requirement ids. A test of cmd/ddk-validate compares all ids with a committed listing.
 //   - A case declares what it needs (Needs): capabilities, link, number of HCAs or ports, faults on the wire. If the

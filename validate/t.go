@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,7 @@ type T struct {
 	skipped   bool
 	unclear   bool // Inconclusive was called
 	step      string
+	rule      string // requirement of failures that name none; "": the one that the case proves
 	setup     int
 	cleanups  []func()
 	diagnoses []func() []string
@@ -219,10 +221,11 @@ func (t *T) note(k NoteKind, s string) {
 
 // Report records a failure. The case continues.
 func (t *T) Report(f Failure) {
-	if f.Rule == "" {
-		f.Rule = t.c.Proven()
-	} else if !slices.Contains(t.c.Requirements, f.Rule) {
-		t.note(NoteHarness, fmt.Sprintf("case %s charges %s, which is not among its requirements", t.c.ID, f.Rule))
+	t.mu.Lock()
+	rule := t.rule
+	t.mu.Unlock()
+	if f.Rule = cmp.Or(f.Rule, rule, t.c.Proven()); !t.c.CanCharge(f.Rule) {
+		t.note(NoteHarness, fmt.Sprintf("case %s charges %s, which is neither proven nor in Checks", t.c.ID, f.Rule))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -234,6 +237,20 @@ func (t *T) Report(f Failure) {
 		f.Doubt = DoubtTime
 	}
 	t.res.Failures = append(t.res.Failures, f)
+}
+
+// Charge calls f and charges the failures in it to the requirement, unless they name another one. The case must prove
+// the requirement or have it in Case.Checks.
+func (t *T) Charge(requirement string, f func()) {
+	set := func(rule string) (before string) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		before, t.rule = t.rule, rule
+		return before
+	}
+	before := set(requirement)
+	defer set(before)
+	f()
 }
 
 // Fail records a failure and ends the case.
@@ -327,7 +344,7 @@ func (t *T) run() Result {
 	t.mu.Lock()
 	t.cleaning = true
 	t.setup = 0
-	t.step = ""
+	t.step, t.rule = "", ""
 	if len(t.res.Failures) > 0 {
 		t.setup = 1 // failures from here on are consequences
 	}

@@ -15,6 +15,7 @@ import (
 	"ciddk/validate"
 	"ciddk/validate/mutant"
 	"ciddk/validate/suite"
+	"ciddk/validate/suite/suitemutants"
 )
 
 // update makes TestIDs write the listing, unless an id is lost.
@@ -64,7 +65,7 @@ func listIDs(t *testing.T) []string {
 	t.Helper()
 	catalog, err := validate.NewCatalog(suite.All()...)
 	require.NoError(t, err)
-	set, err := mutant.NewSet(catalog, mutants()...)
+	set, err := mutant.NewSet(catalog, suitemutants.All()...)
 	require.NoError(t, err)
 	var requirements, cases, broken []string
 	for _, r := range catalog.Requirements() {

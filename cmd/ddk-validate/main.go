@@ -20,6 +20,7 @@ import (
 	"ciddk/cmd/ddk-validate/scaffold"
 	"ciddk/cmd/ddk-validate/through"
 	"ciddk/validate/suite"
+	"ciddk/validate/suite/suitemutants"
 )
 
 func main() {
@@ -28,7 +29,7 @@ func main() {
 		Name:    "ddk-validate",
 		Drivers: drivers(),
 		Suites:  suite.All(),
-		Mutants: mutants(),
+		Mutants: suitemutants.All(),
 		Layers:  layers(),
 		Init: func(s cli.Scaffold) (string, error) {
 			return scaffold.Write(scaffold.Options{Dir: s.Dir, Module: s.Module, Name: s.Name, Kit: s.Kit})

@@ -8,6 +8,7 @@ import (
 	"ciddk/cmd/ddk-validate/cli"
 	"ciddk/cmd/ddk-validate/through"
 	"ciddk/validate/suite"
+	"ciddk/validate/suite/suitemutants"
 )
 
 // TestMain makes the test's program a daemon process or a worker, when a run starts it again.
@@ -22,5 +23,5 @@ func TestMain(m *testing.M) {
 // testConfig is the program's configuration with the drivers of the tests.
 func testConfig() cli.Config {
 	return cli.Config{Name: "ddk-validate", Drivers: slices.Concat(drivers(), faultyDrivers()), Suites: suite.All(),
-		Mutants: mutants(), Layers: layers(), Stdout: os.Stdout, Stderr: os.Stderr}
+		Mutants: suitemutants.All(), Layers: layers(), Stdout: os.Stdout, Stderr: os.Stderr}
 }

@@ -9,20 +9,26 @@ import (
 
 	"ciddk/internal/nameorder"
 	"ciddk/validate"
+	"ciddk/validate/mutant"
 	"ciddk/validate/suite"
+	"ciddk/validate/suite/suitemutants"
 )
 
-// coveragePage lists every requirement with the cases that check it and those that touch it. A requirement without a
-// case is listed as uncovered, with the reason.
+// coveragePage lists every requirement with its standing, the cases that check it and those that touch it. A
+// requirement without a case is listed as uncovered, with the reason.
 func coveragePage() (string, error) {
 	catalog, err := validate.NewCatalog(suite.All()...)
 	if err != nil {
 		return "", err
 	}
+	set, err := mutant.NewSet(catalog, suitemutants.All()...)
+	if err != nil {
+		return "", err
+	}
 	var body strings.Builder
-	section, covered, uncovered := "", 0, 0
-	all := catalog.Coverage()
-	slices.SortStableFunc(all, func(a, b validate.Coverage) int {
+	section, count := "", map[mutant.Standing]int{}
+	all := set.Tests(catalog)
+	slices.SortStableFunc(all, func(a, b mutant.Tests) int {
 		return cmp.Or(slices.Index(books, book(a))-slices.Index(books, book(b)),
 			nameorder.Compare(a.Group(), b.Group()))
 	})
@@ -30,26 +36,32 @@ func coveragePage() (string, error) {
 		if g := c.Group(); g != section {
 			section = g
 			fmt.Fprintf(&body,
-				"\n## %s\n\n| requirement | level | | checked by | touched by |\n|---|---|---|---|---|\n", g)
+				"\n## %s\n\n| requirement | level | | standing | checked by | touched by |\n"+
+					"|---|---|---|---|---|---|\n", g)
 		}
-		checked := code(c.Proven)
-		if c.Covered() {
-			covered++
-		} else {
-			uncovered++
-			checked = "**uncovered**: " + cell(strings.TrimSuffix(c.Why, "."))
+		count[c.Standing]++
+		standing := string(c.Standing)
+		switch c.Standing {
+		case mutant.Tested:
+			standing = fmt.Sprintf("tested, mutants: %d", len(c.Mutants))
+		case mutant.Touched:
+			standing = "**touched**, lacks " + c.Lacks()
+		case mutant.Uncovered:
+			standing = "**uncovered**: " + cell(strings.TrimSuffix(c.Why, "."))
 		}
-		fmt.Fprintf(&body, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), checked, code(c.Touched))
+		fmt.Fprintf(&body, "| %s | %s | %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), standing, code(c.Proven),
+			code(c.Touched))
 	}
-	counts := strings.NewReplacer("{covered}", strconv.Itoa(covered), "{uncovered}", strconv.Itoa(uncovered),
-		"{cases}", strconv.Itoa(len(catalog.Cases())))
+	counts := strings.NewReplacer("{tested}", strconv.Itoa(count[mutant.Tested]),
+		"{touched}", strconv.Itoa(count[mutant.Touched]), "{uncovered}", strconv.Itoa(count[mutant.Uncovered]),
+		"{cases}", strconv.Itoa(len(catalog.Cases())), "{mutants}", strconv.Itoa(len(set.All())))
 	return counts.Replace(headFrom("coverage", "the suites under validate")) + body.String(), nil
 }
 
 // books are the books of the requirements, in the order of the page.
 var books = []string{"SAS", "IBTA", "RoCEv2", "CI"}
 
-func book(c validate.Coverage) string {
+func book(c mutant.Tests) string {
 	b, _, _ := strings.Cut(c.Group(), " ")
 	return b
 }

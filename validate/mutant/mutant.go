@@ -55,7 +55,7 @@ var nameForm = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+$`)
 func NewSet(c *validate.Catalog, lists ...[]Mutant) (*Set, error) {
 	covered := map[string]bool{}
 	for _, v := range c.Coverage() {
-		covered[v.ID] = v.Covered()
+		covered[v.ID] = len(v.Proven) > 0
 	}
 	s := &Set{}
 	var errs []error

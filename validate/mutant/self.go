@@ -254,7 +254,7 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 				prove = append(prove, c.ID)
 			}
 		case !base.good[c.ID]:
-		case c.Proven() == m.Breaks:
+		case c.CanCharge(m.Breaks):
 			prove = append(prove, c.ID)
 		case slices.Contains(c.Requirements, m.Breaks):
 			touch = append(touch, c.ID)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"ciddk/validate"
+	"ciddk/validate/mutant"
 	"ciddk/validate/report"
 	"ciddk/validate/req"
 )
@@ -18,6 +19,7 @@ type listCmd struct {
 	Case     patterns `help:"Only cases whose id matches." placeholder:"GLOB"`
 	JSON     bool     `name:"json" help:"Print JSON: the cases, and every requirement with its cases."`
 	Coverage bool     `help:"Print every requirement with its cases, or the reason why it has none."`
+	Untested bool     `help:"Print the requirements that lack a case, a check of their own or a mutant."`
 	Table    bool     `help:"Print the coverage as a Markdown table, for documentation."`
 }
 
@@ -58,6 +60,8 @@ func (l *listCmd) Run(a *app) error {
 		return enc.Encode(out)
 	case l.Table:
 		table(a.Stdout, cov)
+	case l.Untested:
+		a.listUntested()
 	case l.Coverage:
 		for _, c := range cov {
 			what := strings.Join(append(c.Proven, paren(c.Touched)...), " ")
@@ -82,6 +86,21 @@ func (l *listCmd) Run(a *app) error {
 		fmt.Fprintf(a.Stdout, "\n%d cases. %s\n", len(cases), report.CoverageLine(cov))
 	}
 	return nil
+}
+
+// listUntested prints the requirements that are not tested, with what they lack.
+func (a *app) listUntested() {
+	rows := a.mutants.Tests(a.catalog)
+	tested := 0
+	for _, r := range rows {
+		if r.Standing == mutant.Tested {
+			tested++
+			continue
+		}
+		fmt.Fprintf(a.Stdout, "%-20s %-6s %-9s lacks %s\n", r.ID, r.Level, r.Standing, r.Lacks())
+	}
+	fmt.Fprintf(a.Stdout, "\n%d of %d requirements are tested: a case checks them, and a mutant breaks them\n", tested,
+		len(rows))
 }
 
 func paren(ids []string) []string {
@@ -141,10 +160,10 @@ func (e *explainCmd) Run(a *app) error {
 		if c.Needs.Caps != 0 {
 			fmt.Fprintf(w, "needs    %s\n", validate.CapNames(c.Needs.Caps))
 		}
-		for i, id := range c.Requirements {
+		for _, id := range c.Requirements {
 			r, _ := a.catalog.Requirement(id)
 			word := "touches"
-			if i == 0 {
+			if c.CanCharge(id) {
 				word = "checks"
 			}
 			fmt.Fprintf(w, "%-8s %s  %s  %s\n         %s\n", word, r.ID, r.Level, r.Section, r.Text)

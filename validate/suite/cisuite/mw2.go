@@ -33,7 +33,7 @@ func mw2Area() validate.Suite {
 			"CI-BindMWTwo-04"),
 		validate.NewCase("mw2.twice", "bind a bound window", mw, mw2Twice, "CI-BindMWTwo-04"),
 		validate.NewCase("mw2.destroy", "destroy a bound window and its region", mw, mw2Destroy, "CI-DestroyMW-01",
-			"CI-DestroyMW-02"),
+			"CI-DestroyMW-02").Checking("CI-DestroyMW-02"),
 		validate.NewCase("mw2.local-inv", "invalidate, bind again", mw, mw2LocalInv, "CI-BindMWTwo-03"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2 | ci.CapSendInvalidate},

@@ -12,6 +12,7 @@ func Suite() validate.Suite {
 	for i := range played.Cases {
 		c := &played.Cases[i]
 		c.Requirements = append(c.Requirements, ruleAnyForm)
+		c.Checks = append(c.Checks, ruleAnyForm)
 	}
 	s := validate.Merge("wire", trafficArea(), played)
 	for i := range s.Cases {

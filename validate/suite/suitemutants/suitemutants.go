@@ -1,4 +1,6 @@
-package main
+// Package suitemutants lists the mutants of all suites. Only programs with a self test, and the tool that writes
+// docs/sas/coverage.md, import it.
+package suitemutants
 
 import (
 	"ciddk/validate/mutant"
@@ -10,9 +12,8 @@ import (
 	"ciddk/validate/suite/wiresuite"
 )
 
-// mutants returns the mutants for the self test.
-func mutants() [][]mutant.Mutant {
+// All returns the mutants of every suite.
+func All() [][]mutant.Mutant {
 	return append(mutant.All(), cimutants.All(), almutants.All(), cmmutants.All(), smamutants.All(),
-		usermutants.All(),
-		wiresuite.Mutants())
+		usermutants.All(), wiresuite.Mutants())
 }
