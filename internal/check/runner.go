@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"ciddk/internal/procgroup"
 )
 
 // step is one check of the project.
@@ -118,7 +120,7 @@ func (r *runner) command(ctx context.Context, env []string, name string, args ..
 	c.Dir = r.root
 	c.Env = append(os.Environ(), env...)
 	c.WaitDelay = 10 * time.Second
-	group(c)
+	procgroup.Set(c)
 	return c
 }
 

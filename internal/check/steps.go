@@ -65,6 +65,8 @@ func steps(full bool) []step {
 		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 330 * s, 14 * m, load},
 		{"mutants", "ddk-validate self: the certifier catches wrong drivers, half of them (part by commit)",
 			true, 140 * s, 10 * m, mutants},
+		{"mutation", fmt.Sprintf("the certifier and the tests detect changes of the source, up to %d (seed by commit)",
+			numMutations), true, 130 * s, 8 * m, mutation},
 		{"examples", "the examples, built and run", true, 60 * s, 3 * m, examples},
 	}
 }
@@ -507,4 +509,36 @@ func mutants(ctx context.Context, r *runner) error {
 		args = append(args, "--shard", fmt.Sprintf("%d/%d", part+1, mutantParts))
 	}
 	return r.do(ctx, nil, bin, args...)
+}
+
+const (
+	// numMutations is the number of source mutants that the mutation step judges, if mutationBudget suffices.
+	numMutations   = 20
+	mutationBudget = 100 * time.Second
+	// mutationFloor is a percentage far below the score in docs/mutation.md, because a sample of 20 varies much.
+	mutationFloor = 50
+)
+
+// mutation judges a small sample of source mutants. Survivors are printed; a low score of certifier and tests together
+// is a failure.
+func mutation(ctx context.Context, r *runner) error {
+	if !r.present("internal/mutate") {
+		return skip("the tree has no internal/mutate")
+	}
+	return r.do(ctx, nil, "go", "run", "./internal/mutate", "-n", strconv.Itoa(numMutations), "-tests",
+		"-seed", strconv.FormatUint(r.commitSeed(ctx), 10), "-for", mutationBudget.String(),
+		"-floor", strconv.Itoa(mutationFloor))
+}
+
+// commitSeed returns a seed that differs between commits, or 1 without git.
+func (r *runner) commitSeed(ctx context.Context) uint64 {
+	words, err := r.output(ctx, nil, "git", "rev-parse", "HEAD")
+	if err != nil || len(words) != 1 || len(words[0]) < 8 {
+		return 1
+	}
+	seed, err := strconv.ParseUint(words[0][:8], 16, 64)
+	if err != nil {
+		return 1
+	}
+	return seed
 }

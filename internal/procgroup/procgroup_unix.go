@@ -1,14 +1,14 @@
 //go:build unix
 
-package main
+package procgroup
 
 import (
 	"os/exec"
 	"syscall"
 )
 
-// group puts the program into a process group of its own, so that a time limit kills its children, too.
-func group(c *exec.Cmd) {
+// Set makes the program the leader of a new process group. When the command's context ends, the whole group is killed.
+func Set(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 }

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"ciddk/internal/procgroup"
+)
+
+// Exit statuses of ddk-validate that kill a mutant, and those after which a run is repeated.
+var (
+	killing   = map[int]bool{1: true, 3: true, 7: true}
+	uncertain = map[int]bool{5: true, 6: true}
+)
+
+// judge builds mutants and runs the certifier and the tests on them.
+type judge struct {
+	root, dir string // the module, and a folder for overlays and binaries
+	hasTests  bool   // the tests judge the survivors
+	keeps     bool   // binaries stay in dir
+
+	plain func(context.Context) (string, error) // builds the binary without a mutant, once
+
+	mu        sync.Mutex
+	baselines map[string]*baseline
+}
+
+// newJudge returns a judge of a module that works in a folder.
+func newJudge(root, dir string) *judge {
+	j := &judge{root: root, dir: dir, baselines: map[string]*baseline{}}
+	var once sync.Once
+	var bin string
+	var err error
+	j.plain = func(ctx context.Context) (string, error) {
+		once.Do(func() {
+			var output string
+			if bin, output, err = j.build(ctx, "plain", ""); err == nil && bin == "" {
+				err = fmt.Errorf("the tree does not build: %s", shorten(oneLine(output)))
+			}
+		})
+		return bin, err
+	}
+	return j
+}
+
+// baseline is a run without a mutant.
+type baseline struct {
+	once sync.Once
+	took time.Duration
+	err  error
+}
+
+// outcome is the end of a program.
+type outcome struct {
+	status int
+	isHang bool // stopped at the time limit
+	output string
+	took   time.Duration
+}
+
+// maxOutput bounds the output of a program that is kept.
+const maxOutput = 256 << 10
+
+// head is a writer that keeps the beginning of what is written to it.
+type head struct{ bytes.Buffer }
+
+func (h *head) Write(b []byte) (int, error) {
+	if left := maxOutput - h.Len(); left > 0 {
+		h.Buffer.Write(b[:min(left, len(b))])
+	}
+	return len(b), nil
+}
+
+// execute runs a program with a time limit.
+func (j *judge) execute(ctx context.Context, limit time.Duration, name string, args ...string) (outcome, error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	c := exec.CommandContext(limited, name, args...)
+	c.Dir = j.root
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	c.WaitDelay = 5 * time.Second
+	var out head
+	c.Stdout, c.Stderr = &out, &out
+	procgroup.Set(c)
+	start := time.Now()
+	err := c.Run()
+	o := outcome{output: out.String(), took: time.Since(start)}
+	if ctx.Err() != nil {
+		return o, context.Cause(ctx)
+	}
+	if limited.Err() != nil {
+		o.isHang = true
+		return o, nil
+	}
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+	case errors.As(err, &exit):
+		o.status = exit.ExitCode()
+	default:
+		return o, err
+	}
+	return o, nil
+}
+
+// buildLimit bounds one build, with nothing in the build cache.
+const buildLimit = 10 * time.Minute
+
+// build builds ddk-validate with an overlay, or without one, and returns the binary. A binary is named for what is in
+// it: if it is there from an earlier run, it is not built again.
+func (j *judge) build(ctx context.Context, name, overlay string) (bin string, output string, err error) {
+	bin = filepath.Join(j.dir, name)
+	if runtime.GOOS == "windows" {
+		bin += ".exe"
+	}
+	if _, err := os.Stat(bin); err == nil {
+		return bin, "", nil
+	}
+	args := []string{"build", "-ldflags=-s -w", "-o", bin}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	o, err := j.execute(ctx, buildLimit, "go", append(args, "./cmd/ddk-validate")...)
+	switch {
+	case err != nil:
+		return "", "", err
+	case o.isHang:
+		return "", "", fmt.Errorf("go build took more than %v", buildLimit)
+	case o.status != 0:
+		return "", o.output, nil
+	}
+	return bin, "", nil
+}
+
+// overlay writes the mutated file and the description of the overlay. It returns their common name and the description.
+func (j *judge) overlay(m *mutant, src []byte) (name, description string, err error) {
+	changed := m.apply(src)
+	name = fmt.Sprintf("%x", sha256.Sum256(append([]byte(m.File+"\n"), changed...)))[:20]
+	file := filepath.Join(j.dir, name+".go")
+	if err := os.WriteFile(file, changed, 0o644); err != nil {
+		return "", "", err
+	}
+	b, err := json.Marshal(map[string]map[string]string{
+		"Replace": {filepath.Join(j.root, filepath.FromSlash(m.File)): file},
+	})
+	if err != nil {
+		return "", "", err
+	}
+	description = filepath.Join(j.dir, name+".json")
+	return name, description, os.WriteFile(description, b, 0o644)
+}
+
+// certify returns the command line of a certification.
+func certify(c certification) []string {
+	return append([]string{"run", "reference", "--quiet", "--fail-fast", "--workers", "1"}, c...)
+}
+
+// testArgs returns the command line of the tests of a package.
+func testArgs(folder, overlay string) []string {
+	args := []string{"test", "-short", "-vet=off", "-count=1", "-timeout", "15m"}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	return append(args, "./"+folder)
+}
+
+// limit returns the time limit of a run: many times its duration without a mutant. The first caller measures it.
+func (j *judge) limit(ctx context.Context, key, name string, args ...string) (time.Duration, error) {
+	j.mu.Lock()
+	b := j.baselines[key]
+	if b == nil {
+		b = new(baseline)
+		j.baselines[key] = b
+	}
+	j.mu.Unlock()
+	b.once.Do(func() {
+		o, err := j.execute(ctx, buildLimit, name, args...)
+		switch b.took = o.took; {
+		case err != nil:
+			b.err = err
+		case o.isHang:
+			b.err = fmt.Errorf("%s took more than %v without a mutant", key, buildLimit)
+		case o.status != 0:
+			b.err = fmt.Errorf("%s fails without a mutant (status %d): %s", key, o.status, complaint(o.output))
+		}
+	})
+	return 5*b.took + 30*time.Second, b.err
+}
+
+// judge returns the verdict on a mutant. An earlier verdict of the certifier is kept.
+func (j *judge) judge(ctx context.Context, m *mutant, earlier *result) (result, error) {
+	start := time.Now()
+	src, err := os.ReadFile(filepath.Join(j.root, filepath.FromSlash(m.File)))
+	if err != nil {
+		return result{}, err
+	}
+	r := result{mutant: *m, Diff: m.diff(src)}
+	name, overlay, err := j.overlay(m, src)
+	if err != nil {
+		return result{}, err
+	}
+	defer func() {
+		if !j.keeps {
+			for _, ending := range []string{"", ".exe", ".go", ".json"} {
+				os.Remove(filepath.Join(j.dir, name+ending))
+			}
+		}
+	}()
+	if earlier != nil {
+		r = *earlier
+	} else if err := j.certifications(ctx, &r, name, overlay); err != nil {
+		return result{}, err
+	}
+	if r.Verdict == survived && j.hasTests && r.Tests == "" {
+		if err := j.tests(ctx, &r, overlay); err != nil {
+			return result{}, err
+		}
+	}
+	r.Seconds += time.Since(start).Round(100 * time.Millisecond).Seconds()
+	return r, nil
+}
+
+// certifications builds the mutant and runs the certifier on it until a run kills it.
+func (j *judge) certifications(ctx context.Context, r *result, name, overlay string) error {
+	runs, err := routeOf(path.Dir(r.File))
+	if err != nil {
+		return err
+	}
+	bin, output, err := j.build(ctx, name, overlay)
+	if err != nil {
+		return err
+	}
+	if bin == "" {
+		r.Verdict, r.Detail = unbuilt, shorten(oneLine(output))
+		return nil
+	}
+	plain, err := j.plain(ctx)
+	if err != nil {
+		return err
+	}
+	r.Verdict = survived
+	for _, c := range runs {
+		limit, err := j.limit(ctx, c.String(), plain, certify(c)...)
+		if err != nil {
+			return err
+		}
+		o, err := j.execute(ctx, limit, bin, certify(c)...)
+		if err == nil && uncertain[o.status] {
+			o, err = j.execute(ctx, limit, bin, certify(c)...)
+		}
+		if err != nil {
+			return err
+		}
+		if isKill(o) {
+			r.Verdict, r.Run, r.Detail = killed, c.String(), detail(o)
+			return nil
+		}
+	}
+	return nil
+}
+
+// isKill reports whether a run of the certifier rejects the mutant. Go programs end with status 2 after a panic, which
+// is also the certifier's status for wrong usage.
+func isKill(o outcome) bool {
+	return o.isHang || killing[o.status] || o.status == 2 && strings.Contains(o.output, "goroutine ") || o.status < 0
+}
+
+func detail(o outcome) string {
+	if o.isHang {
+		return "stopped at the time limit"
+	}
+	return complaint(o.output)
+}
+
+// tests runs the tests of the mutant's package.
+func (j *judge) tests(ctx context.Context, r *result, overlay string) error {
+	folder := path.Dir(r.File)
+	limit, err := j.limit(ctx, "go test ./"+folder, "go", testArgs(folder, "")...)
+	if err != nil {
+		return err
+	}
+	o, err := j.execute(ctx, limit, "go", testArgs(folder, overlay)...)
+	if err != nil {
+		return err
+	}
+	if r.Tests = survived; o.isHang || o.status != 0 {
+		r.Tests, r.Detail = killed, "tests: "+detail(o)
+	}
+	return nil
+}

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/modroot"
+)
+
+// toyModule writes a module whose ddk-validate fails if package rvt adds wrongly, and hangs or panics for other faults.
+func toyModule(t *testing.T) *judge {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module toy\n\ngo 1.26\n",
+		"rvt/rvt.go": `package rvt
+
+func Sum(a, b int) int { return a + b }
+
+func Unseen(a int) bool { return a < 3 }
+
+func Tested(a int) bool { return a < 3 }
+
+func Ends() bool { return true }
+`,
+		"rvt/rvt_test.go": `package rvt
+
+import "testing"
+
+func TestTested(t *testing.T) {
+	if Tested(3) {
+		t.Fatal("FAIL: 3 is less than 3")
+	}
+}
+`,
+		"cmd/ddk-validate/main.go": `package main
+
+import (
+	"fmt"
+	"os"
+
+	"toy/rvt"
+)
+
+func main() {
+	for !rvt.Ends() {
+	}
+	if rvt.Sum(2, 3) != 5 {
+		fmt.Println("FAIL rc.sum", os.Args[1:])
+		os.Exit(1)
+	}
+}
+`,
+	} {
+		file := filepath.Join(root, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	j := newJudge(root, t.TempDir())
+	j.hasTests = true
+	return j
+}
+
+// mutantOf returns the mutant of the toy module's package with an edit in a function.
+func mutantOf(t *testing.T, j *judge, function, change string) *mutant {
+	t.Helper()
+	src, err := os.ReadFile(filepath.Join(j.root, "rvt", "rvt.go"))
+	require.NoError(t, err)
+	found, err := find("rvt/rvt.go", src, nil)
+	require.NoError(t, err)
+	for i := range found {
+		if found[i].Function == "rvt."+function && found[i].change() == change {
+			return &found[i]
+		}
+	}
+	t.Fatalf("no mutant %s in %s", change, function)
+	return nil
+}
+
+func TestJudge(t *testing.T) {
+	j := toyModule(t)
+	r, err := j.judge(t.Context(), mutantOf(t, j, "Sum", "+ -> -"), nil)
+	require.NoError(t, err)
+	assert.Equal(t, killed, r.Verdict)
+	assert.Equal(t, "--link direct", r.Run)
+	assert.Equal(t, "FAIL rc.sum [run reference --quiet --fail-fast --workers 1 --link direct]", r.Detail)
+
+	r, err = j.judge(t.Context(), mutantOf(t, j, "Unseen", "< -> <="), nil)
+	require.NoError(t, err)
+	assert.Equal(t, survived, r.Verdict)
+	assert.Equal(t, survived, r.Tests)
+
+	r, err = j.judge(t.Context(), mutantOf(t, j, "Tested", "< -> <="), nil)
+	require.NoError(t, err)
+	assert.Equal(t, survived, r.Verdict)
+	assert.Equal(t, killed, r.Tests)
+
+	m := mutantOf(t, j, "Sum", "+ -> -")
+	m.New = "-;"
+	r, err = j.judge(t.Context(), m, nil)
+	require.NoError(t, err)
+	assert.Equal(t, unbuilt, r.Verdict)
+
+	left, err := os.ReadDir(j.dir)
+	require.NoError(t, err)
+	require.Len(t, left, 1, "only the binary without a mutant stays")
+	assert.Equal(t, "plain", strings.TrimSuffix(left[0].Name(), ".exe"))
+}
+
+// TestJudgeEarlier checks that an earlier verdict of the certifier is kept and the missing tests are run.
+func TestJudgeEarlier(t *testing.T) {
+	j := toyModule(t)
+	m := mutantOf(t, j, "Tested", "< -> <=")
+	r, err := j.judge(t.Context(), m, &result{mutant: *m, Verdict: survived})
+	require.NoError(t, err)
+	assert.Equal(t, killed, r.Tests)
+	r, err = j.judge(t.Context(), m, &result{mutant: *m, Verdict: killed, Run: "earlier"})
+	require.NoError(t, err)
+	assert.Equal(t, "earlier", r.Run)
+}
+
+// TestHang checks that a mutant that never ends is stopped and counts as killed.
+func TestHang(t *testing.T) {
+	j := toyModule(t)
+	file := filepath.Join(j.root, "rvt", "rvt.go")
+	src, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, bytes.Replace(src, []byte("return true"), []byte("return false"), 1), 0o644))
+	bin, output, err := j.build(t.Context(), "hangs", "")
+	require.NoError(t, err)
+	require.NotEmpty(t, bin, output)
+	o, err := j.execute(t.Context(), 100*time.Millisecond, bin)
+	require.NoError(t, err)
+	assert.True(t, o.isHang)
+	assert.True(t, isKill(o))
+	assert.Equal(t, "stopped at the time limit", detail(o))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = j.execute(ctx, time.Minute, bin)
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+// TestBaseline checks that a certifier that rejects the software without a mutant is an error of the run.
+func TestBaseline(t *testing.T) {
+	j := toyModule(t)
+	file := filepath.Join(j.root, "rvt", "rvt.go")
+	src, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, bytes.Replace(src, []byte("a + b"), []byte("a * b"), 1), 0o644))
+	_, err = j.judge(t.Context(), mutantOf(t, j, "Unseen", "< -> <="), nil)
+	assert.ErrorContains(t, err, "--link direct fails without a mutant (status 1): FAIL rc.sum")
+}
+
+func TestIsKill(t *testing.T) {
+	for _, tt := range []struct {
+		o    outcome
+		want bool
+	}{
+		{outcome{status: 0}, false},
+		{outcome{status: 1}, true},
+		{outcome{status: 2, output: "ddk-validate: unknown flag"}, false},
+		{outcome{status: 2, output: "panic: x\n\ngoroutine 1 [running]:"}, true},
+		{outcome{status: 3}, true},
+		{outcome{status: 5}, false},
+		{outcome{status: 6}, false},
+		{outcome{status: 7}, true},
+		{outcome{status: -1}, true},
+		{outcome{isHang: true}, true},
+	} {
+		assert.Equal(t, tt.want, isKill(tt.o), "%+v", tt.o)
+	}
+}
+
+func TestComplaint(t *testing.T) {
+	assert.Equal(t, "FAIL rc.sum: 4", complaint("cases\n  FAIL  rc.sum:   4\nFAIL other\n"))
+	assert.Equal(t, "a b", complaint("a\nb\n"))
+	assert.Equal(t, "cq.stale", complaint("\nFailures\n\n  cq.stale\n    attempt 1: FAIL\n"))
+	assert.Len(t, []rune(complaint(strings.Repeat("x", 1000))), 161)
+}
+
+func TestHead(t *testing.T) {
+	var h head
+	for range 3 {
+		n, err := h.Write(make([]byte, maxOutput/2+1))
+		require.NoError(t, err)
+		assert.Equal(t, maxOutput/2+1, n)
+	}
+	assert.Equal(t, maxOutput, h.Len())
+}
+
+func TestRoutes(t *testing.T) {
+	runs, err := routeOf("link/udp")
+	require.NoError(t, err)
+	assert.Equal(t, []certification{byUDP}, runs)
+	runs, err = routeOf("rvt")
+	require.NoError(t, err)
+	assert.Equal(t, []certification{byDirect, byNetwork}, runs)
+	_, err = routeOf("validate")
+	assert.EqualError(t, err, "no certification reaches validate; add it to routes")
+	want := []string{"rvt", "hca/reference", "link", "sma", "accesslayer"}
+	if runtime.GOOS == "linux" {
+		want = append(want, "kproxy")
+	}
+	assert.Equal(t, want, defaultFolders())
+}
+
+// TestExclusions checks that every entry of exclusions.yaml matches code.
+func TestExclusions(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("entries name files of Linux")
+	}
+	root, err := modroot.Find()
+	require.NoError(t, err)
+	all, exclusions, err := load(root, defaultFolders())
+	require.NoError(t, err)
+	assert.NoError(t, checkExclusions(exclusions, all))
+}
+
+func TestParseExclusions(t *testing.T) {
+	list, err := parseExclusions([]byte("- function: rvt.f\n  change: 1 -> 2\n  reason: it is the same\n" +
+		"- function: \"*.String\"\n  reason: texts for people\n- package: link/frame\n  reason: no link of it\n"))
+	require.NoError(t, err)
+	for _, tt := range []struct {
+		m    mutant
+		want string
+	}{
+		{mutant{File: "rvt/a.go", Function: "rvt.f", Old: "1", New: "2"}, "it is the same"},
+		{mutant{File: "rvt/a.go", Function: "rvt.f", Old: "1", New: "0"}, ""},
+		{mutant{File: "rvt/a.go", Function: "rvt.(*QP).String"}, "texts for people"},
+		{mutant{File: "rvt/a.go", Function: "rvt.(*QP).toString"}, ""},
+		{mutant{File: "link/frame/x/a.go", Function: "link/frame/x.f"}, "no link of it"},
+		{mutant{File: "link/frames/a.go", Function: "link/frames.f"}, ""},
+	} {
+		got := ""
+		if e := exclusionOf(list, &tt.m); e != nil {
+			got = e.Reason
+		}
+		assert.Equal(t, tt.want, got, "%+v", tt.m)
+	}
+	assert.ErrorContains(t, checkExclusions(list, nil), "no mutant matches rvt.f 1 -> 2")
+	for _, bad := range []string{
+		"- reason: no code named here\n",
+		"- function: f\n  package: p\n  reason: two of them named\n",
+		"- package: p\n  change: a -> b\n  reason: a change of what\n",
+		"- function: f\n  reason: short\n",
+		"- function: f\n  why: unknown field in here\n",
+	} {
+		_, err := parseExclusions([]byte(bad))
+		assert.Error(t, err, bad)
+	}
+}
+
+func TestParse(t *testing.T) {
+	o, err := parse([]string{"-n", "20", "-seed", "5", "-tests", "-for", "90s"}, os.Stderr)
+	require.NoError(t, err)
+	assert.Equal(t, 20, o.n)
+	assert.Equal(t, uint64(5), o.seed)
+	assert.True(t, o.hasTests)
+	assert.Equal(t, 90*time.Second, o.budget)
+	var stderr strings.Builder
+	_, err = parse([]string{"-n", "0"}, &stderr)
+	assert.Error(t, err)
+	_, err = parse([]string{"rvt"}, &stderr)
+	assert.ErrorContains(t, err, "unexpected argument")
+	assert.Equal(t, exitUsage, run(t.Context(), []string{"-x"}, &stderr, &stderr))
+}
+
+// TestList prints a sample of the tree twice.
+func TestList(t *testing.T) {
+	var a, b strings.Builder
+	for _, out := range []*strings.Builder{&a, &b} {
+		args := []string{"-list", "-n", "7", "-seed", "9", "-packages", "sma"}
+		require.Zero(t, run(t.Context(), args, out, os.Stderr))
+	}
+	assert.Equal(t, a.String(), b.String())
+	assert.Equal(t, 8, strings.Count(a.String(), "\n"))
+	assert.Equal(t, exitError, run(t.Context(), []string{"-list", "-packages", "nothing"}, &a, &b))
+}

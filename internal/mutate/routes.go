@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// certification is one run of ddk-validate: its arguments after "run reference".
+type certification []string
+
+func (c certification) String() string { return strings.Join(c, " ") }
+
+// route is how the certifier reaches the packages below a folder: its runs, quick ones first.
+type route struct {
+	folder string
+	linux  bool // user mode is for Linux
+	runs   []certification
+}
+
+var (
+	byDirect  = certification{"--link", "direct"}
+	byNetwork = certification{"--link", "network"}
+	byUDP     = certification{"--link", "udp"}
+	byAL      = certification{"--link", "network", "--through", "accesslayer"}
+	byUser    = certification{"--link", "network", "--through", "user"}
+	byBypass  = certification{"--link", "network", "--through", "bypass"}
+	onlySMA   = certification{"--link", "direct", "--profile", "sma"}
+	hardSMA   = certification{"--link", "direct", "--profile", "sma", "--set", "agents=hardware"}
+	// The cases that use the services of the access layer; no others reach the packages of these services.
+	services        = []string{"--case", "al.*,cm.*,mad.*,sma.*"}
+	directServices  = append(certification{"--link", "direct"}, services...)
+	networkServices = append(certification{"--link", "network"}, services...)
+	onlyUser        = certification{"--link", "network", "--profile", "user"}
+)
+
+var routes = []route{
+	{folder: "rvt", runs: []certification{byDirect, byNetwork}},
+	{folder: "hca/reference", runs: []certification{byDirect, byNetwork}},
+	{folder: "hca/reference/rings", linux: true, runs: []certification{byNetwork, byBypass}},
+	{folder: "hca/reference/arena", linux: true, runs: []certification{byBypass}},
+	{folder: "hca/reference/userlib", linux: true, runs: []certification{byBypass}},
+	{folder: "link", runs: []certification{byDirect, byNetwork, byUDP}},
+	{folder: "link/direct", runs: []certification{byDirect}},
+	{folder: "link/sim", runs: []certification{byNetwork}},
+	{folder: "link/udp", runs: []certification{byUDP}},
+	{folder: "sma", runs: []certification{onlySMA, hardSMA}},
+	{folder: "accesslayer", runs: []certification{directServices, byAL}},
+	{folder: "accesslayer/cm", runs: []certification{directServices, networkServices}},
+	{folder: "accesslayer/mads", runs: []certification{directServices, networkServices}},
+	{folder: "kproxy", linux: true, runs: []certification{onlyUser, byUser, byBypass}},
+}
+
+// routeOf returns the runs that judge a package: those of the longest folder above it.
+func routeOf(folder string) ([]certification, error) {
+	var best *route
+	for i := range routes {
+		if r := &routes[i]; isBelow(folder, r.folder) && (best == nil || len(r.folder) > len(best.folder)) {
+			best = r
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("no certification reaches %s; add it to routes", folder)
+	}
+	if best.linux && runtime.GOOS != "linux" {
+		return nil, fmt.Errorf("the certifications of %s need Linux", folder)
+	}
+	return best.runs, nil
+}
+
+// defaultFolders returns the folders whose packages are mutated by default.
+func defaultFolders() []string {
+	var list []string
+	for _, r := range routes {
+		below := slices.ContainsFunc(routes, func(o route) bool {
+			return o.folder != r.folder &&
+				isBelow(r.folder, o.folder)
+		})
+		if !below && (!r.linux || runtime.GOOS == "linux") {
+			list = append(list, r.folder)
+		}
+	}
+	return list
+}
