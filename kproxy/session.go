@@ -25,12 +25,13 @@ type Session struct {
 	log     *slog.Logger
 	stats   stats
 
-	mu     sync.Mutex
-	closed bool
-	slots  []slot
-	free   []uint32 // indexes of slots
-	used   usage
-	calls  sync.WaitGroup // of Do
+	mu       sync.Mutex
+	closed   bool
+	slots    []slot
+	free     []uint32 // indexes of slots
+	used     usage
+	describe func() []string // nil: nothing
+	calls    sync.WaitGroup  // of Do
 
 	statusMu   sync.Mutex
 	statusText []byte        // that parts are read of
@@ -51,6 +52,14 @@ func newSession(s *Server, id uint64, p Peer, bits int, name string, client *acc
 
 // Peer returns the process.
 func (c *Session) Peer() Peer { return c.peer }
+
+// Describe sets the function that describes what a front end holds for the client outside the session, such as
+// listeners, one text for each. Status calls it, with no lock held.
+func (c *Session) Describe(describe func() []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.describe = describe
+}
 
 // Quota returns the client's limits.
 func (c *Session) Quota() Quota { return c.quota }

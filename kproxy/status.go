@@ -118,6 +118,16 @@ func (s *Server) Status() *Status {
 const maxServiceTexts = 256
 
 func (c *Session) status() ClientStatus {
+	r, describe := c.counters()
+	if describe != nil {
+		list := describe()
+		r.Services = append(r.Services, list[:min(len(list), maxServiceTexts-len(r.Services))]...)
+	}
+	return r
+}
+
+// counters returns the status without what a front end describes, and the front end's function.
+func (c *Session) counters() (ClientStatus, func() []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := ClientStatus{ID: c.id, PID: c.peer.PID, UID: c.peer.UID, GID: c.peer.GID, Name: c.name,
@@ -134,7 +144,7 @@ func (c *Session) status() ClientStatus {
 	}
 	r.Waiting = c.waiting()
 	r.Services = c.serviceTexts()
-	return r
+	return r, c.describe
 }
 
 // serviceTexts describes the items of the services. mu is held.

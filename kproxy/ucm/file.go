@@ -27,8 +27,12 @@ type id struct {
 	uid      uint64 // of the program; 0: of a request that was not accepted yet, which has no events
 	reported uint32 // events
 	family   uint16 // of the address that the program has used
+	listens  bool
 	qpn      ci.QPN // of the connection
 	reads    uint8  // READs and atomics that this end answers
+
+	ackTimeout    mad.TimeExp // of the QP, if hasAckTimeout
+	hasAckTimeout bool
 }
 
 // group is a group that an ID of a program has joined.

@@ -23,7 +23,7 @@ type Config struct {
 type FrontEnd struct {
 	cfg Config
 
-	mu        sync.Mutex // only locks of File, Session and package rdmacm are taken while it is held
+	mu        sync.Mutex // only locks of File, Session, rdmacm and cm are taken while it is held
 	ids       map[uint32]*id
 	byCM      map[*rdmacm.ID]*id
 	nextID    uint32
@@ -74,6 +74,7 @@ func (u *FrontEnd) Open(name string, p kproxy.Peer) (devices.File, error) {
 	f.channel = rdmacm.NewEventChannel(f.ready)
 	// Linux has no such events. Alternate paths are not supported.
 	f.channel.Ignore(rdmacm.EventReadyToUse, rdmacm.EventDelayed, rdmacm.EventAlternate)
+	session.Describe(f.describe)
 	return f, nil
 }
 

@@ -46,6 +46,11 @@ func (f *File) initQPAttr(_ *call, q *initQPAttr, r *qpAttr) error {
 			r.AltAH, r.AltPKeyIndex = newAH(&a.Alternate.AV), a.Alternate.PKeyIndex
 			r.AltPortNum, r.AltTimeout, r.PathMigState = a.Alternate.AV.Port, uint8(a.Alternate.AckTimeout), rearm
 		}
+		x.front.mu.Lock()
+		if set&ci.QPFieldAckTimeout != 0 && x.hasAckTimeout {
+			r.Timeout = uint8(x.ackTimeout)
+		}
+		x.front.mu.Unlock()
 		if to == ci.QPInit && x.typ != ci.UD {
 			set |= ci.QPFieldAccess
 			r.AccessFlags = x.access()

@@ -4,6 +4,7 @@ import (
 	"syscall"
 	"time"
 
+	"ciddk/ci"
 	"ciddk/mad"
 )
 
@@ -111,6 +112,11 @@ func (f *File) listen(_ *call, q *listen, _ *none) error {
 	}
 	return f.with(q.ID, func(x *id) error {
 		_, err := x.cm.Listen(backlog)
+		if err == nil {
+			x.front.mu.Lock()
+			x.listens = true
+			x.front.mu.Unlock()
+		}
 		return err
 	})
 }
@@ -138,15 +144,31 @@ func (f *File) setOption(_ *call, q *setOption, _ *none) error {
 	return f.with(q.ID, func(x *id) error {
 		switch q.Name {
 		case optionTOS:
-			return x.cm.SetTrafficClass(b[0])
+			_ = x.cm.SetTrafficClass(b[0]) // an error means that the route is resolved; Linux ignores that, too
+			return nil
 		case optionReuseAddr:
 			return x.cm.SetReuseAddr(value != 0)
 		case optionAFOnly:
 			return x.cm.SetIPv6Only(value != 0)
 		}
-		// An end waits for an acknowledgement twice as long as a packet takes.
-		return x.cm.SetLifeTime(mad.TimeExp(max(b[0], 2) - 1))
+		return x.setAckTimeout(b[0])
 	})
+}
+
+// setAckTimeout sets the time that the QP waits for an acknowledgement, in any state, as Linux does. A path that is
+// resolved later has half of it as its life time. Error: EINVAL (not a reliable connection).
+func (x *id) setAckTimeout(t uint8) error {
+	if x.typ != ci.RC {
+		return syscall.EINVAL
+	}
+	ack := mad.TimeExp(t) & mad.MaxTimeExp
+	x.front.mu.Lock()
+	x.ackTimeout, x.hasAckTimeout = ack, true
+	x.front.mu.Unlock()
+	if ack > 1 {
+		_ = x.cm.SetLifeTime(ack - 1) // an error means that the route is resolved
+	}
+	return nil
 }
 
 func (f *File) notify(_ *call, q *notify, _ *none) error {

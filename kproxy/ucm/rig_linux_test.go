@@ -78,6 +78,14 @@ func (r *rig) newQP(typ ci.QPType) uint32 {
 		Caps: schema.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1}}).(*schema.CreateQPReply).Num)
 }
 
+// services returns the texts of all clients' listeners and connections.
+func (r *rig) services() (list []string) {
+	for _, c := range r.core.Status().Clients {
+		list = append(list, c.Services...)
+	}
+	return list
+}
+
 // program is a program with an open device file.
 type program struct {
 	t     testing.TB

@@ -5,10 +5,12 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/accesslayer/cm"
 	"ciddk/ci"
 	"ciddk/kproxy/devices"
 )
@@ -67,6 +69,11 @@ func TestConnection(t *testing.T) {
 		server.must(cmdInitQPAttr, initQPAttr{Response: replyAddr, ID: e.ID, QPState: state}, &attr)
 		assert.Equal(t, mask, attr.Mask, "state %d: %#x", state, attr.Mask)
 	}
+	value := []byte{21}
+	timeout := setOption{Value: ci.Bytes(value).Addr(), ID: e.ID, Name: optionAckTimeout, Len: 1}
+	server.must(cmdSetOption, timeout, nil) // of a request, as of any ID
+	server.must(cmdInitQPAttr, initQPAttr{Response: replyAddr, ID: e.ID, QPState: 3}, &attr)
+	assert.EqualValues(t, 21, attr.Timeout)
 	own := r.newQP(ci.RC)
 	server.must(cmdAccept, accept{UID: 2, ID: e.ID, Param: connParam{QPNum: own, ResponderResources: 2,
 		InitiatorDepth: 3, Valid: 1}}, nil)
@@ -75,6 +82,12 @@ func TestConnection(t *testing.T) {
 	assert.Equal(t, own, attr.DestQPNum)
 	client.must(cmdAccept, accept{ID: c}, nil)
 	assert.EqualValues(t, 2, server.next(eventEstablished).UID)
+	services := r.services()
+	require.Len(t, services, 3)
+	assert.Equal(t, "listener: rdma-tcp 10.0.0.1:7174", services[0])
+	assert.Contains(t, services[1], "connection: rdma-tcp 10.0.0.1:7174 to 10.0.0.1:")
+	assert.Contains(t, services[1], "Established")
+	assert.Contains(t, services[2], "to 10.0.0.1:7174, Established")
 
 	client.must(cmdDisconnect, disconnect{c}, nil)
 	server.next(eventDisconnected)
@@ -148,6 +161,28 @@ func TestDatagrams(t *testing.T) {
 	assert.EqualValues(t, 4, n.EventsReported, "events of groups count for the ID, too")
 }
 
+// TestGivenUp accepts a request whose sender has destroyed its ID meanwhile.
+func TestGivenUp(t *testing.T) {
+	r := newRig(t)
+	server, client := r.open(), r.open()
+	l := server.create(spaceTCP, 1)
+	server.must(cmdBindIP, bindIP{Addr: at(7174), ID: l}, nil)
+	server.must(cmdListen, listen{ID: l}, nil)
+	c := client.resolved(spaceTCP, 7174)
+	client.must(cmdConnect, connect{Param: connParam{QPNum: r.newQP(ci.RC), Valid: 1}, ID: c}, nil)
+	e := server.next(eventConnectRequest)
+	var n eventsResp
+	client.must(cmdDestroyID, byID{Response: replyAddr, ID: c}, &n)
+	reply := accept{UID: 2, ID: e.ID, Param: connParam{QPNum: r.newQP(ci.RC), Valid: 1}}
+	require.Eventually(t, func() bool {
+		x, err := server.f.find(e.ID)
+		return err == nil && x.cm.Conn().State() == cm.StateTimeWait
+	}, time.Minute, time.Millisecond)
+	assert.Equal(t, syscall.EINVAL, server.do(cmdAccept, reply, nil))
+	server.must(cmdDestroyID, byID{Response: replyAddr, ID: e.ID}, &n)
+	assert.Zero(t, n.EventsReported)
+}
+
 // TestMigrate moves an ID with an event to another file.
 func TestMigrate(t *testing.T) {
 	r := newRig(t)
@@ -180,6 +215,9 @@ func TestOptions(t *testing.T) {
 	x := p.create(spaceTCP, 3)
 	value := []byte{1, 0, 0, 0}
 	addr := ci.Bytes(value).Addr()
+	datagram := p.create(spaceUDP, 4)
+	timeout := setOption{Value: addr, ID: datagram, Name: optionAckTimeout, Len: 1}
+	assert.Equal(t, syscall.EINVAL, p.do(cmdSetOption, timeout, nil))
 	for name, n := range optionSizes {
 		p.must(cmdSetOption, setOption{Value: addr, ID: x, Name: name, Len: n}, nil)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"ciddk/cmd/ddkrun/cli"
+	"ciddk/kproxy"
 )
 
 // patience is the time after which a program that does not end fails the test. Machines that run tests can be busy.
@@ -71,8 +73,9 @@ func missing() string {
 
 // rig is a daemon with one adapter in a simulated network, and an environment for ddkrun.
 type rig struct {
-	t   *testing.T
-	env []string
+	t      *testing.T
+	env    []string
+	socket string
 }
 
 func newRig(t *testing.T) *rig { return newRigAt(t, "10.0.0.1") }
@@ -107,7 +110,7 @@ func newRigAt(t *testing.T, address string) *rig {
 		assert.NoError(t, daemon.Wait(), "%s", log)
 		assert.NotContains(t, log, "level=ERROR")
 	})
-	return &rig{t: t, env: append(os.Environ(), "DDKD_SOCKET="+socket, "XDG_RUNTIME_DIR="+dir)}
+	return &rig{t: t, socket: socket, env: append(os.Environ(), "DDKD_SOCKET="+socket, "XDG_RUNTIME_DIR="+dir)}
 }
 
 // command returns the command that runs a program with ddkrun.
@@ -122,6 +125,27 @@ func (r *rig) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	cmd.Env, cmd.Stdout, cmd.Stderr = r.env, out, out
 	cmd.WaitDelay = 10 * time.Second
 	return cmd, out
+}
+
+// status returns the status of the daemon, or an empty one if the daemon does not answer.
+func (r *rig) status() (s kproxy.Status) {
+	out, err := exec.Command(ddkrun, "-daemon", "status", "--json", "--socket", r.socket).Output()
+	if err != nil || json.Unmarshal(out, &s) != nil {
+		return kproxy.Status{}
+	}
+	return s
+}
+
+// isServed reports whether a program listens for connections.
+func (r *rig) isServed() bool {
+	for _, c := range r.status().Clients {
+		for _, text := range c.Services {
+			if strings.HasPrefix(text, "listener: ") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // run runs a program to its end and returns its output.
