@@ -48,6 +48,7 @@ func steps(full bool) []step {
 		vetThis,
 		quick,
 		{"race", "go test -race of packages with goroutines", true, 480 * s, 18 * m, race},
+		{"usb", "the packages with build tag usb, with libusb", true, 25 * s, 4 * m, usb},
 		{"lint", "golangci-lint", true, 45 * s, 10 * m, lint},
 		{"fuzz", fmt.Sprintf("a fifth of the fuzz targets (part by commit) for %v, two at a time", fuzzTime),
 			true, 150 * s, 14 * m, fuzz},
@@ -198,6 +199,31 @@ func (r *runner) canRace(ctx context.Context) error {
 	}
 	if _, err := exec.LookPath(strings.Join(cc, " ")); err != nil {
 		return skip("the race detector needs a C compiler and there is none; install gcc or clang")
+	}
+	return nil
+}
+
+// usbPackages are those that the build tag usb changes.
+var usbPackages = []string{"./bus/usb", "./cmd/ddk-oob"}
+
+// usb builds, vets and tests the packages with libusb, and checks that the tag without cgo builds, too.
+func usb(ctx context.Context, r *runner) error {
+	if err := r.canRace(ctx); err != nil {
+		return skip("libusb needs a C compiler and there is none; install gcc or clang")
+	}
+	if _, err := r.output(ctx, nil, "pkg-config", "--modversion", "libusb-1.0"); err != nil {
+		return skip("pkg-config does not find libusb; install libusb-1.0-0-dev and pkg-config")
+	}
+	if err := r.do(ctx, []string{"CGO_ENABLED=0"}, "go", append([]string{"vet", "-tags", "usb"},
+		usbPackages...)...); err != nil {
+		return err
+	}
+	withC := []string{"CGO_ENABLED=1"}
+	for _, args := range [][]string{{"build", "-tags", "usb", "-o", os.DevNull}, {"vet", "-tags", "usb"},
+		{"test", "-tags", "usb", "-count=1", "-timeout", "3m"}} {
+		if err := r.do(ctx, withC, "go", append(args, usbPackages...)...); err != nil {
+			return err
+		}
 	}
 	return nil
 }

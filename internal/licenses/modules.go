@@ -28,10 +28,14 @@ type use uint8
 const (
 	tool    use = iota // to generate code
 	tests              // in tests
-	shipped            // in packages and programs
+	tagged             // in packages and programs with a build tag
+	shipped            // in packages and programs of the default build
 )
 
-var useNames = [...]string{"tools only", "tests only", "shipped"}
+var useNames = [...]string{"tools only", "tests only", "with build tag", "shipped"}
+
+// tags are the build tags of the kit. Their packages need cgo.
+const tags = "usb"
 
 // systems are the systems whose builds are considered.
 var systems = []string{"linux", "darwin", "windows"}
@@ -74,8 +78,8 @@ func modules(ctx context.Context, root string) ([]module, error) {
 	}
 	users := map[string]map[string]bool{}
 	for _, system := range systems {
-		for _, test := range []bool{false, true} {
-			if err := mark(ctx, root, system, test, list, users); err != nil {
+		for _, as := range []use{tests, tagged, shipped} {
+			if err := mark(ctx, root, system, as, list, users); err != nil {
 				return nil, err
 			}
 		}
@@ -92,17 +96,20 @@ func modules(ctx context.Context, root string) ([]module, error) {
 	}, func(a, b module) int { return cmp.Compare(a.path, b.path) }), nil
 }
 
-// mark records the modules that the packages of a system use.
-func mark(ctx context.Context, root, system string, test bool, list map[string]*module,
+// mark records the modules that the packages of a system have for a use.
+func mark(ctx context.Context, root, system string, as use, list map[string]*module,
 	users map[string]map[string]bool) error {
 	args := []string{"list", "-deps", "-json=ImportPath,Imports,ForTest,Module"}
-	as := shipped
-	if test {
-		args, as = append(args, "-test"), tests
+	switch as {
+	case tests:
+		args = append(args, "-test")
+	case tagged:
+		args = append(args, "-tags", tags)
 	}
 	owner := map[string]string{} // by package: its module, or the package itself if it is in the kit
 	var all []listed
-	err := goJSON(ctx, root, system, each(func(p listed) { all = append(all, p) }), append(args, "./...")...)
+	err := goCommand(ctx, root, system, as == tagged, each(func(p listed) { all = append(all, p) }),
+		append(args, "./...")...)
 	if err != nil {
 		return err
 	}
@@ -154,11 +161,20 @@ func each[T any](f func(T)) func(*json.Decoder) error {
 	}
 }
 
-// goJSON runs the go command and decodes what it prints. The default system is that of the machine.
+// goJSON runs the go command without cgo and decodes what it prints. The default system is that of the machine.
 func goJSON(ctx context.Context, root, system string, decode func(*json.Decoder) error, args ...string) error {
+	return goCommand(ctx, root, system, false, decode, args...)
+}
+
+// goCommand runs the go command and decodes what it prints.
+func goCommand(ctx context.Context, root, system string, hasC bool, decode func(*json.Decoder) error,
+	args ...string) error {
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Dir = root
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if hasC {
+		c.Env = append(c.Env, "CGO_ENABLED=1")
+	}
 	if system != "" {
 		c.Env = append(c.Env, "GOOS="+system, "GOARCH=amd64")
 	}

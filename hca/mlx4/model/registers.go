@@ -29,6 +29,10 @@ func (m *Model) readControl(off uint64) uint32 {
 		return m.ownership.take()
 	case off == prm.RegSemaphore:
 		return m.semaphore.take()
+	case off == prm.RegDeviceID && m.cfg.Pro:
+		return prm.HardwareConnectX3Pro
+	case off == prm.RegDeviceID:
+		return prm.HardwareConnectX3
 	case off >= prm.RegCatastrophic && off < prm.RegCatastrophic+prm.CatastrophicSize:
 		return m.catastrophic[(off-prm.RegCatastrophic)/4].Load()
 	}

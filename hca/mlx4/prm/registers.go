@@ -35,9 +35,16 @@ const (
 	RegOwnership      = 0x8069c // linux main.c, mlx4_get_ownership
 	RegReset          = 0xf0010 // linux reset.c
 	RegSemaphore      = 0xf03fc // linux reset.c
+	RegDeviceID       = 0xf0014 // mstflint mtcr_ul, HW_ID_ADDR: device in bits 15:0, revision in bits 19:16
 	RegClearInterrupt = 0xf0058
 	RegCatastrophic   = 0x1f020
 	CatastrophicSize  = 0x10
+)
+
+// Devices of RegDeviceID (mstflint include/dev_mgt, hw_dev_id). They are not those of the PCI configuration space.
+const (
+	HardwareConnectX3    = 0x1f5
+	HardwareConnectX3Pro = 0x1f7
 )
 
 // Offsets in a UAR page.
