@@ -85,8 +85,8 @@ func main() {
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	var c commands
 	exit := -1
-	parser, err := kong.New(&c, kong.Name("ddk-oob"), kong.Writers(out, errs), kong.Exit(func(code int) { exit = code }),
-		kong.Description("Registers of a Mellanox card over USB and I2C."))
+	parser, err := kong.New(&c, kong.Name("ddk-oob"), kong.Writers(out, errs),
+		kong.Exit(func(code int) { exit = code }), kong.Description("Registers of a Mellanox card over USB and I2C."))
 	if err != nil {
 		panic(err) // the grammar above is wrong
 	}

@@ -12,8 +12,8 @@ func table(list []module) string {
 
 This page is for people who ship the kit or a program that uses it. It lists every module that go.mod requires, with its
 license as an SPDX expression. "Shipped" modules are part of packages or programs of the kit on Linux, macOS or Windows;
-"tests only" modules are not. "With build tag" modules are part of programs that are built with the tag ` + "`usb`" + `, which also
-uses libusb (LGPL-2.1-or-later, a shared library of the system).
+"tests only" modules are not. "With build tag" modules are part of programs that are built with the tag
+` + "`usb`" + `, which also use libusb (LGPL-2.1-or-later, a shared library of the system).
 The packages of ` + "`ci`, `wire` and `mad`" + ` use no module at all.
 
 The page is generated: ` + "`go generate ./internal/licenses`" +

@@ -196,8 +196,9 @@ func FuzzCommands(f *testing.F) {
 	f.Add([]byte{0x14, 1, 0x13, 0x91, 0x0c, 0x13})
 	f.Fuzz(func(t *testing.T, out []byte) {
 		n := 0
-		fake := u2cfake.New(u2cfake.Config{Targets: map[uint8]u2cfake.Target{crspace.Address: u2cfake.CRSpace(memory{})},
-			Faults: u2cfake.Faults{Reply: func(i int, b []byte) [][]byte { n = i; return [][]byte{b} }}})
+		fake := u2cfake.New(u2cfake.Config{
+			Targets: map[uint8]u2cfake.Target{crspace.Address: u2cfake.CRSpace(memory{})},
+			Faults:  u2cfake.Faults{Reply: func(i int, b []byte) [][]byte { n = i; return [][]byte{b} }}})
 		sent, err := fake.Write(t.Context(), out)
 		require.NoError(t, err)
 		require.Equal(t, len(out), sent)
