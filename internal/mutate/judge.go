@@ -25,6 +25,9 @@ var (
 	uncertain = map[int]bool{5: true, 6: true}
 )
 
+// maxAttempts bounds the runs without a mutant until one has a certain result.
+const maxAttempts = 4
+
 // judge builds mutants and runs the certifier and the tests on them.
 type judge struct {
 	root, dir string // the module, and a folder for overlays and binaries
@@ -185,18 +188,26 @@ func (j *judge) limit(ctx context.Context, key, name string, args ...string) (ti
 		j.baselines[key] = b
 	}
 	j.mu.Unlock()
-	b.once.Do(func() {
-		o, err := j.execute(ctx, buildLimit, name, args...)
-		switch b.took = o.took; {
-		case err != nil:
-			b.err = err
-		case o.isHang:
-			b.err = fmt.Errorf("%s took more than %v without a mutant", key, buildLimit)
-		case o.status != 0:
-			b.err = fmt.Errorf("%s fails without a mutant (status %d): %s", key, o.status, complaint(o.output))
-		}
-	})
+	b.once.Do(func() { b.took, b.err = j.measure(ctx, key, name, args...) })
 	return 5*b.took + 30*time.Second, b.err
+}
+
+// measure returns the duration of a run without a mutant. A run whose result is uncertain is repeated, because the
+// machine may be busy.
+func (j *judge) measure(ctx context.Context, key, name string, args ...string) (time.Duration, error) {
+	for attempt := 1; ; attempt++ {
+		o, err := j.execute(ctx, buildLimit, name, args...)
+		switch {
+		case err != nil:
+			return 0, err
+		case o.isHang:
+			return 0, fmt.Errorf("%s took more than %v without a mutant", key, buildLimit)
+		case o.status == 0:
+			return o.took, nil
+		case !uncertain[o.status] || attempt == maxAttempts:
+			return 0, fmt.Errorf("%s fails without a mutant (status %d): %s", key, o.status, complaint(o.output))
+		}
+	}
 }
 
 // judge returns the verdict on a mutant. An earlier verdict of the certifier is kept.

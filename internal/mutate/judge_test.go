@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -159,6 +160,20 @@ func TestBaseline(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, bytes.Replace(src, []byte("a + b"), []byte("a * b"), 1), 0o644))
 	_, err = j.judge(t.Context(), mutantOf(t, j, "Unseen", "< -> <="), nil)
 	assert.ErrorContains(t, err, "--link direct fails without a mutant (status 1): FAIL rc.sum")
+}
+
+// TestUncertainBaseline checks that a run without a mutant is repeated while its result is uncertain.
+func TestUncertainBaseline(t *testing.T) {
+	j := newJudge(t.TempDir(), t.TempDir())
+	file := filepath.Join(j.dir, "count")
+	script := fmt.Sprintf("echo >>%s; test $(wc -l <%s) = 3 || exit 6", file, file)
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	_, err := j.measure(t.Context(), "key", "/bin/sh", "-c", script)
+	require.NoError(t, err)
+	_, err = j.measure(t.Context(), "key", "/bin/sh", "-c", "echo flaky; exit 6")
+	assert.EqualError(t, err, "key fails without a mutant (status 6): flaky")
 }
 
 func TestIsKill(t *testing.T) {

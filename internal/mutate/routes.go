@@ -26,8 +26,10 @@ var (
 	byAL      = certification{"--link", "network", "--through", "accesslayer"}
 	byUser    = certification{"--link", "network", "--through", "user"}
 	byBypass  = certification{"--link", "network", "--through", "bypass"}
-	onlySMA   = certification{"--link", "direct", "--profile", "sma"}
-	hardSMA   = certification{"--link", "direct", "--profile", "sma", "--set", "agents=hardware"}
+	// The shared queues do not see the services, nor the cases that open no adapter through the layer.
+	byRings = append(byBypass[:len(byBypass):len(byBypass)], "--exclude", "al.*,cm.*,mad.*,sma.*,wire.*,user.*")
+	onlySMA = certification{"--link", "direct", "--profile", "sma"}
+	hardSMA = certification{"--link", "direct", "--profile", "sma", "--set", "agents=hardware"}
 	// The cases that use the services of the access layer; no others reach the packages of these services.
 	services        = []string{"--case", "al.*,cm.*,mad.*,sma.*"}
 	directServices  = append(certification{"--link", "direct"}, services...)
@@ -38,9 +40,9 @@ var (
 var routes = []route{
 	{folder: "rvt", runs: []certification{byDirect, byNetwork}},
 	{folder: "hca/reference", runs: []certification{byDirect, byNetwork}},
-	{folder: "hca/reference/rings", linux: true, runs: []certification{byNetwork, byBypass}},
-	{folder: "hca/reference/arena", linux: true, runs: []certification{byBypass}},
-	{folder: "hca/reference/userlib", linux: true, runs: []certification{byBypass}},
+	{folder: "hca/reference/rings", linux: true, runs: []certification{byNetwork, byRings}},
+	{folder: "hca/reference/arena", linux: true, runs: []certification{byRings}},
+	{folder: "hca/reference/userlib", linux: true, runs: []certification{byRings}},
 	{folder: "link", runs: []certification{byDirect, byNetwork, byUDP}},
 	{folder: "link/direct", runs: []certification{byDirect}},
 	{folder: "link/sim", runs: []certification{byNetwork}},
