@@ -8,7 +8,8 @@ import (
 
 // Suite returns all areas.
 func Suite() validate.Suite {
-	return validate.NewSuite("cm", datagrams, connects, requests, answers, ends, lookups)
+	return validate.NewSuite("cm", datagrams, connects, requests, answers, ends, lookups, states, handoffs,
+		proposals)
 }
 
 // area returns an empty area of the suite.

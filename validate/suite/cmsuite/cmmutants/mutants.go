@@ -13,7 +13,7 @@ import (
 
 // All returns the mutants of all areas.
 func All() []mutant.Mutant {
-	return slices.Concat(datagrams, connects, requests, answers, ends, lookups)
+	return slices.Concat(datagrams, connects, requests, answers, ends, lookups, states)
 }
 
 // Attributes of the connection manager (IBTA volume 1, 16.7.2).
@@ -27,6 +27,7 @@ const (
 	attrDREP    = 0x16
 	attrSIDRREQ = 0x17
 	attrSIDRREP = 0x18
+	attrLAP     = 0x19
 	attrAPR     = 0x1a
 )
 
@@ -34,6 +35,7 @@ const (
 const (
 	tidOffset  = 8
 	bodyOffset = 24
+	lastByte   = 255
 )
 
 // fault returns a mutant that breaks r.
