@@ -98,6 +98,14 @@ var (
 	MACAddress = macEntry.u48(0, "mac")
 )
 
+// VLANEntry is an element of the VLAN table of SET_PORT.
+var (
+	vlanEntry = newLayout("VLAN table entry", 4, "linux port.c, mlx4_set_port_vlan_table")
+
+	VLANValid = vlanEntry.bits(0, 31, 31, "valid")
+	VLANID    = vlanEntry.bits(0, 11, 0, "vlan")
+)
+
 // RoCEAddress is an element of the table of SET_PORT with SetPortRoCEAddr.
 var (
 	roceAddress = newLayout("RoCE address", 32, "linux ib main.c, mlx4_ib_update_gids_v1_v2")
@@ -109,7 +117,8 @@ var (
 
 // Sizes of the tables of SET_PORT.
 const (
-	MACTableSize = 128
-	GIDTableSize = 128
-	GIDSize      = 16
+	MACTableSize  = 128
+	VLANTableSize = 128
+	GIDTableSize  = 128
+	GIDSize       = 16
 )
