@@ -11,6 +11,19 @@ type Event struct {
 	Type    EventType
 	Port    uint8  // port events: counted from 1
 	Vendor  uint64 // vendor-specific detail
+	// Violation describes the packet of an EventPKeyTrap or EventQKeyTrap. It is nil if the hardware does not report
+	// it, and in the process of a user.
+	Violation *KeyViolation
+}
+
+// A KeyViolation is a received packet that was dropped because of its P_Key or Q_Key.
+type KeyViolation struct {
+	SLID, DLID LID
+	SL         SL
+	Key        uint32 // the packet's P_Key or Q_Key
+	SrcQP      QPN    // 0 for packets of connections, which do not carry it
+	DestQP     QPN
+	SGID, DGID GID // zero without a GRH
 }
 
 // EventType is the kind of an event. Values are those of the headers.

@@ -58,14 +58,15 @@ func newHCA(cfg Config) *HCA {
 	h.qps.management = make([][2]atomic.Pointer[QP], len(cfg.Ports))
 	for i, p := range cfg.Ports {
 		h.ports = append(h.ports, newPort(&h.device, uint8(i+1), p))
+		h.ports[i].raise = h.raise
 	}
 	return h
 }
 
-// portEvent raises an event of a port for the open CA.
-func (h *HCA) portEvent(t ci.EventType, port uint8) {
+// raise raises an event of the adapter or a port for the open CA.
+func (h *HCA) raise(e ci.Event) {
 	if ca := h.open.Load(); ca != nil {
-		ca.handlers.event(t, port)
+		ca.handlers.post(e)
 	}
 }
 

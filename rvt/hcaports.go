@@ -14,7 +14,7 @@ func (h *HCA) portContext(p *port) PortContext {
 		system = i.GUID
 	}
 	return PortContext{
-		Receiver: &receiver{port: p, events: h.portEvent}, Clock: h.clock, Num: p.num, Counters: h.engineCounters,
+		Receiver: &receiver{port: p}, Clock: h.clock, Num: p.num, Counters: h.engineCounters,
 		Undelivered: func(r ci.Undelivered) { h.undelivered.report(p.num, r) },
 		Node: Node{GUID: i.GUID, SystemGUID: system, NumPorts: uint8(len(h.cfg.Ports)), VendorID: i.VendorID,
 			DeviceID: i.DeviceID, Revision: i.Revision,

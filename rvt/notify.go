@@ -25,13 +25,19 @@ type notifier struct {
 
 // event queues an asynchronous event for the object's consumer.
 func (n *notifier) event(t ci.EventType, port uint8, vendor uint64) {
+	n.post(ci.Event{Type: t, Port: port, Vendor: vendor})
+}
+
+// post queues an event whose Context is not set yet.
+func (n *notifier) post(e ci.Event) {
 	if n.onEvent == nil {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.closed {
-		n.events = append(n.events, ci.Event{Context: n.ctx, Type: t, Port: port, Vendor: vendor})
+		e.Context = n.ctx
+		n.events = append(n.events, e)
 		n.start()
 	}
 }
@@ -137,11 +143,11 @@ func newHandlers(onEvent func(ci.Event), ctx any) *handlers {
 	return &handlers{list: []*notifier{{onEvent: onEvent, ctx: ctx}}}
 }
 
-func (h *handlers) event(t ci.EventType, port uint8) {
+func (h *handlers) post(e ci.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, n := range h.list {
-		n.event(t, port, 0)
+		n.post(e)
 	}
 }
 

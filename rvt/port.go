@@ -184,13 +184,13 @@ type SMAPort interface {
 	SubnetMAD(in, out *ci.MAD)
 }
 
-// A ViolationPort is a Port whose node counts packets with a wrong key and reports them to the subnet manager (traps
-// 257 and 258; IBTA volume 1, 14.2.5.1).
+// A ViolationPort is an InfiniBand port whose node counts packets with a wrong key. With an agent of its own
+// (ci.PortAttr.HardwareAgents) it reports them to the subnet manager, too (traps 257 and 258; IBTA volume 1, 14.2.5.1).
+// For a port without an agent the engine raises ci.EventPKeyTrap or ci.EventQKeyTrap.
 type ViolationPort interface {
-	// KeyViolation reports a received packet that was dropped since its P_Key or, with qkey true, its Q_Key did not
-	// match. p is valid during the call. The caller may hold the token of a QP: KeyViolation neither blocks nor waits
-	// for a QP.
-	KeyViolation(p *Packet, qkey bool)
+	// KeyViolation reports a received packet that was dropped because its P_Key or, with qkey true, its Q_Key did not
+	// match. The caller may hold the token of a QP: KeyViolation neither blocks nor waits for a QP.
+	KeyViolation(v ci.KeyViolation, qkey bool)
 }
 
 // An EncoderPort is a Port whose packets have a form in bytes. A capture needs it.

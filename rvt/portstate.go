@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"ciddk/ci"
 )
@@ -20,6 +21,8 @@ type port struct {
 	keys    ViolationPort // or nil
 	attr    atomic.Pointer[ci.PortAttr]
 
+	raise func(ci.Event) // raises an event for the open CA
+
 	refreshMu sync.Mutex
 
 	traffic portCount
@@ -27,6 +30,7 @@ type port struct {
 	acks    ackQueue
 
 	pkeyErrors, qkeyErrors atomic.Uint32 // saturate at 16 bits (PortInfo, IBTA volume 1, 14.2.5.6)
+	pkeyReport, qkeyReport atomic.Int64  // the time from which an event may be raised
 }
 
 func newPort(d *device, num uint8, p Port) *port {
@@ -77,18 +81,53 @@ func (p *port) catchUp(mark uint64) (next uint64, done bool) {
 	return p.backlog.CatchUp(mark)
 }
 
-// badPKey counts a packet with a wrong P_Key, and reports it to the port.
+// badPKey counts a packet with a wrong P_Key, and reports it.
 func (p *port) badPKey(k *Packet) {
 	saturate(&p.pkeyErrors)
-	if p.keys != nil {
-		p.keys.KeyViolation(k, false)
-	}
+	p.reportKey(ci.EventPKeyTrap, &p.pkeyReport, k)
 }
 
-// badQKey counts a packet with a wrong Q_Key, and reports it to the port.
+// badQKey counts a packet with a wrong Q_Key, and reports it.
 func (p *port) badQKey(k *Packet) {
 	saturate(&p.qkeyErrors)
-	if p.keys != nil {
-		p.keys.KeyViolation(k, true)
+	p.reportKey(ci.EventQKeyTrap, &p.qkeyReport, k)
+}
+
+// violationInterval limits the events of packets with wrong keys, for each port and kind of key. Events wait without
+// limit for a consumer, and the traps that they cause are rarer.
+const violationInterval = 10 * time.Millisecond
+
+// reportKey reports a packet with a wrong key to the port, which may count it and have an agent that sends a trap. Of a
+// port without such an agent, it raises an event, from which the access layer makes the trap. due is the time from
+// which an event of the kind may be raised.
+func (p *port) reportKey(t ci.EventType, due *atomic.Int64, k *Packet) {
+	a := p.attr.Load()
+	if a.Link != ci.LinkInfiniBand {
+		return
 	}
+	v := k.violation(t)
+	if p.keys != nil {
+		p.keys.KeyViolation(v, t == ci.EventQKeyTrap)
+	}
+	if a.HardwareAgents {
+		return
+	}
+	now, next := int64(p.dev.clock.Now()), due.Load()
+	if now < next || !due.CompareAndSwap(next, now+int64(violationInterval)) {
+		return
+	}
+	p.raise(ci.Event{Type: t, Port: p.num, Violation: &v})
+}
+
+// violation returns what is reported about a packet with a wrong key.
+func (p *Packet) violation(t ci.EventType) ci.KeyViolation {
+	v := ci.KeyViolation{SLID: p.Src.LID, DLID: p.Dst.LID, SL: p.SL, Key: uint32(p.PKey), SrcQP: p.SrcQP,
+		DestQP: p.DestQP}
+	if t == ci.EventQKeyTrap {
+		v.Key = uint32(p.QKey)
+	}
+	if len(p.GRH) >= grhSize {
+		v.SGID, v.DGID = ci.GID(p.GRH[8:24]), ci.GID(p.GRH[24:40])
+	}
+	return v
 }

@@ -9,7 +9,6 @@ import (
 // receiver delivers what comes in at one port. It implements Receiver.
 type receiver struct {
 	*port
-	events func(t ci.EventType, port uint8) // raises an event of the port for the open CA
 }
 
 // Deliver implements Receiver. The QPs of a batch share one quantum for what they send in answer.
@@ -76,7 +75,7 @@ func (v *receiver) FlushAcks() { v.acks.flush() }
 // PortEvent implements Receiver.
 func (v *receiver) PortEvent(t ci.EventType) {
 	v.dev.refreshPort(v.port)
-	v.events(t, v.num)
+	v.raise(ci.Event{Type: t, Port: v.num})
 }
 
 // Count implements Receiver.

@@ -503,5 +503,5 @@ func pairOn(t *testing.T, l *wireLink, typ ci.QPType, clock clock.Clock) (a, b *
 
 // receiverOf returns a receiver of a port, which is counted from 0.
 func receiverOf(h *HCA, port int) *receiver {
-	return &receiver{port: h.ports[port], events: h.portEvent}
+	return &receiver{port: h.ports[port]}
 }

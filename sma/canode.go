@@ -142,7 +142,8 @@ func (n *caNode) Manager(port uint8) (m Manager, ok bool) {
 	}
 	p := &attr.Ports[port-1]
 	m = Manager{LID: p.SMLID, SL: ci.SL(p.SMSL), Own: p.LID, Timeout: p.SubnetTimeout}
-	return m, p.State >= ci.PortActive && p.LID != 0 && p.SMLID != 0
+	isOwn := p.LID == p.SMLID // of a manager on this port, or of none on a link that comes up by itself
+	return m, p.State >= ci.PortActive && p.LID != 0 && p.SMLID != 0 && (!isOwn || p.Capability&ci.PortCapSM != 0)
 }
 
 // Execute implements Node.

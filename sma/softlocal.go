@@ -117,20 +117,30 @@ func (n *SoftNode) SetState(port uint8, s ci.PortState, phys uint8) {
 	n.hw.Changed(port, c)
 }
 
-// CountPKeyViolation counts a packet with a wrong P_Key that arrived at the port, and sends trap 257, or 259 from an
-// external port of a switch. The details are t, or those fields of it that the switch's trap has.
-func (n *SoftNode) CountPKeyViolation(port uint8, t *mad.TrapKey) {
+// KeyTrap returns the details of traps 257 and 258 for a packet with a wrong key.
+func KeyTrap(v *ci.KeyViolation) mad.TrapKey {
+	return mad.TrapKey{LID1: uint16(v.SLID), LID2: uint16(v.DLID), Key: v.Key, SL: uint8(v.SL), QP1: uint32(v.SrcQP),
+		QP2: uint32(v.DestQP), GID1: v.SGID, GID2: v.DGID}
+}
+
+// CountKeyViolation counts a packet with a wrong P_Key or, with qkey true, a wrong Q_Key that arrived at the port, and
+// sends trap 257 or 258, or 259 from an external port of a switch. The details are t, or those fields of it that the
+// switch's trap has.
+func (n *SoftNode) CountKeyViolation(port uint8, t *mad.TrapKey, qkey bool) {
 	p := n.port(port)
 	if p == nil {
 		return
 	}
+	count, notice := &p.info.PKeyViolations, mad.Notice{Generic: true, Type: mad.NoticeSecurity, Trap: mad.TrapBadPKey}
+	if qkey {
+		count, notice.Trap = &p.info.QKeyViolations, mad.TrapBadQKey
+	}
 	n.mu.Lock()
-	if p.info.PKeyViolations != 0xffff {
-		p.info.PKeyViolations++
+	if *count != 0xffff {
+		*count++
 	}
 	n.mu.Unlock()
-	notice := &mad.Notice{Generic: true, Type: mad.NoticeSecurity, Trap: mad.TrapBadPKey}
-	if p.kind == KindSwitchPort {
+	if p.kind == KindSwitchPort && !qkey {
 		notice.Trap = mad.TrapSwitchBadPKey
 		s := mad.TrapSwitchPKey{Valid: mad.TrapValidLID1 | mad.TrapValidLID2 | mad.TrapValidPKey | mad.TrapValidSL |
 			mad.TrapValidQP1 | mad.TrapValidQP2 | mad.TrapValidSwLID | mad.TrapValidPort, LID1: t.LID1, LID2: t.LID2,
@@ -139,23 +149,7 @@ func (n *SoftNode) CountPKeyViolation(port uint8, t *mad.TrapKey) {
 	} else {
 		t.Put(notice.Details[:])
 	}
-	n.raise(port, notice)
-}
-
-// CountQKeyViolation counts a packet with a wrong Q_Key that arrived at the port, and sends trap 258.
-func (n *SoftNode) CountQKeyViolation(port uint8, t *mad.TrapKey) {
-	p := n.port(port)
-	if p == nil {
-		return
-	}
-	n.mu.Lock()
-	if p.info.QKeyViolations != 0xffff {
-		p.info.QKeyViolations++
-	}
-	n.mu.Unlock()
-	notice := &mad.Notice{Generic: true, Type: mad.NoticeSecurity, Trap: mad.TrapBadQKey}
-	t.Put(notice.Details[:])
-	n.raise(port, notice)
+	n.raise(port, &notice)
 }
 
 // LinkError sends one of the traps about the quality of a link: mad.TrapLinkIntegrity, mad.TrapBufferOverrun or

@@ -77,6 +77,9 @@ func (m *Manager) open(a *accesslayer.Adapter) (*hca, error) {
 			}
 		}
 	}
+	if err == nil {
+		_, err = h.ca.NewEventHandler(h.onEvent, nil)
+	}
 	if err != nil {
 		log.Error("mads: cannot start MAD services on an HCA", "error", err)
 		for _, p := range h.ports {

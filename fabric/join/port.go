@@ -12,9 +12,9 @@ import (
 
 	"ciddk/ci"
 	"ciddk/clock"
-	"ciddk/fabric"
 	"ciddk/mad"
 	"ciddk/rvt"
+	"ciddk/sma"
 )
 
 // A Port is the link side of a port of a fabric in another process. It implements rvt.Port, and the optional interfaces
@@ -116,12 +116,12 @@ func (p *Port) SetLink(up bool) {
 }
 
 // KeyViolation lets the fabric count a packet with a wrong key and send the trap. It implements rvt.ViolationPort.
-func (p *Port) KeyViolation(pkt *rvt.Packet, qkey bool) {
+func (p *Port) KeyViolation(v ci.KeyViolation, qkey bool) {
 	var b [1 + mad.TrapKeyLen]byte
 	if qkey {
 		b[0] = 1
 	}
-	t := fabric.KeyTrap(pkt, qkey)
+	t := sma.KeyTrap(&v)
 	t.Put(b[1:])
 	p.stream.put(typeViolation, b[:])
 }

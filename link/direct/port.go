@@ -76,7 +76,7 @@ func (c *Config) setDefaults() {
 }
 
 // A Port is a port of link layer InfiniBand on a Link. It implements rvt.Port, and the optional interfaces CablePort,
-// SMAPort and EncoderPort.
+// SMAPort, EncoderPort and ViolationPort.
 type Port struct {
 	link *Link
 	rise ci.PortState // the state to come up in
@@ -99,6 +99,7 @@ var _ interface {
 	rvt.CablePort
 	rvt.SMAPort
 	rvt.EncoderPort
+	rvt.ViolationPort
 } = (*Port)(nil)
 
 // New puts a port on a link. Errors: a nil link; a LID that is taken; another field out of range. The caller closes the

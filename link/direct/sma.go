@@ -44,10 +44,20 @@ func (p *Port) manage(c *rvt.PortContext) error {
 	if p.rise == ci.PortActive {
 		n.Assign(c.Num, ci.LID(info.LID), info.LMC, ci.LID(info.MasterSMLID))
 	}
-	n.agent = sma.New(sma.Config{Node: n.SoftNode, Clock: c.Clock, SendTrap: p.sendTrap,
-		FirstTID: uint64(c.Node.GUID) << 16})
+	agent := sma.Config{Node: n.SoftNode, Clock: c.Clock, FirstTID: uint64(c.Node.GUID) << 16}
+	if p.config.HardwareAgents { // otherwise the access layer makes the traps from the port's events
+		agent.SendTrap = p.sendTrap
+	}
+	n.agent = sma.New(agent)
 	p.node.Store(n)
 	return nil
+}
+
+// KeyViolation counts a packet with a wrong key. With Config.HardwareAgents, it sends a trap. It implements
+// rvt.ViolationPort.
+func (p *Port) KeyViolation(v ci.KeyViolation, qkey bool) {
+	n, t := p.node.Load(), sma.KeyTrap(&v)
+	n.CountKeyViolation(n.num, &t, qkey)
 }
 
 // SubnetMAD executes a subnet management datagram. It implements rvt.SMAPort.

@@ -175,7 +175,7 @@ var SMATrap05 = traps.Must("SMA-Trap-05", "IBTA 14.2.5.1", "CA.Modify",
 	"A port that claims notices of its capability mask reports a change of it by trap 144.")
 
 var SMATrap06 = traps.Must("SMA-Trap-06", "IBTA 13.4.9", wireVerb,
-	"A trap repress for a trap of the driver or the adapter reaches it, and ends the repetition.")
+	"A trap repress ends the repetition of a trap that reports an event of the driver or the adapter.")
 
 var _ = traps.Case(validate.Case{
 	ID:    "sma.trap.capability",

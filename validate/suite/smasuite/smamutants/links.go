@@ -100,8 +100,11 @@ func linkMutants() []mutant.Mutant {
 				return true
 			}),
 		capabilityIgnored(),
-		fault("sma.repress-ignored", smasuite.SMATrap06, "a trap repress does not end a trap of the driver",
-			dropsRepress),
+		receives("sma.repress-ignored", smasuite.SMATrap06, "a trap repress does not end trap 144", func(b []byte) {
+			if mad.Method(b[3]) == mad.TrapRepress && binary.BigEndian.Uint16(b[68:]) == mad.TrapCapabilityMask {
+				b[15] ^= 0x55
+			}
+		}),
 		stale("sma.stale-lid", smasuite.SMAEvent01, "CA.Query returns the first LID", ci.EventLIDChange,
 			func(old, now *ci.PortAttr) { now.LID = old.LID }),
 		stale("sma.stale-manager", smasuite.SMAEvent02, "CA.Query returns the first LID of the manager",
