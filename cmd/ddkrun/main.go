@@ -16,11 +16,16 @@
 //
 // The program finds the adapters of the daemon and no others: RDMA devices of the machine are hidden.
 //
-// # The carrier
+// # Carriers
 //
-// ddkrun preloads a small C library, which redirects the device files and the files of sysfs. Its source is in this
-// program. It is compiled with the C compiler of the machine (cc) when it is needed first, and kept in the user's cache
-// directory. Children of the program inherit it.
+// A carrier passes the program's calls on RDMA files to the daemon. --carrier selects it:
+//
+//   - preload: ddkrun preloads a small C library, which redirects the device files and the files of sysfs. Its source
+//     is in this program. It is compiled with the C compiler of the machine (cc) when it is needed first, and kept in
+//     the user's cache directory. Children of the program inherit it.
+//   - seccomp: ddkrun is notified of the program's system calls on such files, and executes them. It works for static
+//     programs and Go programs, and needs no compiler. Package ciddk/cmd/ddkrun/seccomp describes it.
+//   - auto, the default: seccomp for static programs and where the library cannot be compiled, else preload.
 //
 // Exit status: that of the program; 127 if it cannot be started; 125 for errors of ddkrun itself; 2 for usage.
 package main

@@ -12,25 +12,29 @@ import (
 	"ciddk/kproxy/native"
 )
 
-// ReadTree returns the files that the front end of a daemon supplies.
-func ReadTree(socket string, timeout time.Duration) ([]Entry, error) {
+// ReadTree returns the files that the front end of a daemon supplies, and the daemon's process id.
+func ReadTree(socket string, timeout time.Duration) (entries []Entry, daemon int, err error) {
 	c, err := native.Dial(socket, timeout)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer c.Close()
+	if daemon, _, _, err = c.Peer(); err != nil {
+		return nil, 0, err
+	}
 	var tree []byte
 	for {
 		total, b, err := readPart(c, uint64(len(tree)), timeout)
 		if err != nil {
-			return nil, fmt.Errorf("devices: reading the tree from %s: %w", socket, err)
+			return nil, 0, fmt.Errorf("devices: reading the tree from %s: %w", socket, err)
 		}
 		tree = append(tree, b...)
 		if uint64(len(tree)) >= total {
-			return decodeTree(tree)
+			entries, err = decodeTree(tree)
+			return entries, daemon, err
 		}
 		if len(b) == 0 {
-			return nil, fmt.Errorf("devices: reading the tree from %s: %w", socket, errMessage)
+			return nil, 0, fmt.Errorf("devices: reading the tree from %s: %w", socket, errMessage)
 		}
 	}
 }

@@ -31,7 +31,8 @@
 //
 //	offset  type  field
 //	0       u32   operation: open, write, ioctl, bell or tree
-//	4       u32   number of descriptors that follow the reply socket: 0 or 1
+//	4       u32   number of descriptors that follow the reply socket: 0 or 1; open: a pidfd of the program's process,
+//	              if that is not the process that connected
 //	8       u64   open: inode of the socket; ioctl: request number; tree: offset; write: number that the following
 //	              descriptor has in the program
 //	16      u64   ioctl: argument

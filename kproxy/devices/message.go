@@ -64,9 +64,11 @@ func parse(b []byte, n int) (m message, err error) {
 	if m.op == opBell {
 		want = 0
 	}
-	hasData := m.op == opOpen || m.op == opWrite
-	if m.op < opOpen || m.op > opTree || n != want || m.files > 1 || m.files == 1 && m.op != opWrite ||
-		!hasData && len(m.data) > 0 {
+	hasData := m.op == opOpen || m.op == opWrite // and may have a descriptor
+	switch {
+	case m.op < opOpen || m.op > opTree || n != want || m.files > 1:
+		return m, errMessage
+	case !hasData && (len(m.data) > 0 || m.files > 0):
 		return m, errMessage
 	}
 	return m, nil
@@ -135,6 +137,42 @@ func opened(f File) *Reply {
 	b = ne.AppendUint32(b, minor)
 	b = ne.AppendUint32(b, uint32(os.Getpid()))
 	return &Reply{Stores: []Store{{Data: ne.AppendUint32(b, version)}}}
+}
+
+// parseReply decodes a reply that came with files, which the reply then owns.
+func parseReply(b []byte, files []*os.File) (*Reply, error) {
+	if len(b) < replySize {
+		return nil, errMessage
+	}
+	flags, numFiles, numStores := ne.Uint32(b[4:]), ne.Uint32(b[28:]), ne.Uint32(b[32:])
+	r := &Reply{Errno: syscall.Errno(ne.Uint32(b)), Result: int64(ne.Uint64(b[8:])), Number: int32(ne.Uint32(b[16:])),
+		NeedFile: flags&flagNeedFile != 0, Wait: flags&flagWait != 0, Quiet: flags&flagQuiet != 0,
+		QuietFile: flags&flagQuietFile != 0}
+	if flags&(flagBell|flagNoBell) != 0 {
+		r.Bell = &Bell{Handle: ne.Uint32(b[20:]), Index: ne.Uint32(b[24:]), IsSet: flags&flagBell != 0}
+	}
+	b = b[replySize:]
+	if int(numFiles) != len(files) || len(b) < 8*len(files) {
+		return nil, errMessage
+	}
+	for i, f := range files {
+		r.Files = append(r.Files, Descriptor{File: f, Close: true, Addr: ne.Uint64(b[8*i:])})
+	}
+	if flags&flagMemory != 0 {
+		if len(files) == 0 {
+			return nil, errMessage
+		}
+		r.Memory, r.Files = files[0], r.Files[1:]
+	}
+	for b = b[8*len(files):]; numStores > 0; numStores-- {
+		if len(b) < 16 || ne.Uint64(b[8:]) > uint64(len(b)-16) {
+			return nil, errMessage
+		}
+		n := int(ne.Uint64(b[8:]))
+		r.Stores = append(r.Stores, Store{Addr: ne.Uint64(b), Data: b[16 : 16+n]})
+		b = b[min(len(b), 16+(n+7)&^7):]
+	}
+	return r, nil
 }
 
 // part returns the reply with the part of a tree that begins at an offset.

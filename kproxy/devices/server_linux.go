@@ -128,10 +128,14 @@ func (s *Server) serve(c *native.Conn) {
 	stop := c.WatchPeer(func() { c.Close() })
 	defer stop()
 	late := s.clock.AfterFunc(openTimeout, func() { c.Close() })
-	f := s.first(c)
+	f, process := s.first(c)
 	late.Stop()
 	if f == nil {
 		return
+	}
+	if process != nil {
+		stop := native.WatchProcess(process, func() { c.Close() })
+		defer stop()
 	}
 	d := &opener{s: s, c: c, f: f, pending: make(chan struct{}, maxPending)}
 	for d.next() {
@@ -141,24 +145,29 @@ func (s *Server) serve(c *native.Conn) {
 	d.wait.Wait()
 }
 
-// first executes the requests for the tree and the open, which returns the file, or nil.
-func (s *Server) first(c *native.Conn) File {
+// first executes the requests for the tree and the open, which returns the file, or nil, and the pidfd of its process,
+// if that is not the one that connected.
+func (s *Server) first(c *native.Conn) (File, *os.File) {
 	for {
 		buf, m, files, err := receive(c)
 		if err != nil {
-			return nil
+			return nil, nil
 		}
 		f, ok := s.open(c, &m, files)
 		buffers.Put(buf)
+		if f != nil && m.files == 1 {
+			closeFiles(files[:1])
+			return f, files[1]
+		}
+		closeFiles(files)
 		if !ok || f != nil {
-			return f
+			return f, nil
 		}
 	}
 }
 
 // open executes an opTree or an opOpen. It reports false if the connection is to be closed.
 func (s *Server) open(c *native.Conn, m *message, files []*os.File) (File, bool) {
-	defer closeFiles(files)
 	switch m.op {
 	case opTree:
 		send(files[0], part(encodeTree(s.front.Tree()), m.a))
@@ -168,7 +177,13 @@ func (s *Server) open(c *native.Conn, m *message, files []*os.File) (File, bool)
 		if err != nil {
 			return nil, false
 		}
-		f, err := s.front.Open(string(m.data), kproxy.Peer{PID: pid, UID: uid, GID: gid})
+		if m.files == 1 {
+			pid, err = processOf(files[1], uid)
+		}
+		var f File
+		if err == nil {
+			f, err = s.front.Open(string(m.data), kproxy.Peer{PID: pid, UID: uid, GID: gid})
+		}
 		if err != nil {
 			send(files[0], Fail(errnoOf(err)))
 			return nil, false

@@ -227,12 +227,13 @@ func TestReadTree(t *testing.T) {
 	require.NoError(t, err)
 	served := make(chan error)
 	go func() { served <- r.s.Serve(l) }()
-	tree, err := ReadTree(socket, 30*time.Second)
+	tree, daemon, err := ReadTree(socket, 30*time.Second)
 	require.NoError(t, err)
+	assert.Equal(t, os.Getpid(), daemon)
 	assert.Equal(t, r.f.Tree(), tree)
 	require.NoError(t, l.Close())
 	require.NoError(t, <-served)
-	_, err = ReadTree(socket, time.Second)
+	_, _, err = ReadTree(socket, time.Second)
 	require.Error(t, err)
 }
 

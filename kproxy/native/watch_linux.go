@@ -19,6 +19,12 @@ func (c *Conn) WatchPeer(exited func()) (stop func()) {
 	if err != nil {
 		return func() {}
 	}
+	return WatchProcess(f, exited)
+}
+
+// WatchProcess is WatchPeer for the process of a pidfd, which it then owns. The descriptor is in non-blocking mode, as
+// those that Recv returns.
+func WatchProcess(f *os.File, exited func()) (stop func()) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		f.Close()

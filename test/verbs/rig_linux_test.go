@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,6 +35,9 @@ const roleEnv = "CIDDK_TEST_DDKRUN"
 var ddkrun, skip string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == rawArg {
+		os.Exit(rawMain(os.Args[2:]))
+	}
 	if os.Getenv(roleEnv) != "" {
 		os.Exit(cli.Main(os.Args[1:]))
 	}
@@ -76,6 +80,7 @@ type rig struct {
 	t      *testing.T
 	env    []string
 	socket string
+	flags  []string // of ddkrun
 }
 
 func newRig(t *testing.T) *rig { return newRigAt(t, "10.0.0.1") }
@@ -85,10 +90,15 @@ func newRigAt(t *testing.T, address string) *rig {
 	if skip != "" {
 		t.Skip(skip)
 	}
+	return newRigWithout(t, address)
+}
+
+// newRigWithout is newRigAt for programs that need neither the preloaded library nor a user library.
+func newRigWithout(t *testing.T, address string, flags ...string) *rig {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
-	daemon := exec.Command(ddkrun, "-daemon", "serve", "--socket", socket, "--drain", "1ms", "--adapter",
-		"link=network,address="+address)
+	daemon := exec.Command(ddkrun, append([]string{"-daemon", "serve", "--socket", socket, "--drain", "1ms",
+		"--adapter", "link=network,address=" + address}, flags...)...)
 	pipe, err := daemon.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, daemon.Start())
@@ -115,12 +125,12 @@ func newRigAt(t *testing.T, address string) *rig {
 
 // command returns the command that runs a program with ddkrun.
 func (r *rig) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
-	if _, err := exec.LookPath(args[0]); err != nil {
+	if _, err := exec.LookPath(args[0]); err != nil && args[0][0] != '-' {
 		r.t.Skipf("%s is not installed (Debian: ibverbs-utils, perftest, rdmacm-utils)", args[0])
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	r.t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, ddkrun, args...)
+	cmd := exec.CommandContext(ctx, ddkrun, append(slices.Clone(r.flags), args...)...)
 	out := new(bytes.Buffer)
 	cmd.Env, cmd.Stdout, cmd.Stderr = r.env, out, out
 	cmd.WaitDelay = 10 * time.Second

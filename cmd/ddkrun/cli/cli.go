@@ -8,6 +8,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
+
+	"ciddk/cmd/ddkrun/seccomp"
 )
 
 // The exit statuses of errors, as those of env and timeout.
@@ -23,9 +27,13 @@ func Main(args []string) int {
 	if len(args) > 0 && args[0] == daemonArg {
 		return serve(args[1:])
 	}
+	if status, ok := seccomp.Main(args); ok {
+		return status
+	}
 	f := flag.NewFlagSet("ddkrun", flag.ContinueOnError)
 	socket := f.String("socket", "", "`path` of the socket of a daemon (default: that of the machine or of the user)")
-	explain := f.Bool("explain", false, "print what a program would find, and why")
+	carrier := f.String("carrier", carrierAuto, "how the program reaches the daemon: "+strings.Join(carriers, ", "))
+	explain := f.Bool("explain", false, "print what PROGRAM, or any program, would find, and why")
 	f.Usage = func() {
 		fmt.Fprint(f.Output(), "Usage: ddkrun [flags] PROGRAM [ARGUMENT...]\n\n"+
 			"Runs a verbs program on the adapters of ddkd.\n\n")
@@ -40,14 +48,18 @@ func Main(args []string) int {
 	case f.NArg() == 0 && !*explain:
 		f.Usage()
 		return exitUsage
+	case !slices.Contains(carriers, *carrier):
+		fmt.Fprintf(os.Stderr, "ddkrun: --carrier %s: want one of %s\n", *carrier, strings.Join(carriers, ", "))
+		return exitUsage
 	}
+	status := 0
 	if *explain {
-		err = explainTo(os.Stdout, *socket)
+		err = explainTo(os.Stdout, *socket, *carrier, f.Args())
 	} else {
-		err = execute(*socket, f.Args())
+		status, err = execute(*socket, *carrier, f.Args())
 	}
 	if err == nil {
-		return 0
+		return status
 	}
 	fmt.Fprintf(os.Stderr, "ddkrun: %v\n", err)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) && errors.Is(err, errProgram) {

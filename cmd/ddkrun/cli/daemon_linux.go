@@ -30,6 +30,7 @@ const (
 // daemon is a daemon that answers.
 type daemon struct {
 	socket string // for verbs programs
+	pid    int
 	tree   []devices.Entry
 }
 
@@ -65,11 +66,11 @@ func findDaemon(socket string, start bool) (*daemon, error) {
 
 // reach returns the daemon with a socket.
 func reach(socket string) (*daemon, error) {
-	tree, err := devices.ReadTree(socket+verbsSuffix, dialTimeout)
+	tree, pid, err := devices.ReadTree(socket+verbsSuffix, dialTimeout)
 	if err != nil {
 		return nil, err
 	}
-	return &daemon{socket: socket + verbsSuffix, tree: tree}, nil
+	return &daemon{socket: socket + verbsSuffix, pid: pid, tree: tree}, nil
 }
 
 // startDaemon starts the daemon of the user. Of several processes that do so at once, one does.

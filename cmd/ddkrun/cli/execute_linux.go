@@ -6,36 +6,50 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
+	"ciddk/cmd/ddkrun/seccomp"
 	"ciddk/kproxy/devices"
 )
 
 // errProgram is wrapped by errors of the program that was to be started.
 var errProgram = errors.New("the program cannot be started")
 
-// execute replaces this process by a program.
-func execute(socket string, args []string) error {
+// execute runs a program with a carrier, and returns its exit status. With carrierPreload, the program replaces this
+// process.
+func execute(socket, carrier string, args []string) (int, error) {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
-		return fmt.Errorf("%w: %w", errProgram, err)
+		return 0, fmt.Errorf("%w: %w", errProgram, err)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return 0, err
 	}
 	d, err := findDaemon(socket, true)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	library, err := library()
+	c, err := choose(carrier, path)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	root, err := materialize(d.tree)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	env := environment(os.Environ(), library, d.socket, root)
-	return fmt.Errorf("%w: %s: %w", errProgram, path, syscall.Exec(path, args, env))
+	if c.carrier == carrierSeccomp {
+		status, err := seccomp.Run(seccomp.Config{Socket: d.socket, Root: root, Daemon: d.pid, Path: path, Args: args,
+			Env: os.Environ()})
+		if errors.Is(err, seccomp.ErrUnavailable) {
+			err = fmt.Errorf("no carrier works: %s; %w", c.reason, err)
+		}
+		return status, err
+	}
+	env := environment(os.Environ(), c.library, d.socket, root)
+	return 0, fmt.Errorf("%w: %s: %w", errProgram, path, syscall.Exec(path, args, env))
 }
 
 // The environment of programs. The library reads it.
@@ -63,8 +77,8 @@ func environment(env []string, library, socket, root string) []string {
 	return append(env, envPreload+"="+strings.Join(preload, ":"), envSocket+"="+socket, envRoot+"="+root)
 }
 
-// explainTo prints what a program would find.
-func explainTo(w io.Writer, socket string) error {
+// explainTo prints what a program would find, and its carrier. Without arguments, it is any program.
+func explainTo(w io.Writer, socket, carrier string, args []string) error {
 	d, err := findDaemon(socket, false)
 	switch {
 	case errors.Is(err, errNoDaemon):
@@ -74,16 +88,27 @@ func explainTo(w io.Writer, socket string) error {
 	case err != nil:
 		return err
 	default:
-		fmt.Fprintf(w, "daemon:   %s\n", d.socket)
+		fmt.Fprintf(w, "daemon:   %s, process %d\n", d.socket, d.pid)
 		explainDevices(w, d.tree)
 	}
-	path, err := library()
-	if err != nil {
-		fmt.Fprintf(w, "carrier:  none: %v\n", err)
-		return nil
+	path := ""
+	if len(args) > 0 {
+		if path, err = exec.LookPath(args[0]); err != nil {
+			return fmt.Errorf("%w: %w", errProgram, err)
+		}
 	}
-	fmt.Fprintf(w, "carrier:  preload (%s); it does not work for static programs and those that make system calls "+
-		"by themselves, such as Go programs\n", path)
+	c, err := choose(carrier, path)
+	switch {
+	case err != nil:
+		fmt.Fprintf(w, "carrier:  none: %v\n", err)
+	case c.carrier == carrierPreload:
+		fmt.Fprintf(w, "carrier:  preload (%s)\n", c.library)
+	default:
+		fmt.Fprintf(w, "carrier:  seccomp (%s)\n", c.reason)
+		if err := seccomp.Check(); err != nil {
+			fmt.Fprintf(w, "          %v\n", err)
+		}
+	}
 	return nil
 }
 

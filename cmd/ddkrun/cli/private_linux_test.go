@@ -4,10 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/kproxy/devices"
 	"ciddk/ual"
 )
 
@@ -52,4 +54,24 @@ func TestPrivateDir(t *testing.T) {
 		_, err = findDaemon("", false)
 		assert.ErrorIs(t, err, errNoDaemon)
 	})
+}
+
+// TestOldTrees checks that trees that were not used for a long time are removed, and others remain.
+func TestOldTrees(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	first, err := materialize([]devices.Entry{{Path: "/a", Data: []byte("1")}})
+	require.NoError(t, err)
+	second, err := materialize([]devices.Entry{{Path: "/a", Data: []byte("2")}})
+	require.NoError(t, err)
+	old := time.Now().Add(-2 * treeAge)
+	for _, dir := range []string{first, second} {
+		require.NoError(t, os.Chtimes(dir, old, old))
+	}
+	again, err := materialize([]devices.Entry{{Path: "/a", Data: []byte("1")}})
+	require.NoError(t, err)
+	assert.Equal(t, first, again, "it is used again")
+	_, err = materialize([]devices.Entry{{Path: "/a", Data: []byte("3")}})
+	require.NoError(t, err)
+	assert.DirExists(t, first)
+	assert.NoDirExists(t, second)
 }

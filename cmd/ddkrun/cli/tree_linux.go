@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"ciddk/kproxy/devices"
 )
@@ -50,11 +52,13 @@ func materialize(tree []devices.Entry) (string, error) {
 	for _, e := range tree {
 		fmt.Fprintf(h, "%s %t %d\n%s", e.Path, e.Dir, len(e.Data), e.Data)
 	}
-	root := filepath.Join(dir, "tree-"+hex.EncodeToString(h.Sum(nil)[:8]))
-	if _, err := os.Stat(root); err == nil {
+	root := filepath.Join(dir, treePrefix+hex.EncodeToString(h.Sum(nil)[:8]))
+	now := time.Now()
+	if os.Chtimes(root, now, now) == nil { // it exists
 		return root, nil
 	}
-	temp, err := os.MkdirTemp(dir, "new-")
+	removeUnused(dir, now)
+	temp, err := os.MkdirTemp(dir, tempPrefix)
 	if err != nil {
 		return "", err
 	}
@@ -69,6 +73,30 @@ func materialize(tree []devices.Entry) (string, error) {
 	}
 	return root, nil
 }
+
+// treeAge is the time after which a tree that no ddkrun has used is removed.
+const treeAge = 7 * 24 * time.Hour
+
+// removeUnused removes trees of earlier daemons.
+func removeUnused(dir string, now time.Time) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range list {
+		isTree := strings.HasPrefix(e.Name(), treePrefix) || strings.HasPrefix(e.Name(), tempPrefix)
+		info, err := e.Info()
+		if isTree && err == nil && now.Sub(info.ModTime()) > treeAge {
+			_ = os.RemoveAll(filepath.Join(dir, e.Name())) // another ddkrun may do so, too
+		}
+	}
+}
+
+// The beginnings of the names of directories with trees.
+const (
+	treePrefix = "tree-"
+	tempPrefix = "new-"
+)
 
 func writeEntry(root string, e devices.Entry) error {
 	path := filepath.Join(root, filepath.FromSlash(e.Path))

@@ -1,0 +1,242 @@
+//go:build amd64 || arm64
+
+package seccomp
+
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"ciddk/kproxy/devices"
+)
+
+// The requests of ioctl that every file has.
+const (
+	fionbio  = 0x5421
+	fionclex = 0x5450
+	fioclex  = 0x5451
+	fioasync = 0x5452
+)
+
+// onDevice executes a call whose first argument is a descriptor of the range.
+func (t *task) onDevice() result {
+	number := t.int(0)
+	switch t.nr {
+	case unix.SYS_FCNTL:
+		if cmd := t.int(1); cmd != unix.F_DUPFD && cmd != unix.F_DUPFD_CLOEXEC {
+			return proceed
+		}
+	case unix.SYS_IOCTL:
+		switch uint32(t.args[1]) {
+		case fioclex, fionclex, fionbio, fioasync:
+			return proceed
+		}
+	}
+	d, ok := t.descriptor(number)
+	if !ok {
+		return proceed
+	}
+	defer d.release()
+	switch t.nr {
+	case unix.SYS_WRITE:
+		return t.write(d, t.args[1], t.args[2])
+	case unix.SYS_IOCTL:
+		return t.call(d, &devices.Request{IsIoctl: true, Ioctl: uint64(uint32(t.args[1])), Operand: t.args[2]})
+	case unix.SYS_DUP:
+		return t.duplicate(d, 0)
+	case unix.SYS_FCNTL:
+		if t.int(1) == unix.F_DUPFD_CLOEXEC {
+			return t.duplicate(d, unix.O_CLOEXEC)
+		}
+		return t.duplicate(d, 0)
+	case unix.SYS_DUP3:
+		return t.duplicateAt(d, t.int(1), uint32(t.args[2]))
+	}
+	return result{errno: syscall.EINVAL} // the device files have no such call
+}
+
+// duplicate copies a descriptor to a free number of the range.
+func (t *task) duplicate(d *descriptor, flags uint32) result {
+	fd, err := t.copyDescriptor(d.number)
+	if err != nil {
+		return failed(err)
+	}
+	defer unix.Close(fd)
+	return t.give(fd, flags)
+}
+
+// duplicateAt copies a descriptor to a number. Outside the range, its calls would not be executed.
+func (t *task) duplicateAt(d *descriptor, number int, flags uint32) result {
+	switch {
+	case number == d.number || flags&^unix.O_CLOEXEC != 0:
+		return proceed
+	case !t.numbers.has(number):
+		return result{errno: syscall.EBUSY}
+	}
+	fd, err := t.copyDescriptor(d.number)
+	if err != nil {
+		return failed(err)
+	}
+	defer unix.Close(fd)
+	return t.giveAt(fd, number, flags)
+}
+
+// The command that starts a send queue: post send without requests (package kproxy/uverbs).
+const (
+	postSend     = 28
+	doorbellSize = 32
+)
+
+func (t *task) write(d *descriptor, addr, size uint64) result {
+	if size > devices.MaxWrite {
+		return result{errno: syscall.EINVAL}
+	}
+	b := make([]byte, size)
+	if err := readMemory(t.tid, addr, b); err != nil {
+		return failed(err)
+	}
+	if !t.isValid() {
+		return failed(unix.EINTR) // nobody receives it
+	}
+	isBell := size == doorbellSize && ne.Uint32(b) == postSend && ne.Uint16(b[4:]) == doorbellSize/4 &&
+		ne.Uint32(b[20:]) == 0
+	if isBell && d.dev != nil && d.dev.ring(ne.Uint32(b[16:])) {
+		return result{value: int64(size)}
+	}
+	return t.call(d, &devices.Request{Data: b})
+}
+
+// call executes a call, and waits if it would block and the descriptor is a blocking one.
+func (t *task) call(d *descriptor, q *devices.Request) result {
+	for {
+		r, wait := t.callOnce(d, q)
+		if !wait {
+			return r
+		}
+		if errno := t.await(d); errno != 0 {
+			return result{errno: errno}
+		}
+	}
+}
+
+// callOnce executes a call. wait reports that it would block.
+func (t *task) callOnce(d *descriptor, q *devices.Request) (_ result, wait bool) {
+	r, err := devices.Call(d.conn, q)
+	if err == nil && r.NeedFile {
+		r, err = t.callWith(d, q, int(r.Number))
+	}
+	if err != nil {
+		return failed(err), false
+	}
+	if r.Quiet {
+		devices.Discard(d.conn)
+	}
+	done := t.accept(d, r)
+	if r.Wait && done.errno == syscall.EAGAIN {
+		flags, err := unix.FcntlInt(uintptr(d.conn), unix.F_GETFL, 0)
+		wait = err == nil && flags&unix.O_NONBLOCK == 0
+	}
+	return done, wait
+}
+
+// callWith repeats a call with a descriptor of the program.
+func (t *task) callWith(d *descriptor, q *devices.Request, number int) (*devices.Reply, error) {
+	fd, err := t.copyDescriptor(number)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "attached")
+	defer f.Close()
+	with := *q
+	with.Number, with.File = int32(number), f
+	r, err := devices.Call(d.conn, &with)
+	if err == nil && r.NeedFile {
+		err = syscall.EBADF
+	}
+	if err == nil && r.QuietFile {
+		devices.Discard(fd)
+	}
+	return r, err
+}
+
+// accept does what a reply asks for. It closes the descriptors.
+func (t *task) accept(d *descriptor, r *devices.Reply) result {
+	defer func() {
+		for _, f := range r.Files {
+			f.File.Close()
+		}
+		if r.Memory != nil {
+			r.Memory.Close()
+		}
+	}()
+	if !t.isValid() {
+		return failed(unix.EINTR) // nobody receives it
+	}
+	if r.Bell != nil && d.dev != nil {
+		d.dev.setBell(r.Bell)
+	}
+	for _, s := range r.Stores {
+		if s.Addr == 0 {
+			continue
+		}
+		if err := writeMemory(t.tid, s.Addr, s.Data); err != nil {
+			return failed(err)
+		}
+	}
+	if r.Memory != nil {
+		if out := t.replace(d, r.Memory); out.errno != 0 {
+			return out
+		}
+	}
+	for _, f := range r.Files {
+		n, err := add(t.listener, &addition{id: t.id, source: uint32(numberOf(f.File)), numberFlags: unix.O_CLOEXEC})
+		if err == nil && f.Addr != 0 {
+			err = writeMemory(t.tid, f.Addr, ne.AppendUint32(nil, uint32(n)))
+		}
+		if err != nil {
+			return failed(err)
+		}
+	}
+	return result{value: r.Result, errno: r.Errno}
+}
+
+// replace gives the program the memory of its queues at the number of the device file.
+func (t *task) replace(d *descriptor, memory *os.File) result {
+	if d.dev == nil {
+		return failed(syscall.EIO)
+	}
+	if err := d.dev.setMemory(memory); err != nil {
+		return failed(err)
+	}
+	return t.lend(memory, d.dev, func(fd int) result {
+		if err := t.install(fd, d.number, d.dev.cloexec, 0); err != nil {
+			return failed(err)
+		}
+		return result{}
+	})
+}
+
+const (
+	// signalCheck is the time in milliseconds after which a call that waits looks for signals.
+	signalCheck = 200
+	// restart is the errno by which the kernel handles a signal and then restarts the call, if its handler wants that.
+	restart = syscall.Errno(512)
+)
+
+// await returns when a descriptor is readable, or else an errno.
+func (t *task) await(d *descriptor) syscall.Errno {
+	p := []unix.PollFd{{Fd: int32(d.conn), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(p, signalCheck)
+		switch {
+		case n > 0:
+			return 0
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return errnoOf(err)
+		case !t.isValid(), t.hasSignal():
+			return restart
+		}
+	}
+}

@@ -1,0 +1,198 @@
+//go:build amd64 || arm64
+
+package seccomp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The files that are redirected.
+var redirected = []string{"/sys/class/infiniband", "/sys/class/infiniband_verbs", "/sys/class/infiniband_mad",
+	"/sys/class/misc/rdma_cm", deviceDir}
+
+const deviceDir = "/dev/infiniband"
+
+// place is a file of the tree.
+type place struct {
+	name string // that the program uses
+	file string // in the directory of the tree
+}
+
+// isIn reports whether a path is a directory or below it.
+func isIn(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+
+// redirect returns the place of a path. It reports false for paths that are not redirected.
+func redirect(root, name string) (place, bool) {
+	if !path.IsAbs(name) {
+		return place{}, false
+	}
+	name = path.Clean(name)
+	for _, dir := range redirected {
+		if isIn(name, dir) {
+			return place{name, filepath.Join(root, name)}, true
+		}
+	}
+	return place{}, false
+}
+
+// place returns the place that a call's path argument names.
+func (t *task) place(n int) (place, bool) {
+	name, err := readPath(t.tid, t.args[n])
+	if err != nil || !t.isValid() { // the kernel reports the error
+		return place{}, false
+	}
+	return redirect(t.root, name)
+}
+
+// device returns the numbers of a device file. It reports false for other files.
+func (p *place) device() (major, minor uint32, ok bool) {
+	if !isIn(p.name, deviceDir) {
+		return 0, 0, false
+	}
+	b, err := os.ReadFile(p.file)
+	if err != nil {
+		return 0, 0, false
+	}
+	n, err := fmt.Sscanf(string(b), "%d:%d", &major, &minor)
+	return major, minor, n == 2 && err == nil
+}
+
+// openAt opens a file of the tree, or a device file.
+func (t *task) openAt(flags int) result {
+	p, ok := t.place(1)
+	if !ok {
+		return proceed
+	}
+	if _, _, ok := p.device(); ok && flags&unix.O_PATH == 0 {
+		return t.openDevice(p, flags)
+	}
+	fd, err := unix.Open(p.file, flags&^(unix.O_CREAT|unix.O_EXCL)|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	if err != nil {
+		return failed(err)
+	}
+	defer unix.Close(fd)
+	_, err = add(t.listener, &addition{id: t.id, flags: unix.SECCOMP_ADDFD_FLAG_SEND, source: uint32(fd),
+		numberFlags: uint32(flags & unix.O_CLOEXEC)})
+	if err != nil {
+		return failed(err)
+	}
+	return result{isSent: true}
+}
+
+// openAt2 is openAt for openat2, whose flags are in memory. Calls with rules of resolution are the kernel's.
+func (t *task) openAt2() result {
+	how := make([]byte, 24) // u64 flags, u64 mode, u64 resolve
+	if readMemory(t.tid, t.args[2], how) != nil || ne.Uint64(how[16:]) != 0 {
+		return proceed
+	}
+	return t.openAt(int(int32(ne.Uint64(how))))
+}
+
+func (t *task) access() result {
+	p, ok := t.place(1)
+	if !ok {
+		return proceed
+	}
+	if _, _, ok := p.device(); ok && t.args[2]&unix.X_OK == 0 {
+		return result{}
+	}
+	if err := unix.Access(p.file, uint32(t.args[2])); err != nil {
+		return failed(err)
+	}
+	return result{}
+}
+
+func (t *task) readlink() result {
+	p, ok := t.place(1)
+	if !ok {
+		return proceed
+	}
+	b := make([]byte, max(0, min(t.int(3), unix.PathMax)))
+	if len(b) == 0 {
+		return failed(unix.EINVAL)
+	}
+	n, err := unix.Readlink(p.file, b)
+	if err == nil {
+		err = writeMemory(t.tid, t.args[2], b[:n])
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return result{value: int64(n)}
+}
+
+const deviceMode = unix.S_IFCHR | 0o666
+
+// statPath stores the status of a file of the tree.
+func (t *task) statPath(addr uint64, flags int) result {
+	p, ok := t.place(1)
+	if !ok {
+		return proceed
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(unix.AT_FDCWD, p.file, &st, flags&unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return failed(err)
+	}
+	if major, minor, ok := p.device(); ok {
+		st.Mode, st.Rdev, st.Size = deviceMode, unix.Mkdev(major, minor), 0
+	}
+	return t.store(addr, &st)
+}
+
+// statxPath is statPath for statx.
+func (t *task) statxPath() result {
+	p, ok := t.place(1)
+	if !ok {
+		return proceed
+	}
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, p.file, t.int(2)&^unix.AT_EMPTY_PATH, t.int(3), &st)
+	if err != nil {
+		return failed(err)
+	}
+	if major, minor, ok := p.device(); ok {
+		st.Mode, st.Size = deviceMode, 0
+		st.Rdev_major, st.Rdev_minor = major, minor
+	}
+	return t.store(t.args[4], &st)
+}
+
+// store stores a structure at an address of the program.
+func (t *task) store(addr uint64, v any) result {
+	b, err := binary.Append(nil, ne, v)
+	if err == nil {
+		err = writeMemory(t.tid, addr, b)
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return result{}
+}
+
+// statDescriptor stores the status of a device file that is open.
+func (t *task) statDescriptor(addr uint64, mask int) result {
+	d, ok := t.descriptor(t.int(0))
+	if !ok {
+		return proceed
+	}
+	defer d.release()
+	if t.nr != unix.SYS_STATX {
+		st := d.stat
+		st.Mode, st.Rdev, st.Size = deviceMode, unix.Mkdev(d.major, d.minor), 0
+		return t.store(addr, &st)
+	}
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, d.path, 0, mask, &st); err != nil {
+		return failed(err)
+	}
+	st.Mode, st.Size = deviceMode, 0
+	st.Rdev_major, st.Rdev_minor = d.major, d.minor
+	return t.store(addr, &st)
+}

@@ -1,0 +1,128 @@
+//go:build amd64 || arm64
+
+package seccomp
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestRedirect(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"/sys/class/infiniband":                         "/r/sys/class/infiniband",
+		"/sys//class/infiniband/x/../y":                 "/r/sys/class/infiniband/y",
+		"/dev/infiniband/uverbs0":                       "/r/dev/infiniband/uverbs0",
+		"/sys/class/infiniband/../../../etc/passwd":     "",
+		"/sys/class/infiniband_other":                   "",
+		"/sys/class/net":                                "",
+		"sys/class/infiniband":                          "",
+		"":                                              "",
+		"/sys/class/infiniband/../infiniband_verbs/abi": "/r/sys/class/infiniband_verbs/abi",
+	} {
+		p, ok := redirect("/r", name)
+		assert.Equal(t, want, p.file, "%q", name)
+		assert.Equal(t, want != "", ok, "%q", name)
+	}
+}
+
+func TestSpan(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[uint64]span{1 << 20: {768, 1024}, 1024: {768, 1024}, 300: {150, 300}, 0: {0, 0}} {
+		assert.Equal(t, want, spanFor(limit), "limit %d", limit)
+	}
+	assert.True(t, span{768, 1024}.has(768))
+	assert.False(t, span{768, 1024}.has(1024))
+}
+
+// evaluate executes a filter for a call, as the kernel does.
+func evaluate(t *testing.T, p []unix.SockFilter, arch, number uint32, args ...uint64) uint32 {
+	data := append(ne.AppendUint32(nil, number), ne.AppendUint32(nil, arch)...)
+	data = append(data, make([]byte, 8)...)
+	for i := range 6 {
+		a := uint64(0)
+		if i < len(args) {
+			a = args[i]
+		}
+		data = ne.AppendUint64(data, a)
+	}
+	acc := uint32(0)
+	for i := 0; i < len(p); i++ {
+		in, isTrue := p[i], false
+		switch in.Code {
+		case unix.BPF_RET | unix.BPF_K:
+			return in.K
+		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
+			acc = ne.Uint32(data[in.K:])
+			continue
+		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
+			isTrue = acc == in.K
+		case unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K:
+			isTrue = acc >= in.K
+		case unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K:
+			isTrue = acc&in.K != 0
+		default:
+			require.Failf(t, "unknown instruction", "%#x", in.Code)
+		}
+		if isTrue {
+			i += int(in.Jt)
+		} else {
+			i += int(in.Jf)
+		}
+	}
+	require.Fail(t, "the filter has no end")
+	return 0
+}
+
+// TestFilter checks which calls the filter selects.
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	p := filter(span{768, 1024})
+	const noRDMA = uint32(returnErrno) | uint32(unix.EPROTONOSUPPORT)
+	for _, x := range []struct {
+		name   string
+		want   uint32
+		number uint32
+		args   []uint64
+	}{
+		{"getpid", returnAllow, unix.SYS_GETPID, nil},
+		{"openat", returnNotify, unix.SYS_OPENAT, nil},
+		{"write to a file", returnAllow, unix.SYS_WRITE, []uint64{767}},
+		{"write to a device", returnNotify, unix.SYS_WRITE, []uint64{768}},
+		{"write to the last device", returnNotify, unix.SYS_WRITE, []uint64{1023}},
+		{"write beyond the range", returnAllow, unix.SYS_WRITE, []uint64{1024}},
+		{"write to a negative number", returnAllow, unix.SYS_WRITE, []uint64{^uint64(0)}},
+		{"stat of a path", returnNotify, statCall, []uint64{atCWD, 1, 1, 0}},
+		{"stat of a file", returnAllow, statCall, []uint64{3, 1, 1, unix.AT_EMPTY_PATH}},
+		{"stat of a device", returnNotify, statCall, []uint64{800, 1, 1, unix.AT_EMPTY_PATH}},
+		{"statx of a file", returnAllow, unix.SYS_STATX, []uint64{3, 1, unix.AT_EMPTY_PATH}},
+		{"statx of a device", returnNotify, unix.SYS_STATX, []uint64{800, 1, unix.AT_EMPTY_PATH}},
+		{"RDMA netlink", noRDMA, unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, protoRDMA}},
+		{"route netlink", returnAllow, unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, 0}},
+		{"another socket", returnAllow, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, protoRDMA}},
+	} {
+		assert.Equal(t, x.want, evaluate(t, p, auditArch, x.number, x.args...), x.name)
+	}
+	assert.EqualValues(t, returnAllow, evaluate(t, p, auditArch+1, unix.SYS_OPENAT), "another architecture")
+}
+
+// TestMemory copies from and to this process, with addresses that are not valid.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	b := make([]byte, 4)
+	require.ErrorIs(t, readMemory(os.Getpid(), 16, b), unix.EFAULT)
+	require.ErrorIs(t, writeMemory(os.Getpid(), ^uint64(1), b), unix.EFAULT)
+	require.NoError(t, readMemory(os.Getpid(), 16, nil))
+	_, err := readPath(os.Getpid(), 16)
+	require.ErrorIs(t, err, unix.EFAULT)
+}
+
+// TestStatusOfThis finds no signal that this thread does not have.
+func TestStatusOfThis(t *testing.T) {
+	t.Parallel()
+	assert.True(t, (&task{tid: 1 << 30}).hasSignal(), "a thread that does not exist")
+}
