@@ -330,6 +330,30 @@ func Summary(w io.Writer, r *validate.Report, s Style) {
 	Matrix(w, "By section", r.BySection(), s)
 	Matrix(w, "By feature", r.ByFeature(), s)
 	fmt.Fprintf(w, "\n%s\n", CoverageLine(r.Requirements))
+	notPassed(w, s, r)
+}
+
+// notPassed repeats the names of the cases that decide the verdict, because some places show only the end of a log.
+func notPassed(w io.Writer, s Style, r *validate.Report) {
+	const most = 8
+	var names []string
+	for i := range r.Results {
+		x := &r.Results[i]
+		if x.Status != validate.Inconclusive && x.Status != validate.Error && !(failed(x) && r.Decisive(x)) {
+			continue
+		}
+		names = append(names, fmt.Sprintf("  %s  %s", s.paint(colors[x.Status], string(x.Status)), x.Case))
+	}
+	if len(names) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s\n", s.paint("1", "Not passed"))
+	for _, n := range names[:min(len(names), most)] {
+		fmt.Fprintln(w, n)
+	}
+	if more := len(names) - most; more > 0 {
+		fmt.Fprintf(w, "  and %d more\n", more)
+	}
 }
 
 func list(w io.Writer, s Style, title string, r *validate.Report, text func(*validate.Result) string) {
