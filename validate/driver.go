@@ -46,7 +46,7 @@ type Options struct {
 	Seed uint64 // for the driver's random choices, such as keys and QPNs
 	// Worker counts from 0 and differs among workers that run at the same time. Run differs among runs on one machine,
 	// as far as possible (it is the parent's process id). A driver can derive addresses from them that do not clash,
-	// such as 127.Run.Worker.x.
+	// such as loopback addresses.
 	Worker int
 	Run    int
 	// Impair is true if cases will call Target.Impair. Otherwise the driver may leave out what Impair needs, so that
