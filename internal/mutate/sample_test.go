@@ -124,7 +124,8 @@ func TestSamplingEnds(t *testing.T) {
 
 func TestScore(t *testing.T) {
 	results := []result{{Verdict: killed}, {Verdict: killed}, {Verdict: survived, Tests: killed},
-		{Verdict: survived, Tests: survived}, {Verdict: survived, Tests: survived}, {Verdict: survived, Tests: survived},
+		{Verdict: survived, Tests: survived}, {Verdict: survived, Tests: survived}, {Verdict: survived,
+			Tests: survived},
 		{Verdict: excluded}, {Verdict: unbuilt}}
 	s := scoreOf(results)
 	assert.Equal(t, score{certifier: 2, tests: 1, survived: 3, isTested: true}, s)
@@ -137,7 +138,8 @@ func TestScore(t *testing.T) {
 func TestPrintReport(t *testing.T) {
 	var b bytes.Buffer
 	printReport(&b, []result{
-		{mutant: mutant{File: "sma/b.go", Line: 9, Operator: opDelete, Function: "sma.f"}, Verdict: survived, Diff: "- g()\n"},
+		{mutant: mutant{File: "sma/b.go", Line: 9, Operator: opDelete, Function: "sma.f"}, Verdict: survived,
+			Diff: "- g()\n"},
 		{mutant: mutant{File: "rvt/a.go"}, Verdict: killed},
 		{mutant: mutant{File: "rvt/a.go", Start: 5}, Verdict: excluded, Detail: "texts for people"},
 	}, 5, "abc")

@@ -1,6 +1,7 @@
 package almutants
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"ciddk/ci"
@@ -29,6 +30,8 @@ func All() []mutant.Mutant {
 			lostCallbacks(func(n int32) bool { return n%10 == 0 })),
 		fault("al.loses-the-last-wakeup", alsuite.CIPump02, "a CQ makes twenty completion callbacks and no more",
 			lostCallbacks(func(n int32) bool { return n > 20 })),
+		fault("al.keeps-keys", alsuite.CIPool01, "an invalidated key stays valid",
+			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return keepsKeys{ciwrap.QP{QP: q}} })),
 		fault("al.two-opens", req.SAS2_2_08, "an adapter can be opened twice at the same time", func(h ci.HCA) ci.HCA {
 			open := &atomic.Pointer[ci.CA]{}
 			return ciwrap.Wrap(h,
@@ -119,4 +122,17 @@ func (h opensTwice) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, err
 		h.open.Store(&ca)
 	}
 	return ca, err
+}
+
+// keepsKeys is a QP that executes a local invalidation as an empty RDMA WRITE.
+type keepsKeys struct{ ciwrap.QP }
+
+func (q keepsKeys) PostSend(wrs []ci.SendWR) (int, error) {
+	changed := slices.Clone(wrs)
+	for i := range changed {
+		if changed[i].Op == ci.OpLocalInv {
+			changed[i] = ci.SendWR{ID: wrs[i].ID, Flags: wrs[i].Flags, Op: ci.OpWrite}
+		}
+	}
+	return q.QP.PostSend(changed)
 }
