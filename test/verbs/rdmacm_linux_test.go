@@ -27,12 +27,21 @@ func (r *rig) connect(server, client string, isEndless bool, env ...string) stri
 		if err != nil && strings.Contains(out, early) && time.Since(begin) < patience {
 			continue
 		}
-		require.NoError(r.t, err, "client %s:\n%s\nserver:\n%s", client, out, serverOut)
-		if !isEndless {
+		if !hasLostChannel(out) {
+			require.NoError(r.t, err, "client %s:\n%s\nserver:\n%s", client, out, serverOut)
+		}
+		if !isEndless && !hasLostChannel(serverOut) {
 			require.NoError(r.t, serverErr, "server %s:\n%s", server, serverOut)
 		}
 		return out
 	}
+}
+
+// hasLostChannel reports whether the output is that of a race at the end of rping, which it has on Linux, too: its main
+// thread closes the event channel on which another thread waits. If that thread sees the error before the process
+// exits, it determines the exit status.
+func hasLostChannel(out string) bool {
+	return strings.HasSuffix(strings.TrimSpace(out), "rdma_get_cm_event: Bad file descriptor")
 }
 
 // connectOnce runs a server and, when it listens, a client. A client that connects earlier is refused, and one with
@@ -46,7 +55,7 @@ func (r *rig) connectOnce(server, client string, isEndless bool, env []string) (
 	ended := make(chan error, 1)
 	go func() { ended <- s.Wait() }()
 	require.Eventually(r.t, func() bool { return r.isServed() || len(ended) > 0 }, patience, 5*time.Millisecond)
-	c, cb := r.command(strings.Fields(client)...)
+	c, cb := r.client().command(strings.Fields(client)...)
 	c.Env = append(c.Env, env...)
 	err = c.Run()
 	if err != nil || isEndless {

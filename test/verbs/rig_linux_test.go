@@ -75,30 +75,54 @@ func missing() string {
 	return ""
 }
 
-// rig is a daemon with one adapter in a simulated network, and an environment for ddkrun.
+// rig is a daemon with one adapter, and an environment for ddkrun.
 type rig struct {
 	t      *testing.T
 	env    []string
 	socket string
 	flags  []string // of ddkrun
+	peer   *rig // of clients; nil: the same
 }
 
 func newRig(t *testing.T) *rig { return newRigAt(t, "10.0.0.1") }
 
 // newRigAt returns a rig whose adapter has an address.
-func newRigAt(t *testing.T, address string) *rig {
+func newRigAt(t *testing.T, address string) *rig { return newRigOf(t, "link=network,address="+address) }
+
+// newPair returns a rig of servers at an address, and its peer of clients: two daemons whose adapters send RoCEv2 over
+// UDP. more are settings of both adapters.
+func newPair(t *testing.T, more ...string) (r *rig, address string) {
+	const digits = 1<<8 - 1
+	pid := os.Getpid() // tests of other processes have other addresses
+	base := fmt.Sprintf("127.%d.%d.", 1+pid>>8%digits, pid&digits)
+	settings := strings.Join(append(more, "address="), ",") + base
+	r = newRigOf(t, settings+"1")
+	r.peer = newRigOf(t, settings+"2")
+	return r, base + "1"
+}
+
+// client returns the rig of clients.
+func (r *rig) client() *rig {
+	if r.peer != nil {
+		return r.peer
+	}
+	return r
+}
+
+// newRigOf returns a rig whose adapter has settings.
+func newRigOf(t *testing.T, settings string) *rig {
 	if skip != "" {
 		t.Skip(skip)
 	}
-	return newRigWithout(t, address)
+	return newRigWithout(t, settings)
 }
 
-// newRigWithout is newRigAt for programs that need neither the preloaded library nor a user library.
-func newRigWithout(t *testing.T, address string, flags ...string) *rig {
+// newRigWithout is newRigOf for programs that need neither the preloaded library nor a user library.
+func newRigWithout(t *testing.T, settings string, flags ...string) *rig {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
 	daemon := exec.Command(ddkrun, append([]string{"-daemon", "serve", "--socket", socket, "--drain", "1ms",
-		"--adapter", "link=network,address=" + address}, flags...)...)
+		"--adapter", settings}, flags...)...)
 	pipe, err := daemon.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, daemon.Start())
@@ -175,7 +199,7 @@ func (r *rig) pair(args ...string) string {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Wait() }()
 	awaitListener(r.t, port, ended, serverOut)
-	client, clientOut := r.command(append(args, "127.0.0.1")...)
+	client, clientOut := r.client().command(append(args, "127.0.0.1")...)
 	err := client.Run()
 	if err != nil {
 		_ = server.Process.Kill()

@@ -21,7 +21,7 @@ func newSeccompRig(t *testing.T) *rig {
 	if err := seccomp.Check(); err != nil {
 		t.Skip(err)
 	}
-	return newRigWithout(t, "10.0.0.1", "--max-clients-per-user", "16")
+	return newRigWithout(t, "link=network,address=10.0.0.1", "--max-clients-per-user", "16")
 }
 
 // raw runs one of rawPrograms.

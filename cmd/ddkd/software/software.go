@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"ciddk/hca/reference"
 	"ciddk/hca/reference/rings"
 	"ciddk/kproxy/uverbs"
+	"ciddk/link/impair"
 	"ciddk/link/sim"
 	"ciddk/link/udp"
 	"ciddk/rvt"
@@ -38,6 +40,8 @@ func Driver() cli.Driver {
 			"port":      "UDP port; default: that of RoCEv2, 4791",
 			"fabric":    "name of the fabric, or path of its socket; default: sim",
 			"node":      "node of the fabric, as NODE or NODE:PORT",
+			"impair": "share of the packets that the port drops, and as many that it duplicates, reorders, " +
+				"delays and corrupts each, to test programs on a bad link: 1%; default: 0",
 		},
 		Example: "address=192.0.2.1",
 		Verbs: []uverbs.Provider{{Library: rings.LibraryName, Name: "rxe_ddk", ABI: 2, Command: rings.VerbsCommand,
@@ -65,10 +69,14 @@ type adapter struct {
 	fabric    string
 	node      string
 	nodePort  int
+	impair    float64
 }
 
 func parse(s cli.Settings) (a adapter, err error) {
 	a = adapter{link: s["link"], ifaceName: s["interface"]}
+	if a.impair, err = parseShare(s["impair"]); err != nil {
+		return a, err
+	}
 	if a.link == "" {
 		a.link = "udp"
 	}
@@ -103,6 +111,26 @@ func parse(s cli.Settings) (a adapter, err error) {
 		a.port = uint16(n)
 	}
 	return a, nil
+}
+
+// maxShare is the largest share of packets with one kind of impairment. There are five kinds, and half of the packets
+// pass.
+const maxShare = 0.1
+
+// parseShare parses the setting impair.
+func parseShare(text string) (float64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	number, isPercent := strings.CutSuffix(text, "%")
+	f, err := strconv.ParseFloat(number, 64)
+	if isPercent {
+		f /= 100
+	}
+	if err != nil || !(f >= 0 && f <= maxShare) { // also false for a NaN
+		return 0, fmt.Errorf("impair %q: want a share from 0 to %g%%, such as 1%%", text, 100*maxShare)
+	}
+	return f, nil
 }
 
 // parseFabric parses the settings of link=fabric.
@@ -142,6 +170,14 @@ func (a *adapter) open(ctx context.Context, network func() *sim.Network) (ci.HCA
 	}
 	if err != nil {
 		return nil, err
+	}
+	if f := a.impair; f > 0 {
+		m := impair.Model{Drop: f, Duplicate: f, Reorder: f, Delay: f, Corrupt: f}
+		bad, err := impair.New(port, impair.Config{Seed: rand.Uint64(), Out: m, In: m})
+		if err != nil {
+			return nil, errors.Join(err, port.Close())
+		}
+		port = bad
 	}
 	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
 	if err != nil {

@@ -34,6 +34,10 @@ func TestCheck(t *testing.T) {
 		{cli.Settings{"link": "fabric", "node": "h1", "address": "10.0.0.1"}, "address is not for link=fabric"},
 		{cli.Settings{"link": "fabric", "node": "h1:2"}, ""},
 		{cli.Settings{"address": "10.0.0.1"}, ""},
+		{cli.Settings{"address": "10.0.0.1", "impair": "1%"}, ""},
+		{cli.Settings{"address": "10.0.0.1", "impair": "0.02"}, ""},
+		{cli.Settings{"address": "10.0.0.1", "impair": "11%"}, "want a share from 0 to 10%"},
+		{cli.Settings{"address": "10.0.0.1", "impair": "NaN"}, "want a share"},
 	} {
 		err := Driver().Check(c.settings)
 		if c.want == "" {
@@ -41,6 +45,18 @@ func TestCheck(t *testing.T) {
 		} else {
 			assert.ErrorContains(t, err, c.want, c.settings)
 		}
+	}
+}
+
+// The port of an adapter is impaired if the settings require it.
+func TestImpaired(t *testing.T) {
+	for share, want := range map[string]bool{"": false, "0": false, "1%": true} {
+		settings := cli.Settings{"link": "network", "address": "10.0.0.1", "impair": share}
+		h, err := Driver().Open(t.Context(), settings, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		_, found := h.(*reference.HCA).Counters()["impair_passed"]
+		assert.Equal(t, want, found, "%q", share)
+		require.NoError(t, h.(*reference.HCA).Close())
 	}
 }
 

@@ -377,8 +377,10 @@ static ssize_t call_once(int fd, struct device *d, struct request *q, const void
 		receive_wake(fd);
 	if (r->flags & FLAG_QUIET_FILE && attached >= 0)
 		receive_wake(attached);
-	if (ok < 0 && saved == EAGAIN && r->flags & FLAG_WAIT)
-		*wait = !(syscall(SYS_fcntl, fd, F_GETFL, 0) & O_NONBLOCK);
+	if (ok < 0 && saved == EAGAIN && r->flags & FLAG_WAIT) {
+		long flags = syscall(SYS_fcntl, fd, F_GETFL, 0);
+		*wait = flags < 0 || !(flags & O_NONBLOCK); /* negative: another thread has closed it */
+	}
 	free(b);
 	errno = saved;
 	return result;
@@ -393,6 +395,10 @@ static ssize_t call_device(int fd, struct device *d, struct request *q, const vo
 			return result;
 		struct pollfd p = {.fd = fd, .events = POLLIN};
 		if (REAL(poll)(&p, 1, -1) < 0)
+			return -1;
+		/* Another thread has closed the descriptor. A call that waits in the kernel would keep the file, and would not
+		 * end: the thread of rping that waits for events depends on it. */
+		if (p.revents & POLLNVAL && REAL(poll)(NULL, 0, -1) < 0)
 			return -1;
 	}
 }
