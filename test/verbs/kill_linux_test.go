@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"math/rand/v2"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,12 @@ import (
 func (r *rig) isEmpty() bool {
 	clients := r.status().Clients
 	return len(clients) == 1 && !strings.HasPrefix(clients[0].Name, "/dev/")
+}
+
+// killLater kills a program after a time, and waits until it has ended.
+func killLater(c *exec.Cmd, after time.Duration) error {
+	defer time.AfterFunc(after, func() { _ = c.Process.Kill() }).Stop() // it fails if the program has ended
+	return c.Wait()
 }
 
 // TestKilled kills servers and clients at random moments. Nothing of them remains in the daemon, and the next server
@@ -40,16 +47,12 @@ func TestKilled(t *testing.T) {
 		require.Eventually(t, r.isServed, patience, 5*time.Millisecond, "%s", x.server)
 		client, _ := r.command(strings.Fields(x.client)...)
 		require.NoError(t, client.Start())
-		time.Sleep(time.Duration(random.Int64N(int64(latest))))
 		first, second := client, server
 		if random.IntN(2) == 0 {
 			first, second = server, client
 		}
-		require.NoError(t, first.Process.Kill())
-		time.Sleep(time.Duration(random.Int64N(int64(latest))))
-		_ = second.Process.Kill() // it may have ended, since its peer has
-		assert.Error(t, first.Wait())
-		_ = second.Wait()
+		assert.Error(t, killLater(first, time.Duration(random.Int64N(int64(latest)))))
+		_ = killLater(second, time.Duration(random.Int64N(int64(latest)))) // it may end before, since its peer has
 		require.Eventually(t, r.isEmpty, patience, 5*time.Millisecond, "after %s:\n%s", x.server, serverOut)
 	}
 	assert.Contains(t, r.connect("rping -s -C 2 -a "+to, "rping -c -v -C 2 -a "+to, false), "rdma-ping-1")
