@@ -81,7 +81,7 @@ type rig struct {
 	env    []string
 	socket string
 	flags  []string // of ddkrun
-	peer   *rig // of clients; nil: the same
+	peer   *rig     // of clients; nil: the same
 }
 
 func newRig(t *testing.T) *rig { return newRigAt(t, "10.0.0.1") }
