@@ -2,7 +2,9 @@ package validate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -56,6 +58,34 @@ func (t *T) diagnose() {
 		}
 		return
 	}
+}
+
+// diagnoseCounters registers a function that describes what Target.Counters count from now on.
+func (t *T) diagnoseCounters() {
+	count := t.target.Counters
+	if count == nil {
+		return
+	}
+	var before []map[string]uint64
+	described(func() []string { before = count(); return nil }) // if it panics, it does so again after a failure
+	t.Diagnose(func() (lines []string) {
+		for i, now := range count() {
+			var parts []string
+			for _, name := range slices.Sorted(maps.Keys(now)) {
+				n := now[name]
+				if i < len(before) {
+					n -= before[i][name]
+				}
+				if n != 0 {
+					parts = append(parts, fmt.Sprintf("%s %d", name, n))
+				}
+			}
+			if len(parts) > 0 {
+				lines = append(lines, fmt.Sprintf("HCA %d: counted: %s", i+1, strings.Join(parts, ", ")))
+			}
+		}
+		return lines
+	})
 }
 
 // described calls f. It returns a panic of the driver as a line.

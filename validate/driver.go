@@ -68,6 +68,9 @@ type Target struct {
 	// Live returns the number of existing objects by kind ("qp", "mr", …). Objects that a case leaves behind are a
 	// failure. It may be nil.
 	Live func() map[string]int
+	// Counters returns counters by name for each of HCAs. What they count from the start of a case is reported with its
+	// failures. It may be nil.
+	Counters func() []map[string]uint64
 	// Impair impairs the link between the HCAs from now on; the zero value restores it. The impairment is applied
 	// between the adapters, not by the driver under test. A target that does not support a kind of impairment returns
 	// an error that wraps errors.ErrUnsupported and changes nothing; cases that need that kind are skipped. It may be

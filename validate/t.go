@@ -337,6 +337,7 @@ func (t *T) run() Result {
 		go func() { defer close(done); t.guard(f) }()
 		<-done
 	}
+	t.diagnoseCounters()
 	body(func() { t.c.Run(t) })
 	t.wg.Wait()
 	t.diagnose()

@@ -87,6 +87,12 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		}
 		return sum
 	}
+	t.Counters = func() (list []map[string]uint64) {
+		for _, h := range made {
+			list = append(list, h.Counters())
+		}
+		return list
+	}
 	for i, open := range ports {
 		p, err := open()
 		if err != nil {
