@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,10 +14,26 @@ import (
 // errSet reports a Set that an agent rejected.
 var errSet = errors.New("fabric: the agent rejected a Set")
 
+// KeepConfigured calls Configure, and again after each change of a link, until ctx ends. It returns the error of
+// Configure, or nil when ctx has ended. Only one call may be in progress.
+func (f *Fabric) KeepConfigured(ctx context.Context) error {
+	for {
+		err := f.Configure()
+		if err != nil && (!errors.Is(err, errSet) || len(f.linksChanged) == 0) {
+			return err
+		} // otherwise a link has changed meanwhile
+		select {
+		case <-f.linksChanged:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // Configure brings the subnet up without a subnet manager, for tests and simulations: it assigns LIDs from 1 on,
-// switches last, writes shortest paths into the forwarding tables, and makes all ports with a link active. Multicast
-// tables stay empty. It replaces what a manager has set. Errors: a subnet with too many ports; a port that is protected
-// by an M_Key.
+// switches last, writes shortest paths into the forwarding tables, and makes all ports with a link active. Ports that
+// have LIDs keep them. Multicast tables stay empty. It replaces what a manager has set. Errors: a subnet with too many
+// ports; a port that is protected by an M_Key.
 func (f *Fabric) Configure() error {
 	f.mu.Lock()
 	nodes := slices.Clone(f.nodes)
@@ -38,9 +55,11 @@ func (f *Fabric) Configure() error {
 	return nil
 }
 
-// assignLIDs sets the LIDs of the end ports. It returns the end ports by LID; there is none at 0.
+// assignLIDs gives LIDs to the end ports that have none. It returns the end ports by LID.
 func (f *Fabric) assignLIDs(nodes []*node) (ends []*Port, err error) {
-	ends = []*Port{nil}
+	taken := map[int]bool{}
+	var wanted []*Port
+	keep := map[*Port]int{}
 	for _, switches := range []bool{false, true} {
 		for _, n := range nodes {
 			if (n.sw != nil) != switches {
@@ -48,20 +67,40 @@ func (f *Fabric) assignLIDs(nodes []*node) (ends []*Port, err error) {
 			}
 			for i := range n.ports {
 				p := &n.ports[i]
-				if switches && p.num != 0 || !switches && p.State() == ci.PortDown {
-					continue
+				lid := int(p.fast.load().lid())
+				isEnd := !switches || p.num == 0
+				switch {
+				case isEnd && lid != 0 && !taken[lid]:
+					taken[lid], keep[p] = true, lid
+					wanted = append(wanted, p)
+				case isEnd && (switches || p.State() != ci.PortDown):
+					wanted = append(wanted, p)
 				}
-				lid := len(ends)
-				if lid >= int(firstMulticastLID) {
-					return nil, fmt.Errorf("fabric: more than %d end ports", firstMulticastLID-1)
-				}
-				err := n.setPortInfo(p.num, func(i *mad.PortInfo) { i.LID, i.LMC, i.MasterSMLID = uint16(lid), 0, 1 })
-				if err != nil {
-					return nil, err
-				}
-				ends = append(ends, p)
 			}
 		}
+	}
+	ends = []*Port{nil}
+	next := 1
+	for _, p := range wanted {
+		lid := keep[p]
+		if lid == 0 {
+			for taken[next] {
+				next++
+			}
+			lid = next
+			taken[lid] = true
+		}
+		if lid >= int(firstMulticastLID) {
+			return nil, fmt.Errorf("fabric: more than %d end ports", firstMulticastLID-1)
+		}
+		err := p.node.setPortInfo(p.num, func(i *mad.PortInfo) { i.LID, i.LMC, i.MasterSMLID = uint16(lid), 0, 1 })
+		if err != nil {
+			return nil, err
+		}
+		for len(ends) <= lid {
+			ends = append(ends, nil)
+		}
+		ends[lid] = p
 	}
 	return ends, nil
 }

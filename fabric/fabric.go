@@ -79,6 +79,8 @@ type Fabric struct {
 	names map[string]*node
 
 	pending pendingLinks
+
+	linksChanged chan struct{} // gets a token when a link has come up or gone down
 }
 
 // New returns a fabric with the nodes and links of a topology. All links are up, and all ports in Init: a subnet
@@ -95,7 +97,8 @@ func New(t *topology.Topology, c Config) (*Fabric, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	f := &Fabric{cfg: c, timing: c.Timing, names: make(map[string]*node)}
+	f := &Fabric{cfg: c, timing: c.Timing, names: make(map[string]*node),
+		linksChanged: make(chan struct{}, 1)}
 	links := make([]map[int]*topology.Link, len(t.Nodes))
 	for i := range t.Links {
 		l := &t.Links[i]

@@ -1,9 +1,11 @@
 package fabric
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -79,6 +81,42 @@ func TestConfigure(t *testing.T) {
 	}
 	assert.Len(t, lids, 12)
 	require.NoError(t, f.Configure()) // again
+}
+
+// A subnet that is kept configured heals without a subnet manager: around a cut cable, and when an adapter is back,
+// which keeps its LID.
+func TestKeepConfigured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := twoLevels(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- f.KeepConfigured(ctx) }()
+		synctest.Wait()
+		h1, h8 := port(t, f, "h1", 1), port(t, f, "h8", 1)
+		lid, _ := h8.LID()
+		path, err := f.Trace("h1", lid)
+		require.NoError(t, err)
+		require.Len(t, path, 8)
+		require.NoError(t, path[2].SetLink(false))
+		synctest.Wait()
+		other, err := f.Trace("h1", lid)
+		require.NoError(t, err)
+		require.Len(t, other, 8)
+		assert.NotEqual(t, path[3].Node(), other[3].Node())
+		require.NoError(t, h1.SetLink(false))
+		synctest.Wait()
+		require.NoError(t, path[2].SetLink(true))
+		require.NoError(t, h1.SetLink(true))
+		synctest.Wait()
+		assert.Equal(t, ci.PortActive, h1.State())
+		assert.Equal(t, ci.PortActive, path[2].State())
+		now, _ := h8.LID()
+		assert.Equal(t, lid, now)
+		_, err = f.Trace("h1", lid)
+		require.NoError(t, err)
+		cancel()
+		require.NoError(t, <-ended)
+	})
 }
 
 // Every operation of RC works between adapters on different leaf switches, over LIDs, and the ports of the way count

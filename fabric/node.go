@@ -168,6 +168,12 @@ func (n *node) Changed(num uint8, c sma.Change) {
 		return
 	}
 	p.refresh()
+	if c&(sma.ChangeInit|sma.ChangeDown) != 0 {
+		select {
+		case n.fabric.linksChanged <- struct{}{}:
+		default:
+		}
+	}
 	if ca := p.ca.Load(); ca != nil {
 		ca.changed(c)
 	}

@@ -77,12 +77,17 @@ func (e *endpoint) unclaimed(h *mad.Header, r *Received) {
 		e.p.count.drop(DropUnclaimed)
 		return
 	}
-	if e.num == 0 && e.p.hasOwnAgent() {
+	isConsumed := e.num == 0 && e.p.hasOwnAgent()
+	if isConsumed && h.Attribute != mad.AttrSMInfo {
 		e.p.consumed(h)
 		return
 	}
 	e.mu.Lock()
 	defer e.unlock()
+	if isConsumed { // no manager is here, and an adapter's agent leaves SMInfo to managers
+		e.answer(h, r, mad.StatusBadMethodAttribute)
+		return
+	}
 	if e.num == 0 || h.Class == mad.ClassPerformance && e.p.h.a.Attr().Caps.Has(ci.CapLocalMAD) {
 		c := ci.MAD(r.MAD)
 		e.local.take(r, &c)

@@ -14,6 +14,8 @@ import (
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
 )
 
@@ -163,4 +165,45 @@ func TestConsumedSMPs(t *testing.T) {
 		assert.Equal(t, []mad.Method{mad.Get}, seen)
 		require.NoError(t, client.Close())
 	})
+}
+
+// SMInfo is for managers, so an adapter with an agent of its own passes it up unanswered. Without a manager it is
+// answered as unsupported, as by the kit's agent, by LID and by directed route.
+func TestSMInfoWithoutManager(t *testing.T) {
+	for name, config := range map[string]direct.Config{"kit": {}, "hardware": {HardwareAgents: true},
+		"hardware that passes answered requests up": {HardwareAgents: true, PassConsumed: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := direct.NewLink()
+				a := newNode(t, nodeConfig{}, testenv.Must(direct.New(l, direct.Config{})))
+				b := newNode(t, nodeConfig{}, testenv.Must(direct.New(l, config)))
+				sm := a.agent(mads.AgentConfig{SubnetManagement: true})
+				directed := subnetRequest(mad.Get, mad.AttrSMInfo, nil)
+				directed[1] = byte(mad.ClassSubnetDirected)
+				directed[7], directed[128+1] = 1, 1
+				copy(directed[32:], "\xff\xff\xff\xff")
+				for _, c := range []struct {
+					to     mads.Address
+					mad    []byte
+					status uint16
+				}{
+					{b.qp0(), subnetRequest(mad.Get, mad.AttrSMInfo, nil), mad.StatusBadMethodAttribute},
+					{b.qp0(), subnetRequest(mad.Set, mad.AttrSMInfo, nil), mad.StatusBadMethodAttribute},
+					{mads.Address{AV: ci.AVAttr{DLID: 0xffff}}, directed,
+						mad.StatusBadMethodAttribute | mad.StatusDirection},
+				} {
+					r, err := sm.Do(t.Context(), &mads.Message{To: c.to, MAD: c.mad, Timeout: time.Second})
+					require.NoError(t, err)
+					assert.Equal(t, c.status, r.Header().Status)
+					assert.Equal(t, mad.GetResp, r.Header().Method)
+				}
+				var seen int
+				b.agent(mads.AgentConfig{Class: mad.ClassSubnetLID, Version: 1, SubnetManagement: true,
+					Methods: []mad.Method{mad.Get}, OnReceive: func(*mads.Received) { seen++ }})
+				require.NoError(t, sm.Send(&mads.Message{To: b.qp0(), MAD: subnetRequest(mad.Get, mad.AttrSMInfo, nil)}))
+				synctest.Wait()
+				assert.Equal(t, 1, seen, "a manager gets it, and nobody else answers")
+			})
+		})
+	}
 }

@@ -117,7 +117,8 @@ func TestServe(t *testing.T) {
 	assert.Contains(t, out, "(cut)")
 	status, _, errs = command(t, "--name", name, "restore", "h1")
 	require.Zero(t, status, errs)
-	assert.Equal(t, "Init", state().Nodes[0].Ports[0].State)
+	require.Eventually(t, func() bool { return state().Nodes[0].Ports[0].State == "Active" }, time.Minute,
+		time.Millisecond, "the fabric is configured again")
 
 	status, out, errs = command(t, "--name", name, "draw", "--from", "h2", "--to", "h8")
 	require.Zero(t, status, errs)
@@ -147,6 +148,12 @@ func TestJoin(t *testing.T) {
 	assert.Equal(t, ci.PortActive, port.Attr().State)
 	_, out, _ := command(t, "--name", name, "status")
 	assert.Contains(t, out, "adapter")
+	lid := port.Attr().LID
+	require.NoError(t, port.Close())
+	port, err = join.Dial(t.Context(), join.SocketPath(name, "join"), "h5", 0)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return port.Attr().State == ci.PortActive }, time.Minute, time.Millisecond)
+	assert.Equal(t, lid, port.Attr().LID)
 	require.NoError(t, port.Close())
 	require.Eventually(t, func() bool {
 		_, out, _ := command(t, "--name", name, "status")

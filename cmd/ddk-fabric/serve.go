@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -13,7 +14,7 @@ import (
 
 type serveCmd struct {
 	Topology  string `arg:"" type:"existingfile" help:"Topology in ibsim's net format, also as ibnetdiscover prints it."`
-	Configure bool   `help:"Bring all links up with shortest paths, without a subnet manager."`
+	Configure bool   `help:"Bring all links up with shortest paths, without a subnet manager, also after changes."`
 	Verbose   bool   `short:"v" help:"Log the programs that connect."`
 }
 
@@ -28,17 +29,24 @@ func (c *serveCmd) Run(p *program) error {
 		return err
 	}
 	defer f.Close()
+	var done sync.WaitGroup
+	defer done.Wait()
+	ctx, cancel := context.WithCancel(p.ctx)
+	defer cancel()
 	if c.Configure {
 		if err := f.Configure(); err != nil {
 			return err
 		}
+		done.Go(func() {
+			if err := f.KeepConfigured(ctx); err != nil {
+				fmt.Fprintln(p.err, err)
+			}
+		})
 	}
 	control, err := listen(p.name, socketPath(p.name))
 	if err != nil {
 		return err
 	}
-	var done sync.WaitGroup
-	defer done.Wait()
 	defer func() { _ = control.Close() }()
 	done.Go(func() { serveControl(control, f) })
 	log := slog.New(slog.DiscardHandler)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/fabric"
@@ -33,7 +34,16 @@ func fabricLink(o validate.Options) (l linkage, err error) {
 		}
 	}
 	for _, n := range nodes {
-		l.ports = append(l.ports, func() (rvt.Port, error) { return join.Dial(context.Background(), path, n, 0) })
+		l.ports = append(l.ports, func() (rvt.Port, error) {
+			p, err := join.Dial(context.Background(), path, n, 0)
+			if err == nil && name != "" {
+				err = awaitManager(p, n, managerTime)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return p, nil
+		})
 	}
 	if name != "" {
 		l.noGroups = "no subnet manager writes the forwarding tables of multicast groups"
@@ -56,6 +66,24 @@ func fabricNodes(o validate.Options) (name string, nodes []string, err error) {
 		return "", nil, errors.New("--set nodes needs --set fabric, the name of a fabric that ddk-fabric serves")
 	}
 	return name, nodes, nil
+}
+
+// managerTime is the time that a subnet manager has to bring a port up.
+const managerTime = 20 * time.Second
+
+// awaitManager waits until the port of a node is active. Otherwise it closes the port and returns an error.
+func awaitManager(p *join.Port, name string, limit time.Duration) error {
+	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		s := p.Attr().State
+		if s == ci.PortActive {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			_ = p.Close() // the state is the error to report
+			return fmt.Errorf("the port of %s is in state %v after %v, want Active: start a subnet manager on the "+
+				"fabric (opensm), or serve the fabric with ddk-fabric serve --configure", name, s, limit)
+		}
+	}
 }
 
 // serveFabric serves a fabric with the adapters h1 and h2.

@@ -131,3 +131,16 @@ func FuzzExecute(f *testing.F) {
 		require.Equal(t, before[8:24], m[8:24])
 	})
 }
+
+// Attributes that the agent does not have are answered as such: samples, among others.
+func TestUnsupportedAttributes(t *testing.T) {
+	t.Parallel()
+	const samplesControl, samplesResult, rcvErrorDetails = 0x10, 0x11, 0x15
+	_, a := newAgent()
+	for _, attr := range []uint16{samplesControl, samplesResult, rcvErrorDetails} {
+		for _, method := range []mad.Method{mad.Get, mad.Set} {
+			c := mad.PortCounters{PortSelect: 1}
+			assert.Equal(t, mad.StatusBadMethodAttribute, do(t, a, method, attr, &c), "%v of %#x", method, attr)
+		}
+	}
+}

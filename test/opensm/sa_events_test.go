@@ -1,6 +1,7 @@
 package opensm
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -189,4 +190,78 @@ func TestPathCache(t *testing.T) {
 	r.wait("the path is dropped", func() bool { return paths.Counters().Paths == 0 })
 	_, err = paths.Path(t.Context(), h.port, to)
 	require.NoError(t, err)
+}
+
+// Registrations follow the subnet from manager to manager while both live: the standby takes over from a manager that
+// was killed, and gives way to one of higher priority.
+func TestRegistrationsFollowHandover(t *testing.T) {
+	g, err := tree.Generate()
+	r := newRig(t, g, err)
+	fast := r.options("sminfo_polling_timeout 300", "polling_retry_number 2", "force_log_flush TRUE")
+	first := r.manage("h1", append(fast, "-p", "5")...)
+	first.waitUp(1)
+	second := r.manage("h5", append(fast, "-p", "3")...)
+	r.wait("standby", func() bool { return strings.Contains(second.text(), "Entering STANDBY state") })
+	a, b := r.host("h2"), r.host("h7")
+	joined, subscribed := make(chan *mad.MCMemberRecord, 100), make(chan error, 100)
+	notices, registered := make(chan *mad.NoticeRecord, 100), make(chan error, 100)
+	cfg := testGroup()
+	cfg.OnChange = func(g *mad.MCMemberRecord, err error) {
+		if err == nil { // requests to the manager that is going away may time out
+			joined <- g
+		}
+	}
+	_, err = a.sa.NewMembership(t.Context(), a.port, cfg)
+	require.NoError(t, err)
+	_, err = a.sa.NewSubscription(t.Context(), a.port, sa.SubscriptionConfig{Trap: mad.InformAllTraps,
+		OnNotice: func(n *mad.NoticeRecord) { notices <- n }, OnChange: report(subscribed)})
+	require.NoError(t, err)
+	_, err = a.sa.NewService(t.Context(), a.port, sa.ServiceConfig{
+		Record: mad.ServiceRecord{ServiceID: 0x1234, Name: name("disk")}, OnChange: report(registered)})
+	require.NoError(t, err)
+	check := func(manager string) {
+		take(t, "rejoin at "+manager, joined)
+		take(t, "subscription at "+manager, subscribed)
+		take(t, "service at "+manager, registered)
+		p, err := r.fabric.Port("h2", 1)
+		require.NoError(t, err)
+		r.wait("the new manager's LID", func() bool { return int(p.Info().MasterSMLID) == r.lid(manager) })
+		r.wait("the records of "+manager, func() bool {
+			_, err := sa.ServiceRecords.Get(t.Context(), b.sa, b.port, mad.ServiceRecord{Name: name("disk")},
+				mad.ServiceName)
+			if err != nil {
+				return false
+			}
+			m, err := sa.MCMemberRecords.Get(t.Context(), b.sa, b.port, testGroup().Record, mad.MCMGID)
+			return err == nil && m.MLID >= 0xc000
+		})
+		other := testGroup()
+		other.Record.MGID[15]++
+		group, err := b.sa.NewMembership(t.Context(), b.port, other)
+		require.NoError(t, err)
+		assert.EqualValues(t, other.Record.MGID, takeTrap(t, notices, mad.TrapGroupCreated))
+		require.NoError(t, group.Destroy())
+		for len(joined)+len(subscribed)+len(registered) > 0 { // a second client reregister
+			select {
+			case <-joined:
+			case <-subscribed:
+			case <-registered:
+			}
+		}
+	}
+	first.kill()
+	check("h5")
+	third := r.manage("h3", append(fast, "-p", "9")...)
+	check("h3")
+	assert.Contains(t, third.text(), "Entering MASTER state")
+	assert.Equal(t, 2, strings.Count(second.text(), "Entering STANDBY state"))
+}
+
+// report returns an OnChange that passes on successes.
+func report(c chan<- error) func(error) {
+	return func(err error) {
+		if err == nil {
+			c <- nil
+		}
+	}
 }
