@@ -55,7 +55,7 @@ func (f *Fabric) Configure() error {
 	return nil
 }
 
-// assignLIDs gives LIDs to the end ports that have none. It returns the end ports by LID.
+// assignLIDs sets the LIDs of the end ports that have none. It returns the end ports by LID.
 func (f *Fabric) assignLIDs(nodes []*node) (ends []*Port, err error) {
 	taken := map[int]bool{}
 	var wanted []*Port

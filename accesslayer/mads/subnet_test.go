@@ -200,7 +200,8 @@ func TestSMInfoWithoutManager(t *testing.T) {
 				var seen int
 				b.agent(mads.AgentConfig{Class: mad.ClassSubnetLID, Version: 1, SubnetManagement: true,
 					Methods: []mad.Method{mad.Get}, OnReceive: func(*mads.Received) { seen++ }})
-				require.NoError(t, sm.Send(&mads.Message{To: b.qp0(), MAD: subnetRequest(mad.Get, mad.AttrSMInfo, nil)}))
+				m := subnetRequest(mad.Get, mad.AttrSMInfo, nil)
+				require.NoError(t, sm.Send(&mads.Message{To: b.qp0(), MAD: m}))
 				synctest.Wait()
 				assert.Equal(t, 1, seen, "a manager gets it, and nobody else answers")
 			})

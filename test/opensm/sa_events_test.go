@@ -221,8 +221,8 @@ func TestRegistrationsFollowHandover(t *testing.T) {
 	require.NoError(t, err)
 	check := func(manager string) {
 		take(t, "rejoin at "+manager, joined)
-		take(t, "subscription at "+manager, subscribed)
-		take(t, "service at "+manager, registered)
+		require.NoError(t, take(t, "subscription at "+manager, subscribed))
+		require.NoError(t, take(t, "service at "+manager, registered))
 		p, err := r.fabric.Port("h2", 1)
 		require.NoError(t, err)
 		r.wait("the new manager's LID", func() bool { return int(p.Info().MasterSMLID) == r.lid(manager) })
@@ -244,8 +244,10 @@ func TestRegistrationsFollowHandover(t *testing.T) {
 		for len(joined)+len(subscribed)+len(registered) > 0 { // a second client reregister
 			select {
 			case <-joined:
-			case <-subscribed:
-			case <-registered:
+			case err := <-subscribed:
+				require.NoError(t, err)
+			case err := <-registered:
+				require.NoError(t, err)
 			}
 		}
 	}
