@@ -49,12 +49,17 @@ func generate(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	programs, err := programTable(root)
+	if err != nil {
+		return nil, err
+	}
 	for name, inserts := range map[string][]string{
 		"README.md":             {first},
 		"CONTRIBUTING.md":       {layerTable(rows)},
 		".golangci.yml":         {depguardRules(module, rows), pendingRule(layers.Pending())},
 		"docs/sas/qp-states.md": {transitionTables()},
 		"docs/abi/rings.md":     {rings},
+		"docs/verbs.md":         {programs},
 	} {
 		if pages[name], err = replaceBlock(filepath.Join(root, name), inserts...); err != nil {
 			return nil, err

@@ -1,6 +1,6 @@
 // Command docgen writes the tables of the documentation that follow from code: statuses, completions, events,
-// capability bits, verbs and the QP state machine from package ci, the layer table from package layers, and the picture
-// of the architecture.
+// capability bits, verbs and the QP state machine from package ci, the layer table from package layers, the programs
+// that test/verbs runs, and the picture of the architecture.
 //
 //	go generate ./internal/docgen     writes them
 //	go test ./internal/docgen         fails when a committed one is stale

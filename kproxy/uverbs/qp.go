@@ -35,6 +35,10 @@ func typeOf(n uint8) (ci.QPType, error) {
 	return 0, syscall.EINVAL
 }
 
+// sizeofSGE is the size of a segment of a work request. In Linux's Soft-RoCE, inline data has at least the room of the
+// segments, and programs use it that did not request any (rdma_xclient).
+const sizeofSGE = 16
+
 func (f *File) newQP(c *call, q *createQPArgs, r *createQPResp) error {
 	t, err := typeOf(q.QPType)
 	if err != nil {
@@ -45,7 +49,7 @@ func (f *File) newQP(c *call, q *createQPArgs, r *createQPResp) error {
 	}
 	create := &schema.CreateQP{Token: q.UserHandle, Async: f.async, Type: t, User: f.private(c),
 		Caps: schema.QPCaps{SendDepth: limit(q.MaxSendWR), RecvDepth: limit(q.MaxRecvWR), SendSGE: limit(q.MaxSendSGE),
-			RecvSGE: limit(q.MaxRecvSGE), MaxInline: limit(q.MaxInlineData)}}
+			RecvSGE: limit(q.MaxRecvSGE), MaxInline: max(limit(q.MaxInlineData), limit(q.MaxSendSGE)*sizeofSGE)}}
 	if q.SQSigAll != 0 {
 		create.Flags |= ci.QPSignalAll
 	}

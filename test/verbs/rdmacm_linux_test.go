@@ -81,6 +81,7 @@ func TestConnect(t *testing.T) {
 		{server: "rdma_server", client: "rdma_client -s " + to, want: "rdma_client: end 0"},
 		{server: "ucmatose -c 5 -C 10 -S 5000 -a 14", client: "ucmatose -c 5 -C 10 -S 5000 -s " + to,
 			want: "return status 0"},
+		{server: "rdma_xserver -c r", client: "rdma_xclient -c r -s " + to, want: "rdma_xclient: end 0"},
 		{server: "cmtime -c 10", client: "cmtime -c 10 -s " + to, want: "destroy", isEndless: true},
 		{server: "ib_write_lat -R -n 64 -F", client: "ib_write_lat -R -n 64 -F " + to, want: "#bytes"},
 		{server: "ib_read_bw -R -q 4 -n 64 -F", client: "ib_read_bw -R -q 4 -n 64 -F " + to, want: "#bytes"},
@@ -105,6 +106,12 @@ func TestOrdinarySockets(t *testing.T) {
 	assert.Contains(t, out, "custom")
 	const port = ":1D2F" // 7471
 	assert.False(t, isListening("/proc/net/tcp", port) || isListening("/proc/net/tcp6", port), "TCP was used")
+}
+
+// TestIPv6 connects by an IPv6 address.
+func TestIPv6(t *testing.T) {
+	out := newRigAt(t, "fd00::7").connect("rping -s -C 3 -a fd00::7", "rping -c -v -C 3 -a fd00::7", false)
+	assert.Contains(t, out, "rdma-ping-2: CDEF")
 }
 
 // TestMulticast runs a receiver, and senders until it has received all messages.
