@@ -57,6 +57,11 @@
 // The reply to open has one store with address 0: u32 major and minor number of the device, u32 process id of the
 // daemon, u32 version of the protocol. The reply to tree has one with a part of the tree.
 //
+// # Datagrams
+//
+// After the open of a Dialog, such as a netlink socket, messages are datagrams of the program and of the reply, without
+// headers.
+//
 // # Bells
 //
 // A bell is a place in memory that is shared with the adapter, by which a program starts a send queue without a system

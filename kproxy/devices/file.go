@@ -45,6 +45,14 @@ type Poller interface {
 	SetWake(wake func())
 }
 
+// A Dialog is a File that exchanges datagrams with the program, such as a netlink socket. The connection transports the
+// datagrams themselves, and Call is not used. Datagram is not called concurrently.
+type Dialog interface {
+	File
+	// Datagram executes a datagram of the program and returns the datagrams of the reply.
+	Datagram(b []byte) [][]byte
+}
+
 // A Request is a system call on a device file: an ioctl if IsIoctl, else a write of Data.
 type Request struct {
 	Data []byte

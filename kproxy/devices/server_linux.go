@@ -137,12 +137,36 @@ func (s *Server) serve(c *native.Conn) {
 		stop := native.WatchProcess(process, func() { c.Close() })
 		defer stop()
 	}
+	if x, ok := f.(Dialog); ok {
+		converse(c, x)
+		s.forget(f)
+		f.Close()
+		return
+	}
 	d := &opener{s: s, c: c, f: f, pending: make(chan struct{}, maxPending)}
 	for d.next() {
 	}
 	s.forget(f)
 	f.Close()
 	d.wait.Wait()
+}
+
+// converse passes on datagrams until the connection is closed.
+func converse(c *native.Conn, f Dialog) {
+	for {
+		buf, n, files, err := c.RecvPooled(&buffers)
+		closeFiles(files)
+		if err != nil {
+			return
+		}
+		replies := f.Datagram((*buf)[:n])
+		buffers.Put(buf)
+		for _, r := range replies {
+			if c.Send(r, nil) != nil {
+				return
+			}
+		}
+	}
 }
 
 // first executes the requests for the tree and the open, which returns the file, or nil, and the pidfd of its process,

@@ -66,7 +66,7 @@ type File struct {
 var _ devices.File = (*File)(nil)
 
 // Device returns the device numbers.
-func (f *File) Device() (major, minor uint32) { return deviceMajor, firstMinor + uint32(f.dev.Index) }
+func (f *File) Device() (major, minor uint32) { return f.dev.Numbers() }
 
 // Close closes the session, which destroys everything.
 func (f *File) Close() { _ = f.session.Close() } // it has logged the error

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"strconv"
 	"strings"
@@ -28,6 +29,8 @@ type Provider struct {
 	// netlink.
 	Name string
 	ABI  int // version of the library's ABI
+	// Driver is the number by which libibverbs finds the user library where there is RDMA netlink (enum rdma_driver_id).
+	Driver uint32
 	// Command is the UserBuffer.Command by which the driver knows that the private data of a verb is the driver data of
 	// the library's commands.
 	Command uint32
@@ -45,6 +48,30 @@ type Device struct {
 	attr     *ci.CAAttr
 	info     ci.HCAInfo
 }
+
+// Attr returns the attributes of the adapter. They are not changed.
+func (d *Device) Attr() *ci.CAAttr { return d.attr }
+
+// SystemGUID returns the GUID of the system, that of the node if the adapter has none.
+func (d *Device) SystemGUID() ci.GUID { return systemGUID(d.attr.GUID, d.attr.SystemGUID) }
+
+// FirmwareText returns the version of the firmware, such as 1.0.0.
+func (d *Device) FirmwareText() string {
+	v := d.attr.Firmware
+	return fmt.Sprintf("%d.%d.%d", v>>32&0xffff, v>>16&0xffff, v&0xffff)
+}
+
+// FileName returns the name of the device file, such as uverbs0.
+func (d *Device) FileName() string { return fileName + strconv.Itoa(d.Index) }
+
+// Numbers returns the numbers of the device file.
+func (d *Device) Numbers() (major, minor uint32) { return deviceMajor, firstMinor + uint32(d.Index) }
+
+// ABI returns the version of the user library's ABI.
+func (d *Device) ABI() int { return d.provider.ABI }
+
+// Driver returns the number of the user library's driver.
+func (d *Device) Driver() uint32 { return d.provider.Driver }
 
 // FrontEnd implements the uverbs device files of a daemon's adapters. It implements devices.FrontEnd.
 type FrontEnd struct {

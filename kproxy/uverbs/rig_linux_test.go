@@ -30,7 +30,7 @@ type rig struct {
 	front *FrontEnd
 }
 
-var softRoCE = []Provider{{Library: rings.LibraryName, Name: "rxe_ddk", ABI: 2, Command: rings.VerbsCommand,
+var softRoCE = []Provider{{Library: rings.LibraryName, Name: "rxe_ddk", ABI: 2, Driver: 14, Command: rings.VerbsCommand,
 	BellOffset: rings.VerbsIndex}}
 
 func newRig(t testing.TB) *rig {

@@ -46,7 +46,7 @@ func (t *tree) device(d *Device) {
 	t.file(path.Join(ib, "node_guid"), "%s", guidText(a.GUID))
 	t.file(path.Join(ib, "sys_image_guid"), "%s", guidText(systemGUID(a.GUID, a.SystemGUID)))
 	t.file(path.Join(ib, "node_desc"), "%s", d.Name)
-	t.file(path.Join(ib, "fw_ver"), "%d.%d.%d", a.Firmware>>32&0xffff, a.Firmware>>16&0xffff, a.Firmware&0xffff)
+	t.file(path.Join(ib, "fw_ver"), "%s", d.FirmwareText())
 	t.file(path.Join(ib, "hw_rev"), "%x", a.Revision)
 	t.dir(path.Join(ib, "device", "net"))
 	for i := range a.Ports {

@@ -201,6 +201,9 @@ func rawGID() ([]byte, error) {
 	return gid, nil
 }
 
+// pause lets other processes run for some milliseconds, since a program without a library waits for a queue in memory.
+func pause(milliseconds int) { _, _ = unix.Poll(nil, milliseconds) }
+
 // rawTransfer sends a message from one QP to another one.
 func rawTransfer() error {
 	c, err := openRaw()
@@ -278,7 +281,7 @@ func rawTransfer() error {
 			if time.Now().After(deadline) {
 				return errors.New("no completion")
 			}
-			time.Sleep(time.Millisecond)
+			pause(1)
 			continue
 		}
 		if w := wcs.slot(offConsumer); ne.Uint32(w[8:]) != 0 {
@@ -422,7 +425,7 @@ func rawReopen() error {
 	for i := range 40 {
 		c, err := openRaw()
 		for wait := time.Now(); errors.Is(err, syscall.ENOMEM) && time.Since(wait) < patience; {
-			time.Sleep(10 * time.Millisecond) // the daemon closes the earlier ones
+			pause(10) // the daemon closes the earlier ones
 			c, err = openRaw()
 		}
 		if err != nil {

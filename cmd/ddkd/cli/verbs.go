@@ -9,6 +9,7 @@ import (
 
 	"ciddk/clock"
 	"ciddk/kproxy/devices"
+	"ciddk/kproxy/nldev"
 	"ciddk/kproxy/ucm"
 	"ciddk/kproxy/uverbs"
 )
@@ -42,8 +43,12 @@ func (d *daemon) openVerbs() error {
 		return err
 	}
 	c, err := ucm.New(ucm.Config{Core: d.core, Manager: d.svc.rdmacm})
+	if err != nil {
+		return err
+	}
+	n, err := nldev.New(nldev.Config{Devices: u, Core: d.core})
 	if err == nil {
-		d.verbs = devices.New(devices.FrontEnds{u, c}, d.core.MaxClients(), clock.Real())
+		d.verbs = devices.New(devices.FrontEnds{u, c, n}, d.core.MaxClients(), clock.Real())
 	}
 	return err
 }

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/netlink.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -71,6 +72,8 @@ struct device {
 	dev_t sock_dev;
 	ino_t sock_ino; /* identifies the socket */
 	dev_t rdev;
+	int is_netlink; /* a netlink socket, whose datagrams the connection transports */
+	uint32_t port;  /* of a netlink socket */
 	_Atomic(char *) memory;
 	size_t memory_size;
 	_Atomic uint64_t bells[MAX_BELLS]; /* by handle modulo the size: handle << 32 | index + 1, or 0 */
@@ -449,7 +452,7 @@ EXPORT ssize_t write(int fd, const void *buf, size_t size)
 		if (b.command == POST_SEND && b.in_words == DOORBELL_SIZE / 4 && b.count == 0 && ring(fd, d, b.handle))
 			return size;
 	}
-	if (!d || !(d = lookup(fd)))
+	if (!d || d->is_netlink || !(d = lookup(fd)))
 		return REAL(write)(fd, buf, size);
 	if (size > MAX_REQUEST) {
 		errno = EINVAL;
@@ -466,7 +469,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...)
 	void *arg = va_arg(ap, void *);
 	va_end(ap);
 	struct device *d = device_at(fd);
-	if (!d || request == FIOCLEX || request == FIONCLEX || request == FIONBIO || request == FIOASYNC ||
+	if (!d || d->is_netlink || request == FIOCLEX || request == FIONCLEX || request == FIONBIO || request == FIOASYNC ||
 	    !(d = lookup(fd)))
 		return REAL(ioctl)(fd, request, arg);
 	struct request q = {.op = OP_IOCTL, .a = request, .b = (uintptr_t)arg};
@@ -549,15 +552,6 @@ EXPORT int fcntl64(int fd, int cmd, ...)
 	void *arg = va_arg(ap, void *);
 	va_end(ap);
 	return control_file(REAL(fcntl64), fd, cmd, arg);
-}
-
-EXPORT int socket(int domain, int type, int protocol)
-{
-	if (domain == AF_NETLINK && protocol == 20) { /* NETLINK_RDMA: the adapters of the host are hidden */
-		errno = EPROTONOSUPPORT;
-		return -1;
-	}
-	return REAL(socket)(domain, type, protocol);
 }
 
 /* Paths. */
@@ -655,6 +649,109 @@ fail:
 	free(b);
 	errno = failed;
 	return -1;
+}
+
+/* Sockets of RDMA netlink: package kproxy/nldev. The library sets and checks addresses, which the connection lacks. */
+
+enum { PROTOCOL_RDMA = 20 };
+
+EXPORT int socket(int domain, int type, int protocol)
+{
+	if (domain != AF_NETLINK || protocol != PROTOCOL_RDMA)
+		return REAL(socket)(domain, type, protocol);
+	int flags = (type & SOCK_CLOEXEC ? O_CLOEXEC : 0) | (type & SOCK_NONBLOCK ? O_NONBLOCK : 0);
+	int fd = open_device("netlink/rdma", flags);
+	struct device *d = device_at(fd);
+	if (!d) {
+		errno = EPROTONOSUPPORT;
+		return -1;
+	}
+	d->port = getpid();
+	d->is_netlink = 1;
+	return fd;
+}
+
+/* netlink returns the device of a descriptor, if it is a netlink socket. */
+static struct device *netlink(int fd)
+{
+	struct device *d = device_at(fd);
+	return d && d->is_netlink ? lookup(fd) : NULL;
+}
+
+/* set_address stores the address of a port, 0 for that of the kernel. */
+static socklen_t set_address(void *to, socklen_t room, uint32_t port)
+{
+	struct sockaddr_nl a = {.nl_family = AF_NETLINK, .nl_pid = port};
+	memcpy(to, &a, room < sizeof a ? room : sizeof a);
+	return sizeof a;
+}
+
+EXPORT int bind(int fd, const struct sockaddr *a, socklen_t size)
+{
+	struct device *d = netlink(fd);
+	if (!d)
+		return REAL(bind)(fd, a, size);
+	if (!a || size < sizeof(struct sockaddr_nl) || a->sa_family != AF_NETLINK) {
+		errno = EINVAL;
+		return -1;
+	}
+	uint32_t port = ((const struct sockaddr_nl *)a)->nl_pid;
+	if (port)
+		d->port = port;
+	return 0;
+}
+
+EXPORT int connect(int fd, const struct sockaddr *a, socklen_t size)
+{
+	return netlink(fd) ? 0 : REAL(connect)(fd, a, size);
+}
+
+EXPORT int getsockname(int fd, struct sockaddr *a, socklen_t *size)
+{
+	struct device *d = netlink(fd);
+	if (!d)
+		return REAL(getsockname)(fd, a, size);
+	*size = set_address(a, *size, d->port);
+	return 0;
+}
+
+EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t size)
+{
+	if (level == SOL_NETLINK && netlink(fd))
+		return 0;
+	return REAL(setsockopt)(fd, level, name, value, size);
+}
+
+EXPORT ssize_t sendto(int fd, const void *b, size_t n, int flags, const struct sockaddr *to, socklen_t size)
+{
+	if (netlink(fd))
+		return REAL(send)(fd, b, n, flags | MSG_NOSIGNAL);
+	return REAL(sendto)(fd, b, n, flags, to, size);
+}
+
+EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	if (!netlink(fd))
+		return REAL(sendmsg)(fd, m, flags);
+	struct msghdr plain = {.msg_iov = m->msg_iov, .msg_iovlen = m->msg_iovlen};
+	return REAL(sendmsg)(fd, &plain, flags | MSG_NOSIGNAL);
+}
+
+EXPORT ssize_t recvfrom(int fd, void *b, size_t n, int flags, struct sockaddr *from, socklen_t *size)
+{
+	ssize_t r = REAL(recvfrom)(fd, b, n, flags, from, size);
+	if (r >= 0 && from && size && netlink(fd))
+		*size = set_address(from, *size, 0);
+	return r;
+}
+
+EXPORT ssize_t recvmsg(int fd, struct msghdr *m, int flags)
+{
+	socklen_t room = m ? m->msg_namelen : 0;
+	ssize_t r = REAL(recvmsg)(fd, m, flags);
+	if (r >= 0 && m->msg_name && netlink(fd))
+		m->msg_namelen = set_address(m->msg_name, room, 0);
+	return r;
 }
 
 static int open_path(int dir, const char *path, int flags, mode_t mode)
