@@ -169,8 +169,8 @@ func TestResources(t *testing.T) {
 	ca := do(schema.CmdOpenCA, &schema.OpenCA{GUID: r.dev.GUID, Async: async}).(*schema.Created)
 	pd := do(schema.CmdAllocatePD, &schema.AllocatePD{CA: ca.Handle}).(*schema.Created)
 	cq := do(schema.CmdCreateCQ, &schema.CreateCQ{PD: pd.Handle, Size: 10}).(*schema.CreateCQReply)
-	qp := do(schema.CmdCreateQP, &schema.CreateQP{PD: pd.Handle, SendCQ: cq.Handle, RecvCQ: cq.Handle, Async: async, Type: ci.RC,
-		Caps: schema.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}}).(*schema.CreateQPReply)
+	qp := do(schema.CmdCreateQP, &schema.CreateQP{PD: pd.Handle, SendCQ: cq.Handle, RecvCQ: cq.Handle, Async: async,
+		Type: ci.RC, Caps: schema.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}}).(*schema.CreateQPReply)
 
 	summary := attributes(r.do(cmdResGet, flagDump, nil)[0][attrSummary])
 	require.NotEmpty(t, summary[attrSummaryEntry])

@@ -29,7 +29,8 @@ type Provider struct {
 	// netlink.
 	Name string
 	ABI  int // version of the library's ABI
-	// Driver is the number by which libibverbs finds the user library where there is RDMA netlink (enum rdma_driver_id).
+	// Driver is the number by which libibverbs finds the user library where there is RDMA netlink (enum
+	// rdma_driver_id).
 	Driver uint32
 	// Command is the UserBuffer.Command by which the driver knows that the private data of a verb is the driver data of
 	// the library's commands.
