@@ -162,9 +162,10 @@ func (d *Device) checkCaps() error {
 func (d *Device) arrangeICM(b []byte) error {
 	c, m := &d.caps, &d.icm
 	cmpt := prm.CapSizeCMPT.Get(b)
+	reads := uint64(c.NumQPs) * uint64(c.MaxRespDepth)
 	for i, t := range [numTables]icmTable{
 		tableCMPT:   {name: "cMPT", entry: cmpt, count: numCMPT * cmptPerType},
-		tableRDMARC: {name: "RDMARC", entry: prm.CapSizeRDMARC.Get(b), count: uint64(c.NumQPs) * uint64(c.MaxRespDepth)},
+		tableRDMARC: {name: "RDMARC", entry: prm.CapSizeRDMARC.Get(b), count: reads},
 		tableQPC:    {name: "QPC", entry: prm.CapSizeQPC.Get(b), count: uint64(c.NumQPs)},
 		tableAUXC:   {name: "AUXC", entry: prm.CapSizeAUXC.Get(b), count: uint64(c.NumQPs)},
 		tableALTC:   {name: "ALTC", entry: prm.CapSizeALTC.Get(b), count: uint64(c.NumQPs)},

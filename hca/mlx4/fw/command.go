@@ -3,6 +3,7 @@ package fw
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -107,6 +108,9 @@ func (d *Device) exec(ctx context.Context, op prm.Opcode, a Args) (uint64, error
 	if len(a.In) > prm.MailboxSize || len(a.Out) > prm.MailboxSize || a.OpModifier > maxOpModifier {
 		return 0, fmt.Errorf("%w: %v: mailboxes of %d and %d bytes, opcode modifier %d", ErrInvalid, op, len(a.In),
 			len(a.Out), a.OpModifier)
+	}
+	if err := errors.Join(d.Err(), ctx.Err()); err != nil {
+		return 0, fmt.Errorf("fw: %v: %w", op, err)
 	}
 	c := &d.commands
 	var i int
@@ -312,7 +316,7 @@ func (d *Device) await(ctx context.Context, i int, op prm.Opcode) (r result, own
 	}
 }
 
-// abandon gives up a command. Its slot is free again when its completion arrives.
+// abandon marks a command that nobody waits for. Its slot is free again when its completion arrives.
 func (d *Device) abandon(s *slot, err error) (r result, owned bool, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -348,7 +352,8 @@ func (c *commands) complete(token uint16, r result) bool {
 	return true
 }
 
-// setEventMode chooses how commands complete. It waits until none is outstanding.
+// setEventMode chooses how commands complete. It waits until none is outstanding. A device that does not complete them
+// has failed.
 func (d *Device) setEventMode(ctx context.Context, isEvent bool) error {
 	c := &d.commands
 	c.mode.Lock()
@@ -359,6 +364,10 @@ func (d *Device) setEventMode(ctx context.Context, isEvent bool) error {
 			c.free <- i
 		}
 	}()
+	timer := d.cfg.Clock.AfterFunc(d.cfg.CommandTimeout, func() {
+		d.Fail(fmt.Errorf("%w: %v", errStuck, d.cfg.CommandTimeout))
+	})
+	defer timer.Stop()
 	for range c.slots {
 		select {
 		case i := <-c.free:

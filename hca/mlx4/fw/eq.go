@@ -37,7 +37,7 @@ const (
 	eqeOwner   = eqeSize - 4 // the dword with the owner bit
 	minLogEQ   = 4
 	maxLogEQ   = 16
-	eqBatch    = 128 // entries after which the adapter learns the consumer index
+	eqBatch    = 128 // the most entries after which the adapter learns the consumer index
 	eqIndex    = 1<<24 - 1
 	eqsPerPage = prm.EQDoorbellsPerUAR
 )
@@ -49,9 +49,9 @@ const (
 	eqAgain // another one has asked it to look again
 )
 
-// newEQ makes an event queue and passes it to the adapter.
-func (d *Device) newEQ(ctx context.Context, num uint32, vector int) (*eq, error) {
-	e := &eq{d: d, num: num, vector: vector, log: d.cfg.LogEQSize, stride: d.eqeStride,
+// newEQ makes an event queue of 2^log entries and passes it to the adapter.
+func (d *Device) newEQ(ctx context.Context, num uint32, vector int, log uint8) (*eq, error) {
+	e := &eq{d: d, num: num, vector: vector, log: log, stride: d.eqeStride,
 		doorbell: uint64(num/eqsPerPage)*prm.UARPageSize + prm.UAREQDoorbell + 8*uint64(num%eqsPerPage)}
 	if err := d.icm.ensureEQ(ctx, num); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (e *eq) service() {
 // drain handles entries, at most as many as the queue has, and arms the queue. An entry that comes after the last look
 // makes the armed queue raise its interrupt at once.
 func (e *eq) drain() {
-	n := 0
+	n, batch := 0, min(eqBatch, 1<<e.log/4)
 	for ; n < 1<<e.log; n++ {
 		b, ok := e.entry()
 		if !ok {
@@ -154,7 +154,7 @@ func (e *eq) drain() {
 		var copied [eqeSize]byte
 		copy(copied[:], b)
 		e.consumer.Add(1)
-		if n%eqBatch == eqBatch-1 {
+		if n%batch == batch-1 {
 			e.ring(false)
 		}
 		e.d.dispatch(e, copied[:])
@@ -187,7 +187,7 @@ func (e *eq) recover() {
 	}
 }
 
-// hasOverrun asks the adapter whether the queue has lost events.
+// hasOverrun reports whether the queue has lost events.
 func (e *eq) hasOverrun(ctx context.Context) (bool, error) {
 	b := make([]byte, prm.EQCState.Layout.Size)
 	if err := e.d.Cmd(ctx, prm.CmdQueryEQ, Args{Out: b, Modifier: e.num}); err != nil {

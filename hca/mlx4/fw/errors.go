@@ -35,7 +35,7 @@ var (
 
 // Causes of a failed device.
 var (
-	errStuck = errors.New("the command did not complete in time")
+	errStuck = errors.New("a command did not complete in time")
 	errBusy  = errors.New("the command register is busy for too long")
 )
 

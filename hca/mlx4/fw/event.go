@@ -163,8 +163,8 @@ func (d *Device) OnEvent(f func(Event), types ...EventType) {
 	}
 }
 
-// HandleCQ registers the functions of a CQ: completion for completion events, event for errors. Each may be nil. Errors:
-// ErrInvalid for a number that the adapter does not have, or that has functions.
+// HandleCQ registers the functions of a CQ: completion for completion events, event for errors. Each may be nil.
+// Errors: ErrInvalid for a number that the adapter does not have, or that has functions.
 func (d *Device) HandleCQ(cqn uint32, completion func(), event func(Event)) error {
 	return d.events.cqs.add(cqn, d.caps.NumCQs, &handler{completion: completion, event: event})
 }

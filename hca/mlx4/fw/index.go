@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// indexes allocates numbers from first to limit-1. It goes on behind the number that it allocated last, so that a number
-// is not used again soon.
+// indexes allocates numbers from first to limit-1. It goes on behind the number that it allocated last, so that a
+// number is not used again soon.
 type indexes struct {
 	name         string
 	first, limit uint32

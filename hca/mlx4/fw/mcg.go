@@ -37,7 +37,8 @@ func (d *Device) ReadMCG(ctx context.Context, index uint32) ([]byte, error) {
 			d.caps.MaxMcastQPs)
 	}
 	if next := prm.MCGNext.Get(b); next >= uint64(d.caps.NumMCGs) {
-		return nil, fmt.Errorf("fw: multicast group entry %d is followed by entry %d of %d", index, next, d.caps.NumMCGs)
+		return nil, fmt.Errorf("fw: multicast group entry %d is followed by entry %d of %d", index, next,
+			d.caps.NumMCGs)
 	}
 	return b, nil
 }

@@ -237,7 +237,6 @@ func (d *Device) mapReserved(ctx context.Context) error {
 
 // initMailbox returns the mailbox of INIT_HCA.
 func (d *Device) initMailbox() []byte {
-	const cacheLine = 64
 	b := make([]byte, prm.HCAVersion.Layout.Size)
 	c, p := &d.caps, &d.cfg.Profile
 	base := func(t int) uint64 { return d.icm.tables[t].base }
@@ -325,7 +324,11 @@ func (d *Device) startEvents(ctx context.Context) error {
 		if i >= firstCompletionEQ && vectors > 1 {
 			vector = 1 + (i-firstCompletionEQ)%(vectors-1)
 		}
-		e, err := d.newEQ(ctx, first+uint32(i), vector)
+		log := d.cfg.LogEQSize
+		if i == commandEQ { // it has room for all commands beside the entries that the adapter believes to be unread
+			log = max(log, d.commands.logSize+1)
+		}
+		e, err := d.newEQ(ctx, first+uint32(i), vector, log)
 		if err != nil {
 			return err
 		}

@@ -86,7 +86,7 @@ func (d *Device) acquire() error {
 	}
 }
 
-// release gives the ownership back.
+// release releases the ownership.
 func (d *Device) release() {
 	if d.owns {
 		d.write(prm.RegOwnership, prm.OwnershipFree)
@@ -115,7 +115,8 @@ func (d *Device) reset(ctx context.Context) error {
 		return err
 	}
 	config := d.f.Config()
-	if ok, err = d.poll(ctx, returnTime, func() bool { return config.Read16(bus.ConfigVendorID) != 0xffff }); err != nil {
+	ok, err = d.poll(ctx, returnTime, func() bool { return config.Read16(bus.ConfigVendorID) != 0xffff })
+	if err != nil {
 		return err
 	}
 	if !ok {
@@ -123,6 +124,7 @@ func (d *Device) reset(ctx context.Context) error {
 			bus.ErrGone)
 	}
 	d.restoreConfig(saved)
+	d.read(prm.RegOwnership) // takes it again if the reset has ended it
 	d.commands.toggle = 1
 	return nil
 }

@@ -60,8 +60,8 @@ func (d *Device) watch() {
 	})
 }
 
-// checkOverrun asks whether an EQ has lost events, which the asynchronous one cannot report. The queue is started again,
-// and the handlers learn of the loss.
+// checkOverrun restarts an EQ that has lost events, and reports the loss to the handlers. The adapter cannot report it
+// for the asynchronous EQ.
 func (d *Device) checkOverrun(ctx context.Context, e *eq) {
 	lost, err := e.hasOverrun(ctx)
 	if err != nil || !lost {
