@@ -21,6 +21,9 @@ import (
 // verbsPrograms are what the guests with a model run besides the programs of every guest.
 var verbsPrograms = []string{"busybox", "ib_write_bw", "ib_send_lat"}
 
+// netPrograms are what the guests with a model run if this machine has it.
+var netPrograms = []string{"ethtool"}
+
 // newModel returns a model with InfiniBand ports, and logs its commands if the test fails.
 func newModel(t *testing.T, c model.Config, links ...rvt.Port) *model.Model {
 	t.Helper()
@@ -45,7 +48,7 @@ func guestConfig(sockets ...string) guest.Config {
 	return guest.Config{VFIOUser: sockets, NoRXE: true, MemoryMB: 384, Providers: []string{"mlx4"},
 		Modules: []string{"ib_uverbs", "ib_umad", "rdma_ucm"}, Loadable: []string{"mlx4_core", "mlx4_ib",
 			"mlx4_en", "ib_ipoib"},
-		Programs: slices.Concat(verbsPrograms, installed(subnetPrograms))}
+		Programs: slices.Concat(verbsPrograms, installed(subnetPrograms), installed(netPrograms))}
 }
 
 // installed returns the programs that this machine has.

@@ -74,12 +74,14 @@ func gidIndex(t *testing.T, ctx context.Context, g *guest.Guest, a netip.Addr, t
 	return ""
 }
 
-// TestEthernet runs IP, RoCE v1, RoCE v2 and the connection manager between the ConnectX-3 Pro of two guests.
+// TestEthernet runs IP with checked data and statistics, RoCE v1, RoCE v2 and the connection manager between the
+// ConnectX-3 Pro of two guests.
 func TestEthernet(t *testing.T) {
 	testenv.OneOf(t, 1, numTurns)
 	ctx := needGuests(t, "mlx4")
 	p := bootEthernet(t, ctx, model.Config{Pro: true})
 	assert.Contains(t, run(t, ctx, p.guests[1], "busybox", "ping", "-c", "3", cardAddr(0).String()), " 0% packet loss")
+	t.Run("TCP", func(t *testing.T) { p.transfer(t, ctx) })
 	for _, typ := range []string{"IB/RoCE v1", "RoCE v2"} {
 		index := gidIndex(t, ctx, p.guests[0], cardAddr(0), typ)
 		require.Equal(t, index, gidIndex(t, ctx, p.guests[1], cardAddr(1), typ), "the tables are alike")

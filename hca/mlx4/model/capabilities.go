@@ -55,7 +55,7 @@ func (m *Model) capFlags() uint64 {
 	}
 	for _, p := range m.ports {
 		if p.isEthernet() {
-			v |= 1 << prm.FlagIBoE
+			v |= 1<<prm.FlagIBoE | 1<<prm.FlagUDPRSS
 		}
 	}
 	return v
@@ -100,6 +100,7 @@ func (c *command) queryDevCap() prm.Status {
 		{prm.CapSizeAUXC, 256}, {prm.CapSizeALTC, 64}, {prm.CapSizeEQC, 128}, {prm.CapSizeCQC, 128},
 		{prm.CapSizeSRQC, 128}, {prm.CapSizeCMPT, 64}, {prm.CapSizeMTT, mttEntry},
 		{prm.CapSizeDMPT, uint64(prm.MPTStride)}, {prm.CapBMMEFlags, c.bmmeFlags()},
+		{prm.CapLogMaxGSO, logMaxLSO}, {prm.CapRSSXOR, 1}, {prm.CapRSSToeplitz, 1}, {prm.CapLogRSSTable, maxRSSLog},
 		{prm.CapReservedLKey, uint64(prm.MPTReservedLKey)}, {prm.CapMaxICM, 1 << 52},
 	} {
 		e.f.Put(b, e.v)

@@ -45,7 +45,7 @@ func (m *Model) writeHCR(i int, v uint32) {
 		out: prm.HCROutHigh.Get(regs)<<32 | prm.HCROutLow.Get(regs)}
 	c.result = c.out
 	status, fault := m.faults.command(c.op)
-	if fault == hangs {
+	if fault == hangs || m.hasFailed() {
 		return // GO stays set until a reset
 	}
 	if fault == none {

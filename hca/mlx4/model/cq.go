@@ -206,6 +206,7 @@ func (q *cq) Put(wc *ci.WC) bool {
 	defer q.mu.Unlock()
 	if !q.ignore && q.hasNoRoom() {
 		q.isFull = true
+		q.m.diag.overflows.Add(1)
 		return false
 	}
 	return q.store(&e)
@@ -216,6 +217,7 @@ func (q *cq) putRaw(e *[prm.CQESize]byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.ignore && q.hasNoRoom() {
+		q.m.diag.overflows.Add(1)
 		if !q.isFull {
 			q.isFull = true
 			q.event(ci.Event{Type: ci.EventCQError})
@@ -257,6 +259,7 @@ func (q *cq) store(e *[prm.CQESize]byte) bool {
 		return false
 	}
 	q.producer++
+	q.m.diag.count(e[:])
 	return true
 }
 

@@ -33,6 +33,7 @@ type Model struct {
 	flames       flames
 	faults       faults
 	errored      errored
+	diag         diag
 
 	// objects guards the maps, which doorbells read.
 	objects  sync.RWMutex
@@ -174,9 +175,11 @@ func (m *Model) resetState() {
 func (m *Model) closeObjects() {
 	for _, p := range m.ports {
 		p.open.Store(false)
+		p.stats.clear()
 	}
 	m.destroyObjects()
 	m.eqs.reset()
+	m.diag.clear()
 	m.specialQPs = 0
 	m.nodeDescription, m.deviceConfig = nil, nil
 	m.layout = layout{}

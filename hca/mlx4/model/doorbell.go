@@ -7,7 +7,9 @@ import (
 // writeDoorbell executes a write to the doorbell BAR.
 func (m *Model) writeDoorbell(off uint64, b []byte) {
 	if off >= uarBytes {
-		m.blueFlame(off-uarBytes, b)
+		if !m.hasFailed() {
+			m.blueFlame(off-uarBytes, b)
+		}
 		return
 	}
 	page, in := uint32(off/prm.UARPageSize), off%prm.UARPageSize
@@ -16,6 +18,7 @@ func (m *Model) writeDoorbell(off uint64, b []byte) {
 		if e := m.eqs.get(page*prm.EQDoorbellsPerUAR + uint32(in-prm.UAREQDoorbell)/8); e != nil {
 			e.doorbell(uint32(prm.EQDoorbellConsumer.Get(b)), prm.EQDoorbellArm.Has(b))
 		}
+	case m.hasFailed():
 	case in == prm.UARSendDoorbell && len(b) == 4:
 		m.sendDoorbell(bigEndian.Uint32(b) >> 8)
 	case in == prm.UARCQDoorbell && len(b) == 8:

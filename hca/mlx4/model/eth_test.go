@@ -107,7 +107,8 @@ func TestFrames(t *testing.T) {
 	e := b.cq.wait()
 	requireCQE(t, e, qb.num, false, prm.CQERecvSend)
 	require.EqualValues(t, len(f), prm.CQEByteCount.Get(e))
-	require.EqualValues(t, 0x020000000001, prm.CQESourceMAC.Get(e))
+	require.EqualValues(t, prm.CQEIPv4|prm.CQEIPChecksumOK|prm.CQEUDP, prm.CQEFlags.Get(e))
+	require.EqualValues(t, prm.CQEL4ChecksumOK, prm.CQEChecksum.Get(e))
 	got := b.mr.Bytes[:len(f)]
 	require.Equal(t, []byte{0x66, 0xcb}, got[24:26], "header checksum")
 	require.Zero(t, foldSum(got[14:34]))

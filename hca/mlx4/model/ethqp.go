@@ -16,8 +16,8 @@ type frameQP struct {
 	pdn  uint32
 
 	sendCQ, recvCQ *cq
-	rssBase        uint32 // of a parent: its first queue
-	rssLog         int8   // log2 of their number; noRSS: no parent
+	rss            *rss // nil: no parent
+	keepsVLAN      bool // tags remain in received frames
 
 	send *sendRing
 	recv *recvRing
@@ -25,21 +25,14 @@ type frameQP struct {
 	sendMu sync.Mutex // of send
 	recvMu sync.Mutex // of recv
 	work   rvt.RecvWork
-	frame  []byte // being sent
+
+	// Buffers of what is being sent, and of a received frame without its tag.
+	frame, inline, segment, tagged, untagged []byte
 
 	stateMu sync.RWMutex
 	state   uint64 // prm.QPInit and others
 	context [prm.QPContextSize]byte
 }
-
-const noRSS = -1
-
-// Offsets in the primary path of an RSS parent (linux mlx4_en, mlx4_rss_context).
-const (
-	rssOffset  = 0x24
-	rssLogBits = 24
-	maxRSSLog  = 7
-)
 
 // newFrameQP makes a QP of raw frames, in Init.
 func (c *command) newFrameQP(num uint32, ctx []byte) (*frameQP, prm.Status) {
@@ -48,18 +41,15 @@ func (c *command) newFrameQP(num uint32, ctx []byte) (*frameQP, prm.Status) {
 	if p == nil || !p.isEthernet() {
 		return nil, prm.BadParam
 	}
-	q := &frameQP{m: c.Model, num: num, port: p, pdn: uint32(prm.QPCPD.Get(ctx)) & pdMask, rssLog: noRSS,
-		state: prm.QPInit}
+	q := &frameQP{m: c.Model, num: num, port: p, pdn: uint32(prm.QPCPD.Get(ctx)) & pdMask, state: prm.QPInit,
+		keepsVLAN: prm.QPCKeepVLAN.Has(ctx)}
 	copy(q.context[:], ctx)
 	queues := &qp{m: c.Model, num: num, hasReservedKey: prm.QPCReservedLKey.Has(ctx)}
 	copy(queues.context[:], ctx)
 	if prm.QPCRSS.Has(ctx) {
-		first := bigEndian.Uint32(prm.QPCPrimary.Bytes(ctx, rssOffset+4)[rssOffset:])
-		q.rssBase, q.rssLog = first&indexMask, int8(first>>rssLogBits&0xf)
-		if q.rssLog > maxRSSLog {
-			return nil, prm.BadParam
-		}
-		return q, prm.OK
+		r, status := newRSS(ctx)
+		q.rss = r
+		return q, status
 	}
 	if status := queues.makeQueues(&c.layout); status != prm.OK {
 		return nil, status

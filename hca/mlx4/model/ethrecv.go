@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"ciddk/hca/mlx4/prm"
 )
 
@@ -58,25 +60,35 @@ func (p *port) receive(f []byte) {
 	if f[0]&1 != 0 {
 		kind = steerGroups
 	}
-	taken := map[uint32]bool{}
-	for _, list := range [][]uint32{s.byMAC[steerKey{p.num, [6]byte(f)}], s.promiscuous[p.num][kind]} {
-		for _, n := range list {
-			if taken[n] {
-				continue
-			}
-			taken[n] = true
-			if q := p.m.frameQP(n); q != nil {
-				q.receive(f)
-			}
+	parsed, isCounted := parsePacket(f), false
+	deliver := func(n uint32) {
+		q := p.m.frameQP(n)
+		if q == nil {
+			return
+		}
+		if !isCounted {
+			isCounted = true
+			p.stats.count(&recvCounters, f)
+		}
+		q.receive(f, &parsed, 0)
+	}
+	single, all := s.byMAC[steerKey{p.num, [6]byte(f)}], s.promiscuous[p.num][kind]
+	for _, n := range single {
+		deliver(n)
+	}
+	for _, n := range all {
+		if !slices.Contains(single, n) {
+			deliver(n)
 		}
 	}
 }
 
 // receive stores a frame in the next receive buffer. Without one the frame is dropped.
-func (q *frameQP) receive(f []byte) {
-	if q.rssLog != noRSS {
-		if c := q.m.frameQP(q.rssBase + flowHash(f)&(1<<q.rssLog-1)); c != nil && c.rssLog == noRSS {
-			c.receive(f)
+func (q *frameQP) receive(f []byte, p *packet, hash uint32) {
+	if q.rss != nil {
+		qpn, hash := q.rss.target(p)
+		if c := q.m.frameQP(qpn); c != nil && c.rss == nil && c.port == q.port {
+			c.receive(f, p, hash)
 		}
 		return
 	}
@@ -89,22 +101,42 @@ func (q *frameQP) receive(f []byte) {
 	defer q.recvMu.Unlock()
 	w := &q.work
 	if !q.recv.Next(w) {
+		q.port.stats.drop(statOverflow)
 		return
 	}
 	var e [prm.CQESize]byte
 	prm.CQEQPN.Put(e[:], uint64(q.num))
 	prm.CQEWQEIndex.Put(e[:], w.ID)
-	prm.CQESourceMAC.Put(e[:], bigEndian.Uint64(append([]byte{0, 0}, f[6:12]...)))
-	prm.CQEByteCount.Put(e[:], uint64(len(f)))
-	prm.CQEOpcode.Put(e[:], prm.CQERecvSend)
+	f = q.strip(f, &e)
 	if syndrome := q.scatter(f); syndrome != 0 {
+		q.port.stats.drop(statLength)
 		e = [prm.CQESize]byte{}
 		prm.CQEQPN.Put(e[:], uint64(q.num))
 		prm.CQEWQEIndex.Put(e[:], w.ID)
 		prm.CQEOpcode.Put(e[:], prm.CQEOpcodeError)
 		prm.CQESyndrome.Put(e[:], uint64(syndrome))
+		q.recvCQ.putRaw(&e)
+		return
 	}
+	q.port.stats.word[statGood].Add(1)
+	flags, checksum := p.classify()
+	prm.CQEFlags.Put(e[:], flags)
+	prm.CQEChecksum.Put(e[:], checksum)
+	prm.CQEImmediate.Put(e[:], uint64(hash))
+	prm.CQEByteCount.Put(e[:], uint64(len(f)))
+	prm.CQEOpcode.Put(e[:], prm.CQERecvSend)
 	q.recvCQ.putRaw(&e)
+}
+
+// strip removes the VLAN tag of a frame and stores it in its completion, unless the driver wants it in the frame.
+func (q *frameQP) strip(f []byte, e *[prm.CQESize]byte) []byte {
+	if q.keepsVLAN || bigEndian.Uint16(f[macsSize:]) != typeVLAN || len(f) < ethSize+vlanSize {
+		return f
+	}
+	prm.CQECVLAN.Put(e[:], 1)
+	prm.CQEVLAN.Put(e[:], uint64(bigEndian.Uint16(f[ethSize:])))
+	q.untagged = append(append(q.untagged[:0], f[:macsSize]...), f[macsSize+vlanSize:]...)
+	return q.untagged
 }
 
 // scatter stores a frame in the buffers of the receive in progress. It returns the syndrome of an error, or 0.
@@ -123,24 +155,4 @@ func (q *frameQP) scatter(f []byte) prm.Syndrome {
 		return prm.SynLocalLength
 	}
 	return 0
-}
-
-// flowHash returns a number that is the same for all frames of a flow: a hash of the addresses and ports of IP. The
-// real adapter's function depends on the key that the driver sets; the distribution is all that can be seen of it.
-func flowHash(f []byte) uint32 {
-	kind, at := etherType(f)
-	b := f[at:]
-	switch {
-	case kind == typeIPv4 && len(b) >= ip4Size+4:
-		b = b[12 : ip4Size+4]
-	case kind == typeIPv6 && len(b) >= grhSize+4:
-		b = b[8 : grhSize+4]
-	default:
-		return 0
-	}
-	h := uint32(2166136261) // FNV-1a
-	for _, v := range b {
-		h = (h ^ uint32(v)) * 16777619
-	}
-	return h ^ h>>16
 }

@@ -1,8 +1,9 @@
 package model
 
 import (
+	"slices"
+
 	"ciddk/hca/mlx4/prm"
-	"ciddk/rvt"
 )
 
 const (
@@ -45,45 +46,77 @@ func (q *frameQP) doorbell() {
 	}
 }
 
-// sendWQE sends the frame of a WQE. It returns the syndrome of an error, or 0.
+// sendWQE sends the frame of a WQE, or the frames of a large send. It returns the syndrome of an error, or 0.
 func (q *frameQP) sendWQE(wqe []byte) prm.Syndrome {
-	if prm.CtrlOpcode.Get(wqe) == prm.WQENop {
+	opcode := prm.CtrlOpcode.Get(wqe)
+	if opcode == prm.WQENop {
 		return 0
 	}
-	if prm.CtrlOpcode.Get(wqe) != prm.WQESend || len(wqe) < prm.CtrlSegment {
+	if opcode != prm.WQESend && opcode != prm.WQELSO || len(wqe) < prm.CtrlSegment {
 		return prm.SynLocalQPOp
 	}
-	f := q.frame[:0]
-	var w rvt.Work
-	d := decoder{q: q.send.q, w: &w, b: wqe[prm.CtrlSegment:]}
+	d := decoder{q: q.send.q, b: wqe[prm.CtrlSegment:], inline: q.inline}
+	limit, mss := maxFrame, 0
+	var header []byte
+	if opcode == prm.WQELSO {
+		if header, mss = d.takeLSO(); header == nil {
+			return prm.SynLocalQPOp
+		}
+		limit = maxLSOHeader + maxLSOPayload
+	}
+	q.frame = append(q.frame[:0], header...)
+	syndrome := q.gather(&d, limit)
+	q.inline = d.inline
+	switch f := q.frame; {
+	case syndrome != 0:
+		return syndrome
+	case opcode == prm.WQELSO:
+		return q.sendLarge(f, wqe, len(header), mss)
+	case len(f) < ethSize:
+		return prm.SynLocalLength
+	default:
+		if ip, transport := prm.CtrlIPChecksum.Has(wqe), prm.CtrlL4Checksum.Has(wqe); ip || transport {
+			p := parsePacket(f)
+			p.fillChecksums(ip, transport)
+		}
+		q.transmit(f, wqe)
+		return 0
+	}
+}
+
+// gather appends the data of a WQE to q.frame, which has at most limit bytes then.
+func (q *frameQP) gather(d *decoder, limit int) prm.Syndrome {
 	for len(d.b) >= prm.DataSegment {
 		if prm.InlineFlag.Has(d.b) && prm.InlineCount.Get(d.b) != 0 {
 			d.inline = d.inline[:0]
-			if !d.inlineSegment() || len(f)+len(d.inline) > maxFrame {
+			if !d.inlineSegment() || len(d.inline) > limit-len(q.frame) {
 				return prm.SynLocalLength
 			}
-			f = append(f, d.inline...)
+			q.frame = append(q.frame, d.inline...)
 			continue
 		}
 		s := dataSegment(d.take(prm.DataSegment), d.q.hasReservedKey)
-		if s.Length > uint32(maxFrame-len(f)) {
+		at := len(q.frame)
+		if uint64(s.Length) > uint64(limit-at) {
 			return prm.SynLocalLength
 		}
-		at := len(f)
-		f = append(f, make([]byte, s.Length)...)
-		if !q.copy(s, f[at:], false) {
+		q.frame = slices.Grow(q.frame, int(s.Length))[:at+int(s.Length)]
+		if !q.copy(s, q.frame[at:], false) {
 			return prm.SynLocalProtection
 		}
 	}
-	q.frame = f
-	if len(f) < ethSize {
-		return prm.SynLocalLength
-	}
-	checksums(f, prm.CtrlIPChecksum.Has(wqe), prm.CtrlL4Checksum.Has(wqe))
-	if q.port.isOpen() {
-		q.port.eth.SendFrame(q.tag(f, wqe))
-	}
 	return 0
+}
+
+// transmit sends a frame with the VLAN tag of its WQE. A port that is down drops it.
+func (q *frameQP) transmit(f, wqe []byte) {
+	if !q.port.isOpen() {
+		q.port.stats.word[statSendDropped].Add(1)
+		return
+	}
+	f = q.tag(f, wqe)
+	q.port.stats.count(&sendCounters, f)
+	q.port.eth.SendFrame(f)
 }
 
 // tag inserts the VLAN tag of a WQE. The bits of a WQE that came by BlueFlame have the QPN in their place.
@@ -99,13 +132,15 @@ func (q *frameQP) tag(f, wqe []byte) []byte {
 	if kind == 0 {
 		return f
 	}
-	const macs = 12
-	out := make([]byte, 0, len(f)+vlanSize)
-	out = append(out, f[:macs]...)
-	out = bigEndian.AppendUint16(out, kind)
-	out = bigEndian.AppendUint16(out, uint16(prm.CtrlVLAN.Get(wqe)))
-	return append(out, f[macs:]...)
+	q.tagged = append(q.tagged[:0], f[:macsSize]...)
+	q.tagged = bigEndian.AppendUint16(q.tagged, kind)
+	q.tagged = bigEndian.AppendUint16(q.tagged, uint16(prm.CtrlVLAN.Get(wqe)))
+	q.tagged = append(q.tagged, f[macsSize:]...)
+	return q.tagged
 }
+
+// macsSize is the size of the two addresses of a frame.
+const macsSize = 12
 
 // slotsOf returns the number of slots of a WQE.
 func (r *sendRing) slotsOf(wqe []byte) uint32 {

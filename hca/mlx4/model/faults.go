@@ -54,13 +54,16 @@ func (m *Model) OverflowEQ(eqn uint32, n int) {
 // SetLink plugs in or pulls out the cable of a port, counted from 1. Errors: those of rvt.HCA.SetLink.
 func (m *Model) SetLink(port uint8, up bool) error { return m.engine.SetLink(port, up) }
 
-// FailDevice reports a catastrophic error, by the error buffer and by an event. The driver resets the adapter, which
-// ends the error.
+// FailDevice reports a catastrophic error, by the error buffer and by an event. From then on no command completes, and
+// no doorbell of a work queue is executed. The driver resets the adapter, which ends the error.
 func (m *Model) FailDevice() {
 	const code = 0x1
 	m.catastrophic[0].Store(code)
 	m.raise(prm.EventLocalCatas, 0, nil)
 }
+
+// hasFailed reports whether FailDevice has been called since the last reset.
+func (m *Model) hasFailed() bool { return m.catastrophic[0].Load() != 0 }
 
 func (f *faults) set(op prm.Opcode, x failure) {
 	f.mu.Lock()

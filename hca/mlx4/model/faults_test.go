@@ -46,6 +46,10 @@ func TestFaults(t *testing.T) {
 	m.FailDevice()
 	d.waitEvent(asyncEQ, prm.EventLocalCatas)
 	require.NotZero(t, d.read(prm.RegCatastrophic))
+	x.post(prm.WQENop, 0)
+	d.write(prm.RegHCR+24, 1<<23|uint32(prm.CmdQueryFW))
+	require.NotZero(t, d.read(prm.RegHCR+24)&(1<<23), "no command completes")
+	require.Nil(t, q.poll(), "no doorbell is executed")
 
 	d.events = false
 	before := d.count(0)

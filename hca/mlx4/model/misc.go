@@ -5,11 +5,6 @@ import (
 	"ciddk/mad"
 )
 
-// diagReport returns the diagnostic counters of a port, of which the model has none: all are 0.
-func (c *command) diagReport() prm.Status {
-	return c.outbox(make([]byte, prm.MailboxSize))
-}
-
 // setNode sets the node description that the agents of all ports return.
 func (c *command) setNode() prm.Status {
 	b, ok := c.inbox(nodeDescriptionSize)

@@ -15,6 +15,8 @@ type port struct {
 	link rvt.Port
 	eth  EthernetPort // nil: InfiniBand
 	open atomic.Bool  // by INIT_PORT
+
+	stats ethStats // of an Ethernet port
 }
 
 func newPort(m *Model, num uint8, c PortConfig) *port {

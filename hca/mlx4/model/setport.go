@@ -14,6 +14,7 @@ func (c *command) setPortEthernet(p *port) prm.Status {
 		if !ok || prm.GeneralMTU.Get(b) > maxEthMTU {
 			return prm.BadParam
 		}
+		p.stats.mtu.Store(uint32(prm.GeneralMTU.Get(b)))
 		return prm.OK
 	case prm.SetPortGIDTable:
 		b, ok := c.inbox(prm.GIDTableSize * prm.GIDSize)
@@ -55,11 +56,6 @@ func (c *command) setRoCEAddresses(p *port) prm.Status {
 	}
 	p.eth.SetGIDs(t)
 	return prm.OK
-}
-
-// ethernetStats returns the counters of an Ethernet port, of which the model has none: all are 0.
-func (c *command) ethernetStats() prm.Status {
-	return c.outbox(make([]byte, prm.MailboxSize))
 }
 
 // setFilter accepts a filter of MAC addresses or VLANs: the steering table selects the frames.

@@ -85,12 +85,15 @@ var (
 
 // Constants of the layout.
 const (
-	CQEFill         = byte(0xcc) // what SW2HW_CQ fills the buffer with
-	CQEIPv4         = uint64(1 << 6)
+	CQEFill         = byte(0xcc)     // what SW2HW_CQ fills the buffer with
+	CQEIPv4         = uint64(1 << 6) // bits of CQEFlags
+	CQEIPv4Fragment = uint64(1 << 7)
 	CQEIPv6         = uint64(1 << 8)
+	CQEIPv4Options  = uint64(1 << 9)
 	CQETCP          = uint64(1 << 10)
 	CQEUDP          = uint64(1 << 11)
 	CQEIPChecksumOK = uint64(1 << 12)
+	CQEL4ChecksumOK = uint64(0xffff) // of CQEChecksum, with CQETCP or CQEUDP and CQEIPChecksumOK
 )
 
 // Opcodes of receive completions, and those of both directions.

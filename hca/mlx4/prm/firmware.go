@@ -45,7 +45,9 @@ var (
 	CapLogInitDepth     = devCap.byteBits(0x29, 5, 0, "log_max_req_per_qp")
 	CapLogRespDepth     = devCap.byteBits(0x2b, 5, 0, "log_max_res_per_qp")
 	CapLogMaxGSO        = devCap.byteBits(0x2d, 4, 0, "log_max_gso_sz")
-	CapRSS              = devCap.u8(0x2e, "rss")
+	CapRSSXOR           = devCap.byteBits(0x2e, 5, 5, "rss.xor")
+	CapRSSToeplitz      = devCap.byteBits(0x2e, 4, 4, "rss.toeplitz")
+	CapLogRSSTable      = devCap.byteBits(0x2e, 3, 0, "rss.log_max_tbl_sz")
 	CapLogRDMAResources = devCap.byteBits(0x2f, 5, 0, "log_max_rdma_glbl_res")
 	CapResizeSRQ        = devCap.byteBits(0x33, 0, 0, "resize_srq")
 	CapAckDelay         = devCap.byteBits(0x35, 4, 0, "local_ca_ack_delay")
@@ -114,6 +116,7 @@ const (
 	FlagUDMulticast    = 21
 	FlagIBoE           = 30
 	FlagUCLoopback     = 32
+	FlagUDPRSS         = 40
 	FlagVEPUnicast     = 41
 	FlagVEPMulticast   = 42
 	FlagCounters       = 48

@@ -63,7 +63,7 @@ var (
 	QPCRateLimit     = qpc.u16(0xbc, "rate_limit_params")
 	QPCScatterInline = qpc.bits(0xc0, 25, 25, "inline_scatter")
 	QPCScatterFCS    = qpc.bits(0xc0, 29, 29, "scatter_fcs")
-	QPCStripVLAN     = qpc.bits(0xc0, 30, 30, "strip_vlan")
+	QPCKeepVLAN      = qpc.bits(0xc0, 30, 30, "vsd")             // VLAN tags remain in received frames
 	QPCLogPage       = qpc.byteBits(0xc8, 5, 0, "log_page_size") // less 12
 	QPCMTTHigh       = qpc.u8(0xcb, "mtt_base_addr.hi")
 	QPCMTTLow        = qpc.u32(0xcc, "mtt_base_addr.lo")
@@ -93,6 +93,32 @@ var (
 	PathVLANIndex   = path.byteBits(0x21, 6, 0, "vlan_index")
 	PathForceVLAN   = path.byteBits(0x22, 3, 3, "fvl")
 	PathMAC         = path.field(0x24, 8, 47, 0, "dmac")
+)
+
+// The RSS context of a parent of receive queues, in its primary path.
+var (
+	rss = newLayout("RSS context", 0x38, "linux include/linux/mlx4/qp.h, mlx4_rss_context; mlx4_en en_rx.c")
+
+	RSSLogSize    = rss.bits(0x00, 27, 24, "base_qpn.log_size")
+	RSSBase       = rss.bits(0x00, 23, 0, "base_qpn")
+	RSSDefault    = rss.bits(0x04, 23, 0, "default_qpn")
+	RSSFunction   = rss.u8(0x0a, "hash_fn")
+	RSSIPv4       = rss.byteBits(0x0b, 5, 5, "flags.ipv4")
+	RSSTCPIPv4    = rss.byteBits(0x0b, 4, 4, "flags.tcp_ipv4")
+	RSSIPv6       = rss.byteBits(0x0b, 3, 3, "flags.ipv6")
+	RSSTCPIPv6    = rss.byteBits(0x0b, 2, 2, "flags.tcp_ipv6")
+	RSSUDPIPv4    = rss.byteBits(0x0b, 1, 1, "flags.udp_ipv4")
+	RSSUDPIPv6    = rss.byteBits(0x0b, 0, 0, "flags.udp_ipv6")
+	RSSKey        = rss.u64(0x0c, "rss_key") // RSSKeySize bytes
+	RSSBaseForUDP = rss.bits(0x34, 23, 0, "base_qpn_udp")
+)
+
+// Constants of the RSS context.
+const (
+	RSSOffset   = 0x24 // in the primary path
+	RSSKeySize  = 40
+	RSSXOR      = 0 // values of RSSFunction
+	RSSToeplitz = 1
 )
 
 // PathSize is the size of a path.
