@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"ciddk/hca/mlx4/prm"
 )
 
@@ -58,7 +60,24 @@ func (m *Model) capFlags() uint64 {
 			v |= 1<<prm.FlagIBoE | 1<<prm.FlagUDPRSS
 		}
 	}
+	if m.hasLSO() {
+		v |= 1 << prm.FlagBigLSO
+	}
 	return v
+}
+
+// hasLSO reports whether the adapter announces large sends. QPs of raw frames have them, but not those of datagrams,
+// and drivers do not distinguish.
+func (m *Model) hasLSO() bool {
+	return !slices.ContainsFunc(m.ports, func(p *port) bool { return !p.isEthernet() })
+}
+
+// logLSO returns the longest large send, as a logarithm; 0 is none.
+func (m *Model) logLSO() uint64 {
+	if m.hasLSO() {
+		return logMaxLSO
+	}
+	return 0
 }
 
 // bmmeFlags returns the flags of extended memory management.
@@ -100,7 +119,7 @@ func (c *command) queryDevCap() prm.Status {
 		{prm.CapSizeAUXC, 256}, {prm.CapSizeALTC, 64}, {prm.CapSizeEQC, 128}, {prm.CapSizeCQC, 128},
 		{prm.CapSizeSRQC, 128}, {prm.CapSizeCMPT, 64}, {prm.CapSizeMTT, mttEntry},
 		{prm.CapSizeDMPT, uint64(prm.MPTStride)}, {prm.CapBMMEFlags, c.bmmeFlags()},
-		{prm.CapLogMaxGSO, logMaxLSO}, {prm.CapRSSXOR, 1}, {prm.CapRSSToeplitz, 1}, {prm.CapLogRSSTable, maxRSSLog},
+		{prm.CapLogMaxGSO, c.logLSO()}, {prm.CapRSSXOR, 1}, {prm.CapRSSToeplitz, 1}, {prm.CapLogRSSTable, maxRSSLog},
 		{prm.CapReservedLKey, uint64(prm.MPTReservedLKey)}, {prm.CapMaxICM, 1 << 52},
 	} {
 		e.f.Put(b, e.v)
