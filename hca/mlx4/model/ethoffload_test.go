@@ -489,8 +489,8 @@ func TestEthernetStats(t *testing.T) {
 	assert.EqualValues(t, 1, prm.EthSendDropped.Get(p.a.query(prm.CmdDumpEthStats, 1, 0)))
 }
 
-// sendGiants sends three frames that are longer than the receiver's MTU: one finds a receive buffer, one a buffer that is
-// too short, and one none.
+// sendGiants sends three frames that are longer than the receiver's MTU. One finds a receive buffer, one a buffer that
+// is too short, and one none.
 func (p *frameQPs) sendGiants(t *testing.T) {
 	t.Helper()
 	p.b.with(prm.CmdSetPort, prm.SetPortGeneral<<8|1, prm.SetPortModeEth, func(b []byte) {

@@ -22,7 +22,8 @@ func FuzzPacket(f *testing.F) {
 			return
 		}
 		p := parsePacket(frame)
-		r := rss{log: maxRSSLog, ipv4: true, tcp4: true, udp4: true, ipv6: true, tcp6: true, udp6: true, isToeplitz: true}
+		r := rss{log: maxRSSLog, isToeplitz: true, ipv4: true, tcp4: true, udp4: true, ipv6: true, tcp6: true,
+			udp6: true}
 		qpn, _ := r.target(&p)
 		require.Less(t, qpn, uint32(1<<maxRSSLog))
 		before := bytes.Clone(frame)

@@ -10,7 +10,7 @@ const (
 	EthRecvArray = 9 * 8  // size of an array of received frames
 	EthSendArray = 10 * 8 // size of an array of sent frames
 
-	EthRecvSizes     = 0x000 // an array for each of EthSizeLimits, for longer frames, and for frames longer than the MTU
+	EthRecvSizes     = 0x000 // an array for each of EthSizeLimits, for longer frames, and for those over the MTU
 	EthRecvBroadcast = 0x2d0
 	EthRecvMulticast = 0x318
 	EthRecvUnicast   = 0x360
