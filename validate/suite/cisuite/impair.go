@@ -81,11 +81,11 @@ func impairArea() validate.Suite {
 	return s
 }
 
-// patient returns options for a pair on a link that loses packets: all retries and an ACK timeout of 17 ms, since each
+// patient returns options for a pair on a link that loses packets: all retries and an ACK timeout of 134 ms, since each
 // loss may cost one. On a busy machine eight timeouts may pass before the other half of a software driver runs.
 // Therefore the timeout is four times as long each time the case is run again.
 func patient(t *validate.T) []kit.Option {
-	return []kit.Option{kit.AckTime(12 + 2*ci.TimeExp(t.Rerun())), kit.Retry(7), kit.MTU(ci.MTU256), kit.Depth(16),
+	return []kit.Option{kit.AckTime(15 + 2*ci.TimeExp(t.Rerun())), kit.Retry(7), kit.MTU(ci.MTU256), kit.Depth(16),
 		kit.Size(64 << 10)}
 }
 
