@@ -21,5 +21,7 @@ func All() [][]Mutant {
 		Faults(),
 		Nothing(),
 		Migration(),
+		Statuses(),
+		Rules(),
 	}
 }

@@ -138,6 +138,15 @@ func CQNotify() []Mutant {
 				return c
 			},
 		),
+		cq(
+			"cq.moderation-ignored", "CI-ModifyCQ-01", "Modify succeeds and moderates nothing",
+			func(c ciwrap.CQ) ci.CQ { return unmoderated{c} },
+		),
+		{
+			Name: "cq.destroy-overtakes", Area: "cq.notify", Breaks: "CI-DestroyCQ-03",
+			Does: "Destroy does not wait for a running callback",
+			Wrap: tap.Layer(ciwrap.Layer{Completion: func(ctx any, deliver func(any)) { go deliver(ctx) }}),
+		},
 		create(
 			"cq.late-callback",
 			"CI-DestroyCQ-03",
@@ -247,3 +256,7 @@ func (z zeroResize) Resize(r ci.CQResize) (int, error) {
 	}
 	return z.CQ.Resize(r)
 }
+
+type unmoderated struct{ ciwrap.CQ }
+
+func (unmoderated) Modify(ci.Moderation) error { return nil }

@@ -9,7 +9,8 @@ const (
 	// Tested is the standing of a requirement that a case checks and a mutant breaks. The self test shows that the case
 	// fails on the mutant with this requirement.
 	Tested Standing = "tested"
-	// Touched is the standing of a requirement that a case names, but no case has a check of it, or no mutant breaks it.
+	// Touched is the standing of a requirement that a case names, but no case has a check of it, or no mutant breaks
+	// it.
 	Touched Standing = "touched"
 	// Uncovered is the standing of a requirement that no case names.
 	Uncovered Standing = "uncovered"

@@ -2,6 +2,7 @@ package alsuite
 
 import (
 	"fmt"
+	"time"
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
@@ -110,17 +111,27 @@ func pumpClose(t *validate.T) {
 	p := s.pair(kit.Depth(64))
 	p.B.Recv(p.B.RecvWRs(64, 1)...)
 	handed := make(chan int, 256)
+	release, destroyed := make(chan struct{}), make(chan error, 1)
 	slow, err := typed[*accesslayer.CQ](t, p.B.RecvCQ.CQ, "CQ").NewPump(accesslayer.PumpConfig{Batch: 1,
-		Handle: func(wc []ci.WC) { handed <- len(wc) }})
+		Handle: func(wc []ci.WC) { handed <- len(wc); <-release }})
 	kit.OK(t, err, "CQ.NewPump")
 	p.A.Send(p.A.SendWRs(64)...)
 	expect(t, handed, "first completion that the pump delivers")
-	kit.OK(t, slow.Destroy(), "Pump.Destroy under load")
+	p.A.CQ.Wait(64)
+	// The pump is closed while its first call of Handle runs. If this goroutine is late, Handle is called again, and
+	// the case tests less.
+	t.Go(func() { destroyed <- slow.Destroy() })
+	select {
+	case err := <-destroyed:
+		destroyed <- err
+	case <-time.After(5 * time.Millisecond):
+	}
+	close(release)
+	kit.OK(t, expect(t, destroyed, "Pump.Destroy"), "Pump.Destroy under load")
 	n := 1
 	for len(handed) > 0 {
 		n += <-handed
 	}
-	p.A.CQ.Wait(64)
 	none(t, handed, "completions that a closed pump delivers")
 	for i, wc := range p.B.RecvCQ.Wait(64 - n) {
 		kit.Equal(t, "WC.ID of a completion that the pump left in the CQ", wc.ID, uint64(n+i+1))

@@ -5,6 +5,7 @@ import "ciddk/validate"
 // areaFuncs are the areas in the order of reports.
 var areaFuncs = []func() validate.Suite{
 	openArea,
+	principles.Suite,
 	queryArea,
 	pdArea,
 	cqArea,

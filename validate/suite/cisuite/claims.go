@@ -27,8 +27,14 @@ type claimStage struct {
 
 // dropped registers the object of a create verb for its destruction and returns the error.
 func (s *claimStage) dropped(o ci.Object, err error) error {
-	if err == nil && o != nil {
+	switch {
+	case err == nil && o != nil:
 		kit.Own(s.t, o, "object of an optional verb")
+	case o != nil:
+		s.t.Charge("CI-Claims-03", func() {
+			s.t.Failf("optional verb", "no object beside the error", "%s and an object of type %T",
+				kit.Describe(err), o)
+		})
 	}
 	return err
 }
@@ -207,12 +213,13 @@ func claimsArea() validate.Suite {
 		rules := []string{"CI-Claims-01", "CI-Claims-03"}
 		if c.bits == ci.CapRD {
 			// RDDs belong to a PD, or neither the verb nor the claim exists
-			rules = append(rules, "SAS-2.1-05", "SAS-2.3-08")
+			rules = append(rules, "SAS-2.1-05")
 		}
 		s.Cases = append(s.Cases,
 			validate.Case{ID: "claims." + c.name, Title: "error and claim of " + c.name,
 				Feature:      validate.FeatureClaims,
-				Requirements: rules, Run: func(t *validate.T) { claimCase(t, c) }})
+				Requirements: rules, Checks: []string{"CI-Claims-03"},
+				Run: func(t *validate.T) { claimCase(t, c) }})
 	}
 	return s
 }

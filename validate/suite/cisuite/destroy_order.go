@@ -1,6 +1,8 @@
 package cisuite
 
 import (
+	"strings"
+
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
@@ -171,6 +173,20 @@ var families = []family{
 	}},
 }
 
+// stillWorks expects that the PD or the CA works after its rejected Destroy.
+func (s *orderStage) stillWorks(f family) {
+	switch parent, _, _ := strings.Cut(f.name, "."); parent {
+	case "pd":
+		mr, err := s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
+		kit.OK(s.t, err, "PD.RegisterMR after the rejected destroy: "+f.title)
+		kit.Destroy(s.t, kit.Own(s.t, mr, "MR"), "MR")
+	case "ca":
+		pd, err := s.ca.AllocatePD(ci.PDNormal)
+		kit.OK(s.t, err, "CA.AllocatePD after the rejected destroy: "+f.title)
+		kit.Destroy(s.t, kit.Own(s.t, pd, "PD"), "PD")
+	}
+}
+
 func orderCase(t *validate.T, f family) {
 	ca := kit.Open(t)
 	s := &orderStage{t: t, ca: ca, pd: ca.PD()}
@@ -183,6 +199,7 @@ func orderCase(t *validate.T, f family) {
 	for _, time := range kit.Variants(t, "", []string{"first try", "second try"}) {
 		kit.WantExactly(t, parent(), "destroy of the parent first: "+f.title+", "+time, ci.ResourceBusy)
 	}
+	s.stillWorks(f)
 	kit.OK(t, child(), "destroy of the child after the rejected destroy: "+f.title+", parent first")
 	kit.OK(t, parent(), "destroy of the parent after its child ("+f.title+")")
 }

@@ -61,7 +61,7 @@ func mrArea() validate.Suite {
 	)
 	s.Cases = append(s.Cases,
 		validate.NewCase("mr.range", "1 byte, unaligned ranges, ranges across pages, part of a memory", mr, mrRange,
-			"CI-RegisterMR-01", "SAS-2.3-13"),
+			"CI-RegisterMR-01").Checking("SAS-2.3-13"),
 		validate.NewCase("mr.bounds.local", "SGEs that begin before the region or end after it", mr, mrBoundsLocal,
 			"CI-RegisterMR-01", "SAS-2.3-17"),
 		validate.NewCase("mr.permission", "remote write and atomic without local write", mr, mrPermission,
@@ -83,7 +83,8 @@ func mrArea() validate.Suite {
 		validate.NewCase("mr.unknown-key", "keys that were never issued", mr, mrUnknownKey, "SAS-2.3-12", "SAS-2.3-17"),
 		validate.NewCase("mr.keys.unique", "keys of 256 regions", mr, mrKeysUnique, "CI-RegisterMR-09"),
 		validate.NewCase("mr.keys.guess", "predictability of keys", mr, mrKeysGuess, "CI-RegisterMR-10"),
-		validate.NewCase("mr.query", "Region, Query, bounds and PD", mr, mrQuery, "CI-QueryMR-01", "SAS-2.1-02"),
+		validate.NewCase("mr.query", "Region, Query, bounds and PD", mr, mrQuery,
+			"CI-QueryMR-01").Checking("SAS-2.1-02"),
 		validate.NewCase("mr.destroy.local", "send from a destroyed region", mr, mrDestroyLocal, "CI-DeregisterMR-01"),
 		validate.NewCase("mr.destroy.remote", "write to a destroyed region", mr, mrDestroyRemote, ruleDeadKey),
 		validate.NewCase("mr.destroy.under-load", "destroy a region while a peer writes to it", mr, mrDestroyUnderLoad,
@@ -125,7 +126,9 @@ func mrRange(t *validate.T) {
 		}
 		r := mr.Region()
 		kit.Equal(t, "Region.Length of "+what, r.Length, n)
-		kit.Equal(t, "Region.Addr of "+what, r.Addr, ci.Bytes(mem).Addr()+x.off)
+		t.Charge("SAS-2.3-13", func() {
+			kit.Equal(t, "Region.Addr of "+what, r.Addr, ci.Bytes(mem).Addr()+x.off)
+		})
 		p.WantWrite(what, r.Remote(0), mem[x.off:x.off+n])
 		for i, c := range mem {
 			if (uint64(i) < x.off || uint64(i) >= x.off+n) && c != 0xee {
@@ -516,6 +519,9 @@ func mrQuery(t *validate.T) {
 		mr, err := x.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Offset: x.off, Length: x.n, Access: x.access})
 		kit.OK(t, err, "PD.RegisterMR")
 		kit.Own(t, mr, "MR")
+		a, err := mr.Query()
+		kit.OK(t, err, "MR.Query")
+		t.Charge("SAS-2.1-02", func() { kit.SameObject(t, "MRAttr.PD", a.PD, x.pd) })
 		wantQuery(t, mr, x.pd, x.access)
 		if x.n > 0 {
 			kit.Equal(t, "Region.Length", mr.Region().Length, x.n)

@@ -25,7 +25,8 @@ func pdArea() validate.Suite {
 			{ID: "pd.busy", Title: "destroy a PD that has a CQ, an MR or a QP", Feature: validate.FeatureCore,
 				Requirements: []string{"CI-DeallocatePD-01", "SAS-2.3-26"}, Run: pdBusy},
 			{ID: "pd.stale", Title: "use a destroyed PD", Feature: validate.FeatureCore,
-				Requirements: []string{"CI-DeallocatePD-02", "SAS-2.1-06"}, Run: pdStale},
+				Requirements: []string{"CI-DeallocatePD-02",
+					"SAS-2.1-06"}, Checks: []string{"SAS-2.1-06"}, Run: pdStale},
 			{ID: "pd.cq-from-stale", Title: "create a CQ from a destroyed PD", Feature: validate.FeatureCore,
 				Requirements: []string{"SAS-2.1-04"}, Run: pdCQFromStale},
 		},
@@ -76,6 +77,11 @@ func pdStale(t *validate.T) {
 		RecvCQ: cq.CQ,
 	})
 	kit.WantRefused(t, qp, err, "PD.CreateQP after PD.Destroy", ci.InvalidPDHandle)
+	t.Charge("SAS-2.1-06", func() {
+		ca.PD() // may have the place of the destroyed one in the driver's table
+		q, err := pd.CreateCQ(ci.CQCreate{Size: 4})
+		kit.WantRefused(t, q, err, "PD.CreateCQ after PD.Destroy, when there is a younger PD", ci.InvalidPDHandle)
+	})
 }
 
 func pdCQFromStale(t *validate.T) {

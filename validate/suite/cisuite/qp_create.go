@@ -25,7 +25,8 @@ func qpCreateArea() validate.Suite {
 		Cases: []validate.Case{
 			{ID: "qp.create.reset", Title: "a new QP is in Reset and has the requested attributes",
 				Feature:      validate.FeatureQP,
-				Requirements: []string{"CI-CreateQP-01", "SAS-2.3-09", "SAS-2.3-06"}, Run: qpCreateReset},
+				Requirements: []string{"CI-CreateQP-01", "SAS-2.3-09", "SAS-2.3-06"},
+				Checks:       []string{"SAS-2.3-09", "SAS-2.3-06"}, Run: qpCreateReset},
 			{ID: "qp.create.granted", Title: "a new QP has at least the requested sizes", Feature: validate.FeatureQP,
 				Requirements: []string{"SAS-2.3-10"}, Run: qpCreateGranted},
 			{ID: "qp.create.numbers", Title: "QP numbers are unique", Feature: validate.FeatureQP,
@@ -48,9 +49,11 @@ func qpCreateReset(t *validate.T) {
 	kit.Equal(t, "QPAttr.State", a.State, ci.QPReset)
 	kit.Equal(t, "QPAttr.Type", a.Type, ci.RC)
 	kit.Equal(t, "QPAttr.Num", a.Num, qp.Num())
-	kit.SameObject(t, "QPAttr.PD", a.PD, pd)
-	kit.SameObject(t, "QPAttr.SendCQ", a.SendCQ, send.CQ)
-	kit.SameObject(t, "QPAttr.RecvCQ", a.RecvCQ, recv.CQ)
+	t.Charge("SAS-2.3-06", func() { kit.SameObject(t, "QPAttr.PD", a.PD, pd) })
+	t.Charge("SAS-2.3-09", func() {
+		kit.SameObject(t, "QPAttr.SendCQ", a.SendCQ, send.CQ)
+		kit.SameObject(t, "QPAttr.RecvCQ", a.RecvCQ, recv.CQ)
+	})
 }
 
 func qpCreateGranted(t *validate.T) {

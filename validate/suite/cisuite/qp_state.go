@@ -62,8 +62,8 @@ func qpStateArea() validate.Suite {
 			s.Cases = append(s.Cases,
 				validate.Case{ID: "qp.state." + v.name + "." + id, Title: fmt.Sprintf("%s QP: %s", v.typ, title),
 					Feature: v.feature, Needs: validate.Needs{Caps: v.needs},
-					Requirements: append([]string{rule}, more...),
-					Run:          func(t *validate.T) { run(t, v.typ) }})
+					Requirements: append([]string{rule}, more...), Checks: more,
+					Run: func(t *validate.T) { run(t, v.typ) }})
 		}
 		add("legal", "every transition with the attributes that it requires", "CI-ModifyQP-01", qpLegal, "SAS-2.3-11")
 		add("illegal", "every transition that does not exist", "CI-ModifyQP-02", qpIllegal)
@@ -71,7 +71,9 @@ func qpStateArea() validate.Suite {
 		add("extra", "attributes that the transition does not permit", "CI-ModifyQP-04", qpExtra)
 		add("values", "values out of range", "CI-ModifyQP-05", qpValues)
 		add("query", "attributes that Query returns", "CI-ModifyQP-06", qpShows)
-		add("reset", "from every state to Reset, then connected again", "CI-ModifyQP-07", qpResets, "SAS-2.3-27")
+		add("optional", "every transition with each optional attribute", "CI-ModifyQP-01", qpOptional)
+		add("largest", "largest value of each attribute", "CI-ModifyQP-06", qpLargest)
+		add("reset", "from every state to Reset, then connected again", "CI-ModifyQP-07", qpResets)
 		add("error", "from every state to Error, and from there", "CI-ModifyQP-08", qpErrors)
 		add("mask", "values that are not in the mask", "CI-ModifyQP-09", qpMask)
 		add("unknown", "unknown bits of the mask", "CI-ModifyQP-10", qpUnknown)
@@ -183,12 +185,83 @@ func qpLegal(t *validate.T, typ ci.QPType) {
 		l.climb(e.from)
 		f, a := l.attrs(e)
 		kit.OK(t, l.A.QP.Modify(f, a), "QP.Modify from "+e.String())
-		if e.to == ci.QPSQD {
-			l.A.QP.WantState(ci.QPSQD, ci.QPSQDraining)
-		} else {
-			l.A.QP.WantState(e.to)
+		t.Charge("SAS-2.3-11", func() {
+			if e.to == ci.QPSQD {
+				l.A.QP.WantState(ci.QPSQD, ci.QPSQDraining)
+			} else {
+				l.A.QP.WantState(e.to)
+			}
+		})
+	}
+}
+
+// qpOptional requests each transition with each of its optional attributes, and with all of them.
+func qpOptional(t *validate.T, typ ci.QPType) {
+	l := newLadder(t, typ)
+	rules := qpRules(typ)
+	for _, e := range kit.Variants(t, "", edges(typ)) {
+		if e.from == ci.QPSQError {
+			continue
+		}
+		sets := []ci.QPField{rules[e].may}
+		for bit := ci.QPField(1); bit <= ci.QPFieldRecvDepth; bit <<= 1 {
+			if rules[e].may&bit != 0 {
+				sets = append(sets, bit)
+			}
+		}
+		for _, set := range sets {
+			l.climb(e.from)
+			f, a := l.attrs(e)
+			kit.OK(t, l.A.QP.Modify(f|set, a),
+				fmt.Sprintf("QP.Modify from %s with the optional fields %#x", e, uint32(set)))
 		}
 	}
+}
+
+// qpLargest sets the largest legal value of each attribute of a connection and expects Query to return it.
+func qpLargest(t *validate.T, typ ci.QPType) {
+	l := newLadder(t, typ)
+	q := l.A.QP
+	ca := q.CA.Attr
+	const max24 = 1<<24 - 1
+	largest := ci.QPAttr{
+		DestNum: max24 - 1, RQPSN: max24, SQPSN: max24, MinRNRTimer: 31, RetryCount: 7, RNRRetry: 7,
+		RespRes: uint8(min(ca.MaxRespResPerQP, 255)), InitDepth: uint8(min(ca.MaxInitDepthPerQP, 255)),
+		MTU: q.CA.Port.MTU,
+	}
+	last := uint16(len(q.CA.Port.PKeys) - 1)
+	for last > 0 && q.CA.Port.PKeys[last]&0x7fff == 0 {
+		last--
+	}
+	for _, e := range []edge{{ci.QPReset, ci.QPInit}, {ci.QPInit, ci.QPRTR}, {ci.QPRTR, ci.QPRTS}} {
+		f, a := l.attrs(e)
+		a.DestNum, a.RQPSN, a.SQPSN = largest.DestNum, largest.RQPSN, largest.SQPSN
+		a.MinRNRTimer, a.RetryCount, a.RNRRetry = largest.MinRNRTimer, largest.RetryCount, largest.RNRRetry
+		a.RespRes, a.InitDepth, a.MTU = largest.RespRes, largest.InitDepth, largest.MTU
+		a.Primary.PKeyIndex, a.Primary.AckTimeout = last, 31
+		a.QKey = 0x7fffffff
+		kit.OK(t, q.Modify(f, a), "QP.Modify from "+e.String()+" with the largest values")
+	}
+	got, err := q.Query()
+	kit.OK(t, err, "QP.Query")
+	kit.Equal(t, "QPAttr.SQPSN", got.SQPSN, largest.SQPSN)
+	kit.Equal(t, "QPAttr.Primary.PKeyIndex", got.Primary.PKeyIndex, last)
+	if typ == ci.UD {
+		kit.Equal(t, "QPAttr.QKey", got.QKey, 0x7fffffff)
+		return
+	}
+	kit.Equal(t, "QPAttr.DestNum", got.DestNum, largest.DestNum)
+	kit.Equal(t, "QPAttr.RQPSN", got.RQPSN, largest.RQPSN)
+	kit.Equal(t, "QPAttr.MTU", got.MTU, largest.MTU)
+	if typ == ci.UC {
+		return
+	}
+	kit.Equal(t, "QPAttr.MinRNRTimer", got.MinRNRTimer, largest.MinRNRTimer)
+	kit.Equal(t, "QPAttr.RetryCount", got.RetryCount, largest.RetryCount)
+	kit.Equal(t, "QPAttr.RNRRetry", got.RNRRetry, largest.RNRRetry)
+	kit.Equal(t, "QPAttr.RespRes", got.RespRes, largest.RespRes)
+	kit.Equal(t, "QPAttr.InitDepth", got.InitDepth, largest.InitDepth)
+	kit.Equal(t, "QPAttr.Primary.AckTimeout", got.Primary.AckTimeout, 31)
 }
 
 func qpIllegal(t *validate.T, typ ci.QPType) {
@@ -482,9 +555,11 @@ func qpDrainPosts(t *validate.T, typ ci.QPType) {
 		"QP.Modify from RTS to SQD")
 	q.Events.Wait(ci.EventSQDrained)
 	p.B.Recv(p.B.RecvWRs(4, pad+1)...)
-	q.Send(p.A.SendWRs(4)...)
-	p.B.RecvCQ.Empty()
-	p.A.CQ.Empty()
+	t.Charge("CI-SQD-01", func() {
+		q.Send(p.A.SendWRs(4)...)
+		p.B.RecvCQ.Empty()
+		p.A.CQ.Empty()
+	})
 	kit.OK(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
 	p.A.CQ.WaitOK(1, 2, 3, 4)
 	p.B.RecvCQ.WaitOK(1, 2, 3, 4)

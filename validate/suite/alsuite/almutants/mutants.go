@@ -32,6 +32,36 @@ func All() []mutant.Mutant {
 			lostCallbacks(func(n int32) bool { return n > 20 })),
 		fault("al.keeps-keys", alsuite.CIPool01, "an invalidated key stays valid",
 			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return keepsKeys{ciwrap.QP{QP: q}} })),
+		fault("al.grows", req.SAS0_02, "an adapter has one more port after its first query", func(h ci.HCA) ci.HCA {
+			n := &atomic.Int32{} // the certifier makes the first query, for the claims
+			return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return growing{ciwrap.CA{CA: c}, n} }})
+		}),
+		{Name: "al.lid-stays", Area: "al", Breaks: req.SAS2_1_17.ID, Does: "a Set of PortInfo does nothing",
+			Needs: ci.CapLocalMAD, Link: "direct",
+			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return unsettable{ciwrap.CA{CA: c}} }})},
+		fault("al.keeps-cqs", req.SAS2_1_29, "a CQ that has made a callback cannot be destroyed",
+			tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return keepsCQs{ciwrap.PD{PD: p}} }})),
+		fault("al.keeps-drained-qps", req.SAS2_1_31, "a QP in SQD cannot be destroyed",
+			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return undying{ciwrap.QP{QP: q}} })),
+		fault("al.opens-thrice", req.SAS2_2_05, "an adapter can be opened only three times", func(h ci.HCA) ci.HCA {
+			n := &atomic.Int32{} // the certifier opens it once, for the claims
+			return ciwrap.Wrap(h,
+				ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return fewOpens{ciwrap.HCA{HCA: h}, n} }})
+		}),
+		fault("al.keeps-regions", req.SAS2_2_07, "a region rejects Destroy twelve times",
+			tap.Layer(ciwrap.Layer{MR: func(m ci.MR,
+				_ ciwrap.MROrigin) ci.MR {
+				return &busyMR{MR: ciwrap.MR{MR: m}}
+			}})),
+		fault("al.new-guid", req.SAS2_3_02, "an open adapter reports another GUID", func(h ci.HCA) ci.HCA {
+			open := &atomic.Bool{}
+			return ciwrap.Wrap(h, ciwrap.Layer{
+				HCA: func(h ci.HCA) ci.HCA { return renamed{ciwrap.HCA{HCA: h}, open} },
+				CA:  func(c ci.CA) ci.CA { open.Store(true); return closing{ciwrap.CA{CA: c}, open} },
+			})
+		}),
+		fault("al.reversed-polls", alsuite.CIPump03, "Poll returns the newest completion of a batch first",
+			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return reversed{ciwrap.CQ{CQ: c}} }})),
 		fault("al.two-opens", req.SAS2_2_08, "an adapter can be opened twice at the same time", func(h ci.HCA) ci.HCA {
 			open := &atomic.Pointer[ci.CA]{}
 			return ciwrap.Wrap(h,
@@ -135,4 +165,131 @@ func (q keepsKeys) PostSend(wrs []ci.SendWR) (int, error) {
 		}
 	}
 	return q.QP.PostSend(changed)
+}
+
+// growing has one more port from its second query on.
+type growing struct {
+	ciwrap.CA
+	n *atomic.Int32
+}
+
+func (c growing) Query() (*ci.CAAttr, error) {
+	a, err := c.CA.Query()
+	if err == nil && c.n.Add(1) > 1 {
+		more := a.Ports[len(a.Ports)-1]
+		more.Num++
+		a.Ports = append(a.Ports, more)
+	}
+	return a, err
+}
+
+// unsettable answers a Set of a local MAD with its own data.
+type unsettable struct{ ciwrap.CA }
+
+func (c unsettable) LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error {
+	const method, set, response = 3, 2, 0x81
+	if in == nil || out == nil || in[method] != set {
+		return c.CA.LocalMAD(port, src, in, out)
+	}
+	*out = *in
+	out[method] = response
+	return nil
+}
+
+// keepsCQs is a PD whose CQs cannot be destroyed after a callback.
+type keepsCQs struct{ ciwrap.PD }
+
+func (p keepsCQs) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
+	used := &atomic.Bool{}
+	if fn := c.OnCompletion; fn != nil {
+		c.OnCompletion = func(ctx any) { used.Store(true); fn(ctx) }
+	}
+	q, err := p.PD.CreateCQ(c)
+	if err != nil {
+		return q, err
+	}
+	return keptCQ{ciwrap.CQ{CQ: q}, used}, nil
+}
+
+type keptCQ struct {
+	ciwrap.CQ
+	used *atomic.Bool
+}
+
+func (q keptCQ) Destroy() error {
+	if q.used.Load() {
+		return &ci.Error{Verb: "CQ.Destroy", Status: ci.InvalidState}
+	}
+	return q.CQ.Destroy()
+}
+
+// undying is a QP that cannot be destroyed in SQD.
+type undying struct{ ciwrap.QP }
+
+func (q undying) Destroy() error {
+	if a, err := q.Query(); err == nil && (a.State == ci.QPSQD || a.State == ci.QPSQDraining) {
+		return &ci.Error{Verb: "QP.Destroy", Status: ci.InvalidState}
+	}
+	return q.QP.Destroy()
+}
+
+// fewOpens fails from the fourth open on.
+type fewOpens struct {
+	ciwrap.HCA
+	n *atomic.Int32
+}
+
+func (h fewOpens) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
+	if h.n.Add(1) > 3 {
+		return nil, &ci.Error{Verb: "HCA.OpenCA", Status: ci.InsufficientResources}
+	}
+	return h.HCA.OpenCA(guid, fn, ctx)
+}
+
+// busyMR rejects Destroy twelve times.
+type busyMR struct {
+	ciwrap.MR
+	refusals atomic.Int32
+}
+
+func (m *busyMR) Destroy() error {
+	if m.refusals.Add(1) <= 12 {
+		return &ci.Error{Verb: "MR.Destroy", Status: ci.ResourceBusy}
+	}
+	return m.MR.Destroy()
+}
+
+// renamed reports another GUID while it is open.
+type renamed struct {
+	ciwrap.HCA
+	open *atomic.Bool
+}
+
+func (h renamed) Info() ci.HCAInfo {
+	i := h.HCA.Info()
+	if h.open.Load() {
+		i.GUID ^= 1
+	}
+	return i
+}
+
+type closing struct {
+	ciwrap.CA
+	open *atomic.Bool
+}
+
+func (c closing) Destroy() error {
+	err := c.CA.Destroy()
+	if err == nil {
+		c.open.Store(false)
+	}
+	return err
+}
+
+type reversed struct{ ciwrap.CQ }
+
+func (q reversed) Poll(wc []ci.WC) (int, error) {
+	n, err := q.CQ.Poll(wc)
+	slices.Reverse(wc[:n])
+	return n, err
 }

@@ -1,0 +1,287 @@
+package cisuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// Statements of the specification that concern the interface as a whole, or that a case of one verb cannot prove.
+var principles = &validate.Area{}
+
+var _ = principles.Case(validate.Case{
+	ID:      "contract.meanings",
+	Title:   "each mandatory verb has its effect, as another verb observes it",
+	Feature: validate.FeatureCore,
+	Run:     contractMeanings,
+}, req.SAS0_01)
+
+func contractMeanings(t *validate.T) {
+	p := kit.RC(t, kit.Size(8192))
+	ca := p.A.QP.CA
+	p.A.Exchange(p.B, 100)
+	p.WantWrite("memory of the peer", p.B.Buf.Remote(0), p.B.Buf.Bytes[:64])
+	q := p.More(false)
+	q.B.Recv(q.B.RecvWR(1, 0, 8))
+	kit.OK(t, q.B.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify to Error")
+	q.B.RecvCQ.WaitStatus(1, ci.WCFlushErr)
+	q.B.WantState(ci.QPError)
+	b := ca.Buf(p.A.PD, 64, kit.AllAccess)
+	from := ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}
+	p.WantStatus("RDMA WRITE from a region", from, ci.WCSuccess)
+	kit.Destroy(t, b.MR, "MR")
+	p.WantStatus("RDMA WRITE from a destroyed region", from, ci.WCLocalProtErr)
+	pd := ca.PD()
+	cq := ca.CQ(pd, 4)
+	other := ca.QP(pd, cq, cq)
+	kit.Destroy(t, other.QP, "QP")
+	_, err := other.Query()
+	kit.Want(t, err, "QP.Query after Destroy", ci.InvalidQPHandle)
+	kit.Destroy(t, cq.CQ, "CQ")
+	_, err = cq.Query()
+	kit.Want(t, err, "CQ.Query after Destroy", ci.InvalidCQHandle)
+	kit.Destroy(t, pd, "PD")
+	mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64))})
+	kit.WantRefused(t, mr, err, "PD.RegisterMR after Destroy", ci.InvalidPDHandle)
+}
+
+var _ = principles.Case(validate.Case{
+	ID:      "contract.mandatory",
+	Title:   "no mandatory verb fails with Unsupported",
+	Feature: validate.FeatureClaims,
+	Run:     contractMandatory,
+}, req.SAS2_2_01)
+
+func contractMandatory(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	ca := p.A.QP.CA
+	supported := func(verb string, err error) {
+		kit.True(t, ci.StatusOf(err) != ci.Unsupported, verb, "a result other than Unsupported", "%s",
+			kit.Describe(err))
+	}
+	_, err := ca.Query()
+	supported("CA.Query", err)
+	supported("CA.Modify of no fields", ca.Modify(ca.Port.Num, 0, ci.PortModify{}))
+	pd, err := ca.AllocatePD(ci.PDNormal)
+	supported("CA.AllocatePD", err)
+	kit.OK(t, err, "CA.AllocatePD")
+	kit.Own(t, pd, "PD")
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 8})
+	supported("PD.CreateCQ", err)
+	kit.OK(t, err, "PD.CreateCQ")
+	kit.Own(t, cq, "CQ")
+	_, err = cq.Query()
+	supported("CQ.Query", err)
+	_, err = cq.Poll(make([]ci.WC, 1))
+	supported("CQ.Poll", err)
+	for _, when := range []ci.Notify{ci.NotifyNext, ci.NotifySolicited} {
+		supported("CQ.Notify", cq.Notify(when))
+	}
+	mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
+	supported("PD.RegisterMR", err)
+	kit.OK(t, err, "PD.RegisterMR")
+	kit.Own(t, mr, "MR")
+	_, err = mr.Query()
+	supported("MR.Query", err)
+	_, err = p.A.Query()
+	supported("QP.Query", err)
+	// The QP in Error accepts and flushes every request, so that no peer is needed.
+	supported("QP.Modify to Error", p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
+	for _, op := range []ci.SendOp{ci.OpSend, ci.OpWrite, ci.OpRead} {
+		for _, flags := range []ci.SendFlags{ci.SendSignaled, ci.SendSignaled | ci.SendSolicited,
+			ci.SendSignaled | ci.SendFence} {
+			_, err := p.A.PostSend([]ci.SendWR{{Op: op, Flags: flags, SGL: p.A.Buf.SGL(0, 8),
+				Remote: p.B.Buf.Remote(0)}})
+			supported(fmt.Sprintf("QP.PostSend of opcode %d with flags %#x", op, flags), err)
+		}
+	}
+	_, err = p.A.PostRecv([]ci.RecvWR{p.A.RecvWR(1, 0, 8)})
+	supported("QP.PostRecv", err)
+	supported("MR.Destroy", mr.Destroy())
+	supported("CQ.Destroy", cq.Destroy())
+	supported("PD.Destroy", pd.Destroy())
+	supported("QP.Destroy", p.A.QP.QP.Destroy())
+}
+
+var _ = principles.Case(validate.Case{
+	ID:      "pd.innermost",
+	Title:   "an object belongs to the PD from which it was created, and to that PD's CA",
+	Feature: validate.FeatureCore,
+	Run:     pdInnermost,
+}, req.SAS2_1_01)
+
+func pdInnermost(t *validate.T) {
+	var cas []*kit.CA
+	for _, h := range t.HCAs()[:min(2, len(t.HCAs()))] {
+		cas = append(cas, kit.OpenHCA(t, h))
+	}
+	ca := cas[0]
+	for _, l := range kit.Variants(t, "", claimed(t)) {
+		if l.kind == "handler" || l.kind == "DMA mapping" {
+			continue // objects of the CA
+		}
+		other, pd := ca.PD(), ca.PD()
+		s := &claimStage{t: t, ca: ca, pd: pd, cq: ca.CQ(ca.PD(), 4)}
+		o := l.create(t, s)
+		kit.WantExactly(t, pd.Destroy(), "PD.Destroy of the PD that the verb was called on: "+l.kind, ci.ResourceBusy)
+		kit.Destroy(t, other, "an older PD of the same CA, which is not the parent")
+		kit.OK(t, o.Destroy(), l.kind+".Destroy")
+		kit.Destroy(t, pd, "PD without objects")
+	}
+	if len(cas) > 1 {
+		kit.WantExactly(t, ca.Destroy(), "CA.Destroy of the CA that has objects", ci.ResourceBusy)
+		kit.OK(t, cas[1].Destroy(), "CA.Destroy of the other CA, which has none")
+	}
+}
+
+var _ = principles.Case(validate.Case{
+	ID:      "rd.domain",
+	Title:   "allocate a reliable datagram domain from a PD",
+	Feature: validate.FeatureClaims,
+	Run:     rdDomain,
+}, req.SAS2_1_05)
+
+func rdDomain(t *validate.T) {
+	pd := kit.Open(t).PD()
+	d, err := pd.AllocRDD()
+	if !t.Claims().Has(ci.CapRD) {
+		kit.WantRefused(t, d, err, "PD.AllocRDD without a claim of RD", ci.Unsupported)
+		return
+	}
+	kit.OK(t, err, "PD.AllocRDD")
+	kit.Own(t, d, "RDD")
+	kit.WantExactly(t, pd.Destroy(), "PD.Destroy with an RDD", ci.ResourceBusy)
+	kit.OK(t, d.Destroy(), "RDD.Destroy")
+	kit.Destroy(t, pd, "PD without an RDD")
+}
+
+var _ = principles.Case(validate.Case{
+	ID:      "rd.needs-domain",
+	Title:   "create an RD QP without a domain",
+	Feature: validate.FeatureClaims,
+	Run:     rdNeedsDomain,
+}, req.SAS2_3_08)
+
+func rdNeedsDomain(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	cq := ca.CQ(pd, 4)
+	q, err := pd.CreateQP(ci.QPCreate{
+		Type:   ci.RD,
+		QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1},
+		SendCQ: cq.CQ,
+		RecvCQ: cq.CQ,
+	})
+	if !t.Claims().Has(ci.CapRD) {
+		kit.WantRefused(t, q, err, "PD.CreateQP of type RD without a claim of RD", ci.Unsupported)
+		return
+	}
+	kit.WantRefused(t, q, err, "PD.CreateQP of type RD without an RDD", ci.InvalidHandle, ci.InvalidParameter)
+}
+
+var _ = principles.Case(validate.Case{
+	ID:      "mr.every-sge",
+	Title:   "one invalid entry at each position of a list",
+	Feature: validate.FeatureMR,
+	Run:     mrEverySGE,
+}, req.SAS2_3_17)
+
+func mrEverySGE(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	n := min(4, t.Attr().MaxSGEs)
+	for _, at := range kit.Variants(t, "position", []int{0, n / 2, n - 1}) {
+		for _, last := range kit.Variants(t, "bytes of the last entry", []int{1, 8}) {
+			sgl := make([]ci.SGE, n)
+			for i := range sgl {
+				sgl[i] = p.A.Buf.SGE(uint64(64*i), 8)
+			}
+			sgl[n-1].Length = uint32(last)
+			p.WantStatus("RDMA WRITE from a list of valid entries",
+				ci.SendWR{Op: ci.OpWrite, SGL: sgl, Remote: p.B.Buf.Remote(0)}, ci.WCSuccess)
+			p.Fence()
+			var want []byte
+			for _, s := range sgl {
+				off := s.Addr - p.A.Buf.Addr
+				want = append(want, p.A.Buf.Bytes[off:off+uint64(s.Length)]...)
+			}
+			kit.SameBytes(t, "bytes written from a list", p.B.Buf.Bytes[:len(want)], want)
+			sgl[at].LKey ^= 1 << 30
+			p.WantStatus(fmt.Sprintf("RDMA WRITE from a list whose entry %d has an unknown key", at),
+				ci.SendWR{Op: ci.OpWrite, SGL: sgl, Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
+			kit.Random(t, p.A.Buf.Bytes[:256])
+		}
+	}
+}
+
+var _ = principles.Case(validate.Case{
+	ID:      "mw.later",
+	Title:   "bind a window to a region that is younger than the window",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwLater,
+}, req.SAS2_3_16)
+
+func mwLater(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	p.A.Exchange(p.B, 100)
+	for range 3 {
+		b := p.B.CA.Buf(p.B.PD, 64, bindable)
+		key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
+		p.WantWrite("the window", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+	}
+	kit.Destroy(t, w, "MW") // before the region that it is bound to
+}
+
+var _ = principles.Case(validate.Case{
+	ID:      "post.queues",
+	Title:   "each verb posts to its own queue",
+	Feature: validate.FeatureRC,
+	Run:     postQueues,
+}, req.SAS2_3_18)
+
+func postQueues(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	for id := range uint64(4) {
+		p.B.Recv(p.B.RecvWR(id, 0, 8))
+		p.A.Send(p.A.SendWR(id, 0, 8))
+		// A completion on the wrong queue ends the wait, too.
+		for _, e := range []struct {
+			cq, other *kit.CQ
+			what      string
+			op        ci.WCOp
+		}{{p.A.CQ, p.A.RecvCQ, "send", ci.WCSend}, {p.B.RecvCQ, p.B.CQ, "receive", ci.WCRecv}} {
+			var wc [1]ci.WC
+			waitFor(t, "completion of a "+e.what, "on the CQ of that queue", func() (bool, string) {
+				n, err := e.cq.Poll(wc[:])
+				kit.OK(t, err, "CQ.Poll")
+				e.other.Empty()
+				return n == 1, "no completion"
+			})
+			kit.Equal(t, "WC.ID", wc[0].ID, id)
+			kit.Equal(t, "WC.Op", wc[0].Op, e.op)
+		}
+	}
+}
+
+var _ = principles.Case(validate.Case{
+	ID:      "mr.destroy.completed",
+	Title:   "deregister a region directly after the completion that used it",
+	Feature: validate.FeatureMR,
+	Run:     mrDestroyCompleted,
+}, req.SAS2_3_24)
+
+func mrDestroyCompleted(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	for i := range uint64(64) {
+		b := p.A.CA.Buf(p.A.PD, 256, kit.AllAccess)
+		p.A.Send(ci.SendWR{
+			ID: i, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: b.SGL(0, 256), Remote: p.B.Buf.Remote(0),
+		})
+		p.A.CQ.WaitOK(i)
+		kit.Destroy(t, b.MR, "MR whose request has completed")
+	}
+}
