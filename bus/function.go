@@ -26,8 +26,9 @@ type Function interface {
 	// AllocDMA allocates zeroed memory that the device can reach. It is a whole number of pages, and contiguous in the
 	// device's addresses.
 	AllocDMA(size int) (*DMA, error)
-	// MapDMA makes memory of the process reachable for the device: whole pages. Memory of a file is mapped with its
-	// descriptor by a back end that needs one. Errors: ErrNotMappable.
+	// MapDMA makes memory of the process reachable for the device. Memory of a file is mapped with its descriptor by a
+	// back end that needs one. DMA.IOVA is the address of the first byte, and has the same offset in its page. If the
+	// memory is not whole pages, the device may reach the rest of its first and last page, too. Errors: ErrNotMappable.
 	MapDMA(m Memory) (*DMA, error)
 	// EnableVectors enables the interrupt vectors 0 to n-1, and replaces those that were enabled. fn is called with the
 	// number of the vector, one call at a time for each vector, and never again after the vectors were disabled. One
@@ -79,8 +80,8 @@ type Mappable interface {
 	File() (f *os.File, off int64, ok bool)
 }
 
-// Memory is memory of the process for MapDMA. Bytes are whole pages. If File is set, they are a shared mapping of it at
-// Offset.
+// Memory is memory of the process for MapDMA. It stays in place while it is mapped. If File is set, Bytes are whole
+// pages and a shared mapping of it at Offset.
 type Memory struct {
 	Bytes  []byte
 	File   *os.File

@@ -2,6 +2,7 @@ package bustest
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -131,8 +132,30 @@ func testDMA(t *testing.T, r *rig) {
 	require.NoError(t, b.Close())
 	assert.EqualValues(t, CopyFailed, r.copy(t, b.IOVA, b.IOVA, 8), "closed")
 
-	_, err = r.f.MapDMA(bus.Memory{Bytes: make([]byte, 100)})
-	require.ErrorIs(t, err, bus.ErrNotMappable, "not whole pages")
+	_, err = r.f.MapDMA(bus.Memory{})
+	require.ErrorIs(t, err, bus.ErrNotMappable, "no memory")
+	testPartialPage(t, r)
+}
+
+// testPartialPage maps memory that is not whole pages. A back end that needs a descriptor cannot.
+func testPartialPage(t *testing.T, r *rig) {
+	page := make([]byte, 2*os.Getpagesize())
+	b := page[100:5100]
+	d, err := r.f.MapDMA(bus.Memory{Bytes: b})
+	if errors.Is(err, bus.ErrNotMappable) {
+		return
+	}
+	require.NoError(t, err)
+	offset, _, err := bus.Pages(b)
+	require.NoError(t, err)
+	assert.Equal(t, offset, d.IOVA%uint64(os.Getpagesize()), "offset in the page")
+	for i := range b[:2500] {
+		b[i] = byte(i * 7)
+	}
+	require.EqualValues(t, CopyOK, r.copy(t, d.IOVA, d.IOVA+2500, 2500))
+	assert.Equal(t, b[:2500], b[2500:])
+	require.NoError(t, d.Close())
+	assert.EqualValues(t, CopyFailed, r.copy(t, d.IOVA, d.IOVA+2500, 8), "closed")
 }
 
 func testInterrupts(t *testing.T, r *rig) {

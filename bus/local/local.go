@@ -7,7 +7,6 @@
 package local
 
 import (
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -155,21 +154,21 @@ func (f *Function) AllocDMA(size int) (*bus.DMA, error) {
 
 // MapDMA makes memory of the process reachable for the device.
 func (f *Function) MapDMA(m bus.Memory) (*bus.DMA, error) {
-	page := uint64(os.Getpagesize())
-	n := uint64(len(m.Bytes))
-	if n == 0 || n%page != 0 {
-		return nil, fmt.Errorf("%w: %d bytes are not whole pages", bus.ErrNotMappable, n)
+	offset, size, err := bus.Pages(m.Bytes)
+	if err != nil {
+		return nil, err
 	}
+	n := uint64(len(m.Bytes))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
 		return nil, bus.ErrClosed
 	}
-	iova := f.nextIOVA
+	iova := f.nextIOVA + offset
 	if err := f.memory.Add(iova, n, m.Bytes, true); err != nil {
 		return nil, err
 	}
-	f.nextIOVA += n + page // an access beyond the end fails
+	f.nextIOVA += size + uint64(os.Getpagesize()) // an access beyond the end fails
 	d := bus.NewDMA(m, iova, func() error { return f.unmap(iova, n) })
 	f.mapped[iova] = d
 	return d, nil

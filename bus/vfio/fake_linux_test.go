@@ -264,11 +264,15 @@ func (k *fake) ioctlMemory(fd int, request uint32, arg []byte, at int, memory []
 	}
 	iova, n := native.Uint64(arg[16:]), native.Uint64(arg[24:])
 	if fd != fakeContainer || request != iommuMapDMA || at != dmaMapAddress || !isSize(arg, dmaMapSize) ||
-		native.Uint32(arg[4:]) != dmaRead|dmaWrite || n != uint64(len(memory)) {
+		native.Uint32(arg[4:]) != dmaRead|dmaWrite {
+		return unix.EINVAL
+	}
+	offset, size, err := bus.Pages(memory)
+	if err != nil || n != size {
 		return unix.EINVAL
 	}
 	k.sizes[iova] = n
-	return k.memory.Add(iova, n, memory, true)
+	return k.memory.Add(iova+offset, uint64(len(memory)), memory, true)
 }
 
 func (k *fake) pread(fd int, b []byte, off int64) (int, error) {

@@ -304,23 +304,21 @@ func (f *Function) AllocDMA(size int) (*bus.DMA, error) {
 	return d, nil
 }
 
-// MapDMA makes memory of the process reachable for the device. The memory must not move: it is a mapping, and not
-// memory of the Go heap.
-func (f *Function) MapDMA(m bus.Memory) (*bus.DMA, error) {
-	if n := len(m.Bytes); n == 0 || n%os.Getpagesize() != 0 {
-		return nil, fmt.Errorf("%w: %d bytes are not whole pages", bus.ErrNotMappable, n)
-	}
-	return f.share(m, false)
-}
+// MapDMA makes memory of the process reachable for the device: the pages that have it. The caller keeps it in place.
+func (f *Function) MapDMA(m bus.Memory) (*bus.DMA, error) { return f.share(m, false) }
 
 // share maps memory for the device. The function owns memory that it allocated.
 func (f *Function) share(m bus.Memory, owned bool) (*bus.DMA, error) {
+	offset, n, err := bus.Pages(m.Bytes)
+	if err != nil {
+		return nil, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	n, iova := uint64(len(m.Bytes)), f.nextIOVA
+	iova := f.nextIOVA
 	arg := words(dmaMapSize, dmaRead|dmaWrite, 0, 0)
 	arg = native.AppendUint64(native.AppendUint64(arg, iova), n)
 	if err := f.k.ioctlMemory(f.container, iommuMapDMA, arg, dmaMapAddress, m.Bytes); err != nil {
@@ -334,7 +332,7 @@ func (f *Function) share(m bus.Memory, owned bool) (*bus.DMA, error) {
 	if owned {
 		f.dma[iova] = m.Bytes
 	}
-	return bus.NewDMA(m, iova, func() error { return f.unshare(iova, n) }), nil
+	return bus.NewDMA(m, iova+offset, func() error { return f.unshare(iova, n) }), nil
 }
 
 // unshare ends a mapping.

@@ -37,7 +37,8 @@ func (linux) ioctlInt(fd int, request uint32, arg int) (int, error) {
 }
 
 func (linux) ioctlMemory(fd int, request uint32, arg []byte, at int, memory []byte) error {
-	native.PutUint64(arg[at:], uint64(uintptr(unsafe.Pointer(&memory[0]))))
+	page := uint64(os.Getpagesize())
+	native.PutUint64(arg[at:], uint64(uintptr(unsafe.Pointer(&memory[0])))/page*page)
 	_, err := call(fd, request, uintptr(unsafe.Pointer(&arg[0])))
 	runtime.KeepAlive(memory)
 	return err

@@ -23,5 +23,6 @@ func drivers() []validate.Driver {
 				"privileged": "1: check IPv4 header and whole ICRC on the link udp (Linux, CAP_NET_RAW); default: 0",
 			},
 		},
+		mlx4Driver(),
 	}
 }

@@ -168,4 +168,4 @@ func (c *command) setPortIB(p *port) prm.Status {
 
 // driverCaps are the capabilities that belong to programs of the host.
 const driverCaps = ci.PortCapSM | ci.PortCapSNMP | ci.PortCapDeviceManagement | ci.PortCapVendorClass |
-	ci.PortCapCM
+	ci.PortCapCM | ci.PortCapReregister

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"ciddk/bus/local"
+	"ciddk/ci"
+	"ciddk/hca/mlx4"
+	"ciddk/hca/mlx4/fw"
+	"ciddk/hca/mlx4/model"
+	"ciddk/link/capture"
+	"ciddk/link/capture/pcapng"
+	"ciddk/link/frame"
+	"ciddk/rvt"
+	"ciddk/validate"
+)
+
+// mlx4Driver is the ConnectX-3 driver, on models of the adapter.
+func mlx4Driver() validate.Driver {
+	return validate.Driver{
+		Name:        "mlx4",
+		Description: "the kit's ConnectX-3 driver, each adapter a model in the process",
+		Links:       []string{"infiniband", "fabric", "ethernet"},
+		Open:        openMLX4,
+		CheckValues: checkMLX4,
+		Keep:        true,
+		Settings: map[string]string{
+			"roce":   "RoCE version of the link ethernet, 1 or 2; default: 2, of a ConnectX-3 Pro",
+			"fabric": "as for the driver reference", "nodes": "as for the driver reference",
+		},
+	}
+}
+
+// checkMLX4 returns an error for a setting that the link does not have, or for an invalid value.
+func checkMLX4(o validate.Options) error {
+	has := map[string][]string{"ethernet": {"roce"}, "fabric": {"fabric", "nodes"}}
+	_, roce := roceVersion(o)
+	_, _, nodes := fabricNodes(o)
+	return cmp.Or(onlyFor(o, has[o.Link]...), roce, nodes)
+}
+
+// roceVersion returns the setting roce.
+func roceVersion(o validate.Options) (ci.GIDType, error) {
+	switch v := o.Values["roce"]; v {
+	case "1":
+		return ci.GIDRoCEv1, nil
+	case "", "2":
+		return ci.GIDRoCEv2, nil
+	default:
+		return 0, fmt.Errorf("--set roce=%s: want 1 or 2", v)
+	}
+}
+
+// mlx4Links has a function for each link of the driver.
+var mlx4Links = map[string]func(validate.Options) (linkage, error){
+	"infiniband": func(o validate.Options) (linkage, error) { o.Values = nil; return directLink(o) },
+	"fabric":     fabricLink,
+	"ethernet":   ethernetLink,
+}
+
+// ethernetLink returns two ports of a hub of Ethernet frames.
+func ethernetLink(validate.Options) (l linkage, err error) {
+	hub := frame.NewHub()
+	for i := range 2 {
+		l.ports = append(l.ports, func() (rvt.Port, error) {
+			return frame.New(frame.Config{Carrier: hub.Join(), MAC: [6]byte{2, 0xdd, 0xcd, 0, 0, byte(i + 1)}, MTU: mtu})
+		})
+	}
+	return l, nil
+}
+
+// mlx4Adapter is an adapter of a target: a model and its driver.
+type mlx4Adapter struct {
+	m *model.Model
+	f *local.Function
+	h *mlx4.HCA
+}
+
+func (a *mlx4Adapter) close() error {
+	var errs []error
+	if a.h != nil {
+		errs = append(errs, a.h.Close())
+	}
+	if a.f != nil {
+		errs = append(errs, a.f.Close())
+	}
+	return errors.Join(append(errs, a.m.Close())...)
+}
+
+// openMLX4 opens two adapters that reach each other over the link in the options.
+func openMLX4(ctx context.Context, o validate.Options) (*validate.Target, error) {
+	l, err := mlx4Links[o.Link](o)
+	if err != nil {
+		return nil, err
+	}
+	t := &validate.Target{Version: "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups,
+		Lossless: true}
+	ports := l.ports
+	if o.Impair {
+		imp := newImpairer()
+		for i := range ports {
+			ports[i] = imp.wrap(ports[i])
+		}
+		t.Impair = imp.set
+	}
+	if o.Capture {
+		tap := new(capture.Tap)
+		for i := range ports {
+			open := ports[i]
+			ports[i] = func() (rvt.Port, error) {
+				p, err := open()
+				if err != nil {
+					return nil, err
+				}
+				return capture.New(p, tap)
+			}
+		}
+		t.Capture = func(path string) (func() error, error) { return pcapng.ToFile(path, tap) }
+	}
+	var made []*mlx4Adapter
+	t.Close = func(context.Context) error {
+		var errs []error
+		for _, a := range made {
+			errs = append(errs, a.close())
+		}
+		if l.close != nil {
+			errs = append(errs, l.close())
+		}
+		return errors.Join(errs...)
+	}
+	t.Live = func() map[string]int {
+		sum := map[string]int{}
+		for _, a := range made {
+			for k, n := range a.h.Live() {
+				sum[k] += n
+			}
+		}
+		return sum
+	}
+	for i, open := range ports {
+		p, err := open()
+		if err != nil {
+			return nil, errors.Join(err, t.Close(ctx))
+		}
+		a, err := newMLX4Adapter(ctx, o, i, p)
+		if err != nil {
+			return nil, errors.Join(err, t.Close(ctx))
+		}
+		made = append(made, a)
+		t.HCAs = append(t.HCAs, a.h)
+	}
+	return t, nil
+}
+
+// newMLX4Adapter returns an adapter on a port, which it takes over.
+func newMLX4Adapter(ctx context.Context, o validate.Options, i int, p rvt.Port) (*mlx4Adapter, error) {
+	c := model.Config{Ports: []model.PortConfig{{Link: p}}, Rand: seeded(o.Seed, i), NodeDescription: description,
+		GUID: guid + ci.GUID(i)<<8}
+	var config mlx4.Config
+	if o.Link == "ethernet" {
+		version, _ := roceVersion(o) // checked by checkMLX4
+		c.Pro = version == ci.GIDRoCEv2
+		config.GIDs = [][]ci.GIDEntry{{{GID: mlx4GID(i), Type: version}}}
+	}
+	m, err := model.New(c)
+	if err != nil {
+		return nil, err
+	}
+	a := &mlx4Adapter{m: m, f: local.New(m, fmt.Sprintf("model %d", i))}
+	config.Firmware = fw.Config{ResetDelay: time.Nanosecond}
+	if a.h, err = mlx4.New(ctx, a.f, config); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	return a, nil
+}
+
+// mlx4GID returns the link-local GID of adapter i on Ethernet.
+func mlx4GID(i int) ci.GID {
+	return ci.GID{0: 0xfe, 1: 0x80, 9: 0xdd, 10: 0xcd, 11: 0xff, 12: 0xfe, 15: byte(i + 1)}
+}

@@ -1,0 +1,249 @@
+package mlx4
+
+import (
+	"ciddk/ci"
+	"ciddk/hca/mlx4/prm"
+	"ciddk/hca/mlx4/queue"
+)
+
+type ca struct {
+	ci.UnimplementedCA
+	refs
+	hca    *HCA
+	notify *notifier
+}
+
+// Limits of the driver. The sum of CQs, QPs, SRQs and regions is below bus.MaxRegions, since each has DMA memory of its
+// own.
+const (
+	maxPDs    = 1 << 12
+	maxAVs    = 1 << 16
+	maxCQs    = 1 << 10
+	maxQPs    = 1 << 10
+	maxSRQs   = 1 << 8
+	maxMRs    = 1 << 10
+	maxMWs    = 1 << 12
+	maxMcasts = 1 << 12
+
+	maxInline     = 512 // bytes
+	maxSendSGEs   = 32
+	pageSize      = prm.ICMPageSize
+	maxRegionSize = 1 << 32
+)
+
+// setLimits sets the numbers of objects: those of the adapter and of the driver, whichever is smaller.
+func (h *HCA) setLimits() {
+	c := h.caps
+	for _, e := range []struct {
+		p *pool
+		n int
+		c uint32
+	}{{&h.pds, maxPDs, c.NumPDs}, {&h.cqs, maxCQs, c.NumCQs}, {&h.qps, maxQPs, c.NumQPs},
+		{&h.srqs, maxSRQs, c.NumSRQs}, {&h.mrs, maxMRs, c.NumMPTs / 2}, {&h.mws, maxMWs, c.NumMPTs / 2},
+		{&h.mcasts, maxMcasts, c.NumMCGs * c.MaxMcastQPs}, {&h.avs, maxAVs, maxAVs}} {
+		e.p.max = min(e.n, int(e.c))
+	}
+}
+
+// setClaims sets the capabilities: what both the adapter and the driver have.
+func (h *HCA) setClaims() {
+	c := ci.CapAV | ci.CapAVPortCheck | ci.CapCurrentQPState | ci.CapPeek | ci.CapResizeCQ | ci.CapLocalMAD | ci.CapSpecialQP |
+		ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapPortActiveEvent
+	for _, e := range []struct {
+		flag uint
+		c    ci.Caps
+	}{{prm.FlagUC, ci.CapUC}, {prm.FlagUD, ci.CapUD}, {prm.FlagSRQ, ci.CapSRQ},
+		{prm.FlagUDMulticast, ci.CapMulticast}} {
+		if h.caps.Has(e.flag) {
+			c |= e.c
+		}
+	}
+	if h.caps.HasBMME(prm.BMMEFastRegister) && h.caps.HasBMME(prm.BMMELocalInvalidate) {
+		c |= ci.CapFastReg
+	}
+	if h.caps.HasBMME(prm.BMMERemoteInvalidate) {
+		c |= ci.CapSendInvalidate
+	}
+	h.claims = c
+}
+
+// atomicity returns the scope of remote atomics.
+func (h *HCA) atomicity() ci.Atomicity {
+	if h.caps.Has(prm.FlagAtomic) {
+		return ci.AtomicLocal
+	}
+	return ci.AtomicNone
+}
+
+// maxWRs returns the most requests of a queue.
+func (h *HCA) maxWRs() int {
+	return min(int(h.caps.MaxQPSize), 1<<15) - queue.SpareSlots(queue.MinSendShift)
+}
+
+// maxSGEs returns the most entries of a send and of a receive.
+func (h *HCA) maxSGEs() int { return min(int(h.caps.MaxSendSGE), int(h.caps.MaxRecvSGE), maxSendSGEs) }
+
+// Query returns the attributes. The caller owns them. Status: InvalidCAHandle.
+func (c *ca) Query() (*ci.CAAttr, error) {
+	const verb = "CA.Query"
+	if !c.alive() {
+		return nil, fail(verb, ci.InvalidCAHandle, "")
+	}
+	h := c.hca
+	firmware := h.dev.Firmware()
+	reads := int(h.caps.MaxRespDepth)
+	a := &ci.CAAttr{GUID: h.info.GUID, VendorID: h.info.VendorID, DeviceID: h.info.DeviceID, Revision: h.info.Revision,
+		Firmware: uint64(firmware.Major)<<32 | uint64(firmware.Minor)<<16 | uint64(firmware.SubMinor), Caps: h.claims,
+		Atomicity: h.atomicity(), MaxPDs: h.pds.max, MaxAVs: h.avs.max, MaxQPs: h.qps.max, MaxWRs: h.maxWRs(),
+		MaxSGEs: h.maxSGEs(), MaxReadSGEs: h.maxSGEs(), MaxInline: maxInline, MaxCQs: h.cqs.max,
+		MaxCQEs: int(h.caps.MaxCQSize), MaxMRs: h.mrs.max, MaxMRSize: maxRegionSize,
+		MaxRespResPerQP: reads, MaxInitDepthPerQP: min(int(h.caps.MaxInitDepth), 128),
+		MaxRespRes: reads * h.qps.max, PageSizes: []uint64{pageSize}, AckDelay: ci.TimeExp(h.caps.AckDelay),
+		Vectors: h.dev.NumCompletionEQs()}
+	if h.claims.Has(ci.CapSRQ) {
+		a.MaxSRQs, a.MaxSRQWRs, a.MaxSRQSGEs = h.srqs.max, min(int(h.caps.MaxSRQSize), 1<<14)-1, maxSharedSGEs
+	}
+	if h.claims&(ci.CapMW1|ci.CapMW2) != 0 {
+		a.MaxMWs = h.mws.max
+	}
+	if h.claims.Has(ci.CapFastReg) {
+		a.MaxFastRegPages = maxFastRegPages
+	}
+	if h.claims.Has(ci.CapMulticast) {
+		a.MaxMcastGroups, a.MaxMcastQPs = int(h.caps.NumMCGs), h.mcasts.max
+		a.MaxQPsPerMcastGroup = h.maxGroupQPs()
+	}
+	for _, p := range h.ports {
+		pa, err := p.query(h.ctx)
+		if err != nil {
+			return nil, firmwareError(verb, err)
+		}
+		a.MaxPartitions = max(a.MaxPartitions, len(pa.PKeys))
+		a.Ports = append(a.Ports, pa)
+	}
+	return a, nil
+}
+
+// Modify sets and clears capability bits of a port. The other fields need a claim. Status: InvalidPort,
+// InvalidParameter, Unsupported, InvalidCAHandle.
+func (c *ca) Modify(num uint8, set ci.PortField, a ci.PortModify) error {
+	const verb = "CA.Modify"
+	const known = ci.PortFieldShutdown<<1 - 1
+	p := c.hca.port(num)
+	switch {
+	case !c.alive():
+		return fail(verb, ci.InvalidCAHandle, "")
+	case p == nil:
+		return fail(verb, ci.InvalidPort, "the adapter has no such port")
+	case set&^known != 0:
+		return fail(verb, ci.InvalidParameter, "unknown field")
+	case set&^ci.PortFieldCapability != 0:
+		return fail(verb, ci.Unsupported, "only capability bits can be changed")
+	}
+	if set&ci.PortFieldCapability == 0 {
+		return nil
+	}
+	changed, err := p.setCapabilities(c.hca.ctx, a.CapMask, a.Capability)
+	if err != nil {
+		return firmwareError(verb, err)
+	}
+	if changed {
+		c.event(ci.Event{Type: ci.EventPortTrap, Port: num})
+	}
+	return nil
+}
+
+// event delivers an event to the consumer.
+func (c *ca) event(e ci.Event) { c.notify.deliver(e) }
+
+// notifyCA delivers an event to the consumer, if there is one.
+func (h *HCA) notifyCA(e ci.Event) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if h.open != nil {
+		h.open.event(e)
+	}
+}
+
+// Destroy closes the CA. Status: ResourceBusy, InvalidCAHandle. Context: drain.
+func (c *ca) Destroy() error {
+	if err := c.beginDestroy("CA.Destroy", ci.InvalidCAHandle); err != nil {
+		return err
+	}
+	c.hca.mu.Lock()
+	c.hca.open = nil
+	c.hca.mu.Unlock()
+	c.notify.close()
+	return nil
+}
+
+// AllocatePD allocates a PD. Status: InsufficientResources, InvalidParameter, InvalidCAHandle.
+func (c *ca) AllocatePD(typ ci.PDType) (_ ci.PD, err error) {
+	const verb = "CA.AllocatePD"
+	if typ > ci.PDDatagram || typ == ci.PDAlias {
+		return nil, fail(verb, ci.InvalidParameter, "the type of the PD is out of range")
+	}
+	if !c.get() {
+		return nil, fail(verb, ci.InvalidCAHandle, "")
+	}
+	var u undo
+	defer u.run(&err)
+	u.add(c.put)
+	if err := c.hca.pds.take(verb); err != nil {
+		return nil, err
+	}
+	u.add(c.hca.pds.give)
+	num, e := c.hca.dev.AllocPD()
+	if e != nil {
+		return nil, firmwareError(verb, e)
+	}
+	return &pd{ca: c, hca: c.hca, num: num}, nil
+}
+
+// MapDMA makes memory reachable for the adapter. Status: InvalidParameter, InsufficientResources, InvalidCAHandle.
+func (c *ca) MapDMA(m ci.Memory) (_ ci.DMA, err error) {
+	const verb = "CA.MapDMA"
+	if !c.alive() {
+		return nil, fail(verb, ci.InvalidCAHandle, "")
+	}
+	if ci.IsNil(m) || m.Len() == 0 {
+		return nil, fail(verb, ci.InvalidParameter, "the memory is nil or empty")
+	}
+	if !c.get() {
+		return nil, fail(verb, ci.InvalidCAHandle, "")
+	}
+	s, e := c.hca.mapMemory(verb, m, 0, m.Len())
+	if e != nil {
+		c.put()
+		return nil, e
+	}
+	d := &dma{ca: c, s: s}
+	c.hca.dmas.add(d)
+	return d, nil
+}
+
+// dma is memory of MapDMA.
+type dma struct {
+	ci.UnimplementedDMA
+	refs
+	ca *ca
+	s  *storage
+}
+
+// Ranges returns the addresses.
+func (d *dma) Ranges() []ci.DMARange { return d.s.ranges() }
+
+// Destroy ends the mapping. Status: ResourceBusy (registered), InvalidHandle.
+func (d *dma) Destroy() error {
+	const verb = "DMA.Destroy"
+	if err := d.beginDestroy(verb, ci.InvalidHandle); err != nil {
+		return err
+	}
+	d.ca.hca.dmas.remove(d)
+	err := d.s.close()
+	d.ca.put()
+	if err != nil {
+		return firmwareError(verb, err)
+	}
+	return nil
+}

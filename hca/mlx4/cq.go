@@ -1,0 +1,236 @@
+package mlx4
+
+import (
+	"math/bits"
+	"sync"
+
+	"ciddk/ci"
+	"ciddk/hca/mlx4/fw"
+	"ciddk/hca/mlx4/prm"
+	"ciddk/hca/mlx4/queue"
+)
+
+type cq struct {
+	ci.UnimplementedCQ
+	refs
+	pd     *pd
+	hca    *HCA
+	num    uint32
+	eqn    uint8
+	notify *notifier
+	record *fw.Record
+	resize sync.Mutex // serialises Resize
+
+	mu     sync.Mutex // guards what follows
+	memory *fw.Queue
+	ring   *queue.CompletionRing
+	saved  []ci.WC // completions of QPs that were destroyed or reset, or of a ring before a resize
+	last   *qp     // of the last completion
+	arm    arm
+}
+
+// arm is the state of the doorbell.
+type arm struct {
+	command  uint32 // of the event that is armed: prm.ArmAny, prm.ArmSolicited, or 0
+	index    uint32 // from which entries raise it
+	sequence uint32 // of events
+}
+
+// cqeShift returns log2 of the bytes of an entry.
+func (h *HCA) cqeShift() uint8 { return uint8(bits.TrailingZeros(uint(h.caps.CQESize))) }
+
+// logOf returns log2 of the smallest power of two that is at least n.
+func logOf(n int) uint8 { return uint8(bits.Len(uint(max(n, 1) - 1))) }
+
+// CreateCQ creates a CQ. Status: InvalidCQSize, InvalidParameter (vector), InvalidPDHandle, InsufficientResources.
+func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
+	const verb = "PD.CreateCQ"
+	h := p.hca
+	if c.Size < 1 || c.Size > int(h.caps.MaxCQSize) {
+		return nil, fail(verb, ci.InvalidCQSize, "want 1 to MaxCQEs")
+	}
+	vectors := h.dev.NumCompletionEQs()
+	if int(c.Affinity.Vector) > vectors {
+		return nil, fail(verb, ci.InvalidParameter, "Affinity.Vector is above CAAttr.Vectors")
+	}
+	if !p.get() {
+		return nil, fail(verb, ci.InvalidPDHandle, "")
+	}
+	var u undo
+	defer u.run(&err)
+	u.add(p.put)
+	if err := h.cqs.take(verb); err != nil {
+		return nil, err
+	}
+	u.add(h.cqs.give)
+	q := &cq{pd: p, hca: h, notify: newNotifier(c.OnCompletion, c.OnEvent, c.Context)}
+	var e error
+	if q.num, e = h.cqns.take(); e != nil {
+		return nil, firmwareError(verb, e)
+	}
+	u.add(func() { h.cqns.release(q.num) })
+	if q.record, e = h.dev.AllocRecord(); e != nil {
+		return nil, firmwareError(verb, e)
+	}
+	u.add(func() { h.dev.FreeRecord(q.record) })
+	log := logOf(c.Size)
+	if q.memory, e = h.dev.AllocQueue(h.ctx, h.caps.CQESize<<log); e != nil {
+		return nil, firmwareError(verb, e)
+	}
+	u.add(func() { _ = h.dev.FreeQueue(q.memory) }) // the error of the create is the one to return
+	if q.ring, e = queue.NewCompletionRing(q.memory.Bytes[:h.caps.CQESize<<log], q.record.Bytes, log,
+		h.cqeShift()); e != nil {
+		return nil, firmwareError(verb, e)
+	}
+	vector := int(q.num) % vectors
+	if c.Affinity.Vector > 0 {
+		vector = int(c.Affinity.Vector) - 1
+	}
+	q.eqn = h.dev.CompletionEQ(vector)
+	if e := h.dev.HandleCQ(q.num, q.completion, q.event); e != nil {
+		return nil, firmwareError(verb, e)
+	}
+	u.add(func() { h.dev.ReleaseCQ(q.num) })
+	var b [0x40]byte
+	q.encode(b[:], log, q.memory)
+	if e := h.cmd(prm.CmdSW2HWCQ, fw.Args{In: b[:], Modifier: q.num}); e != nil {
+		return nil, firmwareError(verb, e)
+	}
+	return q, nil
+}
+
+// encode writes the context.
+func (q *cq) encode(b []byte, log uint8, m *fw.Queue) {
+	prm.CQCLogSize.Put(b, uint64(log))
+	prm.CQCUAR.Put(b, uint64(q.hca.uar.Index()))
+	prm.CQCEQN.Put(b, uint64(q.eqn))
+	prm.CQCMTTHigh.Put(b, m.MTT.Offset()>>32)
+	prm.CQCMTTLow.Put(b, m.MTT.Offset()&0xffffffff)
+	prm.CQCDoorbell.Put(b, q.record.IOVA)
+}
+
+// completion handles a completion event.
+func (q *cq) completion() {
+	q.mu.Lock()
+	q.arm.command = 0
+	q.arm.sequence++
+	q.mu.Unlock()
+	q.notify.completion()
+}
+
+// event handles an error of the queue.
+func (q *cq) event(e fw.Event) {
+	t := ci.Event{Type: ci.EventCQError, Vendor: uint64(e.Syndrome)}
+	q.notify.deliver(t)
+}
+
+// Destroy destroys the CQ. Status: ResourceBusy (a QP uses it), InvalidCQHandle. Context: drain.
+func (q *cq) Destroy() error {
+	const verb = "CQ.Destroy"
+	if err := q.beginDestroy(verb, ci.InvalidCQHandle); err != nil {
+		return err
+	}
+	h := q.hca
+	if err := h.release(prm.CmdHW2SWCQ, fw.Args{Modifier: q.num, OpModifier: 1}); err != nil {
+		q.revive()
+		return firmwareError(verb, err)
+	}
+	h.dev.ReleaseCQ(q.num)
+	q.notify.close()
+	q.mu.Lock()
+	m := q.memory
+	q.memory, q.ring, q.saved, q.last = nil, nil, nil, nil
+	q.mu.Unlock()
+	err := h.dev.FreeQueue(m)
+	h.dev.FreeRecord(q.record)
+	h.cqns.release(q.num)
+	h.cqs.give()
+	q.pd.put()
+	if err != nil {
+		return firmwareError(verb, err)
+	}
+	return nil
+}
+
+// Query returns the attributes. Status: InvalidCQHandle.
+func (q *cq) Query() (ci.CQAttr, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.alive() || q.ring == nil {
+		return ci.CQAttr{}, fail("CQ.Query", ci.InvalidCQHandle, "")
+	}
+	return ci.CQAttr{Size: q.ring.Slots()}, nil
+}
+
+// Resize moves the queue to memory of another size. Status: InvalidCQSize, Overflow, InvalidCQHandle,
+// InsufficientResources.
+func (q *cq) Resize(r ci.CQResize) (granted int, err error) {
+	const verb = "CQ.Resize"
+	h := q.hca
+	q.resize.Lock()
+	defer q.resize.Unlock()
+	if !q.get() { // it cannot be destroyed meanwhile
+		return 0, fail(verb, ci.InvalidCQHandle, "")
+	}
+	defer q.put()
+	if r.Size < 1 || r.Size > int(h.caps.MaxCQSize) {
+		return 0, fail(verb, ci.InvalidCQSize, "want 1 to MaxCQEs")
+	}
+	log := logOf(r.Size)
+	q.mu.Lock()
+	waiting, slots := q.waiting(), q.ring.Slots()
+	q.mu.Unlock()
+	switch {
+	case waiting > r.Size:
+		return 0, fail(verb, ci.Overflow, "more entries wait than the size")
+	case slots == 1<<log:
+		return slots, nil
+	}
+	m, e := h.dev.AllocQueue(h.ctx, h.caps.CQESize<<log)
+	if e != nil {
+		return 0, firmwareError(verb, e)
+	}
+	q.save() // so that there is room for the entry that ends the ring
+	var b [0x40]byte
+	q.encode(b[:], log, m)
+	if e := h.cmd(prm.CmdModifyCQ, fw.Args{In: b[:], Modifier: q.num, OpModifier: prm.ModifyCQResize}); e != nil {
+		_ = h.dev.FreeQueue(m) // the error of the command is the one to return
+		return 0, firmwareError(verb, e)
+	}
+	q.save() // up to the entry that ends the ring
+	q.mu.Lock()
+	old := q.memory
+	e = q.follow(m, log)
+	q.mu.Unlock()
+	if e != nil {
+		h.dev.Fail(e)
+		return 0, firmwareError(verb, e)
+	}
+	if e := h.dev.FreeQueue(old); e != nil {
+		return 0, firmwareError(verb, e)
+	}
+	return 1 << log, nil
+}
+
+// follow continues in the memory of a resize. mu is held.
+func (q *cq) follow(m *fw.Queue, log uint8) error {
+	e := q.ring.Next()
+	var c queue.Completion
+	if e != nil {
+		queue.DecodeCompletion(e, &c)
+	}
+	if !c.IsResize {
+		return errResize
+	}
+	q.ring.Advance()
+	r, err := q.ring.Follow(m.Bytes[:q.hca.caps.CQESize<<log], log)
+	if err != nil {
+		return err
+	}
+	q.memory, q.ring = m, r
+	r.Publish()
+	return nil
+}
+
+// waiting returns the number of entries that wait. mu is held.
+func (q *cq) waiting() int { return len(q.saved) + int(q.ring.Seen()-q.ring.Consumer()) }

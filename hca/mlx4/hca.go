@@ -1,0 +1,205 @@
+package mlx4
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"ciddk/bus"
+	"ciddk/ci"
+	"ciddk/clock"
+	"ciddk/hca/mlx4/fw"
+	"ciddk/hca/mlx4/prm"
+	"ciddk/mad"
+)
+
+// The compiler reports mandatory verbs that are missing.
+var (
+	_ ci.HCA = (*HCA)(nil)
+	_ ci.CA  = (*ca)(nil)
+	_ ci.PD  = (*pd)(nil)
+	_ ci.AV  = (*av)(nil)
+	_ ci.CQ  = (*cq)(nil)
+	_ ci.QP  = (*qp)(nil)
+	_ ci.MR  = (*mr)(nil)
+)
+
+// driverID identifies the driver; it is the same for all of its adapters.
+const driverID ci.GUID = 0x02ddcd6d6c783430
+
+// Config configures an adapter. The zero value is usable.
+type Config struct {
+	// Firmware configures the device layer.
+	Firmware fw.Config
+	// GIDs are the GID tables of Ethernet ports, by port from 0 on. A port without one has the link-local GID of its
+	// MAC address, for RoCE v1 and, on a ConnectX-3 Pro, for RoCE v2.
+	GIDs [][]ci.GIDEntry
+	// Rand is the source of the parts of keys that peers must not guess; nil is crypto/rand.
+	Rand io.Reader
+	// ResolveMAC returns the MAC address for a GID of the network. It is called for address vectors without one, unless
+	// the GID contains it. It may be nil.
+	ResolveMAC func(port uint8, gid ci.GID) ([6]byte, error)
+}
+
+// An HCA is an adapter. It implements ci.HCA.
+type HCA struct {
+	ci.UnimplementedHCA
+	cfg    Config
+	f      bus.Function
+	dev    *fw.Device
+	caps   *fw.Caps
+	ctx    context.Context // of commands; it ends with Close
+	cancel context.CancelFunc
+	info   ci.HCAInfo
+	claims ci.Caps
+	uar    *fw.UAR
+	clock  clock.Clock
+	ports  []*port
+	node   mad.NodeInfo
+
+	pds, avs, cqs, qps, srqs, mrs, mws, mcasts pool
+
+	qpTable                 *table[qp]
+	quarantine              quarantine
+	qpns, cqns, srqns, mpts numbers
+	groups                  groups
+	dmas                    dmaTable
+	flames                  flames
+	keys                    keySource
+	special                 [2][2]atomic.Pointer[qp] // by port from 0 on; QP0 and QP1
+
+	mu     sync.RWMutex // guards what follows
+	open   *ca
+	closed bool
+	wait   sync.WaitGroup
+}
+
+// New initializes the adapter of a function. Close releases it; the function remains the caller's.
+func New(ctx context.Context, f bus.Function, c Config) (*HCA, error) {
+	dev, err := fw.Open(ctx, f, c.Firmware)
+	if err != nil {
+		return nil, fmt.Errorf("mlx4.New: %w", err)
+	}
+	h := &HCA{cfg: c, f: f, dev: dev, caps: dev.Caps(), clock: c.Firmware.Clock}
+	if h.clock == nil {
+		h.clock = clock.Real()
+	}
+	h.ctx, h.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if err := h.start(ctx); err != nil {
+		h.cancel()
+		return nil, errors.Join(fmt.Errorf("mlx4.New: %w", err), dev.Close())
+	}
+	h.wait.Go(h.watch)
+	return h, nil
+}
+
+// start sets the adapter up.
+func (h *HCA) start(ctx context.Context) (err error) {
+	if h.uar, err = h.dev.AllocUAR(); err != nil {
+		return err
+	}
+	h.flames.start(h)
+	h.startNumbers()
+	h.setLimits()
+	h.qpTable = newTable[qp](max(h.caps.NumQPs, h.caps.SpecialQPs+4))
+	for n := range h.caps.NumPorts {
+		p := &port{hca: h, num: n + 1}
+		if err := p.start(ctx); err != nil {
+			return fmt.Errorf("port %d: %w", n+1, err)
+		}
+		h.ports = append(h.ports, p)
+	}
+	if h.node, err = h.ports[0].nodeInfo(ctx); err != nil {
+		return err
+	}
+	config := h.f.Config()
+	h.info = ci.HCAInfo{GUID: ci.GUID(h.node.NodeGUID), DriverID: driverID, VendorID: h.node.VendorID,
+		DeviceID: config.Read16(bus.ConfigDeviceID), Revision: uint16(config.Read8(bus.ConfigRevision)),
+		Version: ci.InterfaceVersion}
+	h.setClaims()
+	h.dev.OnEvent(h.portEvent, prm.EventPortChange, prm.EventPortMgmtChange, prm.EventEQOverflow)
+	for _, p := range h.ports {
+		if err := h.dev.InitPort(ctx, p.num); err != nil {
+			return fmt.Errorf("port %d: %w", p.num, err)
+		}
+	}
+	return nil
+}
+
+// watch reports the failure of the adapter to its consumers.
+func (h *HCA) watch() {
+	select {
+	case <-h.dev.Failed():
+	case <-h.ctx.Done():
+		return
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if h.open != nil {
+		h.open.event(ci.Event{Type: ci.EventLocalFatal})
+	}
+}
+
+// Close stops the adapter and releases its memory. The CA must have been destroyed. It is idempotent.
+func (h *HCA) Close() error {
+	h.mu.Lock()
+	was := h.closed
+	h.closed = true
+	h.mu.Unlock()
+	if was {
+		return nil
+	}
+	h.cancel()
+	h.wait.Wait()
+	h.uar.Free()
+	return h.dev.Close()
+}
+
+// Live returns the number of existing objects of each kind, for leak checks.
+func (h *HCA) Live() map[string]int {
+	return map[string]int{"pd": h.pds.count(), "av": h.avs.count(), "cq": h.cqs.count(), "qp": h.qps.count(),
+		"srq": h.srqs.count(), "mr": h.mrs.count(), "mw": h.mws.count(), "mcast": h.mcasts.count()}
+}
+
+// Info returns the identity of the adapter, which is constant.
+func (h *HCA) Info() ci.HCAInfo { return h.info }
+
+// OpenCA opens the adapter. Status: InvalidParameter (a zero GUID, a nil callback), NotFound, ResourceBusy (already
+// open), InvalidState (the adapter has failed or is closed).
+func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+	const verb = "HCA.OpenCA"
+	switch {
+	case guid == 0 || onEvent == nil:
+		return nil, fail(verb, ci.InvalidParameter, "a GUID and a callback are needed")
+	case guid != h.info.GUID:
+		return nil, fail(verb, ci.NotFound, "")
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.open != nil:
+		return nil, fail(verb, ci.ResourceBusy, "already open")
+	case h.closed:
+		return nil, fail(verb, ci.InvalidState, "the adapter is closed")
+	}
+	if err := h.dev.Err(); err != nil {
+		return nil, firmwareError(verb, err)
+	}
+	h.open = &ca{hca: h, notify: newNotifier(nil, onEvent, ctx)}
+	return h.open, nil
+}
+
+// cmd executes a command of a verb.
+func (h *HCA) cmd(op prm.Opcode, a fw.Args) error { return h.dev.Cmd(h.ctx, op, a) }
+
+// release executes a command that ends an object. An adapter that has failed does not use the object any more.
+func (h *HCA) release(op prm.Opcode, a fw.Args) error {
+	err := h.cmd(op, a)
+	if errors.Is(err, fw.ErrFailed) {
+		return nil
+	}
+	return err
+}

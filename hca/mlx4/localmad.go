@@ -1,0 +1,30 @@
+package mlx4
+
+import (
+	"ciddk/ci"
+	"ciddk/hca/mlx4/prm"
+)
+
+// LocalMAD has the agent in the firmware execute a management datagram. Status: InvalidPort, InvalidParameter,
+// InvalidCAHandle.
+func (c *ca) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
+	const verb = "CA.LocalMAD"
+	if !c.alive() {
+		return fail(verb, ci.InvalidCAHandle, "")
+	}
+	p := c.hca.port(num)
+	switch {
+	case p == nil:
+		return fail(verb, ci.InvalidPort, "the adapter has no such port")
+	case in == nil || out == nil:
+		return fail(verb, ci.InvalidParameter, "a MAD is nil")
+	}
+	flags, slid := uint8(prm.MADIgnoreMKey|prm.MADIgnoreBKey), uint16(0)
+	if src != nil {
+		flags, slid = 0, uint16(src.DLID)
+	}
+	if err := c.hca.dev.MadIfc(c.hca.ctx, num, flags, slid, in[:], out[:]); err != nil {
+		return firmwareError(verb, err)
+	}
+	return nil
+}

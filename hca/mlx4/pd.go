@@ -1,0 +1,22 @@
+package mlx4
+
+import "ciddk/ci"
+
+type pd struct {
+	ci.UnimplementedPD
+	refs
+	ca  *ca
+	hca *HCA
+	num uint32
+}
+
+// Destroy destroys the PD, which is only a number to the adapter. Status: ResourceBusy, InvalidPDHandle.
+func (p *pd) Destroy() error {
+	if err := p.beginDestroy("PD.Destroy", ci.InvalidPDHandle); err != nil {
+		return err
+	}
+	p.hca.dev.FreePD(p.num)
+	p.hca.pds.give()
+	p.ca.put()
+	return nil
+}

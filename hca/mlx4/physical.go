@@ -1,0 +1,100 @@
+package mlx4
+
+import (
+	"math"
+
+	"ciddk/ci"
+)
+
+// RegisterPMR registers DMA addresses of MapDMA. Status: as RegisterMR; InvalidParameter for a page size that the
+// adapter does not have, or ranges that are not mapped or not on its bounds.
+func (p *pd) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
+	const verb = "PD.RegisterPMR"
+	if !p.alive() {
+		return nil, fail(verb, ci.InvalidPDHandle, "")
+	}
+	if err := checkAccess(verb, c.Access); err != nil {
+		return nil, err
+	}
+	g, err := p.hca.placePhysical(verb, &c)
+	if err != nil {
+		return nil, err
+	}
+	return p.newMR(verb, g, c.Access)
+}
+
+// placePhysical returns a grant with the storage of DMA addresses. Its address has the offset in its page that the first
+// byte has (IBTA volume 1, 11.2.8.3).
+func (h *HCA) placePhysical(verb string, c *ci.PMRCreate) (*grant, error) {
+	page := c.PageSize
+	bad := func(detail string) (*grant, error) { return nil, fail(verb, ci.InvalidParameter, detail) }
+	if page != pageSize {
+		return bad("PageSize is not one of CAAttr.PageSizes")
+	}
+	if len(c.Ranges) == 0 {
+		return bad("no ranges")
+	}
+	var size uint64
+	for _, r := range c.Ranges {
+		switch {
+		case r.Size == 0 || (r.Addr|r.Size)&(page-1) != 0:
+			return bad("a range is empty, or not on the bounds of PageSize")
+		case r.Addr > math.MaxUint64-r.Size || size > math.MaxUint64-r.Size:
+			return bad("the ranges wrap around")
+		}
+		size += r.Size
+	}
+	if c.Offset >= c.Ranges[0].Size || c.Length > size-c.Offset {
+		return bad("Offset and Length are not inside the ranges")
+	}
+	va := c.IOVA&^(page-1) | c.Offset&(page-1)
+	if err := checkRange(verb, va, c.Length); err != nil {
+		return nil, err
+	}
+	g := &grant{region: ci.Region{Addr: va, Length: c.Length}}
+	skip, left := c.Offset&^(page-1), c.Offset&(page-1)+c.Length
+	for _, r := range c.Ranges {
+		n := min(r.Size-skip, (left+page-1)&^(page-1))
+		pages, _ := pagesOf([]ci.DMARange{{Addr: r.Addr + skip, Size: n}})
+		list, ok := h.dmas.hold(r.Addr+skip, n)
+		if !ok {
+			g.drop()
+			return bad("a range is not mapped by CA.MapDMA")
+		}
+		g.dmas = append(g.dmas, list...)
+		g.pages = append(g.pages, pages...)
+		if left -= min(n, left); left == 0 {
+			break
+		}
+		skip = 0
+	}
+	return g, nil
+}
+
+// RegisterSMR registers the pages of src a second time. Status: InvalidMRHandle, InvalidPermission, InvalidParameter.
+func (p *pd) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error) {
+	const verb = "PD.RegisterSMR"
+	if !p.alive() {
+		return nil, fail(verb, ci.InvalidPDHandle, "")
+	}
+	s, ok := ci.As[*mr](src)
+	if !ok || s.hca != p.hca || s.maxPages != 0 || !s.get() {
+		return nil, fail(verb, ci.InvalidMRHandle, "src is not a region of this adapter that has memory")
+	}
+	err := checkAccess(verb, access)
+	if err != nil {
+		s.put()
+		return nil, err
+	}
+	old := s.now.Load()
+	va := old.region.Addr
+	if iova != 0 {
+		va = iova&^(pageSize-1) | va&(pageSize-1)
+	}
+	if err := checkRange(verb, va, old.region.Length); err != nil {
+		s.put()
+		return nil, err
+	}
+	g := &grant{source: s, pages: old.pages, region: ci.Region{Addr: va, Length: old.region.Length}}
+	return p.newMR(verb, g, access)
+}

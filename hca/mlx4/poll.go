@@ -1,0 +1,185 @@
+package mlx4
+
+import (
+	"errors"
+
+	"ciddk/ci"
+	"ciddk/hca/mlx4/prm"
+	"ciddk/hca/mlx4/queue"
+)
+
+// These errors are created in advance, because the data path must not allocate, even for an error.
+var (
+	errPoll   = fail("CQ.Poll", ci.InvalidCQHandle, "")
+	errNotify = fail("CQ.Notify", ci.InvalidCQHandle, "")
+	errPeek   = fail("CQ.Peek", ci.InvalidCQHandle, "")
+	errWhen   = fail("CQ.Notify", ci.InvalidParameter, "unknown kind of notification")
+
+	errResize = errors.New("mlx4: the adapter has not ended the ring of a CQ that was resized")
+	errChain  = errors.New("mlx4: a chain of multicast groups has no end")
+)
+
+// Poll returns completions, oldest first. Status: InvalidCQHandle. Context: data.
+func (q *cq) Poll(wc []ci.WC) (n int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ring == nil || !q.alive() {
+		return 0, errPoll
+	}
+	if len(q.saved) > 0 {
+		n = copy(wc, q.saved)
+		clear(q.saved[:n])
+		if q.saved = q.saved[n:]; len(q.saved) == 0 {
+			q.saved = nil
+		}
+	}
+	return n + q.take(wc[n:]), nil
+}
+
+// take moves entries of the ring to wc. mu is held.
+func (q *cq) take(wc []ci.WC) (n int) {
+	old := q.ring.Consumer()
+	var c queue.Completion
+	for n < len(wc) {
+		e := q.ring.Next()
+		if e == nil {
+			break
+		}
+		queue.DecodeCompletion(e, &c)
+		if c.IsResize {
+			break // Resize goes on from here
+		}
+		if q.translate(&c, &wc[n]) {
+			n++
+		} else {
+			q.isBad(&c)
+		}
+		q.ring.Advance()
+	}
+	if q.ring.Consumer() != old {
+		q.ring.Publish()
+	}
+	return n
+}
+
+// translate converts an entry to a completion, and frees the slots of the requests that it completes. It reports false
+// for an entry that no request can have.
+func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
+	x := q.last
+	if x == nil || x.hw != c.QPN {
+		if x = q.hca.qpTable.get(c.QPN); x == nil {
+			return false
+		}
+		q.last = x
+	}
+	if c.IsBad || c.IsSend && x.send != q || !c.IsSend && x.recv != q {
+		return false
+	}
+	var ok bool
+	*wc = ci.WC{Context: x.create.Context, QPN: x.num, Status: c.Status, Op: c.Op, VendorErr: uint32(c.Vendor)}
+	switch {
+	case c.IsSend:
+		wc.ID, ok = x.sq.Complete(c.Index)
+		wc.Length = c.Length
+		return ok
+	case x.srq != nil:
+		wc.ID, ok = x.srq.complete(c.Index)
+	default:
+		wc.ID, ok = x.rq.Complete(c.Index)
+	}
+	if !ok || c.Status != ci.WCSuccess {
+		return ok
+	}
+	wc.Length, wc.Flags = c.Length, c.Flags
+	if c.Flags != 0 {
+		wc.Imm = c.Imm
+	}
+	if x.isDatagram() {
+		x.translateDatagram(c, wc)
+	}
+	return true
+}
+
+// translateDatagram sets what only datagrams have.
+func (x *qp) translateDatagram(c *queue.Completion, wc *ci.WC) {
+	wc.SrcQP = c.SrcQP
+	if c.GRH || x.isEthernet() {
+		wc.Flags |= ci.WCGRH
+	}
+	if x.isEthernet() {
+		wc.SL = c.SL >> 1
+	} else {
+		wc.SL, wc.SLID, wc.PathBits = c.SL, c.SLID, c.PathBits
+	}
+	if x.create.Type == ci.QP1 && c.Flags == 0 {
+		wc.PKeyIndex = uint16(c.Imm & 0x7f)
+	}
+}
+
+// isBad reports an entry that the adapter should not have made. The queue has lost its integrity.
+func (q *cq) isBad(c *queue.Completion) {
+	q.notify.deliver(ci.Event{Type: ci.EventCQError, Vendor: badEntry | uint64(c.QPN)})
+}
+
+// badEntry is the bit of Event.Vendor that marks a completion of an unknown QP or request. The other bits are the QP
+// number.
+const badEntry = 1 << 32
+
+// save moves all entries from the ring to the completions that Poll returns first. QP.Destroy and the transition to
+// Reset call it, because completions remain valid without their QP, and entries can be translated only while the QP has
+// its slots.
+func (q *cq) save() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var wc [16]ci.WC
+	for {
+		n := q.take(wc[:])
+		if n == 0 {
+			return
+		}
+		q.saved = append(q.saved, wc[:n]...)
+	}
+}
+
+// forget removes a QP that is being destroyed.
+func (q *cq) forget(x *qp) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.last == x {
+		q.last = nil
+	}
+}
+
+// Peek returns the number of entries that wait. Status: InvalidCQHandle. Context: data.
+func (q *cq) Peek() (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ring == nil || !q.alive() {
+		return 0, errPeek
+	}
+	return q.waiting(), nil
+}
+
+// Notify arms the CQ. The adapter raises the event at once for entries from an index on. The index is behind those that
+// are there already, since they do not fire. Status: InvalidCQHandle, InvalidParameter. Context: data.
+func (q *cq) Notify(when ci.Notify) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.ring == nil || !q.alive():
+		return errNotify
+	case when > ci.NotifySolicited:
+		return errWhen
+	}
+	end := q.ring.Seen()
+	command := uint32(prm.ArmAny)
+	if when == ci.NotifySolicited {
+		command = prm.ArmSolicited
+		if q.arm.command == prm.ArmAny && q.arm.index == end { // it is armed for more, and has not fired
+			return nil
+		}
+	}
+	q.arm.command, q.arm.index = command, end
+	q.hca.uar.ArmCQ(q.ring.Arm(q.num, q.arm.sequence, command, end))
+	return nil
+}

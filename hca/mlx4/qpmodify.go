@@ -1,0 +1,413 @@
+package mlx4
+
+import (
+	"math/bits"
+
+	"ciddk/ci"
+	"ciddk/hca/mlx4/fw"
+	"ciddk/hca/mlx4/prm"
+	"ciddk/hca/mlx4/queue"
+)
+
+// A transition is a change of state.
+type transition struct{ from, to ci.QPState }
+
+// A step is a transition that the adapter has: its command, and the attributes that it requires and allows.
+type step struct {
+	op        prm.Opcode
+	need, may ci.QPField
+}
+
+const (
+	rcLive    = ci.QPFieldAccess | ci.QPFieldMinRNRTimer
+	ucDrained = ci.QPFieldPrimary | ci.QPFieldPort | ci.QPFieldPKeyIndex
+	rcDrained = ucDrained | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry | ci.QPFieldInitDepth |
+		ci.QPFieldRespRes
+
+	knownFields = ci.QPFieldRecvDepth<<1 - 1
+)
+
+// The transitions of the services (IBTA volume 1, 11.2.5.2, tables 91 to 94). Those to Reset and Error are not in the
+// tables: they are valid in every state and have no attributes. All others are InvalidQPState.
+var (
+	rcSteps = map[transition]step{
+		{ci.QPReset, ci.QPInit}: {prm.CmdRST2INIT, ci.QPFieldsInit, 0},
+		{ci.QPInit, ci.QPInit}:  {prm.CmdINIT2INIT, 0, ci.QPFieldsInit},
+		{ci.QPInit, ci.QPRTR}:   {prm.CmdINIT2RTR, ci.QPFieldsRTR, ci.QPFieldAccess | ci.QPFieldPKeyIndex},
+		{ci.QPRTR, ci.QPRTS}:    {prm.CmdRTR2RTS, ci.QPFieldsRTS, rcLive},
+		{ci.QPRTS, ci.QPRTS}:    {prm.CmdRTS2RTS, 0, rcLive},
+		{ci.QPRTS, ci.QPSQD}:    {prm.CmdRTS2SQD, 0, ci.QPFieldSQDEvent},
+		{ci.QPSQD, ci.QPSQD}:    {prm.CmdSQD2SQD, 0, rcLive | rcDrained},
+		{ci.QPSQD, ci.QPRTS}:    {prm.CmdSQD2RTS, 0, rcLive | rcDrained},
+	}
+	ucSteps = map[transition]step{
+		{ci.QPReset, ci.QPInit}:  {prm.CmdRST2INIT, ci.QPFieldsInit, 0},
+		{ci.QPInit, ci.QPInit}:   {prm.CmdINIT2INIT, 0, ci.QPFieldsInit},
+		{ci.QPInit, ci.QPRTR}:    {prm.CmdINIT2RTR, ci.QPFieldsUCRTR, ci.QPFieldAccess | ci.QPFieldPKeyIndex},
+		{ci.QPRTR, ci.QPRTS}:     {prm.CmdRTR2RTS, ci.QPFieldsUCRTS, ci.QPFieldAccess},
+		{ci.QPRTS, ci.QPRTS}:     {prm.CmdRTS2RTS, 0, ci.QPFieldAccess},
+		{ci.QPRTS, ci.QPSQD}:     {prm.CmdRTS2SQD, 0, ci.QPFieldSQDEvent},
+		{ci.QPSQD, ci.QPSQD}:     {prm.CmdSQD2SQD, 0, ci.QPFieldAccess | ucDrained},
+		{ci.QPSQD, ci.QPRTS}:     {prm.CmdSQD2RTS, 0, ci.QPFieldAccess | ucDrained},
+		{ci.QPSQError, ci.QPRTS}: {prm.CmdSQERR2RTS, 0, ci.QPFieldAccess},
+	}
+	udSteps = map[transition]step{
+		{ci.QPReset, ci.QPInit}:  {prm.CmdRST2INIT, ci.QPFieldsUDInit, 0},
+		{ci.QPInit, ci.QPInit}:   {prm.CmdINIT2INIT, 0, ci.QPFieldsUDInit},
+		{ci.QPInit, ci.QPRTR}:    {prm.CmdINIT2RTR, 0, ci.QPFieldPKeyIndex | ci.QPFieldQKey},
+		{ci.QPRTR, ci.QPRTS}:     {prm.CmdRTR2RTS, ci.QPFieldsUDRTS, ci.QPFieldQKey},
+		{ci.QPRTS, ci.QPRTS}:     {prm.CmdRTS2RTS, 0, ci.QPFieldQKey},
+		{ci.QPRTS, ci.QPSQD}:     {prm.CmdRTS2SQD, 0, ci.QPFieldSQDEvent},
+		{ci.QPSQD, ci.QPSQD}:     {prm.CmdSQD2SQD, 0, ci.QPFieldQKey | ci.QPFieldPKeyIndex},
+		{ci.QPSQD, ci.QPRTS}:     {prm.CmdSQD2RTS, 0, ci.QPFieldQKey | ci.QPFieldPKeyIndex},
+		{ci.QPSQError, ci.QPRTS}: {prm.CmdSQERR2RTS, 0, ci.QPFieldQKey},
+	}
+)
+
+// step returns the step of a change of state, and whether it is allowed.
+func (q *qp) step(from, to ci.QPState) (s step, ok bool) {
+	switch to {
+	case ci.QPReset:
+		return step{op: prm.Cmd2RST}, true
+	case ci.QPError:
+		return step{op: prm.Cmd2ERR}, true
+	}
+	t := transition{from, to}
+	switch q.create.Type {
+	case ci.RC:
+		s, ok = rcSteps[t]
+	case ci.UC:
+		s, ok = ucSteps[t]
+	default:
+		s, ok = udSteps[t]
+		if q.num < 2 { // the port is that of the create
+			s.need &^= ci.QPFieldPort
+			s.may &^= ci.QPFieldPort
+			if from == ci.QPReset {
+				s.may |= ci.QPFieldPort
+			}
+		}
+	}
+	s.need &^= ci.QPFieldState
+	if to == ci.QPRTS {
+		s.may |= ci.QPFieldCurrentState
+	}
+	return s, ok
+}
+
+// Modify changes state and attributes. After an error nothing has changed. Status: InvalidQPState, Unsupported,
+// InvalidParameter, InvalidPort, InvalidPKey, InvalidQPHandle, InvalidState.
+func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
+	const verb = "QP.Modify"
+	if set&ci.QPFieldState != 0 && a.State == ci.QPReset {
+		q.stopPosts()
+		defer q.resumePosts()
+	}
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if !q.alive() {
+		return fail(verb, ci.InvalidQPHandle, "")
+	}
+	from, err := q.current()
+	if err != nil {
+		return firmwareError(verb, err)
+	}
+	base := from
+	if from == ci.QPSQDraining {
+		base = ci.QPSQD
+	}
+	to := base
+	switch {
+	case set&ci.QPFieldState != 0:
+		to = a.State
+	case from == ci.QPReset || from == ci.QPError:
+		return fail(verb, ci.InvalidQPState, "no attribute can change in "+from.String())
+	}
+	s, ok := q.step(base, to)
+	given := set &^ ci.QPFieldState
+	isCurrent := a.CurrentState == from || a.CurrentState == ci.QPSQD && from == ci.QPSQDraining
+	switch {
+	case set&^knownFields != 0:
+		return fail(verb, ci.InvalidParameter, "unknown field")
+	case !ok:
+		return fail(verb, ci.InvalidQPState, from.String()+" to "+to.String())
+	case set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0:
+		return fail(verb, ci.Unsupported, "queue depths are fixed at create")
+	case set&(ci.QPFieldAlternate|ci.QPFieldAPM) != 0:
+		return fail(verb, ci.Unsupported, "path migration is not claimed")
+	case s.need&^given != 0:
+		return fail(verb, ci.InvalidParameter, "a required attribute is missing")
+	case given&^(s.need|s.may) != 0:
+		return fail(verb, ci.InvalidParameter, "an attribute is not allowed in the transition")
+	case set&ci.QPFieldCurrentState != 0 && !isCurrent:
+		return fail(verb, ci.InvalidQPState, "the QP is in "+from.String()+", not in "+a.CurrentState.String())
+	case from == ci.QPSQDraining && given&rcDrained != 0:
+		return fail(verb, ci.InvalidQPState, "the send queue has not drained")
+	}
+	if err := q.checkRanges(verb, given, &a, base); err != nil {
+		return err
+	}
+	return q.change(verb, s.op, from, to, given, &a)
+}
+
+// change executes a transition that has been checked.
+func (q *qp) change(verb string, op prm.Opcode, from, to ci.QPState, given ci.QPField, a *ci.QPAttr) error {
+	if to == ci.QPReset {
+		return q.reset(verb, from)
+	}
+	next := q.attr
+	apply(&next, given, a)
+	next.State = to
+	if from == ci.QPReset && to == ci.QPError {
+		return q.resetToError(verb, &next)
+	}
+	if err := q.execute(op, given, &next, a.SQDEvent && given&ci.QPFieldSQDEvent != 0); err != nil {
+		return firmwareError(verb, err)
+	}
+	q.enter(&next)
+	return nil
+}
+
+// enter stores what a command has set.
+func (q *qp) enter(next *ci.QPAttr) {
+	q.attr = *next
+	p := q.port()
+	q.onPort.Store(int32(p.num))
+	q.onEthernet.Store(p.isEthernet())
+	q.state.Store(int32(next.State))
+}
+
+// reset takes the QP to Reset. Posts are stopped.
+func (q *qp) reset(verb string, from ci.QPState) error {
+	if from != ci.QPReset {
+		if err := q.hca.release(prm.Cmd2RST, fw.Args{Modifier: q.hw, OpModifier: 2}); err != nil {
+			return firmwareError(verb, err)
+		}
+	}
+	q.settle()
+	q.state.Store(int32(ci.QPReset))
+	q.attr = ci.QPAttr{Port: q.attr.Port, APM: ci.APMMigrated}
+	if q.num >= 2 {
+		q.attr.Port = 1
+	}
+	q.sq.Reset()
+	if q.rq != nil {
+		q.rq.Reset()
+	}
+	return nil
+}
+
+// resetToError takes a QP from Reset to Error. The adapter knows no QP in Reset, so that it enters Init first.
+func (q *qp) resetToError(verb string, next *ci.QPAttr) error {
+	init := *next
+	init.State = ci.QPInit
+	if err := q.execute(prm.CmdRST2INIT, 0, &init, false); err != nil {
+		return firmwareError(verb, err)
+	}
+	if err := q.execute(prm.Cmd2ERR, 0, next, false); err != nil {
+		return firmwareError(verb, err)
+	}
+	q.enter(next)
+	return nil
+}
+
+// execute executes a command with the context of the attributes.
+func (q *qp) execute(op prm.Opcode, given ci.QPField, a *ci.QPAttr, sqdEvent bool) error {
+	b := make([]byte, prm.QPContext.Layout.Size)
+	prm.QPOptionalMask.Put(b, optionalMask(given))
+	q.encode(b[prm.QPContext.Off:prm.QPContext.Off+prm.QPContextSize], a)
+	modifier := q.hw
+	if sqdEvent {
+		modifier |= prm.QPSQDEvent
+	}
+	return q.hca.cmd(op, fw.Args{In: b, Modifier: modifier})
+}
+
+// optionalMask returns the mask of attributes. Rights follow from RespRes, too.
+func optionalMask(given ci.QPField) (mask uint64) {
+	const rights = prm.OptRemoteRead | prm.OptRemoteWrite | prm.OptRemoteAtomic
+	for _, e := range []struct {
+		f    ci.QPField
+		bits uint64
+	}{{ci.QPFieldAccess, rights}, {ci.QPFieldRespRes, rights | prm.OptRespDepth},
+		{ci.QPFieldPKeyIndex, prm.OptPKeyIndex}, {ci.QPFieldQKey, prm.OptQKey},
+		{ci.QPFieldMinRNRTimer, prm.OptRNRTimeout}, {ci.QPFieldPrimary, prm.OptPrimary | prm.OptSchedule},
+		{ci.QPFieldInitDepth, prm.OptInitDepth}, {ci.QPFieldRetryCount, prm.OptRetryCount},
+		{ci.QPFieldRNRRetry, prm.OptRNRRetry}, {ci.QPFieldAckTimeout, prm.OptAckTimeout},
+		{ci.QPFieldPort, prm.OptSchedule}} {
+		if given&e.f != 0 {
+			mask |= e.bits
+		}
+	}
+	return mask
+}
+
+// current returns the state in the adapter, which enters Error and SQError by itself.
+func (q *qp) current() (ci.QPState, error) {
+	if q.attr.State == ci.QPReset {
+		return ci.QPReset, nil
+	}
+	ctx, err := q.query()
+	if err != nil {
+		return 0, err
+	}
+	return states[prm.QPCState.Get(ctx)&7], nil
+}
+
+// query returns the context in the adapter.
+func (q *qp) query() ([]byte, error) {
+	b := make([]byte, prm.QPContext.Layout.Size)
+	if err := q.hca.cmd(prm.CmdQueryQP, fw.Args{Out: b, Modifier: q.hw}); err != nil {
+		return nil, err
+	}
+	return b[prm.QPContext.Off:], nil
+}
+
+var states = [8]ci.QPState{prm.QPReset: ci.QPReset, prm.QPInit: ci.QPInit, prm.QPRTR: ci.QPRTR, prm.QPRTS: ci.QPRTS,
+	prm.QPSQError: ci.QPSQError, prm.QPSQD: ci.QPSQD, prm.QPError: ci.QPError, prm.QPSQDraining: ci.QPSQDraining}
+
+// Query returns the attributes. Status: InvalidQPHandle, InvalidState.
+func (q *qp) Query() (ci.QPAttr, error) {
+	const verb = "QP.Query"
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if !q.alive() {
+		return ci.QPAttr{}, fail(verb, ci.InvalidQPHandle, "")
+	}
+	a := q.attr
+	if a.State != ci.QPReset {
+		ctx, err := q.query()
+		if err != nil {
+			return ci.QPAttr{}, firmwareError(verb, err)
+		}
+		a.State = states[prm.QPCState.Get(ctx)&7]
+		if !q.isDatagram() {
+			if a.State >= ci.QPRTS {
+				a.SQPSN = ci.PSN(prm.QPCSendPSN.Get(ctx))
+			}
+			if a.State >= ci.QPRTR {
+				a.RQPSN = ci.PSN(prm.QPCRecvPSN.Get(ctx))
+			}
+		}
+	}
+	a.CurrentState = a.State
+	c := &q.create
+	a.QPCaps, a.Type, a.Flags, a.Num, a.PD = c.QPCaps, c.Type, c.Flags, q.num, q.pd
+	a.SendCQ, a.RecvCQ, a.SRQ = c.SendCQ, c.RecvCQ, c.SRQ
+	return a, nil
+}
+
+// encode writes a context with the attributes.
+func (q *qp) encode(ctx []byte, a *ci.QPAttr) {
+	h, l := q.hca, &q.layout
+	p := h.port(max(a.Port, 1))
+	put := func(f prm.Field, v uint64) { f.Put(ctx, v) }
+	put(prm.QPCState, hwStates[a.State])
+	put(prm.QPCService, uint64(q.service))
+	put(prm.QPCMigration, prm.MigrationMigrated)
+	put(prm.QPCPD, uint64(q.pd.num))
+	mtu, message := a.MTU, uint64(bits.Len64(h.caps.MaxMessage)-1)
+	if q.isDatagram() {
+		mtu, message = ci.MTU4096, 12
+	}
+	put(prm.QPCMTU, uint64(mtu))
+	put(prm.QPCLogMessage, message)
+	put(prm.QPCLogSendSize, uint64(l.sendLog))
+	put(prm.QPCLogSendStride, uint64(l.sendShift)-4)
+	if l.hasRecv {
+		put(prm.QPCLogRecvSize, uint64(l.recvLog))
+		put(prm.QPCLogRecvStride, uint64(l.recvShift)-4)
+		put(prm.QPCDoorbell, q.record.IOVA)
+	} else {
+		put(prm.QPCLogRecvSize, prm.QPNoRecv)
+	}
+	put(prm.QPCUAR, uint64(h.uar.Index()))
+	put(prm.QPCNumber, uint64(q.hw))
+	put(prm.QPCRemote, uint64(a.DestNum))
+	put(prm.QPCSendCQN, uint64(q.send.num))
+	put(prm.QPCRecvCQN, uint64(q.recv.num))
+	put(prm.QPCMTTHigh, q.memory.MTT.Offset()>>32)
+	put(prm.QPCMTTLow, q.memory.MTT.Offset()&0xffffffff)
+	put(prm.QPCSendPSN, uint64(a.SQPSN))
+	put(prm.QPCRecvPSN, uint64(a.RQPSN))
+	put(prm.QPCQKey, uint64(a.QKey))
+	put(prm.QPCRetryCount, uint64(a.RetryCount))
+	put(prm.QPCRNRRetry, uint64(a.RNRRetry))
+	put(prm.QPCMinRNR, uint64(a.MinRNRTimer))
+	put(prm.QPCInitDepth, uint64(bits.Len8(max(a.InitDepth, 1))-1)) // rounded down: the peer has no more
+	put(prm.QPCRespDepth, uint64(logOf(int(a.RespRes))))
+	put(prm.QPCFastReg, 1)
+	if q.srq != nil {
+		put(prm.QPCHasSRQ, 1)
+		put(prm.QPCUsesSRQ, 1)
+		put(prm.QPCSRQN, uint64(q.srq.num))
+	}
+	// Without resources for them, reads and atomics are denied (linux ib qp.c, to_mlx4_access_flags).
+	hasRes := a.RespRes > 0
+	for _, e := range []struct {
+		f  prm.Field
+		on bool
+	}{{prm.QPCRemoteWrite, a.Access&ci.RemoteWrite != 0}, {prm.QPCRemoteRead, hasRes && a.Access&ci.RemoteRead != 0},
+		{prm.QPCRemoteAtomic, hasRes && a.Access&ci.RemoteAtomic != 0}} {
+		if e.on {
+			put(e.f, 1)
+		}
+	}
+	path := prm.QPCPrimary.Bytes(ctx, prm.PathSize)
+	p.encodePath(path, &a.Primary, q.service)
+	if p.isEthernet() {
+		if e, ok := p.gid(a.Primary.AV.GRH.SGIDIndex); ok && e.Type == ci.GIDRoCEv2 {
+			put(prm.QPCRoCEMode, roceModeV2)
+			put(prm.QPCEntropy, uint64(0xc000|(uint32(a.DestNum)^q.hw)&0x3fff))
+		}
+	}
+}
+
+// roceModeV2 is the value of QPCRoCEMode for RoCE v2 (linux include/linux/mlx4/qp.h, MLX4_QPC_ROCE_MODE_2).
+const roceModeV2 = 2
+
+var hwStates = [...]uint64{ci.QPReset: prm.QPReset, ci.QPInit: prm.QPInit, ci.QPRTR: prm.QPRTR, ci.QPRTS: prm.QPRTS,
+	ci.QPSQD: prm.QPSQD, ci.QPSQDraining: prm.QPSQDraining, ci.QPSQError: prm.QPSQError, ci.QPError: prm.QPError}
+
+// Bits of PathSchedule (linux ib qp.c, MLX4_IB_DEFAULT_SCHED_QUEUE and MLX4_IB_DEFAULT_QP0_SCHED_QUEUE).
+const (
+	scheduleDefault = 0x83
+	scheduleQP0     = 0x3f
+)
+
+// encodePath writes a path.
+func (p *port) encodePath(b []byte, x *ci.Path, service uint8) {
+	a := &x.AV
+	prm.PathPKeyIndex.Put(b, uint64(x.PKeyIndex))
+	prm.PathAckTimeout.Put(b, uint64(x.AckTimeout))
+	prm.PathCounter.Put(b, 0xff)
+	schedule := uint64(scheduleDefault) | uint64(p.num-1)<<6
+	if p.isEthernet() {
+		schedule |= uint64(a.SL&7) << 3
+		prm.PathLinkType.Put(b, prm.PathLinkEthernet)
+	} else {
+		schedule |= uint64(a.SL&15) << 2
+	}
+	prm.PathSchedule.Put(b, schedule)
+	if service != prm.ServiceRC && service != prm.ServiceUC {
+		return
+	}
+	prm.PathRemoteLID.Put(b, uint64(a.DLID))
+	prm.PathBits.Put(b, uint64(a.PathBits))
+	prm.PathRate.Put(b, queue.RateCode(a.StaticRate))
+	if p.isEthernet() {
+		prm.PathRemoteLID.Put(b, 0)
+		prm.PathBits.Put(b, 0) // the index of the source MAC
+		if mac, err := p.resolve(a); err == nil {
+			copy(b[prm.PathMAC.Off+2:], mac[:])
+		}
+	}
+	if a.Global || p.isEthernet() {
+		prm.PathGRH.Put(b, 1)
+		prm.PathGIDIndex.Put(b, uint64(a.GRH.SGIDIndex))
+		prm.PathHopLimit.Put(b, uint64(a.GRH.HopLimit))
+		prm.PathClass.Put(b, uint64(a.GRH.TrafficClass))
+		prm.PathFlowLabel.Put(b, uint64(a.GRH.FlowLabel))
+		copy(prm.PathGID.Bytes(b, prm.GIDSize), a.GRH.DGID[:])
+	}
+}

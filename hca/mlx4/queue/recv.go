@@ -1,0 +1,92 @@
+package queue
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/hca/mlx4/prm"
+)
+
+// A RecvRing is the receive queue of a QP.
+type RecvRing struct {
+	buf    []byte
+	record []byte // the doorbell record
+	shift  uint8
+	mask   uint32
+	depth  uint32
+	ids    []uint64
+
+	head atomic.Uint32
+	tail atomic.Uint32
+}
+
+// NewRecvRing returns a queue of 1<<log slots of 1<<shift bytes in buf, of which depth can be in use at a time.
+func NewRecvRing(buf, record []byte, log, shift uint8, depth int) (*RecvRing, error) {
+	slots := 1 << log
+	if shift < MinRecvShift || shift > MaxRecvShift || log > 15 || len(buf) != slots<<shift || len(record) < 4 ||
+		!isAligned(buf) || !isAligned(record) || depth < 0 || depth > slots {
+		return nil, errMemory
+	}
+	return &RecvRing{buf: buf, record: record, shift: shift, mask: uint32(slots - 1), depth: uint32(depth),
+		ids: make([]uint64, slots)}, nil
+}
+
+// Reset empties the queue. The QP is in Reset.
+func (r *RecvRing) Reset() {
+	r.tail.Store(0)
+	r.head.Store(0)
+	store32(r.record, 0)
+}
+
+// Room returns the number of requests that can be posted.
+func (r *RecvRing) Room() int { return int(r.depth - (r.head.Load() - r.tail.Load())) }
+
+// Put writes a request to the next slot, for which there must be room. Publish passes it to the adapter.
+func (r *RecvRing) Put(wr *ci.RecvWR) {
+	n := r.head.Load()
+	r.ids[n&r.mask] = wr.ID
+	at := int(n&r.mask) << r.shift
+	EncodeRecv(r.buf[at:at+1<<r.shift], wr.SGL)
+	r.head.Store(n + 1)
+}
+
+// Publish passes all requests to the adapter.
+func (r *RecvRing) Publish() { store32(r.record, r.head.Load()&0xffff) }
+
+// Complete releases the oldest slot and returns the ID of its request. It reports false if the index of the completion
+// is another one: receive queues complete in order.
+func (r *RecvRing) Complete(index uint16) (id uint64, ok bool) {
+	tail := r.tail.Load()
+	if tail == r.head.Load() || index != uint16(tail) {
+		return 0, false
+	}
+	id = r.ids[tail&r.mask]
+	r.tail.Store(tail + 1)
+	return id, true
+}
+
+// EncodeRecv writes the segments of a receive to a slot. An invalid segment ends them.
+func EncodeRecv(slot []byte, list []ci.SGE) {
+	for _, s := range list {
+		putData(slot, s)
+		slot = slot[prm.DataSegment:]
+	}
+	if len(slot) >= prm.DataSegment {
+		binary.BigEndian.PutUint32(slot, 0)
+		binary.BigEndian.PutUint32(slot[4:], prm.InvalidKey)
+		binary.BigEndian.PutUint64(slot[8:], 0)
+	}
+}
+
+// putData writes a data segment. Its byte count is the last word that changes, since the adapter reads ahead.
+func putData(b []byte, s ci.SGE) {
+	_ = b[prm.DataSegment-1]
+	binary.BigEndian.PutUint32(b[4:], uint32(s.LKey))
+	binary.BigEndian.PutUint64(b[8:], s.Addr)
+	n := s.Length
+	if n == 0 {
+		n = prm.ZeroLengthCount
+	}
+	store32(b, n)
+}
