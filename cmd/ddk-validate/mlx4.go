@@ -98,7 +98,8 @@ func openMLX4(ctx context.Context, o validate.Options) (*validate.Target, error)
 		return nil, err
 	}
 	t := &validate.Target{Version: "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups,
-		Lossless: true}
+		Lossless: true,
+		NoDaemon: "the adapter reaches memory of the process of its driver only, and not that of a daemon's clients"}
 	ports := l.ports
 	if o.Impair {
 		imp := newImpairer()

@@ -165,6 +165,17 @@ func (h *HCA) notifyCA(e ci.Event) {
 	}
 }
 
+// notifyRemoval delivers an event to the consumer, and waits until it has been delivered.
+func (h *HCA) notifyRemoval(e ci.Event) {
+	h.mu.RLock()
+	c := h.open
+	h.mu.RUnlock()
+	if c != nil {
+		c.event(e)
+		c.notify.flush()
+	}
+}
+
 // Destroy closes the CA. Status: ResourceBusy, InvalidCAHandle. Context: drain.
 func (c *ca) Destroy() error {
 	if err := c.beginDestroy("CA.Destroy", ci.InvalidCAHandle); err != nil {

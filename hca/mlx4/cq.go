@@ -139,7 +139,8 @@ func (q *cq) Destroy() error {
 	q.notify.close()
 	q.mu.Lock()
 	m := q.memory
-	q.memory, q.ring, q.saved, q.last = nil, nil, nil, nil
+	q.memory, q.ring = nil, nil
+	q.saved, q.last = nil, nil
 	q.mu.Unlock()
 	err := h.dev.FreeQueue(m)
 	h.dev.FreeRecord(q.record)

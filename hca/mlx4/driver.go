@@ -35,7 +35,7 @@ type instance struct {
 	r   ci.Registrar
 }
 
-// HCA returns the adapter of an instance of the driver, or nil.
+// InstanceHCA returns the adapter of an instance of the driver, or nil.
 func InstanceHCA(i bus.Instance) *HCA {
 	if x, ok := i.(*instance); ok {
 		return x.hca
@@ -51,6 +51,6 @@ func (i *instance) Remove(gone bool) error {
 		i.hca.dev.Fail(bus.ErrGone)
 		t = ci.EventLocalFatal
 	}
-	i.hca.notifyCA(ci.Event{Type: t})
+	i.hca.notifyRemoval(ci.Event{Type: t})
 	return errors.Join(i.r.Deregister(i.hca.info.GUID), i.hca.Close(), i.hca.f.Close())
 }

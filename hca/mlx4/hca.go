@@ -37,6 +37,8 @@ type Config struct {
 	// GIDs are the GID tables of Ethernet ports, by port from 0 on. A port without one has the link-local GID of its
 	// MAC address, for RoCE v1 and, on a ConnectX-3 Pro, for RoCE v2.
 	GIDs [][]ci.GIDEntry
+	// EthernetMTU is the MTU of the network of Ethernet ports. 0 is 1500 bytes, which makes the path MTU of RoCE 1024.
+	EthernetMTU uint16
 	// Rand is the source of the parts of keys that peers must not guess; nil is crypto/rand.
 	Rand io.Reader
 	// ResolveMAC returns the MAC address for a GID of the network. It is called for address vectors without one, unless

@@ -1,11 +1,14 @@
 package mlx4
 
 import (
+	"errors"
+
 	"ciddk/ci"
+	"ciddk/hca/mlx4/fw"
 	"ciddk/hca/mlx4/prm"
 )
 
-// LocalMAD has the agent in the firmware execute a management datagram. Status: InvalidPort, InvalidParameter,
+// LocalMAD has the agent in the firmware execute a management datagram. out is zero if it has no response. Status: InvalidPort, InvalidParameter,
 // InvalidCAHandle.
 func (c *ca) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	const verb = "CA.LocalMAD"
@@ -23,7 +26,12 @@ func (c *ca) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	if src != nil {
 		flags, slid = 0, uint16(src.DLID)
 	}
-	if err := c.hca.dev.MadIfc(c.hca.ctx, num, flags, slid, in[:], out[:]); err != nil {
+	err := c.hca.dev.MadIfc(c.hca.ctx, num, flags, slid, in[:], out[:])
+	if e, ok := errors.AsType[*fw.CommandError](err); ok && e.Status == prm.BadPkt {
+		*out = ci.MAD{} // the agent has discarded the datagram
+		return nil
+	}
+	if err != nil {
 		return firmwareError(verb, err)
 	}
 	return nil

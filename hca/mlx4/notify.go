@@ -92,3 +92,12 @@ func (n *notifier) close() {
 		n.idle.Wait()
 	}
 }
+
+// flush waits until all queued callbacks have run.
+func (n *notifier) flush() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for n.running {
+		n.idle.Wait()
+	}
+}

@@ -1,6 +1,7 @@
 package mlx4
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -51,8 +52,7 @@ func (p *port) start(ctx context.Context) (err error) {
 	if n := int(p.num) - 1; n < len(p.hca.cfg.GIDs) && p.hca.cfg.GIDs[n] != nil {
 		p.gids = slices.Clone(p.hca.cfg.GIDs[n])
 	}
-	mtu := p.caps.EthMTU
-	if err := p.hca.dev.SetEthPort(ctx, p.num, fw.EthPort{MTU: mtu}); err != nil {
+	if err := p.hca.dev.SetEthPort(ctx, p.num, fw.EthPort{MTU: p.ethernetMTU()}); err != nil {
 		return err
 	}
 	if err := p.hca.dev.SetMACs(ctx, p.num, [][6]byte{p.caps.MAC}); err != nil {
@@ -133,7 +133,7 @@ func (p *port) queryEthernet(ctx context.Context, a *ci.PortAttr) error {
 	}
 	a.GUID = guidOf(linkLocal(p.caps.MAC))
 	a.MaxMTU = c.IBMTU
-	a.MTU = roceMTU(c.EthMTU, c.IBMTU)
+	a.MTU = roceMTU(p.ethernetMTU(), c.IBMTU)
 	a.MaxVLs, a.WidthActive, a.SpeedActive = 1, 2, 4
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,6 +141,13 @@ func (p *port) queryEthernet(ctx context.Context, a *ci.PortAttr) error {
 	a.Capability = p.set
 	return nil
 }
+
+// ethernetMTU returns the MTU of the network, as far as the port has it.
+func (p *port) ethernetMTU() uint16 {
+	return min(cmp.Or(p.hca.cfg.EthernetMTU, defaultEthernetMTU), p.caps.EthMTU)
+}
+
+const defaultEthernetMTU = 1500
 
 // guidOf returns the interface ID of a GID.
 func guidOf(g ci.GID) (v ci.GUID) {
@@ -173,7 +180,8 @@ func (p *port) queryInfiniBand(ctx context.Context, a *ci.PortAttr) error {
 	}
 	a.GUID, a.State, a.PhysState = ci.GUID(n.PortGUID), ci.PortState(i.State), i.PhysState
 	a.MTU, a.MaxMTU = ci.MTU(i.NeighborMTU), ci.MTU(i.MTUCap)
-	a.LID, a.SMLID, a.LMC, a.SMSL = ci.LID(i.LID), ci.LID(i.MasterSMLID), i.LMC, i.MasterSMSL
+	a.LID, a.LMC = ci.LID(i.LID), i.LMC
+	a.SMLID, a.SMSL = ci.LID(i.MasterSMLID), i.MasterSMSL
 	a.MaxVLs = i.VLCap
 	a.WidthActive, a.SpeedActive, a.SpeedExt = i.WidthActive, i.SpeedActive, i.SpeedExtActive
 	a.SubnetTimeout, a.InitTypeReply = ci.TimeExp(i.SubnetTimeout), ci.InitType(i.InitTypeReply)

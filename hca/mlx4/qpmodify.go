@@ -292,7 +292,8 @@ func (q *qp) Query() (ci.QPAttr, error) {
 	}
 	a.CurrentState = a.State
 	c := &q.create
-	a.QPCaps, a.Type, a.Flags, a.Num, a.PD = c.QPCaps, c.Type, c.Flags, q.num, q.pd
+	a.QPCaps, a.Type, a.Flags = c.QPCaps, c.Type, c.Flags
+	a.Num, a.PD = q.num, q.pd
 	a.SendCQ, a.RecvCQ, a.SRQ = c.SendCQ, c.RecvCQ, c.SRQ
 	return a, nil
 }

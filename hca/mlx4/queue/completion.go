@@ -68,7 +68,7 @@ func (r *CompletionRing) Advance() { r.consumer++ }
 // Consumer returns the consumer index.
 func (r *CompletionRing) Consumer() uint32 { return r.consumer }
 
-// Publish tells the adapter that the removed entries are free.
+// Publish makes the removed entries free for the adapter.
 func (r *CompletionRing) Publish() { store32(r.record, r.consumer&0xffffff) }
 
 // Seen returns the index behind the newest entry.

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"ciddk/cmd/ddk-validate/cli"
+	"ciddk/internal/testenv"
+	"ciddk/validate"
+)
+
+// TestMLX4 certifies the ConnectX-3 driver on models: some cases of each area, on one kind of link at a time.
+func TestMLX4(t *testing.T) {
+	areas := []string{"rc.*", "rdma.*", "ud.*", "uc.*", "srq.*", "mr.*", "qp.*", "cq.*", "order.*", "mcast.*"}
+	cases := append([]string{"open.*"}, testenv.Sample(t, areas, 3)...)
+	for _, args := range testenv.Sample(t, [][]string{{"--link", "infiniband"}, {"--link", "ethernet"},
+		{"--link", "ethernet", "--set", "roce=1"}}, 3) {
+		var out, errs bytes.Buffer
+		config := testConfig()
+		config.Stdout, config.Stderr = &out, &errs
+		args = append([]string{"run", "mlx4", "--in-process", "--quiet", "--profile", "ud"}, args...)
+		for _, c := range cases {
+			args = append(args, "--case", c)
+		}
+		assert.Equal(t, validate.ExitCertified, cli.Main(config, args), "%v\n%s%s", args, out.String(), errs.String())
+	}
+}
+
+// TestMLX4Settings checks that wrong settings are mistakes of the command line.
+func TestMLX4Settings(t *testing.T) {
+	for _, args := range [][]string{
+		{"--link", "infiniband", "--set", "roce=1"}, {"--link", "ethernet", "--set", "roce=3"},
+		{"--link", "fabric", "--set", "nodes=a,b"}, {"--link", "udp"},
+	} {
+		var out, errs bytes.Buffer
+		config := testConfig()
+		config.Stdout, config.Stderr = &out, &errs
+		code := cli.Main(config, append([]string{"run", "mlx4", "--in-process"}, args...))
+		assert.Equal(t, validate.ExitUsage, code, "%v: %s%s", args, out.String(), errs.String())
+	}
+}
