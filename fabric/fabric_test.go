@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -259,13 +260,16 @@ func directed(attr uint16, modifier uint32, path ...uint8) *ci.MAD {
 // recorder is a client that keeps what it gets.
 type recorder struct {
 	all bool // requests, too
-	got []ci.MAD
+	mu  sync.Mutex
+	got []ci.MAD // guarded by mu while agents repeat traps
 }
 
 func (r *recorder) Take(d *Datagram) bool {
 	if !r.all && d.MAD[3]&0x80 == 0 {
 		return false
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.got = append(r.got, *d.MAD)
 	return true
 }
@@ -538,12 +542,17 @@ func TestPartitionEnforcement(t *testing.T) {
 	assert.EqualValues(t, 1, sw.count.rcvViolation.Load())
 }
 
-// traps returns the traps with a number that a recorder got.
+// traps returns the traps with a number that a recorder got, without repetitions.
 func (r *recorder) traps(num uint16) (list []mad.Notice) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := map[uint64]bool{}
 	for i := range r.got {
 		var n mad.Notice
 		n.Parse(r.got[i][64:128])
-		if mad.Method(r.got[i][3]) == mad.Trap && n.Trap == num {
+		tid := binary.BigEndian.Uint64(r.got[i][8:])
+		if mad.Method(r.got[i][3]) == mad.Trap && n.Trap == num && !seen[tid] {
+			seen[tid] = true
 			list = append(list, n)
 		}
 	}
