@@ -69,8 +69,11 @@ type sampling struct {
 	out        io.Writer
 }
 
-// errNone is the error of a sampling without a mutant to judge.
-var errNone = errors.New("no mutant to judge")
+var (
+	errNone = errors.New("no mutant to judge")
+	// errLate is the cause of a context that ends because mutants were begun in time but take too long.
+	errLate = errors.New("the time for the sample has passed")
+)
 
 // run returns the results of the sample. Which mutants belong to it follows from the order alone: the first n that
 // compile and are not excluded, and those among them that do not or are.
@@ -103,7 +106,7 @@ func (s *sampling) run(ctx context.Context, order []mutant) ([]result, error) {
 			}
 		}
 	}
-	if judged == 0 {
+	if judged == 0 && !s.isDone() {
 		return nil, errNone
 	}
 	return sample, nil
@@ -111,7 +114,7 @@ func (s *sampling) run(ctx context.Context, order []mutant) ([]result, error) {
 
 func (s *sampling) isDone() bool { return s.isOver != nil && s.isOver() }
 
-// round judges mutants in parallel. The result of one that was not begun has no verdict.
+// round judges mutants in parallel. The result of one that was not begun, or not ended in time, has no verdict.
 func (s *sampling) round(ctx context.Context, round []*mutant) ([]result, error) {
 	results := make([]result, len(round))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -130,6 +133,9 @@ func (s *sampling) round(ctx context.Context, round []*mutant) ([]result, error)
 					return
 				}
 				r, err := s.one(ctx, round[i])
+				if errors.Is(err, errLate) {
+					return
+				}
 				if err != nil {
 					cancel(err)
 					return
@@ -144,7 +150,10 @@ func (s *sampling) round(ctx context.Context, round []*mutant) ([]result, error)
 		})
 	}
 	wg.Wait()
-	return results, context.Cause(ctx)
+	if err := context.Cause(ctx); !errors.Is(err, errLate) {
+		return results, err
+	}
+	return results, nil
 }
 
 // describe returns the verdict of both judges.

@@ -114,6 +114,26 @@ func TestSamplingEnds(t *testing.T) {
 	assert.Len(t, f.calls, 5)
 	assert.Len(t, results, 4, "one of the five does not compile")
 
+	// A mutant that does not end in time has no verdict.
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s = f.sampling(10, 2)
+	s.judge = func(ctx context.Context, m *mutant, earlier *result) (result, error) {
+		if m.Line < 3 {
+			return f.judge(ctx, m, earlier)
+		}
+		cancel(errLate)
+		<-ctx.Done()
+		return result{}, context.Cause(ctx)
+	}
+	s.isOver = func() bool { return ctx.Err() != nil }
+	results, err = s.run(ctx, numbered(40))
+	require.NoError(t, err)
+	assert.Len(t, results, 2)
+	s.judge = func(ctx context.Context, _ *mutant, _ *result) (result, error) { return result{}, context.Cause(ctx) }
+	results, err = s.run(ctx, numbered(40))
+	require.NoError(t, err)
+	assert.Empty(t, results)
+
 	failure := errors.New("no disk")
 	_, err = (&fakeJudge{err: failure}).sampling(10, 2).run(t.Context(), numbered(40))
 	assert.ErrorIs(t, err, failure)
@@ -151,6 +171,12 @@ rvt                             1 mutants, 100%
 sma                             1 mutants,   0%
 Mutation score: 50% (1 of 2 mutants killed by the certifier, seed 5, commit abc)
 `, b.String())
+}
+
+func TestPrintReportOfNothing(t *testing.T) {
+	var b bytes.Buffer
+	printReport(&b, nil, 5, "abc")
+	assert.Equal(t, "No mutant was judged in time (seed 5, commit abc)\n", b.String())
 }
 
 func TestResults(t *testing.T) {

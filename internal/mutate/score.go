@@ -84,6 +84,10 @@ func printReport(w io.Writer, results []result, seed uint64, commit string) {
 		}
 	}
 	s := scoreOf(results)
+	if s.judged() == 0 {
+		fmt.Fprintf(w, "No mutant was judged in time (seed %d, commit %s)\n", seed, commit)
+		return
+	}
 	fmt.Fprintf(w, "Mutation score: %d%%%s (%d of %d mutants killed by the certifier, seed %d, commit %s)\n",
 		s.percent(),
 		s.withTests(), s.certifier, s.judged(), seed, commit)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/mad"
 	"ciddk/validate"
@@ -13,7 +14,7 @@ import (
 // Arguments of the calls of a connection manager.
 var arguments = area()
 
-var CMArg01 = arguments.Must("CM-Arg-01", "CI access layer", "cm, Service.Connect, Lookup, Listen",
+var CMArg01 = arguments.Must("CM-Arg-01", "CI access layer", "cm, Service.Connect, Lookup, Listen; mads, Service.Register",
 	"A call with a bad argument fails with the status of the argument and sends nothing. The largest values are "+
 		"accepted and arrive.")
 
@@ -32,6 +33,11 @@ var (
 		ID:    "cm.arguments.listen",
 		Title: "bad arguments of Listen",
 		Run:   argumentsListen,
+	}, CMArg01)
+	_ = arguments.Case(validate.Case{
+		ID:    "cm.arguments.agent",
+		Title: "bad arguments of an agent",
+		Run:   argumentsAgent,
 	}, CMArg01)
 )
 
@@ -163,4 +169,44 @@ func argumentsListen(t *validate.T) {
 	kit.OK(t, datagram.Close(), "cm.Listener.Close")
 	again := listen(t, m, cm.ListenConfig{Datagram: true})
 	kit.OK(t, again.Close(), "cm.Listener.Close of a service that was free again")
+}
+
+func argumentsAgent(t *validate.T) {
+	a, _ := sides(t)
+	vendor := mads.AgentConfig{Port: a.port, Class: mad.ClassVendor2First, Version: 1, OUI: [3]byte{1, 2, 3},
+		Methods: []mad.Method{mad.Get}}
+	for _, v := range []struct {
+		name   string
+		change func(*mads.AgentConfig)
+	}{
+		{"a negative queue", func(c *mads.AgentConfig) { c.Queue = -1 }},
+		{"methods without a class", func(c *mads.AgentConfig) { c.Class = 0 }},
+		{"a class for subnet management on QP1", func(c *mads.AgentConfig) {
+			c.Class, c.OUI = mad.ClassSubnetDirected, [3]byte{}
+		}},
+		{"a class without an OUI that needs one", func(c *mads.AgentConfig) { c.OUI = [3]byte{} }},
+		{"an OUI of a class that has none", func(c *mads.AgentConfig) { c.Class = mad.ClassCM }},
+		{"method 0", func(c *mads.AgentConfig) { c.Methods = []mad.Method{0} }},
+		{"a response as its method", func(c *mads.AgentConfig) { c.Methods = []mad.Method{mad.GetResp} }},
+		{"RMPP of a class that has none", func(c *mads.AgentConfig) {
+			c.Class, c.OUI, c.RMPP = mad.ClassCM, [3]byte{}, true
+		}},
+	} {
+		cfg := vendor
+		v.change(&cfg)
+		agent, err := a.mads.Register(cfg)
+		if err == nil {
+			kit.OK(t, agent.Close(), "mads.Agent.Close")
+		}
+		kit.Want(t, err, "mads.Service.Register with "+v.name, ci.InvalidParameter)
+	}
+	cfg := vendor
+	cfg.Port.Num = uint8(len(t.Attr().Ports)) + 1
+	_, err := a.mads.Register(cfg)
+	kit.Want(t, err, "mads.Service.Register on a port that the CA does not have", ci.InvalidPort)
+	first := a.agent(vendor)
+	_, err = a.mads.Register(vendor)
+	kit.Want(t, err, "mads.Service.Register of methods that another agent has", ci.ResourceBusy)
+	kit.OK(t, first.Close(), "mads.Agent.Close")
+	kit.OK(t, a.agent(vendor).Close(), "mads.Agent.Close of methods that were free again")
 }
