@@ -51,7 +51,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	fs.IntVar(&o.jobs, "j", runtime.NumCPU(), "mutants at a time")
 	fs.StringVar(&o.out, "out", "", "file of results, one JSON object on each line; a run resumes from it")
 	fs.StringVar(&o.survivors, "survivors", "", "judge the survivors in this file of results instead of a sample")
-	fs.DurationVar(&o.budget, "for", 0, "begin no mutant after this time, and give up the last ones after twice it; 0: none")
+	fs.DurationVar(&o.budget, "for", 0, "begin no mutant after this time, and end after twice it; 0: no limit")
 	fs.IntVar(&o.floor, "floor", 0, "end with status 1 if certifier and tests together kill less than this percentage")
 	fs.BoolVar(&o.isList, "list", false, "print the mutants of the sample and stop")
 	fs.StringVar(&o.dir, "dir", "", "keep overlays and binaries in this folder, and use those that are there")

@@ -172,7 +172,10 @@ func destroyLate(t *validate.T) {
 		"CQ.Resize":           func() error { _, err := cq.Resize(ci.CQResize{Size: 8}); return err },
 		"CQ.DestroyAsync":     func() error { return cq.DestroyAsync(func(error) { done <- "CQ" }) },
 		"PD.DestroyAsync":     func() error { return pd.DestroyAsync(func(error) { done <- "second PD" }) },
-		"PD.NewCQ":            func() error { _, err := pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{}); return err },
+		"PD.NewCQ": func() error {
+			_, err := pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{})
+			return err
+		},
 		"CQ.NewPump": func() error {
 			_, err := cq.NewPump(accesslayer.PumpConfig{Handle: func([]ci.WC) {}})
 			return err
@@ -215,7 +218,7 @@ func twoAdapters(t *validate.T) {
 				}
 				got, num, err := s.al.AdapterByGID(gid)
 				kit.OK(t, err, "AL.AdapterByGID")
-				kit.True(t, got == a && num == port.Num, "AL.AdapterByGID", "the adapter and the port that have the GID",
+				kit.True(t, got == a && num == port.Num, "AL.AdapterByGID", "adapter and port with the GID",
 					"%v, port %d", got.GUID(), num)
 				num, _, err = a.FindGID(gid)
 				kit.OK(t, err, "Adapter.FindGID")

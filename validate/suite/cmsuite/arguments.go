@@ -14,7 +14,7 @@ import (
 // Arguments of the calls of a connection manager.
 var arguments = area()
 
-var CMArg01 = arguments.Must("CM-Arg-01", "CI access layer", "cm, Service.Connect, Lookup, Listen; mads, Service.Register",
+var CMArg01 = arguments.Must("CM-Arg-01", "CI access layer", "cm, Connect, Lookup, Listen; mads, Register",
 	"A call with a bad argument fails with the status of the argument and sends nothing. The largest values are "+
 		"accepted and arrive.")
 
@@ -143,7 +143,7 @@ func argumentsConnect(t *validate.T) {
 	kit.Equal(t, "QP number of the REQ", q.LocalQPN, uint32(x.Num()))
 	p.send(msg.TID, &mad.REJ{RemoteCommID: q.LocalCommID, Reason: mad.RejConsumer})
 	_, err = await()
-	refused(t, err, mad.RejConsumer)
+	_ = refused(t, err, mad.RejConsumer)
 }
 
 func argumentsListen(t *validate.T) {

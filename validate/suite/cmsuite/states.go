@@ -161,8 +161,8 @@ func stateActive(t *validate.T) {
 }
 
 var CMState03 = states.Must("CM-State-03", "IBTA 12.6.7", "cm, Conn.Reject",
-	"The consumer rejects a request or a reply with a REJ. It carries both communication IDs, the reason, the rejected "+
-		"message, and the consumer's information and private data.")
+	"The consumer rejects a request or a reply with a REJ. It carries both communication IDs, the reason, the "+
+		"rejected message, and the consumer's information and private data.")
 
 var (
 	_ = states.Case(validate.Case{
