@@ -127,7 +127,8 @@ func FuzzLyingDevice(f *testing.F) {
 func FuzzEvents(f *testing.F) {
 	for i := range byte(0x20) {
 		e := make([]byte, 64)
-		e[1], e[3], e[7], e[12] = i, 0x15, 1, 0x10
+		e[1], e[3] = i, prm.MgmtPortInfo
+		e[7], e[12] = 1, 1<<4 // port 1, of both kinds of port events
 		f.Add(e)
 	}
 	f.Fuzz(func(t *testing.T, entries []byte) {
