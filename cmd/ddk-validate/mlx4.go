@@ -67,7 +67,8 @@ func ethernetLink(validate.Options) (l linkage, err error) {
 	hub := frame.NewHub()
 	for i := range 2 {
 		l.ports = append(l.ports, func() (rvt.Port, error) {
-			return frame.New(frame.Config{Carrier: hub.Join(), MAC: [6]byte{2, 0xdd, 0xcd, 0, 0, byte(i + 1)}, MTU: mtu})
+			return frame.New(frame.Config{Carrier: hub.Join(), MAC: [6]byte{2, 0xdd, 0xcd, 0, 0, byte(i + 1)},
+				MTU: mtu})
 		})
 	}
 	return l, nil

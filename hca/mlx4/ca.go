@@ -47,7 +47,8 @@ func (h *HCA) setLimits() {
 
 // setClaims sets the capabilities: what both the adapter and the driver have.
 func (h *HCA) setClaims() {
-	c := ci.CapAV | ci.CapAVPortCheck | ci.CapCurrentQPState | ci.CapPeek | ci.CapResizeCQ | ci.CapLocalMAD | ci.CapSpecialQP |
+	c := ci.CapAV | ci.CapAVPortCheck | ci.CapCurrentQPState | ci.CapPeek | ci.CapResizeCQ | ci.CapLocalMAD |
+		ci.CapSpecialQP |
 		ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapPortActiveEvent
 	for _, e := range []struct {
 		flag uint

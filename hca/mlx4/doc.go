@@ -29,10 +29,10 @@
 //
 // # Trust
 //
-// The driver checks everything that it reads from the adapter. A completion of an unknown QP, or of a request that is not
-// outstanding, raises EventCQError with the QP number and bit 32 in Event.Vendor, and frees nothing. After a
-// catastrophic error, a stuck command or a hot unplug, the consumer receives EventLocalFatal, verbs return InvalidState,
-// and Destroy releases objects without the adapter.
+// The driver checks everything that it reads from the adapter. A completion of an unknown QP, or of a request that is
+// not outstanding, raises EventCQError with the QP number and bit 32 in Event.Vendor, and frees nothing. After a
+// catastrophic error, a stuck command or a hot unplug, the consumer receives EventLocalFatal, verbs return
+// InvalidState, and Destroy releases objects without the adapter.
 //
 // # Concurrency
 //

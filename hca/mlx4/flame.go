@@ -16,8 +16,8 @@ func (x *flames) start(h *HCA) {
 	x.isUsable = h.caps.HasBlueFlame && x.half >= 64
 }
 
-// write writes a work queue entry. It reports false if the entry is too long, or if another goroutine uses the register;
-// then the doorbell is the way.
+// write writes a work queue entry. It reports false if the entry is too long, or if another goroutine uses the
+// register; then the doorbell is the way.
 func (x *flames) write(h *HCA, wqe []byte) bool {
 	if uint32(len(wqe)) > x.half || !x.mu.TryLock() {
 		return false

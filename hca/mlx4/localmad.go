@@ -8,8 +8,8 @@ import (
 	"ciddk/hca/mlx4/prm"
 )
 
-// LocalMAD has the agent in the firmware execute a management datagram. out is zero if it has no response. Status: InvalidPort, InvalidParameter,
-// InvalidCAHandle.
+// LocalMAD has the agent in the firmware execute a management datagram. out is zero if it has no response. Status:
+// InvalidPort, InvalidParameter, InvalidCAHandle.
 func (c *ca) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	const verb = "CA.LocalMAD"
 	if !c.alive() {

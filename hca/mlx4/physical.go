@@ -23,8 +23,8 @@ func (p *pd) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
 	return p.newMR(verb, g, c.Access)
 }
 
-// placePhysical returns a grant with the storage of DMA addresses. Its address has the offset in its page that the first
-// byte has (IBTA volume 1, 11.2.8.3).
+// placePhysical returns a grant with the storage of DMA addresses. Its address has the offset in its page that the
+// first byte has (IBTA volume 1, 11.2.8.3).
 func (h *HCA) placePhysical(verb string, c *ci.PMRCreate) (*grant, error) {
 	page := c.PageSize
 	bad := func(detail string) (*grant, error) { return nil, fail(verb, ci.InvalidParameter, detail) }

@@ -132,8 +132,8 @@ type keySource struct {
 	last map[uint32]uint32 // of the latest registration, by index
 }
 
-// nextKeyIndex returns the number of an MPT entry for SW2HW_MPT. Its upper bits are random, and differ from those of the
-// last registration with the index.
+// nextKeyIndex returns the number of an MPT entry for SW2HW_MPT. Its upper bits are random, and differ from those of
+// the last registration with the index.
 func (h *HCA) nextKeyIndex(index uint32) (uint32, error) {
 	k := &h.keys
 	k.mu.Lock()

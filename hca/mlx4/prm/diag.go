@@ -1,7 +1,7 @@
 package prm
 
-// The counters of DIAG_RPRT. Those of receive queues have the prefix RQ, those of send queues SQ. Errors are named after
-// their syndromes.
+// The counters of DIAG_RPRT. Those of receive queues have the prefix RQ, those of send queues SQ. Errors are named
+// after their syndromes.
 var (
 	diag = newLayout("DIAG_RPRT", 0x1a4, "linux ib main.c, diag_basic, diag_ext, diag_device_only")
 

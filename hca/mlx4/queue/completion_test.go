@@ -62,9 +62,12 @@ func TestDecode(t *testing.T) {
 		assert.EqualValues(t, 0x89ab, c.Index)
 		return c
 	}
-	for opcode, op := range map[uint64]ci.WCOp{prm.WQESend: ci.WCSend, prm.WQESendImm: ci.WCSend, prm.WQESendInv: ci.WCSend,
-		prm.WQEWrite: ci.WCWrite, prm.WQEWriteImm: ci.WCWrite, prm.WQERead: ci.WCRead, prm.WQECompareSwap: ci.WCCompareSwap,
-		prm.WQEFetchAdd: ci.WCFetchAdd, prm.WQEBind: ci.WCBindMW, prm.WQENop: ci.WCNop, prm.WQELocalInv: ci.WCLocalInv,
+	for opcode, op := range map[uint64]ci.WCOp{prm.WQESend: ci.WCSend, prm.WQESendImm: ci.WCSend,
+		prm.WQESendInv: ci.WCSend,
+		prm.WQEWrite:   ci.WCWrite, prm.WQEWriteImm: ci.WCWrite, prm.WQERead: ci.WCRead,
+		prm.WQECompareSwap: ci.WCCompareSwap,
+		prm.WQEFetchAdd:    ci.WCFetchAdd, prm.WQEBind: ci.WCBindMW, prm.WQENop: ci.WCNop,
+		prm.WQELocalInv:     ci.WCLocalInv,
 		prm.WQEFastRegister: ci.WCFastReg} {
 		c := decode(func(e []byte) {
 			prm.CQESend.Put(e, 1)
@@ -104,7 +107,8 @@ func TestDecode(t *testing.T) {
 		prm.SynLocalQPOp: ci.WCLocalOpErr, prm.SynLocalProtection: ci.WCLocalProtErr, prm.SynFlushed: ci.WCFlushErr,
 		prm.SynWindowBind: ci.WCBindErr, prm.SynBadResponse: ci.WCBadRespErr, prm.SynLocalAccess: ci.WCLocalAccessErr,
 		prm.SynRemoteInvalid: ci.WCRemInvalidReqErr, prm.SynRemoteAccess: ci.WCRemAccessErr,
-		prm.SynRemoteOp: ci.WCRemOpErr, prm.SynRetryExceeded: ci.WCTimeoutRetryErr, prm.SynRNRExceeded: ci.WCRNRRetryErr,
+		prm.SynRemoteOp: ci.WCRemOpErr, prm.SynRetryExceeded: ci.WCTimeoutRetryErr,
+		prm.SynRNRExceeded:   ci.WCRNRRetryErr,
 		prm.SynRemoteAborted: ci.WCRemAbortErr, 0: ci.WCGeneralErr, 0x7f: ci.WCGeneralErr, 0xff: ci.WCGeneralErr} {
 		c := decode(func(e []byte) {
 			prm.CQEOpcode.Put(e, prm.CQEOpcodeError)

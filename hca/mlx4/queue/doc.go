@@ -1,8 +1,8 @@
 // Package queue has the work queues and completion queues of a ConnectX-3, in memory that a driver shares with the
 // adapter.
 //
-// A SendRing, RecvRing, SharedRing or CompletionRing is one such queue. EncodeSend and EncodeRecv write work requests in
-// the adapter's form, and DecodeCompletion reads a completion. Package prm has the layouts; the code of this package
+// A SendRing, RecvRing, SharedRing or CompletionRing is one such queue. EncodeSend and EncodeRecv write work requests
+// in the adapter's form, and DecodeCompletion reads a completion. Package prm has the layouts; the code of this package
 // reads and writes the same bytes without its tables, since it is the data path.
 //
 //	slot := ring.Next()

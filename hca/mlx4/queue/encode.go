@@ -182,7 +182,8 @@ func PutList(slot []byte, at int, list []ci.SGE) int {
 	return at
 }
 
-// PutInline writes data as inline segments, none of which crosses a block. It returns the end, which is a multiple of 16.
+// PutInline writes data as inline segments, none of which crosses a block. It returns the end, which is a multiple of
+// 16.
 func PutInline(slot []byte, at int, data []byte) int {
 	for len(data) > 0 {
 		n := min(len(data), prm.InlineBoundary-at%prm.InlineBoundary-prm.InlineHeader)

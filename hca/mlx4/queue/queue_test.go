@@ -49,7 +49,8 @@ func requireData(t *testing.T, b []byte, n int) {
 
 // TestSend checks the sends of connections against the layouts.
 func TestSend(t *testing.T) {
-	b := encode(t, &ci.SendWR{Op: ci.OpSend, SGL: sges(3), Flags: ci.SendSignaled | ci.SendSolicited | ci.SendFence}, &Extra{})
+	b := encode(t, &ci.SendWR{Op: ci.OpSend, SGL: sges(3), Flags: ci.SendSignaled | ci.SendSolicited | ci.SendFence},
+		&Extra{})
 	assert.EqualValues(t, prm.WQESend, prm.CtrlOpcode.Get(b))
 	assert.EqualValues(t, prm.CompletionAlways, prm.CtrlCompletion.Get(b))
 	assert.True(t, prm.CtrlSolicited.Has(b) && prm.CtrlFence.Has(b))
@@ -112,7 +113,8 @@ func TestDatagram(t *testing.T) {
 		"port": {prm.AVPort, 2}, "PD": {prm.AVPD, 0x4242}, "GRH": {prm.AVGRH, 1}, "path bits": {prm.AVPathBits, 3},
 		"LID": {prm.AVRemoteLID, 0x1234}, "GID index": {prm.AVGIDIndex, 4}, "rate": {prm.AVRate, 7},
 		"hop limit": {prm.AVHopLimit, 9}, "SL": {prm.AVSL, 5}, "class": {prm.AVClass, 0x77},
-		"flow label": {prm.AVFlowLabel, 0x54321}, "QPN": {prm.DatagramQPN, 0x123456}, "Q_Key": {prm.DatagramQKey, 0x80010000},
+		"flow label": {prm.AVFlowLabel, 0x54321}, "QPN": {prm.DatagramQPN,
+			0x123456}, "Q_Key": {prm.DatagramQKey, 0x80010000},
 	} {
 		assert.Equal(t, x.want, x.f.Get(d), name)
 	}
@@ -138,7 +140,8 @@ func TestMemoryOperations(t *testing.T) {
 	assert.True(t, prm.CtrlStrong.Has(b))
 	assert.True(t, prm.FastRegAtomic.Has(s) && prm.FastRegRemoteWrite.Has(s) && prm.FastRegLocalWrite.Has(s) &&
 		prm.FastRegLocalRead.Has(s) && !prm.FastRegRemoteRead.Has(s))
-	assert.Equal(t, []uint64{0x4455, 0x9000, f.IOVA, 5000, 8, 12}, []uint64{prm.FastRegKey.Get(s), prm.FastRegList.Get(s),
+	assert.Equal(t, []uint64{0x4455, 0x9000, f.IOVA, 5000, 8, 12}, []uint64{prm.FastRegKey.Get(s),
+		prm.FastRegList.Get(s),
 		prm.FastRegStart.Get(s), prm.FastRegLength.Get(s), prm.FastRegOffset.Get(s), prm.FastRegLogPage.Get(s)})
 
 	w := ci.MWBind{Addr: 0x5000, Length: 77, Access: ci.RemoteRead}
