@@ -137,7 +137,8 @@ func TestPolledLosesNoEvent(t *testing.T) {
 			require.NoError(t, m.SetLink(1, i%2 != 0))
 			require.NoError(t, d.Cmd(t.Context(), prm.CmdNOP, fw.Args{}))
 			want := i/2 + 1
-			eventually(t, func() bool { return r.count(prm.EventPortChange, prm.PortChangeDown) == want }, "change %d", i)
+			arrived := func() bool { return r.count(prm.EventPortChange, prm.PortChangeDown) == want }
+			eventually(t, arrived, "change %d", i)
 		}
 		assert.Zero(t, r.count(prm.EventEQOverflow, 0))
 		assert.Zero(t, d.Stats().BadEvents)
