@@ -347,8 +347,8 @@ func udpPort(o validate.Options) (uint16, error) {
 	return uint16(n), nil
 }
 
-// loopback returns address i, 0 to 3, of a worker: 0 and 1 are the HCAs', 2 and 3 the certifier's. Runs have process ids
-// as numbers, so that 64,000 consecutive ones have addresses of their own.
+// loopback returns address i, 0 to 3, of a worker: 0 and 1 are the HCAs', 2 and 3 the certifier's. Runs have process
+// ids as numbers, so that 64,000 consecutive ones have addresses of their own.
 func loopback(o validate.Options, i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(1 + o.Run/256%250), byte(o.Run), byte(1 + o.Worker%63*4 + i)})
 }

@@ -23,7 +23,9 @@ func (x *flames) write(h *HCA, wqe []byte) bool {
 		return false
 	}
 	defer x.mu.Unlock()
-	h.uar.BlueFlame(x.next, wqe)
+	if h.uar.BlueFlame(x.next, wqe) != nil {
+		return false
+	}
 	x.next ^= x.half
 	return true
 }

@@ -101,17 +101,17 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 }
 
 // translateDatagram sets what only datagrams have.
-func (x *qp) translateDatagram(c *queue.Completion, wc *ci.WC) {
+func (q *qp) translateDatagram(c *queue.Completion, wc *ci.WC) {
 	wc.SrcQP = c.SrcQP
-	if c.GRH || x.isEthernet() {
+	if c.GRH || q.isEthernet() {
 		wc.Flags |= ci.WCGRH
 	}
-	if x.isEthernet() {
+	if q.isEthernet() {
 		wc.SL = c.SL >> 1
 	} else {
 		wc.SL, wc.SLID, wc.PathBits = c.SL, c.SLID, c.PathBits
 	}
-	if x.create.Type == ci.QP1 && c.Flags == 0 {
+	if q.create.Type == ci.QP1 && c.Flags == 0 {
 		wc.PKeyIndex = uint16(c.Imm & 0x7f)
 	}
 }

@@ -10,7 +10,6 @@ import (
 var (
 	sendErrors = wrrules.NewErrors("QP.PostSend", ci.InvalidQPHandle)
 	recvErrors = wrrules.NewErrors("QP.PostRecv", ci.InvalidQPHandle)
-	errFailed  = fail("QP.PostSend", ci.InvalidState, "the adapter has failed")
 )
 
 // PostSend writes requests to the send queue up to the first invalid one, and rings the doorbell once. Status:
