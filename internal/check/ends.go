@@ -51,7 +51,7 @@ func shortened(text string, skip func(line string) bool) string {
 	return b.String()
 }
 
-func (e ends) print(w io.Writer) {
+func (e ends) report(w io.Writer) {
 	for _, s := range e[:min(len(e), maxEnds)] {
 		fmt.Fprint(w, s)
 	}

@@ -16,7 +16,8 @@ func TestEnds(t *testing.T) {
 	require.True(t, strings.HasPrefix(e[0], "the end of certify:\n    a line before\n"))
 	assert.True(t, strings.HasSuffix(e[0], "    a line before\n    FLAKY\n"))
 	assert.LessOrEqual(t, len(e[0]), len("the end of certify:\n")+maxEnd)
-	e.addStart("m/a TestA", "=== RUN   TestA\n    a_test.go:3: got 1\n"+strings.Repeat("    more\n", 100)+"--- FAIL: TestA\n")
+	text := "=== RUN   TestA\n    a_test.go:3: got 1\n" + strings.Repeat("    more\n", 100) + "--- FAIL: TestA\n"
+	e.addStart("m/a TestA", text)
 	assert.True(t, strings.HasPrefix(e[1], "m/a TestA:\n    a_test.go:3: got 1\n    more\n"))
 	assert.LessOrEqual(t, len(e[1]), len("m/a TestA:\n")+maxEnd)
 	e.addStart("m/a TestB", "=== RUN   TestB\n--- FAIL: TestB (0.00s)\n")
@@ -25,7 +26,7 @@ func TestEnds(t *testing.T) {
 		e.addEnd(fmt.Sprint("step ", i), "bad\n")
 	}
 	out := new(bytes.Buffer)
-	e.print(out)
+	e.report(out)
 	assert.Contains(t, out.String(), "the end of step 1:\n    bad\n3 more failures: see above\n")
 	assert.NotContains(t, out.String(), "step 2")
 }

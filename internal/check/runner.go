@@ -58,7 +58,7 @@ func (r *runner) all(ctx context.Context, steps []step) int {
 		lines = append(lines, r.one(ctx, s))
 	}
 	fmt.Fprintf(r.out, "\n=== summary\n%s\n", strings.Join(lines, "\n"))
-	r.ends.print(r.out)
+	r.ends.report(r.out)
 	r.results.report(r.out)
 	passed, failed, skipped, slow := r.results.count()
 	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped", passed, failed, skipped)
