@@ -63,7 +63,7 @@ func steps(full bool) []step {
 		{"certify", "ddk-validate run reference, over each link, through the access layer and a daemon", true, 130 * s,
 			6 * m, certify},
 		{"kills", "500 clients of ddkd are killed, most of them under traffic", true, 25 * s, 4 * m, kills},
-		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 330 * s, 14 * m, load},
+		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 220 * s, 14 * m, load},
 		{"mutants", "ddk-validate self: the certifier catches wrong drivers, half of them (part by commit)",
 			true, 140 * s, 10 * m, mutants},
 		{"mutation", fmt.Sprintf("the certifier and the tests detect changes of the source, up to %d (seed by commit)",
