@@ -31,8 +31,8 @@ func CheckVectors(n, available int, fn func(vector int)) error {
 	return nil
 }
 
-// Pages returns the pages of memory for MapDMA, for back ends: the offset of the first byte in its page, and the size of
-// all pages. Errors: ErrNotMappable for no memory.
+// Pages returns the pages of memory for MapDMA, for back ends: the offset of the first byte in its page, and the size
+// of all pages. Errors: ErrNotMappable for no memory.
 func Pages(b []byte) (offset, size uint64, err error) {
 	if len(b) == 0 {
 		return 0, 0, fmt.Errorf("%w: it is empty", ErrNotMappable)

@@ -44,8 +44,8 @@ func Driver() cli.Driver {
 				"delays and corrupts each, to test programs on a bad link: 1%; default: 0",
 		},
 		Example: "address=192.0.2.1",
-		Verbs: []uverbs.Provider{{Library: rings.LibraryName, Name: "rxe_ddk", ABI: 2, Driver: 14, Command: rings.VerbsCommand,
-			BellOffset: rings.VerbsIndex}},
+		Verbs: []uverbs.Provider{{Library: rings.LibraryName, Name: "rxe_ddk", ABI: 2, Driver: 14,
+			Command: rings.VerbsCommand, BellOffset: rings.VerbsIndex}},
 		Check: func(s cli.Settings) error {
 			_, err := parse(s)
 			return err

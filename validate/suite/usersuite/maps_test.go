@@ -7,7 +7,8 @@ import (
 )
 
 func TestOverlaps(t *testing.T) {
-	const maps = "00400000-00452000 r-xp 00000000 08:02 173521 /usr/bin/x\n7f0000000000-7f0000002000 rw-p 00000000 00:00 0\n"
+	const maps = "00400000-00452000 r-xp 00000000 08:02 173521 /usr/bin/x\n" +
+		"7f0000000000-7f0000002000 rw-p 00000000 00:00 0\n"
 	for _, x := range []struct {
 		from, to uint64
 		want     bool

@@ -76,8 +76,8 @@ var _ = memories.Case(validate.Case{
 	Run:   memoryUnmapped,
 }, req.SAS2_4_09)
 
-// memoryUnmapped begins anew if the system has given the unmapped addresses to another mapping of this process meanwhile,
-// such as the stack of a new thread.
+// memoryUnmapped begins anew if the system has given the unmapped addresses to another mapping of this process, such as
+// the stack of a new thread.
 func memoryUnmapped(t *validate.T) {
 	const most = 5
 	for range most {
