@@ -78,9 +78,10 @@ func TestConcurrentCommands(t *testing.T) {
 // TestStuckCommand has a command never complete: its context ends it, and then the device fails.
 func TestStuckCommand(t *testing.T) {
 	eachMode(t, func(t *testing.T, c fw.Config) {
+		t.Parallel()
 		m := newModel(t, model.Config{})
 		f := newFunction(t, m)
-		c.CommandTimeout = 200 * time.Millisecond
+		c.CommandTimeout = stuckTime
 		d := open(t, f, c)
 		m.HangCommand(prm.CmdNOP)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -103,8 +104,9 @@ func TestStuckCommand(t *testing.T) {
 // TestStuckCommandFails has a command never complete without a context that ends it.
 func TestStuckCommandFails(t *testing.T) {
 	eachMode(t, func(t *testing.T, c fw.Config) {
+		t.Parallel()
 		m := newModel(t, model.Config{})
-		c.CommandTimeout = 100 * time.Millisecond
+		c.CommandTimeout = stuckTime
 		d := open(t, newFunction(t, m), c)
 		m.HangCommand(prm.CmdNOP)
 		err := d.Cmd(t.Context(), prm.CmdNOP, fw.Args{})

@@ -84,10 +84,11 @@ func TestLostInterrupt(t *testing.T) {
 
 // TestNoInterrupts opens a device whose interrupts do not arrive: it is polled.
 func TestNoInterrupts(t *testing.T) {
+	t.Parallel()
 	m := newModel(t, model.Config{})
 	f := newFunction(t, m)
 	m.LoseInterrupts(0, 1<<30)
-	d := open(t, f, fw.Config{CommandTimeout: 100 * time.Millisecond})
+	d := open(t, f, fw.Config{CommandTimeout: stuckTime})
 	assert.True(t, d.IsPolling())
 	for range 20 {
 		require.NoError(t, d.Cmd(t.Context(), prm.CmdNOP, fw.Args{}))
@@ -184,9 +185,10 @@ func TestOverflow(t *testing.T) {
 
 // TestCommandOverflow loses the completion of a command. Its result is unknown, so that the device fails.
 func TestCommandOverflow(t *testing.T) {
+	t.Parallel()
 	for _, c := range []fw.Config{{}, {Polling: true}} {
 		m := newModel(t, model.Config{})
-		c.CommandTimeout = 200 * time.Millisecond
+		c.CommandTimeout = stuckTime
 		d := open(t, newFunction(t, m), c)
 		m.OverflowEQ(9, 1)
 		assert.ErrorIs(t, d.Cmd(t.Context(), prm.CmdNOP, fw.Args{}), fw.ErrFailed)
