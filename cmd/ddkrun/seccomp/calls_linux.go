@@ -202,7 +202,7 @@ func (t *task) accept(d *descriptor, r *devices.Reply) result {
 	return result{value: r.Result, errno: r.Errno}
 }
 
-// replace gives the program the memory of its queues at the number of the device file.
+// replace installs the memory of the program's queues at the number of the device file.
 func (t *task) replace(d *descriptor, memory *os.File) result {
 	if d.dev == nil {
 		return failed(syscall.EIO)
