@@ -181,8 +181,8 @@ func (m *Map) Read(iova uint64, b []byte) bool {
 	return true
 }
 
-// Write copies memory to the map. It reports false, and may have written a part, if part of the range is not mapped or
-// may not be written.
+// Write copies memory to the map, the last aligned word after all other bytes. It reports false, and may have written a
+// part, if part of the range is not mapped or may not be written.
 func (m *Map) Write(iova uint64, b []byte) bool {
 	v := m.Begin()
 	defer v.End()
@@ -191,7 +191,7 @@ func (m *Map) Write(iova uint64, b []byte) bool {
 		if len(s) == 0 {
 			return false
 		}
-		copy(s, b)
+		store(s, b[:len(s)])
 		b, iova = b[len(s):], iova+uint64(len(s))
 	}
 	return true

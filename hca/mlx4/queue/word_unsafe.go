@@ -11,14 +11,12 @@ import (
 
 // load32 reads a big-endian word. Reads that follow see what the adapter wrote before the word.
 func load32(b []byte) uint32 {
-	_ = b[3]
-	return swap32(atomic.LoadUint32((*uint32)(unsafe.Pointer(unsafe.SliceData(b)))))
+	return swap32(atomic.LoadUint32((*uint32)(unsafe.Pointer(unsafe.SliceData(b[:4])))))
 }
 
 // store32 writes a big-endian word. The adapter sees all earlier writes when it sees the word.
 func store32(b []byte, v uint32) {
-	_ = b[3]
-	atomic.StoreUint32((*uint32)(unsafe.Pointer(unsafe.SliceData(b))), swap32(v))
+	atomic.StoreUint32((*uint32)(unsafe.Pointer(unsafe.SliceData(b[:4]))), swap32(v))
 }
 
 // swap32 converts between big endian and the order of the machine.
