@@ -20,7 +20,7 @@ func TestMLX4(t *testing.T) {
 		var out, errs bytes.Buffer
 		config := testConfig()
 		config.Stdout, config.Stderr = &out, &errs
-		args = append([]string{"run", "mlx4", "--in-process", "--quiet", "--profile", "ud"}, args...)
+		args = append([]string{"run", "mlx4", "--in-process", "--quiet", "--timeout", "1m", "--profile", "ud"}, args...)
 		for _, c := range cases {
 			args = append(args, "--case", c)
 		}

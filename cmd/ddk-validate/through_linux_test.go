@@ -29,7 +29,7 @@ func TestThroughUser(t *testing.T) {
 	} {
 		out.Reset()
 		code := cli.Main(config, append(args, "--link", "network", "--in-process", "--profile", "rc", "--quiet",
-			"--case", "rc.*", "--case", "callbacks.*", "--case", "mr.rights", "--case", "order.*"))
+			"--timeout", "1m", "--case", "rc.*", "--case", "callbacks.*", "--case", "mr.rights", "--case", "order.*"))
 		require.Equal(t, validate.ExitCertified, code, "%s%s", out.String(), errs.String())
 		assert.Contains(t, out.String(), "reference-through-user")
 	}
@@ -44,7 +44,7 @@ func TestThroughBypass(t *testing.T) {
 	config := testConfig()
 	config.Stdout, config.Stderr = &out, &errs
 	code := cli.Main(config, []string{"run", "reference", "--through", "bypass", "--link", "network",
-		"--in-process", "--profile", "rc", "--quiet", "--case", "rc.*", "--case", "rdma.*"})
+		"--in-process", "--profile", "rc", "--quiet", "--timeout", "1m", "--case", "rc.*", "--case", "rdma.*"})
 	assert.Equal(t, validate.ExitCertified, code, "%s%s", out.String(), errs.String())
 }
 
@@ -56,7 +56,7 @@ func TestThroughServices(t *testing.T) {
 	config.Stdout, config.Stderr = &out, &errs
 	file := filepath.Join(t.TempDir(), "report.json")
 	code := cli.Main(config, []string{"run", "reference", "--through", "user,accesslayer", "--link", "network",
-		"--profile", "cm", "--in-process", "--quiet", "--case", "mad.gsi.*", "--case", "cm.connect*"})
+		"--profile", "cm", "--in-process", "--quiet", "--timeout", "1m", "--case", "mad.gsi.*", "--case", "cm.connect*"})
 	require.Equal(t, validate.ExitCertified, code, "%s%s", out.String(), errs.String())
 	code = cli.Main(config, []string{"run", "reference", "--through", "user", "--link", "direct", "--profile", "cm",
 		"--in-process", "--quiet", "--case", "cm.*", "--case", "mad.gsi.*", "--case", "mad.smi.*",
