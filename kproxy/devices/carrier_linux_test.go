@@ -80,8 +80,9 @@ func TestOpenForProcess(t *testing.T) {
 	socket, f := carrierRig(t)
 	_, err = Open(socket, "/dev/x", pidfd(t, cmd.Process.Pid))
 	require.NoError(t, err)
-	assert.Equal(t, cmd.Process.Pid, f.peer.PID)
-	assert.Equal(t, os.Getuid(), f.peer.UID)
+	peer := f.opener()
+	assert.Equal(t, cmd.Process.Pid, peer.PID)
+	assert.Equal(t, os.Getuid(), peer.UID)
 	require.NoError(t, in.Close())
 	require.NoError(t, cmd.Wait())
 	<-f.closed

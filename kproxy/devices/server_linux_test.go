@@ -44,6 +44,13 @@ func (f *fake) Open(path string, p kproxy.Peer) (File, error) {
 	return f, nil
 }
 
+// opener returns the process that has opened the file last.
+func (f *fake) opener() kproxy.Peer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.peer
+}
+
 func (f *fake) Device() (major, minor uint32) { return 231, 192 }
 
 func (f *fake) Bell() {
