@@ -325,7 +325,8 @@ func (q *CQ) put(list []pendingWC) {
 	if q.stage != nil {
 		q.stage.Publish()
 	}
-	if q.shared != nil && stored > 0 && q.shared.Fires(solicited) {
+	// The consumer's memory is no longer armed while moderation holds a callback back, and all completions count then.
+	if q.shared != nil && stored > 0 && (q.shared.Fires(solicited) || q.pending > 0) {
 		fire = true
 	}
 	if fire {
