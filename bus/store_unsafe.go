@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// store copies src to dst, which is as long. The last 8 aligned bytes are stored at once and after all others, so that a
-// program that has loaded a new last word also sees the rest, as package ci promises of a message.
+// store copies src to dst, which is as long. The last 8 aligned bytes are stored at once and after all others, so that
+// a program that has loaded a new last word also sees the rest, as package ci promises of a message.
 func store(dst, src []byte) {
 	tail := int((address(dst) + uint64(len(dst))) % 8) // bytes behind the word
 	at := len(dst) - tail - 8

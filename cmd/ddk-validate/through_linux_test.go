@@ -56,7 +56,8 @@ func TestThroughServices(t *testing.T) {
 	config.Stdout, config.Stderr = &out, &errs
 	file := filepath.Join(t.TempDir(), "report.json")
 	code := cli.Main(config, []string{"run", "reference", "--through", "user,accesslayer", "--link", "network",
-		"--profile", "cm", "--in-process", "--quiet", "--timeout", "1m", "--case", "mad.gsi.*", "--case", "cm.connect*"})
+		"--profile", "cm", "--in-process", "--quiet", "--timeout", "1m",
+		"--case", "mad.gsi.*", "--case", "cm.connect*"})
 	require.Equal(t, validate.ExitCertified, code, "%s%s", out.String(), errs.String())
 	code = cli.Main(config, []string{"run", "reference", "--through", "user", "--link", "direct", "--profile", "cm",
 		"--in-process", "--quiet", "--case", "cm.*", "--case", "mad.gsi.*", "--case", "mad.smi.*",

@@ -58,8 +58,8 @@ var modes = map[string]fw.Config{
 // waitTime is a generous deadline.
 const waitTime = 30 * time.Second
 
-// stuckTime is the command timeout of tests whose commands do not complete. Commands of a model complete in less time on
-// a busy machine, too.
+// stuckTime is the command timeout of tests whose commands do not complete. Commands of a model complete in less time,
+// on a busy machine, too.
 const stuckTime = 3 * time.Second
 
 // eventually waits for a condition.
