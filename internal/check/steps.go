@@ -114,8 +114,8 @@ var ownSteps = []string{"test/chaos"}
 // their own, and packages with steps of their own.
 var withoutRace = []string{"internal", "test", "bench"}
 
-// raceInTurns are the folders that the race step includes on half of the commits: those with the longest tests of one
-// goroutine at a time.
+// raceInTurns are the folders that the race step includes on a quarter of the commits: those with the longest tests of
+// one goroutine at a time.
 var raceInTurns = []string{"validate", "cmd/ddk-validate"}
 
 // test runs the tests of a full run.
@@ -180,7 +180,7 @@ func race(ctx context.Context, r *runner) error {
 		return err
 	}
 	without := withoutRace
-	if part, whole := testenv.Turn(2); !whole && part != 0 {
+	if part, whole := testenv.Turn(4); !whole && part != 0 {
 		fmt.Fprintf(r.out, "without %s, whose turn is on other commits\n", strings.Join(raceInTurns, ", "))
 		without = slices.Concat(without, raceInTurns)
 	}
