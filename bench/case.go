@@ -50,6 +50,7 @@ type Case struct {
 	Op      string  // name of one operation
 	Bytes   int     // per operation; 0: the table of ratios shows operations per second
 	Link    string  // type of link, in the table Delay
+	More    float64 // the most nanoseconds that Ours may take longer than the first of Yards; 0: Want applies
 	Calls   float64 // the most system calls per operation; 0: they are not counted
 
 	Warm bool // the rig warms itself up
@@ -186,6 +187,9 @@ func (r Result) Added(ours int) float64 {
 func (r Result) Met(ours int) bool {
 	if r.Table == Delay {
 		return r.Added(ours) <= r.Want
+	}
+	if r.More > 0 {
+		return r.Entries[ours].Median()-r.Entries[len(r.Ours)].Median() <= r.More
 	}
 	if r.AtLeast {
 		return r.Ratio(ours, 0) >= r.Want

@@ -1,5 +1,7 @@
 package bench
 
+import "slices"
+
 const mib = 1 << 20
 
 // Cases returns the comparisons that this system can run on this machine, in the order of their tables.
@@ -23,5 +25,5 @@ func Cases() []Case {
 			Open: func() (Rig, error) { return openDirectSend(false, batch) }},
 			"SEND as in direct/send-64B",
 			"the ring with batches of 32 on both sides, which is two copies and a share of a store"),
-	}, append(delayCases(), udpCases()...)...)
+	}, slices.Concat(mlx4Cases(), delayCases(), udpCases())...)
 }

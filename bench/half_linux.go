@@ -28,6 +28,7 @@ type role struct {
 	Size  int    // bytes of a message
 	Per   int    // streams of messages: every Per-th is signaled
 	Depth int    // streams of messages: maximum outstanding
+	Own   bool   // through a daemon: memory of the process, and not memory that is shared with the daemon
 }
 
 // A host holds what the halves of a process share.
@@ -78,13 +79,18 @@ type verbsHalf struct {
 	over  *streamer // send end messages, because the other side sleeps
 }
 
-func newVerbsHalf(h *host) (*verbsHalf, error) {
+func newVerbsHalf(h *host, own bool) (*verbsHalf, error) {
 	if h.side == nil {
 		return nil, errors.New("this process has no HCA")
 	}
 	s, err := h.side.another(deep)
 	if err != nil {
 		return nil, err
+	}
+	if own {
+		if err := s.useOwnMemory(); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
 	}
 	return &verbsHalf{side: s}, nil
 }
@@ -113,7 +119,7 @@ func recvBatches(depth int) int { return max(1, min(6*depth/batch, (deep.RecvDep
 // messages, but polls where operations are timed one by one (Depth 1).
 func stream(op ci.SendOp) func(*host, role) (half, error) {
 	return func(h *host, r role) (half, error) {
-		v, err := newVerbsHalf(h)
+		v, err := newVerbsHalf(h, r.Own)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +153,7 @@ func ping(op ci.SendOp) func(*host, role) (half, error) {
 		if 2*r.Size > bufBytes {
 			return nil, fmt.Errorf("messages of %d bytes are too large: %d is the most", r.Size, bufBytes/2)
 		}
-		v, err := newVerbsHalf(h)
+		v, err := newVerbsHalf(h, r.Own)
 		if err != nil {
 			return nil, err
 		}

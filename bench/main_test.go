@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if IsDDKRun() {
+		os.Exit(RunDDKRun())
+	}
 	code := m.Run()
 	var l []Result
 	for _, c := range Cases() {

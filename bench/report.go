@@ -25,6 +25,23 @@ func Match(cases []Case, glob string) ([]Case, error) {
 	return list, nil
 }
 
+// RunMatching runs the cases that Match returns.
+func RunMatching(cases []Case, glob string, rounds int) ([]Result, error) {
+	list, err := Match(cases, glob)
+	if err != nil {
+		return nil, err
+	}
+	var results []Result
+	for _, c := range list {
+		r, err := c.Run(rounds)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
 // Report writes the tables of results below a line with the machine and the number of rounds. above has a line of
 // Markdown per table, such as a picture, that is written above the table. It may be nil.
 func Report(out io.Writer, machine string, rounds int, results []Result, above map[Table]string) error {

@@ -12,7 +12,8 @@ type turn struct {
 	role
 	ops   int
 	timed bool // operations are timed individually
-	ucx   ucxTest
+	// program measures the turn instead of the halves, if not nil.
+	program program
 }
 
 // twoRig is a case of two processes, on the measuring side.

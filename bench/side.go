@@ -22,21 +22,23 @@ const (
 	batch    = 32 // requests per post in batches
 	small    = 64 // bytes of a small message
 	bufBytes = 32 << 20
+	maxReads = 128
 )
 
 // A side is an HCA with one RC QP and its resources.
 type side struct {
-	hca  *reference.HCA // nil if another process has the adapter
-	ca   ci.CA
-	pd   ci.PD
-	cq   ci.CQ
-	mr   ci.MR
-	qp   ci.QP
-	port ci.PortAttr
-	buf  []byte
-	mem  ci.Region     // region over buf
-	wake chan struct{} // signalled when an armed CQ has a completion
-	undo []func() error
+	hca   *reference.HCA // nil if another process has the adapter
+	ca    ci.CA
+	pd    ci.PD
+	cq    ci.CQ
+	mr    ci.MR
+	qp    ci.QP
+	port  ci.PortAttr
+	reads uint8 // the most outstanding READs of a QP, in each direction
+	buf   []byte
+	mem   ci.Region     // region over buf
+	wake  chan struct{} // signalled when an armed CQ has a completion
+	undo  []func() error
 }
 
 // An address is what one side sends to the other to be reached.
@@ -99,10 +101,16 @@ func (s *side) openCA(h ci.HCA, memory ci.Memory) (err error) {
 		return err
 	}
 	s.port = attr.Ports[0]
+	s.reads = uint8(min(maxReads, attr.MaxRespResPerQP, attr.MaxInitDepthPerQP))
 	if s.pd, err = s.ca.AllocatePD(ci.PDNormal); err != nil {
 		return err
 	}
 	s.undo = append(s.undo, s.pd.Destroy)
+	return s.register(memory)
+}
+
+// register creates a region over memory, which is s.buf.
+func (s *side) register(memory ci.Memory) (err error) {
 	s.mr, err = s.pd.RegisterMR(ci.MRCreate{Memory: memory, Access: ci.LocalWrite | ci.RemoteWrite | ci.RemoteRead})
 	if err != nil {
 		return err
@@ -110,6 +118,12 @@ func (s *side) openCA(h ci.HCA, memory ci.Memory) (err error) {
 	s.mem = s.mr.Region()
 	s.undo = append(s.undo, s.mr.Destroy)
 	return nil
+}
+
+// useOwnMemory replaces the buffer by memory that this process has allocated.
+func (s *side) useOwnMemory() error {
+	s.buf = make([]byte, bufBytes)
+	return s.register(ci.Bytes(s.buf))
 }
 
 // newSide opens an HCA with one QP.
@@ -170,7 +184,6 @@ func (s *side) connect(qp ci.QP, to address) error {
 	const (
 		timeout = ci.TimeExp(18) // 1 s
 		psn     = 100
-		reads   = 128
 	)
 	av := ci.AVAttr{Port: 1, DLID: to.LID, Global: to.Link == ci.LinkEthernet, GRH: ci.GRH{DGID: to.GID, HopLimit: 64}}
 	for _, m := range []struct {
@@ -180,8 +193,8 @@ func (s *side) connect(qp ci.QP, to address) error {
 		{ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteRead | ci.RemoteWrite}},
 		{ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: av}, MTU: min(s.port.MTU, to.MTU),
 			DestNum: to.QPN, RQPSN: psn,
-			RespRes: reads, MinRNRTimer: 1}},
-		{ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: psn, RetryCount: 7, RNRRetry: 7, InitDepth: reads,
+			RespRes: s.reads, MinRNRTimer: 1}},
+		{ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: psn, RetryCount: 7, RNRRetry: 7, InitDepth: s.reads,
 			Primary: ci.Path{AckTimeout: timeout}}},
 	} {
 		if err := qp.Modify(m.set, m.attr); err != nil {

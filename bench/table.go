@@ -52,6 +52,9 @@ func ratios(b *strings.Builder, results []Result) {
 }
 
 func (r Result) wanted() string {
+	if r.More > 0 {
+		return fmt.Sprintf("at most %.3g ms more", r.More/1e6)
+	}
 	if r.Want == 0 {
 		return "–"
 	}
@@ -62,7 +65,7 @@ func (r Result) wanted() string {
 }
 
 func (r Result) verdict(ours int) string {
-	if r.Want == 0 {
+	if r.Want == 0 && r.More == 0 {
 		return "–"
 	}
 	if r.Met(ours) {
@@ -76,6 +79,8 @@ func (r Result) verdict(ours int) string {
 func (r Result) speed(f Figures) string {
 	best := f.Best()
 	switch {
+	case r.More > 0:
+		return fmt.Sprintf("%.1f ms", f.Median()/1e6)
 	case r.Bytes >= 4096:
 		return fmt.Sprintf("%.2f GB/s", float64(r.Bytes)/best)
 	case r.Bytes == 0:

@@ -1,12 +1,9 @@
 package bench
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -27,17 +24,22 @@ func MissingUCX() string {
 	return ""
 }
 
-// ucxTest is a test of ucx_perftest, with its arguments.
-type ucxTest []string
+// ucxTest is a test of ucx_perftest.
+type ucxTest struct {
+	transports string // UCX_TLS
+	args       []string
+}
 
-// ucxLimit bounds one run of a test.
-const ucxLimit = time.Minute
+// newUCXTest returns a test with messages of a size.
+func newUCXTest(transports string, bytes int, args ...string) ucxTest {
+	return ucxTest{transports, append([]string{"-s", strconv.Itoa(bytes)}, args...)}
+}
 
 // run runs the test for ops operations. With timed, it does so twice: the program computes one percentile in a run.
-func (u ucxTest) run(ops int, timed bool) (s Sample, err error) {
+func (u ucxTest) run(at surroundings, ops int, timed bool) (s Sample, err error) {
 	s.Ops = ops
 	if !timed {
-		l, err := u.once(ops, 50)
+		l, err := u.once(at, ops, 50)
 		s.Time = time.Duration(float64(ops) * l.overall * 1000)
 		return s, err
 	}
@@ -45,7 +47,7 @@ func (u ucxTest) run(ops int, timed bool) (s Sample, err error) {
 		percentile int
 		to         *time.Duration
 	}{{50, &s.Median}, {99, &s.P99}} {
-		l, err := u.once(ops, p.percentile)
+		l, err := u.once(at, ops, p.percentile)
 		if err != nil {
 			return s, err
 		}
@@ -57,48 +59,16 @@ func (u ucxTest) run(ops int, timed bool) (s Sample, err error) {
 // ucxTimes are the times of an operation in microseconds.
 type ucxTimes struct{ percentile, overall float64 }
 
-func (u ucxTest) once(ops, percentile int) (t ucxTimes, err error) {
-	port, err := freePort()
+func (u ucxTest) once(at surroundings, ops, percentile int) (t ucxTimes, err error) {
+	args := append([]string{ucxProgram, "-f", "-n", strconv.Itoa(ops), "-w", strconv.Itoa(ops / 10), "-R",
+		strconv.Itoa(percentile)}, u.args...)
+	at.prefix = nil
+	at.env = append(at.env[:len(at.env):len(at.env)], "UCX_TLS="+u.transports, "UCX_LOG_LEVEL=error")
+	text, err := at.runPrograms(args, "refused")
 	if err != nil {
 		return t, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), ucxLimit)
-	defer cancel()
-	args := append([]string{"-p", strconv.Itoa(port), "-f", "-n", strconv.Itoa(ops), "-w", strconv.Itoa(ops / 10), "-R",
-		strconv.Itoa(percentile)}, u...)
-	command := func(args ...string) (*exec.Cmd, *bytes.Buffer) {
-		c := exec.CommandContext(ctx, ucxProgram, args...)
-		c.Env = append(os.Environ(), "UCX_TLS=shm", "UCX_LOG_LEVEL=error")
-		var out bytes.Buffer
-		c.Stdout, c.Stderr = &out, &out
-		return c, &out
-	}
-	server, text := command(args...)
-	if err := server.Start(); err != nil {
-		return t, err
-	}
-	defer func() {
-		if err != nil {
-			cancel()
-		}
-		if e := server.Wait(); e != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w: %s", ucxProgram, e, text))
-		}
-	}()
-	for { // until the server listens
-		client, text := command(append([]string{"127.0.0.1"}, args...)...)
-		err := client.Run()
-		if err == nil {
-			return parseUCX(text.String())
-		}
-		if ctx.Err() != nil || !strings.Contains(text.String(), "refused") {
-			return t, fmt.Errorf("%s: %w: %s", ucxProgram, err, text)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	return parseUCX(text)
 }
 
 // parseUCX returns the times in the last line: iterations, percentile, average and overall time.

@@ -96,7 +96,9 @@ func bandwidthCase(at Place, part, size int, ops ...string) Case {
 		per, depth = 8, 64
 	}
 	n := max(2*depth, total/size/part/batch*batch)
-	flow := func(kind string) turn { return turn{role: role{kind, false, size, per, depth}, ops: n} }
+	flow := func(kind string) turn {
+		return turn{role: role{Kind: kind, Size: size, Per: per, Depth: depth}, ops: n}
+	}
 	c := Case{
 		Name: "wire/bandwidth-" + Size(size), Table: Bandwidth, AtLeast: true, Op: "message", Bytes: size,
 		Yards: []Entry{
@@ -123,7 +125,10 @@ func bandwidthCase(at Place, part, size int, ops ...string) Case {
 // latencyCase returns the case of SEND and WRITE, or of READ, which has another yardstick.
 func latencyCase(at Place, part, size int, ops ...string) Case {
 	n := max(50, min(bounces/2, 16<<20/size)/part)
-	one := func(kind string) turn { return turn{role: role{kind, false, size, 1, 1}, ops: n, timed: true} }
+	one := func(kind string) turn {
+		return turn{role: role{Kind: kind, Size: size, Per: 1, Depth: 1},
+			ops: n, timed: true}
+	}
 	c := Case{Name: "wire/latency-" + Size(size), Table: Latency, Op: "message", Bytes: size}
 	var turns []turn
 	for _, op := range ops {

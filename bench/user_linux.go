@@ -72,8 +72,8 @@ func beside(c Case, ours, yard, ucx Entry, o, y turn, test string, args ...strin
 	turns := []turn{o, y}
 	if MissingUCX() == "" {
 		c.Yards = append(c.Yards, ucx)
-		args = append([]string{"-t", test, "-s", strconv.Itoa(c.Bytes)}, args...)
-		turns = append(turns, turn{role{Kind: ucxKind}, o.ops, o.timed, args})
+		args = append([]string{"-t", test}, args...)
+		turns = append(turns, turn{role{Kind: ucxKind}, o.ops, o.timed, newUCXTest("shm", c.Bytes, args...)})
 	}
 	c.Open = openUser(turns...)
 	return c

@@ -73,8 +73,8 @@ func (g *userRig) makeMiddles() error {
 // Run runs a turn in the processes that take part in it.
 func (g *userRig) Run(entry int) (s Sample, err error) {
 	t := &g.turns[entry]
-	if t.Kind == ucxKind {
-		return t.ucx.run(t.ops, t.timed)
+	if t.program != nil {
+		return t.program.run(surroundings{env: os.Environ()}, t.ops, t.timed)
 	}
 	before, err := g.count()
 	if err != nil {

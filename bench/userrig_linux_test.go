@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -60,6 +61,6 @@ func TestUCXFails(t *testing.T) {
 	if why := MissingUCX(); why != "" {
 		t.Skip(why)
 	}
-	_, err := ucxTest{"-t", "dance"}.run(100, false)
+	_, err := ucxTest{"shm", []string{"-t", "dance"}}.run(surroundings{env: os.Environ()}, 100, false)
 	require.ErrorContains(t, err, "ucx_perftest")
 }

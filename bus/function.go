@@ -3,6 +3,7 @@ package bus
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -82,10 +83,35 @@ type Mappable interface {
 
 // Memory is memory of the process for MapDMA. It stays in place while it is mapped. If File is set, Bytes are whole
 // pages and a shared mapping of it at Offset.
+//
+// If Remote is set, the process reaches the memory by copies only, and Bytes is nil. Only the devices of back ends that
+// access memory through a Map can use it; others return ErrNotMappable.
 type Memory struct {
 	Bytes  []byte
 	File   *os.File
 	Offset int64
+
+	Remote     Remote
+	Length     uint64 // bytes of Remote
+	PageOffset uint64 // of the first byte of Remote in its page
+}
+
+// Len returns the number of bytes.
+func (m *Memory) Len() uint64 {
+	if m.Remote != nil {
+		return m.Length
+	}
+	return uint64(len(m.Bytes))
+}
+
+// Remote is memory that is reached by copies, such as that of another process. All methods may be called concurrently.
+// They return in time, because the end of a mapping waits for them. The atomic ones are atomic to each other; off is a
+// multiple of 8, and words are in the byte order of the processor.
+type Remote interface {
+	io.ReaderAt
+	io.WriterAt
+	CompareSwap(off, compare, swap uint64) (old uint64, err error)
+	FetchAdd(off, n uint64) (old uint64, err error)
 }
 
 // DMA is memory that a device reaches at IOVA. Close ends that; the caller ensures that the device no longer uses it.

@@ -31,9 +31,10 @@ type table []region
 
 type region struct {
 	iova     uint64
-	b        []byte // nil: an address range without memory, such as a ROM
+	b        []byte // nil: an address range without memory, such as a ROM, or remote is set
 	size     uint64
 	writable bool
+	remote   Remote // or nil
 }
 
 // MaxRegions is the most regions of a Map.
@@ -56,7 +57,20 @@ func NewMap() *Map {
 // Add maps size bytes at iova. b are the bytes, or nil for a range that exists and has no memory. Errors: ErrOverlap,
 // ErrTooMany, and others for a range that is not one.
 func (m *Map) Add(iova, size uint64, b []byte, writable bool) error {
-	if size == 0 || iova+size < iova || b != nil && uint64(len(b)) != size {
+	if b != nil && uint64(len(b)) != size {
+		return fmt.Errorf("bus: %d bytes at %#x cannot be mapped to %d", size, iova, len(b))
+	}
+	return m.add(region{iova: iova, b: b, size: size, writable: writable})
+}
+
+// AddRemote maps size bytes at iova that are reached by copies. See Add.
+func (m *Map) AddRemote(iova, size uint64, r Remote, writable bool) error {
+	return m.add(region{iova: iova, size: size, writable: writable, remote: r})
+}
+
+func (m *Map) add(r region) error {
+	iova, size := r.iova, r.size
+	if size == 0 || iova+size < iova {
 		return fmt.Errorf("bus: %d bytes at %#x cannot be mapped", size, iova)
 	}
 	m.mu.Lock()
@@ -69,7 +83,7 @@ func (m *Map) Add(iova, size uint64, b []byte, writable bool) error {
 	if i > 0 && old[i-1].end() > iova || i < len(old) && old[i].iova < iova+size {
 		return fmt.Errorf("%w: %d bytes at %#x", ErrOverlap, size, iova)
 	}
-	t := slices.Insert(slices.Clone(old), i, region{iova, b, size, writable})
+	t := slices.Insert(slices.Clone(old), i, r)
 	m.now.Store(&t)
 	return nil
 }
@@ -151,8 +165,8 @@ func (v View) End() {
 	}
 }
 
-// Slice returns the bytes from iova to the end of their region, at most n. It returns nil if there are none, or if
-// write is set and they may not be written.
+// Slice returns the bytes from iova to the end of their region, at most n. It returns nil if there are none, if they
+// are Remote, or if write is set and they may not be written.
 func (v View) Slice(iova, n uint64, write bool) []byte {
 	i := v.t.search(iova + 1)
 	if i == 0 {
@@ -166,6 +180,43 @@ func (v View) Slice(iova, n uint64, write bool) []byte {
 	return r.b[off : off+min(n, uint64(len(r.b))-off)]
 }
 
+// remote returns the remote memory of an address, the offset of the address in it, and the bytes to the end of the
+// region, at most n. It returns nil if the address has none, or if write is set and it may not be written.
+func (v View) remote(iova, n uint64, write bool) (r Remote, off, k uint64) {
+	i := v.t.search(iova + 1)
+	if i == 0 {
+		return nil, 0, 0
+	}
+	x := &v.t[i-1]
+	off = iova - x.iova
+	if x.remote == nil || off >= x.size || write && !x.writable {
+		return nil, 0, 0
+	}
+	return x.remote, off, min(n, x.size-off)
+}
+
+// An Atomic is an operation on a word of 8 bytes: FetchAdd with Operand, or, if IsSwap is set, CompareSwap.
+type Atomic struct {
+	IsSwap           bool
+	Compare, Operand uint64
+}
+
+// Atomic executes an operation on the word at iova, which is a multiple of 8, if the word is Remote. ok is false
+// otherwise, or if the word cannot be reached.
+func (v View) Atomic(iova uint64, a Atomic) (old uint64, ok bool) {
+	r, off, n := v.remote(iova, 8, true)
+	if r == nil || n < 8 || iova%8 != 0 {
+		return 0, false
+	}
+	var err error
+	if a.IsSwap {
+		old, err = r.CompareSwap(off, a.Compare, a.Operand)
+	} else {
+		old, err = r.FetchAdd(off, a.Operand)
+	}
+	return old, err == nil
+}
+
 // Read copies memory from the map. It reports false if part of the range is not mapped; then b has arbitrary contents.
 func (m *Map) Read(iova uint64, b []byte) bool {
 	v := m.Begin()
@@ -173,7 +224,15 @@ func (m *Map) Read(iova uint64, b []byte) bool {
 	for len(b) > 0 {
 		s := v.Slice(iova, uint64(len(b)), false)
 		if len(s) == 0 {
-			return false
+			r, off, n := v.remote(iova, uint64(len(b)), false)
+			if r == nil {
+				return false
+			}
+			if !readRemote(r, b[:n], off) {
+				return false
+			}
+			b, iova = b[n:], iova+n
+			continue
 		}
 		copy(b, s)
 		b, iova = b[len(s):], iova+uint64(len(s))
@@ -181,20 +240,42 @@ func (m *Map) Read(iova uint64, b []byte) bool {
 	return true
 }
 
-// Write copies memory to the map, the last aligned word after all other bytes. It reports false, and may have written a
-// part, if part of the range is not mapped or may not be written.
+// Write copies memory to the map, the last aligned word after all other bytes, unless they are Remote. It reports
+// false, and may have written a part, if part of the range is not mapped or may not be written.
 func (m *Map) Write(iova uint64, b []byte) bool {
 	v := m.Begin()
 	defer v.End()
 	for len(b) > 0 {
 		s := v.Slice(iova, uint64(len(b)), true)
 		if len(s) == 0 {
-			return false
+			r, off, n := v.remote(iova, uint64(len(b)), true)
+			if r == nil {
+				return false
+			}
+			if !writeRemote(r, b[:n], off) {
+				return false
+			}
+			b, iova = b[n:], iova+n
+			continue
 		}
 		store(s, b[:len(s)])
 		b, iova = b[len(s):], iova+uint64(len(s))
 	}
 	return true
+}
+
+// readRemote copies from remote memory. It has a buffer of its own, since a slice that is passed to an interface moves
+// to the heap, also where the memory is not remote.
+func readRemote(r Remote, b []byte, off uint64) bool {
+	own := make([]byte, len(b))
+	n, _ := r.ReadAt(own, int64(off)) // a reader may return EOF with all bytes
+	return copy(b, own[:n]) == len(b)
+}
+
+// writeRemote copies to remote memory. It has a buffer of its own, as readRemote has.
+func writeRemote(r Remote, b []byte, off uint64) bool {
+	n, err := r.WriteAt(append([]byte(nil), b...), int64(off))
+	return err == nil && n == len(b)
 }
 
 // Len returns the number of regions.

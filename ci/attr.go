@@ -122,6 +122,17 @@ type PortAttr struct {
 	HardwareAgents bool
 	GIDs           []GIDEntry
 	PKeys          []PKey
+	// MTUs are the MTUs by service level, each at most MTU, on a port where they differ. It is empty on other ports.
+	// Read them with MTUOf.
+	MTUs []MTU
+}
+
+// MTUOf returns the MTU of packets with a service level.
+func (a *PortAttr) MTUOf(sl SL) MTU {
+	if int(sl) < len(a.MTUs) && a.MTUs[sl] < a.MTU {
+		return a.MTUs[sl]
+	}
+	return a.MTU
 }
 
 // GIDEntry is an entry of a port's GID table. The index of an entry does not change while the entry is in use. An entry

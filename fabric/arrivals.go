@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"container/heap"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,9 +33,9 @@ type arrival struct {
 
 func (a *arrivals) init(c *CAPort, k clock.Clock) { a.ca, a.clock = c, k }
 
-// put adds packets that arrive at t. It copies them.
-func (a *arrivals) put(pkts []rvt.Packet, t time.Duration) {
-	x := arrival{at: t, pkts: make([]rvt.Packet, len(pkts))}
+// copyPackets returns packets with payload of their own.
+func copyPackets(pkts []rvt.Packet) []rvt.Packet {
+	list := make([]rvt.Packet, len(pkts))
 	for i := range pkts {
 		p := pkts[i]
 		if p.Len > 0 {
@@ -44,11 +45,15 @@ func (a *arrivals) put(pkts []rvt.Packet, t time.Duration) {
 			}
 			p.Payload = [][]byte{b}
 		}
-		if p.GRH != nil {
-			p.GRH = append([]byte(nil), p.GRH...)
-		}
-		x.pkts[i] = p
+		p.GRH = slices.Clone(p.GRH)
+		list[i] = p
 	}
+	return list
+}
+
+// put adds packets that arrive at t. It keeps them.
+func (a *arrivals) put(pkts []rvt.Packet, t time.Duration) {
+	x := arrival{at: t, pkts: pkts}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {

@@ -12,15 +12,16 @@ import (
 )
 
 // A CAPort is the link side of an adapter's port on a fabric. It implements rvt.Port, and the optional interfaces
-// CablePort, CounterPort, EncoderPort, GUIDPort, SMAPort and ViolationPort. The fabric has the agents of the port:
-// datagrams of subnet management and of performance management do not reach the adapter, except those for a subnet
-// manager.
+// CablePort, CounterPort, EncoderPort, GUIDPort, QueuePort, SMAPort, SystemGUIDPort and ViolationPort. The fabric has
+// the agents of the port: datagrams of subnet management and of performance management do not reach the adapter, except
+// those for a subnet manager.
 type CAPort struct {
 	port    *Port
 	started atomic.Bool
 	closed  atomic.Bool
 	busy    atomic.Int64  // deliveries in progress
 	idle    chan struct{} // gets a token when the last delivery ends after Close
+	out     egress
 	queue   arrivals
 
 	// Set by Start, before started.
@@ -36,7 +37,9 @@ var _ interface {
 	rvt.CounterPort
 	rvt.EncoderPort
 	rvt.GUIDPort
+	rvt.QueuePort
 	rvt.SMAPort
+	rvt.SystemGUIDPort
 	rvt.ViolationPort
 } = (*CAPort)(nil)
 
@@ -52,6 +55,7 @@ func (f *Fabric) CAPort(name string, num int) (*CAPort, error) {
 		return nil, fmt.Errorf("fabric: node %q is a switch: an adapter needs a port of a CA", name)
 	}
 	c := &CAPort{port: p, idle: make(chan struct{}, 1)}
+	c.out.init(c, f.cfg.Clock)
 	c.queue.init(c, f.cfg.Clock)
 	if !p.ca.CompareAndSwap(nil, c) {
 		return nil, fmt.Errorf("fabric: port %d of %q has an adapter: close it first, or use another port", p.num, name)
@@ -79,6 +83,7 @@ func (c *CAPort) Close() error {
 		return nil
 	}
 	c.port.ca.CompareAndSwap(c, nil)
+	c.out.close()
 	c.queue.close()
 	for c.busy.Load() > 0 {
 		<-c.idle
@@ -133,6 +138,9 @@ func (c *CAPort) pathBits(lid ci.LID) uint8 {
 // changed raises the events of a change, and calls the function of OnChange.
 func (c *CAPort) changed(x sma.Change) {
 	if c.enter() {
+		if x&(sma.ChangeMTU|sma.ChangeVLs|sma.ChangeSLtoVL) != 0 {
+			c.recv.PortEvent(0)
+		}
 		x.Events(c.recv.PortEvent)
 		if c.onChange != nil {
 			c.onChange()
@@ -165,7 +173,7 @@ func (c *CAPort) Attr() ci.PortAttr {
 		SMLID: ci.LID(i.MasterSMLID), LMC: i.LMC, SMSL: i.MasterSMSL, MaxVLs: i.VLCap, WidthActive: i.WidthActive,
 		SpeedActive: i.SpeedActive, SpeedExt: i.SpeedExtActive, SubnetTimeout: ci.TimeExp(i.SubnetTimeout),
 		InitTypeReply: ci.InitType(i.InitTypeReply), Capability: ci.PortCap(i.CapabilityMask),
-		HardwareAgents: true, PKeys: c.port.PKeys(),
+		HardwareAgents: true, PKeys: c.port.PKeys(), MTUs: c.port.mtus(),
 	}
 	guids := soft.GUIDs(c.port.num)
 	a.GUID = guids[0]
@@ -213,8 +221,15 @@ func (c *CAPort) Modify(set ci.PortField, a ci.PortModify) error {
 	return nil
 }
 
+// SetSystemGUID changes the system image GUID of the node, and sends trap 145. It implements rvt.SystemGUIDPort.
+func (c *CAPort) SetSystemGUID(g ci.GUID) { c.port.node.soft.SetSystemGUID(g) }
+
 // SetLink plugs in or pulls out the cable. A port without one ignores the call. It implements rvt.CablePort.
 func (c *CAPort) SetLink(up bool) { _ = c.port.SetLink(up) }
+
+// FlushQP removes the packets of a QP that wait for the link, which they do with Config.Timing. It implements
+// rvt.QueuePort.
+func (c *CAPort) FlushQP(num ci.QPN) { c.out.flush(num) }
 
 // SubnetMAD executes a datagram on the port's agent. A link that it has taken down trains before it returns. It
 // implements rvt.SMAPort.
@@ -231,6 +246,9 @@ func (c *CAPort) SubnetMAD(in, out *ci.MAD) {
 	}
 }
 
+// MKey returns the M_Key. It implements rvt.MKeyPort.
+func (c *CAPort) MKey() uint64 { return c.port.node.soft.Protection(c.port.num).Key }
+
 // AddCounters adds the counters of the port. It implements rvt.CounterPort.
 func (c *CAPort) AddCounters(m map[string]uint64) {
 	n := &c.port.count
@@ -238,5 +256,6 @@ func (c *CAPort) AddCounters(m map[string]uint64) {
 	m["fabric_rcv_packets"] += n.rcvPackets.Load()
 	m["fabric_xmit_discards"] += n.xmitDiscards.Load()
 	m["fabric_rcv_errors"] += n.rcvErrors.Load()
+	m["fabric_flushed_packets"] += c.out.flushCount()
 	m["fabric_link_downed"] += n.linkDowned.Load()
 }

@@ -109,14 +109,15 @@ func (n *node) switchOver(in, out *Port, x *parcel) bool {
 			return false
 		}
 	}
+	lane := n.soft.VL(in.num, out.num, uint8(x.sl))
 	switch {
 	case b.state() != ci.PortActive:
 		out.drop(dropInactive, x)
 		return false
-	case n.soft.VL(in.num, out.num, uint8(x.sl)) >= b.lanes():
+	case lane >= b.lanes():
 		out.drop(dropLane, x)
 		return false
-	case x.largest > b.mtuBytes():
+	case x.largest > out.laneMTU(b, lane):
 		out.drop(dropMTU, x)
 		return false
 	case b.enforceOut() && !n.soft.PKeys(out.num).Has(x.pkey):
@@ -146,6 +147,13 @@ func (f *Fabric) cross(out *Port, x *parcel, t *time.Duration) *Port {
 		*t = out.occupy(*t, x.bytes, f.cfg.HopLatency)
 	}
 	return in
+}
+
+// freeAt returns the time from which the link of the port is free.
+func (p *Port) freeAt() time.Duration {
+	p.line.mu.Lock()
+	defer p.line.mu.Unlock()
+	return p.line.free
 }
 
 // occupy reserves a link from the time t on for a number of bytes, after those that it carries already. It returns the

@@ -3,6 +3,7 @@ package fabric
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +29,8 @@ type Config struct {
 	MTU ci.MTU
 	// Lanes is the number of data lanes of all ports: 1, 2, 4, 8 or 15; 0 is 8.
 	Lanes int
+	// LaneMTUs are the MTUs of the data lanes of all ports; 0, and a lane beyond the list, is MTU.
+	LaneMTUs []ci.MTU
 	// FirstTID is the transaction ID of the first trap of each node.
 	FirstTID uint64
 }
@@ -61,6 +64,10 @@ func (c *Config) check() error {
 		return fmt.Errorf("fabric: MTU code %d: want 1 (256 bytes) to 5 (4096), or 0", c.MTU)
 	case laneCodes[c.Lanes] == 0:
 		return fmt.Errorf("fabric: %d lanes: want 1, 2, 4, 8 or 15, or 0", c.Lanes)
+	case len(c.LaneMTUs) > managementLane:
+		return fmt.Errorf("fabric: MTUs of %d lanes: want at most %d", len(c.LaneMTUs), managementLane)
+	case slices.ContainsFunc(c.LaneMTUs, func(m ci.MTU) bool { return m > ci.MTU4096 }):
+		return fmt.Errorf("fabric: MTU codes %d of lanes: want 1 (256 bytes) to 5 (4096), or 0", c.LaneMTUs)
 	case c.HopLatency < 0:
 		return fmt.Errorf("fabric: hop latency %v: want no negative time", c.HopLatency)
 	}

@@ -591,6 +591,15 @@ func TestViolations(t *testing.T) {
 	assert.Equal(t, uint16(b.Attr.LID), list[0].IssuerLID)
 	h8 := port(t, f, "h8", 1)
 	assert.EqualValues(t, 1, h8.Info().QKeyViolations)
+	for range 2 { // the second one changes nothing
+		require.NoError(t, b.CA.Modify(1, ci.PortFieldSystemGUID, ci.PortModify{SystemGUID: 77}))
+	}
+	list = manager.traps(mad.TrapSystemGUIDChanged)
+	require.Len(t, list, 1)
+	var g mad.TrapSystemGUID
+	g.Parse(list[0].Details[:])
+	assert.Equal(t, mad.TrapSystemGUID{LID: uint16(b.Attr.LID), GUID: 77}, g)
+	assert.EqualValues(t, 77, h8.NodeInfo().SystemGUID)
 	set(h8, 0x8001)
 	send(7)
 	list = manager.traps(mad.TrapBadPKey)

@@ -29,7 +29,7 @@ func (i *fastInfo) store(p *mad.PortInfo) {
 func (w fastWord) lid() ci.LID         { return ci.LID(w) }
 func (w fastWord) lmc() uint8          { return uint8(w>>16) & 7 }
 func (w fastWord) state() ci.PortState { return ci.PortState(w >> 20 & 15) }
-func (w fastWord) mtuBytes() uint32    { return uint32(mad.MTU(w >> 24 & 15).Bytes()) }
+func (w fastWord) mtu() ci.MTU         { return ci.MTU(w >> 24 & 15) }
 func (w fastWord) enforceIn() bool     { return w>>32&8 != 0 }
 func (w fastWord) enforceOut() bool    { return w>>32&4 != 0 }
 

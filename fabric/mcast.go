@@ -17,14 +17,17 @@ type branch struct {
 	hops int
 }
 
-// sendMulticast sends a packet to all ports of its group, the sender's own included.
-func (c *CAPort) sendMulticast(r *route, p *rvt.Packet) {
+// departMulticast moves a packet to all ports of its group, the sender's own included.
+func (c *CAPort) departMulticast(r *route, pkts []rvt.Packet) {
 	f := c.port.node.fabric
-	pkts := []rvt.Packet{*p}
+	p := &pkts[0]
 	x := r.parcel(pkts)
 	t := f.now()
 	if !c.port.maySend(&x) {
 		c.port.drop(dropState, &x)
+		return
+	}
+	if !c.port.fits(&x) {
 		return
 	}
 	c.receiveCopy(r, p, t)
@@ -44,7 +47,7 @@ func (c *CAPort) receiveCopy(r *route, p *rvt.Packet, t time.Duration) {
 	r.address(&g.pkt[0], c.port)
 	r.putGRH(g.grh[:], p)
 	g.pkt[0].GRH = g.grh[:]
-	c.hand(g.pkt[:], t)
+	c.hand(g.pkt[:], t, false)
 	clear(g.list)
 	g.pkt[0] = rvt.Packet{}
 	rooms.Put(g)

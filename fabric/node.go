@@ -29,11 +29,12 @@ type switchParts struct{}
 
 // A Port is a port of a node of a Fabric.
 type Port struct {
-	node *node
-	num  uint8
-	fast fastInfo
-	peer atomic.Pointer[Port] // the other end of the cable while the link is up
-	line line
+	node  *node
+	num   uint8
+	fast  fastInfo
+	peer  atomic.Pointer[Port] // the other end of the cable while the link is up
+	line  line
+	lanes laneMTUs
 
 	clients atomic.Pointer[[]Client]
 	ca      atomic.Pointer[CAPort]
@@ -93,6 +94,7 @@ func (f *Fabric) addNode(d *topology.Node, links map[int]*topology.Link) (*node,
 	for i := range n.ports {
 		p := &n.ports[i]
 		p.node, p.num = n, first+uint8(i)
+		p.lanes.init(f.cfg.LaneMTUs)
 		p.refresh()
 	}
 	n.agent = sma.New(sma.Config{Node: soft, Clock: f.cfg.Clock, FirstTID: f.cfg.FirstTID,

@@ -12,6 +12,7 @@ import (
 // route is a compiled address.
 type route struct {
 	from   *CAPort
+	local  ci.QPN // of a connection
 	dlid   ci.LID
 	sl     ci.SL
 	bits   uint8 // of the source LID
@@ -26,13 +27,13 @@ func (r *route) isMulticast() bool { return r.dlid >= firstMulticastLID && r.dli
 
 // Route compiles an address: a LID, or with a GRH only and a DGID of the subnet, the LID of the port that has it.
 // Multicast needs its GRH, which names the group.
-func (c *CAPort) Route(av *ci.AVAttr, _ rvt.Flow) (rvt.Route, error) {
+func (c *CAPort) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 	const verb = "Port.Route"
 	bad := func(s ci.Status, format string, args ...any) (rvt.Route, error) {
 		return nil, &ci.Error{Verb: verb, Status: s, Detail: fmt.Sprintf(format, args...)}
 	}
-	r := &route{from: c, dlid: av.DLID, sl: av.SL, bits: av.PathBits & (1<<c.port.fast.load().lmc() - 1),
-		global: av.Global}
+	r := &route{from: c, local: f.Local, dlid: av.DLID, sl: av.SL,
+		bits: av.PathBits & (1<<c.port.fast.load().lmc() - 1), global: av.Global}
 	if av.Global {
 		sgid, ok := c.gid(av.GRH.SGIDIndex)
 		if !ok {

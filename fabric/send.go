@@ -30,7 +30,7 @@ func (c *CAPort) Send(pkts []rvt.Packet) {
 			continue
 		}
 		if r.isMulticast() {
-			c.sendMulticast(r, p)
+			c.sendRun(r, pkts[i:i+1])
 			i++
 			continue
 		}
@@ -121,26 +121,44 @@ type room struct {
 
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
-// sendRun sends packets with one address. It reports whether they left.
+// sendRun sends packets with one address, or queues them for the link. It reports whether the port has taken them.
 func (c *CAPort) sendRun(r *route, pkts []rvt.Packet) bool {
+	x := r.parcel(pkts)
+	switch {
+	case !c.port.maySend(&x):
+		c.port.drop(dropState, &x)
+		return false
+	case c.port.node.fabric.timing && !c.port.owns(r.dlid):
+		c.out.put(r, pkts)
+	default:
+		c.depart(r, pkts, false)
+	}
+	return true
+}
+
+// depart moves packets with one address to the ports that have it. own reports that nothing else uses the packets.
+func (c *CAPort) depart(r *route, pkts []rvt.Packet, own bool) {
+	if r.isMulticast() {
+		c.departMulticast(r, pkts)
+		return
+	}
 	f := c.port.node.fabric
 	t := f.now()
 	x := r.parcel(pkts)
-	if !c.port.maySend(&x) {
-		c.port.drop(dropState, &x)
-		return false
+	if !c.port.fits(&x) {
+		return
 	}
 	to := f.carry(c.port, &x, &t)
 	if to == nil {
-		return true
+		return
 	}
 	ca := to.ca.Load()
 	if ca == nil {
 		to.drop(dropManager, &x)
-		return true
+		return
 	}
 	if !to.admits(&x) {
-		return true
+		return
 	}
 	for i := range pkts {
 		r.address(&pkts[i], to)
@@ -149,20 +167,22 @@ func (c *CAPort) sendRun(r *route, pkts []rvt.Packet) bool {
 		g := rooms.Get().(*room)
 		r.putGRH(g.grh[:], &pkts[0])
 		pkts[0].GRH = g.grh[:]
-		ca.hand(pkts, t)
+		ca.hand(pkts, t, false)
 		pkts[0].GRH = nil
 		rooms.Put(g)
-		return true
+		return
 	}
-	ca.hand(pkts, t)
-	return true
+	ca.hand(pkts, t, own)
 }
 
-// hand delivers packets at their time of arrival. They are the caller's again afterwards.
-func (c *CAPort) hand(pkts []rvt.Packet, t time.Duration) {
+// hand delivers packets at their time of arrival. Unless they are its own, they are the caller's again afterwards.
+func (c *CAPort) hand(pkts []rvt.Packet, t time.Duration, own bool) {
 	if !c.port.node.fabric.timing {
 		c.deliver(pkts)
 		return
+	}
+	if !own {
+		pkts = copyPackets(pkts)
 	}
 	c.queue.put(pkts, t)
 }

@@ -138,6 +138,9 @@ func newPortAttr(p *ci.PortAttr) schema.PortAttr {
 	for _, k := range p.PKeys[:min(len(p.PKeys), schema.MaxTable)] {
 		r.PKeys = append(r.PKeys, uint16(k))
 	}
+	for _, m := range p.MTUs[:min(len(p.MTUs), schema.MaxSLs)] {
+		r.MTUs = append(r.MTUs, byte(m))
+	}
 	return r
 }
 

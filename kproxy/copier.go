@@ -8,20 +8,23 @@ import (
 	"ciddk/clock"
 )
 
-// copier executes copies of one process whose pages may take any time: those of a file, which can be of a network or
-// FUSE file system, and those of a process that is not trusted, which can use userfaultfd. They run on a goroutine of
-// the process, through a buffer that only this goroutine has after a delay. A copy that takes longer than copyLimit
-// fails, and all later ones fail at once. Then one goroutine and one buffer remain until the pages come or the process
-// exits. Such a copy takes about 7 microseconds more, so other copies do without.
+// copier executes copies of one process that may take any time: of pages of a file, which can be of a network or FUSE
+// file system, of pages of a process that is not trusted, which can use userfaultfd, and by the client. They run on a
+// goroutine of the process, through a buffer that only this goroutine has after a delay. A copy that takes longer than
+// copyLimit fails, and all later ones fail at once, also those of other processes of the same user for a time, unless
+// the user is trusted. Then one goroutine and one buffer remain until the pages come or the process exits. Such a copy
+// takes about 7 microseconds more, so other copies do without.
 type copier struct {
-	reach processReach
+	reach reach
 	clock clock.Clock
+	uid   int          // of the process
+	users *suspensions // nil for a process that is trusted
 
 	mu      sync.Mutex // held during a copy
 	jobs    chan copyJob
 	results chan copyResult // of capacity 1, so that a late result does not block
 	buf     []byte
-	isStuck bool
+	stuck   error // a copy has taken too long
 	closed  bool
 
 	ownsReach bool // the goroutine closes reach when it ends; set before jobs is closed
@@ -32,7 +35,7 @@ type copier struct {
 // copyJob is a copy of buf[:n] from or to an address of the process.
 type copyJob struct {
 	buf     []byte
-	addr    uint64
+	at      place
 	isWrite bool
 }
 
@@ -53,7 +56,7 @@ var errStuck = errors.New("a copy of memory of the process took longer than 1 s 
 	"userfaultfd): such memory of it is not reached any more; memory of ual.NewMemory is shared and needs no copies")
 
 // do copies between b and the process's memory.
-func (c *copier) do(b []byte, addr uint64, isWrite bool) (n int, err error) {
+func (c *copier) do(b []byte, at place, isWrite bool) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.jobs == nil && !c.closed {
@@ -63,19 +66,21 @@ func (c *copier) do(b []byte, addr uint64, isWrite bool) (n int, err error) {
 	}
 	for n < len(b) && err == nil {
 		var k int
-		k, err = c.chunk(b[n:min(len(b), n+copyChunk)], addr+uint64(n), isWrite)
+		k, err = c.chunk(b[n:min(len(b), n+copyChunk)], at.plus(uint64(n)), isWrite)
 		n += k
 	}
 	return n, err
 }
 
 // chunk copies at most copyChunk bytes. mu is held.
-func (c *copier) chunk(b []byte, addr uint64, isWrite bool) (int, error) {
+func (c *copier) chunk(b []byte, at place, isWrite bool) (int, error) {
 	switch {
-	case c.isStuck:
-		return 0, errStuck
+	case c.stuck != nil:
+		return 0, c.stuck
 	case c.closed:
 		return 0, errors.ErrUnsupported
+	case c.users.holds(c.uid, c.clock.Now()):
+		return 0, errSuspended
 	}
 	if len(c.buf) < len(b) {
 		c.buf = make([]byte, max(len(b), min(2*len(c.buf), copyChunk)))
@@ -85,7 +90,7 @@ func (c *copier) chunk(b []byte, addr uint64, isWrite bool) (int, error) {
 		copy(buf, b)
 	}
 	c.watch.begin(c.clock)
-	c.jobs <- copyJob{buf, addr, isWrite}
+	c.jobs <- copyJob{buf, at, isWrite}
 	select {
 	case r := <-c.results:
 		c.watch.end()
@@ -94,25 +99,25 @@ func (c *copier) chunk(b []byte, addr uint64, isWrite bool) (int, error) {
 		}
 		return r.n, r.err
 	case <-c.watch.late:
-		c.isStuck, c.buf = true, nil
-		return 0, errStuck
+		c.stuck, c.buf = c.reach.abort(), nil
+		c.users.add(c.uid, c.clock.Now())
+		return 0, c.stuck
 	}
 }
 
 // serve executes copies until jobs is closed.
 func (c *copier) serve(jobs <-chan copyJob, results chan<- copyResult) {
-	r := &c.reach
 	for j := range jobs {
 		var x copyResult
 		if j.isWrite {
-			x.n, x.err = r.write(j.buf, j.addr)
+			x.n, x.err = c.reach.write(j.buf, j.at)
 		} else {
-			x.n, x.err = r.read(j.buf, j.addr)
+			x.n, x.err = c.reach.read(j.buf, j.at)
 		}
 		results <- x
 	}
 	if c.ownsReach {
-		r.close()
+		c.reach.close()
 	}
 }
 
@@ -125,7 +130,7 @@ func (c *copier) close() {
 	}
 	c.closed = true
 	c.watch.stop()
-	c.ownsReach = c.isStuck
+	c.ownsReach = c.stuck != nil
 	if !c.ownsReach {
 		c.reach.close()
 	}

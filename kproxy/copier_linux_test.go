@@ -29,9 +29,9 @@ func TestStuckCopy(t *testing.T) {
 	b := pages(t, 4)
 	other := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
 	p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
-	p.copies.reach.isBound = false // copies by /proc/PID/mem fail at once where userfaultfd has no page
-	p.isTrusted = false            // its copies are limited
-	b[0] = 1                       // the first page is present
+	p.reach.isBound = false // copies by /proc/PID/mem fail at once where userfaultfd has no page
+	p.isTrusted = false     // its copies are limited
+	b[0] = 1                // the first page is present
 	release := withoutPages(t, b[page:])
 	m, err := p.Memory(ci.Bytes(b).Addr(), uint64(len(b)), ci.LocalWrite)
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func TestSlowCopies(t *testing.T) {
 			memory, err := p.Memory(ci.Bytes(c.b).Addr(), size, ci.LocalWrite)
 			require.NoError(t, err)
 			m := memory.(*processMemory)
-			assert.Equal(t, c.isSlow, m.isSlow)
+			assert.Equal(t, c.isSlow, m.by != nil)
 			for _, n := range []int{0, 1, copyChunk - 1, copyChunk, copyChunk + 1, 2*copyChunk + 3} {
 				want := make([]byte, n)
 				for i := range want {

@@ -17,7 +17,8 @@
 // generation, so a handle of another client, or of an object that no longer exists, is rejected. Objects, bytes of
 // queues, registered memory and queued events are limited by Quota. Memory that a client passes by descriptor must be a
 // memfd that is sealed against growing and shrinking, so that no access of the daemon faults. Memory that the client
-// allocated itself is reached by cross-memory copies, which fail if the client unmaps it.
+// allocated itself is reached by cross-memory copies, which fail if the client unmaps it. Where the system does not
+// permit them, the client copies; see schema.ServeCopies.
 //
 // # Objects
 //

@@ -40,7 +40,7 @@ func (c *Session) reach(verb string, m *schema.Memory, files []*os.File) (*mappi
 		}
 		return found, nil
 	}
-	mem, err := c.proc.Memory(m.Addr, m.Length, m.Access)
+	mem, err := c.proc.memory(place{m.Addr, m.FileOffset}, m.Length, m.Access)
 	return &mapping{mem: mem}, err
 }
 

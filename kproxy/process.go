@@ -12,10 +12,13 @@ import (
 type process struct {
 	pid, bits int
 	locks     *atomicLocks
-	copies    copier
+	reach     processReach
+	copies    copier  // by reach
+	helped    *copier // by the client; nil: it does not serve copies. mu guards it
 
-	isDenied  bool // its memory must not be reached: Config.CanCopy
-	isTrusted bool // it has the daemon's user id, or is root: it could stop the daemon
+	isDenied   bool // its memory must not be reached: Config.CanCopy
+	isByClient bool // the daemon must not reach its memory: Config.ClientCopies
+	isTrusted  bool // it has the daemon's user id, or is root: it could stop the daemon
 
 	mu     sync.RWMutex // held for reading during every copy, so that close waits for copies
 	closed bool
@@ -25,9 +28,16 @@ var _ ci.Process = (*process)(nil)
 
 func newProcess(peer Peer, bits int, locks *atomicLocks, c clock.Clock) *process {
 	p := &process{pid: peer.PID, bits: bits, locks: locks, isTrusted: isOwnUser(peer)}
-	p.copies.clock = c
-	p.copies.reach.open(peer.PID, peer.UID)
+	p.copies.clock, p.copies.reach = c, &p.reach
+	p.reach.open(peer.PID, peer.UID)
 	return p
+}
+
+// suspend has the process share the suspensions of its user, unless it is trusted. It is called before any copy.
+func (p *process) suspend(uid int, s *suspensions) {
+	if !p.isTrusted {
+		p.copies.uid, p.copies.users = uid, s
+	}
 }
 
 // PID returns the process number.
@@ -43,15 +53,35 @@ func (p *process) close() {
 	if !p.closed {
 		p.closed = true
 		p.copies.close()
+		if p.helped != nil {
+			p.helped.close()
+		}
 	}
 }
 
-// errDenied is the error of memory that Config.CanCopy does not permit.
-var errDenied = errors.New("this daemon copies only memory of its own user's processes: " +
-	"memory of ual.NewMemory is shared and can be registered")
+var (
+	// errDenied is the error of memory that Config.CanCopy does not permit.
+	errDenied = errors.New("this daemon copies only memory of its own user's processes: " +
+		"memory of ual.NewMemory is shared and can be registered")
+	// errByClient is the error of memory that only the client may copy: Config.ClientCopies.
+	errByClient = errors.New("this daemon reaches no memory of processes: memory of ual.NewMemory is shared and can " +
+		"be registered")
+	// errNoProcess is the error of a process that cannot be found by its number.
+	errNoProcess = errors.New("it has exited, or is not in the daemon's PID namespace")
+	// errOtherUser is the error of a process that has executed a program of another user since it connected, or that
+	// protects its memory.
+	errOtherUser = errors.New("the memory of the process does not belong to the user that connected (setuid, " +
+		"file capabilities, or PR_SET_DUMPABLE)")
+)
 
 // Memory returns the process's storage at addr. See ci.Process.
 func (p *process) Memory(addr, length uint64, a ci.Access) (ci.Memory, error) {
+	return p.memory(place{addr: addr}, length, a)
+}
+
+// memory is Memory for a registration of the client, whose token at contains.
+func (p *process) memory(at place, length uint64, a ci.Access) (ci.Memory, error) {
+	addr := at.addr
 	const verb = "Process.Memory"
 	if addr+length < addr || addr+length > 1<<63 {
 		return nil, failf(verb, ci.InvalidParameter, "%d bytes at %x exceed the address space", length, addr)
@@ -61,11 +91,13 @@ func (p *process) Memory(addr, length uint64, a ci.Access) (ci.Memory, error) {
 	if p.closed {
 		return nil, failf(verb, ci.InvalidState, "the process has exited")
 	}
-	if p.isDenied {
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPermission, Detail: "memory of the process", Err: errDenied}
+	m := &processMemory{p: p, at: at, n: length}
+	err := m.check(a&ci.LocalWrite != 0)
+	if err != nil && p.helped != nil && at.token != 0 && canHelp(err) {
+		m.by = p.helped
+		err = m.try()
 	}
-	m := &processMemory{p: p, addr: addr, n: length}
-	if err := m.check(a&ci.LocalWrite != 0); err != nil {
+	if err != nil {
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPermission, Detail: "memory of the process", Err: err}
 	}
 	return m, nil
@@ -75,37 +107,53 @@ var _ ci.AtomicMemory = (*processMemory)(nil)
 
 // processMemory is a range of a process's memory that is reached by copies.
 type processMemory struct {
-	p       *process
-	addr, n uint64
-	isSlow  bool // its pages may take any time
+	p  *process
+	at place
+	n  uint64
+	by *copier // its pages may take any time, or the client copies; nil: copies need no limit of time
 }
 
 // check validates that the range is mapped with the rights needed, and that the system permits copies. The mutex of the
 // process is held for reading.
 func (m *processMemory) check(isWrite bool) error {
-	if m.n == 0 {
+	switch {
+	case m.p.isDenied:
+		return errDenied
+	case m.p.isByClient:
+		return errByClient
+	case m.n == 0:
 		return nil
 	}
-	isFile, err := m.p.copies.reach.check(m.addr, m.n, isWrite)
+	isFile, err := m.p.reach.check(m.at.addr, m.n, isWrite)
 	if err != nil {
 		return explainCopy(err)
 	}
-	m.isSlow = isFile || !m.p.isTrusted
+	if isFile || !m.p.isTrusted {
+		m.by = &m.p.copies
+	}
+	return explainCopy(m.try())
+}
+
+// try copies the first byte from the process.
+func (m *processMemory) try() error {
+	if m.n == 0 {
+		return nil
+	}
 	var b [1]byte
-	_, err = m.read(b[:], m.addr)
-	return explainCopy(err)
+	_, err := m.read(b[:], m.at)
+	return err
 }
 
 // read copies from the process, whose mutex is held for reading.
-func (m *processMemory) read(b []byte, addr uint64) (int, error) {
-	if m.isSlow {
-		return m.p.copies.do(b, addr, false)
+func (m *processMemory) read(b []byte, from place) (int, error) {
+	if m.by != nil {
+		return m.by.do(b, from, false)
 	}
-	return m.p.copies.reach.read(b, addr)
+	return m.p.reach.read(b, from)
 }
 
 // Addr returns the process's address.
-func (m *processMemory) Addr() uint64 { return m.addr }
+func (m *processMemory) Addr() uint64 { return m.at.addr }
 
 // Len returns the size.
 func (m *processMemory) Len() uint64 { return m.n }
@@ -116,17 +164,17 @@ func (m *processMemory) Slice(uint64, uint64) []byte { return nil }
 // Pin does nothing: copies find the page wherever it is.
 func (m *processMemory) Pin() (func(), error) { return func() {}, nil }
 
-// span validates a range and returns its address.
-func (m *processMemory) span(off int64, n int) (uint64, error) {
+// span validates a range and returns its place.
+func (m *processMemory) span(off int64, n int) (place, error) {
 	if off < 0 || uint64(off) > m.n || uint64(n) > m.n-uint64(off) {
-		return 0, ci.InvalidParameter
+		return place{}, ci.InvalidParameter
 	}
-	return m.addr + uint64(off), nil
+	return m.at.plus(uint64(off)), nil
 }
 
 // ReadAt copies from the process.
 func (m *processMemory) ReadAt(b []byte, off int64) (int, error) {
-	addr, err := m.span(off, len(b))
+	from, err := m.span(off, len(b))
 	if err != nil || len(b) == 0 {
 		return 0, err
 	}
@@ -135,12 +183,12 @@ func (m *processMemory) ReadAt(b []byte, off int64) (int, error) {
 	if m.p.closed {
 		return 0, ci.InvalidState
 	}
-	return m.read(b, addr)
+	return m.read(b, from)
 }
 
 // WriteAt copies to the process.
 func (m *processMemory) WriteAt(b []byte, off int64) (int, error) {
-	addr, err := m.span(off, len(b))
+	to, err := m.span(off, len(b))
 	if err != nil || len(b) == 0 {
 		return 0, err
 	}
@@ -149,10 +197,10 @@ func (m *processMemory) WriteAt(b []byte, off int64) (int, error) {
 	if m.p.closed {
 		return 0, ci.InvalidState
 	}
-	if m.isSlow {
-		return m.p.copies.do(b, addr, true)
+	if m.by != nil {
+		return m.by.do(b, to, true)
 	}
-	return m.p.copies.reach.write(b, addr)
+	return m.p.reach.write(b, to)
 }
 
 // CompareSwap stores swap if the 8 bytes at off are compare. See ci.AtomicMemory.

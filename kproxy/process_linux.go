@@ -83,11 +83,6 @@ func (r *processReach) bind() (*os.File, error) {
 	return r.mem, r.memErr
 }
 
-// errOtherUser is the error for a process that has executed a program of another user since it connected, or that
-// protects its memory.
-var errOtherUser = errors.New("the memory of the process does not belong to the user that connected (setuid, " +
-	"file capabilities, or PR_SET_DUMPABLE)")
-
 func (r *processReach) openMemory() (*os.File, error) {
 	path := "/proc/" + strconv.Itoa(r.pid) + "/mem"
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -112,13 +107,18 @@ func (r *processReach) openMemory() (*os.File, error) {
 	return f, nil
 }
 
-func (r *processReach) read(b []byte, addr uint64) (int, error) {
+var _ reach = (*processReach)(nil)
+
+// abort does nothing: the system call ends when the pages come, or the process exits.
+func (*processReach) abort() error { return errStuck }
+
+func (r *processReach) read(b []byte, from place) (int, error) {
 	if r.isBound {
 		f, err := r.bind()
 		if err != nil {
 			return 0, err
 		}
-		n, err := f.ReadAt(b, int64(addr))
+		n, err := f.ReadAt(b, int64(from.addr))
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
@@ -129,24 +129,24 @@ func (r *processReach) read(b []byte, addr uint64) (int, error) {
 	}
 	local := []unix.Iovec{{Base: &b[0]}}
 	local[0].SetLen(len(b))
-	n, err := unix.ProcessVMReadv(r.pid, local, []unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}}, 0)
+	n, err := unix.ProcessVMReadv(r.pid, local, []unix.RemoteIovec{{Base: uintptr(from.addr), Len: len(b)}}, 0)
 	return copied(n, len(b), err, io.ErrUnexpectedEOF)
 }
 
-func (r *processReach) write(b []byte, addr uint64) (int, error) {
+func (r *processReach) write(b []byte, to place) (int, error) {
 	if r.isBound {
 		f, err := r.bind()
 		if err != nil {
 			return 0, err
 		}
-		return f.WriteAt(b, int64(addr))
+		return f.WriteAt(b, int64(to.addr))
 	}
 	if r.exited() {
 		return 0, ci.InvalidState
 	}
 	local := []unix.Iovec{{Base: &b[0]}}
 	local[0].SetLen(len(b))
-	n, err := unix.ProcessVMWritev(r.pid, local, []unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}}, 0)
+	n, err := unix.ProcessVMWritev(r.pid, local, []unix.RemoteIovec{{Base: uintptr(to.addr), Len: len(b)}}, 0)
 	return copied(n, len(b), err, io.ErrShortWrite)
 }
 
@@ -164,7 +164,7 @@ func copied(n, want int, err, short error) (int, error) {
 // check validates that a range is mapped with the rights needed. It reports whether a part of it is a file.
 func (r *processReach) check(addr, length uint64, write bool) (isFile bool, err error) {
 	if r.exited() {
-		return false, fmt.Errorf("process %d has exited, or is not in the daemon's PID namespace", r.pid)
+		return false, fmt.Errorf("process %d: %w", r.pid, errNoProcess)
 	}
 	return mapped(r.pid, addr, length, write)
 }

@@ -34,7 +34,7 @@ func testProcessMemory(t *testing.T, isBound bool) {
 	addr := ci.Bytes(b).Addr()
 	var locks atomicLocks
 	p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, &locks, clock.Real())
-	p.copies.reach.isBound = isBound
+	p.reach.isBound = isBound
 	m, err := p.Memory(addr, uint64(2*page), ci.LocalWrite)
 	require.NoError(t, err)
 	_, err = m.WriteAt([]byte("across"), int64(page-3))
@@ -80,7 +80,7 @@ func testProcessMemory(t *testing.T, isBound bool) {
 	require.ErrorIs(t, err, ci.InvalidState)
 
 	stranger := newProcess(Peer{}, 64, &locks, clock.Real())
-	stranger.copies.reach.isBound = isBound
+	stranger.reach.isBound = isBound
 	_, err = stranger.Memory(4096, 8, 0)
 	require.ErrorIs(t, err, ci.InvalidPermission)
 }

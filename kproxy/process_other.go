@@ -17,9 +17,11 @@ func (*processReach) open(int, int) {}
 
 func (*processReach) close() {}
 
-func (*processReach) read([]byte, uint64) (int, error) { return 0, errors.ErrUnsupported }
+func (*processReach) abort() error { return errStuck }
 
-func (*processReach) write([]byte, uint64) (int, error) { return 0, errors.ErrUnsupported }
+func (*processReach) read([]byte, place) (int, error) { return 0, errors.ErrUnsupported }
+
+func (*processReach) write([]byte, place) (int, error) { return 0, errors.ErrUnsupported }
 
 func (*processReach) check(uint64, uint64, bool) (bool, error) {
 	return false, errors.ErrUnsupported

@@ -33,10 +33,15 @@ type Config struct {
 	Privileged func(Peer) bool
 
 	// CanCopy reports whether a client may register memory that it allocated itself, which the daemon reaches by
-	// copies. nil: clients with the daemon's own user id, and root. Others register memory by descriptor. A copy lasts
-	// as long as its pages take (userfaultfd, a FUSE file system). It is limited to about a second for clients of other
-	// users and for mapped files. Copies of other memory are not limited, and may delay other clients of the adapter.
+	// copies, or by requests to the client where the system does not permit that. nil: clients with the daemon's own
+	// user id, and root. Others register memory by descriptor. A copy lasts as long as its pages take (userfaultfd, a
+	// FUSE file system). It is limited to about a second for clients of other users, for mapped files, and by the
+	// client. After a copy that took longer, no memory of a user without trust is copied for 10 minutes. Copies of
+	// other memory are not limited, and may delay other clients of the adapter.
 	CanCopy func(Peer) bool
+
+	// ClientCopies has clients copy the memory that they allocated, even where the system permits the daemon to do so.
+	ClientCopies bool
 
 	// Describe adds to the status of an adapter what only the daemon knows. nil: nothing.
 	Describe func(*accesslayer.Adapter, *AdapterStatus)
@@ -50,6 +55,7 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	atomics  atomicLocks
+	delays   suspensions
 	mappings atomic.Int64        // of clients' memory
 	pnp      *accesslayer.Client // that is notified of removals
 	messages [schema.NumCommands]atomic.Uint64

@@ -45,7 +45,8 @@ type stats struct {
 
 func newSession(s *Server, id uint64, p Peer, bits int, name string, client *accesslayer.Client) *Session {
 	proc := newProcess(p, bits, &s.atomics, s.cfg.AL.Clock())
-	proc.isDenied = !s.cfg.CanCopy(p)
+	proc.isDenied, proc.isByClient = !s.cfg.CanCopy(p), s.cfg.ClientCopies
+	proc.suspend(p.UID, &s.delays)
 	return &Session{s: s, id: id, peer: p, name: name, client: client, quota: s.cfg.Quota, ended: make(chan struct{}),
 		proc: proc, log: s.cfg.Logger.With("client", id, "pid", p.PID, "uid", p.UID)}
 }
@@ -205,6 +206,8 @@ func (c *Session) doObject(call *Call) (*Result, error) {
 		return c.attachMcast(r, call.Files)
 	case *schema.RegisterMR:
 		return c.registerMR(r, call.Files)
+	case *schema.ServeCopies:
+		return c.serveCopies()
 	case *schema.RegisterSMR:
 		return c.registerSMR(r)
 	case *schema.MR:

@@ -1,6 +1,8 @@
 package rvt
 
 import (
+	"fmt"
+
 	"ciddk/ci"
 	"ciddk/wire"
 )
@@ -22,6 +24,10 @@ func (q *QP) checkAPM(verb string, set ci.QPField, a *ci.QPAttr, p *paths) error
 		}
 		if a.Alternate.AckTimeout > 31 {
 			return failf(verb, ci.InvalidParameter, "Alternate.AckTimeout is above 31")
+		}
+		if most := p.altPort.attr.Load().MTUOf(a.Alternate.AV.SL); q.pathMTU(set, a) > most {
+			return failf(verb, ci.InvalidParameter, fmt.Sprintf("the QP's MTU code is %d: the alternate path takes at "+
+				"most %d", q.pathMTU(set, a), most))
 		}
 		dest := q.attr.DestNum
 		if set&ci.QPFieldDestNum != 0 {

@@ -27,6 +27,7 @@ func (c *CA) Query() (*ci.CAAttr, error) {
 		c.hca.refreshPort(p) // not every change raises an event
 		pa := *p.attr.Load()
 		pa.GIDs, pa.PKeys = slices.Clone(pa.GIDs), slices.Clone(pa.PKeys)
+		pa.MTUs = slices.Clone(pa.MTUs)
 		pa.PKeyErrors, pa.QKeyErrors = uint16(p.pkeyErrors.Load()), uint16(p.qkeyErrors.Load())
 		a.Ports = append(a.Ports, pa)
 	}
@@ -70,7 +71,7 @@ func (c *CA) Modify(num uint8, set ci.PortField, attr ci.PortModify) error {
 		p.qkeyErrors.Store(uint32(attr.QKeyErrors))
 	}
 	if set&ci.PortFieldSystemGUID != 0 {
-		c.hca.sysGUID.Store(uint64(attr.SystemGUID))
+		c.hca.setSystemGUID(attr.SystemGUID)
 	}
 	c.hca.refreshPort(p)
 	return nil

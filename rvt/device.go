@@ -3,6 +3,7 @@ package rvt
 import (
 	"bufio"
 	"crypto/rand"
+	"sync"
 	"sync/atomic"
 
 	"ciddk/ci"
@@ -23,10 +24,12 @@ type device struct {
 	qps     qpIndex
 	groups  mcastTable
 	limit   [numKinds]atomic.Int64
-	queues  budget // Config.QueueMemory
-	inboxes budget // Config.InboxMemory
-	sysGUID atomic.Uint64
+	queues  budget   // Config.QueueMemory
+	inboxes budget   // Config.InboxMemory
 	vectors []vector // completion vectors; vectors[i] is vector i+1
+
+	sysGUID   atomic.Uint64
+	sysGUIDMu sync.Mutex // held while sysGUID changes
 
 	suspects suspects
 	overrun  func(*CQ) // takes the QPs that use a CQ to Error, after completions were lost

@@ -19,6 +19,7 @@ type endpoint struct {
 	peer    Addr
 	num     ci.QPN
 	mtu     uint32
+	mtus    []ci.MTU // of datagrams by service level; empty: mtu
 	pkey    ci.PKey
 	service wire.Service
 	taken   bool          // slots of the receive queue are to be released
@@ -98,15 +99,24 @@ func (e *endpoint) recvPD() *PD {
 
 // loadPort copies what the QP keeps of its port. This is the P_Key; if the port has no entry of that index any more,
 // the copy is a key that matches no other. For datagrams, which have no path of their own, it is also the port's
-// present MTU (IBTA volume 1, 9.8.3). A connection keeps the MTU of its path (11.2.5.2).
+// present MTUs (IBTA volume 1, 9.8.3). A connection keeps the MTU of its path (11.2.5.2).
 func (e *endpoint) loadPort() {
 	if e.port == nil {
 		return
 	}
 	e.pkey, _ = e.port.pkey(e.attr.Primary.PKeyIndex)
 	if e.service == wire.UD {
-		e.mtu = uint32(e.port.attr.Load().MTU.Bytes())
+		a := e.port.attr.Load()
+		e.mtu, e.mtus = uint32(a.MTU.Bytes()), a.MTUs
 	}
+}
+
+// datagramMTU returns the most bytes of payload of a datagram with a service level.
+func (e *endpoint) datagramMTU(sl ci.SL) uint32 {
+	if int(sl) >= len(e.mtus) {
+		return e.mtu
+	}
+	return min(e.mtu, uint32(e.mtus[sl].Bytes()))
 }
 
 // receivesAt reports whether the QP takes packets that come in at p.
@@ -129,6 +139,6 @@ func (e *endpoint) clearPath() {
 	e.home.Store(nil)
 	e.home2.Store(nil)
 	e.peer, e.altPeer, e.apm = Addr{}, Addr{}, migration{}
-	e.mtu, e.pkey = 0, 0
+	e.mtu, e.mtus, e.pkey = 0, nil, 0
 	e.resetEntropy()
 }

@@ -45,6 +45,24 @@ func addCounters(m map[string]uint64, p any) {
 	}
 }
 
+// setSystemGUID changes the system image GUID of the adapter and of the nodes of its ports. Each InfiniBand port raises
+// an event.
+func (h *HCA) setSystemGUID(g ci.GUID) {
+	h.sysGUIDMu.Lock() // the adapter and the nodes have the same one
+	defer h.sysGUIDMu.Unlock()
+	if ci.GUID(h.sysGUID.Swap(uint64(g))) == g {
+		return
+	}
+	for _, p := range h.ports {
+		if n, ok := ci.As[SystemGUIDPort](p.Port); ok {
+			n.SetSystemGUID(g)
+		}
+		if p.attr.Load().Link == ci.LinkInfiniBand {
+			h.raise(ci.Event{Type: ci.EventSystemGUIDTrap, Port: p.num})
+		}
+	}
+}
+
 // SetLink plugs in (up) or pulls out the cable of a port, counted from 1. Events follow as from a real cable. Errors:
 // ci.InvalidPort; ci.Unsupported for a port that is no CablePort.
 func (h *HCA) SetLink(num uint8, up bool) error {

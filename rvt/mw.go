@@ -182,15 +182,14 @@ func (d *device) bindMW(e *endpoint, w *WorkExt) ci.WCStatus {
 	}
 	m, mr, b := w.MW, w.MR, &w.Bind
 	if w.ByKey {
-		m, mr = d.keys.window(w.MWKey), d.keys.region(w.MRKey)
+		m, mr = d.keys.window(w.windowKey()), d.keys.region(w.MRKey)
 	}
 	if m == nil {
 		return ci.WCBindErr
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	stale := w.ByKey && m.typ == ci.MWType1 && (w.MWKey != m.applied || b.Key == m.applied)
-	if m.dead || m.pd.dev != d || stale || !m.slot.owns(b.Key) || !m.bind(e, mr, b) {
+	if m.dead || m.pd.dev != d || w.isStale(m) || !m.slot.owns(b.Key) || !m.bind(e, mr, b) {
 		if m.typ == ci.MWType1 {
 			m.takeBack(b.Key)
 		}
@@ -201,6 +200,23 @@ func (d *device) bindMW(e *endpoint, w *WorkExt) ci.WCStatus {
 		m.key.Store(uint32(b.Key))
 	}
 	return ci.WCSuccess
+}
+
+// windowKey returns the key by which a bind with ByKey names the window.
+func (w *WorkExt) windowKey() ci.Key {
+	if w.NewKeyOnly {
+		return w.Bind.Key
+	}
+	return w.MWKey
+}
+
+// isStale reports whether a bind with ByKey does not name the current key of a window of type 1, or does not change it.
+// The caller holds the lock of the window.
+func (w *WorkExt) isStale(m *MW) bool {
+	if !w.ByKey || m.typ != ci.MWType1 {
+		return false
+	}
+	return w.Bind.Key == m.applied || !w.NewKeyOnly && w.MWKey != m.applied
 }
 
 // window returns the window that a key belongs to, or nil.

@@ -96,3 +96,31 @@ func TestNamedWindow(t *testing.T) {
 	r.destroy(o, mr)
 	r.close()
 }
+
+// TestNewKeyOnly binds a window of type 1 by requests that have only its new key.
+func TestNewKeyOnly(t *testing.T) {
+	r := newMemRig(t, nil)
+	o, err := r.pd.CreateNamedMW(0x45600, ci.MWType1)
+	require.NoError(t, err)
+	mr := r.register(make([]byte, 64), allRights|ci.BindWindow)
+	bind := func(key ci.Key, length uint64) ci.WCStatus {
+		b := ci.MWBind{Key: key, Addr: mr.Region().Addr, Length: length, Access: ci.RemoteRead}
+		return r.h.bindMW(&r.q.endpoint,
+			&WorkExt{ByKey: true, NewKeyOnly: true, MWKey: 0x77777, Bind: b, MRKey: mr.Region().LKey})
+	}
+	old := ci.Key(0x45600)
+	for _, key := range []ci.Key{0x45601, 0x456ff, 0x45600} {
+		require.Equal(t, ci.WCSuccess, bind(key, 8))
+		require.Equal(t, key, o.Key())
+		require.True(t, r.remoteOK(r.q, key, mr.Region().Addr, 8, ci.RemoteRead))
+		require.False(t, r.remoteOK(r.q, old, mr.Region().Addr, 8, ci.RemoteRead), "the previous key")
+		require.Equal(t, ci.WCBindErr, bind(key, 8), "the key does not change")
+		require.Equal(t, key, o.Key())
+		old = key
+	}
+	require.Equal(t, ci.WCBindErr, bind(0x45700, 8), "the key of no window")
+	require.Equal(t, ci.WCSuccess, bind(0x45601, 0), "unbind")
+	require.False(t, r.remoteOK(r.q, 0x45601, mr.Region().Addr, 8, ci.RemoteRead))
+	r.destroy(o, mr)
+	r.close()
+}

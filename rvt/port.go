@@ -171,10 +171,26 @@ type CablePort interface {
 	SetLink(up bool)
 }
 
+// A QueuePort is a Port that queues packets before it puts them on the link.
+type QueuePort interface {
+	// FlushQP removes the packets that a QP has sent and that are still queued. The engine calls it for each port when
+	// a QP is reset or destroyed and sends no more. A port finds the packets of a QP by Flow.Local of their route, and
+	// datagrams by Packet.SrcQP. Packets that have left the queue are on the link. FlushQP does not call the adapter.
+	FlushQP(num ci.QPN)
+}
+
 // A GUIDPort is a Port that suggests a node GUID, for an adapter whose first port it is and whose configuration has
 // none.
 type GUIDPort interface {
 	NodeGUID() ci.GUID
+}
+
+// A SystemGUIDPort is an InfiniBand port whose node has the system image GUID of the adapter
+// (NodeInfo.SystemImageGUID). With an agent of its own (ci.PortAttr.HardwareAgents) it reports a change to the subnet
+// manager, too (trap 145; IBTA volume 1, 14.2.5.1).
+type SystemGUIDPort interface {
+	// SetSystemGUID changes the system image GUID of the node. Ports of one node get the same one.
+	SetSystemGUID(g ci.GUID)
 }
 
 // An SMAPort is a Port with a subnet management agent, as InfiniBand ports have (IBTA volume 1, chapter 14).
@@ -182,6 +198,12 @@ type SMAPort interface {
 	// SubnetMAD executes a subnet management datagram, by LID or by directed route, on the port's agent. It overwrites
 	// out with the response, or with zeros where none is due (a trap repress; an M_Key that does not match, 14.2.4.1).
 	SubnetMAD(in, out *ci.MAD)
+}
+
+// An MKeyPort is an SMAPort that returns its M_Key, for hardware whose driver reads attributes without the key.
+type MKeyPort interface {
+	SMAPort
+	MKey() uint64
 }
 
 // A ViolationPort is an InfiniBand port whose node counts packets with a wrong key. With an agent of its own
@@ -213,7 +235,7 @@ type Receiver interface {
 	FlushAcks()
 
 	// PortEvent reports a change of the port. The engine refreshes its copy of the port's attributes before it passes
-	// the event on.
+	// the event on. The type 0 reports a change for which there is no event, such as that of an MTU.
 	PortEvent(t ci.EventType)
 
 	// Count adds n to a counter of the port: one of those that the engine has for what ports drop (DropICRC,

@@ -19,6 +19,7 @@ type port struct {
 	group   GroupPort     // or nil
 	backlog BacklogPort   // or nil
 	keys    ViolationPort // or nil
+	queue   QueuePort     // or nil
 	attr    atomic.Pointer[ci.PortAttr]
 
 	raise func(ci.Event) // raises an event for the open CA
@@ -40,12 +41,13 @@ func newPort(d *device, num uint8, p Port) *port {
 	t.group, _ = ci.As[GroupPort](p)
 	t.backlog, _ = ci.As[BacklogPort](p)
 	t.keys, _ = ci.As[ViolationPort](p)
+	t.queue, _ = ci.As[QueuePort](p)
 	t.refresh()
 	return t
 }
 
-// refresh renews the cache of attributes. It reports whether the P_Key table or the MTU has changed, which QPs must
-// take over.
+// refresh renews the cache of attributes. It reports whether the P_Key table or an MTU has changed, which QPs must take
+// over.
 func (p *port) refresh() bool {
 	p.refreshMu.Lock() // a snapshot never takes the place of a younger one
 	defer p.refreshMu.Unlock()
@@ -55,7 +57,7 @@ func (p *port) refresh() bool {
 		a.GUID = p.dev.cfg.Info.GUID + ci.GUID(p.num)
 	}
 	old := p.attr.Swap(&a)
-	return old != nil && (!slices.Equal(old.PKeys, a.PKeys) || old.MTU != a.MTU)
+	return old != nil && (!slices.Equal(old.PKeys, a.PKeys) || old.MTU != a.MTU || !slices.Equal(old.MTUs, a.MTUs))
 }
 
 // pkey returns the entry at index i of the port's P_Key table, and whether there is a valid one.

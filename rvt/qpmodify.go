@@ -208,6 +208,10 @@ func (q *QP) checkValues(verb string, set ci.QPField, a *ci.QPAttr, p *paths) er
 		return bad("a PSN has more than 24 bits")
 	case set&ci.QPFieldMTU != 0 && (a.MTU.Bytes() == 0 || a.MTU > p.port.attr.Load().MTU):
 		return bad(fmt.Sprintf("MTU code %d: want %d to the port's %d", a.MTU, ci.MTU256, p.port.attr.Load().MTU))
+	case set&(ci.QPFieldMTU|ci.QPFieldPrimary) != 0 && q.pathMTU(set, a) > p.port.attr.Load().MTUOf(q.pathSL(set, a)):
+		sl := q.pathSL(set, a)
+		return bad(fmt.Sprintf("MTU code %d: want at most %d, the port's MTU of service level %d", q.pathMTU(set, a),
+			p.port.attr.Load().MTUOf(sl), sl))
 	case set&ci.QPFieldMinRNRTimer != 0 && a.MinRNRTimer > 31:
 		return bad("MinRNRTimer is above 31")
 	case set&ci.QPFieldRetryCount != 0 && a.RetryCount > 7:
@@ -349,6 +353,7 @@ func (q *QP) enter(from, to ci.QPState, set ci.QPField, a *ci.QPAttr) {
 func (q *QP) toReset() {
 	q.resp.settle()
 	q.setState(ci.QPReset)
+	q.flushPorts()
 	q.inbox.reset(&q.dev.inboxes)
 	q.req.reset()
 	q.resp.reset()
@@ -362,6 +367,16 @@ func (q *QP) toReset() {
 	q.bytes -= kept
 	q.attr = ci.QPAttr{State: ci.QPReset, APM: ci.APMMigrated, Port: port, Num: q.num}
 	q.clearPath()
+}
+
+// flushPorts removes what the QP has sent from the queues of the ports. It may have sent on several ones, but QP0 and
+// QP1 exist at each port.
+func (q *QP) flushPorts() {
+	for _, p := range q.dev.ports {
+		if p.queue != nil && (q.num > 1 || p.num == q.attr.Port) {
+			p.queue.FlushQP(q.num)
+		}
+	}
 }
 
 // fieldNames returns the names of fields for an error message.

@@ -75,6 +75,9 @@ func (v *receiver) FlushAcks() { v.acks.flush() }
 // PortEvent implements Receiver.
 func (v *receiver) PortEvent(t ci.EventType) {
 	v.dev.refreshPort(v.port)
+	if t == 0 {
+		return
+	}
 	v.raise(ci.Event{Type: t, Port: v.num})
 }
 

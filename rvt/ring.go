@@ -39,7 +39,10 @@ type WorkExt struct {
 	// ByKey reports that an OpBindMW names its objects by keys: any key of the window, or the current one if it is of
 	// type 1, and the L_Key of the region. MW and MR are nil. Another process posted the request.
 	// An OpFastReg names its region by FastReg.Key, and its storage is Storage instead of FastReg.Pages.
-	ByKey        bool
+	ByKey bool
+	// NewKeyOnly reports that a request with ByKey names a window by the key that the window gets, as the requests of
+	// adapters do. MWKey is not used. The key before the bind is not compared with the current one.
+	NewKeyOnly   bool
 	Storage      ci.Memory
 	MWKey, MRKey ci.Key
 	FastReg      ci.FastReg // Pages is private

@@ -43,7 +43,7 @@ func (r *requester) sendDatagram(t *turn, e *sendEntry) ci.WCStatus {
 	if av.route == nil || av.port != r.port {
 		return ci.WCLocalOpErr
 	}
-	if w.Length > uint64(r.mtu) {
+	if w.Length > uint64(r.datagramMTU(av.attr.SL)) {
 		return ci.WCLocalLenErr
 	}
 	key, source := r.pkey, r.num

@@ -28,6 +28,8 @@ type SoftPort struct {
 	Num uint8
 	// GUID is the port's, of a port with an address.
 	GUID ci.GUID
+	// Aliases are entries 1, 2, … of the GUID table of a port with an address. A zero is an empty entry.
+	Aliases []ci.GUID
 	// Info is the port's initial PortInfo. DefaultPortInfo returns a useful one.
 	Info mad.PortInfo
 	// NumPKeys is the size of the P_Key table; 0 is 32 for ports with an address, and Switch.PartEnfCap for external
@@ -44,7 +46,7 @@ func DefaultPortInfo() mad.PortInfo {
 		SpeedEnabled: 7, SpeedActive: 4, NeighborMTU: uint8(ci.MTU2048), MTUCap: uint8(ci.MTU4096), VLCap: 4,
 		OperationalVLs: 4, VLArbHighCap: 8, VLArbLowCap: 8, GUIDCap: 8, RespTimeValue: 16,
 		CapabilityMask: uint32(ci.PortCapReregister | ci.PortCapTrap | ci.PortCapNotice | ci.PortCapSLMapping |
-			ci.PortCapMaskNotice)}
+			ci.PortCapSystemGUID | ci.PortCapMaskNotice)}
 }
 
 // DefaultGIDPrefix is the GID prefix of a subnet without a configured one (IBTA volume 1, 4.1.1).
@@ -140,6 +142,9 @@ func (c *SoftConfig) check() error {
 			return fmt.Errorf("sma: port %d of a node with %d ports", p.Num, c.NumPorts)
 		case p.NumPKeys > maxPKeys || len(p.PKeys) > p.NumPKeys:
 			return fmt.Errorf("sma: port %d: %d P_Keys in a table of %d", p.Num, len(p.PKeys), p.NumPKeys)
+		case len(p.Aliases) > 0 && len(p.Aliases) >= int(p.Info.GUIDCap):
+			return fmt.Errorf("sma: port %d: %d alias GUIDs in a table of %d with the port's own", p.Num,
+				len(p.Aliases), p.Info.GUIDCap)
 		}
 	}
 	if c.Type == mad.NodeSwitch && len(c.Ports) != int(c.NumPorts)+1 {

@@ -44,7 +44,7 @@ func (n *SoftNode) trapCapability(port uint8, d mad.TrapCapability) {
 	n.raise(port, t)
 }
 
-// SetSystemGUID changes the system image GUID, and sends trap 145.
+// SetSystemGUID changes the system image GUID, and sends trap 145 from each port of an adapter or port 0 of a switch.
 func (n *SoftNode) SetSystemGUID(g ci.GUID) {
 	n.mu.Lock()
 	changed := n.sys != g
@@ -55,7 +55,11 @@ func (n *SoftNode) SetSystemGUID(g ci.GUID) {
 	}
 	t := &mad.Notice{Generic: true, Type: mad.NoticeInfo, Trap: mad.TrapSystemGUIDChanged}
 	(&mad.TrapSystemGUID{GUID: uint64(g)}).Put(t.Details[:])
-	n.raise(n.first, t)
+	for i := range n.ports { // ports of an adapter may be in different subnets
+		if p := &n.ports[i]; p.kind != KindSwitchPort {
+			n.raise(p.num, t)
+		}
+	}
 }
 
 // SetInitType sets PortInfo.InitType of a port: what its node wants of the subnet manager.

@@ -113,6 +113,9 @@ func (p *softPort) init(c *SoftConfig, s *SoftPort) {
 	if p.kind.hasAddress() {
 		p.guids = make([]uint64, p.info.GUIDCap)
 		p.guids[0] = uint64(s.GUID)
+		for i, g := range s.Aliases {
+			p.guids[i+1] = uint64(g)
+		}
 	}
 	p.publish()
 }

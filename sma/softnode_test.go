@@ -43,6 +43,17 @@ func newSwitch(tb testing.TB, numPorts int) (*sma.SoftNode, *sma.Agent) {
 	return n, sma.New(sma.Config{Node: n})
 }
 
+// TestAliases checks that alias GUIDs are entries of the GUID table, which must have room for them.
+func TestAliases(t *testing.T) {
+	port := sma.SoftPort{Num: 1, GUID: 5, Info: sma.DefaultPortInfo(), Aliases: []ci.GUID{0, 6}}
+	n, err := sma.NewSoftNode(sma.SoftConfig{GUID: 4, Ports: []sma.SoftPort{port}})
+	require.NoError(t, err)
+	assert.Equal(t, []ci.GUID{5, 0, 6, 0, 0, 0, 0, 0}, n.GUIDs(1))
+	port.Info.GUIDCap = 2
+	_, err = sma.NewSoftNode(sma.SoftConfig{GUID: 4, Ports: []sma.SoftPort{port}})
+	require.ErrorContains(t, err, "2 alias GUIDs in a table of 2")
+}
+
 func TestSwitchForwards(t *testing.T) {
 	t.Parallel()
 	_, a := newSwitch(t, 8)
@@ -104,5 +115,30 @@ func BenchmarkNodeInfo(b *testing.B) {
 	for b.Loop() {
 		m[3], m[4], m[6] = 1, 0, 1
 		a.Receive(3, 0xffff, m)
+	}
+}
+
+// Each port of an adapter reports a new system image GUID, and of a switch port 0.
+func TestSystemGUIDTraps(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		typ         uint8
+		first, last uint8
+		want        []uint8
+	}{{mad.NodeCA, 1, 2, []uint8{1, 2}}, {mad.NodeSwitch, 0, 2, []uint8{0}}} {
+		cfg := sma.SoftConfig{Type: c.typ, GUID: 5, NumPorts: 2}
+		for num := c.first; num <= c.last; num++ {
+			cfg.Ports = append(cfg.Ports, sma.SoftPort{Num: num, GUID: ci.GUID(5 + num), Info: sma.DefaultPortInfo()})
+		}
+		n, err := sma.NewSoftNode(cfg)
+		require.NoError(t, err)
+		var got []uint8
+		n.OnTrap(func(port uint8, x *mad.Notice) {
+			assert.Equal(t, mad.TrapSystemGUIDChanged, x.Trap)
+			got = append(got, port)
+		})
+		n.SetSystemGUID(77)
+		n.SetSystemGUID(77)
+		assert.Equal(t, c.want, got)
 	}
 }

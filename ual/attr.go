@@ -40,6 +40,9 @@ func portAttr(r *schema.PortAttr) ci.PortAttr {
 	for _, k := range r.PKeys {
 		p.PKeys = append(p.PKeys, ci.PKey(k))
 	}
+	for _, m := range r.MTUs {
+		p.MTUs = append(p.MTUs, ci.MTU(m))
+	}
 	return p
 }
 

@@ -190,6 +190,9 @@ func (c *Client) end(err error, byDaemon bool) []*call {
 		for q := range c.queues {
 			q.file.Close()
 		}
+		if c.copies.file != nil {
+			c.copies.file.Close()
+		}
 	}
 	waiting := c.calls
 	c.calls, c.free = nil, nil

@@ -51,7 +51,9 @@ type Client struct {
 	spare  []*call  // that have ended
 	queues map[*eventQueue]struct{}
 	libs   []*ci.UserLibrary
-	pins   map[*pinned]struct{}
+	pins   map[uint64]*pinned // by number
+	lastID uint64             // the last number of pins
+	copies copies
 	tokens tokens
 	deadlines
 
@@ -73,7 +75,7 @@ func Dial(cfg Config) (*Client, error) {
 
 // New returns a client over a connection that was made in another way, which it then owns. Config.Path is ignored.
 func New(conn *native.Conn, cfg Config) (*Client, error) {
-	c := &Client{c: conn, libs: cfg.Libraries, pins: map[*pinned]struct{}{}, queues: map[*eventQueue]struct{}{}}
+	c := &Client{c: conn, libs: cfg.Libraries, pins: map[uint64]*pinned{}, queues: map[*eventQueue]struct{}{}}
 	c.clock, c.limit = cfg.Clock, cmp.Or(cfg.CallTimeout, DefaultCallTimeout)
 	if c.clock == nil {
 		c.clock = clock.Real()

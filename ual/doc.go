@@ -25,10 +25,11 @@
 //
 // Any memory of the process can be registered: memory whose Slice is at its Addr, such as ci.Bytes. The daemon reaches
 // it by cross-memory copies, which the system permits for processes of one user; Dial grants the daemon that permission
-// where the Yama security module requires it. Memory of other kinds is InvalidParameter. NewMemory allocates memory
-// that is shared with the daemon instead. It needs no such permission, a transfer costs no system call, and remote
-// atomics on it are atomic with respect to sync/atomic. CAAttr.Atomicity is at most AtomicLocal, because that is not so
-// for other memory.
+// where the Yama security module requires it. Where the system does not permit it, a goroutine of the client copies for
+// the daemon, and a transfer takes a message and its reply for each 64 KiB. Memory of other kinds is InvalidParameter.
+// NewMemory allocates memory that is shared with the daemon instead. It needs no such permission, a transfer costs no
+// system call, and remote atomics on it are atomic with respect to sync/atomic. CAAttr.Atomicity is at most
+// AtomicLocal, because that is not so for other memory.
 //
 // # Events
 //

@@ -31,36 +31,69 @@ var (
 // pinned is memory that is registered. The client refers to it until it is not registered any more, so that it stays
 // where it is, even if the program has no reference to the MR.
 type pinned struct {
-	c     *Client
-	mem   ci.Memory
-	unpin func()
+	c      *Client
+	id     uint64 // its key in Client.pins
+	mem    ci.Memory
+	offset uint64 // in mem
+	addr   uint64
+	length uint64
+	unpin  func()
+
+	regions int // that are registered over it. Client.mu guards it
+
+	mu         sync.Mutex // held during a copy for the daemon
+	isReleased bool
 }
 
-// pin refers to memory until release.
-func (c *Client) pin(m ci.Memory) (*pinned, error) {
+// pin refers to length bytes at offset of a memory until release.
+func (c *Client) pin(m ci.Memory, offset, length uint64) (*pinned, error) {
 	unpin, err := m.Pin()
 	if err != nil {
 		return nil, err
 	}
-	p := &pinned{c: c, mem: m, unpin: unpin}
+	p := &pinned{c: c, mem: m, offset: offset, addr: m.Addr() + offset, length: length, unpin: unpin, regions: 1}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pins[p] = struct{}{}
+	c.lastID++
+	p.id = c.lastID
+	c.pins[p.id] = p
 	return p, nil
 }
 
-// release ends the reference. A nil pinned has none.
+// share adds a region. A nil pinned has no memory.
+func (p *pinned) share() {
+	if p == nil {
+		return
+	}
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	p.regions++
+}
+
+// release ends the reference with the last region. A nil pinned has none.
 func (p *pinned) release() {
 	if p == nil {
 		return
 	}
 	p.c.mu.Lock()
-	_, ok := p.c.pins[p]
-	delete(p.c.pins, p)
-	p.c.mu.Unlock()
-	if ok {
-		p.unpin()
+	p.regions--
+	_, isPinned := p.c.pins[p.id]
+	isPinned = isPinned && p.regions == 0
+	if isPinned {
+		delete(p.c.pins, p.id)
 	}
+	p.c.mu.Unlock()
+	if isPinned {
+		p.end()
+	}
+}
+
+// end ends the reference. It waits for a copy in progress.
+func (p *pinned) end() {
+	p.mu.Lock()
+	p.isReleased = true
+	p.mu.Unlock()
+	p.unpin()
 }
 
 // unpinAll releases all memory after the connection has ended. Unless ended, the daemon may still use the memory, which
@@ -68,14 +101,14 @@ func (p *pinned) release() {
 func (c *Client) unpinAll(ended bool) {
 	c.mu.Lock()
 	pins := c.pins
-	c.pins = map[*pinned]struct{}{}
+	c.pins = map[uint64]*pinned{}
 	c.mu.Unlock()
 	if !ended && len(pins) > 0 {
 		leaked.Store(c, pins)
 		return
 	}
-	for p := range pins {
-		p.unpin()
+	for _, p := range pins {
+		p.end()
 	}
 }
 
@@ -111,8 +144,11 @@ func (c *Client) describe(verb string, m *ci.MRCreate) (d described, err error) 
 	} else if at, ok := ownMemory(m.Memory, m.Offset, n); !ok {
 		return bad("byte %d of the memory is not at its address in this process, so the daemon cannot reach it", at)
 	}
-	if d.pin, err = c.pin(m.Memory); err != nil {
+	if d.pin, err = c.pin(m.Memory, m.Offset, n); err != nil {
 		return described{}, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "Memory.Pin", Err: err}
+	}
+	if !d.m.Shared {
+		d.m.FileOffset = d.pin.id
 	}
 	return d, nil
 }
@@ -137,7 +173,10 @@ func (p *PD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 		return nil, err
 	}
 	var r schema.RegionReply
-	if err := p.ca.c.do(schema.CmdRegisterMR, &schema.RegisterMR{PD: p.handle, Memory: d.m}, d.files, &r); err != nil {
+	err = p.ca.c.withCopies(&d, func() error {
+		return p.ca.c.do(schema.CmdRegisterMR, &schema.RegisterMR{PD: p.handle, Memory: d.m}, d.files, &r)
+	})
+	if err != nil {
 		d.pin.release()
 		return nil, err
 	}
@@ -152,12 +191,25 @@ func (p *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error
 	if h == 0 {
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidMRHandle, Detail: "src is not an object of this CA"}
 	}
+	var pin *pinned
+	if from, ok := ci.As[*MR](src); ok {
+		pin = from.share()
+	}
 	var r schema.RegionReply
 	if err := p.ca.c.do(schema.CmdRegisterSMR, &schema.RegisterSMR{PD: p.handle, MR: h, IOVA: iova, Access: access},
 		nil, &r); err != nil {
+		pin.release()
 		return nil, err
 	}
-	return &MR{ca: p.ca, handle: r.Handle, pd: p, region: region(&r.Region), access: access}, nil
+	return &MR{ca: p.ca, handle: r.Handle, pd: p, region: region(&r.Region), access: access, pinned: pin}, nil
+}
+
+// share returns the memory of the region for another region over it.
+func (m *MR) share() *pinned {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pinned.share()
+	return m.pinned
 }
 
 func region(r *schema.Region) ci.Region {
@@ -223,7 +275,8 @@ func (m *MR) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
 		req.Memory = d.m
 	}
 	var r schema.RegionReply
-	if err := m.ca.c.do(schema.CmdModifyMR, req, d.files, &r); err != nil {
+	err := m.ca.c.withCopies(&d, func() error { return m.ca.c.do(schema.CmdModifyMR, req, d.files, &r) })
+	if err != nil {
 		d.pin.release()
 		return err
 	}

@@ -22,6 +22,8 @@ type Case struct {
 	Feature      Feature       // row of the matrix; profiles are sets of features
 	Needs        Needs         // what the driver must claim for the case to run
 	Timeout      time.Duration // 0: DefaultTimeout
+	// Exhaustive, if not 0, is the time limit in a profile that is exhaustive, where the case does more.
+	Exhaustive time.Duration
 	// Proves are capabilities whose claim the case tests: it uses what they name and checks that it works. A claim that
 	// no case proves withholds the certificate (Catalog.NotTested).
 	Proves ci.Caps

@@ -30,7 +30,12 @@ func (s Setting) scale(d time.Duration) time.Duration {
 }
 
 // CaseTimeout returns the time limit of a case in this setting.
-func (s Setting) CaseTimeout(c *Case) time.Duration { return s.scale(c.timeout()) }
+func (s Setting) CaseTimeout(c *Case) time.Duration {
+	if p, _ := FindProfile(s.Profile); p.Exhaustive && c.Exhaustive > 0 {
+		return s.scale(c.Exhaustive)
+	}
+	return s.scale(c.timeout())
+}
 
 // openTimeout limits the time for opening and for closing a target.
 const openTimeout = 10 * time.Second

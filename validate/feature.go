@@ -57,6 +57,8 @@ type Profile struct {
 	Demands  ci.Caps
 	OneOf    ci.Caps      // demanded is at least one of them, if not zero
 	Atomics  ci.Atomicity // demanded
+	// Exhaustive makes cases with Case.Exhaustive go to the adapter's limits. Such a run takes long.
+	Exhaustive bool
 }
 
 var minimal = []Feature{
@@ -97,15 +99,21 @@ var profiles = []Profile{
 		Title:    "user mode: processes that use the adapter through a daemon, with and without a user library",
 		Features: []Feature{FeatureUser},
 	},
-	// The SAS and the headers treat these as mandatory: all services but RD, address vectors, special QPs, physical and
-	// shared registration, modification of regions, windows, resize of CQs, multicast.
 	{
 		Name: "full", Title: "everything the SAS calls mandatory, and each option that is claimed",
-		Features: features,
-		Demands: ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapPhysicalMR |
-			ci.CapSharedMR | ci.CapModifyMR | ci.CapMW1 | ci.CapResizeCQ,
+		Features: features, Demands: mandatory,
+	},
+	{
+		Name:     "exhaustive",
+		Title:    "full, with every table filled to its limit and used many times over; a large adapter takes an hour",
+		Features: features, Demands: mandatory, Exhaustive: true,
 	},
 }
+
+// mandatory is what the SAS and the headers treat as mandatory: all services but RD, address vectors, special QPs,
+// physical and shared registration, modification of regions, windows, resize of CQs, multicast.
+const mandatory = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapPhysicalMR |
+	ci.CapSharedMR | ci.CapModifyMR | ci.CapMW1 | ci.CapResizeCQ
 
 // Profiles returns all profiles, weakest first.
 func Profiles() []Profile { return slices.Clone(profiles) }

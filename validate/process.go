@@ -14,10 +14,10 @@ import (
 
 // Times that the parent waits for what a healthy worker does at once.
 const (
-	endGrace   = time.Second     // for the exit of a process that has closed its results
-	drainGrace = 2 * time.Second // for the output of a process that has exited: its children may hold the pipes open
-	killGrace  = 5 * time.Second // for the exit of a process that was killed: a kernel driver may delay it
-	markGrace  = time.Second     // for the mark after a worker's output
+	endGrace   = 10 * time.Second // for the exit of a process that has closed its results
+	drainGrace = 2 * time.Second  // for the output of a process that has exited: its children may hold the pipes open
+	killGrace  = 5 * time.Second  // for the exit of a process that was killed: a kernel driver may delay it
+	markGrace  = time.Second      // for the mark after a worker's output
 )
 
 // process is a running worker. It receives the worker's events, and keeps the beginning and the end of its output.

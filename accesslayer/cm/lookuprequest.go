@@ -54,7 +54,7 @@ func (p *port) receiveSIDRREQ(r *mads.Received, h *mad.Header, s *mad.SIDRREQ) {
 		port: p, from: r.From, tid: h.TID, req: *s,
 	}
 	l.timer.Fire = l.remove
-	l.path = Path{Port: p.id, AV: r.From.AV, PKey: ci.PKey(s.PKey), MTU: p.attr().MTU}
+	l.path = Path{Port: p.id, AV: r.From.AV, PKey: ci.PKey(s.PKey), MTU: p.attr().MTUOf(r.From.AV.SL)}
 	l.path.AV.Port = p.id.Num
 	m.mu.Lock()
 	if old := m.lookupRequests[l.key]; old != nil && old.req == *s {

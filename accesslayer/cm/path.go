@@ -36,8 +36,8 @@ func (m *Manager) resolve(verb, name string, path Path) (*route, error) {
 	if r.pkeyIndex, r.PKey, err = p.a.FindPKey(path.Port.Num, r.PKey); err != nil {
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPKey, Detail: name + ".PKey", Err: err}
 	}
-	if r.MTU == 0 || r.MTU > attr.MTU {
-		r.MTU = attr.MTU
+	if most := attr.MTUOf(r.AV.SL); r.MTU == 0 || r.MTU > most {
+		r.MTU = most
 	}
 	r.AV.Port = path.Port.Num
 	if p.isEthernet() {

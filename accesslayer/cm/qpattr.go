@@ -34,7 +34,7 @@ func (c *conn) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 		a.RQPSN = c.qp.StartPSN // each end chooses the starting PSN of the other (12.7.31)
 		a.MTU = path.MTU
 		if i := int(path.Port.Num) - 1; i < len(attr.Ports) {
-			a.MTU = min(a.MTU, attr.Ports[i].MTU)
+			a.MTU = min(a.MTU, attr.Ports[i].MTUOf(path.AV.SL))
 		}
 		if c.active {
 			a.DestNum = ci.QPN(c.rep.LocalQPN)

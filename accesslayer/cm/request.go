@@ -151,8 +151,8 @@ func (p *port) validateREQ(r *mads.Received, req *mad.REQ) (q validREQ, reason m
 		return q, reason, info
 	}
 	port := &attr.Ports[primary.Port.Num-1]
-	if req.PathMTU.Bytes() == 0 || ci.MTU(req.PathMTU) > port.MTU {
-		return q, mad.RejInvalidMTU, []byte{byte(port.MTU)}
+	if most := port.MTUOf(primary.AV.SL); req.PathMTU.Bytes() == 0 || ci.MTU(req.PathMTU) > most {
+		return q, mad.RejInvalidMTU, []byte{byte(most)}
 	}
 	if _, _, err := p.a.FindPKey(primary.Port.Num, ci.PKey(req.PKey)); err != nil {
 		return q, mad.RejUnsupported, nil // there is no reason for partitions

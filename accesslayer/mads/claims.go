@@ -73,6 +73,8 @@ func (c *AgentConfig) check(verb string) error {
 		return bad("OUI with %v, which does not use it", c.Class)
 	case c.RMPP && !rmpp:
 		return bad("RMPP with %v, which does not use it", c.Class)
+	case c.Manager && !c.SubnetManagement:
+		return bad("Manager without SubnetManagement")
 	case c.OnReceive != nil && len(c.Methods) == 0:
 		return bad("OnReceive without Methods: nothing would be received")
 	}
@@ -160,10 +162,15 @@ func (t *table) clone() *table {
 
 // find returns the agent that has registered for a request, or nil.
 func (t *table) find(h *mad.Header, b []byte) *agent {
-	if methods := t.claims[claimOf(h, b)]; methods != nil && h.Method < 128 {
-		return methods[h.Method]
+	methods := t.claims[claimOf(h, b)]
+	if methods == nil || h.Method >= 128 {
+		return nil
 	}
-	return nil
+	a := methods[h.Method]
+	if a != nil && a.cfg.Manager && h.Attribute != mad.AttrSMInfo && (h.Method == mad.Get || h.Method == mad.Set) {
+		return nil
+	}
+	return a
 }
 
 // hasClass reports whether an agent has the class in any version.

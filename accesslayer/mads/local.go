@@ -58,7 +58,7 @@ func (l *localAgent) execute(q localRequest) {
 	case h.Method == mad.TrapRepress:
 		l.repress(q)
 		return
-	case isSubnet(h.Class):
+	case isSubnet(h.Class) && !l.isBelow(q):
 		l.subnet(&h, q)
 		return
 	}
@@ -84,6 +84,12 @@ func (l *localAgent) execute(q localRequest) {
 	e.mu.Lock()
 	defer e.unlock()
 	e.reply(q.r, &out)
+}
+
+// isBelow reports whether CA.LocalMAD executes an SMP: one of an agent of this port, whose adapter answers those of the
+// network below the driver's interface.
+func (l *localAgent) isBelow(q localRequest) bool {
+	return q.r == nil && l.e.p.hasOwnAgent() && l.e.p.h.a.Attr().Caps.Has(ci.CapLocalMAD)
 }
 
 // subnet executes an SMP on the adapter's subnet management agent.
@@ -113,7 +119,11 @@ func (l *localAgent) subnet(h *mad.Header, q localRequest) {
 // repress passes a TrapRepress for a trap that the driver itself has sent to the driver.
 func (l *localAgent) repress(q localRequest) {
 	var out ci.MAD
-	if err := l.e.p.h.ca.LocalMAD(l.e.p.id.Num, &q.r.From.AV, q.in, &out); err != nil {
+	var src *ci.AVAttr
+	if q.r != nil {
+		src = &q.r.From.AV
+	}
+	if err := l.e.p.h.ca.LocalMAD(l.e.p.id.Num, src, q.in, &out); err != nil {
 		l.e.p.count.drop(DropUnclaimed)
 	}
 }

@@ -41,6 +41,7 @@ func TestRegisterRefuses(t *testing.T) {
 				ci.InvalidParameter},
 			"other class on QP0": {mads.AgentConfig{Class: mad.ClassCM, SubnetManagement: true,
 				Methods: get}, ci.InvalidParameter},
+			"manager on QP1": {mads.AgentConfig{Class: vendor, Manager: true, Methods: get}, ci.InvalidParameter},
 			"method 0": {mads.AgentConfig{Class: vendor, Methods: []mad.Method{0}},
 				ci.InvalidParameter},
 			"response": {mads.AgentConfig{Class: vendor, Methods: []mad.Method{mad.Get,

@@ -50,6 +50,9 @@ type AgentConfig struct {
 	// RMPP splits and reassembles long messages, in classes that have RMPP (IBTA 13.6): SubnetAdmin, Device,
 	// DeviceAdmin, BIS, vendor range 2.
 	RMPP bool
+	// Manager is true for a subnet manager that leaves the subnet management of its own port to the adapter: of Get and
+	// Set requests, the agent receives those of SMInfo only. Clients of a daemon cannot have such agents.
+	Manager bool
 	// Queue bounds the datagrams that wait for Recv. When it is full, datagrams are dropped and counted. 0: 128.
 	Queue int
 	// OnReceive, if not nil, is called with unsolicited datagrams, which Recv then does not return. Calls are made one

@@ -208,3 +208,61 @@ func TestSMInfoWithoutManager(t *testing.T) {
 		})
 	}
 }
+
+// A manager receives requests of SMInfo. The adapter executes the others, those of the manager itself along a directed
+// route without hops and those of other nodes.
+func TestManager(t *testing.T) {
+	for name, config := range map[string]direct.Config{"kit": {}, "hardware": {HardwareAgents: true},
+		"hardware that passes answered requests up": {HardwareAgents: true, PassConsumed: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := direct.NewLink()
+				a := newNode(t, nodeConfig{}, testenv.Must(direct.New(l, config)))
+				b := newNode(t, nodeConfig{}, testenv.Must(direct.New(l, direct.Config{})))
+				var seen []uint16
+				manager := a.agent(mads.AgentConfig{Class: mad.ClassSubnetLID, Version: 1, SubnetManagement: true,
+					Manager: true, Methods: []mad.Method{mad.Get, mad.Set},
+					OnReceive: func(r *mads.Received) { seen = append(seen, r.Header().Attribute) }})
+				directed := subnetRequest(mad.Get, mad.AttrNodeInfo, nil)
+				directed[1] = byte(mad.ClassSubnetDirected)
+				copy(directed[32:], "\xff\xff\xff\xff")
+				other := b.agent(mads.AgentConfig{SubnetManagement: true})
+				for _, c := range []struct {
+					from mads.Agent
+					m    mads.Message
+				}{
+					{manager, mads.Message{To: mads.Address{AV: ci.AVAttr{DLID: 0xffff}}, MAD: directed}},
+					{other, mads.Message{To: a.qp0(), MAD: subnetRequest(mad.Get, mad.AttrNodeInfo, nil)}},
+				} {
+					r, err := c.from.Do(t.Context(), &c.m)
+					require.NoError(t, err)
+					assert.Equal(t, mad.GetResp, r.Header().Method)
+					assert.Zero(t, r.Header().Status&^mad.StatusDirection)
+				}
+				m := subnetRequest(mad.Set, mad.AttrSMInfo, nil)
+				require.NoError(t, other.Send(&mads.Message{To: a.qp0(), MAD: m}))
+				synctest.Wait()
+				assert.Equal(t, []uint16{mad.AttrSMInfo}, seen)
+			})
+		})
+	}
+}
+
+// An agent sends a TrapRepress to its own port, along a directed route without hops. The services continue.
+func TestRepressWithoutHops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, nodeConfig{}, testenv.Must(direct.New(direct.NewLink(), direct.Config{})))
+		sm := n.agent(mads.AgentConfig{SubnetManagement: true})
+		to := mads.Address{AV: ci.AVAttr{DLID: 0xffff}}
+		directed := func(m mad.Method, attribute uint16) []byte {
+			b := subnetRequest(m, attribute, nil)
+			b[1] = byte(mad.ClassSubnetDirected)
+			copy(b[32:], "\xff\xff\xff\xff")
+			return b
+		}
+		require.NoError(t, sm.Send(&mads.Message{To: to, MAD: directed(mad.TrapRepress, mad.AttrNotice)}))
+		r, err := sm.Do(t.Context(), &mads.Message{To: to, MAD: directed(mad.Get, mad.AttrNodeInfo)})
+		require.NoError(t, err)
+		assert.Equal(t, mad.GetResp, r.Header().Method)
+	})
+}

@@ -34,7 +34,7 @@ type Datagram struct {
 	e    engine
 	id   *ID // of the QP
 	ln   *IDListener
-	link ci.Link
+	attr *ci.PortAttr // of the port, when the endpoint was opened
 	mtu  int
 	priv []byte
 	// requests are the lookups of peers.
@@ -92,7 +92,7 @@ func (d *Datagram) open(local netip.AddrPort, cfg DatagramConfig) error {
 	if err != nil {
 		return err
 	}
-	d.link, d.mtu = attr.Link, attr.MTU.Bytes()
+	d.attr, d.mtu = attr, attr.MTU.Bytes()
 	d.e.accept = func(*ci.WC) (bool, error) { return true, nil }
 	sizes := engineConfig{recvCount: cfg.Depth, recvSize: grhLen + d.mtu, sendCount: cfg.Depth, sendSize: d.mtu}
 	if err := d.e.start(d.id, sizes); err != nil {
@@ -135,7 +135,7 @@ func (d *Datagram) Lookup(ctx context.Context, remote netip.AddrPort) (Peer, err
 	return id.Peer(), id.Close()
 }
 
-// MaxMessage returns the length of the longest datagram: the port's MTU.
+// MaxMessage returns the length of the longest datagram: the port's MTU. A service level may have a smaller one.
 func (d *Datagram) MaxMessage() int { return d.mtu }
 
 // SendTo sends a datagram. It waits for a free buffer, but not until the datagram is sent; the caller may change b when
@@ -146,8 +146,8 @@ func (d *Datagram) SendTo(ctx context.Context, b []byte, to Peer) error {
 }
 
 func (d *Datagram) sendTo(ctx context.Context, b []byte, to Peer) error {
-	if len(b) > d.mtu {
-		return invalid("Datagram.SendTo", "the datagram has %d bytes, want at most %d (the port's MTU)", len(b), d.mtu)
+	if most := d.attr.MTUOf(to.AV.SL).Bytes(); len(b) > most {
+		return invalid("Datagram.SendTo", "the datagram has %d bytes, want at most %d (the port's MTU)", len(b), most)
 	}
 	d.e.mu.Lock()
 	i, err := d.e.acquireLocked(ctx, false, nil)
@@ -240,7 +240,7 @@ func (d *Datagram) sender(wc *ci.WC, grh []byte) Peer {
 	p.AV.Global = true
 	p.AV.GRH = ci.GRH{SGIDIndex: src.GIDIndex, HopLimit: hopLimit}
 	switch {
-	case d.link == ci.LinkEthernet && grh[0]>>4 != 6: // IPv4 in the last 20 bytes (annex A17)
+	case d.attr.Link == ci.LinkEthernet && grh[0]>>4 != 6: // IPv4 in the last 20 bytes (annex A17)
 		p.AV.GRH.DGID = gidOf(netip.AddrFrom4([4]byte(grh[32:36])))
 		p.AV.GRH.TrafficClass = grh[21]
 	default:

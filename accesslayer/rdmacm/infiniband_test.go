@@ -146,6 +146,10 @@ func (s *subnet) member(q *mad.SA) {
 	var r mad.MCMemberRecord
 	r.Parse(q.Data[:])
 	if q.Method == mad.Delete {
+		if s.members[r.MGID] == 0 {
+			q.Status = mad.StatusSARequestInvalid
+			return
+		}
 		s.members[r.MGID]--
 		return
 	}

@@ -34,8 +34,6 @@ type Manager struct {
 	random   func() uint64
 	closing  *hold.Once
 	closeErr error
-	ctx      context.Context // ends with the Manager
-	cancel   context.CancelFunc
 
 	opening hold.Mutex // held while an HCA is opened
 
@@ -43,7 +41,6 @@ type Manager struct {
 	closed  bool
 	ids     map[*ID]struct{}
 	devices map[ci.GUID]*device
-	members map[member]*membership
 }
 
 // device is the Manager's open of an HCA.
@@ -69,9 +66,7 @@ func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
 		return nil, invalid("rdmacm.New", "a client and Config.CM are needed")
 	}
 	m := &Manager{client: client, al: client.AL(), cm: cfg.CM, resolver: cfg.Resolver, closing: hold.NewOnce(),
-		opening: hold.NewMutex(), ids: map[*ID]struct{}{}, devices: map[ci.GUID]*device{},
-		members: map[member]*membership{}}
-	m.ctx, m.cancel = context.WithCancel(context.Background())
+		opening: hold.NewMutex(), ids: map[*ID]struct{}{}, devices: map[ci.GUID]*device{}}
 	m.wheel.Init(m.al.Clock())
 	if cfg.Rand == nil {
 		cfg.Rand = unpredictable()
@@ -84,7 +79,7 @@ func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
 			return nil, err
 		}
 	}
-	if m.pnp, err = client.RegisterPnP(accesslayer.PnPConfig{Remove: m.removed, Port: m.portEvent}); err != nil {
+	if m.pnp, err = client.RegisterPnP(accesslayer.PnPConfig{Remove: m.removed}); err != nil {
 		return nil, err
 	}
 	if cfg.OnClose != nil {
@@ -178,7 +173,6 @@ func (m *Manager) Close() error {
 		for _, i := range ids {
 			errs = append(errs, i.Close())
 		}
-		m.cancel()
 		m.wheel.Stop()
 		m.mu.Lock()
 		devices := m.devices
@@ -358,13 +352,5 @@ func (m *Manager) removed(a *accesslayer.Adapter, _ any) {
 	m.mu.Unlock()
 	for _, i := range ids {
 		i.removed(a.GUID())
-	}
-}
-
-// portEvent is called for changes of ports. A subnet manager that has restarted has lost the groups' members (IBTA
-// 14.4.11).
-func (m *Manager) portEvent(a *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
-	if e.Type == accesslayer.PortReregister {
-		m.rejoin(mads.Port{CA: a.GUID(), Num: e.Port})
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 
+	"ciddk/accesslayer/mads"
+	"ciddk/accesslayer/sa"
 	"ciddk/ci"
 	"ciddk/mad"
 )
@@ -36,9 +38,26 @@ type Group struct {
 	peer  Peer
 	mcast ci.Mcast // nil: not attached
 	left  bool
-	// isHeld is set while the Manager counts the group as a user of the membership at the subnet administrator.
-	isHeld bool
+	// membership is that at the subnet administrator, and mlid the LID of the group when the port joined it. It is nil
+	// on Ethernet, and until the port has joined.
+	membership *sa.Membership
+	mlid       uint16
 }
+
+// member identifies a port's membership in a group.
+type member struct {
+	port mads.Port
+	mgid ci.GID
+	sgid ci.GID
+	join mad.JoinState
+}
+
+var errNoAdministrator = errors.New("rdmacm: groups on InfiniBand need the subnet administrator (set Config.MAD)")
+
+// joinMask has the components that creating a group needs (15.2.5.17.2). If the group exists, they must have its
+// values.
+const joinMask = mad.MCMGID | mad.MCPortGID | mad.MCJoinState | mad.MCPKey | mad.MCQKey | mad.MCSL | mad.MCFlowLabel |
+	mad.MCTrafficClass
 
 // Addr returns the address of the group.
 func (g *Group) Addr() netip.Addr { return g.addr }
@@ -97,29 +116,55 @@ func (i *ID) join(group netip.Addr, cfg JoinConfig, report func(Event)) (*Group,
 	return g, nil
 }
 
-// joinInfiniBand makes the port a member at the subnet administrator.
+// joinInfiniBand makes the port a member at the subnet administrator. IDs that join a group alike share the membership.
 func (g *Group) joinInfiniBand() {
-	m, cfg := g.id.m, &g.id.cfg
-	ask := mad.MCMemberRecord{PKey: uint16(cfg.partition()), QKey: uint32(QKey), TrafficClass: cfg.TrafficClass}
+	cfg := &g.id.cfg
+	rec := mad.MCMemberRecord{MGID: g.key.mgid, PortGID: g.key.sgid, JoinState: g.key.join,
+		PKey: uint16(cfg.partition()), QKey: uint32(QKey), TrafficClass: cfg.TrafficClass}
+	err := g.id.m.sa.StartMembership(g.step.ctx, g.key.port,
+		sa.MembershipConfig{Record: rec, Mask: joinMask, OnChange: g.rejoined}, g.hasMembership)
+	if err != nil {
+		g.hasMembership(nil, err)
+	}
+}
+
+// hasMembership receives the outcome of the join at the subnet administrator.
+func (g *Group) hasMembership(m *sa.Membership, err error) {
+	if err != nil {
+		if g.step.ctx.Err() != nil {
+			err = context.Cause(g.step.ctx)
+		}
+		g.joined(Peer{}, err)
+		return
+	}
+	rec := m.Group()
 	g.mu.Lock()
-	if g.left { // Close came before
+	if g.left { // detach did not find it
 		g.mu.Unlock()
+		_ = m.DestroyAsync(nil)
 		g.joined(Peer{}, context.Canceled)
 		return
 	}
-	s := m.useMember(g.key, ask)
-	g.isHeld = true
+	g.membership, g.mlid = m, rec.MLID
 	g.mu.Unlock()
-	m.join(g.step.ctx, g.key, s, func(rec *mad.MCMemberRecord, err error) {
-		if err != nil {
-			g.joined(Peer{}, err)
-			return
-		}
-		peer := Peer{QPN: McastQPN, QKey: ci.QKey(rec.QKey), AV: ci.AVAttr{Port: g.key.port.Num, SL: ci.SL(rec.SL),
-			DLID: ci.LID(rec.MLID), Global: true, GRH: g.grh(rec.HopLimit, rec.TrafficClass)}}
-		peer.AV.GRH.DGID, peer.AV.GRH.FlowLabel = rec.MGID, rec.FlowLabel
-		g.joined(peer, g.attach(peer))
-	})
+	peer := Peer{QPN: McastQPN, QKey: ci.QKey(rec.QKey), AV: ci.AVAttr{Port: g.key.port.Num, SL: ci.SL(rec.SL),
+		DLID: ci.LID(rec.MLID), Global: true, GRH: g.grh(rec.HopLimit, rec.TrafficClass)}}
+	peer.AV.GRH.DGID, peer.AV.GRH.FlowLabel = rec.MGID, rec.FlowLabel
+	g.joined(peer, g.attach(peer))
+}
+
+// rejoined is called when the port has joined again, for example after a restart of the subnet manager. A port for
+// which that failed, or whose group has another LID now, has lost its membership.
+func (g *Group) rejoined(rec *mad.MCMemberRecord, err error) {
+	g.mu.Lock()
+	left, mlid := g.left, g.mlid
+	g.mu.Unlock()
+	if err == nil && rec.MLID != mlid {
+		err = fmt.Errorf("rdmacm: the group has LID %#x instead of %#x now: join it again", rec.MLID, mlid)
+	}
+	if err != nil && !left {
+		g.id.push(Event{Type: EventGroupError, Group: g, Err: err})
+	}
 }
 
 // newGroup checks the arguments of Join.
@@ -219,10 +264,12 @@ func (g *Group) joined(peer Peer, err error) {
 // Leave ends the membership, and waits for the reply of the subnet administrator, where there is one. It is idempotent.
 // Closing the ID leaves all its groups.
 func (g *Group) Leave(ctx context.Context) error {
-	isHeld, err := g.detach()
-	if isHeld {
-		result := make(chan error, 1)
-		g.id.m.leave(g.key, func(err error) { result <- err })
+	m, err := g.detach()
+	if m == nil {
+		return g.id.fail("leave", err)
+	}
+	result := make(chan error, 1)
+	if m.DestroyAsync(func(err error) { result <- err }) == nil { // else the client of the administrator was closed
 		select {
 		case leaveErr := <-result:
 			err = errors.Join(err, leaveErr)
@@ -238,22 +285,23 @@ func (g *Group) Leave(ctx context.Context) error {
 func (g *Group) StartLeave() error { return g.id.fail("leave", g.drop()) }
 
 func (g *Group) drop() error {
-	isHeld, err := g.detach()
-	if isHeld {
-		g.id.m.leave(g.key, func(error) {}) // an error means that the subnet administrator finds out by itself
+	m, err := g.detach()
+	if m != nil {
+		_ = m.DestroyAsync(nil) // an error means that the subnet administrator finds out by itself
 	}
 	return err
 }
 
-// detach detaches the QP. isHeld is true for the one call that gives up the membership at the subnet administrator.
-func (g *Group) detach() (isHeld bool, err error) {
+// detach detaches the QP. It returns the membership at the subnet administrator for the caller to end, if there is one,
+// in one call.
+func (g *Group) detach() (m *sa.Membership, err error) {
 	g.id.mu.Lock()
 	delete(g.id.groups, g)
 	g.id.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.left {
-		return false, nil
+		return nil, nil
 	}
 	g.left = true
 	if g.step != nil {
@@ -262,7 +310,7 @@ func (g *Group) detach() (isHeld bool, err error) {
 	if g.mcast != nil {
 		err = unlessGone(g.mcast.Destroy())
 	}
-	return g.isHeld, err
+	return g.membership, err
 }
 
 // mgid returns the GID of an IP group on InfiniBand (RFC 4391, section 4): it contains the lower 28 bits of an IPv4

@@ -45,6 +45,7 @@ type Client struct {
 
 	pnp       *accesslayer.Client // nil until there is a watcher
 	watchers  map[watcher]struct{}
+	shares    map[shareKey]*share // of the registrations among the watchers
 	known     map[mads.Port]known
 	receivers map[mads.Port]*receiver // of notices
 }
@@ -77,7 +78,8 @@ func New(al *accesslayer.AL, svc mads.Service, cfg Config) *Client {
 	}
 	cfg.MaxTable = max(cfg.MaxTable, mad.SADataLen)
 	return &Client{al: al, svc: svc, cfg: cfg, agents: map[mads.Port]mads.Agent{}, backoff: map[*request]struct{}{},
-		watchers: map[watcher]struct{}{}, known: map[mads.Port]known{}, receivers: map[mads.Port]*receiver{}}
+		watchers: map[watcher]struct{}{}, shares: map[shareKey]*share{}, known: map[mads.Port]known{},
+		receivers: map[mads.Port]*receiver{}}
 }
 
 // Close ends pending requests with ErrClosed. It does not wait for their done functions, or for callbacks. It ends

@@ -16,9 +16,7 @@ func (c *Client) PortEvent(port mads.Port, t accesslayer.PortEventType) {
 	if t == accesslayer.PortRemove {
 		c.portRemoved(port)
 	}
-	for _, w := range list {
-		w.portEvent(port, accesslayer.PortEvent{Type: t, Port: port.Num})
-	}
+	c.notify(list, port, accesslayer.PortEvent{Type: t, Port: port.Num})
 }
 
 // Watchers returns the number of objects that receive port events.
@@ -26,6 +24,13 @@ func (c *Client) Watchers() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.watchers)
+}
+
+// Shares returns the number of records that registrations share.
+func (c *Client) Shares() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.shares)
 }
 
 // PathBytes is what a cached path counts as.

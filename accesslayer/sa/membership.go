@@ -24,7 +24,8 @@ type MembershipConfig struct {
 
 // A Membership is a port's membership in a multicast group. It is kept until Destroy: the port joins again after a
 // client reregister, when the subnet manager, the LID or the GIDs of the port have changed, and when the port is active
-// again.
+// again. Memberships of a port with equal groups, GIDs and join states share that of the administrator: one request
+// serves for those with equal records, and the last one leaves.
 type Membership struct {
 	*registration
 	group atomic.Pointer[mad.MCMemberRecord]
@@ -61,7 +62,8 @@ func (c *Client) StartMembership(ctx context.Context, port mads.Port, cfg Member
 		return rec, err
 	}
 	m.registration = &registration{c: c, port: port,
-		key: memberKey{cfg.Record.MGID, cfg.Record.PortGID, cfg.Record.JoinState},
+		key:      memberKey{cfg.Record.MGID, cfg.Record.PortGID, cfg.Record.JoinState},
+		isShared: true,
 		register: func() (*mad.SA, error) {
 			rec, err := current()
 			return memberRequest(mad.Set, &rec, cfg.Mask), err

@@ -1,6 +1,9 @@
 package sa
 
 import (
+	"maps"
+	"slices"
+
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/mads"
 )
@@ -31,6 +34,9 @@ func (c *Client) watch(w watcher) error {
 		c.pnp = pnp
 	}
 	c.watchers[w] = struct{}{}
+	if r, ok := w.(*registration); ok {
+		r.share = c.share(r)
+	}
 	return nil
 }
 
@@ -38,7 +44,13 @@ func (c *Client) watch(w watcher) error {
 func (c *Client) unwatch(w watcher) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if _, ok := c.watchers[w]; !ok {
+		return
+	}
 	delete(c.watchers, w)
+	if r, ok := w.(*registration); ok {
+		c.unshare(r.share)
+	}
 }
 
 // known is what has been reported about a port.
@@ -58,15 +70,20 @@ func (c *Client) portEvent(a *accesslayer.Adapter, _ any, e accesslayer.PortEven
 	if state < knownState {
 		c.known[port] = state + 1
 	}
-	var list []watcher
-	if state == knownState {
-		for w := range c.watchers {
-			list = append(list, w)
-		}
-	}
+	list := slices.Collect(maps.Keys(c.watchers))
 	c.mu.Unlock()
 	if e.Type == accesslayer.PortRemove {
 		c.portRemoved(port)
+	}
+	if state == knownState {
+		c.notify(list, port, e)
+	}
+}
+
+// notify passes an event to watchers.
+func (c *Client) notify(list []watcher, port mads.Port, e accesslayer.PortEvent) {
+	if losesRegistrations(e.Type) {
+		c.forgetResponses(port) // before any of them registers again
 	}
 	for _, w := range list {
 		w.portEvent(port, e)

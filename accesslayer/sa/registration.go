@@ -17,7 +17,8 @@ import (
 // A registration is what a port has registered with the administrator: a membership, a service or a subscription. It is
 // registered again when the administrator may have lost it, until it is destroyed.
 //
-// At most one request is in progress. When it has ended, advance starts the next one that is necessary.
+// At most one request is in progress, also of all registrations that share the administrator's record. When it has
+// ended, advance starts the next one that is necessary.
 type registration struct {
 	c    *Client
 	port mads.Port
@@ -26,15 +27,17 @@ type registration struct {
 	register   func() (*mad.SA, error)
 	accept     func(*mad.SA) (renew time.Duration) // takes the response; renew 0: the registration does not end
 	unregister func() *mad.SA
+	isShared   bool            // the response to an equal registration serves for this one
 	onChange   func(err error) // may be nil
 	onEnd      func()          // at the end, before waiters go on; may be nil
 
 	calls calls // of onChange, and of the object's other callbacks
 
 	isWanted atomic.Bool // until destroyed; written with mu held
+	share    *share      // set by begin
 
 	mu        sync.Mutex
-	isHeld    bool // the administrator may have it
+	isHeld    bool // it has been registered
 	isStale   bool // it must be registered again
 	isBusy    bool // a request is in progress
 	isFailing bool // the last attempt to register again failed
@@ -86,13 +89,22 @@ func (r *registration) advance() {
 	done := r.unregistered
 	switch {
 	case r.isWanted.Load() && (!r.isHeld || r.isStale):
+		if !r.share.acquire(r) {
+			r.mu.Unlock()
+			return
+		}
 		r.isStale = false
 		req, err = r.register()
-		done = r.registered
+		done = func(resp *mad.SA, err error) { r.registered(req, resp, err) }
 	case r.isWanted.Load():
 		r.mu.Unlock()
 		return
-	case r.isHeld && !r.c.hasOther(r):
+	case r.share.held() && !r.c.hasOther(r):
+		if !r.share.acquire(r) {
+			r.mu.Unlock()
+			return
+		}
+		r.share.forget()
 		req = r.unregister()
 	default:
 		r.end(nil)
@@ -100,6 +112,13 @@ func (r *registration) advance() {
 	}
 	r.isBusy = true
 	r.stopTimer()
+	if r.isShared && err == nil && r.isWanted.Load() {
+		if resp := r.share.response(req); resp != nil {
+			r.mu.Unlock()
+			go done(resp, nil) // not on the caller's stack, which may be a callback's
+			return
+		}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	r.mu.Unlock()
@@ -107,15 +126,19 @@ func (r *registration) advance() {
 		err = r.c.StartDo(ctx, r.port, req, done)
 	}
 	if err != nil {
-		go done(nil, err) // not on the caller's stack, which may be a callback's
+		go done(nil, err) // as above
 	}
 }
 
 // registered is called with the outcome of a request to register.
-func (r *registration) registered(resp *mad.SA, err error) {
+func (r *registration) registered(req, resp *mad.SA, err error) {
 	var renew time.Duration
-	if err == nil {
+	switch {
+	case err == nil:
 		renew = r.accept(resp)
+		r.share.registered(req, resp)
+	case mayHaveArrived(err):
+		r.share.registered(nil, nil)
 	}
 	r.mu.Lock()
 	r.idle()
@@ -135,9 +158,7 @@ func (r *registration) registered(resp *mad.SA, err error) {
 		}
 	case isFirst:
 		r.isWanted.Store(false)
-		r.isHeld = mayHaveArrived(err)
 	default:
-		r.isHeld = r.isHeld || mayHaveArrived(err)
 		r.isStale = true
 	}
 	retry := err != nil && !isFirst && r.isWanted.Load() && !r.isClosed
@@ -153,6 +174,7 @@ func (r *registration) registered(resp *mad.SA, err error) {
 	if isReported && r.onChange != nil {
 		r.calls.post(func() { r.onChange(err) })
 	}
+	r.share.release(r)
 	if !retry {
 		r.advance()
 	}
@@ -172,9 +194,10 @@ func (r *registration) delay() time.Duration {
 
 // unregistered is called with the outcome of a request to end the registration.
 func (r *registration) unregistered(_ *mad.SA, err error) {
+	r.share.unregistered()
+	defer r.share.release(r)
 	r.mu.Lock()
 	r.idle()
-	r.isHeld = false
 	if _, ok := errors.AsType[*StatusError](err); ok { // it has lost the registration already
 		err = nil
 	}
@@ -217,7 +240,7 @@ func (r *registration) fail(err error) {
 		r.mu.Unlock()
 		return
 	}
-	r.created, r.isHeld = nil, r.isBusy
+	r.created = nil
 	r.isWanted.Store(false)
 	cancel := r.cancel
 	r.mu.Unlock()
@@ -239,8 +262,7 @@ func (r *registration) destroy(onDone func(error)) error {
 	if onDone != nil {
 		r.onDone = append(r.onDone, onDone)
 	}
-	if r.isBusy { // a request to register: the administrator may have executed it
-		r.isHeld = true
+	if r.isBusy && r.cancel != nil { // a request to register
 		r.cancel()
 	}
 	r.mu.Unlock()
@@ -274,7 +296,7 @@ func (r *registration) end(err error) {
 // close ends the registration with its client. It sends the request that ends it, and does not wait for the response.
 func (r *registration) close() {
 	r.mu.Lock()
-	created, isHeld := r.created, r.isHeld || r.isBusy
+	created, isHeld := r.created, r.share.held() || r.isBusy
 	isEnded := r.isEnded
 	r.created, r.isClosed = nil, true
 	r.isWanted.Store(false)
@@ -282,7 +304,7 @@ func (r *registration) close() {
 	if isEnded {
 		return
 	}
-	if isHeld {
+	if isHeld && !r.c.hasOther(r) {
 		r.c.sendLast(r.port, r.unregister())
 	}
 	if created != nil {

@@ -185,6 +185,87 @@ func TestMembershipsShare(t *testing.T) {
 	})
 }
 
+// Equal memberships are joined by one request, also again after an event. Others with the same key send their own.
+func TestMembershipsJoinOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *sa.Client, port mads.Port, a *administrator, _ *service) {
+		var list [3]*sa.Membership
+		joined := make(chan error, len(list))
+		for i := range list {
+			require.NoError(t, c.StartMembership(t.Context(), port, group, func(m *sa.Membership, err error) {
+				list[i] = m
+				joined <- err
+			}))
+		}
+		for range list {
+			require.NoError(t, <-joined)
+		}
+		assert.Equal(t, []string{"+MCMemberRecord"}, a.taken())
+		for _, m := range list {
+			assert.EqualValues(t, 0xc001, m.Group().MLID)
+		}
+		c.PortEvent(port, accesslayer.PortReregister)
+		synctest.Wait()
+		assert.Equal(t, []string{"+MCMemberRecord"}, a.taken())
+		other := group
+		other.Record.QKey, other.Mask = 5, mad.MCQKey
+		x, err := c.NewMembership(t.Context(), port, other)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"+MCMemberRecord"}, a.taken())
+		for _, m := range list {
+			require.NoError(t, m.Destroy())
+		}
+		assert.Empty(t, a.taken())
+		require.NoError(t, x.Destroy())
+		assert.Equal(t, []string{"-MCMemberRecord"}, a.taken())
+	})
+}
+
+// A request that ends a membership, and is sent again since its response is lost, comes before the next join.
+func TestLeaveBeforeJoin(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *sa.Client, port mads.Port, a *administrator, _ *service) {
+		x, err := c.NewMembership(t.Context(), port, group)
+		require.NoError(t, err)
+		a.taken()
+		a.set(0, true)
+		require.NoError(t, x.DestroyAsync(nil))
+		joined := make(chan error, 1)
+		var y *sa.Membership
+		require.NoError(t, c.StartMembership(t.Context(), port, group, func(m *sa.Membership, err error) {
+			y = m
+			joined <- err
+		}))
+		time.Sleep(second / 2)
+		a.set(0, false)
+		assert.Equal(t, []string{"-MCMemberRecord"}, a.taken())
+		require.NoError(t, <-joined)
+		assert.Equal(t, []string{"+MCMemberRecord"}, a.taken())
+		assert.True(t, a.has("MCMemberRecord"))
+		require.NoError(t, y.Destroy())
+	})
+}
+
+// A membership that ends since another one is wanted is ended by that one if it is given up before it has joined.
+func TestMembershipHandedOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *sa.Client, port mads.Port, a *administrator, _ *service) {
+		x, err := c.NewMembership(t.Context(), port, group)
+		require.NoError(t, err)
+		a.set(0, true)
+		c.PortEvent(port, accesslayer.PortReregister) // x has the turn
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		require.NoError(t, c.StartMembership(ctx, port, group, func(_ *sa.Membership, err error) { ended <- err }))
+		synctest.Wait()
+		require.NoError(t, x.DestroyAsync(nil))
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		a.set(0, false)
+		time.Sleep(time.Minute)
+		assert.False(t, a.has("MCMemberRecord"))
+		assert.Zero(t, c.Watchers())
+		assert.Zero(t, c.Shares())
+	})
+}
+
 // A creation that fails leaves nothing behind.
 func TestCreationFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *sa.Client, port mads.Port, a *administrator, _ *service) {

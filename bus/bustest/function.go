@@ -135,6 +135,41 @@ func testDMA(t *testing.T, r *rig) {
 	_, err = r.f.MapDMA(bus.Memory{})
 	require.ErrorIs(t, err, bus.ErrNotMappable, "no memory")
 	testPartialPage(t, r)
+	testRemote(t, r)
+}
+
+// copied is memory that is reached by copies. It has no atomic operations, which the device of the tests does not use.
+type copied struct {
+	bus.Remote
+	b []byte
+}
+
+func (c *copied) ReadAt(b []byte, off int64) (int, error)  { return copy(b, c.b[off:]), nil }
+func (c *copied) WriteAt(b []byte, off int64) (int, error) { return copy(c.b[off:], b), nil }
+
+// testRemote maps memory that the process reaches by copies. Most back ends cannot.
+func testRemote(t *testing.T, r *rig) {
+	const offset, n = 100, 5000
+	c := &copied{b: make([]byte, n)}
+	for _, m := range []bus.Memory{{Remote: c, PageOffset: offset}, {Remote: c, Length: n, PageOffset: 1 << 20}} {
+		_, err := r.f.MapDMA(m)
+		require.ErrorIs(t, err, bus.ErrNotMappable)
+	}
+	d, err := r.f.MapDMA(bus.Memory{Remote: c, Length: n, PageOffset: offset})
+	if errors.Is(err, bus.ErrNotMappable) {
+		return
+	}
+	require.NoError(t, err)
+	assert.EqualValues(t, n, d.Len())
+	assert.EqualValues(t, offset, d.IOVA%uint64(os.Getpagesize()))
+	for i := range c.b[:n/2] {
+		c.b[i] = byte(i * 3)
+	}
+	require.EqualValues(t, CopyOK, r.copy(t, d.IOVA, d.IOVA+n/2, n/2))
+	assert.Equal(t, c.b[:n/2], c.b[n/2:])
+	assert.EqualValues(t, CopyFailed, r.copy(t, d.IOVA, d.IOVA+n, 1), "beyond the end")
+	require.NoError(t, d.Close())
+	assert.EqualValues(t, CopyFailed, r.copy(t, d.IOVA, d.IOVA+n/2, 8), "closed")
 }
 
 // testPartialPage maps memory that is not whole pages. A back end that needs a descriptor cannot.

@@ -23,12 +23,13 @@ import (
 	"ciddk/fabric"
 	"ciddk/fabric/join"
 	"ciddk/fabric/topology"
+	"ciddk/internal/command"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// command runs a command line, and returns its output.
-func command(t *testing.T, args ...string) (status int, out, errs string) {
+// runProgram runs a command line, and returns its output.
+func runProgram(t *testing.T, args ...string) (status int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
 	status = run(t.Context(), args, &o, &e)
@@ -39,27 +40,27 @@ func command(t *testing.T, args ...string) (status int, out, errs string) {
 func TestGenerate(t *testing.T) {
 	for _, args := range []string{"fattree", "fattree --down 2,2,2 --up 1,2,2", "torus --size 3,3,3", "dragonfly",
 		"torus --mesh --size 4 --hosts 2"} {
-		status, out, errs := command(t, append([]string{"generate", "--rate", "12xHDR"}, strings.Fields(args)...)...)
+		status, out, errs := runProgram(t, append([]string{"generate", "--rate", "12xHDR"}, strings.Fields(args)...)...)
 		require.Zero(t, status, errs)
 		g, err := topology.Read(strings.NewReader(out), args, nil)
 		require.NoError(t, err)
 		w, s := g.Links[0].Rate()
 		assert.Equal(t, "12xHDR", topology.FormatRate(w, s))
 	}
-	status, _, errs := command(t, "generate", "--rate", "fast", "torus")
-	assert.Equal(t, exitError, status)
+	status, _, errs := runProgram(t, "generate", "--rate", "fast", "torus")
+	assert.Equal(t, command.ExitError, status)
 	assert.Contains(t, errs, "want a text such as 4xEDR")
-	status, _, errs = command(t, "generate", "torus", "--size", "0")
-	assert.Equal(t, exitError, status)
+	status, _, errs = runProgram(t, "generate", "torus", "--size", "0")
+	assert.Equal(t, command.ExitError, status)
 	assert.Contains(t, errs, "want numbers from 1 on")
 }
 
 // Usage errors have a status of their own, and help has none.
 func TestUsage(t *testing.T) {
-	for args, want := range map[string]int{"": exitUsage, "cut": exitUsage,
-		"serve /does/not/exist": exitUsage, "--help": 0,
-		"--name none-such status": exitError, "--name none-such draw --from a": exitError} {
-		status, _, _ := command(t, strings.Fields(args)...)
+	for args, want := range map[string]int{"": command.ExitUsage, "cut": command.ExitUsage,
+		"serve /does/not/exist": command.ExitUsage, "--help": 0,
+		"--name none-such status": command.ExitError, "--name none-such draw --from a": command.ExitError} {
+		status, _, _ := runProgram(t, strings.Fields(args)...)
 		assert.Equal(t, want, status, args)
 	}
 }
@@ -70,7 +71,7 @@ var names atomic.Int64
 func running(t *testing.T, args ...string) string {
 	t.Helper()
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
-	_, net, _ := command(t, "generate", "fattree")
+	_, net, _ := runProgram(t, "generate", "fattree")
 	file := filepath.Join(t.TempDir(), "tree.net")
 	require.NoError(t, os.WriteFile(file, []byte(net), 0o600))
 	name := fmt.Sprintf("ddk-fabric-%d-%d", os.Getpid(), names.Add(1))
@@ -100,27 +101,27 @@ func running(t *testing.T, args ...string) string {
 // A running fabric is shown, drawn and changed by commands.
 func TestServe(t *testing.T) {
 	name := running(t, "--configure")
-	_, out, _ := command(t, "--name", name, "status")
+	_, out, _ := runProgram(t, "--name", name, "status")
 	assert.Len(t, strings.Split(strings.TrimSpace(out), "\n"), 1+24)
 	assert.NotContains(t, out, "Down")
-	status, _, errs := command(t, "--name", name, "cut", "h1:1")
+	status, _, errs := runProgram(t, "--name", name, "cut", "h1:1")
 	require.Zero(t, status, errs)
 	state := func() fabric.Status {
 		var s fabric.Status
-		_, out, _ := command(t, "--name", name, "status", "--json")
+		_, out, _ := runProgram(t, "--name", name, "status", "--json")
 		require.NoError(t, json.Unmarshal([]byte(out), &s))
 		return s
 	}
 	assert.True(t, state().Nodes[0].Ports[0].Cut)
 	assert.Equal(t, "Down", state().Nodes[0].Ports[0].State)
-	_, out, _ = command(t, "--name", name, "status")
+	_, out, _ = runProgram(t, "--name", name, "status")
 	assert.Contains(t, out, "(cut)")
-	status, _, errs = command(t, "--name", name, "restore", "h1")
+	status, _, errs = runProgram(t, "--name", name, "restore", "h1")
 	require.Zero(t, status, errs)
 	require.Eventually(t, func() bool { return state().Nodes[0].Ports[0].State == "Active" }, time.Minute,
 		time.Millisecond, "the fabric is configured again")
 
-	status, out, errs = command(t, "--name", name, "draw", "--from", "h2", "--to", "h8")
+	status, out, errs = runProgram(t, "--name", name, "draw", "--from", "h2", "--to", "h8")
 	require.Zero(t, status, errs)
 	assert.Equal(t, 1+4, strings.Count(out, `class="route"`)) // with the legend
 	assert.Equal(t, 12+4, strings.Count(out, "<line "))
@@ -132,11 +133,11 @@ func TestServe(t *testing.T) {
 		}
 		require.NoError(t, err)
 	}
-	status, _, errs = command(t, "--name", name, "remove", "s2-1")
+	status, _, errs = runProgram(t, "--name", name, "remove", "s2-1")
 	require.Zero(t, status, errs)
 	assert.Len(t, state().Nodes, 11)
-	status, _, errs = command(t, "--name", name, "cut", "nobody:1")
-	assert.Equal(t, exitError, status)
+	status, _, errs = runProgram(t, "--name", name, "cut", "nobody:1")
+	assert.Equal(t, command.ExitError, status)
 	assert.Contains(t, errs, "no node")
 }
 
@@ -146,7 +147,7 @@ func TestJoin(t *testing.T) {
 	port, err := join.Dial(t.Context(), join.SocketPath(name, "join"), "h5", 0)
 	require.NoError(t, err)
 	assert.Equal(t, ci.PortActive, port.Attr().State)
-	_, out, _ := command(t, "--name", name, "status")
+	_, out, _ := runProgram(t, "--name", name, "status")
 	assert.Contains(t, out, "adapter")
 	lid := port.Attr().LID
 	require.NoError(t, port.Close())
@@ -156,7 +157,7 @@ func TestJoin(t *testing.T) {
 	assert.Equal(t, lid, port.Attr().LID)
 	require.NoError(t, port.Close())
 	require.Eventually(t, func() bool {
-		_, out, _ := command(t, "--name", name, "status")
+		_, out, _ := runProgram(t, "--name", name, "status")
 		return strings.Contains(out, "Down")
 	}, time.Minute, 10*time.Millisecond)
 }

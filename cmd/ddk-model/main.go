@@ -28,14 +28,9 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/alecthomas/kong"
+	"ciddk/internal/command"
 )
 
 // commands is the grammar of the command line.
@@ -51,41 +46,13 @@ type program struct {
 	err io.Writer
 }
 
-const (
-	exitError = 1
-	exitUsage = 2
-)
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(status)
-}
+func main() { command.Main(run) }
 
 // run executes a command line and returns the exit status.
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	var c commands
-	exit := -1
-	parser, err := kong.New(&c, kong.Name("ddk-model"), kong.Writers(out, errs),
-		kong.Exit(func(code int) { exit = code }),
-		kong.Description("Models of ConnectX-3 cards for virtual machines, over vfio-user."))
-	if err != nil {
-		panic(err) // the grammar above is wrong
-	}
-	k, err := parser.Parse(args)
-	switch {
-	case exit >= 0: // --help
-		return exit
-	case err != nil:
-		fmt.Fprintln(errs, "ddk-model:", err)
-		return exitUsage
-	}
-	if err := k.Run(&program{ctx: ctx, out: out, err: errs}); err != nil {
-		if !errors.Is(err, context.Canceled) {
-			fmt.Fprintln(errs, "ddk-model:", err)
-		}
-		return exitError
-	}
-	return 0
+	p := command.Program{Name: "ddk-model", Grammar: &c, Out: out, Errs: errs}
+	p.Description = "Models of ConnectX-3 cards for virtual machines, over vfio-user."
+	p.Bindings = func() []any { return []any{&program{ctx: ctx, out: out, err: errs}} }
+	return p.Run(args)
 }

@@ -17,12 +17,13 @@ import (
 
 	"ciddk/bus/vfiouser"
 	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/command"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// command runs a command line, and returns its output.
-func command(t *testing.T, args ...string) (status int, out, errs string) {
+// runProgram runs a command line, and returns its output.
+func runProgram(t *testing.T, args ...string) (status int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
 	status = run(t.Context(), args, &o, &e)
@@ -39,29 +40,29 @@ func TestUsage(t *testing.T) {
 		want   string
 	}{
 		{"--help", 0, ""},
-		{"", exitUsage, "expected one of"},
-		{"serve", exitUsage, "<socket>"},
-		{"serve --link token-ring /x", exitUsage, "--link"},
-		{"serve --topology /does/not/exist /x", exitUsage, "/does/not/exist"},
-		{"serve /x=h1", exitError, "a node needs --topology"},
-		{"serve --configure /x", exitError, "--configure needs --topology"},
-		{"serve --tap t0 /x", exitError, "need --link ethernet"},
-		{"serve --topology " + topology + " /x", exitError, "/x=NODE"},
-		{"serve --topology " + topology + " --link ethernet /x=h1", exitError, "are for --link infiniband"},
-		{"serve --topology " + topology + " /x=h3", exitError, `"h3"`},
-		{"serve --link ethernet --dgram /a /x", exitError, "LOCAL,REMOTE"},
-		{"serve /does/not/exist/x", exitError, "/does/not/exist/x"},
-		{"qemu --memory 0 /x", exitError, "want MiB"},
-		{"qemu /it's", exitError, "quotation mark"},
+		{"", command.ExitUsage, "expected one of"},
+		{"serve", command.ExitUsage, "<socket>"},
+		{"serve --link token-ring /x", command.ExitUsage, "--link"},
+		{"serve --topology /does/not/exist /x", command.ExitUsage, "/does/not/exist"},
+		{"serve /x=h1", command.ExitError, "a node needs --topology"},
+		{"serve --configure /x", command.ExitError, "--configure needs --topology"},
+		{"serve --tap t0 /x", command.ExitError, "need --link ethernet"},
+		{"serve --topology " + topology + " /x", command.ExitError, "/x=NODE"},
+		{"serve --topology " + topology + " --link ethernet /x=h1", command.ExitError, "are for --link infiniband"},
+		{"serve --topology " + topology + " /x=h3", command.ExitError, `"h3"`},
+		{"serve --link ethernet --dgram /a /x", command.ExitError, "LOCAL,REMOTE"},
+		{"serve /does/not/exist/x", command.ExitError, "/does/not/exist/x"},
+		{"qemu --memory 0 /x", command.ExitError, "want MiB"},
+		{"qemu /it's", command.ExitError, "quotation mark"},
 	} {
-		status, _, errs := command(t, strings.Fields(tt.args)...)
+		status, _, errs := runProgram(t, strings.Fields(tt.args)...)
 		assert.Equal(t, tt.status, status, "%s: %s", tt.args, errs)
 		assert.Contains(t, errs, tt.want, tt.args)
 	}
 }
 
 func TestQEMU(t *testing.T) {
-	status, out, _ := command(t, "qemu", "--memory", "512", "/run/a", "/run/b")
+	status, out, _ := runProgram(t, "qemu", "--memory", "512", "/run/a", "/run/b")
 	require.Zero(t, status)
 	for _, want := range []string{"size=512M,share=on", "id=rp1,chassis=2,slot=2",
 		`'{"driver":"vfio-user-pci","bus":"rp0","rombar":0,"socket":{"type":"unix","path":"/run/a"}}'`,

@@ -16,10 +16,11 @@ import (
 )
 
 type serveCmd struct {
-	Sockets []string `arg:"" name:"socket" help:"Socket of a card, or socket=node with --topology."`
-	Link    string   `enum:"infiniband,ethernet" default:"infiniband" help:"Link layer: infiniband or ethernet."`
-	Pro     bool     `help:"ConnectX-3 Pro, which has RoCE v2."`
-	Verbose bool     `short:"v" help:"Log every command of the drivers."`
+	Sockets   []string `arg:"" name:"socket" help:"Socket of a card, or socket=node with --topology."`
+	Link      string   `enum:"infiniband,ethernet" default:"infiniband" help:"Link layer: infiniband or ethernet."`
+	Pro       bool     `help:"ConnectX-3 Pro, which has RoCE v2."`
+	BlueFlame bool     `name:"blueflame" help:"Announce BlueFlame, which is slower than doorbells here."`
+	Verbose   bool     `short:"v" help:"Log every command of the drivers."`
 
 	Topology  string `type:"existingfile" help:"Subnet in ibsim's net format whose adapters are the cards."`
 	Configure bool   `help:"Bring the subnet of --topology up without a subnet manager."`
@@ -86,7 +87,8 @@ func (c *serveCmd) card(p *program, links linkMaker, i int, path, node string) (
 	if err != nil {
 		return nil, err
 	}
-	cfg := model.Config{Pro: c.Pro, Ports: []model.PortConfig{{Link: link}}, GUID: guidOf(link)}
+	cfg := model.Config{Pro: c.Pro, Ports: []model.PortConfig{{Link: link}}, GUID: guidOf(link),
+		NoBlueFlame: !c.BlueFlame}
 	if c.Verbose {
 		log := slog.New(slog.NewTextHandler(p.err, nil)).With("card", path)
 		cfg.Trace = func(x model.Command) { log.Info(x.String()) }

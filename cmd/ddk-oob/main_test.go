@@ -16,6 +16,7 @@ import (
 	"ciddk/bus/usb/u2c"
 	"ciddk/bus/usb/u2cfake"
 	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/command"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,7 +29,7 @@ func TestFake(t *testing.T) {
 		out, errs string
 	}{
 		{"--help", 0, "Registers of a Mellanox card", ""},
-		{"", exitUsage, "", "expected one of"},
+		{"", command.ExitUsage, "", "expected one of"},
 		{"--fake list", 0, "0:1  serial fa4e0001  firmware 1.3\n", ""},
 		{"--fake id", 0, "ConnectX-3  device 0x01f5  revision 0  at I2C address 0x48\n", ""},
 		{"--fake --batch --speed 400000 id", 0, "ConnectX-3  device 0x01f5", ""},
@@ -44,20 +45,20 @@ func TestFake(t *testing.T) {
 		{"--fake recover", 0, "", ""},
 		{"--fake write --yes-i-know 0x10 7", 0, "", "register 00010: old value 00000000, writing 00000007"},
 		{"--fake write --yes-i-know 0xf03fc 0", 0, "", "old value not read"},
-		{"--fake write 0x10 7", exitError, "", "writes are not allowed"},
-		{"--fake --serial 1 id", exitError, "", "serial number 00000001"},
-		{"--fake --serial xyz id", exitError, "", `--serial "xyz"`},
-		{"--fake --usb 1 id", exitError, "", "BUS:ADDRESS"},
-		{"--fake --usb 3:4 id", exitError, "", "no such adapter"},
-		{"--fake --address 0x30 id", exitError, "", "no target acknowledges"},
-		{"--fake --speed 200000 id", exitError, "", "200000 Hz"},
-		{"--fake read 0xf0015", exitError, "", "not divisible by 4"},
-		{"--fake read 0x100000", exitError, "", "0x100000 bytes"},
-		{"--fake read 0 0", exitError, "", "count 0"},
-		{"--fake read zero", exitUsage, "", "zero"},
-		{"--fake read 0x100000000", exitUsage, "", "32 bits"},
-		{"--fake dump 2", exitError, "", "multiples of 4"},
-		{"--fake dump 0x100000", exitError, "", "0x100000 bytes"},
+		{"--fake write 0x10 7", command.ExitError, "", "writes are not allowed"},
+		{"--fake --serial 1 id", command.ExitError, "", "serial number 00000001"},
+		{"--fake --serial xyz id", command.ExitError, "", `--serial "xyz"`},
+		{"--fake --usb 1 id", command.ExitError, "", "BUS:ADDRESS"},
+		{"--fake --usb 3:4 id", command.ExitError, "", "no such adapter"},
+		{"--fake --address 0x30 id", command.ExitError, "", "no target acknowledges"},
+		{"--fake --speed 200000 id", command.ExitError, "", "200000 Hz"},
+		{"--fake read 0xf0015", command.ExitError, "", "not divisible by 4"},
+		{"--fake read 0x100000", command.ExitError, "", "0x100000 bytes"},
+		{"--fake read 0 0", command.ExitError, "", "count 0"},
+		{"--fake read zero", command.ExitUsage, "", "zero"},
+		{"--fake read 0x100000000", command.ExitUsage, "", "32 bits"},
+		{"--fake dump 2", command.ExitError, "", "multiples of 4"},
+		{"--fake dump 0x100000", command.ExitError, "", "0x100000 bytes"},
 	} {
 		var out, errs bytes.Buffer
 		assert.Equal(t, tt.status, run(t.Context(), strings.Fields(tt.args), &out, &errs), "%s: %s", tt.args, &errs)

@@ -19,7 +19,9 @@ func drivers() []validate.Driver {
 					"(hardware that passes up what it has answered); default: kit",
 				"fabric": "name of a fabric that ddk-fabric serves, for the link fabric; default: one of its own, " +
 					"with a switch between the HCAs",
-				"nodes":      "nodes of the two HCAs in that fabric; default: h1,h2",
+				"nodes": "nodes of the two HCAs in that fabric; default: h1,h2",
+				"odd": "1: two ports, several P_Keys, LIDs and GIDs, and small limits, on the links direct and " +
+					"network; default: 0",
 				"privileged": "1: check IPv4 header and whole ICRC on the link udp (Linux, CAP_NET_RAW); default: 0",
 			},
 		},

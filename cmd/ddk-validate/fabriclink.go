@@ -29,9 +29,11 @@ func fabricLink(o validate.Options) (l linkage, err error) {
 	}
 	path := join.SocketPath(name, "join")
 	if name == "" {
-		if path, l.close, err = serveFabric(); err != nil {
+		var f *fabric.Fabric
+		if f, path, l.close, err = serveFabric(); err != nil {
 			return l, err
 		}
+		l.setLink = func(up bool) error { return setCable(f, nodes[0], up) }
 	}
 	for _, n := range nodes {
 		l.ports = append(l.ports, func() (rvt.Port, error) {
@@ -86,15 +88,30 @@ func awaitManager(p *join.Port, name string, limit time.Duration) error {
 	}
 }
 
+// setCable pulls out or plugs in the cable of a node, and does the work of a subnet manager afterwards.
+func setCable(f *fabric.Fabric, node string, up bool) error {
+	p, err := f.Port(node, 0)
+	if err != nil {
+		return err
+	}
+	if err := p.SetLink(up); err != nil || !up {
+		return err
+	}
+	if err := f.Configure(); err != nil {
+		return err
+	}
+	return flood(f)
+}
+
 // serveFabric serves a fabric with the adapters h1 and h2.
-func serveFabric() (path string, stop func() error, err error) {
+func serveFabric() (f *fabric.Fabric, path string, stop func() error, err error) {
 	g, err := topology.FatTree{Down: []int{2}, Up: []int{1}}.Generate()
 	if err != nil {
-		return "", nil, err
+		return nil, "", nil, err
 	}
-	f, err := fabric.New(g, fabric.Config{MTU: mtu})
+	f, err = fabric.New(g, fabric.Config{MTU: mtu})
 	if err != nil {
-		return "", nil, err
+		return nil, "", nil, err
 	}
 	err = f.Configure()
 	if err == nil {
@@ -102,21 +119,21 @@ func serveFabric() (path string, stop func() error, err error) {
 	}
 	if err != nil {
 		f.Close()
-		return "", nil, err
+		return nil, "", nil, err
 	}
 	dir, err := os.MkdirTemp("", "fabric")
 	if err != nil {
 		f.Close()
-		return "", nil, err
+		return nil, "", nil, err
 	}
 	path = filepath.Join(dir, "join.sock")
 	k, err := net.Listen("unix", path)
 	if err != nil {
 		f.Close()
-		return "", nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, "", nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	s := join.Serve(f, k, join.Config{})
-	return path, func() error {
+	return f, path, func() error {
 		err := s.Close()
 		f.Close()
 		return errors.Join(err, os.RemoveAll(dir))

@@ -11,10 +11,11 @@ import (
 	"ciddk/validate/suite/suitemutants"
 )
 
-// TestMain makes the test's program a daemon process or a worker, when a run starts it again.
+// TestMain makes the test's program a daemon process, a worker, or the process that finds a profile, when a run starts
+// it again.
 func TestMain(m *testing.M) {
 	through.Serve(slices.Concat(drivers(), faultyDrivers())...)
-	if len(os.Args) > 1 && os.Args[1] == "worker" {
+	if len(os.Args) > 1 && (os.Args[1] == "worker" || os.Args[1] == "profile") {
 		os.Exit(cli.Main(testConfig(), os.Args[1:]))
 	}
 	os.Exit(m.Run())

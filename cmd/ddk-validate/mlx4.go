@@ -99,8 +99,7 @@ func openMLX4(ctx context.Context, o validate.Options) (*validate.Target, error)
 		return nil, err
 	}
 	t := &validate.Target{Version: "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups,
-		Lossless: true,
-		NoDaemon: "the adapter reaches memory of the process of its driver only, and not that of a daemon's clients"}
+		Lossless: true}
 	ports := l.ports
 	if o.Impair {
 		imp := newImpairer()
@@ -155,14 +154,17 @@ func openMLX4(ctx context.Context, o validate.Options) (*validate.Target, error)
 		made = append(made, a)
 		t.HCAs = append(t.HCAs, a.h)
 	}
+	if t.SetLink = l.setLink; t.SetLink == nil {
+		t.SetLink = func(up bool) error { return made[0].m.SetLink(1, up) }
+	}
 	return t, nil
 }
 
 // newMLX4Adapter returns an adapter on a port, which it takes over.
 func newMLX4Adapter(ctx context.Context, o validate.Options, i int, p rvt.Port) (*mlx4Adapter, error) {
 	c := model.Config{Ports: []model.PortConfig{{Link: p}}, Rand: seeded(o.Seed, i), NodeDescription: description,
-		GUID: guid + ci.GUID(i)<<8}
-	var config mlx4.Config
+		GUID: guid + ci.GUID(i)<<8, Windows2: true}
+	config := mlx4.Config{HardwareAgents: o.Link == "fabric"}
 	if o.Link == "ethernet" {
 		version, _ := roceVersion(o) // checked by checkMLX4
 		c.Pro = version == ci.GIDRoCEv2

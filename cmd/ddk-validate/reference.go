@@ -36,7 +36,6 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 	if err != nil {
 		return nil, err
 	}
-	ports := l.ports
 	t := &validate.Target{
 		VendorCall:  &validate.VendorCommand{Command: reference.VendorDescription, Want: []byte(description)},
 		UserLibrary: userlib.New(),
@@ -48,23 +47,20 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 	}
 	if o.Impair {
 		imp := newImpairer()
-		for i := range ports {
-			ports[i] = imp.wrap(ports[i])
-		}
+		l.wrap(imp.wrap)
 		t.Impair = imp.set
 	}
 	if o.Capture { // outside of the impairment, so that the capture includes dropped packets
 		tap := new(capture.Tap)
-		for i := range ports {
-			open := ports[i]
-			ports[i] = func() (rvt.Port, error) {
+		l.wrap(func(open openPort) openPort {
+			return func() (rvt.Port, error) {
 				p, err := open()
 				if err != nil {
 					return nil, err
 				}
 				return capture.New(p, tap)
 			}
-		}
+		})
 		t.Capture = func(path string) (func() error, error) { return pcapng.ToFile(path, tap) }
 	}
 	var made []*reference.HCA
@@ -93,17 +89,20 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		}
 		return list
 	}
-	for i, open := range ports {
-		p, err := open()
+	for i := range l.ports {
+		ports, err := l.open(i)
 		if err != nil {
 			return nil, errors.Join(err, t.Close(nil))
 		}
-		c := reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: []rvt.Port{p}, Rand: seeded(o.Seed, i),
+		c := reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: ports, Rand: seeded(o.Seed, i),
 			NodeDescription: description}
-		if f, ok := p.(*join.Port); ok { // the fabric's agent answers for the node, which the topology describes
+		if l.odd {
+			c.GUID, c.Attr = oddGUID(i), oddLimits
+		}
+		if f, ok := ports[0].(*join.Port); ok { // the fabric's agent answers for the node, which the topology describes
 			n := f.NodeInfo()
 			c.GUID, c.Attr.VendorID, c.Attr.DeviceID = 0, n.VendorID, n.DeviceID
-			c.Attr.Revision = uint16(n.Revision)
+			c.Attr.Revision, c.Attr.SystemGUID = uint16(n.Revision), ci.GUID(n.SystemGUID)
 		}
 		h, err := reference.New(c)
 		if err != nil {
@@ -112,7 +111,9 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		made = append(made, h)
 		t.HCAs = append(t.HCAs, h)
 	}
-	t.SetLink = func(up bool) error { return made[0].SetLink(1, up) }
+	if t.SetLink = l.setLink; t.SetLink == nil {
+		t.SetLink = func(up bool) error { return made[0].SetLink(1, up) }
+	}
 	return t, nil
 }
 
@@ -126,12 +127,44 @@ type openPort func() (rvt.Port, error)
 
 // linkage describes the link of a target.
 type linkage struct {
-	ports []openPort                    // one for each HCA
-	end   func() (validate.Wire, error) // opens the certifier's end; nil if there is no address for it
+	ports []openPort // one for each HCA
+	// second has the second port of each HCA, or is nil.
+	second []openPort
+	odd    bool                          // the HCAs have odd values
+	end    func() (validate.Wire, error) // opens the certifier's end; nil if there is no address for it
 	// noGroups is the value of validate.Target.NoMulticast.
 	noGroups string
-	close    func() error
-	probe    *linkProbe // nil for a link in memory, which cannot lose packets
+	// setLink implements validate.Target.SetLink for a link that needs more than its port. It may be nil.
+	setLink func(up bool) error
+	close   func() error
+	probe   *linkProbe // nil for a link in memory, which cannot lose packets
+}
+
+// wrap replaces all ports.
+func (l *linkage) wrap(f func(openPort) openPort) {
+	for _, list := range [][]openPort{l.ports, l.second} {
+		for i := range list {
+			list[i] = f(list[i])
+		}
+	}
+}
+
+// open opens the ports of HCA i.
+func (l *linkage) open(i int) (ports []rvt.Port, err error) {
+	for _, list := range [][]openPort{l.ports, l.second} {
+		if list == nil {
+			continue
+		}
+		p, err := list[i]()
+		if err != nil {
+			for _, p := range ports {
+				err = errors.Join(err, p.Close())
+			}
+			return nil, err
+		}
+		ports = append(ports, p)
+	}
+	return ports, nil
 }
 
 // links has a function for each link of the driver.
@@ -141,15 +174,16 @@ var links = map[string]func(validate.Options) (linkage, error){
 
 // checkValues returns an error for a setting that the link does not have, or for an invalid value.
 func checkValues(o validate.Options) error {
-	has := map[string][]string{"udp": {"ip", "port", "privileged", "sources"}, "network": {"ip"}, "direct": {"agents"},
-		"fabric": {"fabric", "nodes"}}
+	has := map[string][]string{"udp": {"ip", "port", "privileged", "sources"}, "network": {"ip", "odd"},
+		"direct": {"agents", "odd"}, "fabric": {"fabric", "nodes"}}
 	_, version := version(o)
 	_, port := udpPort(o)
 	_, privileged := privileged(o)
 	_, sources := sources(o)
 	_, agents := agents(o)
+	_, odd := odd(o)
 	_, _, nodes := fabricNodes(o)
-	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources, agents, nodes)
+	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources, agents, odd, nodes)
 }
 
 // onlyFor returns an error for a setting that is not in names.
@@ -170,9 +204,18 @@ func directLink(o validate.Options) (l linkage, err error) {
 	if err != nil {
 		return l, err
 	}
-	d := new(direct.Link)
-	for range 2 {
-		l.ports = append(l.ports, func() (rvt.Port, error) { return direct.New(d, c) })
+	if l.odd, err = odd(o); err != nil {
+		return l, err
+	}
+	d, d2 := new(direct.Link), new(direct.Link)
+	for i := range 2 {
+		first := c
+		if l.odd {
+			var second direct.Config
+			first, second = oddPorts(c, i)
+			l.second = append(l.second, func() (rvt.Port, error) { return direct.New(d2, second) })
+		}
+		l.ports = append(l.ports, func() (rvt.Port, error) { return direct.New(d, first) })
 	}
 	l.end = func() (validate.Wire, error) {
 		e, err := d.End(direct.Config{LID: endLID})
@@ -190,11 +233,18 @@ func networkLink(o validate.Options) (l linkage, err error) {
 	if err != nil {
 		return l, err
 	}
+	if l.odd, err = odd(o); err != nil {
+		return l, err
+	}
 	n := sim.NewNetwork(sim.NetworkConfig{})
 	for i := range 2 {
-		l.ports = append(
-			l.ports, func() (rvt.Port, error) { return sim.New(n, sim.Config{Addr: privateAddr(v6, i), MTU: mtu}) },
-		)
+		c := sim.Config{Addr: privateAddr(v6, i), MTU: mtu}
+		if l.odd {
+			c.Addrs = oddAddrs(v6, i)
+			second := sim.Config{Addr: privateAddr(v6, 8+i), MTU: ci.MTU2048}
+			l.second = append(l.second, func() (rvt.Port, error) { return sim.New(n, second) })
+		}
+		l.ports = append(l.ports, func() (rvt.Port, error) { return sim.New(n, c) })
 	}
 	l.end = func() (validate.Wire, error) {
 		e, err := n.End(privateAddr(v6, 2))

@@ -21,6 +21,7 @@
 //	mode: "0660"               # of the socket: who may connect
 //	group: rdma                # of the socket
 //	verbs: /run/ddkd/verbs     # socket for ddkrun, or none; default: that of socket with .verbs appended
+//	device-name: mlx5_         # of RDMA devices in programs, without their number; default: rxe_ddk
 //	idle: 30m                  # stop when there was no client for this time; default: never
 //	drain: 5s                  # time for clients to end their work when the daemon stops
 //	metrics: 127.0.0.1:9471    # for Prometheus, or unix:PATH; default: none

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/clock"
@@ -31,6 +32,7 @@ type client struct {
 	port    *fabric.Port
 	detach  func()
 	manager atomic.Bool
+	leaving bool // guarded by Server.mu
 
 	queue   chan [dataLen]byte
 	stop    chan struct{}
@@ -165,7 +167,21 @@ func (k *client) send(m *message) {
 	}
 	d := m.datagram()
 	if err := k.port.Send(&d); err != nil && waits {
-		k.expire(id)
+		k.discarded(id)
+	}
+}
+
+// discardTime is the time after which a request that the fabric has discarded returns. Programs send it again at once
+// then, three times as a rule. A link that a manager lets train in between is up again in this time, also on a machine
+// with much load; without it all repetitions would fall into the training.
+const discardTime = 20 * time.Millisecond
+
+// discarded notes that a request gets no response.
+func (k *client) discarded(id uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p := k.pending[id]; p != nil {
+		p.timer.Reset(min(discardTime, k.server.cfg.Timeout))
 	}
 }
 

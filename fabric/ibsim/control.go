@@ -159,16 +159,19 @@ func (s *Server) place(name string) (*fabric.Port, error) {
 	return nil, err
 }
 
-// disconnect removes a client.
+// disconnect removes a client. Its number is free when its socket is closed, since the name of the socket has the
+// number.
 func (s *Server) disconnect(k *client, why string) {
 	s.mu.Lock()
-	connected := s.clients[k.number] == k
-	if connected {
-		s.clients[k.number] = nil
-	}
+	connected := s.clients[k.number] == k && !k.leaving
+	k.leaving = true
 	s.mu.Unlock()
-	if connected {
-		s.cfg.Log.Info("client disconnected", "client", k.number, "process", k.process, "reason", why)
-		k.close()
+	if !connected {
+		return
 	}
+	s.cfg.Log.Info("client disconnected", "client", k.number, "process", k.process, "reason", why)
+	k.close()
+	s.mu.Lock()
+	s.clients[k.number] = nil
+	s.mu.Unlock()
 }

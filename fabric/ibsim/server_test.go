@@ -241,11 +241,24 @@ func TestRequest(t *testing.T) {
 	assert.EqualValues(t, 1, m.dlid)
 }
 
-// A request that is discarded returns with a status, at once, and with its transaction ID.
+// requestOut waits until a request of the server's only waiting client has been sent.
+func requestOut(t testing.TB, c *clock.Virtual) {
+	t.Helper()
+	require.Eventually(t, func() bool { return c.Pending() == 2 }, deadline, time.Millisecond, "watch and the request")
+}
+
+// A request that is discarded returns with a status, soon, and with its transaction ID.
 func TestDiscarded(t *testing.T) {
-	_, s := serve(t, Config{Timeout: time.Hour})
+	c := clock.NewVirtual(0)
+	_, s := serve(t, Config{Timeout: time.Hour, Clock: c})
 	p := connected(t, s, "h1", false)
 	p.send(request(0x999, 0, nodeInfo))
+	requestOut(t, c)
+	require.Eventually(t, func() bool { // until the server has noted the discard, the timer is that of Timeout
+		c.Advance(discardTime)
+		return c.Pending() == 1
+	}, deadline, time.Millisecond)
+	assert.Less(t, c.Now(), time.Hour)
 	m := p.recv()
 	assert.EqualValues(t, statusTimeout, m.status)
 	assert.EqualValues(t, sampleTID, tid(&m.mad))
@@ -314,6 +327,8 @@ func TestKilledManager(t *testing.T) {
 	assert.Equal(t, 1, s.Clients())
 	master.send(request(4, 0, mad.Header{Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.Get, TID: 1,
 		Attribute: mad.AttrSMInfo}))
+	requestOut(t, c)
+	c.Advance(s.cfg.Timeout)
 	m := master.recvThat(hasStatus)
 	assert.EqualValues(t, mad.AttrSMInfo, binary.BigEndian.Uint16(m.mad[16:]))
 	master.end()
@@ -345,6 +360,27 @@ func TestManagersTrap(t *testing.T) {
 	m = standby.recvThat(hasStatus)
 	assert.EqualValues(t, statusTimeout, m.status)
 	assert.EqualValues(t, mad.Trap, m.mad[offMethod])
+}
+
+// The number of a client is not used again before its socket is closed, whose name has the number.
+func TestNumberOfLeaving(t *testing.T) {
+	_, s := serve(t, Config{Watch: time.Hour})
+	connected(t, s, "h1", false)
+	s.mu.Lock()
+	k := s.clients[0]
+	s.mu.Unlock()
+	k.mu.Lock() // close waits for it
+	ended := make(chan struct{})
+	go func() { s.disconnect(k, "test"); close(ended) }()
+	<-k.readEnd
+	connected(t, s, "h1", false)
+	s.mu.Lock()
+	assert.Same(t, k, s.clients[0])
+	assert.NotNil(t, s.clients[1])
+	s.mu.Unlock()
+	k.mu.Unlock()
+	<-ended
+	assert.Equal(t, 1, s.Clients())
 }
 
 // All numbers can be in use, and those of programs that ended without a word are free again.

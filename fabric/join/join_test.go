@@ -136,6 +136,14 @@ func TestDisconnect(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
+// TestJoinAgain joins a port as soon as its process has left it, which the fabric may not have noticed.
+func TestJoinAgain(t *testing.T) {
+	_, _, path := serve(t, Config{})
+	for range 100 {
+		require.NoError(t, dial(t, path, "h3").Close())
+	}
+}
+
 // Changes of the port reach the adapter with their events, as does the end of the fabric.
 func TestEvents(t *testing.T) {
 	f, s, path := serve(t, Config{})
@@ -172,6 +180,9 @@ func TestEvents(t *testing.T) {
 		Capability: ci.PortCapCM}))
 	wait(ci.EventPortTrap)
 	assert.NotZero(t, h2.Info().CapabilityMask&uint32(ci.PortCapCM))
+	require.NoError(t, n.CA.Modify(1, ci.PortFieldSystemGUID, ci.PortModify{SystemGUID: 77}))
+	wait(ci.EventSystemGUIDTrap)
+	assert.EqualValues(t, 77, h2.NodeInfo().SystemGUID)
 	i := h2.Info()
 	i.State, i.PhysState, i.SubnetTimeout = 0, 0, i.SubnetTimeout^3
 	set := mad.SMP{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.Set,
@@ -402,7 +413,8 @@ func FuzzSession(f *testing.F) {
 		c, other := net.Pipe()
 		defer func() { require.NoError(t, other.Close()) }()
 		s := &Server{fabric: fab, cfg: Config{Log: slog.New(slog.DiscardHandler)}, left: make(map[place]bool)}
-		k := &session{server: s, ca: ca, at: place{"h1", 1}, stream: newStream(c), routes: newRoutes(ca)}
+		k := &session{server: s, gone: make(chan struct{}), ca: ca, at: place{"h1", 1}, stream: newStream(c),
+			routes: newRoutes(ca)}
 		require.NoError(t, k.start())
 		for range 2 {
 			if err := k.execute(typ, b); err != nil {

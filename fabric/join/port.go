@@ -48,6 +48,7 @@ var _ interface {
 	rvt.EncoderPort
 	rvt.GUIDPort
 	rvt.SMAPort
+	rvt.SystemGUIDPort
 	rvt.ViolationPort
 } = (*Port)(nil)
 
@@ -104,6 +105,12 @@ func (p *Port) Modify(set ci.PortField, a ci.PortModify) error {
 		return &ci.Error{Verb: "CA.Modify", Status: ci.Timeout, Detail: "the fabric does not answer"}
 	}
 	return nil
+}
+
+// SetSystemGUID changes the system image GUID of the node, and sends trap 145. It implements rvt.SystemGUIDPort. A
+// fabric that does not answer has not changed it.
+func (p *Port) SetSystemGUID(g ci.GUID) {
+	p.call(typeModify, encode(modify{ci.PortFieldSystemGUID, ci.PortModify{SystemGUID: g}}))
 }
 
 // SetLink plugs in or pulls out the cable. It implements rvt.CablePort.
@@ -234,9 +241,10 @@ func (p *Port) take(typ byte, b []byte) bool {
 			return false
 		}
 		p.attr.Store(&c.Attr)
-		if c.Has {
-			p.raise(c.Event)
+		if !c.Has {
+			c.Event = 0
 		}
+		p.raise(c.Event)
 	case typeAnswer:
 		if len(b) != madLen {
 			return false

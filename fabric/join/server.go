@@ -41,7 +41,8 @@ type Server struct {
 	mu       sync.Mutex
 	closed   bool
 	sessions map[net.Conn]struct{}
-	left     map[place]bool // ports whose process has left: their cable is out
+	left     map[place]bool          // ports whose process has left: their cable is out
+	owners   map[place]chan struct{} // of ports with a process; closed when it has left the port
 }
 
 // place is a port of a fabric.
@@ -62,7 +63,7 @@ func Serve(f *fabric.Fabric, l net.Listener, c Config) *Server {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{fabric: f, cfg: c, listener: l, stop: make(chan struct{}),
-		sessions: make(map[net.Conn]struct{}), left: make(map[place]bool)}
+		sessions: make(map[net.Conn]struct{}), left: make(map[place]bool), owners: make(map[place]chan struct{})}
 	s.done.Go(s.accept)
 	return s
 }
@@ -188,15 +189,50 @@ func (s *Server) join(h *hello, c net.Conn) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	ca, err := s.fabric.CAPort(h.Node, h.Port)
+	at := place{p.Node(), p.Num()}
+	ca, gone, err := s.takePort(h, at)
 	if err != nil {
 		return nil, err
 	}
-	k := &session{server: s, ca: ca, at: place{p.Node(), p.Num()}, stream: newStream(c), routes: newRoutes(ca)}
+	k := &session{server: s, ca: ca, at: at, gone: gone, stream: newStream(c), routes: newRoutes(ca)}
 	if err := k.start(); err != nil {
-		return nil, errors.Join(err, ca.Close())
+		err = errors.Join(err, ca.Close())
+		k.disown()
+		return nil, err
 	}
 	return k, nil
+}
+
+// leaveTime is the time for which a process waits for a port whose process may have exited. The end of that connection
+// takes a moment to arrive, and programs are often started again at once.
+const leaveTime = time.Second
+
+// takePort takes a port for a process, whose session closes gone when it has left the port.
+func (s *Server) takePort(h *hello, at place) (ca *fabric.CAPort, gone chan struct{}, err error) {
+	limit := time.NewTimer(leaveTime)
+	defer limit.Stop()
+	for {
+		s.mu.Lock()
+		before := s.owners[at]
+		s.mu.Unlock()
+		if ca, err = s.fabric.CAPort(h.Node, h.Port); err == nil {
+			gone = make(chan struct{})
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.owners[at] = gone
+			return ca, gone, nil
+		}
+		if before == nil { // an adapter of this process, or no port for an adapter
+			return nil, nil, err
+		}
+		select {
+		case <-before:
+		case <-limit.C:
+			return nil, nil, err
+		case <-s.stop:
+			return nil, nil, err
+		}
+	}
 }
 
 // isLeft reports whether the last process at a port has left it, and forgets it.

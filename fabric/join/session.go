@@ -20,6 +20,7 @@ type session struct {
 	server *Server
 	ca     *fabric.CAPort
 	at     place
+	gone   chan struct{} // closed when the process has left the port
 	stream *stream
 	routes *routes
 	ready  atomic.Bool // the welcome was sent
@@ -51,6 +52,18 @@ func (k *session) leave() {
 		k.server.setLeft(k.at)
 	}
 	_ = k.ca.Close()
+	k.disown()
+}
+
+// disown notes that the process has left the port.
+func (k *session) disown() {
+	s := k.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(k.gone)
+	if s.owners[k.at] == k.gone {
+		delete(s.owners, k.at)
+	}
 }
 
 // read executes the messages of the process, until the connection ends.
@@ -91,7 +104,10 @@ func (k *session) execute(typ byte, b []byte) error {
 		if err := decode(b[numberLen:], &m); err != nil {
 			return err
 		}
-		_ = k.ca.Modify(m.Set, m.Attr) // the client has rejected unknown fields
+		if m.Set&ci.PortFieldSystemGUID != 0 {
+			k.ca.SetSystemGUID(m.Attr.SystemGUID)
+		}
+		_ = k.ca.Modify(m.Set&^ci.PortFieldSystemGUID, m.Attr) // the client has rejected unknown fields
 		k.change(change{})
 		k.answer(b, &ci.MAD{})
 	case typeViolation:
@@ -150,7 +166,9 @@ func (k *session) PortEvent(t ci.EventType) {
 	if t == ci.EventLIDChange || t == ci.EventGIDChange {
 		k.routes.forget()
 	}
-	k.change(change{Event: t, Has: true})
+	if t != 0 { // else OnChange does it
+		k.change(change{Event: t, Has: true})
+	}
 }
 
 // change sends the attributes of the port, with an event.

@@ -47,20 +47,22 @@ func (h *HCA) setLimits() {
 
 // setClaims sets the capabilities: what both the adapter and the driver have.
 func (h *HCA) setClaims() {
-	c := ci.CapAV | ci.CapAVPortCheck | ci.CapCurrentQPState | ci.CapPeek | ci.CapResizeCQ | ci.CapLocalMAD |
-		ci.CapSpecialQP |
-		ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapPortActiveEvent
+	c := ci.CapAV | ci.CapAVPortCheck | ci.CapCurrentQPState | ci.CapPeek | ci.CapResizeCQ | ci.CapModeration |
+		ci.CapLocalMAD | ci.CapSpecialQP | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapPortActiveEvent
 	for _, e := range []struct {
 		flag uint
 		c    ci.Caps
 	}{{prm.FlagUC, ci.CapUC}, {prm.FlagUD, ci.CapUD}, {prm.FlagSRQ, ci.CapSRQ},
-		{prm.FlagUDMulticast, ci.CapMulticast}} {
+		{prm.FlagUDMulticast, ci.CapMulticast}, {prm.FlagMemoryWindows, ci.CapMW1}} {
 		if h.caps.Has(e.flag) {
 			c |= e.c
 		}
 	}
 	if h.caps.HasBMME(prm.BMMEFastRegister) && h.caps.HasBMME(prm.BMMELocalInvalidate) {
 		c |= ci.CapFastReg
+	}
+	if h.caps.HasBMME(prm.BMMEWindow2) && h.caps.HasBMME(prm.BMMELocalInvalidate) {
+		c |= ci.CapMW2
 	}
 	if h.caps.HasBMME(prm.BMMERemoteInvalidate) {
 		c |= ci.CapSendInvalidate

@@ -19,14 +19,19 @@ type cq struct {
 	eqn    uint8
 	notify *notifier
 	record *fw.Record
-	resize sync.Mutex // serialises Resize
+	resize sync.Mutex // serialises Resize and Modify
 
 	mu     sync.Mutex // guards what follows
 	memory *fw.Queue
 	ring   *queue.CompletionRing
-	saved  []ci.WC // completions of QPs that were destroyed or reset, or of a ring before a resize
+	saved  []ci.WC // of QPs that were destroyed, reset or flushed, or of a ring before a resize
 	last   *qp     // of the last completion
 	arm    arm
+
+	moderation ci.Moderation
+
+	isResizing bool // from the command until Resize has found the entry that ends the old ring
+	hasEnded   bool // the adapter has failed; there are only the completions in saved
 }
 
 // arm is the state of the doorbell.
@@ -160,7 +165,7 @@ func (q *cq) Query() (ci.CQAttr, error) {
 	if !q.alive() || q.ring == nil {
 		return ci.CQAttr{}, fail("CQ.Query", ci.InvalidCQHandle, "")
 	}
-	return ci.CQAttr{Size: q.ring.Slots()}, nil
+	return ci.CQAttr{Size: q.ring.Slots(), Moderation: q.moderation}, nil
 }
 
 // Resize moves the queue to memory of another size. Status: InvalidCQSize, Overflow, InvalidCQHandle,
@@ -194,6 +199,8 @@ func (q *cq) Resize(r ci.CQResize) (granted int, err error) {
 	q.save() // so that there is room for the entry that ends the ring
 	var b [0x40]byte
 	q.encode(b[:], log, m)
+	q.setResizing(true)
+	defer q.setResizing(false)
 	if e := h.cmd(prm.CmdModifyCQ, fw.Args{In: b[:], Modifier: q.num, OpModifier: prm.ModifyCQResize}); e != nil {
 		_ = h.dev.FreeQueue(m) // the error of the command is the one to return
 		return 0, firmwareError(verb, e)
@@ -211,6 +218,12 @@ func (q *cq) Resize(r ci.CQResize) (granted int, err error) {
 		return 0, firmwareError(verb, e)
 	}
 	return 1 << log, nil
+}
+
+func (q *cq) setResizing(on bool) {
+	q.mu.Lock()
+	q.isResizing = on
+	q.mu.Unlock()
 }
 
 // follow continues in the memory of a resize. mu is held.
@@ -234,4 +247,9 @@ func (q *cq) follow(m *fw.Queue, log uint8) error {
 }
 
 // waiting returns the number of entries that wait. mu is held.
-func (q *cq) waiting() int { return len(q.saved) + int(q.ring.Seen()-q.ring.Consumer()) }
+func (q *cq) waiting() int {
+	if q.hasEnded {
+		return len(q.saved)
+	}
+	return len(q.saved) + int(q.ring.Seen()-q.ring.Consumer())
+}

@@ -14,6 +14,7 @@
 //	ca.go        CA: capabilities, limits; port.go: ports, their tables and events; localmad.go
 //	pd.go, av.go protection domains and address vectors
 //	mr.go        memory regions; mrmodify.go, physical.go, fastreg.go: the other kinds; storage.go: memory for DMA
+//	mw.go        memory windows and their binds
 //	cq.go        completion queues; poll.go: poll, arm
 //	qp.go        queue pairs; qpmodify.go, qprange.go: their states; post.go: posting; special.go: QP0 and QP1
 //	srq.go       shared receive queues
@@ -31,11 +32,12 @@
 //
 // The driver checks everything that it reads from the adapter. A completion of an unknown QP, or of a request that is
 // not outstanding, raises EventCQError with the QP number and bit 32 in Event.Vendor, and frees nothing. After a
-// catastrophic error, a stuck command or a hot unplug, the consumer receives EventLocalFatal, verbs return
-// InvalidState, and Destroy releases objects without the adapter.
+// catastrophic error, a stuck command or a hot unplug, all outstanding requests of QPs complete with WCFlushErr
+// (flush.go). Then the consumer receives EventLocalFatal. From then on, verbs return InvalidState, and Destroy releases
+// objects without the adapter.
 //
 // # Concurrency
 //
 // As package ci requires. A post takes the lock of its queue, Poll and Notify that of the CQ. The data path does not
-// allocate, except for the first fast registration in each slot of a send queue.
+// allocate, except for the first fast registration in each slot of a send queue and the first bind of a QP.
 package mlx4

@@ -44,6 +44,9 @@ type Config struct {
 	// ResolveMAC returns the MAC address for a GID of the network. It is called for address vectors without one, unless
 	// the GID contains it. It may be nil.
 	ResolveMAC func(port uint8, gid ci.GID) ([6]byte, error)
+	// HardwareAgents states that management datagrams of the InfiniBand ports are answered below the driver. This holds
+	// for a model on ports of package fabric. The driver cannot find it out.
+	HardwareAgents bool
 }
 
 // An HCA is an adapter. It implements ci.HCA.
@@ -117,10 +120,8 @@ func (h *HCA) start(ctx context.Context) (err error) {
 	if h.node, err = h.ports[0].nodeInfo(ctx); err != nil {
 		return err
 	}
-	config := h.f.Config()
 	h.info = ci.HCAInfo{GUID: ci.GUID(h.node.NodeGUID), DriverID: driverID, VendorID: h.node.VendorID,
-		DeviceID: config.Read16(bus.ConfigDeviceID), Revision: uint16(config.Read8(bus.ConfigRevision)),
-		Version: ci.InterfaceVersion}
+		DeviceID: h.node.DeviceID, Revision: uint16(h.node.Revision), Version: ci.InterfaceVersion}
 	h.setClaims()
 	h.dev.OnEvent(h.portEvent, prm.EventPortChange, prm.EventPortMgmtChange, prm.EventEQOverflow)
 	for _, p := range h.ports {
@@ -131,13 +132,14 @@ func (h *HCA) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// watch reports the failure of the adapter to its consumers.
+// watch flushes all requests when the adapter fails, and reports the failure to its consumers.
 func (h *HCA) watch() {
 	select {
 	case <-h.dev.Failed():
 	case <-h.ctx.Done():
 		return
 	}
+	h.flush()
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if h.open != nil {

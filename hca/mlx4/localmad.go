@@ -6,9 +6,14 @@ import (
 	"ciddk/ci"
 	"ciddk/hca/mlx4/fw"
 	"ciddk/hca/mlx4/prm"
+	"ciddk/mad"
 )
 
-// LocalMAD has the agent in the firmware execute a management datagram. out is zero if it has no response. Status:
+// methodAt is the offset of the method in a management datagram.
+const methodAt = 3
+
+// LocalMAD has the agent in the firmware execute a management datagram, and check its keys as those of one from the
+// network. out is zero if it has no response. Status:
 // InvalidPort, InvalidParameter, InvalidCAHandle.
 func (c *ca) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	const verb = "CA.LocalMAD"
@@ -22,11 +27,14 @@ func (c *ca) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	case in == nil || out == nil:
 		return fail(verb, ci.InvalidParameter, "a MAD is nil")
 	}
-	flags, slid := uint8(prm.MADIgnoreMKey|prm.MADIgnoreBKey), uint16(0)
+	slid := uint16(0)
 	if src != nil {
-		flags, slid = 0, uint16(src.DLID)
+		slid = uint16(src.DLID)
 	}
-	err := c.hca.dev.MadIfc(c.hca.ctx, num, flags, slid, in[:], out[:])
+	if in[methodAt] == byte(mad.Set) {
+		defer p.forget() // CA.Query may come before the event of the change
+	}
+	err := c.hca.dev.MadIfc(c.hca.ctx, num, 0, slid, in[:], out[:])
 	if e, ok := errors.AsType[*fw.CommandError](err); ok && e.Status == prm.BadPkt {
 		*out = ci.MAD{} // the agent has discarded the datagram
 		return nil

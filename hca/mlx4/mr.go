@@ -17,8 +17,7 @@ type mr struct {
 	owner *pd // that created it, of whose process it is
 	now   atomic.Pointer[grant]
 
-	modify sync.Mutex   // serialises Modify and ModifyPMR
-	bound  atomic.Int32 // windows
+	modify sync.Mutex // serialises Modify and ModifyPMR
 
 	maxPages int // fast registration; else 0
 }

@@ -36,9 +36,6 @@ func (m *mr) change(verb string, set ci.MRField, to ci.PD, access ci.Access, pla
 	} else if err := checkAccess(verb, access); err != nil {
 		return err
 	}
-	if m.bound.Load() > 0 {
-		return fail(verb, ci.ResourceBusy, "a window is bound")
-	}
 	var u undo
 	defer u.run(&err)
 	if set&ci.MRFieldPD != 0 {

@@ -1,6 +1,312 @@
 package mlx4
 
-import "ciddk/ci"
+import (
+	"sync"
+	"sync/atomic"
 
-// hasBind reports whether the objects of an OpBindMW are valid. No windows are claimed.
-func (q *qp) hasBind(*ci.SendWR) bool { return false }
+	"ciddk/ci"
+	"ciddk/ci/wrrules"
+	"ciddk/hca/mlx4/fw"
+	"ciddk/hca/mlx4/prm"
+	"ciddk/hca/mlx4/queue"
+)
+
+// mw is a memory window. The adapter takes any of the 256 keys of a window in a bind, and reports the key in effect
+// nowhere. Therefore the driver keeps the keys of the binds that have been posted, until they complete.
+type mw struct {
+	ci.UnimplementedMW
+	refs
+	pd    *pd
+	hca   *HCA
+	typ   ci.MWType
+	index uint32        // of the MPT, with its upper bits
+	key   atomic.Uint32 // current; it changes with mu
+
+	mu      sync.Mutex
+	applied ci.Key // of the last bind that has completed
+	drawn   ci.Key // type 1: for the last bind that was posted
+}
+
+// CreateMW creates a window that is not bound. Status: Unsupported and InvalidParameter (type), InvalidPDHandle,
+// InsufficientResources.
+func (p *pd) CreateMW(c ci.MWCreate) (_ ci.MW, err error) {
+	const verb = "PD.CreateMW"
+	h := p.hca
+	hasOne, hasTwo := h.claims.Has(ci.CapMW1), h.claims.Has(ci.CapMW2)
+	switch {
+	case !p.alive():
+		return nil, fail(verb, ci.InvalidPDHandle, "")
+	case !hasOne && !hasTwo, c.Type == ci.MWType1 && !hasOne, c.Type == ci.MWType2 && !hasTwo:
+		return p.UnimplementedPD.CreateMW(c)
+	case c.Type != ci.MWType1 && c.Type != ci.MWType2:
+		return nil, fail(verb, ci.InvalidParameter, "the type of the window is out of range")
+	}
+	var u undo
+	defer u.run(&err)
+	if !p.get() {
+		return nil, fail(verb, ci.InvalidPDHandle, "")
+	}
+	u.add(p.put)
+	if err := h.mws.take(verb); err != nil {
+		return nil, err
+	}
+	u.add(h.mws.give)
+	index, e := h.mpts.take()
+	if e != nil {
+		return nil, firmwareError(verb, e)
+	}
+	u.add(func() { h.mpts.release(index) })
+	w := &mw{pd: p, hca: h, typ: c.Type}
+	if w.index, e = h.nextKeyIndex(index); e != nil {
+		return nil, firmwareError(verb, e)
+	}
+	var b [64]byte
+	w.encode(b[:])
+	if e := h.cmd(prm.CmdSW2HWMPT, fw.Args{In: b[:], Modifier: index}); e != nil {
+		return nil, firmwareError(verb, e)
+	}
+	w.applied = ci.Key(prm.KeyOf(w.index))
+	w.drawn = w.applied
+	w.key.Store(uint32(w.applied))
+	return w, nil
+}
+
+// encode writes the MPT entry (linux mr.c, mlx4_mw_enable).
+func (w *mw) encode(b []byte) {
+	prm.MPTIndex.Put(b, uint64(w.index))
+	prm.MPTPD.Put(b, uint64(w.pd.num))
+	if w.typ == ci.MWType2 {
+		prm.MPTOwner.Put(b, prm.MPTOwnerFree)
+		prm.MPTBoundToQP.Put(b, 1)
+		prm.MPTInvalidate.Put(b, 3)
+	}
+}
+
+// Key returns the current key: that of the last bind that was posted (type 1) or that has completed (type 2).
+func (w *mw) Key() ci.Key { return ci.Key(w.key.Load()) }
+
+// Query returns the attributes. Status: InvalidMWHandle.
+func (w *mw) Query() (ci.MWAttr, error) {
+	if !w.alive() {
+		return ci.MWAttr{}, fail("MW.Query", ci.InvalidMWHandle, "")
+	}
+	return ci.MWAttr{PD: w.pd, Type: w.typ, Key: w.Key()}, nil
+}
+
+// Destroy unbinds and releases the window. Status: InvalidMWHandle.
+func (w *mw) Destroy() error {
+	const verb = "MW.Destroy"
+	if err := w.beginDestroy(verb, ci.InvalidMWHandle); err != nil {
+		return err
+	}
+	index := w.hca.mptModifier(w.index)
+	if err := w.hca.release(prm.CmdHW2SWMPT, fw.Args{Modifier: index, OpModifier: 1}); err != nil {
+		w.revive()
+		return firmwareError(verb, err)
+	}
+	w.hca.mpts.release(index)
+	w.hca.mws.give()
+	w.pd.put()
+	return nil
+}
+
+// owns reports whether a key is one of the 256 of the window.
+func (w *mw) owns(k ci.Key) bool { return uint32(k)>>8 == w.key.Load()>>8 }
+
+// nextKey draws the key that a window of type 1 will have once the bind that is about to be posted is executed, and
+// makes it current. It reports false for another type, and if current is not the current key.
+func (w *mw) nextKey(current ci.Key) (ci.Key, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.typ != ci.MWType1 || w.Key() != current {
+		return 0, false
+	}
+	k := nextVariant(w.drawn)
+	if k == w.applied {
+		k = nextVariant(k)
+	}
+	w.drawn = k
+	w.key.Store(uint32(k))
+	return k, true
+}
+
+// nextVariant returns the key with the next value in its low byte.
+func nextVariant(k ci.Key) ci.Key { return k&^0xff | (k+1)&0xff }
+
+// settle records the end of a bind. If it has failed or was discarded, the key in effect becomes current again, unless
+// a later bind has been posted.
+func (w *mw) settle(k ci.Key, isBound bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case isBound:
+		w.applied = k
+		if w.typ == ci.MWType2 {
+			w.key.Store(uint32(k))
+		}
+	case w.Key() == k:
+		w.key.Store(uint32(w.applied))
+	}
+}
+
+// A pendingBind is the window of a slot of a send queue that has a bind, with the key of the bind.
+type pendingBind struct {
+	w   *mw
+	key ci.Key
+}
+
+// bindPost is the request that BindMW posts. It belongs to the QP, so that a bind does not allocate.
+type bindPost struct {
+	wr  ci.SendWR
+	ext ci.SendExt
+}
+
+// hasBind reports whether the objects of an OpBindMW are valid: a window of type 2 with one of its keys, and the region
+// unless the bind ends another one. The adapter validates the rest.
+func (q *qp) hasBind(wr *ci.SendWR) bool {
+	if wr.Ext == nil {
+		return false
+	}
+	b := &wr.Ext.Bind
+	w, ok := ci.As[*mw](b.MW)
+	if !ok || w.hca != q.hca || !w.alive() || w.typ != ci.MWType2 {
+		return false
+	}
+	if !w.owns(b.Key) || !wrrules.IsWindowAccess(b.Access) {
+		return false
+	}
+	var region *mr
+	if b.Length > 0 {
+		if region, ok = ci.As[*mr](b.MR); !ok || region.hca != q.hca || !region.alive() {
+			return false
+		}
+	}
+	q.setBind(w, region, b.Key)
+	return true
+}
+
+// setBind sets what the encoder needs for a bind. region is nil for the end of one. sqMu is held.
+func (q *qp) setBind(w *mw, region *mr, key ci.Key) {
+	q.extra.Window, q.extra.Type2 = key, w.typ == ci.MWType2
+	if region != nil {
+		q.extra.Region = region.now.Load().region.LKey
+	}
+	q.binding = pendingBind{w, key}
+}
+
+// keepBind keeps the bind that is written to the next slot. sqMu is held.
+func (q *qp) keepBind() {
+	list := q.binds.Load()
+	if list == nil {
+		slots := make([]pendingBind, q.sq.Slots())
+		list = &slots
+		q.binds.Store(list)
+	}
+	(*list)[q.sq.Slot()] = q.binding
+	q.binding = pendingBind{}
+}
+
+// settleBinds records the end of the binds up to the request of a completion. The lock of the send CQ is held, and the
+// slots are not free yet.
+func (q *qp) settleBinds(index uint16, isOK bool) {
+	list := q.binds.Load()
+	if list == nil {
+		return
+	}
+	first, n := q.sq.Until(index)
+	for i := range n {
+		b := &(*list)[int(first+i)&(len(*list)-1)]
+		if b.w != nil {
+			b.w.settle(b.key, isOK || i < n-1)
+			*b = pendingBind{}
+		}
+	}
+}
+
+// discardBinds records that the outstanding binds of a QP that enters Reset are not executed any more. Posts are
+// stopped.
+func (q *qp) discardBinds() {
+	list := q.binds.Load()
+	if list == nil {
+		return
+	}
+	q.send.mu.Lock()
+	defer q.send.mu.Unlock()
+	for i := range *list {
+		if b := &(*list)[i]; b.w != nil {
+			b.w.settle(b.key, false)
+			*b = pendingBind{}
+		}
+	}
+}
+
+var bindErrors = wrrules.NewErrors("QP.BindMW", ci.InvalidQPHandle)
+
+// BindMW posts the bind of a window of type 1, and returns the key that the window will have. Status: Unsupported,
+// InvalidServiceType, InvalidMWHandle, InvalidMRHandle, InvalidParameter (rights), InvalidPermission, InvalidRKey,
+// InvalidQPState, InsufficientResources, InvalidQPHandle. Context: data.
+func (q *qp) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+	const verb = "QP.BindMW"
+	switch {
+	case !q.hca.claims.Has(ci.CapMW1):
+		return q.UnimplementedQP.BindMW(id, flags, b)
+	case !q.alive():
+		return 0, bindErrors.Destroyed
+	case q.create.Type != ci.RC && q.create.Type != ci.UC:
+		return 0, fail(verb, ci.InvalidServiceType, "")
+	}
+	w, ok := ci.As[*mw](b.MW)
+	if !ok || w.hca != q.hca || !w.alive() {
+		return 0, fail(verb, ci.InvalidMWHandle, "MW is not a window of this adapter")
+	}
+	var region *mr
+	if b.Length > 0 {
+		if region, ok = ci.As[*mr](b.MR); !ok || region.hca != q.hca || !region.alive() {
+			return 0, fail(verb, ci.InvalidMRHandle, "MR is not a region of this adapter")
+		}
+	}
+	switch {
+	case !wrrules.IsWindowAccess(b.Access):
+		return 0, fail(verb, ci.InvalidParameter, "Access has rights that a window cannot have")
+	case w.pd != q.pd:
+		return 0, fail(verb, ci.InvalidPermission, "the window is of another PD")
+	case region != nil && !region.canBind(q.pd, b.Access):
+		return 0, fail(verb, ci.InvalidPermission, "the region is of another PD, or lacks BindWindow or LocalWrite")
+	}
+	return q.postBind(id, flags, b, w, region)
+}
+
+// canBind reports whether a window of a PD can have the rights for the region. Those of a fast registration are the
+// adapter's to check.
+func (m *mr) canBind(p *pd, window ci.Access) bool {
+	g := m.now.Load()
+	return g.pd == p && (m.maxPages > 0 || wrrules.CanBind(g.access, window))
+}
+
+func (q *qp) postBind(id uint64, flags ci.SendFlags, b ci.MWBind, w *mw, region *mr) (ci.Key, error) {
+	q.sqMu.Lock()
+	defer q.sqMu.Unlock()
+	switch {
+	case q.sq == nil || !q.alive():
+		return 0, bindErrors.Destroyed
+	case q.hasFailed:
+		return 0, errBindFailed
+	case ci.QPState(q.state.Load()) < ci.QPRTS:
+		return 0, bindErrors.State
+	case q.sq.Room() < 1:
+		return 0, bindErrors.Full
+	}
+	key, ok := w.nextKey(b.Key)
+	if !ok {
+		return 0, fail("QP.BindMW", ci.InvalidRKey, "Key is not the current key of the window")
+	}
+	if q.bind == nil {
+		q.bind = new(bindPost)
+	}
+	q.bind.ext.Bind = ci.MWBind{Addr: b.Addr, Length: b.Length, Access: b.Access}
+	q.bind.wr = ci.SendWR{ID: id, Op: ci.OpBindMW, Flags: flags, Ext: &q.bind.ext}
+	q.extra = queue.Extra{Signal: q.create.Flags&ci.QPSignalAll != 0}
+	q.setBind(w, region, key)
+	q.ring(1, q.encodeNext(&q.bind.wr, false), &q.bind.wr)
+	return key, nil
+}

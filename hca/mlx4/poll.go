@@ -38,6 +38,9 @@ func (q *cq) Poll(wc []ci.WC) (n int, err error) {
 
 // take moves entries of the ring to wc. mu is held.
 func (q *cq) take(wc []ci.WC) (n int) {
+	if q.hasEnded {
+		return 0
+	}
 	old := q.ring.Consumer()
 	var c queue.Completion
 	for n < len(wc) {
@@ -46,10 +49,10 @@ func (q *cq) take(wc []ci.WC) (n int) {
 			break
 		}
 		queue.DecodeCompletion(e, &c)
-		if c.IsResize {
+		if c.IsResize && q.isResizing {
 			break // Resize goes on from here
 		}
-		if q.translate(&c, &wc[n]) {
+		if !c.IsResize && q.translate(&c, &wc[n]) {
 			n++
 		} else {
 			q.isBad(&c)
@@ -79,12 +82,13 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 	*wc = ci.WC{Context: x.create.Context, QPN: x.num, Status: c.Status, Op: c.Op, VendorErr: uint32(c.Vendor)}
 	switch {
 	case c.IsSend:
+		x.settleBinds(c.Index, c.Status == ci.WCSuccess)
 		wc.ID, ok = x.sq.Complete(c.Index)
 		wc.Length = c.Length
 		return ok
 	case x.srq != nil:
 		wc.ID, ok = x.srq.complete(c.Index)
-	default:
+	case x.rq != nil:
 		wc.ID, ok = x.rq.Complete(c.Index)
 	}
 	if !ok || c.Status != ci.WCSuccess {
@@ -116,7 +120,8 @@ func (q *qp) translateDatagram(c *queue.Completion, wc *ci.WC) {
 	}
 }
 
-// isBad reports an entry that the adapter should not have made. The queue has lost its integrity.
+// isBad reports an entry that the adapter should not have made, such as the end of a ring that nobody resizes. The
+// queue has lost its integrity.
 func (q *cq) isBad(c *queue.Completion) {
 	q.notify.deliver(ci.Event{Type: ci.EventCQError, Vendor: badEntry | uint64(c.QPN)})
 }
@@ -131,6 +136,11 @@ const badEntry = 1 << 32
 func (q *cq) save() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.drain()
+}
+
+// drain is save with mu held.
+func (q *cq) drain() {
 	var wc [16]ci.WC
 	for {
 		n := q.take(wc[:])

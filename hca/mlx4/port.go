@@ -179,6 +179,7 @@ func (p *port) queryInfiniBand(ctx context.Context, a *ci.PortAttr) error {
 		return err
 	}
 	a.GUID, a.State, a.PhysState = ci.GUID(n.PortGUID), ci.PortState(i.State), i.PhysState
+	a.HardwareAgents = p.hca.cfg.HardwareAgents
 	a.MTU, a.MaxMTU = ci.MTU(i.NeighborMTU), ci.MTU(i.MTUCap)
 	a.LID, a.LMC = ci.LID(i.LID), i.LMC
 	a.SMLID, a.SMSL = ci.LID(i.MasterSMLID), i.MasterSMSL

@@ -21,6 +21,8 @@ func (q *qp) PostSend(wrs []ci.SendWR) (n int, err error) {
 	switch {
 	case q.sq == nil || !q.alive():
 		return 0, sendErrors.Destroyed
+	case q.hasFailed:
+		return 0, errSendFailed
 	case len(wrs) == 0:
 		return 0, nil
 	case ci.QPState(q.state.Load()) < ci.QPRTS:
@@ -71,33 +73,40 @@ func (q *qp) resolve(wr *ci.SendWR) wrrules.Reason {
 
 // write writes a request to the next slot. It returns the running index.
 func (q *qp) write(wr *ci.SendWR) (uint32, error) {
-	slot := q.sq.Next()
-	x := &q.extra
 	isBad := false
 	switch {
 	case wr.Op == ci.OpFastReg:
 		if err := q.putList(wr); err != nil {
 			return 0, err
 		}
-		isBad = x.List == 0
+		isBad = q.extra.List == 0
 	case wr.Op == ci.OpSend && q.isDatagram():
 		a, _ := ci.As[*av](wr.To.AV)
 		v := a.now.Load()
 		isBad = v.isBad || v.attr.Port != uint8(q.onPort.Load())
 		if q.create.Type != ci.UD {
-			opcode, units, ok := q.encodeManagement(slot, wr, v)
+			opcode, units, ok := q.encodeManagement(q.sq.Next(), wr, v)
 			if !ok || isBad {
 				opcode = badOpcode
 			}
 			return q.sq.Commit(wr.ID, opcode, units), nil
 		}
-		x.Address = &v.address
+		q.extra.Address = &v.address
 	}
-	opcode, units := queue.EncodeSend(slot, wr, x)
+	return q.encodeNext(wr, isBad), nil
+}
+
+// encodeNext encodes a request that has been checked, with what extra has, to the next slot. It returns the running
+// index.
+func (q *qp) encodeNext(wr *ci.SendWR, isBad bool) uint32 {
+	if wr.Op == ci.OpBindMW {
+		q.keepBind()
+	}
+	opcode, units := queue.EncodeSend(q.sq.Next(), wr, &q.extra)
 	if isBad {
 		opcode = badOpcode
 	}
-	return q.sq.Commit(wr.ID, opcode, units), nil
+	return q.sq.Commit(wr.ID, opcode, units)
 }
 
 // badOpcode is an opcode that no service has. The adapter completes the request with an error, in its turn.
@@ -121,6 +130,8 @@ func (q *qp) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 	switch {
 	case q.memory == nil || !q.alive():
 		return 0, recvErrors.Destroyed
+	case q.hasFailed:
+		return 0, errRecvFailed
 	case len(wrs) == 0:
 		return 0, nil
 	case q.srq != nil:

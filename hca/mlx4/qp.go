@@ -36,13 +36,22 @@ type qp struct {
 	attr   ci.QPAttr    // as set last; the adapter may be in another state
 	state  atomic.Int32 // ci.QPState that posts check
 
-	sqMu  sync.Mutex // of posts
-	sq    *queue.SendRing
-	extra queue.Extra
-	lists []list // of fast registrations, by slot
-	flame []byte
-	rqMu  sync.Mutex
-	rq    *queue.RecvRing // nil with an SRQ
+	sqMu    sync.Mutex // of posts
+	sq      *queue.SendRing
+	extra   queue.Extra
+	lists   []list // of fast registrations, by slot
+	flame   []byte
+	binding pendingBind // of the request that is being posted
+	bind    *bindPost   // from the first BindMW on
+	rqMu    sync.Mutex
+
+	rq *queue.RecvRing // nil with an SRQ
+
+	hasFailed bool // the adapter has failed; it changes with sqMu and rqMu
+
+	// By slot, from the first bind on. Those of outstanding requests belong to the goroutine that polls, others to the
+	// one that posts.
+	binds atomic.Pointer[[]pendingBind]
 }
 
 // layout is the arrangement of the two queues in memory.
@@ -334,12 +343,13 @@ func (q *qp) free() error {
 	return err
 }
 
-// settle keeps the completions of a QP that enters Reset.
+// settle keeps the completions of a QP that enters Reset, and ends its binds.
 func (q *qp) settle() {
 	q.send.save()
 	if q.recv != q.send {
 		q.recv.save()
 	}
+	q.discardBinds()
 }
 
 // stopPosts waits for posts in progress and holds up new ones until resumePosts.

@@ -37,25 +37,60 @@ func (h *HCA) mapMemory(verb string, m ci.Memory, off, n uint64) (_ *storage, er
 		}
 	}()
 	for n > 0 {
-		b := joined(m, off, n)
-		if len(b) == 0 {
-			return nil, fail(verb, ci.InvalidParameter, "the process cannot address the memory, so the adapter cannot")
+		piece := bus.Memory{Bytes: joined(m, off, n)}
+		detail := "mapping the memory"
+		if len(piece.Bytes) == 0 {
+			piece = bus.Memory{Remote: section{m, off}, Length: n, PageOffset: (m.Addr() + off) % pageSize}
+			detail = "the process cannot address the memory"
 		}
-		d, e := h.f.MapDMA(bus.Memory{Bytes: b})
+		d, e := h.f.MapDMA(piece)
 		if e != nil {
 			status := ci.InsufficientResources
 			if errors.Is(e, bus.ErrNotMappable) {
 				status = ci.InvalidParameter
 			}
-			return nil, &ci.Error{Verb: verb, Status: status, Detail: "mapping the memory", Err: e}
+			return nil, &ci.Error{Verb: verb, Status: status, Detail: detail, Err: e}
 		}
 		s.pieces = append(s.pieces, d)
-		off, n = off+uint64(len(b)), n-uint64(len(b))
+		off, n = off+piece.Len(), n-piece.Len()
 	}
 	if !s.isPaged() {
 		return nil, fail(verb, ci.InvalidParameter, "the memory has pieces that do not begin or end with a page")
 	}
 	return s, nil
+}
+
+// section is memory from an offset on that the process reaches by copies.
+type section struct {
+	m   ci.Memory
+	off uint64
+}
+
+var _ bus.Remote = section{}
+
+// ReadAt implements bus.Remote.
+func (s section) ReadAt(b []byte, off int64) (int, error) { return s.m.ReadAt(b, off+int64(s.off)) }
+
+// WriteAt implements bus.Remote.
+func (s section) WriteAt(b []byte, off int64) (int, error) { return s.m.WriteAt(b, off+int64(s.off)) }
+
+// errAtomics is the error of an atomic operation on memory that has none.
+var errAtomics = errors.New("mlx4: the memory has no atomic operations")
+
+// CompareSwap implements bus.Remote.
+func (s section) CompareSwap(off, compare, swap uint64) (uint64, error) {
+	if m, ok := s.m.(ci.AtomicMemory); ok {
+		return m.CompareSwap(off+s.off, compare, swap)
+	}
+	return 0, errAtomics
+}
+
+// FetchAdd implements bus.Remote.
+func (s section) FetchAdd(off, n uint64) (uint64, error) {
+	if m, ok := s.m.(ci.AtomicMemory); ok {
+		return m.FetchAdd(off+s.off, n)
+	}
+	return 0, errAtomics
 }
 
 // joined returns the bytes from off, at most n. Slices that continue each other in one allocation are one.
@@ -77,7 +112,7 @@ func joined(m ci.Memory, off, n uint64) []byte {
 // isPaged reports whether all pieces but the first begin with a page, and all but the last end with one.
 func (s *storage) isPaged() bool {
 	for i, d := range s.pieces {
-		end := d.IOVA + uint64(len(d.Bytes))
+		end := d.IOVA + d.Len()
 		if i > 0 && d.IOVA%pageSize != 0 || i < len(s.pieces)-1 && end%pageSize != 0 {
 			return false
 		}
@@ -89,7 +124,7 @@ func (s *storage) isPaged() bool {
 func (s *storage) ranges() []ci.DMARange {
 	list := make([]ci.DMARange, len(s.pieces))
 	for i, d := range s.pieces {
-		list[i] = ci.DMARange{Addr: d.IOVA, Size: uint64(len(d.Bytes))}
+		list[i] = ci.DMARange{Addr: d.IOVA, Size: d.Len()}
 	}
 	return list
 }

@@ -1,6 +1,9 @@
 package mlx4
 
-import "sync/atomic"
+import (
+	"iter"
+	"sync/atomic"
+)
 
 // A table finds objects by number. Lookups take no lock. The caller serialises changes of one number.
 type table[T any] struct {
@@ -37,4 +40,21 @@ func (t *table[T]) set(num uint32, o *T) {
 		}
 	}
 	l[num&(1<<leafBits-1)].Store(o)
+}
+
+// all returns the objects in the order of their numbers. Objects that are added meanwhile may be absent.
+func (t *table[T]) all() iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for i := range t.leaves {
+			l := t.leaves[i].Load()
+			if l == nil {
+				continue
+			}
+			for k := range l {
+				if o := l[k].Load(); o != nil && !yield(o) {
+					return
+				}
+			}
+		}
+	}
 }

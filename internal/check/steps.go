@@ -60,8 +60,8 @@ func steps(full bool) []step {
 			true, 95 * s, 6 * m, udpStorm},
 		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal",
 			true, 125 * s, 6 * m, chaos},
-		{"certify", "ddk-validate run reference, over each link, through the access layer and a daemon", true, 185 * s,
-			12 * m, certify},
+		{"certify", "ddk-validate run reference, over each link, through the access layer and a daemon; run mlx4", true,
+			200 * s, 12 * m, certify},
 		{"kills", "500 clients of ddkd are killed, most of them under traffic", true, 25 * s, 4 * m, kills},
 		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 220 * s, 14 * m, load},
 		{"mutants", "ddk-validate self: the certifier catches wrong drivers, half of them (part by commit)",
@@ -468,6 +468,21 @@ func throughs() [][]string {
 	return append(list, combined[part])
 }
 
+// mlx4Links are the links over which the ConnectX-3 driver is certified, which take turns.
+func mlx4Links() [][]string {
+	list := [][]string{
+		{"--link", "infiniband"},
+		{"--link", "fabric"},
+		{"--link", "ethernet"},
+		{"--link", "ethernet", "--set", "roce=1"},
+	}
+	turn, all := testenv.Turn(len(list))
+	if all {
+		return list
+	}
+	return list[turn : turn+1]
+}
+
 func certify(ctx context.Context, r *runner) error {
 	bin, cleanup, err := r.validator(ctx)
 	if err != nil {
@@ -475,7 +490,8 @@ func certify(ctx context.Context, r *runner) error {
 	}
 	defer cleanup()
 	for _, args := range [][]string{{"--link", "udp"}, {"--link", "direct"}, {"--link", "network"},
-		{"--link", "network", "--set", "ip=6"}} {
+		{"--link", "network", "--set", "ip=6"}, {"--link", "direct", "--set", "odd=1"},
+		{"--link", "network", "--set", "odd=1"}} {
 		if err := r.do(ctx, nil, bin, append([]string{"run", "reference"}, args...)...); err != nil {
 			return err
 		}
@@ -483,6 +499,11 @@ func certify(ctx context.Context, r *runner) error {
 	for _, through := range throughs() {
 		if err := r.do(ctx, nil, bin, append([]string{"run", "reference", "--link", "network"},
 			through...)...); err != nil {
+			return err
+		}
+	}
+	for _, args := range mlx4Links() {
+		if err := r.do(ctx, nil, bin, append([]string{"run", "mlx4"}, args...)...); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,8 @@ import (
 
 	"ciddk/ci"
 	"ciddk/internal/modroot"
+	"ciddk/validate"
+	"ciddk/validate/suite"
 )
 
 // TestCommittedPagesAreFresh checks that the committed pages are up to date.
@@ -31,7 +33,7 @@ func TestCommittedPagesAreFresh(t *testing.T) {
 }
 
 func TestPictureIsXML(t *testing.T) {
-	d := xml.NewDecoder(strings.NewReader(picture(func(f string) bool { return f != "hca/mlx4" })))
+	d := xml.NewDecoder(strings.NewReader(picture()))
 	n := 0
 	for {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
@@ -109,4 +111,16 @@ func TestStatuses(t *testing.T) {
 	assert.Equal(t, []string{"InvalidSetting", "InvalidPort"},
 		s.statuses("Context: thread. Status: InvalidSetting (with Error.Most), InvalidPort. In Error Unsupported "+
 			"never comes."))
+}
+
+func TestOutside(t *testing.T) {
+	root, err := modroot.Find()
+	require.NoError(t, err)
+	gone := outside{file: "wire/tshark_test.go", test: "TestOfNothing"}
+	assert.ErrorContains(t, gone.exists(root), "has no TestOfNothing")
+	catalog, err := validate.NewCatalog(suite.All()...)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"CM-Conn-01"}, matching(catalog, "CM-Conn-01"))
+	assert.Len(t, matching(catalog, "CM-Sidr-*"), 3)
+	assert.Empty(t, matching(catalog, "CM-Conn-00"))
 }

@@ -23,7 +23,7 @@ func generate(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages := map[string]string{"docs/architecture.svg": picture(exists(root))}
+	pages := map[string]string{"docs/architecture.svg": picture()}
 	for name, page := range map[string]func(*ciSource) (string, error){
 		"docs/sas/status.md":       statusPage,
 		"docs/sas/completions.md":  completionPage,
@@ -39,6 +39,9 @@ func generate(root string) (map[string]string, error) {
 		return nil, err
 	}
 	if pages["docs/sas/coverage.md"], err = coveragePage(); err != nil {
+		return nil, err
+	}
+	if pages["docs/sas/outside.md"], err = outsidePage(root); err != nil {
 		return nil, err
 	}
 	rings, err := ringTables(root)
@@ -98,14 +101,6 @@ func replaceBlock(file string, inserts ...string) (string, error) {
 			"end of generated")
 	}
 	return out.String(), nil
-}
-
-// exists reports whether a folder of the tree contains files.
-func exists(root string) func(string) bool {
-	return func(folder string) bool {
-		e, err := os.ReadDir(filepath.Join(root, filepath.FromSlash(folder)))
-		return err == nil && len(e) > 0
-	}
 }
 
 // program returns a Go file from its first declaration on, as a fenced block, without package clause and imports.

@@ -57,8 +57,12 @@ func (c *Collector) Deliver(pkts []rvt.Packet, _, polled bool) {
 	})
 }
 
-func (c *Collector) FlushAcks()                 { c.Flushes.Add(1) }
-func (c *Collector) PortEvent(t ci.EventType)   { c.note(func() { c.Events = append(c.Events, t) }) }
+func (c *Collector) FlushAcks() { c.Flushes.Add(1) }
+func (c *Collector) PortEvent(t ci.EventType) {
+	if t != 0 { // a change without an event
+		c.note(func() { c.Events = append(c.Events, t) })
+	}
+}
 func (c *Collector) Count(k rvt.Counter, n int) { c.note(func() { c.Counts[k] += n }) }
 func (c *Collector) Counted(k rvt.Counter) (n int) {
 	c.Lock()

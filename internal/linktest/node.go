@@ -26,7 +26,8 @@ type HCA interface {
 
 // Config returns the configuration of an HCA with all capabilities of the engine that need only ports.
 func Config(ports ...rvt.Port) rvt.Config {
-	caps := ci.CapUC | ci.CapUD | ci.CapAV | ci.CapMulticast | ci.CapSRQ | ci.CapFastReg | ci.CapAPM
+	caps := ci.CapUC | ci.CapUD | ci.CapAV | ci.CapMulticast | ci.CapSRQ | ci.CapFastReg | ci.CapAPM |
+		ci.CapSystemGUID
 	return rvt.Config{Info: ci.HCAInfo{GUID: ci.GUID(0x02df<<48 | guids.Add(1)<<8)}, Attr: ci.CAAttr{Caps: caps},
 		Ports: ports, Rings: rings.RXE{}}
 }
@@ -62,6 +63,8 @@ type Node struct {
 	GID    uint16      // index of the GID that the node uses; set it before Connect
 
 	t testing.TB
+	// PathBits are added to the LID, on a port with an LMC.
+	PathBits uint8
 }
 
 // NewNode returns a node on an adapter, with a QP of type typ and size bytes of memory.
@@ -102,8 +105,9 @@ func (n *Node) close() {
 
 // AV returns the address of another node.
 func (n *Node) AV(to *Node) ci.AVAttr {
-	return ci.AVAttr{Port: 1, DLID: to.Attr.LID, Global: to.Attr.Link == ci.LinkEthernet,
-		GRH: ci.GRH{DGID: to.Attr.GIDs[to.GID].GID, SGIDIndex: n.GID, HopLimit: 64}}
+	return ci.AVAttr{Port: 1, DLID: to.Attr.LID + ci.LID(to.PathBits), PathBits: n.PathBits,
+		Global: to.Attr.Link == ci.LinkEthernet,
+		GRH:    ci.GRH{DGID: to.Attr.GIDs[to.GID].GID, SGIDIndex: n.GID, HopLimit: 64}}
 }
 
 // Connect moves a connected QP to RTS.
@@ -113,7 +117,7 @@ func (n *Node) Connect(to *Node) {
 	if n.Hasty {
 		timeout = 14 // 67 ms
 	}
-	mtu := min(n.Attr.MTU, to.Attr.MTU)
+	mtu := min(n.Attr.MTUOf(0), to.Attr.MTUOf(0))
 	if n.Hasty {
 		mtu = ci.MTU1024
 	}

@@ -179,7 +179,8 @@ func testArgs(folder, overlay string) []string {
 	return append(args, "./"+folder)
 }
 
-// limit returns the time limit of a run: many times its duration without a mutant. The first caller measures it.
+// limit returns the time limit of a run: many times its duration without a mutant. The first caller measures it. A run
+// that fails without a mutant is an error.
 func (j *judge) limit(ctx context.Context, key, name string, args ...string) (time.Duration, error) {
 	j.mu.Lock()
 	b := j.baselines[key]
@@ -257,29 +258,56 @@ func (j *judge) certifications(ctx context.Context, r *result, name, overlay str
 		r.Verdict, r.Detail = unbuilt, shorten(oneLine(output))
 		return nil
 	}
-	plain, err := j.plain(ctx)
-	if err != nil {
-		return err
-	}
 	r.Verdict = survived
 	for _, c := range runs {
-		limit, err := j.limit(ctx, c.String(), plain, certify(c)...)
-		if err != nil {
-			return err
-		}
-		o, err := j.execute(ctx, limit, bin, certify(c)...)
+		o, err := j.attempt(ctx, bin, c)
 		if err == nil && uncertain[o.status] {
-			o, err = j.execute(ctx, limit, bin, certify(c)...)
+			o, err = j.attempt(ctx, bin, c)
 		}
 		if err != nil {
 			return err
 		}
 		if isKill(o) {
 			r.Verdict, r.Run, r.Detail = killed, c.String(), detail(o)
-			return nil
+			return j.confirm(ctx, c, o)
 		}
 	}
 	return nil
+}
+
+// firstLimit bounds a run whose usual duration has not been measured.
+const firstLimit = 4 * time.Minute
+
+// attempt runs the certifier on a mutant. The usual duration of a run is measured only if one takes long, because that
+// needs a whole run without the mutant.
+func (j *judge) attempt(ctx context.Context, bin string, c certification) (outcome, error) {
+	o, err := j.execute(ctx, firstLimit, bin, certify(c)...)
+	if err != nil || !o.isHang {
+		return o, err
+	}
+	plain, err := j.plain(ctx)
+	if err != nil {
+		return o, err
+	}
+	limit, err := j.limit(ctx, c.String(), plain, certify(c)...)
+	if err != nil || limit <= firstLimit {
+		return o, err
+	}
+	return j.execute(ctx, limit, bin, certify(c)...)
+}
+
+// confirm returns an error if the software without a mutant fails like the mutant. It runs the case that failed, or, if
+// the outcome names none, all cases of the certification.
+func (j *judge) confirm(ctx context.Context, c certification, o outcome) error {
+	plain, err := j.plain(ctx)
+	if err != nil {
+		return err
+	}
+	if id := failedCase(o.output); id != "" {
+		c = c.only(id)
+	}
+	_, err = j.limit(ctx, c.String(), plain, certify(c)...)
+	return err
 }
 
 // isKill reports whether a run of the certifier rejects the mutant. Go programs end with status 2 after a panic, which

@@ -301,3 +301,11 @@ func TestList(t *testing.T) {
 	assert.Equal(t, 8, strings.Count(a.String(), "\n"))
 	assert.Equal(t, exitError, run(t.Context(), []string{"-list", "-packages", "nothing"}, &a, &b))
 }
+
+// TestOnly checks the run that confirms a kill.
+func TestOnly(t *testing.T) {
+	assert.Equal(t, certification{"--link", "direct", "--case", "cm.end.both"}, directServices.only("cm.end.both"))
+	assert.Equal(t, append(byBypass[:len(byBypass):len(byBypass)], "--case", "rc.sum"), byRings.only("rc.sum"))
+	assert.Equal(t, "rc.sum", failedCase("quiet\n\nFailures\n\n  rc.sum  adds\n  expected 5\n"))
+	assert.Empty(t, failedCase("panic: x\n\ngoroutine 1 [running]:\n"))
+}

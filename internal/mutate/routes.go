@@ -12,6 +12,19 @@ type certification []string
 
 func (c certification) String() string { return strings.Join(c, " ") }
 
+// only returns the certification with one case.
+func (c certification) only(id string) certification {
+	var list certification
+	for i := 0; i < len(c); i++ {
+		if c[i] == "--case" || c[i] == "--exclude" {
+			i++
+			continue
+		}
+		list = append(list, c[i])
+	}
+	return append(list, "--case", id)
+}
+
 // route is how the certifier reaches the packages below a folder: its runs, quick ones first.
 type route struct {
 	folder string

@@ -100,6 +100,16 @@ func (s score) withTests() string {
 	return fmt.Sprintf(", with tests %d%%", s.together())
 }
 
+// failedCase returns the id of the first case that failed, or "" if the output of the certifier has none.
+func failedCase(output string) string {
+	_, list, ok := strings.Cut(output, "\nFailures\n")
+	if !ok {
+		return ""
+	}
+	id, _, _ := strings.Cut(strings.TrimSpace(list), " ")
+	return id
+}
+
 // complaint returns what a failed run says first about a failure: the name of the case after the heading of the
 // certifier's report, or a line of a test or of a panic.
 func complaint(output string) string {

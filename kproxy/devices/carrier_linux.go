@@ -3,6 +3,7 @@ package devices
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"syscall"
 
@@ -50,9 +51,15 @@ func Open(socket int, path string, process *os.File) (*Opened, error) {
 func Call(socket int, r *Request) (*Reply, error) {
 	m := &message{op: opWrite, data: r.Data, a: uint64(uint32(r.Number))}
 	if r.IsIoctl {
-		m = &message{op: opIoctl, a: r.Ioctl, b: r.Operand}
+		m = &message{op: opIoctl, a: r.Ioctl&math.MaxUint32 | uint64(uint32(r.Number))<<32, b: r.Operand,
+			data: appendRanges(nil, r.Memory)}
 	}
 	return exchange(socket, m, r.File)
+}
+
+// Read executes a read of size bytes to an address of the program. Otherwise it is Call.
+func Read(socket int, addr, size uint64) (*Reply, error) {
+	return exchange(socket, &message{op: opRead, a: size, b: addr}, nil)
 }
 
 // Wake wakes the adapter of an open device file, because a bell was set. It does not block.

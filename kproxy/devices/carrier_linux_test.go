@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"math"
 	"os"
 	"os/exec"
 	"syscall"
@@ -11,12 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/clock"
+	"ciddk/kproxy"
 	"ciddk/kproxy/native"
 )
 
 // carrierRig returns a socket that is connected to a server, and the server's front end.
 func carrierRig(t *testing.T) (int, *fake) {
 	f := &fake{closed: make(chan struct{})}
+	return carrierOf(t, f), f
+}
+
+// carrierOf returns a socket that is connected to a server of a front end.
+func carrierOf(t *testing.T, f FrontEnd) int {
 	s := New(f, 2, clock.Real())
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -25,7 +32,7 @@ func carrierRig(t *testing.T) (int, *fake) {
 	s.ServeConn(c)
 	t.Cleanup(s.Close)
 	t.Cleanup(func() { unix.Close(fds[1]) })
-	return fds[1], f
+	return fds[1]
 }
 
 func pidfd(t *testing.T, pid int) *os.File {
@@ -48,6 +55,16 @@ func TestCarrier(t *testing.T) {
 	r, err = Call(socket, &Request{IsIoctl: true, Ioctl: 1})
 	require.NoError(t, err)
 	assert.Equal(t, syscall.ENOTTY, r.Errno)
+	r, err = Call(socket, &Request{IsIoctl: true, Ioctl: 3 << 40, Operand: 8})
+	require.NoError(t, err)
+	assert.Equal(t, syscall.ENOTTY, r.Errno, "the upper half is not part of the number")
+	r, err = Call(socket, &Request{IsIoctl: true, Ioctl: 2, Operand: 8})
+	require.NoError(t, err)
+	assert.Equal(t, []Range{{Addr: 8, Size: 4}}, r.NeedMemory)
+	r, err = Call(socket, &Request{IsIoctl: true, Ioctl: 2, Operand: 8,
+		Memory: []Range{{Addr: 8, Data: []byte("abcd")}}})
+	require.NoError(t, err)
+	assert.Equal(t, []Store{{Addr: 8, Data: []byte("abcd")}}, r.Stores)
 	r, err = Call(socket, &Request{Data: []byte("file")})
 	require.NoError(t, err)
 	require.True(t, r.NeedFile)
@@ -58,6 +75,39 @@ func TestCarrier(t *testing.T) {
 	r, err = Call(socket, &Request{Data: []byte("file"), Number: 5, File: null})
 	require.NoError(t, err)
 	assert.Equal(t, int64(5), r.Result)
+}
+
+// readable is a fake whose file can be read. It returns zeros.
+type readable struct{ *fake }
+
+func (f readable) Open(path string, p kproxy.Peer) (File, error) {
+	if _, err := f.fake.Open(path, p); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f readable) Read(addr, size uint64) *Reply {
+	return &Reply{Result: int64(size), Stores: []Store{{Addr: addr, Data: make([]byte, size)}}}
+}
+
+// TestRead reads files that can be read, and one that cannot.
+func TestRead(t *testing.T) {
+	socket, _ := carrierRig(t)
+	_, err := Open(socket, "/dev/x", nil)
+	require.NoError(t, err)
+	r, err := Read(socket, 8, 16)
+	require.NoError(t, err)
+	assert.Equal(t, syscall.EINVAL, r.Errno)
+
+	socket = carrierOf(t, readable{&fake{closed: make(chan struct{})}})
+	_, err = Open(socket, "/dev/x", nil)
+	require.NoError(t, err)
+	for size, want := range map[uint64]int{0: 0, 16: 16, MaxRead: MaxRead, math.MaxUint64: MaxRead} {
+		r, err = Read(socket, 8, size)
+		require.NoError(t, err)
+		assert.Equal(t, &Reply{Result: int64(want), Stores: []Store{{Addr: 8, Data: make([]byte, want)}}}, r)
+	}
 }
 
 // TestCarrierErrors opens a file that does not exist, and calls without a daemon.

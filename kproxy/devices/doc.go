@@ -30,29 +30,32 @@
 // Integers are in the machine's byte order. A request is
 //
 //	offset  type  field
-//	0       u32   operation: open, write, ioctl, bell or tree
+//	0       u32   operation: open, write, ioctl, bell, tree or read
 //	4       u32   number of descriptors that follow the reply socket: 0 or 1; open: a pidfd of the program's process,
 //	              if that is not the process that connected
-//	8       u64   open: inode of the socket; ioctl: request number; tree: offset; write: number that the following
-//	              descriptor has in the program
-//	16      u64   ioctl: argument
-//	24      …     open: path; write: bytes
+//	8       u64   open: inode of the socket; ioctl: request number, and in the upper half the number that the
+//	              following descriptor has in the program; tree: offset; write: that number; read: size
+//	16      u64   ioctl: argument; read: address
+//	24      …     open: path; write: bytes; ioctl: memory of the program, as often as necessary: u64 address,
+//	              u64 size, the bytes
 //
 // A reply is
 //
 //	0       u32   errno, 0 for success
 //	4       u32   flags: 1 the program's descriptor is needed, 2 a bell is set, 4 a bell is removed, 8 the first
 //	              descriptor is memory to map, 16 the call would block, 32 the descriptor is no longer readable,
-//	              64 the program's descriptor that came with the call is no longer readable
+//	              64 the program's descriptor that came with the call is no longer readable, 128 memory of the
+//	              program is needed
 //	8       s64   result of the call; tree: size of the whole tree
 //	16      u32   with flag 1: number of the descriptor in the program; the carrier repeats the call with it
 //	20      u32   with flags 2 and 4: handle of a QP
 //	24      u32   with flag 2: index of its bell
 //	28      u32   number of descriptors
 //	32      u32   number of stores
-//	36      u32   zero
+//	36      u32   with flag 128: number of ranges
 //	40      …     a u64 for each descriptor: address at which its number is stored, or 0
 //	…       …     for each store: u64 address, u64 size, the bytes, zeros up to a multiple of 8
+//	…       …     for each range: u64 address, u64 size; the carrier repeats the call with exactly these
 //
 // The reply to open has one store with address 0: u32 major and minor number of the device, u32 process id of the
 // daemon, u32 version of the protocol. The reply to tree has one with a part of the tree.

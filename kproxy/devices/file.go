@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"ciddk/kproxy"
+	"ciddk/kproxy/schema"
 )
 
 // A FrontEnd implements device files. Its methods may be called concurrently.
@@ -45,6 +46,17 @@ type Poller interface {
 	SetWake(wake func())
 }
 
+// A Reader is a File that programs read. Others fail with EINVAL.
+type Reader interface {
+	File
+	// Read executes a read of at most size bytes to an address. size is at most MaxRead. A reply with the errno EAGAIN
+	// may have Wait.
+	Read(addr, size uint64) *Reply
+}
+
+// MaxRead is the maximum number of bytes that a read returns.
+const MaxRead = schema.MaxMessage
+
 // A Dialog is a File that exchanges datagrams with the program, such as a netlink socket. The connection transports the
 // datagrams themselves, and Call is not used. Datagram is not called concurrently.
 type Dialog interface {
@@ -59,6 +71,7 @@ type Request struct {
 
 	IsIoctl        bool
 	Ioctl, Operand uint64
+	Memory         []Range // of the program, as an earlier Reply asked for it with NeedMemory
 
 	// Number and File are a descriptor of the program that an earlier Reply asked for with NeedFile. File is nil if
 	// there is none; the server closes it.
@@ -83,11 +96,37 @@ type Reply struct {
 	// Quiet takes back one wake of the file, and QuietFile one of Request.Device.
 	Quiet, QuietFile bool
 
+	// NeedMemory lists memory of the program that an ioctl needs, at most MaxRanges ranges. Nothing was executed. The
+	// carrier repeats the call with these ranges only, so a Reply lists all that the call needs.
+	NeedMemory []Range
+
 	// NeedFile reports that the call needs the program's descriptor Number. Nothing was executed.
 	NeedFile bool
 	Number   int32
 
 	Bell *Bell
+}
+
+// A Range is memory of the program: its address, size and, in a Request, content.
+type Range struct {
+	Addr, Size uint64
+	Data       []byte
+}
+
+// MaxRanges is the maximum number of ranges of a call, and MaxMemory the maximum number of their bytes.
+const (
+	MaxRanges = 24
+	MaxMemory = schema.MaxMessage - requestSize - MaxRanges*rangeSize
+)
+
+// Load returns memory of the program. It reports false if the request does not contain it.
+func (r *Request) Load(addr, size uint64) ([]byte, bool) {
+	for _, m := range r.Memory {
+		if addr >= m.Addr && size <= uint64(len(m.Data)) && addr-m.Addr <= uint64(len(m.Data))-size {
+			return m.Data[addr-m.Addr:][:size], true
+		}
+	}
+	return nil, false
 }
 
 // A Store is bytes to store at an address of the program.

@@ -17,15 +17,17 @@ const (
 	opIoctl
 	opBell
 	opTree
+	opRead
 )
 
 // version is the version of the protocol. The daemon and the carrier must have the same.
-const version = 2
+const version = 4
 
 // Sizes of headers in bytes.
 const (
 	requestSize = 24
 	replySize   = 40
+	rangeSize   = 16
 )
 
 // The flags of a reply.
@@ -37,6 +39,7 @@ const (
 	flagWait
 	flagQuiet
 	flagQuietFile
+	flagNeedMemory
 )
 
 // maxPart is the number of bytes of the tree in one reply.
@@ -64,9 +67,9 @@ func parse(b []byte, n int) (m message, err error) {
 	if m.op == opBell {
 		want = 0
 	}
-	hasData := m.op == opOpen || m.op == opWrite // and may have a descriptor
+	hasData := m.op == opOpen || m.op == opWrite || m.op == opIoctl // and may have a descriptor
 	switch {
-	case m.op < opOpen || m.op > opTree || n != want || m.files > 1:
+	case m.op < opOpen || m.op > opRead || n != want || m.files > 1:
 		return m, errMessage
 	case !hasData && (len(m.data) > 0 || m.files > 0):
 		return m, errMessage
@@ -96,7 +99,7 @@ func appendReply(b []byte, r *Reply) ([]byte, []*os.File) {
 		files, addrs = append(files, d.File), append(addrs, d.Addr)
 	}
 	for flag, isSet := range map[uint32]bool{flagNeedFile: r.NeedFile, flagWait: r.Wait, flagQuiet: r.Quiet,
-		flagQuietFile: r.QuietFile} {
+		flagQuietFile: r.QuietFile, flagNeedMemory: len(r.NeedMemory) > 0} {
 		if isSet {
 			flags |= flag
 		}
@@ -117,7 +120,7 @@ func appendReply(b []byte, r *Reply) ([]byte, []*os.File) {
 	b = ne.AppendUint32(b, bell.Index)
 	b = ne.AppendUint32(b, uint32(len(files)))
 	b = ne.AppendUint32(b, uint32(len(r.Stores)))
-	b = ne.AppendUint32(b, 0)
+	b = ne.AppendUint32(b, uint32(len(r.NeedMemory)))
 	for _, a := range addrs {
 		b = ne.AppendUint64(b, a)
 	}
@@ -126,6 +129,9 @@ func appendReply(b []byte, r *Reply) ([]byte, []*os.File) {
 		b = ne.AppendUint64(b, uint64(len(s.Data)))
 		b = append(b, s.Data...)
 		b = append(b, make([]byte, -len(s.Data)&7)...)
+	}
+	for _, m := range r.NeedMemory {
+		b = ne.AppendUint64(ne.AppendUint64(b, m.Addr), m.Size)
 	}
 	return b, files
 }
@@ -145,6 +151,7 @@ func parseReply(b []byte, files []*os.File) (*Reply, error) {
 		return nil, errMessage
 	}
 	flags, numFiles, numStores := ne.Uint32(b[4:]), ne.Uint32(b[28:]), ne.Uint32(b[32:])
+	numRanges := ne.Uint32(b[36:])
 	r := &Reply{Errno: syscall.Errno(ne.Uint32(b)), Result: int64(ne.Uint64(b[8:])), Number: int32(ne.Uint32(b[16:])),
 		NeedFile: flags&flagNeedFile != 0, Wait: flags&flagWait != 0, Quiet: flags&flagQuiet != 0,
 		QuietFile: flags&flagQuietFile != 0}
@@ -172,7 +179,52 @@ func parseReply(b []byte, files []*os.File) (*Reply, error) {
 		r.Stores = append(r.Stores, Store{Addr: ne.Uint64(b), Data: b[16 : 16+n]})
 		b = b[min(len(b), 16+(n+7)&^7):]
 	}
+	if flags&flagNeedMemory != 0 {
+		return r, r.parseNeeds(b, numRanges)
+	}
 	return r, nil
+}
+
+// parseNeeds decodes the ranges of a reply.
+func (r *Reply) parseNeeds(b []byte, n uint32) error {
+	if n > MaxRanges || len(b) < int(n)*rangeSize {
+		return errMessage
+	}
+	total := uint64(0)
+	for ; n > 0; n-- {
+		m := Range{Addr: ne.Uint64(b), Size: ne.Uint64(b[8:])}
+		if m.Size > MaxMemory {
+			return errMessage
+		}
+		total += m.Size
+		r.NeedMemory, b = append(r.NeedMemory, m), b[rangeSize:]
+	}
+	if total > MaxMemory {
+		return errMessage
+	}
+	return nil
+}
+
+// appendRanges encodes memory of a program.
+func appendRanges(b []byte, list []Range) []byte {
+	for _, m := range list {
+		b = ne.AppendUint64(ne.AppendUint64(b, m.Addr), uint64(len(m.Data)))
+		b = append(b, m.Data...)
+	}
+	return b
+}
+
+// parseRanges is the inverse of appendRanges.
+func parseRanges(b []byte) (list []Range, err error) {
+	for len(b) > 0 {
+		if len(b) < rangeSize || ne.Uint64(b[8:]) > uint64(len(b)-rangeSize) {
+			return nil, errMessage
+		}
+		m := Range{Addr: ne.Uint64(b), Size: ne.Uint64(b[8:])}
+		m.Data, b = b[rangeSize:rangeSize+m.Size], b[rangeSize+m.Size:]
+		list = append(list, m)
+	}
+	return list, nil
 }
 
 // part returns the reply with the part of a tree that begins at an offset.

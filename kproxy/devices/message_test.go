@@ -62,6 +62,47 @@ func TestReplyLayout(t *testing.T) {
 	assert.EqualValues(t, flagNoBell, ne.Uint32(b[4:]))
 }
 
+// TestRanges encodes and decodes memory of a program, and requests for it.
+func TestRanges(t *testing.T) {
+	list := []Range{{Addr: 0x1000, Size: 3, Data: []byte("abc")}, {Addr: 7, Data: []byte{}}}
+	got, err := parseRanges(appendRanges(nil, list))
+	require.NoError(t, err)
+	assert.Equal(t, list, got)
+	r := &Request{Memory: list}
+	for _, x := range []struct {
+		addr, size uint64
+		want       string
+		ok         bool
+	}{{0x1000, 3, "abc", true}, {0x1001, 2, "bc", true}, {0x1003, 0, "", true}, {0x1001, 3, "", false},
+		{0xfff, 2, "", false}, {0x1004, 0, "", false}, {0x1001, 1 << 63, "", false}, {1 << 63, 1, "", false}} {
+		b, ok := r.Load(x.addr, x.size)
+		assert.Equal(t, x.ok, ok, "%+v", x)
+		assert.Equal(t, x.want, string(b), "%+v", x)
+	}
+	needs := []Range{{Addr: 5, Size: 6}, {Addr: 7, Size: MaxMemory - 6}}
+	b, _ := appendReply(nil, &Reply{NeedMemory: needs, Stores: []Store{{Addr: 1, Data: []byte("x")}}})
+	reply, err := parseReply(b, nil)
+	require.NoError(t, err)
+	assert.Equal(t, needs, reply.NeedMemory)
+	for _, bad := range [][]Range{{{Size: MaxMemory + 1}}, {{Size: MaxMemory}, {Size: 1}}, make([]Range, MaxRanges+1)} {
+		b, _ := appendReply(nil, &Reply{NeedMemory: bad})
+		_, err := parseReply(b, nil)
+		require.ErrorIs(t, err, errMessage)
+	}
+	_, err = parseReply(b[:len(b)-1], nil)
+	require.ErrorIs(t, err, errMessage)
+}
+
+func FuzzRanges(f *testing.F) {
+	f.Add(appendRanges(nil, []Range{{Addr: 0x1000, Data: []byte("abc")}, {Addr: 7}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		list, err := parseRanges(b)
+		if err == nil {
+			require.Equal(t, b, append([]byte{}, appendRanges(nil, list)...)[:len(b)])
+		}
+	})
+}
+
 func TestErrnoOf(t *testing.T) {
 	assert.Equal(t, syscall.ENOENT, errnoOf(fmt.Errorf("x: %w", syscall.ENOENT)))
 	assert.Equal(t, syscall.EIO, errnoOf(errors.New("x")))

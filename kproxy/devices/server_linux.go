@@ -3,6 +3,7 @@ package devices
 import (
 	"errors"
 	"maps"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -291,12 +292,43 @@ func (d *opener) next() bool {
 		d.f.Bell()
 		buffers.Put(buf)
 		return true
-	case opWrite, opIoctl:
+	case opWrite, opIoctl, opRead:
 	default:
 		closeFiles(files)
 		buffers.Put(buf)
 		return false
 	}
+	if m.op == opRead {
+		d.start(buf, files, func() *Reply { return read(d.f, m.b, m.a) })
+		return true
+	}
+	r := &Request{Data: m.data}
+	if m.op == opIoctl {
+		memory, err := parseRanges(m.data)
+		if err != nil {
+			closeFiles(files)
+			buffers.Put(buf)
+			return false
+		}
+		r = &Request{IsIoctl: true, Ioctl: m.a & math.MaxUint32, Operand: m.b, Memory: memory}
+	}
+	d.start(buf, files, func() *Reply {
+		if m.files == 1 {
+			r.Number, r.File = int32(m.a), files[1]
+			if r.IsIoctl {
+				r.Number = int32(m.a >> 32)
+			}
+			if _, uid, _, err := d.c.Peer(); err == nil {
+				r.Device = d.s.device(uid, files[1])
+			}
+		}
+		return d.f.Call(r)
+	})
+	return true
+}
+
+// start executes a call of a message on a goroutine of its own.
+func (d *opener) start(buf *[]byte, files []*os.File, call func() *Reply) {
 	d.pending <- struct{}{}
 	d.wait.Go(func() {
 		defer func() {
@@ -304,14 +336,7 @@ func (d *opener) next() bool {
 			buffers.Put(buf)
 			<-d.pending
 		}()
-		r := &Request{Data: m.data, IsIoctl: m.op == opIoctl, Ioctl: m.a, Operand: m.b}
-		if m.files == 1 {
-			r.Number, r.File = int32(m.a), files[1]
-			if _, uid, _, err := d.c.Peer(); err == nil {
-				r.Device = d.s.device(uid, files[1])
-			}
-		}
-		reply := d.f.Call(r)
+		reply := call()
 		send(files[0], reply)
 		for _, x := range reply.Files {
 			if x.Close {
@@ -319,7 +344,15 @@ func (d *opener) next() bool {
 			}
 		}
 	})
-	return true
+}
+
+// read executes a read.
+func read(f File, addr, size uint64) *Reply {
+	r, ok := f.(Reader)
+	if !ok {
+		return Fail(syscall.EINVAL)
+	}
+	return r.Read(addr, min(size, MaxRead))
 }
 
 func closeFiles(files []*os.File) {

@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fake is a front end and its only file. A write of "file" needs a descriptor, one of "pipe" returns one, and others
-// are stored at the address of their length.
+// are stored at the address of their length. An ioctl with number 2 stores memory of the program where it was.
 type fake struct {
 	mu     sync.Mutex
 	peer   kproxy.Peer
@@ -63,6 +63,12 @@ func (f *fake) Close() { close(f.closed) }
 
 func (f *fake) Call(r *Request) *Reply {
 	switch {
+	case r.IsIoctl && r.Ioctl == 2:
+		b, ok := r.Load(r.Operand, 4)
+		if !ok {
+			return &Reply{NeedMemory: []Range{{Addr: r.Operand, Size: 4}}}
+		}
+		return &Reply{Stores: []Store{{Addr: r.Operand, Data: b}}}
 	case r.IsIoctl:
 		return Fail(syscall.ENOTTY)
 	case string(r.Data) == "file" && r.File == nil:
@@ -185,8 +191,8 @@ func TestCalls(t *testing.T) {
 
 // TestBadMessages sends messages that are not of the protocol, and expects that the connection is closed.
 func TestBadMessages(t *testing.T) {
-	for _, m := range []message{{op: 0}, {op: opTree + 1}, {op: opOpen, data: []byte("/dev/x")}, {op: opTree},
-		{op: opIoctl, data: []byte("x")}} {
+	for _, m := range []message{{op: 0}, {op: opRead + 1}, {op: opRead, data: []byte("x")},
+		{op: opOpen, data: []byte("/dev/x")}, {op: opTree}, {op: opIoctl, data: []byte("x")}} {
 		r := newRig(t)
 		r.open()
 		b, _ := r.call(m)

@@ -59,9 +59,9 @@ type PortAttr struct {
 	InitTypeReply          ci.InitType
 	HardwareAgents         uint8 // 1: true
 	Pad                    uint8
-	Pad2                   uint32
 	GIDs                   []GIDEntry `max:"4096"`
 	PKeys                  []uint16   `max:"4096"`
+	MTUs                   []byte     `max:"16"` // by service level
 }
 
 // GIDEntry is ci.GIDEntry.

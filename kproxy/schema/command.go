@@ -70,6 +70,7 @@ const (
 	CmdCMQPAttr
 	CmdCMLookup
 	CmdCMAnswerLookup
+	CmdServeCopies
 	NumCommands
 )
 
@@ -149,6 +150,7 @@ var Commands = [NumCommands]Spec{
 	CmdCMQPAttr:         spec[CMQPAttr, CMQPAttrReply]("query QP attributes", "Conn.QPAttr", 0),
 	CmdCMLookup:         spec[CMLookup, Created]("look up", "Service.Lookup", 0),
 	CmdCMAnswerLookup:   spec[CMAnswerLookup, None]("answer lookup", "LookupRequest.Accept", 0),
+	CmdServeCopies:      spec[ServeCopies, None]("serve copies", "PD.RegisterMR", 0),
 	CmdPoll:             data(spec[None, None]("poll", "CQ.Poll", 0)),
 }
 

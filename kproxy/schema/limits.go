@@ -14,6 +14,7 @@ const (
 	MaxHCAs    = 64
 	MaxPorts   = 254
 	MaxTable   = 4096     // entries of all GID or P_Key tables of a port in a reply
+	MaxSLs     = 16       // service levels
 	MaxVendor  = 16384    // bytes of a vendor call
 	MaxObjects = 64       // objects of a vendor call
 	MaxBatch   = 1024     // work requests, or completions, of a message

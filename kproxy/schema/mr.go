@@ -11,7 +11,8 @@ type MR struct {
 //
 // With Shared, the message carries a descriptor of a memfd, and the range is Length bytes at FileOffset of it; Addr is
 // its address in the client. The memfd must be sealed against growing and shrinking. Without Shared, the daemon reaches
-// the range by cross-memory copies at Addr.
+// the range by cross-memory copies at Addr, or the client copies for it; see ServeCopies. FileOffset is then a number
+// that the client chose, which Copy contains.
 type Memory struct {
 	Addr       uint64
 	Length     uint64

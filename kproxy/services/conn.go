@@ -59,6 +59,9 @@ func (s *Service) connect(c *kproxy.Session, verb string, r *schema.CMConnect) (
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkPort(verb, r.Primary.Port); err != nil {
+		return nil, err
+	}
 	if err := c.CheckQP(verb, r.Primary.Port.CA, r.QP.Num); err != nil {
 		return nil, err
 	}

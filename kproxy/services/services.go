@@ -107,6 +107,16 @@ func (s *Service) changePort(p mads.Port, there bool) {
 	s.signal()
 }
 
+// checkPort returns an error for a port without MAD services, as cm.Manager does. Status: InvalidPort.
+func (s *Service) checkPort(verb string, id schema.PortID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.ContainsFunc(s.ports, func(p schema.ServicePort) bool { return p.Port == id }) {
+		return errorf(verb, ci.InvalidPort, "port %d of HCA %016x has no connection manager", id.Num, uint64(id.CA))
+	}
+	return nil
+}
+
 // signal reports a change to all clients. mu is held.
 func (s *Service) signal() {
 	for x := range s.open {

@@ -14,30 +14,42 @@ import (
 
 // getContext opens the adapter, with the descriptor of asynchronous events.
 func (f *File) getContext(c *call, _ *getContext, r *getContextResp) error {
+	events, vectors, err := f.newContext(c)
+	if err != nil {
+		return err
+	}
+	c.reply.Files = append(c.reply.Files, devices.Descriptor{File: events, Close: true, Addr: c.response})
+	r.NumCompVectors = vectors
+	return nil
+}
+
+// newContext opens the adapter. It returns the descriptor of asynchronous events and the number of completion vectors.
+// Error: EINVAL: the file has a context.
+func (f *File) newContext(c *call) (events *os.File, vectors uint32, err error) {
 	f.mu.Lock()
 	again := f.opening
 	f.opening = true
 	f.mu.Unlock()
 	if again {
-		return syscall.EINVAL
+		return nil, 0, syscall.EINVAL
 	}
-	err := f.open(c, r)
+	adapter, err := f.front.cfg.AL.Adapter(f.dev.GUID)
+	if err == nil {
+		events, err = f.open(c)
+	}
 	if err != nil {
 		f.mu.Lock()
 		f.opening = false
 		f.mu.Unlock()
+		return nil, 0, err
 	}
-	return err
+	return events, uint32(max(1, adapter.Attr().Vectors)), nil
 }
 
-func (f *File) open(c *call, r *getContextResp) error {
-	adapter, err := f.front.cfg.AL.Adapter(f.dev.GUID)
-	if err != nil {
-		return err
-	}
+func (f *File) open(c *call) (*os.File, error) {
 	async, events, err := f.session.NewEventQueue(asyncEvent)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	user := f.private(c)
 	result, err := f.session.Do(&kproxy.Call{Command: schema.CmdOpenCA,
@@ -48,17 +60,15 @@ func (f *File) open(c *call, r *getContextResp) error {
 		if err == nil { // the driver does not share queues with the stock library
 			err = syscall.EOPNOTSUPP
 		}
-		return err
+		return nil, err
 	}
 	created := result.Body.(*schema.Created)
 	c.answer(&created.User)
 	c.reply.Memory = result.Files[0]
-	c.reply.Files = append(c.reply.Files, devices.Descriptor{File: events, Close: true, Addr: c.response})
-	r.NumCompVectors = uint32(max(1, adapter.Attr().Vectors))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ca, f.async, f.bell = created.Handle, async, result.Files[1]
-	return nil
+	return events, nil
 }
 
 func (f *File) attr() (*schema.CAAttr, error) {

@@ -15,8 +15,12 @@
 //
 // A program writes a command: a header, a structure, and driver data of the user library. Table methods declares each
 // command with the structures of its request and reply, from which the checks of sizes follow, with the errors of
-// Linux. The reply is stored at an address in the request. ioctl fails with ENOTTY, as on kernels without the ioctl
-// interface, and the libraries then use writes for everything.
+// Linux. The reply is stored at an address in the request.
+//
+// An ioctl has a header and an array of attributes, most of which refer to memory of the program. Table ioctlMethods
+// declares each method with its attributes. The reply to the first attempt lists the memory that the call needs, and
+// the carrier repeats the call with it. A method that is not in the table fails with EPROTONOSUPPORT, as on older
+// kernels, and the libraries then use writes.
 //
 // Driver data is the private data of the SAS: the package passes it to the driver and back without interpreting it. So
 // the queues that the user library maps are those that the driver has made for it. A Provider describes what differs
@@ -29,8 +33,9 @@
 //
 // # Names
 //
-// Without RDMA netlink, libibverbs finds the user library by the name of the device, so the name begins with that of
-// the provider: rxe_ddk0.
+// With RDMA netlink (package nldev), libibverbs finds the user library by the number of its driver, and devices can
+// have any name. Without, it does so by the name of the device, so the default begins with that of the provider:
+// rxe_ddk0.
 //
 // # Bad input
 //
@@ -39,6 +44,7 @@
 //
 // # Not implemented
 //
-// The ioctl interface, extended connections (XRC), flow steering, receive tables, device memory, time stamps, and
-// commands that post or poll by system calls, which the user libraries do not use.
+// Extended connections (XRC), flow steering, receive tables, device memory, time stamps, and commands that post or poll
+// by system calls, which the user libraries do not use. Of the ioctl interface: writes by ioctl (INVOKE_WRITE), more
+// than one descriptor of asynchronous events in a context, memory of other devices (DMABUF), and counters.
 package uverbs

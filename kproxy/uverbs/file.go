@@ -53,6 +53,8 @@ type File struct {
 	ca       schema.Handle
 	async    schema.Handle // event queue
 	bell     *os.File      // that wakes the adapter
+	events   *os.File      // the program's end of async, until an ioctl requests it
+	isClosed bool
 	objects  map[uint32]*object
 	next     uint32 // handle
 	channels []channel
@@ -69,7 +71,16 @@ var _ devices.File = (*File)(nil)
 func (f *File) Device() (major, minor uint32) { return f.dev.Numbers() }
 
 // Close closes the session, which destroys everything.
-func (f *File) Close() { _ = f.session.Close() } // it has logged the error
+func (f *File) Close() {
+	f.mu.Lock()
+	events := f.events
+	f.events, f.isClosed = nil, true
+	f.mu.Unlock()
+	if events != nil {
+		events.Close()
+	}
+	_ = f.session.Close() // it has logged the error
+}
 
 // one is what wakes an adapter.
 var one = []byte{1}
@@ -84,10 +95,10 @@ func (f *File) Bell() {
 	}
 }
 
-// Call executes a write or an ioctl. The ioctl interface is not implemented, so that libraries use writes.
+// Call executes a write or an ioctl.
 func (f *File) Call(r *devices.Request) *devices.Reply {
 	if r.IsIoctl {
-		return devices.Fail(syscall.ENOTTY)
+		return f.ioctl(r)
 	}
 	m, c, err := parse(r)
 	if err == nil && m.context && !f.hasContext() {

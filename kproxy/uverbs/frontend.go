@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -15,11 +16,29 @@ import (
 	"ciddk/kproxy/devices"
 )
 
-// Config describes a front end. All fields are required.
+// Config describes a front end. All fields but Name are required.
 type Config struct {
 	AL        *accesslayer.AL
 	Core      *kproxy.Server
 	Providers []Provider
+	// Name is the beginning of the names of all devices, for which ValidName is true. Default: that of the provider.
+	// Programs without RDMA netlink need the default.
+	Name string
+}
+
+// MaxName is the maximum length of Config.Name. Linux's names have at most 63 bytes.
+const MaxName = 48
+
+// ValidName reports whether the names of devices can begin with a text: letters, digits, hyphens and underscores.
+func ValidName(text string) bool {
+	const others = "-_"
+	for _, c := range text {
+		isLetter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !isLetter && (c < '0' || c > '9') && !strings.ContainsRune(others, c) {
+			return false
+		}
+	}
+	return text != "" && len(text) <= MaxName
 }
 
 // A Provider describes how a driver works with a user library of rdma-core.
@@ -89,6 +108,10 @@ func New(cfg Config) (*FrontEnd, error) {
 	if cfg.AL == nil || cfg.Core == nil {
 		return nil, errors.New("uverbs: Config.AL or Config.Core is nil")
 	}
+	if cfg.Name != "" && !ValidName(cfg.Name) {
+		return nil, fmt.Errorf("uverbs: Config.Name %q: want at most %d letters, digits, hyphens and underscores",
+			cfg.Name, MaxName)
+	}
 	return &FrontEnd{cfg: cfg, indexes: map[ci.GUID]int{}}, nil
 }
 
@@ -115,8 +138,8 @@ func (u *FrontEnd) Devices() []Device {
 			i = len(u.indexes)
 			u.indexes[guid] = i
 		}
-		list = append(list, Device{Index: i, Name: p.Name + strconv.Itoa(i), GUID: guid, provider: p, attr: a.Attr(),
-			info: a.Info()})
+		list = append(list, Device{Index: i, Name: cmp.Or(u.cfg.Name, p.Name) + strconv.Itoa(i), GUID: guid,
+			provider: p, attr: a.Attr(), info: a.Info()})
 	}
 	return list
 }

@@ -41,6 +41,21 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// TestNames opens front ends with names of devices, valid and not.
+func TestNames(t *testing.T) {
+	r := newRig(t)
+	assert.Equal(t, "rxe_ddk0", r.front.Devices()[0].Name)
+	for _, name := range []string{"mlx5_", "My-Device_7x", strings.Repeat("x", MaxName)} {
+		u, err := New(Config{AL: r.al, Core: r.core, Providers: softRoCE, Name: name})
+		require.NoError(t, err)
+		assert.Equal(t, name+"0", u.Devices()[0].Name)
+	}
+	for _, name := range []string{"a/b", "..", "a b", "a\n", "é", strings.Repeat("x", MaxName+1)} {
+		_, err := New(Config{AL: r.al, Core: r.core, Providers: softRoCE, Name: name})
+		require.ErrorContains(t, err, "Config.Name", name)
+	}
+}
+
 // objects are one of each kind.
 type objects struct{ pd, mr, cq, qp, srq, ah, mw uint32 }
 

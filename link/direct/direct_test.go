@@ -27,6 +27,7 @@ func TestDirectLinkRefuses(t *testing.T) {
 		"needs a LID":              {LMC: 1},
 		"want Down, Init":          {State: 9},
 		"17 P_Keys":                {PKeys: make([]ci.PKey, 17)},
+		"8 alias GUIDs":            {Aliases: make([]ci.GUID, 8)},
 	} {
 		_, err := open(l, c)
 		require.ErrorContains(t, err, name)
@@ -116,6 +117,18 @@ func TestDirectLIDs(t *testing.T) {
 		require.NoError(t, h.Close())
 	}
 	require.Empty(t, l.now().all)
+}
+
+// TestAliases checks that alias GUIDs are entries of the GID table, with empty entries between them.
+func TestAliases(t *testing.T) {
+	h, err := open(NewLink(), Config{GUID: 0x11, Aliases: []ci.GUID{0, 0x22, 0}})
+	require.NoError(t, err)
+	prefix := [8]byte{0xfe, 0x80}
+	own, alias := ci.GID{15: 0x11}, ci.GID{15: 0x22}
+	copy(own[:], prefix[:])
+	copy(alias[:], prefix[:])
+	assert.Equal(t, []ci.GIDEntry{{GID: own}, {}, {GID: alias}}, portAttr(t, h).GIDs)
+	require.NoError(t, h.Close())
 }
 
 // An armed port accepts data, and the first packet makes it active. A port in Init accepts none.

@@ -27,6 +27,8 @@ type Config struct {
 	MTU ci.MTU
 	// GUID is the port's; 0 derives it from the HCA's.
 	GUID ci.GUID
+	// Aliases are entries 1, 2, … of the GUID table, and so of the GID table. A zero is an empty entry. At most 7.
+	Aliases []ci.GUID
 	// PKeys are the first entries of the table of 16; nil is the default partition, 0xFFFF.
 	PKeys []ci.PKey
 	// HardwareAgents makes the port answer the requests of subnet managers that arrive at QP0, as adapters with agents
@@ -59,6 +61,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("direct: MTU code %d: want 1 (256 bytes) to 5 (4096), or 0", c.MTU)
 	case len(c.PKeys) > numPKeys:
 		return fmt.Errorf("direct: %d P_Keys, the table has %d", len(c.PKeys), numPKeys)
+	case len(c.Aliases) >= numGUIDs:
+		return fmt.Errorf("direct: %d alias GUIDs, the table has room for %d", len(c.Aliases), numGUIDs-1)
 	}
 	return nil
 }
@@ -99,6 +103,7 @@ var _ interface {
 	rvt.CablePort
 	rvt.SMAPort
 	rvt.EncoderPort
+	rvt.SystemGUIDPort
 	rvt.ViolationPort
 } = (*Port)(nil)
 
@@ -120,7 +125,7 @@ func New(l *Link, c Config) (*Port, error) {
 		OperationalVLs: fourVLs,
 		GUIDCap:        numGUIDs, VLArbLowCap: numArbEntries, VLArbHighCap: numArbEntries, RespTimeValue: 16,
 		CapabilityMask: uint32(ci.PortCapReregister | ci.PortCapTrap | ci.PortCapNotice | ci.PortCapSLMapping |
-			ci.PortCapLEDInfo | ci.PortCapMaskNotice),
+			ci.PortCapLEDInfo | ci.PortCapSystemGUID | ci.PortCapMaskNotice),
 	}
 	p.cable.Store(c.State != ci.PortDown)
 	switch c.State {

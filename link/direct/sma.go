@@ -26,7 +26,8 @@ func (p *Port) newNode(num uint8, n rvt.Node, info mad.PortInfo) (*node, error) 
 	soft, err := sma.NewSoftNode(sma.SoftConfig{Type: mad.NodeCA, GUID: n.GUID, SystemGUID: n.SystemGUID,
 		VendorID: n.VendorID, DeviceID: n.DeviceID, Revision: uint32(n.Revision), Description: n.Description,
 		NumPorts: max(n.NumPorts, num), Hardware: (*hardware)(p),
-		Ports: []sma.SoftPort{{Num: num, GUID: guid, Info: info, NumPKeys: numPKeys, PKeys: p.config.PKeys}}})
+		Ports: []sma.SoftPort{{Num: num, GUID: guid, Aliases: p.config.Aliases, Info: info, NumPKeys: numPKeys,
+			PKeys: p.config.PKeys}}})
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +61,10 @@ func (p *Port) KeyViolation(v ci.KeyViolation, qkey bool) {
 	n.CountKeyViolation(n.num, &t, qkey)
 }
 
+// SetSystemGUID changes NodeInfo.SystemImageGUID. With Config.HardwareAgents, a change sends a trap. It implements
+// rvt.SystemGUIDPort.
+func (p *Port) SetSystemGUID(g ci.GUID) { p.node.Load().SetSystemGUID(g) }
+
 // SubnetMAD executes a subnet management datagram. It implements rvt.SMAPort.
 func (p *Port) SubnetMAD(in, out *ci.MAD) {
 	n := p.node.Load()
@@ -67,6 +72,12 @@ func (p *Port) SubnetMAD(in, out *ci.MAD) {
 	if !n.agent.ExecuteLocal(n.num, 0, out) {
 		*out = ci.MAD{}
 	}
+}
+
+// MKey returns the M_Key. It implements rvt.MKeyPort.
+func (p *Port) MKey() uint64 {
+	n := p.node.Load()
+	return n.Protection(n.num).Key
 }
 
 // hardware is the port as its node controls it.

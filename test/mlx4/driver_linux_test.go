@@ -19,7 +19,8 @@ import (
 )
 
 // verbsPrograms are what the guests with a model run besides the programs of every guest.
-var verbsPrograms = []string{"busybox", "ib_write_bw", "ib_send_lat"}
+var verbsPrograms = []string{"busybox", "ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw", "ib_send_lat",
+	"ib_write_lat", "ib_read_lat", "ib_atomic_lat"}
 
 // netPrograms are what the guests with a model run if this machine has it.
 var netPrograms = []string{"ethtool"}

@@ -103,16 +103,22 @@ func TestEthernet(t *testing.T) {
 	p.requireQuiet(t, ctx)
 }
 
+// awaitListener waits until a program of the guest listens for connections of the connection manager.
+func awaitListener(t *testing.T, ctx context.Context, g *guest.Guest) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		r, err := g.Run(ctx, "rdma", "resource", "show", "cm_id")
+		return err == nil && strings.Contains(r.Stdout, "LISTEN")
+	}, patience, poll, "rping listens")
+}
+
 // rping runs a verifying rping between the guests: the connection manager resolves the addresses of the cards.
 func (p *pair) rping(t *testing.T, ctx context.Context) {
 	t.Helper()
 	args := []string{"rping", "-a", cardAddr(0).String(), "-C", "10", "-S", "5000", "-v"}
 	s, err := p.guests[0].Start(ctx, append(args, "-s")...)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		r, err := p.guests[0].Run(ctx, "rdma", "resource", "show", "cm_id")
-		return err == nil && strings.Contains(r.Stdout, "LISTEN")
-	}, patience, poll, "rping listens")
+	awaitListener(t, ctx, p.guests[0])
 	c, err := p.guests[1].Run(ctx, append(args, "-V", "-c")...)
 	require.NoError(t, err)
 	// The programs end in a race of their threads, and may report an error of the closed event channel.

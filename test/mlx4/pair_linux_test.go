@@ -115,7 +115,25 @@ func directLinks(t *testing.T) (ports [2]rvt.Port) {
 	return ports
 }
 
-// TestInfiniBand runs the ping-pong programs of rdma-core between two guests on an InfiniBand link.
+// perftests are programs of perftest with their arguments. Those that measure latency send inline data, which the
+// provider writes to BlueFlame registers.
+var perftests = []string{"ib_send_bw -s 65536", "ib_send_bw -s 4096 -e", "ib_send_bw -s 1000 -c UC",
+	"ib_send_bw -s 2048 -c UD", "ib_send_bw -s 4096 -r 64 --use-srq", "ib_send_bw -s 4096 -b",
+	"ib_write_bw -s 65536 -q 4", "ib_write_bw -s 8192 -c UC", "ib_read_bw -s 65536 -e",
+	"ib_atomic_bw -A FETCH_AND_ADD", "ib_atomic_bw -A CMP_AND_SWAP -e", "ib_send_lat -s 2", "ib_send_lat -s 64 -c UD",
+	"ib_send_lat -s 400 -I 400", "ib_write_lat -s 16", "ib_read_lat -s 4096", "ib_atomic_lat -A FETCH_AND_ADD",
+	"ib_atomic_lat -A CMP_AND_SWAP"}
+
+// perftest runs a program of perftest between the guests, and requires that all iterations have ended.
+func (p *pair) perftest(t *testing.T, ctx context.Context, args ...string) {
+	t.Helper()
+	const count = "100"
+	_, out := p.run(t, ctx, pingPongPort, append(args, "-d", device, "-n", count, "-F")...)
+	require.Regexp(t, `(?m)^\s*\d+\s+[1-9]\d*00\s`, out)
+}
+
+// TestInfiniBand runs the programs of perftest, and the ping-pong programs of rdma-core between two guests on an
+// InfiniBand link.
 func TestInfiniBand(t *testing.T) {
 	testenv.OneOf(t, 0, numTurns)
 	ctx := needGuests(t, "mlx4")
@@ -145,6 +163,9 @@ func TestInfiniBand(t *testing.T) {
 				p.pingPong(t, ctx, tt.kind, size, 100, strings.Fields(tt.args)...)
 			})
 		}
+	}
+	for _, args := range perftests {
+		t.Run(args, func(t *testing.T) { p.perftest(t, ctx, strings.Fields(args)...) })
 	}
 	t.Run("wrong data", func(t *testing.T) { p.requireWrongData(t, ctx, client) })
 	p.requireQuiet(t, ctx)

@@ -8,6 +8,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestDeviceName runs programs with a device whose name belongs to another provider. The library finds the provider by
+// the number of its driver, over netlink.
+func TestDeviceName(t *testing.T) {
+	if skip != "" {
+		t.Skip(skip)
+	}
+	r := newRigWithout(t, "link=network,address=10.0.0.1", "--device-name", "mlx5_")
+	out := r.run("ibv_devices")
+	assert.Contains(t, out, "mlx5_0")
+	assert.NotContains(t, out, "rxe_ddk0")
+	assert.Contains(t, r.run("rdma", "link"), "link mlx5_0/1 state ACTIVE")
+	assert.Contains(t, r.pair("ibv_rc_pingpong", "-d", "mlx5_0", "-g", "0", "-n", "100", "-e"), "100 iters in")
+}
+
 // TestRDMATool queries devices, links and resources with the command of iproute2.
 func TestRDMATool(t *testing.T) {
 	r := newRig(t)

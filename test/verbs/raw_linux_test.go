@@ -22,7 +22,7 @@ var ne = binary.NativeEndian
 
 // rawPrograms are the verbs programs, by the second argument.
 var rawPrograms = map[string]func() error{"transfer": rawTransfer, "hostile": rawHostile, "threads": rawThreads,
-	"reopen": rawReopen, "orphan": rawOrphan, "children": rawChildren}
+	"reopen": rawReopen, "orphan": rawOrphan, "children": rawChildren, "ioctls": rawIoctls}
 
 func rawMain(args []string) int {
 	if err := rawPrograms[args[0]](); err != nil {

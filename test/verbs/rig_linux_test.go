@@ -150,7 +150,8 @@ func newRigWithout(t *testing.T, settings string, flags ...string) *rig {
 // command returns the command that runs a program with ddkrun.
 func (r *rig) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	if _, err := exec.LookPath(args[0]); err != nil && args[0][0] != '-' {
-		r.t.Skipf("%s is not installed (Debian: ibverbs-utils, perftest, rdmacm-utils)", args[0])
+		r.t.Skipf("%s is not installed (Debian: ibverbs-utils, infiniband-diags, opensm, perftest, rdmacm-utils)",
+			args[0])
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	r.t.Cleanup(cancel)

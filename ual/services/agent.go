@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"ciddk/accesslayer/mads"
+	"ciddk/ci"
 	"ciddk/kproxy/schema"
 	"ciddk/kproxy/schema/convert"
 )
@@ -43,6 +44,10 @@ func (m *madService) Register(cfg mads.AgentConfig) (mads.Agent, error) {
 	}
 	if cfg.OnReceive != nil && len(cfg.Methods) == 0 {
 		return nil, invalid(verb, "OnReceive without Methods: nothing would be received")
+	}
+	if cfg.Manager {
+		return nil, &ci.Error{Verb: verb, Status: ci.Unsupported,
+			Detail: "Manager is for agents of the daemon's process"}
 	}
 	if cfg.Queue == 0 {
 		cfg.Queue = defaultQueue

@@ -153,6 +153,9 @@ func TestForeignQP(t *testing.T) {
 	cfg.QP.Num++
 	_, err = owner.CM().Connect(deadline(t), cfg)
 	require.ErrorIs(t, err, ci.InvalidQPHandle)
+	cfg.Primary.Port.CA++
+	_, err = owner.CM().Connect(deadline(t), cfg)
+	require.ErrorIs(t, err, ci.InvalidPort, "an HCA that does not exist")
 }
 
 func must[T any](t T, err error) T {

@@ -85,6 +85,9 @@ func (ca *CA) PD() ci.PD {
 	return created(ca.T, pd, err, "CA.AllocatePD", "PD")
 }
 
+// MTU returns the MTU of service level 0, which QPs of cases use unless they are about service levels.
+func (ca *CA) MTU() ci.MTU { return ca.Port.MTUOf(0) }
+
 // AllAccess has all rights of a region except remote atomics.
 const AllAccess = ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite
 

@@ -20,8 +20,9 @@ type Config struct {
 	Retry      *uint8         // nil: 7
 	RNRRetry   *uint8         // nil: 7, without limit
 	MinRNR     uint8          // 0: code 12, 0.64 ms
-	InitDepth  *uint8         // nil: 4, or fewer if a CA allows fewer
+	InitDepth  *uint8         // nil: MaxReads, or fewer if a CA allows fewer
 	RespRes    *uint8         // nil: as InitDepth
+	MaxReads   uint8          // 0: 4
 	QKey       ci.QKey        // 0: 0x11111111
 	Context    any            // context of the QPs; nil: QP.Events
 	OnEvent    func(ci.Event) // callback of the QPs; nil: QP.Events.Add
@@ -77,6 +78,9 @@ func Reads(initDepth, respRes uint8) Option {
 	return func(c *Config) { c.InitDepth, c.RespRes = &initDepth, &respRes }
 }
 
+// ReadsUpTo sets the numbers of Reads to n, or to fewer if a CA allows fewer.
+func ReadsUpTo(n uint8) Option { return func(c *Config) { c.MaxReads = n } }
+
 // QKey sets the Q_Key of datagram QPs.
 func QKey(k ci.QKey) Option { return func(c *Config) { c.QKey = k } }
 
@@ -89,12 +93,15 @@ func config(opts []Option, cas ...*CA) Config {
 	for _, o := range opts {
 		o(&c)
 	}
-	sges, reads, mtu := 4, uint8(4), ci.MTU4096
+	if c.MaxReads == 0 {
+		c.MaxReads = 4
+	}
+	sges, reads, mtu := 4, c.MaxReads, ci.MTU4096
 	atomics := true
 	for _, ca := range cas {
 		sges = min(sges, ca.Attr.MaxSGEs)
 		reads = uint8(min(int(reads), ca.Attr.MaxRespResPerQP, ca.Attr.MaxInitDepthPerQP))
-		mtu = min(mtu, ca.Port.MTU)
+		mtu = min(mtu, ca.MTU())
 		atomics = atomics && ca.Attr.Atomicity != ci.AtomicNone
 	}
 	orInt(&c.Caps.SendDepth, 16)

@@ -1,6 +1,7 @@
 package mutant
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -140,7 +141,11 @@ func CQNotify() []Mutant {
 		),
 		cq(
 			"cq.moderation-ignored", "CI-ModifyCQ-01", "Modify succeeds and moderates nothing",
-			func(c ciwrap.CQ) ci.CQ { return unmoderated{c} },
+			func(c ciwrap.CQ) ci.CQ { return unmoderated{CQ: c, most: math.MaxInt64} },
+		),
+		cq(
+			"cq.moderation-ignored-short", "CI-ModifyCQ-01", "Modify has short periods only, and moderates nothing",
+			func(c ciwrap.CQ) ci.CQ { return unmoderated{CQ: c, most: time.Second} },
 		),
 		{
 			Name: "cq.destroy-overtakes", Area: "cq.notify", Breaks: "CI-DestroyCQ-03",
@@ -257,6 +262,14 @@ func (z zeroResize) Resize(r ci.CQResize) (int, error) {
 	return z.CQ.Resize(r)
 }
 
-type unmoderated struct{ ciwrap.CQ }
+type unmoderated struct {
+	ciwrap.CQ
+	most time.Duration // the longest period
+}
 
-func (unmoderated) Modify(ci.Moderation) error { return nil }
+func (u unmoderated) Modify(m ci.Moderation) error {
+	if m.Period > u.most {
+		return ci.InvalidParameter
+	}
+	return nil
+}

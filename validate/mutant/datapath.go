@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
@@ -251,6 +253,13 @@ func postMutants() []Mutant {
 			Wrap: tap.QP(
 				func(q ci.QP, _ ci.QPCreate) ci.QP { return &waiter{QP: ciwrap.QP{QP: q}, moved: make(chan struct{})} },
 			),
+		},
+		{
+			Name:   "post.waits-briefly",
+			Area:   "post",
+			Breaks: "SAS-2.3-19",
+			Does:   "PostSend waits 150 ms for an answer if the QP has no ACK timeout",
+			Wrap:   tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return &briefWaiter{QP: ciwrap.QP{QP: q}} }),
 		},
 		{
 			Name:   "post.empty-refused",
@@ -559,6 +568,28 @@ func (w *waiter) Modify(set ci.QPField, a ci.QPAttr) error {
 func (w *waiter) Destroy() error {
 	defer w.move()
 	return w.QP.Destroy()
+}
+
+// briefWaiter is a QP whose PostSend takes 150 ms if its ACK timeout was set to none.
+type briefWaiter struct {
+	ciwrap.QP
+	waits atomic.Bool
+}
+
+func (w *briefWaiter) Modify(set ci.QPField, a ci.QPAttr) error {
+	if set&ci.QPFieldAckTimeout != 0 {
+		w.waits.Store(a.Primary.AckTimeout == 0)
+	}
+	return w.QP.Modify(set, a)
+}
+
+func (w *briefWaiter) PostSend(wrs []ci.SendWR) (int, error) {
+	if w.waits.Load() {
+		timer := time.NewTimer(150 * time.Millisecond)
+		defer timer.Stop()
+		<-timer.C
+	}
+	return w.QP.PostSend(wrs)
 }
 
 // slotsLost never releases the slots of unsignaled sends.

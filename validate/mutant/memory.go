@@ -63,6 +63,12 @@ func Memory() []Mutant {
 				return c
 			},
 		),
+		create("mr.ignores-fault", "CI-RegisterMR-11", "errors of memory are ignored", func(c ci.MRCreate) ci.MRCreate {
+			if c.Memory != nil && c.Memory.Len() > 0 && c.Memory.Slice(0, 1) == nil {
+				c.Memory = deafMemory{c.Memory}
+			}
+			return c
+		}),
 		create(
 			"mr.own-address", "CI-RegisterMR-04", "a requested address is ignored",
 			func(c ci.MRCreate) ci.MRCreate { c.IOVA = 0; return c },
@@ -582,4 +588,17 @@ func (p poster) PostSend(wrs []ci.SendWR) (int, error) {
 		p.f(&out[i])
 	}
 	return p.QP.PostSend(out)
+}
+
+// deafMemory is memory that reports no errors.
+type deafMemory struct{ ci.Memory }
+
+func (d deafMemory) ReadAt(p []byte, off int64) (int, error) {
+	_, _ = d.Memory.ReadAt(p, off)
+	return len(p), nil
+}
+
+func (d deafMemory) WriteAt(p []byte, off int64) (int, error) {
+	_, _ = d.Memory.WriteAt(p, off)
+	return len(p), nil
 }

@@ -44,6 +44,13 @@ func QPState() []Mutant {
 				}
 				return q.inner(set, a)
 			}),
+		modify("qp.state.no-change-in-sqd", "CI-ModifyQP-01", "attributes of a drained QP cannot be changed",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				if set&ci.QPFieldState != 0 && a.State == ci.QPSQD && q.state() == ci.QPSQD {
+					return invalidState
+				}
+				return q.inner(set, a)
+			}),
 		modify("qp.state.skip-rtr", "CI-ModifyQP-02", "Init to RTS succeeds and does nothing",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if set&ci.QPFieldState != 0 && a.State == ci.QPRTS && q.state() == ci.QPInit {

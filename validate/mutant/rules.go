@@ -107,6 +107,17 @@ func Rules() []Mutant {
 				a.Ports[i].MaxMsgSize = 1 << 32
 			}
 		}),
+		queryCA("mtu-17", "CI-QueryCA-06", "a port has MTUs for 17 service levels", func(a *ci.CAAttr) {
+			for i := range a.Ports {
+				a.Ports[i].MTUs = slices.Repeat([]ci.MTU{a.Ports[i].MTU}, 17)
+			}
+		}),
+		queryCA("mtu-unchecked", "CI-QueryCA-06", "a connection may have a larger MTU than its service level",
+			func(a *ci.CAAttr) {
+				for i := range a.Ports {
+					a.Ports[i].MTUs = []ci.MTU{a.Ports[i].MTU, ci.MTU256}
+				}
+			}),
 		queryCA("odd-page", "CI-QueryCA-04", "a page size is not a power of two",
 			func(a *ci.CAAttr) { a.PageSizes = append([]uint64{3000}, a.PageSizes...) }),
 		{Name: "rules.query-once", Area: "rules", Breaks: "SAS-2.2-02", Does: "the second query of an adapter fails",
@@ -214,6 +225,8 @@ func Rules() []Mutant {
 		}),
 		layer("no-destroy-meanwhile", "SAS-2.1-28", "a QP cannot be destroyed while an event is delivered", 0,
 			destroyFailsInside()),
+		layer("half-destroyed", "SAS-2.1-28", "Destroy of a QP in a callback fails and moves the QP to Error", 0,
+			destroyHalfInside()),
 	}
 	return append(list, serviceRules(layer, modify)...)
 }
@@ -346,6 +359,32 @@ func (q destroyedOutside) Destroy() error {
 		return &ci.Error{Verb: "QP.Destroy", Status: ci.InvalidState}
 	}
 	return q.QP.Destroy()
+}
+
+// destroyHalfInside lets Destroy fail on the goroutine of a callback and breaks the QP.
+func destroyHalfInside() ciwrap.Layer {
+	var inside atomic.Int32
+	return ciwrap.Layer{
+		QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return halfDestroyed{ciwrap.QP{QP: q}, &inside} },
+		Event: func(e ci.Event, deliver func(ci.Event)) {
+			inside.Add(1)
+			defer inside.Add(-1)
+			deliver(e)
+		},
+	}
+}
+
+type halfDestroyed struct {
+	ciwrap.QP
+	inside *atomic.Int32
+}
+
+func (q halfDestroyed) Destroy() error {
+	if q.inside.Load() == 0 {
+		return q.QP.Destroy()
+	}
+	_ = q.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError})
+	return &ci.Error{Verb: "QP.Destroy", Status: ci.InvalidState}
 }
 
 type sortedFMR struct{ ciwrap.FMR }

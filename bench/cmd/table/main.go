@@ -39,17 +39,9 @@ func main() {
 }
 
 func run(rounds int, glob, page string, out io.Writer) error {
-	cases, err := bench.Match(bench.Cases(), glob)
+	results, err := bench.RunMatching(bench.Cases(), glob, rounds)
 	if err != nil {
 		return err
-	}
-	var results []bench.Result
-	for _, c := range cases {
-		r, err := c.Run(rounds)
-		if err != nil {
-			return err
-		}
-		results = append(results, r)
 	}
 	if err := bench.Report(out, bench.Machine(), rounds, results, nil); err != nil || page == "" {
 		return err

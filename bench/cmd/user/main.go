@@ -46,17 +46,9 @@ func run(rounds int, glob, page string, out io.Writer) error {
 	if why := bench.MissingUCX(); why != "" {
 		fmt.Fprintln(os.Stderr, "user: no figures of UCX:", why)
 	}
-	cases, err := bench.Match(bench.UserCases(), glob)
+	results, err := bench.RunMatching(bench.UserCases(), glob, rounds)
 	if err != nil {
 		return err
-	}
-	var results []bench.Result
-	for _, c := range cases {
-		r, err := c.Run(rounds)
-		if err != nil {
-			return err
-		}
-		results = append(results, r)
 	}
 	if err := bench.Report(out, bench.Machine(), rounds, results, nil); err != nil || page == "" {
 		return err

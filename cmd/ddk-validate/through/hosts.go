@@ -213,6 +213,18 @@ func (s *hosts) Register(cfg mads.AgentConfig) (mads.Agent, error) {
 // managers returns a cm.Service of the connection managers that have been started.
 func (s *hosts) managers() cm.Service { return managers{s} }
 
+// anyManaged returns an HCA with a connection manager, or 0.
+func (s *hosts) anyManaged() ci.GUID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.list {
+		if h.cm != nil {
+			return h.guid
+		}
+	}
+	return 0
+}
+
 // managers implements cm.Service. Each request names the HCA whose manager executes it.
 type managers struct{ s *hosts }
 
@@ -233,9 +245,13 @@ func (m managers) of(p mads.Port) (*cm.Manager, error) {
 	return h.cm, nil
 }
 
-// Listen implements cm.Service.
+// Listen implements cm.Service. Any manager rejects a port without a CA.
 func (m managers) Listen(cfg cm.ListenConfig) (cm.Listener, error) {
-	x, err := m.of(cfg.Port)
+	port := cfg.Port
+	if port.CA == 0 && port.Num != 0 {
+		port.CA = m.s.anyManaged()
+	}
+	x, err := m.of(port)
 	if err != nil {
 		return nil, err
 	}

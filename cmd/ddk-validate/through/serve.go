@@ -122,7 +122,7 @@ type remoteManager struct {
 
 // Listen implements cm.Service. It sets the HCA, by which the daemon selects the manager.
 func (m *remoteManager) Listen(cfg cm.ListenConfig) (cm.Listener, error) {
-	if cfg.Port.CA == 0 {
+	if cfg.Port == (mads.Port{}) { // a port number without a CA is an error
 		cfg.Port.CA = m.h.Info().GUID
 	}
 	return m.Service.Listen(cfg)

@@ -20,21 +20,24 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"ciddk/kproxy"
+	"ciddk/kproxy/uverbs"
 	"ciddk/ual"
 )
 
 // config is the configuration file. Its keys, with quota- in front of those of the quota, are also flags.
 type config struct {
-	Socket   string        `yaml:"socket" help:"Path of the socket. Default: $DDKD_SOCKET, or ${default_socket}." placeholder:"PATH"`
-	Mode     string        `yaml:"mode" help:"Mode of the socket: who may connect. Default: 0660." placeholder:"OCTAL"`
-	Group    string        `yaml:"group" help:"Group of the socket, by name or number. Default: that of the daemon." placeholder:"GROUP"`
-	Verbs    string        `yaml:"verbs" help:"Path of the socket for unmodified verbs programs (ddkrun), or none. Default: that of the socket with .verbs appended." placeholder:"PATH"`
-	Log      string        `yaml:"log" help:"debug, info, warn or error. Default: info." placeholder:"LEVEL"`
-	Metrics  string        `yaml:"metrics" help:"Where Prometheus reads metrics over HTTP: ADDRESS:PORT, or unix:PATH. Default: nowhere." placeholder:"WHERE"`
-	Idle     time.Duration `yaml:"idle" help:"Stop when there was no client for this time. Default: never." placeholder:"TIME"`
-	Drain    time.Duration `yaml:"drain" help:"Time in which clients may end their work when the daemon stops. Default: 5s." placeholder:"TIME"`
-	Adapters []Settings    `yaml:"adapters" kong:"-"`
-	Quota    quotaConfig   `yaml:"quota" embed:"" prefix:"quota-"`
+	Socket     string        `yaml:"socket" help:"Path of the socket. Default: $DDKD_SOCKET, or ${default_socket}." placeholder:"PATH"`
+	Mode       string        `yaml:"mode" help:"Mode of the socket: who may connect. Default: 0660." placeholder:"OCTAL"`
+	Group      string        `yaml:"group" help:"Group of the socket, by name or number. Default: that of the daemon." placeholder:"GROUP"`
+	Verbs      string        `yaml:"verbs" help:"Path of the socket for unmodified verbs programs (ddkrun), or none. Default: that of the socket with .verbs appended." placeholder:"PATH"`
+	Log        string        `yaml:"log" help:"debug, info, warn or error. Default: info." placeholder:"LEVEL"`
+	Metrics    string        `yaml:"metrics" help:"Where Prometheus reads metrics over HTTP: ADDRESS:PORT, or unix:PATH. Default: nowhere." placeholder:"WHERE"`
+	Idle       time.Duration `yaml:"idle" help:"Stop when there was no client for this time. Default: never." placeholder:"TIME"`
+	Drain      time.Duration `yaml:"drain" help:"Time in which clients may end their work when the daemon stops. Default: 5s." placeholder:"TIME"`
+	DeviceName string        `yaml:"device-name" help:"Beginning of the names of RDMA devices in verbs programs; their numbers follow. Default: that of the user library, rxe_ddk." placeholder:"NAME"`
+
+	Adapters []Settings  `yaml:"adapters" kong:"-"`
+	Quota    quotaConfig `yaml:"quota" embed:"" prefix:"quota-"`
 
 	CopyMemory string `yaml:"copy-memory" help:"Clients that may register memory which they allocated themselves: own (the daemon's user and root), all, none. Default: own." placeholder:"WHOSE"`
 
@@ -149,6 +152,10 @@ func (c *config) check(drivers []Driver) ([]adapter, error) {
 	}
 	if _, err := c.canCopy(); err != nil {
 		return nil, err
+	}
+	if c.DeviceName != "" && !uverbs.ValidName(c.DeviceName) {
+		return nil, badConfig("device-name %q: want at most %d letters, digits, hyphens and underscores", c.DeviceName,
+			uverbs.MaxName)
 	}
 	if c.MaxClients < 0 || c.MaxClientsPerUser < 0 {
 		return nil, badConfig("max-clients and max-clients-per-user: want positive numbers")

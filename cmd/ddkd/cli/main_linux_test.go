@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 	case "daemon":
 		os.Exit(run(context.Background(), []string{"serve", "--adapter", "link=network,address=10.0.0.1"},
 			os.Stdout, os.Stderr))
+	case copyingDaemon:
+		os.Exit(copyingDaemonMain())
+	case copyingClient:
+		os.Exit(copyingClientMain())
 	case "service":
 		os.Exit(serviceMain())
 	case "client":

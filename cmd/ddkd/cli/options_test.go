@@ -89,6 +89,7 @@ func TestValues(t *testing.T) {
 		"positive time":       {Drain: -1},
 		"quota qps":           {Quota: quotaConfig{QPs: -1}},
 		"max-clients":         {MaxClients: -1},
+		"device-name \"a/b\"": {DeviceName: "a/b"},
 		"own, all or none":    {CopyMemory: "some"},
 		"adapter 1: no drive": {Adapters: []Settings{{"driver": "acme"}}},
 	} {

@@ -16,6 +16,7 @@ type accessServices struct {
 	own     []func() error // close, in order of creation
 	service *services.Service
 	rdmacm  *rdmacm.Manager // of unmodified verbs programs
+	mads    mads.Service
 }
 
 // startServices starts the services on an access layer.
@@ -31,7 +32,7 @@ func startServices(al *accesslayer.AL) (s *accessServices, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.own = append(s.own, m.Close)
+	s.own, s.mads = append(s.own, m.Close), m
 	c, err := cm.New(al, m, cm.Config{})
 	if err != nil {
 		return s, err

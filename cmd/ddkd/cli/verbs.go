@@ -11,6 +11,7 @@ import (
 	"ciddk/kproxy/devices"
 	"ciddk/kproxy/nldev"
 	"ciddk/kproxy/ucm"
+	"ciddk/kproxy/umad"
 	"ciddk/kproxy/uverbs"
 )
 
@@ -36,9 +37,10 @@ func providers(drivers []Driver) (list []uverbs.Provider) {
 	return list
 }
 
-// openVerbs creates the server of unmodified verbs programs.
-func (d *daemon) openVerbs() error {
-	u, err := uverbs.New(uverbs.Config{AL: d.al, Core: d.core, Providers: providers(d.drivers)})
+// openVerbs creates the server of unmodified verbs programs. name is the beginning of the names of devices, or empty.
+func (d *daemon) openVerbs(name string) error {
+	u, err := uverbs.New(uverbs.Config{AL: d.al, Core: d.core, Providers: providers(d.drivers),
+		Name: name})
 	if err != nil {
 		return err
 	}
@@ -47,8 +49,12 @@ func (d *daemon) openVerbs() error {
 		return err
 	}
 	n, err := nldev.New(nldev.Config{Devices: u, Core: d.core})
+	if err != nil {
+		return err
+	}
+	m, err := umad.New(umad.Config{Core: d.core, MAD: d.svc.mads, Devices: u})
 	if err == nil {
-		d.verbs = devices.New(devices.FrontEnds{u, c, n}, d.core.MaxClients(), clock.Real())
+		d.verbs = devices.New(devices.FrontEnds{u, c, n, m}, d.core.MaxClients(), clock.Real())
 	}
 	return err
 }

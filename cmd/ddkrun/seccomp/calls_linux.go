@@ -42,6 +42,8 @@ func (t *task) onDevice() result {
 	switch t.nr {
 	case unix.SYS_WRITE:
 		return t.write(d, t.args[1], t.args[2])
+	case unix.SYS_READ:
+		return t.retry(d, func() (*devices.Reply, error) { return devices.Read(d.conn, t.args[1], t.args[2]) })
 	case unix.SYS_IOCTL:
 		return t.call(d, &devices.Request{IsIoctl: true, Ioctl: uint64(uint32(t.args[1])), Operand: t.args[2]})
 	case unix.SYS_DUP:
@@ -110,8 +112,17 @@ func (t *task) write(d *descriptor, addr, size uint64) result {
 
 // call executes a call, and waits if it would block and the descriptor is a blocking one.
 func (t *task) call(d *descriptor, q *devices.Request) result {
+	return t.retry(d, func() (*devices.Reply, error) { return t.callOnce(d, q) })
+}
+
+// retry executes a call, and repeats it as call does.
+func (t *task) retry(d *descriptor, call func() (*devices.Reply, error)) result {
 	for {
-		r, wait := t.callOnce(d, q)
+		reply, err := call()
+		if err != nil {
+			return failed(err)
+		}
+		r, wait := t.conclude(d, reply)
 		if !wait {
 			return r
 		}
@@ -121,15 +132,26 @@ func (t *task) call(d *descriptor, q *devices.Request) result {
 	}
 }
 
-// callOnce executes a call. wait reports that it would block.
-func (t *task) callOnce(d *descriptor, q *devices.Request) (_ result, wait bool) {
+// callOnce executes a call.
+func (t *task) callOnce(d *descriptor, q *devices.Request) (*devices.Reply, error) {
 	r, err := devices.Call(d.conn, q)
+	for n := 0; err == nil && len(r.NeedMemory) > 0; n++ {
+		if n == maxRepeats { // another thread changes the memory
+			err = syscall.EFAULT
+			break
+		}
+		if q, err = t.withMemory(q, r.NeedMemory); err == nil {
+			r, err = devices.Call(d.conn, q)
+		}
+	}
 	if err == nil && r.NeedFile {
-		r, err = t.callWith(d, q, int(r.Number))
+		return t.callWith(d, q, int(r.Number))
 	}
-	if err != nil {
-		return failed(err), false
-	}
+	return r, err
+}
+
+// conclude does what a reply asks for. wait reports that the call would block.
+func (t *task) conclude(d *descriptor, r *devices.Reply) (_ result, wait bool) {
 	if r.Quiet {
 		devices.Discard(d.conn)
 	}
@@ -139,6 +161,27 @@ func (t *task) callOnce(d *descriptor, q *devices.Request) (_ result, wait bool)
 		wait = err == nil && flags&unix.O_NONBLOCK == 0
 	}
 	return done, wait
+}
+
+// maxRepeats is the number of times that a call is repeated because it needs memory of the program. A call needs its
+// header, its attributes, and the memory that these refer to.
+const maxRepeats = 8
+
+// withMemory returns a call with memory of the program.
+func (t *task) withMemory(q *devices.Request, list []devices.Range) (*devices.Request, error) {
+	with := *q
+	with.Memory = nil
+	for _, m := range list {
+		m.Data = make([]byte, m.Size)
+		if err := readMemory(t.tid, m.Addr, m.Data); err != nil {
+			return nil, err
+		}
+		with.Memory = append(with.Memory, m)
+	}
+	if !t.isValid() {
+		return nil, unix.EINTR // nobody receives it
+	}
+	return &with, nil
 }
 
 // callWith repeats a call with a descriptor of the program.
@@ -152,6 +195,9 @@ func (t *task) callWith(d *descriptor, q *devices.Request, number int) (*devices
 	with := *q
 	with.Number, with.File = int32(number), f
 	r, err := devices.Call(d.conn, &with)
+	if err == nil && len(r.NeedMemory) > 0 { // another thread has changed the memory
+		err = syscall.EFAULT
+	}
 	if err == nil && r.NeedFile {
 		err = syscall.EBADF
 	}

@@ -28,18 +28,39 @@ func (m *Model) newBuffer(mtt uint64, logPage uint8, size uint64) (buffer, bool)
 	return buffer{m, table, logPage, size}, true
 }
 
-// page returns the host's address of a byte, and how many bytes of its page follow.
-func (b *buffer) page(off uint64) (addr, n uint64, ok bool) {
-	var e [mttEntry]byte
-	if !b.m.readICM(b.table+off>>b.logPage*mttEntry, e[:]) {
-		return 0, 0, false
+// maxRun is the most entries that page reads at once.
+const maxRun = 16
+
+// page returns the host's address of a byte, and how many bytes follow it contiguously. It looks at up to maxRun pages,
+// if the caller wants more bytes than the first has.
+func (b *buffer) page(off, want uint64) (addr, n uint64, ok bool) {
+	var list [maxRun * mttEntry]byte
+	first := off >> b.logPage
+	in := off & (1<<b.logPage - 1)
+	n = 1<<b.logPage - in
+	count := uint64(1)
+	if want > n && off < b.size {
+		last := (off + min(want, b.size-off) - 1) >> b.logPage
+		count = min(last-first+1, maxRun)
 	}
-	entry := binary.BigEndian.Uint64(e[:])
+	e := list[:count*mttEntry]
+	if !b.m.readICM(b.table+first*mttEntry, e) {
+		if e = list[:mttEntry]; !b.m.readICM(b.table+first*mttEntry, e) {
+			return 0, 0, false
+		}
+	}
+	entry := binary.BigEndian.Uint64(e)
 	if entry&1 == 0 { // not present
 		return 0, 0, false
 	}
-	in := off & (1<<b.logPage - 1)
-	return entry&^7 + in, 1<<b.logPage - in, true
+	addr = entry&^7 + in
+	for e = e[mttEntry:]; len(e) > 0; e = e[mttEntry:] {
+		if next := binary.BigEndian.Uint64(e); next&1 == 0 || next&^7 != addr+n {
+			break
+		}
+		n += 1 << b.logPage
+	}
+	return addr, n, true
 }
 
 // has reports whether n bytes at off are inside of the buffer.
@@ -47,12 +68,12 @@ func (b *buffer) has(off, n uint64) bool { return off <= b.size && n <= b.size-o
 
 // read copies bytes of the buffer. It reports false if they are outside of it or not mapped.
 func (b *buffer) read(off uint64, p []byte) bool {
-	return b.has(off, uint64(len(p))) && eachPage(b.m, b, off, p, (*Model).readHost)
+	return b.has(off, uint64(len(p))) && accessPages(b.m, b, off, p, false)
 }
 
 // write copies to the buffer.
 func (b *buffer) write(off uint64, p []byte) bool {
-	return b.has(off, uint64(len(p))) && eachPage(b.m, b, off, p, (*Model).writeHost)
+	return b.has(off, uint64(len(p))) && accessPages(b.m, b, off, p, true)
 }
 
 // fill sets the entries of a queue to one value.

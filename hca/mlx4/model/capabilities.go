@@ -84,6 +84,9 @@ func (m *Model) logLSO() uint64 {
 func (m *Model) bmmeFlags() uint64 {
 	v := uint64(1<<prm.BMMELocalInvalidate | 1<<prm.BMMERemoteInvalidate | 1<<prm.BMMEReservedLKey |
 		1<<prm.BMMEFastRegister)
+	if m.cfg.Windows2 {
+		v |= 1 << prm.BMMEWindow2
+	}
 	if m.cfg.Quirks.ClaimWindows2B {
 		v |= 1 << prm.BMMEWindow2B
 	}
@@ -91,6 +94,14 @@ func (m *Model) bmmeFlags() uint64 {
 		v |= 1<<prm.BMMERoCE12 | 1<<prm.BMMEConfigDev
 	}
 	return v
+}
+
+// bit returns 1 for true.
+func bit(v bool) uint64 {
+	if v {
+		return 1
+	}
+	return 0
 }
 
 func (c *command) queryDevCap() prm.Status {
@@ -111,9 +122,10 @@ func (c *command) queryDevCap() prm.Status {
 		{prm.CapOldMTUWidth, 0x53}, {prm.CapOldVLs, 8}, {prm.CapNumPorts, uint64(len(c.ports))},
 		{prm.CapLogMaxMessage, logMaxMessage}, {prm.CapLogGIDs, logGIDs}, {prm.CapLogPKeys, logPKeys},
 		{prm.CapFlags, c.capFlags()}, {prm.CapReservedUARs, reservedUARs},
-		{prm.CapUARSize, logUARs + 12 - 20}, {prm.CapLogMinPage, 12}, {prm.CapBlueFlame, 1},
-		{prm.CapLogBFSize, logBlueFlame}, {prm.CapLogBFPerPage, logBFPerPage}, {prm.CapMaxSendSGE, maxSendSGE},
-		{prm.CapMaxSendDesc, maxSendDesc}, {prm.CapMaxRecvSGE, maxRecvSGE}, {prm.CapMaxRecvDesc, maxRecvDesc},
+		{prm.CapUARSize, logUARs + 12 - 20}, {prm.CapLogMinPage, 12},
+		{prm.CapBlueFlame, bit(!c.cfg.NoBlueFlame)}, {prm.CapLogBFSize, logBlueFlame},
+		{prm.CapLogBFPerPage, logBFPerPage}, {prm.CapMaxSendSGE, maxSendSGE}, {prm.CapMaxSendDesc, maxSendDesc},
+		{prm.CapMaxRecvSGE, maxRecvSGE}, {prm.CapMaxRecvDesc, maxRecvDesc},
 		{prm.CapLogMcastQPs, logMcastQPs}, {prm.CapLogMCGs, logMaxMCGs}, {prm.CapReservedPDs, 2},
 		{prm.CapLogMaxPDs, 23}, {prm.CapLogMaxXRCDs, 16}, {prm.CapSizeRDMARC, 32}, {prm.CapSizeQPC, 256},
 		{prm.CapSizeAUXC, 256}, {prm.CapSizeALTC, 64}, {prm.CapSizeEQC, 128}, {prm.CapSizeCQC, 128},

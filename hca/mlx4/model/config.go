@@ -20,6 +20,8 @@ type Config struct {
 	GUID ci.GUID
 	// Pro makes the model a ConnectX-3 Pro, which has RoCE v2.
 	Pro bool
+	// Windows2 announces memory windows of type 2.
+	Windows2 bool
 	// BoardID is the text of 16 characters or fewer that identifies the board; "" is DefaultBoardID.
 	BoardID string
 	// NodeDescription is the text that subnet management reads, at most 64 bytes.
@@ -31,6 +33,9 @@ type Config struct {
 	// QueueMemory is the limit, in bytes, of what the adapter's queues occupy in the process: see rvt.Config. 0: 256
 	// MiB.
 	QueueMemory int64
+	// NoBlueFlame leaves BlueFlame out of the capabilities. Over vfio-user, a BlueFlame write is a message to the model
+	// for each 8 bytes, and a doorbell is one message.
+	NoBlueFlame bool
 	// Quirks are known deviations of real adapters. None is on by default.
 	Quirks Quirks
 	// Trace, if not nil, is called after each command. It may not call the model.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"sync"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/hca/mlx4/prm"
@@ -28,7 +29,10 @@ type cq struct {
 	frameQPs  int    // that use it; guarded by Model.mu
 	solicited uint32 // producer index behind the last solicited entry
 	armed     uint8  // prm.ArmSolicited, prm.ArmAny, or 0
+	armedAt   uint32 // consumer index with which the driver armed it
 	isFull    bool
+
+	isModerated bool // the transport delays events
 }
 
 var _ rvt.SharedCompletionRing = (*cq)(nil)
@@ -70,7 +74,7 @@ func (c *command) sw2hwCQ() prm.Status {
 	c.making.cq = q
 	defer func() { c.making.cq = nil }()
 	var err error
-	if q.face, err = c.pd.CreateCQ(ci.CQCreate{Size: 1, OnEvent: q.event}); err != nil {
+	if q.face, err = c.pd.CreateCQ(ci.CQCreate{Size: 1, OnEvent: q.event, OnCompletion: q.moderated}); err != nil {
 		return statusOf(err)
 	}
 	c.objects.Lock()
@@ -127,11 +131,7 @@ func (c *command) modifyCQ() prm.Status {
 	}
 	switch c.opMod {
 	case prm.ModifyCQModeration:
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		prm.CQCPeriod.Put(q.context[:], prm.CQCPeriod.Get(b))
-		prm.CQCMaxCount.Put(q.context[:], prm.CQCMaxCount.Get(b))
-		return prm.OK
+		return q.moderate(prm.CQCMaxCount.Get(b), prm.CQCPeriod.Get(b))
 	case prm.ModifyCQResize:
 		buf, log, status := c.cqBuffer(b)
 		if status != prm.OK {
@@ -140,6 +140,21 @@ func (c *command) modifyCQ() prm.Status {
 		return q.resize(buf, log)
 	}
 	return prm.BadOp
+}
+
+// moderate delays completion events until count completions wait, or until a period in microseconds has passed. Zero
+// turns it off.
+func (q *cq) moderate(count, period uint64) prm.Status {
+	q.mu.Lock()
+	prm.CQCMaxCount.Put(q.context[:], count)
+	prm.CQCPeriod.Put(q.context[:], period)
+	q.isModerated = count > 1 || period > 0
+	q.mu.Unlock()
+	m := ci.Moderation{Count: int(count), Period: time.Duration(period) * time.Microsecond}
+	if err := q.face.Modify(m); err != nil {
+		return statusOf(err)
+	}
+	return prm.OK
 }
 
 // resize continues in another buffer. An entry in the old one marks the end, and counts.
@@ -224,9 +239,9 @@ func (q *cq) putRaw(e *[prm.CQESize]byte) {
 		}
 		return
 	}
-	if q.store(e) && q.armed != 0 {
+	if q.store(e) {
 		q.solicited = q.producer
-		q.fire()
+		q.fireIfDue()
 	}
 }
 
@@ -263,21 +278,49 @@ func (q *cq) store(e *[prm.CQESize]byte) bool {
 	return true
 }
 
-// Fires implements rvt.SharedCompletionRing: it raises the completion event itself.
+// Fires implements rvt.SharedCompletionRing: it raises the completion event itself, unless the queue is moderated.
 func (q *cq) Fires(solicited bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if solicited {
 		q.solicited = q.producer
 	}
-	if q.armed == prm.ArmAny || q.armed == prm.ArmSolicited && solicited {
-		q.fire()
+	if q.isModerated {
+		return q.isDue()
 	}
+	q.fireIfDue()
 	return false
 }
 
-// fire disarms the queue and raises its completion event. mu is held.
-func (q *cq) fire() {
+// moderated raises the completion event of a moderated queue, unless the driver has taken its entries meanwhile.
+func (q *cq) moderated(any) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.fireIfDue()
+}
+
+// isDue reports whether the queue is armed and has an entry that the driver had not seen when it armed the queue.
+// Without the last condition a driver that takes an entry and arms the queue, both before Fires, would get an event for
+// that entry. mu is held.
+func (q *cq) isDue() bool {
+	var end uint32
+	switch q.armed {
+	case prm.ArmAny:
+		end = q.producer
+	case prm.ArmSolicited:
+		end = q.solicited
+	default:
+		return false
+	}
+	ahead := (end - q.armedAt) & indexMask
+	return ahead > 0 && ahead <= indexMask/2
+}
+
+// fireIfDue disarms the queue and raises its completion event if it is due. mu is held.
+func (q *cq) fireIfDue() {
+	if !q.isDue() {
+		return
+	}
 	q.armed = 0
 	if e := q.m.eqs.get(q.eqn); e != nil {
 		q.m.raiseTo(e, prm.EventCompletion, 0, func(b []byte) { prm.EQECQN.Put(b, uint64(q.num)) })
@@ -285,28 +328,23 @@ func (q *cq) fire() {
 }
 
 // armCQ executes a doorbell that arms a CQ. If an entry is there that the driver has not seen, the event is raised at
-// once.
+// once. A command that is not defined disarms the queue.
 func (m *Model) armCQ(b []byte) {
 	q := m.cq(uint32(prm.CQDoorbellCQN.Get(b)))
 	if q == nil {
 		return
 	}
-	consumer := uint32(prm.CQDoorbellConsumer.Get(b))
+	q.request(uint8(prm.CQDoorbellCommand.Get(b)), uint32(prm.CQDoorbellConsumer.Get(b)))
+}
+
+// request arms the queue for a driver that has taken all entries before consumer.
+func (q *cq) request(command uint8, consumer uint32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var end uint32
-	switch q.armed = uint8(prm.CQDoorbellCommand.Get(b)); q.armed {
-	case prm.ArmAny:
-		end = q.producer
-	case prm.ArmSolicited:
-		end = q.solicited
-	default:
+	if q.armed, q.armedAt = command, consumer; command > prm.ArmAny {
 		q.armed = 0
-		return
 	}
-	if ahead := (end - consumer) & indexMask; ahead != 0 && ahead <= 1<<q.log {
-		q.fire()
-	}
+	q.fireIfDue()
 }
 
 // event reports an error of the queue.

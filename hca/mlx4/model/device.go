@@ -197,6 +197,14 @@ func (m *Model) writeHost(addr uint64, b []byte) bool {
 	return h != nil && h.Memory().Write(addr, b)
 }
 
+// accessHost is writeHost or readHost. Without a function value, b stays on the caller's stack.
+func (m *Model) accessHost(addr uint64, b []byte, write bool) bool {
+	if write {
+		return m.writeHost(addr, b)
+	}
+	return m.readHost(addr, b)
+}
+
 // port returns a port, counted from 1, or nil.
 func (m *Model) port(n uint8) *port {
 	if n == 0 || int(n) > len(m.ports) {

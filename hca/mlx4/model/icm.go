@@ -91,22 +91,22 @@ func (i *icm) translate(virtual uint64) (physical, n uint64, ok bool) {
 
 // readICM copies from the ICM.
 func (m *Model) readICM(virtual uint64, b []byte) bool {
-	return m.eachICM(virtual, b, (*Model).readHost)
+	return m.accessICM(virtual, b, false)
 }
 
 // writeICM copies to the ICM.
 func (m *Model) writeICM(virtual uint64, b []byte) bool {
-	return m.eachICM(virtual, b, (*Model).writeHost)
+	return m.accessICM(virtual, b, true)
 }
 
-func (m *Model) eachICM(virtual uint64, b []byte, do func(m *Model, physical uint64, b []byte) bool) bool {
+func (m *Model) accessICM(virtual uint64, b []byte, write bool) bool {
 	for len(b) > 0 {
 		physical, n, ok := m.icm.translate(virtual)
 		if !ok {
 			return false
 		}
 		n = min(n, uint64(len(b)))
-		if !do(m, physical, b[:n]) {
+		if !m.accessHost(physical, b[:n], write) {
 			return false
 		}
 		b, virtual = b[n:], virtual+n

@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 
+	"ciddk/bus"
 	"ciddk/ci"
 )
 
@@ -18,14 +19,15 @@ type region struct {
 
 // A translator finds the pages of memory.
 type translator interface {
-	// page returns the host's address of a byte, and how many bytes of its page follow.
-	page(off uint64) (addr, n uint64, ok bool)
+	// page returns the host's address of a byte, and how many bytes follow it contiguously, as far as that is known
+	// without effort. want is the number of bytes that the caller needs.
+	page(off, want uint64) (addr, n uint64, ok bool)
 }
 
 // physical is memory from an address of the host on.
 type physical uint64
 
-func (p physical) page(off uint64) (addr, n uint64, ok bool) {
+func (p physical) page(off, _ uint64) (addr, n uint64, ok bool) {
 	return uint64(p) + off, 1<<logMaxMRSize - off, off < 1<<logMaxMRSize
 }
 
@@ -35,7 +37,7 @@ type pageList struct {
 	pages []uint64
 }
 
-func (l *pageList) page(off uint64) (addr, n uint64, ok bool) {
+func (l *pageList) page(off, _ uint64) (addr, n uint64, ok bool) {
 	in := off & (1<<l.log - 1)
 	if i := off >> l.log; i < uint64(len(l.pages)) {
 		return l.pages[i] + in, 1<<l.log - in, true
@@ -43,15 +45,15 @@ func (l *pageList) page(off uint64) (addr, n uint64, ok bool) {
 	return 0, 0, false
 }
 
-// eachPage calls f for the parts of p that lie in one page each.
-func eachPage(m *Model, t translator, off uint64, p []byte, f func(m *Model, addr uint64, p []byte) bool) bool {
+// accessPages copies from or to memory, page by page.
+func accessPages(m *Model, t translator, off uint64, p []byte, write bool) bool {
 	for len(p) > 0 {
-		addr, n, ok := t.page(off)
+		addr, n, ok := t.page(off, uint64(len(p)))
 		if !ok {
 			return false
 		}
 		n = min(n, uint64(len(p)))
-		if !f(m, addr, p[:n]) {
+		if !m.accessHost(addr, p[:n], write) {
 			return false
 		}
 		p, off = p[n:], off+n
@@ -77,7 +79,7 @@ func (r *region) Pin() (func(), error) { return func() {}, nil }
 
 // ReadAt copies from the region.
 func (r *region) ReadAt(p []byte, off int64) (int, error) {
-	if !eachPage(r.m, r.pages, r.first+uint64(off), p, (*Model).readHost) {
+	if !accessPages(r.m, r.pages, r.first+uint64(off), p, false) {
 		return 0, errUnmapped
 	}
 	return len(p), nil
@@ -85,7 +87,7 @@ func (r *region) ReadAt(p []byte, off int64) (int, error) {
 
 // WriteAt copies to the region.
 func (r *region) WriteAt(p []byte, off int64) (int, error) {
-	if !eachPage(r.m, r.pages, r.first+uint64(off), p, (*Model).writeHost) {
+	if !accessPages(r.m, r.pages, r.first+uint64(off), p, true) {
 		return 0, errUnmapped
 	}
 	return len(p), nil
@@ -93,17 +95,17 @@ func (r *region) WriteAt(p []byte, off int64) (int, error) {
 
 // FetchAdd implements ci.AtomicMemory.
 func (r *region) FetchAdd(off, add uint64) (old uint64, err error) {
-	return r.atomic(off, func(word []byte) uint64 { return fetchAdd(word, add) })
+	return r.atomic(off, bus.Atomic{Operand: add})
 }
 
 // CompareSwap implements ci.AtomicMemory.
 func (r *region) CompareSwap(off, compare, swap uint64) (old uint64, err error) {
-	return r.atomic(off, func(word []byte) uint64 { return compareSwap(word, compare, swap) })
+	return r.atomic(off, bus.Atomic{IsSwap: true, Compare: compare, Operand: swap})
 }
 
-// atomic calls do with the 8 aligned bytes at off.
-func (r *region) atomic(off uint64, do func(word []byte) uint64) (uint64, error) {
-	addr, _, ok := r.pages.page(r.first + off)
+// atomic executes an operation on the 8 aligned bytes at off.
+func (r *region) atomic(off uint64, a bus.Atomic) (uint64, error) {
+	addr, _, ok := r.pages.page(r.first+off, wordSize)
 	h := r.m.host.Load()
 	if !ok || h == nil {
 		return 0, errUnmapped
@@ -111,10 +113,19 @@ func (r *region) atomic(off uint64, do func(word []byte) uint64) (uint64, error)
 	v := h.Memory().Begin()
 	defer v.End()
 	word := v.Slice(addr, wordSize, true)
-	if len(word) < wordSize || !isAligned(word) {
+	switch {
+	case word == nil:
+		old, ok := v.Atomic(addr, a)
+		if !ok {
+			return 0, errUnmapped
+		}
+		return old, nil
+	case len(word) < wordSize || !isAligned(word):
 		return 0, errUnmapped
+	case a.IsSwap:
+		return compareSwap(word, a.Compare, a.Operand), nil
 	}
-	return do(word), nil
+	return fetchAdd(word, a.Operand), nil
 }
 
 const wordSize = 8

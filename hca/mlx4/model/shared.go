@@ -44,7 +44,7 @@ func (b *buffer) readDword(off uint64) (v [dwordSize]byte, ok bool) {
 	if !b.has(off, dwordSize) {
 		return v, false
 	}
-	addr, _, ok := b.page(off)
+	addr, _, ok := b.page(off, dwordSize)
 	if !ok {
 		return v, false
 	}
@@ -57,6 +57,6 @@ func (b *buffer) publish(off uint64, entry []byte) bool {
 	if !b.has(off, uint64(len(entry))) || !b.write(off, entry[:last]) {
 		return false
 	}
-	addr, _, ok := b.page(off + uint64(last))
+	addr, _, ok := b.page(off+uint64(last), dwordSize)
 	return ok && b.m.writeDword(addr, [dwordSize]byte(entry[last:]))
 }

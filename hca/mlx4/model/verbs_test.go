@@ -194,6 +194,19 @@ func (q *queuePair) postWith(opcode uint64, flags uint8, segments ...[]byte) {
 }
 
 func (q *queuePair) write(opcode uint64, imm uint32, flags uint8, segments [][]byte) {
+	q.prepare(opcode, imm, flags, segments)
+	q.ring()
+}
+
+// ring rings the doorbell of the send queue.
+func (q *queuePair) ring() {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], q.num<<8)
+	q.d.uar.Write32(prm.UARSendDoorbell+128*prm.UARPageSize, binary.LittleEndian.Uint32(b[:]))
+}
+
+// prepare writes a WQE to the send queue, and returns it.
+func (q *queuePair) prepare(opcode uint64, imm uint32, flags uint8, segments [][]byte) []byte {
 	n := q.sent & (1<<sendLog - 1)
 	wqe := q.mem.Bytes[n<<sendStride : (n+1)<<sendStride]
 	const flagsAt = 11
@@ -210,9 +223,7 @@ func (q *queuePair) write(opcode uint64, imm uint32, flags uint8, segments [][]b
 	prm.CtrlOwner.Put(first[:], uint64(q.sent>>sendLog&1))
 	store(wqe, binary.BigEndian.Uint32(first[:]))
 	q.sent++
-	var b [4]byte
-	binary.BigEndian.PutUint32(b[:], q.num<<8)
-	q.d.uar.Write32(prm.UARSendDoorbell+128*prm.UARPageSize, binary.LittleEndian.Uint32(b[:]))
+	return wqe[:at]
 }
 
 // postRecv writes a WQE to the receive queue.

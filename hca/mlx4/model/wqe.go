@@ -221,6 +221,6 @@ func (d *decoder) bind() bool {
 		}
 	}
 	d.w.Op = ci.OpBindMW
-	d.w.Ext = &rvt.WorkExt{ByKey: true, Bind: b, MWKey: b.Key, MRKey: ci.Key(prm.BindLKey.Get(s))}
+	d.w.Ext = &rvt.WorkExt{ByKey: true, NewKeyOnly: true, Bind: b, MRKey: ci.Key(prm.BindLKey.Get(s))}
 	return true
 }

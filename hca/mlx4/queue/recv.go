@@ -54,6 +54,12 @@ func (r *RecvRing) Put(wr *ci.RecvWR) {
 // Publish passes all requests to the adapter.
 func (r *RecvRing) Publish() { store32(r.record, r.head.Load()&0xffff) }
 
+// Oldest returns the index of the oldest outstanding request. It reports false if there is none.
+func (r *RecvRing) Oldest() (index uint16, ok bool) {
+	tail := r.tail.Load()
+	return uint16(tail), tail != r.head.Load()
+}
+
 // Complete releases the oldest slot and returns the ID of its request. It reports false if the index of the completion
 // is another one: receive queues complete in order.
 func (r *RecvRing) Complete(index uint16) (id uint64, ok bool) {

@@ -122,14 +122,30 @@ func (r *SendRing) spare() uint32 { return max(r.mask+1-r.depth, 1) }
 // Complete releases the slots up to that of a completion, whose index has 16 bits, and returns the ID of its request.
 // It reports false for an index that is not outstanding.
 func (r *SendRing) Complete(index uint16) (id uint64, ok bool) {
-	tail := r.tail.Load()
-	ahead := uint32(index - uint16(tail))
-	if ahead >= r.head.Load()-tail {
+	tail, n := r.Until(index)
+	if n == 0 {
 		return 0, false
 	}
-	id = r.ids[(tail+ahead)&r.mask]
-	r.tail.Store(tail + ahead + 1)
+	id = r.ids[(tail+n-1)&r.mask]
+	r.tail.Store(tail + n)
 	return id, true
+}
+
+// Oldest returns the index of the oldest outstanding request. It reports false if there is none.
+func (r *SendRing) Oldest() (index uint16, ok bool) {
+	tail := r.tail.Load()
+	return uint16(tail), tail != r.head.Load()
+}
+
+// Until returns the running index of the oldest outstanding request, and the number of requests from that up to the one
+// of a completion, whose index has 16 bits. The number is 0 for an index that is not outstanding.
+func (r *SendRing) Until(index uint16) (first, n uint32) {
+	first = r.tail.Load()
+	ahead := uint32(index - uint16(first))
+	if ahead >= r.head.Load()-first {
+		return first, 0
+	}
+	return first, ahead + 1
 }
 
 // Outstanding returns the number of requests that are not complete.

@@ -31,7 +31,7 @@ func New() *ci.UserLibrary {
 		ModifyQP:   ci.UserHook[ci.UserModifyQP]{Pre: preModifyQP, Post: postModifyQP},
 		DestroyQP:  ci.UserHook[ci.UserDestroyQP]{Pre: preDestroyQP, Post: postDestroyQP},
 		CreateMW:   ci.UserFallibleHook[ci.UserCreateMW]{Post: postCreateMW},
-		QueryMW:    ci.UserHook[ci.UserQueryMW]{Post: postQueryMW},
+		QueryMW:    ci.UserHook[ci.UserQueryMW]{Pre: preQueryMW, Post: postQueryMW},
 		DestroyMW:  ci.UserHook[ci.UserDestroyMW]{Post: postDestroyMW},
 	}
 }

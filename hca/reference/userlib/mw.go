@@ -19,6 +19,8 @@ type mw struct {
 	key  atomic.Uint32 // that the next bind must name; written with mu
 	was  ci.Key        // before the last bind that was posted
 	last posted        // the last bind that was posted
+	// settled are the queries in progress that began when the last bind, the element, was complete.
+	settled map[*ci.UserQueryMW]posted
 }
 
 // posted is a place in a send queue.
@@ -54,28 +56,44 @@ func (p *posted) mayHaveFailed() bool {
 
 func postCreateMW(a *ci.UserCreateMW, _ *ci.UserBuffer, err error) error {
 	if d, ok := a.PD.(*pd); ok && err == nil {
-		w := &mw{pd: d, typ: a.Create.Type, was: a.Key}
+		w := &mw{pd: d, typ: a.Create.Type, was: a.Key, settled: map[*ci.UserQueryMW]posted{}}
 		w.key.Store(uint32(a.Key))
 		a.MW = w
 	}
 	return nil
 }
 
-// postQueryMW replaces the key of a window of type 1 while a bind is on its way to the adapter. If none is, the adapter
-// has the key, since a bind that failed has not changed it.
-func postQueryMW(a *ci.UserQueryMW, _ *ci.UserBuffer, err error) {
+// preQueryMW finds whether a bind is on its way to the adapter.
+func preQueryMW(a *ci.UserQueryMW, _ *ci.UserBuffer) error {
 	w, ok := a.MW.(*mw)
-	if !ok || err != nil {
-		return
+	if !ok {
+		return nil
 	}
 	w.mu.Lock()
 	last := w.last
 	w.mu.Unlock()
-	done := last.isDone()
+	if last.isDone() {
+		w.mu.Lock()
+		w.settled[a] = last
+		w.mu.Unlock()
+	}
+	return nil
+}
+
+// postQueryMW replaces the key of a window of type 1 if a bind was on its way to the adapter when the query began, or
+// was posted since. Otherwise the adapter has the key, since a bind that failed has not changed it.
+func postQueryMW(a *ci.UserQueryMW, _ *ci.UserBuffer, err error) {
+	w, ok := a.MW.(*mw)
+	if !ok {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	last, isSettled := w.settled[a]
+	delete(w.settled, a)
 	switch {
-	case w.typ == ci.MWType2 || done && w.last == last:
+	case err != nil:
+	case w.typ == ci.MWType2 || isSettled && w.last == last:
 		w.was, w.last = a.Attr.Key, posted{}
 		w.key.Store(uint32(a.Attr.Key))
 	default:

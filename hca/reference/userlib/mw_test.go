@@ -48,11 +48,45 @@ func (c *client) createMW(typ ci.MWType) *userMW {
 
 // key returns the key as MW.Query of a user access layer does.
 func (c *client) key(w *userMW) ci.Key {
+	return c.keyAfter(w, func() {})
+}
+
+// keyAfter is key, with a function that runs between the daemon's reply and its arrival.
+func (c *client) keyAfter(w *userMW, late func()) ci.Key {
+	a := ci.UserQueryMW{MW: w.u}
+	require.NoError(c.t, c.lib.QueryMW.Pre(&a, nil))
 	attr, err := w.MW.Query()
 	require.NoError(c.t, err)
-	a := ci.UserQueryMW{MW: w.u, Attr: attr}
+	late()
+	a.Attr = attr
 	c.lib.QueryMW.Post(&a, nil, nil)
 	return a.Attr.Key
+}
+
+// TestKeyOfLateReply queries the key of a window while a bind is executed. The daemon's reply is from before, and is
+// not the key with which the next bind names the window.
+func TestKeyOfLateReply(t *testing.T) {
+	t.Parallel()
+	_, b := pairOf(t, ci.RC, nil)
+	mr, w := b.region(), b.createMW(ci.MWType1)
+	bind := func(key ci.Key) (ci.Key, error) {
+		return b.qp.u.BindMW(1, ci.SendSignaled, ci.MWBind{MW: w, MR: mr, Key: key, Addr: mr.Region().Addr, Length: 100,
+			Access: ci.RemoteWrite})
+	}
+	first, err := bind(b.key(w))
+	require.NoError(t, err)
+	require.Equal(t, first, b.keyAfter(w, func() { require.NoError(t, b.poll(1)[0].Err()) }), "executed meanwhile")
+	var second ci.Key
+	require.Equal(t, first, b.key(w))
+	b.keyAfter(w, func() {
+		second, err = bind(first)
+		require.NoError(t, err)
+		require.NoError(t, b.poll(1)[0].Err())
+	})
+	require.Equal(t, second, b.key(w), "posted and executed meanwhile")
+	_, err = bind(second)
+	require.NoError(t, err)
+	require.NoError(t, b.poll(1)[0].Err())
 }
 
 // region returns the client's region with rights to bind.

@@ -83,7 +83,7 @@ func (r *rig) Run(entry int) (bench.Sample, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, oneRun)
 	defer cancel()
 	if entry == 1 {
-		return r.l.perftest(ctx, r.tool, r.table, r.size)
+		return r.l.rxe.Run(ctx, r.tool.program, r.table, r.size)
 	}
 	if entry > 1 {
 		entry--

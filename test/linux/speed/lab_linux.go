@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"ciddk/bench"
 	"ciddk/test/linux/guest"
@@ -20,7 +19,7 @@ func Available() error {
 	if err := guest.Available(); err != nil {
 		return err
 	}
-	for _, p := range perftest() {
+	for _, p := range programs() {
 		if _, err := exec.LookPath(p); err != nil {
 			return fmt.Errorf("%s is not installed (apt-get install perftest)", p)
 		}
@@ -30,47 +29,24 @@ func Available() error {
 
 // Lab is a guest with both pairs of interfaces.
 type Lab struct {
-	net  *guest.Network
-	vm   *guest.Guest
-	mtu  int
-	gid  [2]int // of the IPv4 addresses of the rxe devices
-	port uint16 // of the last perftest server
-	dir  string
+	net *guest.Network
+	vm  *guest.Guest
+	mtu int
+	rxe *Perftest
+	dir string
 }
 
-// Places of the two ends. The namespaces have names inside the guest.
-var (
-	rxeAddr  = [2]netip.Addr{netip.MustParseAddr("10.78.0.1"), netip.MustParseAddr("10.78.0.2")}
-	oursAddr = [2]netip.Addr{netip.MustParseAddr("10.79.0.1"), netip.MustParseAddr("10.79.0.2")}
-)
+// oursAddr are the places of the reference HCA's ends.
+var oursAddr = [2]netip.Addr{netip.MustParseAddr("10.79.0.1"), netip.MustParseAddr("10.79.0.2")}
 
 const (
-	memoryMB  = 1024     // two processes with 32 MiB of buffers and their sockets, twice that for perftest's largest
-	bufferMax = 4 << 20  // net.core.rmem_max and wmem_max: what the reference HCA asks for, see docs/performance.md
-	device    = "rxev%d" // of each end
+	memoryMB  = 1024    // two processes with 32 MiB of buffers and their sockets, twice that for perftest's largest
+	bufferMax = 4 << 20 // net.core.rmem_max and wmem_max: what the reference HCA asks for, see docs/performance.md
 )
 
-// script creates both pairs. Its routing rules come before the table of local addresses, which would deliver packets
-// for either end locally.
+// script creates the pair of the reference HCA.
 const script = `set -e
 for f in rmem_max wmem_max; do echo %[2]d >/proc/sys/net/core/$f; done
-ip link add v0 mtu %[1]d type veth peer name v1 mtu %[1]d
-for i in 0 1; do
-  ip addr add 10.78.0.$((i + 1))/24 dev v$i noprefixroute
-  echo 1 >/proc/sys/net/ipv4/conf/v$i/accept_local
-  ip link set v$i up
-done
-for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 >$f; done
-ip rule add pref 1000 lookup local
-ip rule del pref 0
-ip rule add pref 100 oif v0 to 10.78.0.2 lookup 101
-ip rule add pref 101 oif v1 to 10.78.0.1 lookup 102
-ip rule add pref 102 iif lo from 10.78.0.1 to 10.78.0.2 lookup 101
-ip rule add pref 103 iif lo from 10.78.0.2 to 10.78.0.1 lookup 102
-ip route add 10.78.0.2 dev v0 table 101 src 10.78.0.1
-ip route add 10.78.0.1 dev v1 table 102 src 10.78.0.2
-rdma link add rxev0 type rxe netdev v0
-rdma link add rxev1 type rxe netdev v1
 ip netns add a
 ip netns add b
 ip link add a0 mtu %[1]d netns a type veth peer name b0 mtu %[1]d netns b
@@ -84,7 +60,7 @@ func New(ctx context.Context, mtu int) (l *Lab, err error) {
 	if err := Available(); err != nil {
 		return nil, err
 	}
-	l = &Lab{mtu: mtu, port: 18515}
+	l = &Lab{mtu: mtu}
 	defer func() {
 		if err != nil {
 			_ = l.Close() // the first error says more
@@ -102,43 +78,27 @@ func New(ctx context.Context, mtu int) (l *Lab, err error) {
 	if l.net, err = guest.NewNetwork(ctx, guest.NetworkConfig{}); err != nil {
 		return nil, err
 	}
-	if l.vm, err = l.net.Boot(ctx, guest.Config{MemoryMB: memoryMB, Programs: append(perftest(), "sh", pair),
+	if l.vm, err = l.net.Boot(ctx, guest.Config{MemoryMB: memoryMB, Programs: append(programs(), "sh", pair),
 		Modules: []string{"veth"}}); err != nil {
+		return nil, err
+	}
+	if l.rxe, err = RXE(ctx, l.vm, mtu); err != nil {
 		return nil, err
 	}
 	if _, err := l.run(ctx, "sh", "-c", fmt.Sprintf(script, mtu, bufferMax)); err != nil {
 		return nil, err
 	}
-	for i := range l.gid {
-		if l.gid[i], err = l.findGID(ctx, i); err != nil {
-			return nil, err
-		}
-	}
 	return l, nil
-}
-
-// findGID waits until the GID table of a device has its address. The kernel adds it from a work queue.
-func (l *Lab) findGID(ctx context.Context, i int) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	want := netip.AddrFrom16(rxeAddr[i].As16())
-	for {
-		for row := range 4 {
-			r, err := l.vm.Run(ctx, "agent", "cat",
-				fmt.Sprintf("/sys/class/infiniband/"+device+"/ports/1/gids/%d", i, row))
-			if err != nil {
-				return 0, fmt.Errorf("waiting for the GID of %v: %w", rxeAddr[i], err)
-			}
-			if a, err := netip.ParseAddr(strings.TrimSpace(r.Stdout)); err == nil && a == want {
-				return row, nil
-			}
-		}
-	}
 }
 
 // run runs a command of the guest, which must succeed.
 func (l *Lab) run(ctx context.Context, args ...string) (string, error) {
-	r, err := l.vm.Run(ctx, args...)
+	return run(ctx, l.vm, args...)
+}
+
+// run runs a command of a guest, which must succeed.
+func run(ctx context.Context, vm *guest.Guest, args ...string) (string, error) {
+	r, err := vm.Run(ctx, args...)
 	if err == nil && r.Code != 0 {
 		err = fmt.Errorf("%s: exit code %d: %s%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
 	}

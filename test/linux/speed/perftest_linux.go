@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ciddk/bench"
+	"ciddk/test/linux/guest"
 )
 
 // tool is a program of perftest.
@@ -28,8 +29,8 @@ var tools = map[bench.Table]map[string]tool{
 	},
 }
 
-// perftest lists the programs.
-func perftest() []string {
+// programs lists the programs.
+func programs() []string {
 	var list []string
 	for _, t := range tools {
 		for _, p := range t {
@@ -51,37 +52,67 @@ func iterations(t bench.Table, size int) int {
 // prints inf and nan then.
 var errNoFrequency = errors.New("perftest could not measure the processor's frequency; the machine is too busy")
 
+// IsBusy reports whether an error of a case means that the machine was too busy for perftest.
+func IsBusy(err error) bool { return errors.Is(err, errNoFrequency) }
+
+// An End is a device of a guest at which a program of perftest runs.
+type End struct {
+	Device string
+	GID    int // index of the GID to use; NoGID on InfiniBand
+}
+
+// NoGID is the GID index of an End that is addressed by LID.
+const NoGID = -1
+
+// A Perftest runs programs of perftest between two devices of a guest, which may be the same one.
+type Perftest struct {
+	VM   *guest.Guest
+	Ends [2]End
+	last uint16 // TCP port of the last server
+}
+
+// firstPort is the TCP port of the first server.
+const firstPort = 18516
+
 // perftestTries is the number of tries for a run until perftest can measure the processor's frequency.
 const perftestTries = 5
 
-// perftest runs one measurement between the two rxe devices. The client on device 1 sends messages to the server.
-func (l *Lab) perftest(ctx context.Context, t tool, table bench.Table, size int) (s bench.Sample, err error) {
+// Run runs one measurement of a program that measures what the table shows, such as ib_write_bw for bench.Bandwidth.
+// The client at the second end sends messages of size bytes to the server at the first end.
+func (p *Perftest) Run(ctx context.Context, program string, table bench.Table, size int) (s bench.Sample, err error) {
 	for range perftestTries {
-		if s, err = l.perftestOnce(ctx, t, table, size); !errors.Is(err, errNoFrequency) {
+		if s, err = p.once(ctx, program, table, size); !errors.Is(err, errNoFrequency) {
 			break
 		}
 	}
 	return s, err
 }
 
-func (l *Lab) perftestOnce(ctx context.Context, t tool, table bench.Table, size int) (bench.Sample, error) {
-	l.port++ // the last one may be in time-wait
-	args := func(i int) []string {
-		return []string{t.program, "-d", fmt.Sprintf(device, i), "-x", itoa(l.gid[i]), "-s", itoa(size), "-n",
-			itoa(iterations(table, size)), "-p", itoa(int(l.port)), "-F"}
+func (p *Perftest) once(ctx context.Context, program string, table bench.Table, size int) (bench.Sample, error) {
+	if p.last++; p.last < firstPort {
+		p.last = firstPort
+	}
+	port := p.last // the previous one may be in time-wait
+	args := func(e End) []string {
+		list := []string{program, "-d", e.Device, "-s", itoa(size), "-n", itoa(iterations(table, size)), "-p",
+			itoa(int(port)), "-F"}
+		if e.GID != NoGID {
+			list = append(list, "-x", itoa(e.GID))
+		}
+		return list
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server, err := l.vm.Start(ctx, args(0)...)
+	server, err := p.VM.Start(ctx, args(p.Ends[0])...)
 	if err != nil {
 		return bench.Sample{}, err
 	}
-	if err := l.vm.WaitListen(ctx, l.port); err != nil {
+	if err := p.VM.WaitListen(ctx, port); err != nil {
 		cancel()
 		_, why := server.Wait()
 		return bench.Sample{}, fmt.Errorf("%w: %w", err, why)
 	}
-	out, err := l.run(ctx, append(args(1), "127.0.0.1")...)
+	out, err := run(ctx, p.VM, append(args(p.Ends[1]), "127.0.0.1")...)
 	if err != nil {
 		cancel()
 	}
@@ -92,11 +123,11 @@ func (l *Lab) perftestOnce(ctx context.Context, t tool, table bench.Table, size 
 	case serr != nil:
 		return bench.Sample{}, serr
 	case r.Code != 0:
-		return bench.Sample{}, fmt.Errorf("%s, server: exit code %d: %s%s", t.program, r.Code, r.Stdout, r.Stderr)
+		return bench.Sample{}, fmt.Errorf("%s, server: exit code %d: %s%s", program, r.Code, r.Stdout, r.Stderr)
 	}
 	s, err := parsePerftest(out, table, size)
 	if err != nil {
-		return s, fmt.Errorf("%s: %w: %s", t.program, err, out)
+		return s, fmt.Errorf("%s: %w: %s", program, err, out)
 	}
 	return s, nil
 }

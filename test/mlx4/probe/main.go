@@ -12,12 +12,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 const usage = "usage: probe find VENDOR:DEVICE | config ADDRESS | read ADDRESS BAR OFFSET | " +
-	"write ADDRESS BAR OFFSET VALUE | vfio ADDRESS"
+	"write ADDRESS BAR OFFSET VALUE | vfio ADDRESS | doorbell ADDRESS COUNT"
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -43,6 +41,8 @@ func run(args []string) error {
 		return access(args[1], args[2], args[3:])
 	case len(args) == 2 && args[0] == "vfio":
 		return drive(args[1])
+	case len(args) == 3 && args[0] == "doorbell":
+		return measureDoorbells(args[1], args[2])
 	}
 	return errors.New(usage)
 }
@@ -88,23 +88,13 @@ func access(address, bar string, args []string) error {
 		}
 		n[i] = v
 	}
-	f, err := os.OpenFile(filepath.Join(devices, address, "resource"+bar), os.O_RDWR, 0)
+	b, err := mapBAR(address, bar)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return err
+	if n[0]%4 != 0 || n[0]+4 > uint64(len(b)) {
+		return fmt.Errorf("offset %#x of a BAR of %#x bytes", n[0], len(b))
 	}
-	if n[0]%4 != 0 || n[0]+4 > uint64(st.Size()) {
-		return fmt.Errorf("offset %#x of a BAR of %#x bytes", n[0], st.Size())
-	}
-	b, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Munmap(b) }() // the process ends
 	if len(args) == 2 {
 		binary.LittleEndian.PutUint32(b[n[0]:], uint32(n[1]))
 		return nil

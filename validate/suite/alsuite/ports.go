@@ -1,6 +1,8 @@
 package alsuite
 
 import (
+	"time"
+
 	"ciddk/accesslayer"
 	"ciddk/ci"
 	"ciddk/validate"
@@ -46,7 +48,7 @@ func portDownUp(t *validate.T) {
 	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
 	for _, c := range []chan accesslayer.PortEvent{early, late} {
 		untilPort(t, c, num, accesslayer.PortRemove)
-		none(t, c, "port events after the adapter was removed")
+		nonePort(t, c, num, "events of the port after the adapter was removed")
 	}
 	s.rec[0].shut(t)
 }
@@ -67,6 +69,20 @@ func portEvent(t *validate.T, c <-chan accesslayer.PortEvent, num uint8) accessl
 	for {
 		if e := expect(t, c, "event of the port"); e.Port == num {
 			return e
+		}
+	}
+}
+
+// nonePort fails the case if an event of a port comes within a short time.
+func nonePort(t *validate.T, c <-chan accesslayer.PortEvent, num uint8, where string) {
+	timer := time.NewTimer(10 * time.Millisecond)
+	defer timer.Stop()
+	for {
+		select {
+		case e := <-c:
+			kit.True(t, e.Port != num, where, "no further callback", "%v", e)
+		case <-timer.C:
+			return
 		}
 	}
 }

@@ -136,7 +136,7 @@ func (c *contention) at(i int, op ci.SendOp, off int, compare, swap uint64) ci.S
 // the processor shows in the result of its next addition.
 func addsWithHost(t *validate.T) {
 	const upper = 40 // the processor uses the bits below
-	p := kit.RC(t, kit.Depth(16), kit.Reads(16, 16), kit.Size(4096))
+	p := kit.RC(t, kit.Depth(16), kit.ReadsUpTo(16), kit.Size(4096))
 	var added, done uint64
 	var mu sync.Mutex
 	held := trapped(t, p, func(word []byte) {
@@ -202,7 +202,7 @@ func addsWithHost(t *validate.T) {
 // processor cannot release it.
 func swapsWithHost(t *validate.T) {
 	const free, hosts, adapters = 0, 1, 2
-	p := kit.RC(t, kit.Depth(16), kit.Reads(16, 16), kit.Size(4096))
+	p := kit.RC(t, kit.Depth(16), kit.ReadsUpTo(16), kit.Size(4096))
 	var mu sync.Mutex
 	hostTook := false // whether the processor has taken the lock during the adapter's store
 	trap := trapped(t, p, func(word []byte) {

@@ -43,6 +43,8 @@ func callbacksArea() validate.Suite {
 			"SAS-2.1-30"),
 		validate.NewCase("callbacks.handed-over", "another goroutine destroys the object of a running callback",
 			validate.FeatureTeardown, handedOver, "SAS-2.1-28", "SAS-2.1-30").Checking("SAS-2.1-30"),
+		validate.NewCase("callbacks.destroy-other", "a callback that destroys another object",
+			validate.FeatureTeardown, destroyOther, "SAS-2.1-28"),
 		validate.NewCase("callbacks.early", "a callback that uses only its context", validate.FeatureEvents,
 			earlyCallback, "SAS-2.1-12", "SAS-2.1-09"),
 		validate.NewCase("callbacks.one-at-a-time", "many events of one QP", validate.FeatureEvents, oneAtATime,
@@ -180,6 +182,32 @@ func handedOver(t *validate.T) {
 		"QP.Destroy from another goroutine")
 	other.A.Exchange(other.B, 100)
 	wantDestroyed(t, q.A.QP)
+}
+
+// destroyOther destroys a QP in the callback of another one. A driver may reject that or support it. It must not do
+// half of it, and other objects must not be affected.
+func destroyOther(t *validate.T) {
+	p := kit.RC(t)
+	other, victim := p.More(false), p.More(false)
+	victim.B.Recv(victim.B.RecvWR(1, 0, 8))
+	done := make(chan error, 1)
+	q := pairWith(p, nil, func(ci.Event) { done <- victim.A.QP.QP.Destroy() })
+	drain(t, q.A.QP)
+	err := expect(t, done, "QP.Destroy in the callback of another QP")
+	if err == nil {
+		wantDestroyed(t, victim.A.QP)
+	} else {
+		t.Note("QP.Destroy in a callback: %s", kit.Describe(err))
+		victim.A.WantState(ci.QPRTS)
+		victim.A.Send(victim.A.SendWR(1, 0, 8))
+		victim.A.CQ.WaitOK(1)
+		victim.B.RecvCQ.WaitOK(1)
+	}
+	other.A.Exchange(other.B, 100)
+	p.A.Exchange(p.B, 100)
+	q.A.Becomes(ci.QPSQD)
+	q.A.To(ci.QPRTS)
+	q.A.Exchange(q.B, 20)
 }
 
 func earlyCallback(t *validate.T) {

@@ -8,36 +8,68 @@ import (
 	"ciddk/validate/kit"
 )
 
-// primaryPortWorks moves a drained connection to another port of its adapter and changes the peer's path.
+// primaryPortWorks moves both ends of a drained connection to other ports, which may be on another link. If the target
+// has one adapter, only one end moves.
 func primaryPortWorks(t *validate.T) {
 	p := kit.RC(t)
 	p.A.Exchange(p.B, 100)
-	ca := p.A.QP.CA
-	other := *ca
-	for i := range ca.Attr.Ports {
-		if x := &ca.Attr.Ports[i]; x.Num != ca.Port.Num && x.State == ci.PortActive && x.Link == ca.Port.Link {
-			other.Port = x
-		}
-	}
-	if other.Port == ca.Port {
-		t.Skip("the adapter has no second active port")
+	a, b := otherPort(t, p.A.QP.CA), p.B.QP.CA
+	if b != p.A.QP.CA {
+		b = otherPort(t, b)
 	}
 	for _, e := range []*kit.End{p.A, p.B} {
 		e.To(ci.QPSQD)
 		e.Becomes(ci.QPSQD)
 	}
-	kit.OK(t, p.A.Modify(ci.QPFieldState|ci.QPFieldPort|ci.QPFieldPrimary,
-		ci.QPAttr{State: ci.QPRTS, Port: other.Port.Num,
-			Primary: ci.Path{AV: other.AddressOf(p.B.QP.CA), AckTimeout: p.A.Config.AckTimeout}}),
-		"QP.Modify from SQD to RTS with another primary port")
-	kit.OK(t, p.B.Modify(ci.QPFieldState|ci.QPFieldPrimary, ci.QPAttr{State: ci.QPRTS,
-		Primary: ci.Path{AV: p.B.QP.CA.AddressOf(&other), AckTimeout: p.B.Config.AckTimeout}}),
-		"QP.Modify from SQD to RTS with a path to that port")
-	a, err := p.A.Query()
-	kit.OK(t, err, "QP.Query")
-	kit.Equal(t, "QPAttr.Port", a.Port, other.Port.Num)
+	continueOn(p.A, a, b)
+	continueOn(p.B, b, a)
 	p.A.Exchange(p.B, 100)
 	p.B.Exchange(p.A, 100)
+}
+
+// otherPort returns the adapter with another active port of the same link layer.
+func otherPort(t *validate.T, ca *kit.CA) *kit.CA {
+	other := *ca
+	for i := range ca.Attr.Ports {
+		if x := &ca.Attr.Ports[i]; x.Num != ca.Port.Num && x.State == ci.PortActive && x.Link == ca.Port.Link {
+			other.Port = x
+			return &other
+		}
+	}
+	t.Skip("the adapter has no second active port")
+	return nil
+}
+
+// continueOn continues a drained connection on the port here, with a peer on the port there.
+func continueOn(e *kit.End, here, there *kit.CA) {
+	t := here.T
+	key, ok := sharedPKey(here.Port, there.Port)
+	kit.True(t, ok, "P_Key tables of the other ports", "a common partition", "%04x and %04x", here.Port.PKeys,
+		there.Port.PKeys)
+	fields := ci.QPFieldState | ci.QPFieldPort | ci.QPFieldPrimary
+	if key != 0 {
+		fields |= ci.QPFieldPKeyIndex
+	}
+	kit.OK(t, e.Modify(fields, ci.QPAttr{State: ci.QPRTS, Port: here.Port.Num,
+		Primary: ci.Path{AV: here.AddressOf(there), PKeyIndex: key, AckTimeout: e.Config.AckTimeout}}),
+		"QP.Modify from SQD to RTS with another primary port")
+	a, err := e.Query()
+	kit.OK(t, err, "QP.Query")
+	kit.Equal(t, "QPAttr.Port", a.Port, here.Port.Num)
+	kit.Equal(t, "P_Key index of QPAttr.Primary", a.Primary.PKeyIndex, key)
+}
+
+// sharedPKey returns the index at the port here of a P_Key that packets between both ports can have.
+func sharedPKey(here, there *ci.PortAttr) (index uint16, ok bool) {
+	const member = 1 << 15
+	for i, k := range here.PKeys {
+		for _, w := range there.PKeys {
+			if k&^member != 0 && k&^member == w&^member && (k|w)&member != 0 {
+				return uint16(i), true
+			}
+		}
+	}
+	return 0, false
 }
 
 // localMADWorks executes a management datagram: of subnet management on InfiniBand, otherwise of performance

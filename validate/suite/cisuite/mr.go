@@ -47,6 +47,9 @@ func mrArea() validate.Suite {
 			Text:    "Keys are not predictable, and a new region does not get the key of the region destroyed last.",
 			Level:   req.Should,
 			Section: "IBTA 10.6.3", Source: reg, Scope: req.Driver},
+		req.Driver.Must("CI-RegisterMR-11", "CI Memory", "Memory, ReadAt, WriteAt",
+			"A request that uses memory whose ReadAt or WriteAt fails completes with an error. Other connections are "+
+				"not affected, and the region works again when its memory does."),
 		req.Driver.Must("CI-QueryMR-01", "IBTA 11.2.8", query,
 			"Region and Query return the same values, the PD and the access rights. The enforced bounds contain the "+
 				"requested range."),
@@ -76,9 +79,13 @@ func mrArea() validate.Suite {
 		validate.NewCase("mr.memory.copied", "memory with only ReadAt and WriteAt", mr, mrMemoryCopied,
 			"CI-RegisterMR-07"),
 		validate.NewCase("mr.memory.pieces", "memory in extents", mr, mrMemoryPieces, "CI-RegisterMR-07"),
+		validate.NewCase("mr.memory.gone", "memory whose ReadAt and WriteAt fail", mr, mrMemoryGone,
+			"CI-RegisterMR-11"),
 		validate.NewCase("mr.local-write", "receive and read into a region without local write", mr, mrLocalWrite,
 			"CI-RegisterMR-08"),
 		validate.NewCase("mr.pd.local", "an SGE with the key of another PD", mr, mrPDLocal, "SAS-2.3-07", "SAS-2.3-12"),
+		validate.NewCase("mr.pd.datagram", "receive a datagram into a region of another PD", mr, mrPDDatagram,
+			"SAS-2.3-07", "SAS-2.3-12").Claiming(ci.CapUD|ci.CapAV),
 		validate.NewCase("mr.pd.remote", "a peer uses the key of another PD", mr, mrPDRemote, "SAS-2.3-07"),
 		validate.NewCase("mr.unknown-key", "keys that were never issued", mr, mrUnknownKey, "SAS-2.3-12", "SAS-2.3-17"),
 		validate.NewCase("mr.keys.unique", "keys of 256 regions", mr, mrKeysUnique, "CI-RegisterMR-09"),
@@ -94,8 +101,11 @@ func mrArea() validate.Suite {
 			"SAS-2.3-28", "SAS-2.3-24"),
 	)
 	for i := range s.Cases {
-		if s.Cases[i].ID == "mr.zero-based" {
+		switch s.Cases[i].ID {
+		case "mr.zero-based":
 			s.Cases[i].Needs.Caps = ci.CapZeroBased
+		case "mr.loop":
+			s.Cases[i].Exhaustive = exhaustiveTime
 		}
 	}
 	return s
@@ -436,6 +446,17 @@ func mrPDLocal(t *validate.T) {
 	kit.SameBytes(t, "memory of the region", b.Bytes, make([]byte, 64))
 }
 
+func mrPDDatagram(t *validate.T) {
+	p := kit.UD(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.CA.PD(), 256, kit.AllAccess)
+	p.A.Buf.Fill(t, 0, 64)
+	p.B.Recv(ci.RecvWR{ID: 1, SGL: b.SGL(0, 256)})
+	p.A.Send(p.A.SendWR(2, 0, 64))
+	p.A.CQ.WaitOK(2)
+	p.B.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
+	kit.SameBytes(t, "memory of the region", b.Bytes, make([]byte, 256))
+}
+
 func mrPDRemote(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.CA.PD(), 64, kit.AllAccess)
@@ -446,8 +467,7 @@ func mrPDRemote(t *validate.T) {
 func mrUnknownKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	known := map[ci.Key]bool{p.A.Buf.LKey: true, p.B.Buf.LKey: true, p.A.Buf.RKey: true, p.B.Buf.RKey: true}
-	keys := []ci.Key{0, 0xffffffff, p.A.Buf.LKey ^ 1, p.A.Buf.LKey ^ 1<<31, ci.Key(t.Rand().Uint32())}
-	for _, k := range keys {
+	for _, k := range keysBeside(t, p.A.Buf.LKey) {
 		if known[k] {
 			continue
 		}
@@ -455,6 +475,21 @@ func mrUnknownKey(t *validate.T) {
 		p.WantStatus(fmt.Sprintf("RDMA WRITE with the L_Key %#x", uint32(k)),
 			ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{sge}, Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
 	}
+	for _, k := range keysBeside(t, p.B.Buf.RKey) {
+		if !known[k] {
+			p.WantDenied(fmt.Sprintf("RDMA WRITE with the R_Key %#x", uint32(k)), ci.OpWrite, 8,
+				ci.Remote{Addr: p.B.Buf.Addr, RKey: k})
+		}
+	}
+}
+
+// keysBeside returns keys that differ from an issued one in one bit, and others.
+func keysBeside(t *validate.T, k ci.Key) []ci.Key {
+	keys := []ci.Key{0, 0xffffffff, ci.Key(t.Rand().Uint32())}
+	for i := range 32 {
+		keys = append(keys, k^1<<i)
+	}
+	return keys
 }
 
 func mrKeysUnique(t *validate.T) {
@@ -715,7 +750,7 @@ func mrLoop(t *validate.T) {
 	mem := ci.Bytes(make([]byte, 4096))
 	const maxRounds = 20000
 	n := 10 * ca.Attr.MaxMRs
-	if n > maxRounds {
+	if n > maxRounds && !t.Profile().Exhaustive {
 		n = maxRounds
 		t.Note("only %d rounds; ten times the size of the table would be %d", n, 10*ca.Attr.MaxMRs)
 	}

@@ -154,7 +154,28 @@ func rdDomain(t *validate.T) {
 	kit.OK(t, err, "PD.AllocRDD")
 	kit.Own(t, d, "RDD")
 	kit.WantExactly(t, pd.Destroy(), "PD.Destroy with an RDD", ci.ResourceBusy)
+	var eecs []ci.EEC
+	for range min(2, t.Attr().MaxEECs) {
+		e, err := d.CreateEEC(ci.EECCreate{})
+		kit.OK(t, err, "RDD.CreateEEC")
+		kit.Own(t, e, "EEC")
+		for _, o := range eecs {
+			kit.True(t, o.Num() != e.Num(), "EEC.Num", "a number of no other EEC", "%#x, the number of another EEC",
+				e.Num())
+		}
+		eecs = append(eecs, e)
+	}
+	for _, e := range eecs {
+		a, err := e.Query()
+		kit.OK(t, err, "EEC.Query")
+		kit.Equal(t, "QPAttr.State of a new EEC", a.State, ci.QPReset)
+		kit.WantExactly(t, d.Destroy(), "RDD.Destroy with an EEC", ci.ResourceBusy)
+		kit.OK(t, e.Destroy(), "EEC.Destroy")
+		kit.Want(t, e.Destroy(), "EEC.Destroy again", ci.InvalidHandle)
+	}
 	kit.OK(t, d.Destroy(), "RDD.Destroy")
+	_, err = d.CreateEEC(ci.EECCreate{})
+	kit.Want(t, err, "RDD.CreateEEC of a destroyed RDD", ci.InvalidHandle)
 	kit.Destroy(t, pd, "PD without an RDD")
 }
 
@@ -169,17 +190,33 @@ func rdNeedsDomain(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 4)
-	q, err := pd.CreateQP(ci.QPCreate{
+	c := ci.QPCreate{
 		Type:   ci.RD,
 		QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1},
 		SendCQ: cq.CQ,
 		RecvCQ: cq.CQ,
-	})
+	}
+	q, err := pd.CreateQP(c)
 	if !t.Claims().Has(ci.CapRD) {
 		kit.WantRefused(t, q, err, "PD.CreateQP of type RD without a claim of RD", ci.Unsupported)
 		return
 	}
 	kit.WantRefused(t, q, err, "PD.CreateQP of type RD without an RDD", ci.InvalidHandle, ci.InvalidParameter)
+	d, err := pd.AllocRDD()
+	kit.OK(t, err, "PD.AllocRDD")
+	kit.Own(t, d, "RDD")
+	c.RDD = d
+	q, err = pd.CreateQP(c)
+	kit.OK(t, err, "PD.CreateQP of type RD")
+	kit.Own(t, q, "QP")
+	a, err := q.Query()
+	kit.OK(t, err, "QP.Query")
+	kit.Equal(t, "QPAttr.Type", a.Type, ci.RD)
+	kit.WantExactly(t, d.Destroy(), "RDD.Destroy with a QP", ci.ResourceBusy)
+	kit.OK(t, q.Destroy(), "QP.Destroy")
+	kit.OK(t, d.Destroy(), "RDD.Destroy")
+	q, err = pd.CreateQP(c)
+	kit.WantRefused(t, q, err, "PD.CreateQP of type RD with a destroyed RDD", ci.InvalidHandle, ci.InvalidParameter)
 }
 
 var _ = principles.Case(validate.Case{

@@ -124,6 +124,7 @@ func (l ladder) climb(s ci.QPState) {
 	if s == ci.QPSQD {
 		f, a := ci.QPFieldState, ci.QPAttr{State: ci.QPSQD}
 		kit.OK(l.t, q.Modify(f, a), "QP.Modify to SQD")
+		q.Becomes(ci.QPSQD) // some attributes can be changed only when the queue has drained
 	}
 }
 
@@ -203,19 +204,24 @@ func qpOptional(t *validate.T, typ ci.QPType) {
 		if e.from == ci.QPSQError {
 			continue
 		}
-		sets := []ci.QPField{rules[e].may}
-		for bit := ci.QPField(1); bit <= ci.QPFieldRecvDepth; bit <<= 1 {
-			if rules[e].may&bit != 0 {
-				sets = append(sets, bit)
-			}
-		}
-		for _, set := range sets {
+		for _, set := range optionalSets(rules[e].may) {
 			l.climb(e.from)
 			f, a := l.attrs(e)
 			kit.OK(t, l.A.QP.Modify(f|set, a),
 				fmt.Sprintf("QP.Modify from %s with the optional fields %#x", e, uint32(set)))
 		}
 	}
+}
+
+// optionalSets returns a set of fields as a whole, and each of its fields.
+func optionalSets(may ci.QPField) []ci.QPField {
+	sets := []ci.QPField{may}
+	for bit := ci.QPField(1); bit <= ci.QPFieldRecvDepth; bit <<= 1 {
+		if may&bit != 0 {
+			sets = append(sets, bit)
+		}
+	}
+	return sets
 }
 
 // qpLargest sets the largest legal value of each attribute of a connection and expects Query to return it.
@@ -227,7 +233,7 @@ func qpLargest(t *validate.T, typ ci.QPType) {
 	largest := ci.QPAttr{
 		DestNum: max24 - 1, RQPSN: max24, SQPSN: max24, MinRNRTimer: 31, RetryCount: 7, RNRRetry: 7,
 		RespRes: uint8(min(ca.MaxRespResPerQP, 255)), InitDepth: uint8(min(ca.MaxInitDepthPerQP, 255)),
-		MTU: q.CA.Port.MTU,
+		MTU: q.CA.MTU(),
 	}
 	last := uint16(len(q.CA.Port.PKeys) - 1)
 	for last > 0 && q.CA.Port.PKeys[last]&0x7fff == 0 {
@@ -272,7 +278,7 @@ func qpIllegal(t *validate.T, typ ci.QPType) {
 		for _, to := range kit.Variants(t, "state",
 			[]ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPSQError}) {
 			e := edge{from, to}
-			if _, legal := rules[e]; legal || from == ci.QPSQD && to == ci.QPSQD {
+			if _, legal := rules[e]; legal {
 				continue
 			}
 			_, a := l.attrs(e)

@@ -31,6 +31,9 @@ func qpRules(typ ci.QPType) map[edge]qpRule {
 				ci.QPFieldInitDepth, may: ci.QPFieldAccess | ci.QPFieldMinRNRTimer},
 			{ci.QPRTS, ci.QPRTS}: {may: ci.QPFieldAccess | ci.QPFieldMinRNRTimer},
 			{ci.QPRTS, ci.QPSQD}: {may: ci.QPFieldSQDEvent},
+			{ci.QPSQD, ci.QPSQD}: {may: ci.QPFieldPrimary | ci.QPFieldPKeyIndex | ci.QPFieldAccess |
+				ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry | ci.QPFieldInitDepth |
+				ci.QPFieldRespRes | ci.QPFieldMinRNRTimer},
 			{ci.QPSQD, ci.QPRTS}: {may: ci.QPFieldAccess | ci.QPFieldMinRNRTimer},
 		}
 	case ci.UC:
@@ -42,6 +45,7 @@ func qpRules(typ ci.QPType) map[edge]qpRule {
 			{ci.QPRTR, ci.QPRTS}:     {need: ci.QPFieldSQPSN, may: ci.QPFieldAccess},
 			{ci.QPRTS, ci.QPRTS}:     {may: ci.QPFieldAccess},
 			{ci.QPRTS, ci.QPSQD}:     {may: ci.QPFieldSQDEvent},
+			{ci.QPSQD, ci.QPSQD}:     {may: ci.QPFieldPrimary | ci.QPFieldPKeyIndex | ci.QPFieldAccess},
 			{ci.QPSQD, ci.QPRTS}:     {may: ci.QPFieldAccess},
 			{ci.QPSQError, ci.QPRTS}: {may: ci.QPFieldAccess},
 		}
@@ -53,6 +57,7 @@ func qpRules(typ ci.QPType) map[edge]qpRule {
 			{ci.QPRTR, ci.QPRTS}:     {need: ci.QPFieldSQPSN, may: ci.QPFieldQKey},
 			{ci.QPRTS, ci.QPRTS}:     {may: ci.QPFieldQKey},
 			{ci.QPRTS, ci.QPSQD}:     {may: ci.QPFieldSQDEvent},
+			{ci.QPSQD, ci.QPSQD}:     {may: ci.QPFieldPKeyIndex | ci.QPFieldQKey},
 			{ci.QPSQD, ci.QPRTS}:     {may: ci.QPFieldQKey},
 			{ci.QPSQError, ci.QPRTS}: {may: ci.QPFieldQKey},
 		}

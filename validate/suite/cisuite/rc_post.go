@@ -391,8 +391,38 @@ func postCopied(t *validate.T) {
 	kit.SameBytes(t, "messages into receives that used the same list", p.B.Buf.Bytes[:128], p.A.Buf.Bytes[:128])
 }
 
+// postReturns posts to a peer that does not answer, in one list and then one by one. The second part compares the time
+// of a post with that of a post to a peer that answers, since the machine may be busy.
 func postReturns(t *validate.T) {
-	p := unanswering(t)
+	first := kit.RC(t)
+	if !postListReturns(t, silentPeer(first)) {
+		return
+	}
+	const each, allowance = 16, 50 * time.Millisecond
+	first.B.Recv(first.B.RecvWRs(each, 8)...)
+	usual := medianPost(first.A, each)
+	first.A.CQ.WaitOK(ids(1, each)...)
+	p := silentPeer(first)
+	took := medianPost(p.A, each)
+	kit.True(t, took <= 10*usual+allowance, "time of QP.PostSend to a peer that does not answer",
+		fmt.Sprintf("at most %v: a post to one that does takes %v", 10*usual+allowance, usual), "%v", took)
+	p.A.To(ci.QPError)
+	p.A.CQ.WaitFlushed(ids(1, each)...)
+}
+
+// silentPeer returns another pair in which A can send, while B stays in Init and drops what arrives. A has no ACK
+// timeout.
+func silentPeer(first *kit.Pair) *kit.Pair {
+	p := first.AnotherInReset(kit.AckTime(0))
+	p.A.Init()
+	p.B.Init()
+	p.A.RTR(p.B.QP)
+	p.A.RTS()
+	return p
+}
+
+// postListReturns posts a list, and reports whether the call returned.
+func postListReturns(t *validate.T, p *kit.Pair) (returned bool) {
 	done := make(chan struct{})
 	t.Go(func() {
 		defer close(done)
@@ -409,6 +439,7 @@ func postReturns(t *validate.T) {
 	defer patience.Stop()
 	select {
 	case <-done:
+		returned = true
 	case <-patience.C:
 		t.Report(validate.Failure{
 			Where:    "QP.PostSend to a peer that does not answer",
@@ -420,6 +451,19 @@ func postReturns(t *validate.T) {
 		t.Report(validate.Failure{Where: "QP.Modify to Error", Expected: "success", Got: kit.Describe(err)})
 	}
 	p.A.CQ.WaitFlushed(1, 2, 3, 4)
+	return returned
+}
+
+// medianPost posts n requests one by one and returns the median of the times that the calls took.
+func medianPost(e *kit.End, n int) time.Duration {
+	var times []time.Duration
+	for _, w := range e.SendWRs(n) {
+		start := time.Now()
+		e.Send(w)
+		times = append(times, time.Since(start))
+	}
+	slices.Sort(times)
+	return times[n/2]
 }
 
 func signalFlag(t *validate.T) {

@@ -135,7 +135,7 @@ func rcBothWays(t *validate.T) {
 
 func rcMTUs(t *validate.T) {
 	ca := kit.Open(t)
-	top := ca.Port.MTU
+	top := ca.MTU()
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 	const maxSize = 16 << 10
 	var first *kit.Pair

@@ -52,7 +52,9 @@ func specialArea() validate.Suite {
 		validate.NewCase("special.sizes", "sizes above the limits", validate.FeatureSpecial, specialSizes,
 			"CI-SpecialQP-05"),
 		validate.NewCase("special.states", "states of QP1", validate.FeatureSpecial, specialStates,
-			"CI-SpecialQP-10"))...)
+			"CI-SpecialQP-10"),
+		validate.NewCase("special.qp1.optional", "every transition of QP1 with its optional attributes",
+			validate.FeatureSpecial, func(t *validate.T) { specialOptional(t, ci.QP1) }, "CI-SpecialQP-10"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2},
 		validate.NewCase("special.qp1.exchange", "QP1 to QP1", validate.FeatureSpecial, specialExchange,
 			"CI-SpecialQP-06"),
@@ -60,7 +62,9 @@ func specialArea() validate.Suite {
 			"CI-SpecialQP-07"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}},
 		validate.NewCase("special.qp0.once", "QP0 created twice", validate.FeatureSpecial,
-			func(t *validate.T) { specialOnce(t, ci.QP0) }, "CI-SpecialQP-02"))...)
+			func(t *validate.T) { specialOnce(t, ci.QP0) }, "CI-SpecialQP-02"),
+		validate.NewCase("special.qp0.optional", "every transition of QP0 with its optional attributes",
+			validate.FeatureSpecial, func(t *validate.T) { specialOptional(t, ci.QP0) }, "CI-SpecialQP-10"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkEthernet}},
 		validate.NewCase("special.qp0.ethernet", "QP0 of an Ethernet port", validate.FeatureSpecial, specialNoQP0,
 			"CI-SpecialQP-02"))...)
@@ -209,6 +213,32 @@ func specialStates(t *validate.T) {
 	q.RecvCQ.WaitStatus(1, ci.WCFlushErr)
 	q.To(ci.QPReset)
 	q.Init().RTR(nil).RTS().WantState(ci.QPRTS)
+}
+
+// specialOptional requests each transition of a special QP with each of its optional attributes, and with all of them.
+func specialOptional(t *validate.T, typ ci.QPType) {
+	q := special(t, kit.Open(t), typ)
+	steps := []func(){func() { q.Init() }, func() { q.RTR(nil) }, func() { q.RTS() }, func() {
+		q.To(ci.QPSQD)
+		q.Becomes(ci.QPSQD)
+	}}
+	for _, e := range kit.Variants(t, "", edges(ci.UD)) {
+		if e.from == ci.QPSQError {
+			continue // only a failure leads to this state
+		}
+		rule := qpRules(ci.UD)[e]
+		may := rule.may &^ ci.QPFieldPort // set at creation
+		for _, set := range optionalSets(may) {
+			q.To(ci.QPReset)
+			for _, step := range steps[:e.from-ci.QPReset] {
+				step()
+			}
+			f := ci.QPFieldState | rule.need&^ci.QPFieldPort | set
+			a := ci.QPAttr{State: e.to, QKey: q.Config.QKey, SQPSN: q.PSN}
+			kit.OK(t, q.Modify(f, a), fmt.Sprintf("QP.Modify of %s from %s with the optional fields %#x", typ, e,
+				uint32(set)))
+		}
+	}
 }
 
 // specials returns special QPs of two adapters in RTS with the addresses of each other.

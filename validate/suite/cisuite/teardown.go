@@ -297,16 +297,35 @@ func tearTimeWait(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 16)
+	// again creates and destroys QPs until one has the number. It returns how many QPs that took, or 0.
+	again := func(num ci.QPN, limit int) int {
+		for i := range limit {
+			q := ca.QP(pd, cq, cq, kit.Depth(1))
+			isSame := q.Num() == num
+			kit.Destroy(t, q.QP, "QP")
+			if isSame {
+				return i + 1
+			}
+		}
+		return 0
+	}
+	limit := 300
+	if t.Profile().Exhaustive {
+		limit = max(limit, 2*ca.Attr.MaxQPs)
+	}
+	plain := ca.QP(pd, cq, cq)
+	kit.Destroy(t, plain.QP, "QP without TimeWait")
+	k := again(plain.Num(), limit)
+	if k == 0 {
+		t.Note("the number of a QP without TimeWait is not used again within %d QPs either", limit)
+	}
 	first := ca.QP(pd, cq, cq)
 	num := first.Num()
 	first.TimeWait(time.Hour)
 	kit.Destroy(t, first.QP, "QP with TimeWait")
-	for i := range 300 {
-		q := ca.QP(pd, cq, cq, kit.Depth(1))
-		kit.True(t, q.Num() != num, fmt.Sprintf("number of QP %d after the one with TimeWait", i+1),
-			fmt.Sprintf("not %#x", num), "%#x", q.Num())
-		kit.Destroy(t, q.QP, "QP")
-	}
+	after := again(num, max(limit, 4*k))
+	kit.True(t, after == 0, "number of a QP with TimeWait", "not used again", "the number %#x of QP %d after it", num,
+		after)
 }
 
 func tearNumbers(t *validate.T) {

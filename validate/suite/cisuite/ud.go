@@ -97,7 +97,7 @@ func udArea() validate.Suite {
 
 func udSizes(t *validate.T) {
 	p := kit.UD(t)
-	mtu := p.A.QP.CA.Port.MTU.Bytes()
+	mtu := p.A.QP.CA.MTU().Bytes()
 	kit.Random(t, p.A.Buf.Bytes[:mtu])
 	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(mtu, mtu)) {
 		id, at := uint64(i+1), 64*i
@@ -296,7 +296,7 @@ func udQKeyPrivileged(t *validate.T) {
 
 func udTooLong(t *validate.T) {
 	p := kit.UD(t)
-	mtu := p.A.QP.CA.Port.MTU.Bytes()
+	mtu := p.A.QP.CA.MTU().Bytes()
 	p.B.Recv(p.B.RecvWR(1, 0, grhLen+2*mtu))
 	n, err := p.A.PostSend([]ci.SendWR{p.A.SendWR(1, 0, mtu+1)})
 	if err != nil {

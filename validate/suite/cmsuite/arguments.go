@@ -61,12 +61,16 @@ func argumentsPath(t *validate.T) {
 		{name: "a port that the CA does not have", want: ci.InvalidPort,
 			change: func(w *cm.Path) { w.Port.Num = uint8(len(t.Attr().Ports)) + 1 }},
 		{name: "port 0", want: ci.InvalidPort, change: func(w *cm.Path) { w.Port.Num = 0 }},
+		{name: "a port of a CA that does not exist", want: ci.InvalidPort,
+			change: func(w *cm.Path) { w.Port.CA ^= 1 << 40 }},
 		{name: "a partition that the port does not have", want: ci.InvalidPKey,
-			change: func(w *cm.Path) { w.PKey = 0x1234 }},
+			change: func(w *cm.Path) { w.PKey = x.side.absentPKey() }},
 		{name: "a source GID outside the table", want: ci.InvalidGID,
 			change: func(w *cm.Path) { w.AV.GRH.SGIDIndex = 255 }},
 		{name: "a zero destination GID", want: ci.InvalidGID,
 			change: func(w *cm.Path) { w.AV.Global, w.AV.GRH.DGID = true, ci.GID{} }},
+		{name: "a zero destination GID, without Global", want: ci.InvalidGID, skip: isIB,
+			change: func(w *cm.Path) { w.AV.Global, w.AV.GRH.DGID = false, ci.GID{} }},
 		{name: "a zero destination LID", want: ci.InvalidLID, skip: !isIB, change: func(w *cm.Path) { w.AV.DLID = 0 }},
 		{name: "a flow label of 21 bits", want: ci.InvalidParameter,
 			change: func(w *cm.Path) { w.AV.GRH.FlowLabel = 1 << 20 }},
@@ -89,6 +93,7 @@ func argumentsPath(t *validate.T) {
 	// The largest values of the same fields must be accepted.
 	path := good.Primary
 	path.AV.GRH.FlowLabel, path.LifeTime = 1<<20-1, 10
+	path.AV.Global = path.AV.Global && isIB // Ethernet needs no Global, since each packet has a GRH there
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	err := m.StartLookup(ctx, cm.LookupConfig{Service: service, Path: path,
@@ -103,6 +108,10 @@ func argumentsPath(t *validate.T) {
 
 func argumentsConnect(t *validate.T) {
 	x, p, m, good := caller(t)
+	badAlternate := ci.InvalidPKey
+	if !t.Claims().Has(ci.CapAPM) {
+		badAlternate = ci.Unsupported // as is any alternate path
+	}
 	for _, v := range []struct {
 		name   string
 		change func(*cm.ConnectConfig)
@@ -119,9 +128,9 @@ func argumentsConnect(t *validate.T) {
 			ci.InvalidParameter},
 		{"a bad alternate path", func(c *cm.ConnectConfig) {
 			w := c.Primary
-			w.PKey = 0x1234
+			w.PKey = x.side.absentPKey()
 			c.Alternate = &w
-		}, ci.InvalidPKey},
+		}, badAlternate},
 	} {
 		cfg := good
 		v.change(&cfg)
@@ -154,6 +163,8 @@ func argumentsListen(t *validate.T) {
 		"a negative offset": {Service: service, Offset: -1, Compare: []byte("a")},
 		"data beyond the private data of a SIDR_REQ": {Service: service, Offset: mad.SIDRREQPrivateLen,
 			Compare: []byte("a"), Datagram: true},
+		"a port number without a CA": {Service: service, Port: mads.Port{Num: 1}},
+		"a negative backlog":         {Service: service, Backlog: -1},
 	} {
 		l, err := m.Listen(cfg)
 		if err == nil {

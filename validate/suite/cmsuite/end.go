@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ciddk/accesslayer/cm"
+	"ciddk/ci"
 	"ciddk/mad"
 	"ciddk/validate"
 	"ciddk/validate/kit"
@@ -147,6 +148,7 @@ var CMEnd06 = ends.Must("CM-End-06", "IBTA 12.8.1", "cm, EventAlternate, AnswerA
 var _ = ends.Case(validate.Case{
 	ID:    "cm.alternate",
 	Title: "an alternate path is proposed twice",
+	Needs: validate.Needs{Caps: ci.CapAPM}, // without it, the manager rejects every proposal
 	Run:   alternate,
 }, CMEnd06)
 
@@ -200,4 +202,50 @@ func endClose(t *validate.T) {
 	kit.True(t, errors.Is(err, cm.ErrClosed), "cm.Listener.Accept of a closed manager", "cm.ErrClosed", "%v", err)
 	_, err = m.Listen(cm.ListenConfig{Service: service})
 	kit.True(t, errors.Is(err, cm.ErrClosed), "cm.Service.Listen of a closed manager", "cm.ErrClosed", "%v", err)
+}
+
+var CMEnd08 = ends.Must("CM-End-08", "IBTA 12.9.3", "cm, Listener.Close",
+	"Closing a listener rejects the REQs that wait for Accept and later ones with reason invalid service ID. Requests "+
+		"that were accepted are not affected.")
+
+var _ = ends.Case(validate.Case{
+	ID:    "cm.end.listener",
+	Title: "close a listener with an accepted request and two that wait",
+	Run:   endListener,
+}, CMEnd08)
+
+func endListener(t *validate.T) {
+	y, p, l := serving(t, cm.ListenConfig{Backlog: 4})
+	send := func(to mad.ServiceID, qpn ci.QPN) *mad.REQ {
+		q := p.req(to, qpn)
+		q.LocalTimeout, q.RemoteTimeout = 22, 22 // 17 s, so that the REQs stay pending
+		p.send(uint64(qpn), q)
+		return q
+	}
+	taken := send(service, 0x1001)
+	y.Conn = accepted(t, l)
+	waiting := map[uint32]bool{send(service, 0x1002).LocalCommID: true, send(service, 0x1003).LocalCommID: true}
+	send(service+1, 0x1004) // its answer shows that the manager has received those before it
+	expect[*mad.REJ](p, "answer to a REQ without a listener")
+	kit.OK(t, l.Close(), "cm.Listener.Close")
+	for range 2 {
+		rej, _ := expect[*mad.REJ](p, "answer to a REQ that waited for Accept")
+		kit.Equal(t, "reason", rej.Reason, mad.RejInvalidServiceID)
+		kit.True(t, waiting[rej.RemoteCommID], "remote communication ID of the REJ", "that of a REQ that waited", "%#x",
+			rej.RemoteCommID)
+		delete(waiting, rej.RemoteCommID)
+	}
+	late := send(service, 0x1005)
+	rej, _ := expect[*mad.REJ](p, "answer to a REQ after Close")
+	kit.Equal(t, "reason", rej.Reason, mad.RejInvalidServiceID)
+	kit.Equal(t, "remote communication ID of the REJ", rej.RemoteCommID, late.LocalCommID)
+	_, err := l.Accept(t.Context())
+	kit.True(t, errors.Is(err, cm.ErrClosed), "cm.Listener.Accept of a closed listener", "cm.ErrClosed", "%v", err)
+	y.move(ci.QPInit, ci.QPRTR)
+	awaitAccept := result(t, "cm.Conn.Accept",
+		func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+	rep, _ := expect[*mad.REP](p, "REP to the request that was accepted")
+	p.send(0x1001, &mad.RTU{LocalCommID: taken.LocalCommID, RemoteCommID: rep.LocalCommID})
+	_, err = awaitAccept()
+	kit.OK(t, err, "cm.Conn.Accept")
 }

@@ -39,9 +39,11 @@ var CMReq01 = requests.Must("CM-Req-01", "IBTA 12.6.5", "cm, ConnectConfig",
 var _ = requests.Case(validate.Case{ID: "cm.request.form", Title: "each field of the REQ", Run: requestForm}, CMReq01)
 
 func requestForm(t *validate.T) {
+	key := partition(&t.Attr().Ports[0])
 	x, p, await := connecting(t, func(c *cm.ConnectConfig) {
 		c.MaxRetries, c.RetryCount, c.RNRRetry = 9, 5, 6
 		c.ResponseTime, c.RemoteResponseTime = 19, 21
+		c.Primary.PKey = key
 	})
 	q, m := expect[*mad.REQ](p, "REQ")
 	here := x.side.ca.Port
@@ -56,7 +58,7 @@ func requestForm(t *validate.T) {
 	kit.Equal(t, "max CM retries", q.MaxCMRetries, 9)
 	kit.Equal(t, "retry count", q.RetryCount, 5)
 	kit.Equal(t, "RNR retry count", q.RNRRetryCount, 6)
-	kit.Equal(t, "P_Key", q.PKey&0x7fff, uint16(here.PKeys[0])&0x7fff)
+	kit.Equal(t, "P_Key", q.PKey&0x7fff, uint16(key)&0x7fff)
 	kit.True(t, int(q.PathMTU.Bytes()) <= here.MTU.Bytes(), "path MTU", "at most that of the port", "%v", q.PathMTU)
 	kit.Equal(t, "initiator depth", q.InitiatorDepth, *x.Config.InitDepth)
 	kit.Equal(t, "responder resources", q.ResponderRes, *x.Config.RespRes)

@@ -142,7 +142,8 @@ func (p *script) req(service mad.ServiceID, qpn ci.QPN) *mad.REQ {
 		LocalCommID: p.id(), ServiceID: service, LocalCAGUID: uint64(p.here.port.CA), LocalQPN: uint32(qpn),
 		StartingPSN:   7,
 		RemoteTimeout: 18, LocalTimeout: 18, RetryCount: 7, RNRRetryCount: 7, MaxCMRetries: 15,
-		PKey: uint16(p.here.ca.Port.PKeys[0]), PathMTU: mad.MTU(p.here.ca.Port.MTU), ResponderRes: 1, InitiatorDepth: 1,
+		PKey: uint16(partition(p.here.ca.Port)), PathMTU: mad.MTU(p.here.ca.MTU()), ResponderRes: 1,
+		InitiatorDepth: 1,
 	}
 	r.Primary = mad.CMPath{LocalLID: uint16(p.here.ca.Port.LID), RemoteLID: uint16(p.there.ca.Port.LID),
 		LocalGID:  p.here.gid(p.there),

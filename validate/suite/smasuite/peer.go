@@ -59,11 +59,16 @@ func newPeer(t *validate.T, to *kit.CA, typ ci.QPType) *peer {
 // av returns an address vector for a LID.
 func (p *peer) av(lid ci.LID) ci.AV {
 	if p.avs[lid] == nil {
-		av, err := p.end.PD.CreateAV(ci.AVAttr{Port: p.ca.Port.Num, DLID: lid})
-		kit.OK(p.t, err, "PD.CreateAV")
-		p.avs[lid] = kit.Own(p.t, av, "AV")
+		p.avs[lid] = p.avOf(p.end, lid)
 	}
 	return p.avs[lid]
+}
+
+// avOf creates an address vector for a LID in the domain of an end at the peer's port.
+func (p *peer) avOf(e *kit.End, lid ci.LID) ci.AV {
+	av, err := e.PD.CreateAV(ci.AVAttr{Port: p.ca.Port.Num, DLID: lid})
+	kit.OK(p.t, err, "PD.CreateAV")
+	return kit.Own(p.t, av, "AV")
 }
 
 // send sends a datagram to the port under test: with a permissive LID if it is at the beginning of a directed route.

@@ -79,7 +79,7 @@ const areaLen = 40 // bytes that precede a datagram in its receive
 
 func udReceive(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
-	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 3, 100, p.ca.Port.MTU.Bytes()}) {
+	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 3, 100, p.ca.MTU().Bytes()}) {
 		id := uint64(i + 1)
 		p.blank()
 		p.Recv(p.RecvWR(id, 0, areaLen+n))
@@ -169,7 +169,7 @@ func (p *peer) mute(what string) {
 
 func udSend(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
-	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 2, 3, 4, 100, p.ca.Port.MTU.Bytes()}) {
+	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 2, 3, 4, 100, p.ca.MTU().Bytes()}) {
 		id := uint64(i + 1)
 		w := p.SendWR(id, 64, n)
 		op := wire.UDSendOnly

@@ -135,17 +135,18 @@ func dupReadRest(t *validate.T) {
 	p.readAnswer("duplicate READ of the second packet alone", wire.PSNAdd(at, 1), p.Buf.Bytes[p.mtu:2*p.mtu], 1)
 }
 
-// adds sends three fetch and adds of 5 to a word that holds 100. It returns their first PSN and their AtomicETH.
-func (p *peer) adds() (first uint32, eth twist) {
+// adds sends fetch and adds of 5 to a word that holds 100: three, or fewer if the responder remembers fewer. It returns
+// their number, their first PSN and their AtomicETH.
+func (p *peer) adds() (n int, first uint32, eth twist) {
 	kit.StoreWord(p.Buf.Bytes, 100)
 	r := p.Buf.Remote(0)
 	eth = withAtomic(wire.AtomicETH{VA: r.Addr, RKey: uint32(r.RKey), SwapAdd: 5})
-	first = p.psn
-	for i := range 3 {
+	first, n = p.psn, min(3, int(*p.Config.RespRes))
+	for i := range n {
 		p.request(wire.RCFetchAdd, nil, eth)
 		p.orig("fetch and add", p.last(), uint64(100+5*i), i+1)
 	}
-	return first, eth
+	return n, first, eth
 }
 
 // orig expects the answer to an atomic with the original value v.
@@ -158,20 +159,22 @@ func (p *peer) orig(what string, psn uint32, v uint64, msn int) {
 }
 
 func dupAtomicAnswer(t *validate.T) {
-	p := dial(t, kit.Reads(4, 4))
-	first, eth := p.adds()
-	for i := range 3 {
-		p.stray(wire.RCFetchAdd, nil, eth, withPSN(first+uint32(i)))
-		p.orig(fmt.Sprintf("duplicate of fetch and add %d of 3", i+1), wire.PSNAdd(first, i), uint64(100+5*i), -1)
+	p := dial(t)
+	n, first, eth := p.adds()
+	for i := range n {
+		at := wire.PSNAdd(first, i)
+		p.stray(wire.RCFetchAdd, nil, eth, withPSN(at))
+		p.orig(fmt.Sprintf("duplicate of fetch and add %d of %d", i+1, n), at, uint64(100+5*i), -1)
 	}
 }
 
 func dupAtomicOnce(t *validate.T) {
-	p := dial(t, kit.Reads(4, 4))
-	first, eth := p.adds()
+	p := dial(t)
+	n, first, eth := p.adds()
+	last := wire.PSNAdd(first, n-1)
 	kit.StoreWord(p.Buf.Bytes, 7)
-	p.stray(wire.RCFetchAdd, nil, eth, withPSN(first+2))
-	p.orig("duplicate fetch and add", wire.PSNAdd(first, 2), 110, -1)
+	p.stray(wire.RCFetchAdd, nil, eth, withPSN(last))
+	p.orig("duplicate fetch and add", last, uint64(100+5*(n-1)), -1)
 	kit.Equal(t, "word after a duplicate atomic", kit.LoadWord(p.Buf.Bytes), 7)
 }
 

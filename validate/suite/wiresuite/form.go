@@ -44,9 +44,17 @@ const (
 type form struct {
 	info  validate.WireInfo
 	pkey  ci.PKey
-	ports map[uint32]uint16 // UDP source port by destination QP; each QP is one flow
-	label map[uint32]uint32 // IPv6 flow label by destination QP
+	ports map[path]uint16 // UDP source ports
+	label map[path]uint32 // IPv6 flow labels
 }
+
+// path identifies the packets from an Ethernet port to a QP, which are one flow.
+type path struct {
+	from ci.GID
+	to   uint32 // destination QP
+}
+
+func (p *packet) path() path { return path{p.src, p.BTH.DestQP} }
 
 // origin describes the QP that sends a packet.
 type origin struct {
@@ -58,7 +66,7 @@ type origin struct {
 }
 
 func newForm(info validate.WireInfo, pkey ci.PKey) *form {
-	return &form{info: info, pkey: pkey, ports: map[uint32]uint16{}, label: map[uint32]uint32{}}
+	return &form{info: info, pkey: pkey, ports: map[path]uint16{}, label: map[path]uint32{}}
 }
 
 // check returns the rules that a packet breaks. err is the error of take, and from describes the QP that sent the
@@ -141,10 +149,10 @@ func (f *form) network(p *packet, from origin, bad func(rule, expected, got stri
 	if got := binary.BigEndian.Uint16(u[4:]); int(got) != len(u) {
 		bad(ruleUDP, fmt.Sprintf("UDP length %d", len(u)), "%d", got)
 	}
-	if earlier, ok := f.ports[p.BTH.DestQP]; ok && earlier != p.sport {
+	if earlier, ok := f.ports[p.path()]; ok && earlier != p.sport {
 		bad(ruleSport, fmt.Sprintf("UDP source port %d, that of earlier packets of this flow", earlier), "%d", p.sport)
 	}
-	f.ports[p.BTH.DestQP] = p.sport
+	f.ports[p.path()] = p.sport
 	four := b[0]>>4 == 4
 	if f.info.Header {
 		f.ip(b, four, bad)
@@ -177,11 +185,11 @@ func (f *form) fields(p *packet, want ci.GRH, bad func(rule, expected, got strin
 		bad(ruleClass, fmt.Sprintf("hop limit %d, that of the address vector", want.HopLimit), "%d", hops)
 	}
 	if f.info.Label {
-		if earlier, ok := f.label[p.BTH.DestQP]; ok && earlier != label {
+		if earlier, ok := f.label[p.path()]; ok && earlier != label {
 			bad(ruleLabel, fmt.Sprintf("flow label %#05x, that of earlier packets of this flow", earlier), "%#05x",
 				label)
 		}
-		f.label[p.BTH.DestQP] = label
+		f.label[p.path()] = label
 		if want.FlowLabel != 0 && label != want.FlowLabel {
 			bad(ruleLabelAV, fmt.Sprintf("flow label %#05x, that of the address vector", want.FlowLabel), "%#05x",
 				label)

@@ -691,6 +691,18 @@ func reactMutants() []mutant.Mutant {
 		fault("react-bad-icrc", "WIRE-React-13", "the ICRC of responses is ignored",
 			entering(ackIn, func(*view, *outgoing) {})),
 		fault("react-again", "WIRE-React-14", "the first byte of a retransmitted packet is changed", sentAgain()),
+		fault("react-kind-drop", "WIRE-React-16", "a READ response is dropped if there is no READ",
+			losing(func(v *view, o *outgoing) bool {
+				return o.BTH.Opcode == wire.RCReadResponseOnly && v.reth == (wire.RETH{})
+			})),
+		fault("react-kind-ack", "WIRE-React-16", "an ATOMIC acknowledge is taken for the acknowledgement of a WRITE",
+			tap{enters: func(v *view, o *outgoing, err error) action {
+				if o == nil || err != nil || o.BTH.Opcode != wire.RCAtomicAcknowledge {
+					return asIs
+				}
+				o.BTH.Opcode = wire.RCAcknowledge
+				return changed
+			}}),
 		fault("react-refreshed", "WIRE-React-15", "progress does not reset the retry counter",
 			tap{leaves: func(v *view, o *outgoing) action {
 				if o.BTH.Opcode.Request() && v.outCount[o.BTH.PSN] > 0 {

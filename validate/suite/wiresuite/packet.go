@@ -222,6 +222,14 @@ func take(info *validate.WireInfo, b []byte) (*packet, error) {
 	return p, wire.ParsePacket(t, &p.Packet)
 }
 
+// isFrom reports whether the source address of the packet is that of an adapter.
+func (p *packet) isFrom(link ci.Link, from origin) bool {
+	if link != ci.LinkInfiniBand {
+		return p.src == from.gid
+	}
+	return p.at >= lrhLen && ci.LID(binary.BigEndian.Uint16(p.whole[6:])) == from.lid|ci.LID(from.av.PathBits)
+}
+
 // Twists.
 
 func withPSN(psn uint32) twist          { return func(o *outgoing) { o.BTH.PSN = psn & wire.Mask24 } }

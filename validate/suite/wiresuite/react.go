@@ -55,6 +55,9 @@ func reactArea() validate.Suite {
 				"A retransmitted request has the bytes of the first transmission: opcode, PSN, headers and payload."),
 			req.Driver.Must("WIRE-React-15", "IBTA 9.7.6", "retry counter",
 				"An answer that makes progress resets the requester's retry counter."),
+			req.Driver.Must("WIRE-React-16", "IBTA 9.9.2", "response of another kind",
+				"A READ response to a request that is no READ, or an ATOMIC acknowledge of a request that is no "+
+					"atomic, completes the request with a bad response error and writes nothing."),
 		},
 		Cases: []validate.Case{
 			validate.NewCase("wire.react.coalesced", "one ACK for five messages", validate.FeatureWire, reactCoalesced,
@@ -91,6 +94,8 @@ func reactArea() validate.Suite {
 				reactSame, "WIRE-React-14", "WIRE-React-11"),
 			validate.NewCase("wire.react.refreshed", "answers between timeouts", validate.FeatureWire, reactRefreshed,
 				"WIRE-React-15", "WIRE-React-11"),
+			validate.NewCase("wire.react.kind", "answers of another kind than the request", validate.FeatureWire,
+				reactKind, "WIRE-React-16"),
 		},
 	}
 }

@@ -3,6 +3,7 @@ package wiresuite
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,8 +28,8 @@ type relay struct {
 
 	mu         sync.Mutex
 	form       *form
-	lines      map[uint32]*line // by destination QP
-	routed     bool             // whether QPs created later have a GRH, on InfiniBand
+	lines      map[uint32][]*line // by destination QP, of which both adapters may have one with the same number
+	routed     bool               // whether QPs created later have a GRH, on InfiniBand
 	findings   []finding
 	treatments []func(*packet) treatment // consulted in order; one that decides is removed
 	seen       chan struct{}             // closed and replaced for each packet
@@ -80,7 +81,7 @@ func newRelay(t *validate.T) *relay {
 		a:       a,
 		b:       b,
 		done:    make(chan struct{}),
-		lines:   map[uint32]*line{},
+		lines:   map[uint32][]*line{},
 		seen:    make(chan struct{}),
 		answers: map[wire.Syndrome]int{},
 	}
@@ -127,8 +128,8 @@ func (r *relay) pair(opts ...kit.Option) *kit.Pair {
 	fa, fb := flowOf(p.A), flowOf(p.B)
 	r.mu.Lock()
 	from := func(s site) origin { return origin{service, s.way(r), s.local, s.lid, s.vls} }
-	r.lines[uint32(p.B.Num())] = &line{r.atB, from(r.atA), fa, fb}
-	r.lines[uint32(p.A.Num())] = &line{r.atA, from(r.atB), fb, fa}
+	r.add(p.B.Num(), &line{r.atB, from(r.atA), fa, fb})
+	r.add(p.A.Num(), &line{r.atA, from(r.atB), fb, fa})
 	r.mu.Unlock()
 	kit.Random(r.t, p.A.Buf.Bytes)
 	for _, x := range []struct {
@@ -146,6 +147,30 @@ func (r *relay) pair(opts ...kit.Option) *kit.Pair {
 	p.A.RTS()
 	p.B.RTS()
 	return p
+}
+
+// add adds a line to a QP. It replaces that of a destroyed QP with the same number, which has the same ends. The caller
+// holds r.mu.
+func (r *relay) add(qpn ci.QPN, l *line) {
+	list := slices.DeleteFunc(r.lines[uint32(qpn)], func(x *line) bool {
+		return x.from.gid == l.from.gid && x.from.lid == l.from.lid
+	})
+	r.lines[uint32(qpn)] = append(list, l)
+}
+
+// line returns the line of a packet, or nil. If several QPs have its destination number, the source address decides.
+// The caller holds r.mu.
+func (r *relay) line(p *packet) *line {
+	list := r.lines[p.BTH.DestQP]
+	for _, l := range list {
+		if p.isFrom(r.info.Link, l.from) {
+			return l
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list[0]
 }
 
 // find records a finding. The caller holds r.mu.
@@ -184,7 +209,7 @@ func (r *relay) pass(b []byte) {
 		}
 		return
 	}
-	l := r.lines[p.BTH.DestQP]
+	l := r.line(p)
 	if l == nil {
 		r.find(finding{ruleOpcode, p.num, "a destination QP of one of the connections", p.String()})
 		return

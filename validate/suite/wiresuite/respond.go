@@ -2,6 +2,9 @@ package wiresuite
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
+	"sync/atomic"
 
 	"ciddk/ci"
 	"ciddk/validate"
@@ -47,6 +50,8 @@ func respondArea() validate.Suite {
 		},
 		Cases: []validate.Case{
 			validate.NewCase("wire.ack.send", "SENDs of one packet", validate.FeatureWire, ackSend, "WIRE-Ack-01"),
+			validate.NewCase("wire.ack.polling", "SENDs to a consumer that polls without a pause", validate.FeatureWire,
+				ackPolling, "WIRE-Ack-01"),
 			validate.NewCase("wire.ack.write", "a WRITE of one packet", validate.FeatureWire, ackWrite, "WIRE-Ack-01",
 				"WIRE-Write-01"),
 			validate.NewCase("wire.ack.last", "a message of three packets: one acknowledgement", validate.FeatureWire,
@@ -89,6 +94,43 @@ func ackSend(t *validate.T) {
 		p.expect(fmt.Sprintf("acknowledgement of SEND %d", i+1), acked(p.last(), i+1))
 	}
 	p.RecvCQ.WaitOK(1, 2, 3)
+}
+
+// ackPolling checks that a consumer that spins on its CQs does not hold up acknowledgements.
+func ackPolling(t *validate.T) {
+	const n = 12
+	p := dial(t)
+	p.Recv(p.RecvWRs(n, 64)...)
+	var isOver atomic.Bool
+	defer isOver.Store(true) // if the case fails
+	var seen []uint64
+	var err error
+	done := make(chan struct{})
+	t.Go(func() {
+		defer close(done)
+		var wc [4]ci.WC
+		for err == nil && len(seen) < n && !isOver.Load() {
+			for _, q := range []ci.CQ{p.RecvCQ, p.CQ} {
+				var k int
+				k, err = q.Poll(wc[:])
+				for _, w := range wc[:k] {
+					seen = append(seen, w.ID)
+				}
+			}
+			runtime.Gosched()
+		}
+	})
+	for i := range n {
+		p.request(wire.RCSendOnly, p.bytes(20+i))
+		p.expect(fmt.Sprintf("acknowledgement of SEND %d, while the consumer polls", i+1), acked(p.last(), i+1))
+	}
+	<-done
+	kit.OK(t, err, "CQ.Poll")
+	var want []uint64
+	for i := range uint64(n) {
+		want = append(want, i+1)
+	}
+	kit.True(t, slices.Equal(seen, want), "ids of the completions", fmt.Sprint(want), "%v", seen)
 }
 
 func ackWrite(t *validate.T) {

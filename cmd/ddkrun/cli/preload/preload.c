@@ -38,10 +38,11 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* The protocol of package devices. */
-enum { OP_OPEN = 1, OP_WRITE, OP_IOCTL, OP_BELL };
+enum { OP_OPEN = 1, OP_WRITE, OP_IOCTL, OP_BELL, OP_READ = 6 };
 enum { FLAG_NEED_FILE = 1, FLAG_BELL = 2, FLAG_NO_BELL = 4, FLAG_MEMORY = 8, FLAG_WAIT = 16, FLAG_QUIET = 32,
-       FLAG_QUIET_FILE = 64 };
-enum { VERSION = 2, MAX_FILES = 8, MAX_REQUEST = (64 << 10) - 24, MAX_REPLY = 128 << 10 };
+       FLAG_QUIET_FILE = 64, FLAG_NEED_MEMORY = 128 };
+enum { MAX_RANGES = 24, MAX_REPEATS = 8 };
+enum { VERSION = 4, MAX_FILES = 8, MAX_REQUEST = (64 << 10) - 24, MAX_REPLY = 128 << 10 };
 
 struct request {
 	uint32_t op, files;
@@ -51,11 +52,17 @@ struct request {
 struct reply {
 	uint32_t error, flags;
 	int64_t result;
-	uint32_t number, bell_handle, bell_index, files, stores, pad;
+	uint32_t number, bell_handle, bell_index, files, stores, ranges;
 };
 
 struct store {
 	uint64_t addr, size;
+};
+
+/* A piece of a request: memory of the program, which may be wrong, or our own. */
+struct piece {
+	const void *b;
+	size_t size;
 };
 
 struct opened {
@@ -93,10 +100,12 @@ static _Atomic(struct device *) table[MAX_FD];
 		(__typeof__(&name))f;                                                                                  \
 	})
 
-/* Raw system calls: they are no cancellation points, and nobody else has interposed them. */
-static int raw_close(int fd) { return syscall(SYS_close, fd); }
+/* Raw system calls: they are no cancellation points. */
+#define RAW(...) REAL(syscall)(__VA_ARGS__)
 
-static int raw_fstat(int fd, struct stat *st) { return syscall(SYS_newfstatat, fd, "", st, AT_EMPTY_PATH); }
+static int raw_close(int fd) { return RAW(SYS_close, fd); }
+
+static int raw_fstat(int fd, struct stat *st) { return RAW(SYS_newfstatat, fd, "", st, AT_EMPTY_PATH); }
 
 static struct device *device_at(int fd)
 {
@@ -140,11 +149,13 @@ static struct device *lookup(int fd)
 
 /* Requests and replies. */
 
-static int send_request(int fd, const struct request *q, const void *data, size_t size, const int *fds, int count)
+static int send_request(int fd, const struct request *q, const struct piece *p, int pieces, const int *fds, int count)
 {
 	char control[CMSG_SPACE(2 * sizeof(int))] = {0};
-	struct iovec iov[2] = {{(void *)q, sizeof *q}, {(void *)data, size}};
-	struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+	struct iovec iov[1 + 2 * MAX_RANGES] = {{(void *)q, sizeof *q}};
+	for (int i = 0; i < pieces; i++)
+		iov[1 + i] = (struct iovec){(void *)p[i].b, p[i].size};
+	struct msghdr m = {.msg_iov = iov, .msg_iovlen = 1 + pieces};
 	if (count) {
 		m.msg_control = control;
 		m.msg_controllen = CMSG_SPACE(count * sizeof(int));
@@ -155,11 +166,11 @@ static int send_request(int fd, const struct request *q, const void *data, size_
 		memcpy(CMSG_DATA(c), fds, count * sizeof(int));
 	}
 	for (;;) {
-		if (syscall(SYS_sendmsg, fd, &m, MSG_NOSIGNAL) >= 0)
+		if (RAW(SYS_sendmsg, fd, &m, MSG_NOSIGNAL) >= 0)
 			return 0;
 		if (errno == EAGAIN) { /* the program has made the descriptor non-blocking */
 			struct pollfd p = {.fd = fd, .events = POLLOUT};
-			syscall(SYS_ppoll, &p, 1, NULL, NULL, 0);
+			RAW(SYS_ppoll, &p, 1, NULL, NULL, 0);
 		} else if (errno != EINTR) {
 			return -1;
 		}
@@ -175,7 +186,7 @@ static ssize_t receive_reply(int fd, char *b, int *fds, int *count)
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
 	ssize_t n;
 	do
-		n = syscall(SYS_recvmsg, fd, &m, MSG_CMSG_CLOEXEC);
+		n = RAW(SYS_recvmsg, fd, &m, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
 	*count = 0;
 	if (n < 0)
@@ -192,7 +203,7 @@ static ssize_t receive_reply(int fd, char *b, int *fds, int *count)
 static int store(uint64_t addr, const void *data, size_t size)
 {
 	struct iovec from = {(void *)data, size}, to = {(void *)(uintptr_t)addr, size};
-	ssize_t n = syscall(SYS_process_vm_writev, getpid(), &from, 1, &to, 1, 0);
+	ssize_t n = RAW(SYS_process_vm_writev, getpid(), &from, 1, &to, 1, 0);
 	if (n == (ssize_t)size)
 		return 0;
 	if (n < 0 && (errno == ENOSYS || errno == EPERM)) { /* the system does not permit the checked way */
@@ -211,8 +222,8 @@ static void set_bell(struct device *d, const struct reply *r)
 	atomic_store(&d->bells[r->bell_handle % MAX_BELLS], v);
 }
 
-/* accept_reply does what a reply asks for. It takes the descriptors over. */
-static int accept_reply(struct device *d, char *b, ssize_t n, int *fds, int count)
+/* accept_reply does what a reply asks for. It takes the descriptors over. needs are the ranges that the reply has. */
+static int accept_reply(struct device *d, char *b, ssize_t n, int *fds, int count, struct store *needs)
 {
 	struct reply *r = (struct reply *)b;
 	char *p = b + sizeof *r, *end = b + n;
@@ -233,6 +244,11 @@ static int accept_reply(struct device *d, char *b, ssize_t n, int *fds, int coun
 		p += (s->size + 7) & ~7ul;
 		if (p > end)
 			goto bad;
+	}
+	if (r->flags & FLAG_NEED_MEMORY) {
+		if (!needs || r->ranges > MAX_RANGES || end - p < (ptrdiff_t)(r->ranges * sizeof *needs))
+			goto bad;
+		memcpy(needs, p, r->ranges * sizeof *needs);
 	}
 	if (count && r->flags & FLAG_MEMORY) {
 		struct stat st;
@@ -269,14 +285,15 @@ fail:;
 }
 
 /* call sends a request and receives the reply in b, of MAX_REPLY bytes, or returns -1. */
-static int call(int fd, struct device *d, struct request *q, const void *data, size_t size, int attached, char *b)
+static int call(int fd, struct device *d, struct request *q, const struct piece *p, int pieces, int attached, char *b,
+		struct store *needs)
 {
 	int pair[2], fds[MAX_FILES], count = 0, sent, failed;
-	if (syscall(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+	if (RAW(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -1;
 	int files[2] = {pair[1], attached};
 	q->files = attached >= 0;
-	sent = send_request(fd, q, data, size, files, 1 + q->files);
+	sent = send_request(fd, q, p, pieces, files, 1 + q->files);
 	failed = errno;
 	raw_close(pair[1]);
 	ssize_t n = 0;
@@ -293,7 +310,7 @@ static int call(int fd, struct device *d, struct request *q, const void *data, s
 		errno = EIO;
 		return -1;
 	}
-	return accept_reply(d, b, n, fds, count);
+	return accept_reply(d, b, n, fds, count, needs);
 }
 
 /*
@@ -310,7 +327,7 @@ static int poll_and_yield(void *cq, int n, void *wc)
 {
 	int r = atomic_load_explicit(&real_poll, memory_order_relaxed)(cq, n, wc);
 	if (r == 0)
-		syscall(SYS_sched_yield);
+		RAW(SYS_sched_yield);
 	return r;
 }
 
@@ -327,11 +344,30 @@ static void *hook(void *context)
 	return context;
 }
 
-/* Functions of libibverbs and librdmacm that open devices. They exist only if the program has these libraries. */
+/*
+ * open_function returns the function of libibverbs that opens devices. A plugin that was loaded with RTLD_LOCAL has its
+ * libraries for itself, so that they are not among the next ones. The library then stays loaded: its functions are kept.
+ */
+static void *open_function(void)
+{
+	static _Atomic(void *) cached;
+	void *f = atomic_load_explicit(&cached, memory_order_relaxed);
+	if (f)
+		return f;
+	f = dlsym(RTLD_NEXT, "ibv_open_device");
+	if (!f) {
+		void *library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+		f = library ? dlsym(library, "ibv_open_device") : NULL;
+	}
+	atomic_store_explicit(&cached, f, memory_order_relaxed);
+	return f;
+}
+
+/* This function of libibverbs exists only if the program has the library. */
 EXPORT void *ibv_open_device(void *device);
 EXPORT void *ibv_open_device(void *device)
 {
-	void *(*f)(void *) = REAL(ibv_open_device);
+	void *(*f)(void *) = open_function();
 	if (!f) {
 		errno = ENOSYS;
 		return NULL;
@@ -347,7 +383,7 @@ static void receive_wake(int fd)
 	char b;
 	struct iovec iov = {&b, 1};
 	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-	syscall(SYS_recvmsg, fd, &m, MSG_DONTWAIT);
+	RAW(SYS_recvmsg, fd, &m, MSG_DONTWAIT);
 }
 
 /* call_once executes a call. It sets *wait if the call would block and the descriptor is a blocking one. */
@@ -362,13 +398,36 @@ static ssize_t call_once(int fd, struct device *d, struct request *q, const void
 	struct reply *r = (struct reply *)b;
 	memset(r, 0, sizeof *r);
 	ssize_t result = -1;
-	int attached = -1, ok = call(fd, d, q, data, size, -1, b);
-	if (ok == 0 && r->flags & FLAG_NEED_FILE) {
-		q->a = r->number;
-		attached = (int)r->number;
+	struct store needs[MAX_RANGES], have[MAX_RANGES];
+	struct piece pieces[2 * MAX_RANGES] = {{data, size}};
+	int count = 1, attached = -1, ok = call(fd, d, q, pieces, count, -1, b, needs);
+	for (int i = 0; ok == 0 && r->flags & FLAG_NEED_MEMORY; i++) {
+		if (i == MAX_REPEATS) { /* another thread changes the memory */
+			errno = EFAULT;
+			ok = -1;
+			break;
+		}
+		memcpy(have, needs, sizeof have);
+		count = 2 * r->ranges;
+		for (int k = 0; k < count; k += 2) {
+			pieces[k] = (struct piece){&have[k / 2], sizeof have[0]};
+			pieces[k + 1] = (struct piece){(void *)(uintptr_t)have[k / 2].addr, have[k / 2].size};
+		}
 		memset(r, 0, sizeof *r);
-		ok = call(fd, d, q, data, size, attached, b);
-		if (ok == 0 && r->flags & FLAG_NEED_FILE) {
+		ok = call(fd, d, q, pieces, count, -1, b, needs);
+	}
+	if (ok == 0 && r->flags & FLAG_NEED_FILE) {
+		attached = (int)r->number;
+		if (q->op == OP_IOCTL)
+			q->a = (uint32_t)q->a | (uint64_t)r->number << 32;
+		else
+			q->a = r->number;
+		memset(r, 0, sizeof *r);
+		ok = call(fd, d, q, pieces, count, attached, b, needs);
+		if (ok == 0 && r->flags & FLAG_NEED_MEMORY) { /* another thread has changed the memory */
+			errno = EFAULT;
+			ok = -1;
+		} else if (ok == 0 && r->flags & FLAG_NEED_FILE) {
 			errno = EBADF;
 			ok = -1;
 		}
@@ -381,7 +440,7 @@ static ssize_t call_once(int fd, struct device *d, struct request *q, const void
 	if (r->flags & FLAG_QUIET_FILE && attached >= 0)
 		receive_wake(attached);
 	if (ok < 0 && saved == EAGAIN && r->flags & FLAG_WAIT) {
-		long flags = syscall(SYS_fcntl, fd, F_GETFL, 0);
+		long flags = RAW(SYS_fcntl, fd, F_GETFL, 0);
 		*wait = flags < 0 || !(flags & O_NONBLOCK); /* negative: another thread has closed it */
 	}
 	free(b);
@@ -462,6 +521,22 @@ EXPORT ssize_t write(int fd, const void *buf, size_t size)
 	return call_device(fd, d, &q, buf, size);
 }
 
+EXPORT ssize_t read(int fd, void *buf, size_t size)
+{
+	struct device *d = device_at(fd);
+	if (!d || d->is_netlink || !(d = lookup(fd)))
+		return REAL(read)(fd, buf, size);
+	struct request q = {.op = OP_READ, .a = size, .b = (uintptr_t)buf};
+	return call_device(fd, d, &q, NULL, 0);
+}
+
+/* __read_chk is the read of programs that were compiled with _FORTIFY_SOURCE. */
+EXPORT ssize_t __read_chk(int fd, void *buf, size_t size, size_t room);
+EXPORT ssize_t __read_chk(int fd, void *buf, size_t size, size_t room)
+{
+	return device_at(fd) && size <= room ? read(fd, buf, size) : REAL(__read_chk)(fd, buf, size, room);
+}
+
 EXPORT int ioctl(int fd, unsigned long request, ...)
 {
 	va_list ap;
@@ -472,7 +547,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...)
 	if (!d || d->is_netlink || request == FIOCLEX || request == FIONCLEX || request == FIONBIO || request == FIOASYNC ||
 	    !(d = lookup(fd)))
 		return REAL(ioctl)(fd, request, arg);
-	struct request q = {.op = OP_IOCTL, .a = request, .b = (uintptr_t)arg};
+	struct request q = {.op = OP_IOCTL, .a = (uint32_t)request, .b = (uintptr_t)arg};
 	return call_device(fd, d, &q, NULL, 0);
 }
 
@@ -480,7 +555,7 @@ static void *map_file(void *addr, size_t size, int prot, int flags, int fd, off_
 {
 	struct device *d = flags & MAP_ANONYMOUS ? NULL : device_at(fd);
 	if (!d || !(d = lookup(fd)))
-		return (void *)syscall(SYS_mmap, addr, size, prot, flags, fd, off);
+		return (void *)RAW(SYS_mmap, addr, size, prot, flags, fd, off);
 	char *m = atomic_load(&d->memory);
 	size_t page = sysconf(_SC_PAGESIZE), whole = (size + page - 1) & ~(page - 1);
 	if (!m || size == 0 || off < 0 || (size_t)off % page || (size_t)off > d->memory_size ||
@@ -489,7 +564,7 @@ static void *map_file(void *addr, size_t size, int prot, int flags, int fd, off_
 		return MAP_FAILED;
 	}
 	/* An old size of 0 duplicates a shared mapping. */
-	void *p = (void *)syscall(SYS_mremap, m + off, 0, whole, MREMAP_MAYMOVE, NULL);
+	void *p = (void *)RAW(SYS_mremap, m + off, 0, whole, MREMAP_MAYMOVE, NULL);
 	if (p != MAP_FAILED && prot != (PROT_READ | PROT_WRITE))
 		mprotect(p, whole, prot);
 	return p;
@@ -503,6 +578,23 @@ EXPORT void *mmap(void *addr, size_t size, int prot, int flags, int fd, off_t of
 EXPORT void *mmap64(void *addr, size_t size, int prot, int flags, int fd, off64_t off)
 {
 	return map_file(addr, size, prot, flags, fd, off);
+}
+
+/*
+ * syscall is how libraries that replace the functions of the C library for mappings, such as those of UCX, map files in
+ * the end. Other calls that a program makes by it are not redirected.
+ */
+EXPORT long syscall(long number, ...)
+{
+	va_list ap;
+	long a[6];
+	va_start(ap, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(ap, long);
+	va_end(ap);
+	if (number == SYS_mmap)
+		return (long)map_file((void *)a[0], a[1], a[2], a[3], a[4], a[5]);
+	return RAW(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 /* Descriptors. */
@@ -583,10 +675,10 @@ static dev_t numbers(const char *file)
 {
 	char b[32] = {0};
 	unsigned major, minor;
-	int fd = syscall(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC, 0);
+	int fd = RAW(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return 0;
-	ssize_t n = syscall(SYS_read, fd, b, sizeof b - 1);
+	ssize_t n = RAW(SYS_read, fd, b, sizeof b - 1);
 	raw_close(fd);
 	if (n <= 0 || sscanf(b, "%u:%u", &major, &minor) != 2)
 		return 0;
@@ -604,7 +696,7 @@ static int open_device(const char *path, int flags)
 	}
 	strcpy(a.sun_path, socket_path);
 	int type = SOCK_SEQPACKET | (flags & O_CLOEXEC ? SOCK_CLOEXEC : 0);
-	int fd = syscall(SYS_socket, AF_UNIX, type, 0);
+	int fd = RAW(SYS_socket, AF_UNIX, type, 0);
 	if (fd < 0)
 		return -1;
 	struct device *d = NULL;
@@ -615,7 +707,7 @@ static int open_device(const char *path, int flags)
 		failed = EMFILE;
 		goto fail;
 	}
-	while (syscall(SYS_connect, fd, &a, sizeof a) < 0)
+	while (RAW(SYS_connect, fd, &a, sizeof a) < 0)
 		if (errno != EINTR) {
 			failed = ENXIO;
 			goto fail;
@@ -626,7 +718,8 @@ static int open_device(const char *path, int flags)
 	if (raw_fstat(fd, &st))
 		goto fail;
 	struct request q = {.op = OP_OPEN, .a = st.st_ino};
-	if (call(fd, NULL, &q, path, strlen(path), -1, b)) {
+	struct piece name = {path, strlen(path)};
+	if (call(fd, NULL, &q, &name, 1, -1, b, NULL)) {
 		failed = errno;
 		goto fail;
 	}
@@ -874,7 +967,7 @@ static int stat_path(int dir, const char *path, struct stat *st, int flags)
 {
 	struct path to;
 	const char *p = redirect(path, &to);
-	int r = syscall(SYS_newfstatat, dir, p, st, flags);
+	int r = RAW(SYS_newfstatat, dir, p, st, flags);
 	dev_t n;
 	if (r == 0 && p != path && is_device(path) && S_ISREG(st->st_mode) && (n = numbers(p)))
 		make_device(st, n);
@@ -927,7 +1020,7 @@ EXPORT int statx(int dir, const char *path, int flags, unsigned mask, struct sta
 	struct path to;
 	struct device *d = NULL;
 	const char *p = redirect(path, &to);
-	int r = syscall(SYS_statx, dir, p, flags, mask, st);
+	int r = RAW(SYS_statx, dir, p, flags, mask, st);
 	dev_t n = 0;
 	if (r == 0 && p != path && is_device(path) && S_ISREG(st->stx_mode))
 		n = numbers(p);

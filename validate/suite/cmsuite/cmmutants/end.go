@@ -14,5 +14,7 @@ var ends = []mutant.Mutant{
 	editIn("cm.not-told", cmsuite.CMEnd05, "a received REJ names another connection",
 		attrREJ, func(b []byte) { b[bodyOffset+4] ^= 0x80 }),
 	lose("cm.apr-once", cmsuite.CMEnd06, "a retransmitted APR is lost", after(1, attrAPR)),
+	edit("cm.no-room", cmsuite.CMEnd08, "every REJ has reason no resources",
+		attrREJ, func(b []byte) { b[bodyOffset+11] = 3 }),
 	lose("cm.no-dreq", cmsuite.CMEnd07, "each DREQ is lost", every(attrDREQ)),
 }

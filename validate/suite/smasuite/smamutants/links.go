@@ -105,6 +105,19 @@ func linkMutants() []mutant.Mutant {
 				b[15] ^= 0x55
 			}
 		}),
+		events("sma.guid-trap-lost", smasuite.SMATrap07, "a change of the system image GUID raises no event",
+			func(e *ci.Event) bool { return e.Type != ci.EventSystemGUIDTrap }),
+		events("sma.pkey-trap-lost", smasuite.SMATrap08, "a packet with a wrong P_Key raises no event",
+			func(e *ci.Event) bool { return e.Type != ci.EventPKeyTrap }),
+		events("sma.qkey-trap-key", smasuite.SMATrap09, "the event of a wrong Q_Key has the Q_Key that is right",
+			func(e *ci.Event) bool {
+				if e.Type == ci.EventQKeyTrap && e.Violation != nil {
+					v := *e.Violation
+					v.Key = 0x11111111
+					e.Violation = &v
+				}
+				return true
+			}),
 		stale("sma.stale-lid", smasuite.SMAEvent01, "CA.Query returns the first LID", ci.EventLIDChange,
 			func(old, now *ci.PortAttr) { now.LID = old.LID }),
 		stale("sma.stale-manager", smasuite.SMAEvent02, "CA.Query returns the first LID of the manager",
@@ -154,6 +167,15 @@ func receives(name string, r *req.Requirement, does string, f func(b []byte)) mu
 // receivesState is receives for a function with state. newFault is called for each adapter.
 func receivesState(name string, r *req.Requirement, does string, newFault func() func(b []byte)) mutant.Mutant {
 	return first(name, r, does, func(h ci.HCA) ci.HCA { return tap.MADInOf(ci.QP0, newFault())(h) })
+}
+
+// events returns a mutant that changes events. An event for which f returns false is lost.
+func events(name string, r *req.Requirement, does string, f func(e *ci.Event) bool) mutant.Mutant {
+	return first(name, r, does, tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+		if f(&e) {
+			deliver(e)
+		}
+	}}))
 }
 
 // querier is a CA whose attributes are changed.

@@ -1,0 +1,84 @@
+package model_test
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/hca/mlx4/model"
+	"ciddk/hca/mlx4/prm"
+	"ciddk/link/direct"
+)
+
+// flameAt is the offset in the BAR of a page's BlueFlame registers: they are behind all pages of doorbells.
+const (
+	flameAt   = 4<<20 + 128*prm.UARPageSize
+	flameHalf = 256 // the registers have two buffers
+)
+
+// flame returns the pieces of a BlueFlame write of a WQE for a QP.
+func flame(wqe []byte, qpn uint32) (pieces []uint64) {
+	b := slices.Clone(wqe)
+	prm.CtrlBFQPN.Put(b, uint64(qpn))
+	for ; len(b) > 0; b = b[8:] {
+		pieces = append(pieces, binary.LittleEndian.Uint64(b))
+	}
+	return pieces
+}
+
+// requireInline waits for the message that an inline WQE has sent.
+func requireInline(t *testing.T, a, b *peer, text string) {
+	t.Helper()
+	e := b.cq.wait()
+	requireCQE(t, e, b.qp.num, false, prm.CQERecvSend)
+	require.EqualValues(t, len(text), prm.CQEByteCount.Get(e))
+	require.Equal(t, text, string(b.mr.Bytes[:len(text)]))
+	requireCQE(t, a.cq.wait(), a.qp.num, true, prm.WQESend)
+}
+
+// TestBlueFlame writes WQEs to the BlueFlame registers instead of a doorbell: in both buffers, complete, in part, with
+// pieces in wrong order, and for other QPs.
+func TestBlueFlame(t *testing.T) {
+	a, b := newPair(t, prm.ServiceRC)
+	write := func(half int, pieces []uint64) {
+		for i, v := range pieces {
+			a.uar.Write64(uint64(flameAt+half*flameHalf+8*i), v)
+		}
+	}
+	prepare := func(text string) []byte {
+		b.qp.postRecv(dataSegment(64, b.mr.key, b.mr.start))
+		return a.qp.prepare(prm.WQESend, 0, 0, [][]byte{inlineSegment(text)})
+	}
+	for i, text := range []string{"a", "second buffer", "first buffer again, and longer"} {
+		write(i%2, flame(prepare(text), a.qp.num))
+		requireInline(t, a, b, text)
+	}
+
+	p := flame(prepare("in part"), a.qp.num)
+	write(0, p[:len(p)-1])
+	a.uar.Write64(flameAt+8*uint64(len(p)), 0)            // behind the missing piece
+	a.uar.Write32(flameAt+8*uint64(len(p)-1), 0xffffffff) // of a wrong size
+	assert.Nil(t, b.cq.poll(), "the WQE is not complete")
+	write(1, flame(make([]byte, prm.CtrlSegment), 0xffffff)) // no such QP
+	assert.Nil(t, b.cq.poll())
+	write(0, p)
+	requireInline(t, a, b, "in part")
+
+	// Another WQE begins before the last one is complete: only the order of the pieces counts.
+	p = flame(prepare("interrupted"), a.qp.num)
+	write(0, p[:1])
+	write(1, p)
+	requireInline(t, a, b, "interrupted")
+}
+
+// TestNoBlueFlame checks the capability.
+func TestNoBlueFlame(t *testing.T) {
+	for _, none := range []bool{false, true} {
+		d := newDriver(t, newModel(t, direct.NewLink(), model.Config{NoBlueFlame: none}))
+		d.start()
+		assert.Equal(t, !none, prm.CapBlueFlame.Has(d.query(prm.CmdQueryDevCap, 0, 0)))
+	}
+}

@@ -1,0 +1,75 @@
+package mlx4_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+)
+
+// TestUnplugTraffic unplugs an adapter while it writes, and checks that every request completes, that posts fail from
+// then on, and that another adapter goes on.
+func TestUnplugTraffic(t *testing.T) {
+	o, other := newSingle(t, true), newSingle(t, true)
+	started, end := make(chan struct{}, 1), make(chan error, 1)
+	var posted, completed int
+	go func() {
+		defer close(end)
+		wc := make([]ci.WC, 8)
+		for {
+			n, err := o.writes(3)
+			posted += n
+			done, e := o.send.Poll(wc)
+			completed += done
+			switch {
+			case e != nil:
+				end <- e
+				return
+			case ci.StatusOf(err) == ci.InvalidState:
+				for n := 1; n > 0; {
+					n, _ = o.send.Poll(wc)
+					completed += n
+				}
+				return
+			case err != nil && ci.StatusOf(err) != ci.InsufficientResources:
+				end <- err
+				return
+			}
+			if completed > 100 {
+				select {
+				case started <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}()
+	<-started
+	o.f.Unplug()
+	require.NoError(t, <-end)
+	o.wait(t)
+	assert.Equal(t, posted, completed)
+
+	n, err := other.writes(2)
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	var wc [2]ci.WC
+	for got := 0; got < 2; {
+		n, err := other.send.Poll(wc[got:])
+		require.NoError(t, err)
+		got += n
+	}
+	assert.Equal(t, ci.WCSuccess, wc[0].Status|wc[1].Status)
+	o.close(t)
+	other.close(t)
+}
+
+// writes posts n writes of the QP to its own memory.
+func (o *single) writes(n int) (int, error) {
+	r := o.mr.Region()
+	wr := ci.SendWR{Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: o.sge(), Remote: ci.Remote{Addr: r.Addr + 1024,
+		RKey: r.RKey}}
+	list := []ci.SendWR{wr, wr, wr}
+	return o.qp.PostSend(list[:n])
+}

@@ -1,0 +1,19 @@
+package kproxy
+
+// place is where bytes are in the memory of a process.
+type place struct {
+	addr  uint64
+	token uint64 // schema.Memory.FileOffset of the registration; 0: memory of a driver's request
+}
+
+// plus returns the place n bytes further.
+func (p place) plus(n uint64) place { return place{p.addr + n, p.token} }
+
+// reach is a means to copy from and to the memory of a process.
+type reach interface {
+	read(b []byte, from place) (int, error)
+	write(b []byte, to place) (int, error)
+	// abort ends a copy that takes too long, if that is possible. stuck is the error of that copy and of later ones.
+	abort() (stuck error)
+	close()
+}

@@ -1,0 +1,43 @@
+package verbs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// compile compiles a program of testdata for libibverbs and returns its path. It skips the test if that is impossible.
+func compile(t *testing.T, source string, flags ...string) string {
+	if skip != "" {
+		t.Skip(skip)
+	}
+	probe := exec.Command("cc", "-E", "-x", "c", "-o", os.DevNull, "-")
+	probe.Stdin = strings.NewReader("#include <infiniband/verbs.h>\n")
+	if probe.Run() != nil {
+		t.Skip("no infiniband/verbs.h (Debian: libibverbs-dev)")
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	args := append([]string{"-O1", "-Wall", "-o", program, filepath.Join("testdata", source)}, flags...)
+	out, err := exec.Command("cc", args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return program
+}
+
+// TestExtended compiles and runs a program that uses the extended interfaces of libibverbs: GID tables, extended CQs,
+// the ibv_wr functions, memory windows, atomics, and asynchronous events.
+func TestExtended(t *testing.T) {
+	program := compile(t, "extended.c", "-l:libibverbs.so.1")
+	assert.Equal(t, "success\n", newRig(t).run(program))
+}
+
+// TestPlugin runs the same program as a plugin that has the libraries for itself, in a program with memory hooks.
+func TestPlugin(t *testing.T) {
+	plugin := compile(t, "extended.c", "-shared", "-fPIC", "-l:libibverbs.so.1")
+	host := compile(t, "plugin.c", "-rdynamic", "-ldl")
+	assert.Equal(t, "success\n", newRig(t).run(host, plugin))
+}
