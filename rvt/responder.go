@@ -115,10 +115,10 @@ func (r *responder) refuse(t *turn, syn wire.Syndrome, st ci.WCStatus, event ci.
 	if r.have {
 		r.recvError(t, st)
 	}
-	if event != 0 {
+	r.respond(t)
+	if event != 0 { // after the NAK: the consumer may disconnect, and the peer learns of its failed request first
 		r.notify.event(event, 0, 0)
 	}
-	r.respond(t)
 }
 
 // execute executes the expected request, or as much of a train as possible, and moves the expected PSN over what is

@@ -318,6 +318,26 @@ func TestConnEnd(t *testing.T) {
 	}
 }
 
+// TestConnFailureBeforeEnd tests that a work request that failed is the reason also if the peer's DREQ is processed before
+// its completion is polled.
+func TestConnFailureBeforeEnd(t *testing.T) {
+	a, _ := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{})
+	release := rdmacm.HoldPolling(a)
+	failed := make(chan error, 1)
+	go func() {
+		failed <- a.Read(within(t), make([]byte, 8), rdmacm.Region{Addr: 4096, Length: 8, RKey: 1})
+	}()
+	await(t, a.Done(), "the peer's DREQ")
+	require.ErrorIs(t, a.Err(), rdmacm.ErrPeerDisconnected)
+	release()
+	err := <-failed
+	require.ErrorIs(t, err, ci.WCRemAccessErr.Err())
+	require.ErrorIs(t, err, rdmacm.ErrQPFailed)
+	require.ErrorIs(t, err, rdmacm.ErrEnded)
+	_, err = a.Recv(within(t))
+	require.ErrorIs(t, err, rdmacm.ErrQPFailed, "later calls return the same reason")
+}
+
 // TestConnReadAfterEnd tests that messages that arrived before the peer closed can be read after the end.
 func TestConnReadAfterEnd(t *testing.T) {
 	a, b := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{})

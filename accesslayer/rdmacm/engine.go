@@ -458,10 +458,14 @@ func (e *engine) wait(ctx context.Context, i int) (ci.WC, error) {
 		s.waited = false
 		return ci.WC{}, err
 	}
-	if s.wc.Status != ci.WCSuccess { // handle has ended the engine
+	switch bad := s.wc.Err(); { // handle has ended the engine
+	case s.wc.Status == ci.WCSuccess:
+		return s.wc, nil
+	case s.wc.Status == ci.WCFlushErr || errors.Is(e.failed, bad):
 		return s.wc, e.failed
+	default: // another call saw the end of the ID before this completion was polled
+		return s.wc, ended(fmt.Errorf("%w: %w", ErrQPFailed, bad))
 	}
-	return s.wc, nil
 }
 
 // abandon ends the use of send buffer i without waiting. The buffer is released when its work request has completed.
@@ -489,7 +493,7 @@ func (e *engine) releaseLocked(i int) {
 }
 
 // fail ends the engine. Calls return cause as the reason, or the reason of the ID's end if it has ended, because that
-// flushes work.
+// flushes work; but a work request that failed by itself is the reason, whichever end the ID saw.
 func (e *engine) fail(cause error) {
 	e.mu.Lock()
 	cause = e.failLocked(cause)
@@ -506,12 +510,14 @@ func (e *engine) failLocked(cause error) error {
 		return nil
 	}
 	why := e.id.Err()
+	_, isOfWork := errors.AsType[ci.WCError](cause)
+	isFlush := errors.Is(cause, ci.WCFlushErr.Err())
 	switch {
-	case why != nil:
+	case why != nil && (isFlush || !isOfWork):
 		cause = why
-	case errors.Is(cause, ci.WCFlushErr.Err()):
+	case isFlush:
 		cause = ErrQPFailed // an event of the QP has the reason
-	default:
+	default: // a failed work request comes before a DREQ that its peer sends because of it
 		cause = fmt.Errorf("%w: %w", ErrQPFailed, cause)
 	}
 	e.setFailed(cause)

@@ -17,3 +17,9 @@ func ResolveRoute(ctx context.Context, r Resolver, q Query, from Source) (p cm.P
 	r.ResolveRoute(ctx, q, from, func(got cm.Path, gotErr error) { p, err = got, gotErr })
 	return p, err
 }
+
+// HoldPolling keeps the calls of a Conn from polling its CQ until the returned function is called.
+func HoldPolling(c *Conn) (release func()) {
+	c.e.baton <- struct{}{}
+	return func() { <-c.e.baton }
+}
