@@ -63,7 +63,8 @@ func TestResults(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r, out := results{}, new(bytes.Buffer)
-			require.NoError(t, r.tests(strings.NewReader(strings.Join(tt.lines, "\n")), out, "m", new(ends)))
+			require.NoError(t, r.tests(strings.NewReader(strings.Join(tt.lines, "\n")), out, "m", new(ends),
+				new(failures)))
 			p, f, s, _ := r.count()
 			assert.Equal(t, [3]int{tt.passed, tt.failed, tt.skipped}, [3]int{p, f, s})
 			for _, want := range tt.prints {

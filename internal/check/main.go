@@ -17,9 +17,9 @@
 //	2  wrong usage
 //	3  nothing failed, but a step was stopped at its time limit, because the machine is too slow or too busy
 //
-// CI fails with status 3, too, since not everything was checked. A step that a machine cannot run (no C compiler for
-// the race detector) is skipped with its reason. Tests that need root or other programs skip themselves and are
-// counted.
+// A test that failed and passes three times alone is flaky: it is named, and is no failure. CI fails with status 3,
+// too, since not everything was checked. A step that a machine cannot run (no C compiler for the race detector) is
+// skipped with its reason. Tests that need root or other programs skip themselves and are counted.
 package main
 
 import (

@@ -18,11 +18,11 @@ type event struct {
 	FailedBuild                   string
 }
 
-// results holds the result of every test and step by name: "skip", "pass", "slow" or "fail". Of several results of one
-// name the last in this order counts.
+// results holds the result of every test and step by name: "skip", "pass", "flaky", "slow" or "fail". Of several
+// results of one name the last in this order counts.
 type results map[string]string
 
-var worse = map[string]int{"skip": 1, "pass": 2, "slow": 3, "fail": 4}
+var worse = map[string]int{"skip": 1, "pass": 2, "flaky": 3, "slow": 4, "fail": 5}
 
 func (r results) set(name, action string) {
 	if worse[action] > worse[r[name]] {
@@ -62,18 +62,26 @@ func (r results) failed() int {
 
 // report prints the names of what failed.
 func (r results) report(w io.Writer) {
+	for _, name := range r.with("fail") {
+		fmt.Fprintf(w, "FAIL %s\n", name)
+	}
+}
+
+// with returns the names with a result, sorted.
+func (r results) with(action string) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(r)) {
-		if r[name] == "fail" {
-			fmt.Fprintf(w, "FAIL %s\n", name)
+		if r[name] == action {
+			names = append(names, name)
 		}
 	}
+	return names
 }
 
 // tests reads the output of go test -json and records every result. It prints a line per package, the output of failed
 // tests and the reasons of skipped ones. For a package that ends with unfinished tests (time limit or crash), it prints
 // their names and output, with the module's goroutines first. Lines that are not events are copied. The first lines of
-// failed tests are noted in ends.
-func (r results) tests(in io.Reader, out io.Writer, module string, ends *ends) error {
+// failed tests are noted in ends, and the failures in failed.
+func (r results) tests(in io.Reader, out io.Writer, module string, ends *ends, failed *failures) error {
 	open := unfinished{}
 	sc := bufio.NewScanner(in)
 	sc.Buffer(nil, 4<<20)
@@ -88,18 +96,23 @@ func (r results) tests(in io.Reader, out io.Writer, module string, ends *ends) e
 			fmt.Fprint(out, e.Output)
 		case "run", "output":
 			open.note(e)
+			failed.seen(e.Package, e.Output)
 		case "fail", "skip", "pass":
 			text := open.end(e)
 			if e.Test != "" {
 				r.testEnded(e, text, out)
 				if e.Action == "fail" {
 					ends.addStart(e.Package+" "+e.Test, text)
+					failed.note(e.Package, e.Test)
 				}
 				continue
 			}
 			left := open.takePackage(e.Package)
 			if e.Action != "fail" {
 				left = nil
+			}
+			if e.Action == "fail" && (len(left) > 0 || !r.anyFailed(e.Package)) {
+				failed.setSerious(e.Package)
 			}
 			for _, t := range left {
 				r.set(t.key(), "fail")

@@ -60,8 +60,12 @@ func (r *runner) all(ctx context.Context, steps []step) int {
 	fmt.Fprintf(r.out, "\n=== summary\n%s\n", strings.Join(lines, "\n"))
 	r.ends.report(r.out)
 	r.results.report(r.out)
+	flaky := r.results.reportFlaky(r.out)
 	passed, failed, skipped, slow := r.results.count()
 	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped", passed, failed, skipped)
+	if flaky > 0 {
+		fmt.Fprintf(r.out, ", %d flaky", flaky)
+	}
 	if slow > 0 {
 		fmt.Fprintf(r.out, ", %d too slow here (not checked; no failure of the code)", slow)
 	}

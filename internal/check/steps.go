@@ -146,7 +146,7 @@ func (r *runner) packagesWithout(ctx context.Context, folders []string) ([]strin
 }
 
 // goTest runs go test -json and records the results. The timeout of a package is many times the duration of the slowest
-// one. It ends tests that hang and prints their goroutines.
+// one. It ends tests that hang and prints their goroutines. Up to a few tests that failed are repeated: see repeat.
 func (r *runner) goTest(ctx context.Context, flags []string, packages ...string) error {
 	args := append(append([]string{"test", "-json", "-timeout", "11m"}, flags...), packages...)
 	if len(packages) == 1 {
@@ -162,8 +162,9 @@ func (r *runner) goTest(ctx context.Context, flags []string, packages ...string)
 	pr, pw := io.Pipe()
 	c.Stdout, c.Stderr = pw, r.out
 	read := make(chan error, 1)
+	var failed failures
 	go func() {
-		err := r.results.tests(pr, r.out, module, &r.ends)
+		err := r.results.tests(pr, r.out, module, &r.ends, &failed)
 		pr.CloseWithError(err)
 		read <- err
 	}()
@@ -171,6 +172,9 @@ func (r *runner) goTest(ctx context.Context, flags []string, packages ...string)
 	pw.Close()
 	if e := <-read; e != nil {
 		return e
+	}
+	if err != nil && ctx.Err() == nil && failed.canRepeat() && r.repeat(ctx, flags, failed) {
+		return nil
 	}
 	return err
 }
