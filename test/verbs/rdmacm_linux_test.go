@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,17 +15,24 @@ import (
 	"ciddk/internal/testenv"
 )
 
-// early is in the output of a client of perftest whose second connection was refused: with -R, a server of perftest
+// early are in the output of a client of perftest whose second connection was refused: with -R, a server of perftest
 // ends its listener after the first connection and creates another one for the second, and nothing makes the client
-// wait for it.
-const early = "RDMA_CM_EVENT_REJECTED; error: 8"
+// wait for it. Without a listener, Linux answers a REQ with a REJ of reason 8, invalid service ID, and a SIDR REQ with
+// the status 1, service ID not supported, and does not repeat either (cm_req_handler, cm_sidr_req_handler). perftest
+// does not repeat them either.
+var early = []string{"RDMA_CM_EVENT_REJECTED; error: 8", "RDMA_CM_EVENT_UNREACHABLE; error: 1"}
+
+// wasEarly reports whether a client's output contains one of early.
+func wasEarly(out string) bool {
+	return slices.ContainsFunc(early, func(text string) bool { return strings.Contains(out, text) })
+}
 
 // connect runs a server and a client, whose output it returns, again if the client of perftest was early. env is added
 // to the environment. With isEndless, the server does not end by itself.
 func (r *rig) connect(server, client string, isEndless bool, env ...string) string {
 	for begin := time.Now(); ; {
 		out, serverOut, err, serverErr := r.connectOnce(server, client, isEndless, env)
-		if err != nil && strings.Contains(out, early) && time.Since(begin) < patience {
+		if err != nil && wasEarly(out) && time.Since(begin) < patience {
 			continue
 		}
 		if !hasLostChannel(out) {
