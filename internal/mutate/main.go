@@ -48,7 +48,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	fs.Uint64Var(&o.seed, "seed", 1, "seed of the sample")
 	fs.StringVar(&o.packages, "packages", strings.Join(defaultFolders(), ","), "folders, with those below them")
 	fs.BoolVar(&o.hasTests, "tests", false, "let the tests of the package judge the mutants that the certifier accepts")
-	fs.IntVar(&o.jobs, "j", runtime.NumCPU(), "mutants at a time")
+	fs.IntVar(&o.jobs, "j", max(1, runtime.NumCPU()/2), "mutants at a time")
 	fs.StringVar(&o.out, "out", "", "file of results, one JSON object on each line; a run resumes from it")
 	fs.StringVar(&o.survivors, "survivors", "", "judge the survivors in this file of results instead of a sample")
 	fs.DurationVar(&o.budget, "for", 0, "begin no mutant after this time, and end after twice it; 0: no limit")

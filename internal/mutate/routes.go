@@ -39,16 +39,29 @@ var (
 	byAL      = certification{"--link", "network", "--through", "accesslayer"}
 	byUser    = certification{"--link", "network", "--through", "user"}
 	byBypass  = certification{"--link", "network", "--through", "bypass"}
-	// The shared queues do not see the services, nor the cases that open no adapter through the layer.
-	byRings = append(byBypass[:len(byBypass):len(byBypass)], "--exclude", "al.*,cm.*,mad.*,sma.*,wire.*,user.*")
+
 	onlySMA = certification{"--link", "direct", "--profile", "sma"}
 	hardSMA = certification{"--link", "direct", "--profile", "sma", "--set", "agents=hardware"}
 	// The cases that use the services of the access layer; no others reach the packages of these services.
-	services        = []string{"--case", "al.*,cm.*,mad.*,sma.*"}
-	directServices  = append(certification{"--link", "direct"}, services...)
-	networkServices = append(certification{"--link", "network"}, services...)
-	onlyUser        = certification{"--link", "network", "--profile", "user"}
+	services        = "al.*,cm.*,mad.*,sma.*"
+	directServices  = byDirect.with("--case", services)
+	networkServices = byNetwork.with("--case", services)
+
+	onlyUser = certification{"--link", "network", "--profile", "user"}
+	// The cases that judge the engine's packets. They take long, and a daemon or shared queues change none of them.
+	packets = "wire.*,impair.*,apm.*"
+	// The cases that create many objects: through a daemon, half of the time of all cases.
+	many = "limits.*,teardown.heap.*,mr.loop"
+	// Most mutants of the daemon that are killed at all are killed by the first of these runs.
+	userQuick    = byUser.with("--exclude", services+","+packets+","+many+",user.*")
+	userServices = byUser.with("--case", services)
+	userMany     = byUser.with("--case", many)
+	// The shared queues do not see the services, nor the cases that open no adapter through the layer.
+	byRings = byBypass.with("--exclude", services+","+packets+","+many+",user.*")
 )
+
+// with returns the certification with more arguments.
+func (c certification) with(args ...string) certification { return slices.Concat(c, args) }
 
 var routes = []route{
 	{folder: "rvt", runs: []certification{byDirect, byNetwork}},
@@ -64,7 +77,7 @@ var routes = []route{
 	{folder: "accesslayer", runs: []certification{directServices, byAL}},
 	{folder: "accesslayer/cm", runs: []certification{directServices, networkServices}},
 	{folder: "accesslayer/mads", runs: []certification{directServices, networkServices}},
-	{folder: "kproxy", linux: true, runs: []certification{onlyUser, byUser, byBypass}},
+	{folder: "kproxy", linux: true, runs: []certification{onlyUser, userQuick, userServices, byRings, userMany}},
 }
 
 // routeOf returns the runs that judge a package: those of the longest folder above it.
