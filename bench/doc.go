@@ -4,7 +4,7 @@
 //
 // Cases returns the comparisons: ratios with a limit, (Wire) messages of several sizes over UDP beside plain UDP and
 // TCP sockets, and the delay that a QP with a large load causes to another QP of its port. Most cases over UDP use two
-// processes: the program starts itself again as the peer (IsPeer, ServePeer), and the two synchronize over pipes. Each
+// processes: the program starts itself again as the peer (RunRole), and the two synchronize over pipes. Each
 // process then does its half of the work, which is one of kinds.
 //
 //	go test ./bench -run '^$' -bench .       the benchmarks, and a table of the ratios at the end

@@ -12,16 +12,7 @@ import (
 var results = map[string]Result{}
 
 func TestMain(m *testing.M) {
-	if IsPeer() {
-		if err := ServePeer(os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "peer:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if IsDDKRun() {
-		os.Exit(RunDDKRun())
-	}
+	RunRole()
 	code := m.Run()
 	var l []Result
 	for _, c := range Cases() {

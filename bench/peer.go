@@ -21,8 +21,8 @@ const (
 	peerLimit = spinLimit + time.Minute // for one answer
 )
 
-// IsPeer reports whether this process was started as a peer. Its main function then only calls ServePeer.
-func IsPeer() bool { return os.Getenv(peerEnv) != "" }
+// isPeer reports whether this process was started as a peer.
+func isPeer() bool { return os.Getenv(peerEnv) != "" }
 
 // An order is a command to a peer.
 type order struct {
@@ -43,8 +43,8 @@ type answer struct {
 	N   counts
 }
 
-// ServePeer executes orders until in ends.
-func ServePeer(in io.Reader, out io.Writer) error {
+// servePeer executes orders until in ends.
+func servePeer(in io.Reader, out io.Writer) error {
 	dec, enc := gob.NewDecoder(in), gob.NewEncoder(out)
 	p := new(peer)
 	defer p.close()

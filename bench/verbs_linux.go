@@ -9,11 +9,11 @@ import (
 // ddkrunEnv makes the program ddkrun.
 const ddkrunEnv = "BENCH_DDKRUN"
 
-// IsDDKRun reports whether this process has been started as ddkrun. Such a process calls RunDDKRun and exits.
-func IsDDKRun() bool { return os.Getenv(ddkrunEnv) != "" }
+// isDDKRun reports whether this process has been started as ddkrun.
+func isDDKRun() bool { return os.Getenv(ddkrunEnv) != "" }
 
-// RunDDKRun runs ddkrun with the arguments of this process, and returns its exit status.
-func RunDDKRun() int { return cli.Main(os.Args[1:]) }
+// runDDKRun runs ddkrun with the arguments of this process, and returns its exit status.
+func runDDKRun() int { return cli.Main(os.Args[1:]) }
 
 // Operations of a round of the cases of unmodified verbs programs.
 const (

@@ -18,13 +18,7 @@ import (
 )
 
 func main() {
-	if bench.IsPeer() {
-		if err := bench.ServePeer(os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "pair: peer:", err)
-			os.Exit(1)
-		}
-		return
-	}
+	bench.RunRole()
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "pair:", err)
 		os.Exit(1)

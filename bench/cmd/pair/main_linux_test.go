@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"testing"
 
@@ -14,13 +13,7 @@ import (
 
 // TestMain also runs the peer process, because the program under test starts itself again.
 func TestMain(m *testing.M) {
-	if bench.IsPeer() {
-		if err := bench.ServePeer(os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "peer:", err)
-			os.Exit(1)
-		}
-		return
-	}
+	bench.RunRole()
 	os.Exit(m.Run())
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,13 +13,7 @@ import (
 
 // TestMain also runs the other processes, because the program under test starts itself again.
 func TestMain(m *testing.M) {
-	if bench.IsPeer() {
-		if err := bench.ServePeer(os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "peer:", err)
-			os.Exit(1)
-		}
-		return
-	}
+	bench.RunRole()
 	os.Exit(m.Run())
 }
 
@@ -30,12 +23,12 @@ func TestRun(t *testing.T) {
 	old := "<!-- table by bench/cmd/user -->\nold\n<!-- end of table -->\n"
 	require.NoError(t, os.WriteFile(page, []byte(old), 0o600))
 	var b strings.Builder
-	require.NoError(t, run(1, "user/bandwidth-64KiB", page, &b))
+	require.NoError(t, command.Run(1, "user/bandwidth-64KiB", page, &b))
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "| 64 KiB | WRITE |")
 	require.Contains(t, b.String(), "| 64 KiB | WRITE |")
 	require.NotContains(t, string(text), "old")
 	require.FileExists(t, filepath.Join(dir, "page-user-bandwidth.svg"))
-	require.ErrorContains(t, run(1, "nothing", "", &b), "no case matches")
+	require.ErrorContains(t, command.Run(1, "nothing", "", &b), "no case matches")
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,16 +13,7 @@ import (
 
 // TestMain also runs the other processes, because the program under test starts itself again.
 func TestMain(m *testing.M) {
-	switch {
-	case bench.IsPeer():
-		if err := bench.ServePeer(os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "peer:", err)
-			os.Exit(1)
-		}
-		return
-	case bench.IsDDKRun():
-		os.Exit(bench.RunDDKRun())
-	}
+	bench.RunRole()
 	os.Exit(m.Run())
 }
 
@@ -35,11 +25,11 @@ func TestRun(t *testing.T) {
 	old := "<!-- table by bench/cmd/verbs -->\nold\n<!-- end of table -->\n"
 	require.NoError(t, os.WriteFile(page, []byte(old), 0o600))
 	var b strings.Builder
-	require.NoError(t, run(1, "verbs/start", page, &b))
+	require.NoError(t, command.Run(1, "verbs/start", page, &b))
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "| verbs/start | at most 20 ms more |")
 	require.Contains(t, b.String(), "| verbs/start | at most 20 ms more |")
 	require.NotContains(t, string(text), "old")
-	require.ErrorContains(t, run(1, "nothing", "", &b), "no case matches")
+	require.ErrorContains(t, command.Run(1, "nothing", "", &b), "no case matches")
 }
