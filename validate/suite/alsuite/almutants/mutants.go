@@ -32,6 +32,12 @@ func All() []mutant.Mutant {
 			lostCallbacks(func(n int32) bool { return n > 20 })),
 		fault("al.keeps-keys", alsuite.CIPool01, "an invalidated key stays valid",
 			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return keepsKeys{ciwrap.QP{QP: q}} })),
+		fault("al.keeps-fmrs", alsuite.CIPool02, "unmapping FMRs has no effect",
+			tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return keepsFMRs{ciwrap.PD{PD: p}} }})),
+		fault("al.maps-fmrs-once", alsuite.CIPool03, "a second map of an FMR leaves the first one's pages",
+			tap.Layer(ciwrap.Layer{FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR {
+				return &mapsOnce{FMR: ciwrap.FMR{FMR: f}}
+			}})),
 		fault("al.grows", req.SAS0_02, "an adapter has one more port after its first query", func(h ci.HCA) ci.HCA {
 			n := &atomic.Int32{} // the certifier makes the first query, for the claims
 			return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return growing{ciwrap.CA{CA: c}, n} }})
@@ -165,6 +171,26 @@ func (q keepsKeys) PostSend(wrs []ci.SendWR) (int, error) {
 		}
 	}
 	return q.QP.PostSend(changed)
+}
+
+// keepsFMRs ignores UnmapFMRs.
+type keepsFMRs struct{ ciwrap.PD }
+
+func (p keepsFMRs) UnmapFMRs([]ci.FMR) error { return nil }
+
+// mapsOnce is an FMR whose Map does nothing if it is mapped.
+type mapsOnce struct {
+	ciwrap.FMR
+	region ci.Region
+}
+
+func (f *mapsOnce) Map(pages []uint64, iova uint64) (ci.Region, error) {
+	if f.region.Length > 0 {
+		return f.region, nil
+	}
+	r, err := f.FMR.Map(pages, iova)
+	f.region = r
+	return r, err
 }
 
 // growing has one more port from its second query on.
