@@ -91,9 +91,9 @@ func layoutOf(t reflect.Type) *layout {
 func compile(t reflect.Type) *layout {
 	l := &layout{kind: t.Kind()}
 	switch t.Kind() {
-	case reflect.Bool, reflect.Uint8, reflect.Int8:
+	case reflect.Bool, reflect.Uint8:
 		l.size = 1
-	case reflect.Uint16, reflect.Int16:
+	case reflect.Uint16:
 		l.size = 2
 	case reflect.Uint32, reflect.Int32:
 		l.size = 4
@@ -195,12 +195,8 @@ func (e *encoder) fixed(l *layout, v reflect.Value, at int) {
 		}
 	case reflect.Uint8:
 		b[0] = byte(v.Uint())
-	case reflect.Int8:
-		b[0] = byte(v.Int())
 	case reflect.Uint16:
 		binary.LittleEndian.PutUint16(b, uint16(v.Uint()))
-	case reflect.Int16:
-		binary.LittleEndian.PutUint16(b, uint16(v.Int()))
 	case reflect.Uint32:
 		binary.LittleEndian.PutUint32(b, uint32(v.Uint()))
 	case reflect.Int32:
@@ -291,12 +287,8 @@ func (d *decoder) fixed(l *layout, v reflect.Value, at int) error {
 		v.SetBool(b[0] == 1)
 	case reflect.Uint8:
 		v.SetUint(uint64(b[0]))
-	case reflect.Int8:
-		v.SetInt(int64(int8(b[0])))
 	case reflect.Uint16:
 		v.SetUint(uint64(binary.LittleEndian.Uint16(b)))
-	case reflect.Int16:
-		v.SetInt(int64(int16(binary.LittleEndian.Uint16(b))))
 	case reflect.Uint32:
 		v.SetUint(uint64(binary.LittleEndian.Uint32(b)))
 	case reflect.Int32:

@@ -26,7 +26,7 @@ func fill(v reflect.Value, f *field, n *uint64) {
 	switch v.Kind() {
 	case reflect.Bool:
 		v.SetBool(true)
-	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+	case reflect.Int32, reflect.Int64:
 		v.SetInt(int64(*n % 120))
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(fillUint(f, *n))

@@ -110,6 +110,14 @@ func (e *Events) Only(types ...ci.EventType) {
 	}
 }
 
+// OnlyFor is Only after a wait of d, for events that a faulty driver raises after the completions of their cause.
+func (e *Events) OnlyFor(d time.Duration, types ...ci.EventType) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+	e.Only(types...)
+}
+
 func but(types []ci.EventType) string {
 	if len(types) == 0 {
 		return ""

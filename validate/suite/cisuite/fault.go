@@ -88,7 +88,25 @@ func (f fault) check(t *validate.T, p *kit.Pair) {
 		p.A.To(ci.QPError)
 	}
 	p.A.WantDrained()
+	// An error that a completion reports causes no other event (IBTA 11.6.3.2).
+	p.B.QP.Events.OnlyFor(5*time.Millisecond, f.permitted()...)
+	if f.typ == ci.RC {
+		p.A.QP.Events.Only()
+	} else {
+		p.A.QP.Events.Only(ci.EventSQError)
+	}
 	kit.SameBytes(t, "B's buffer after its receives", p.B.Buf.Bytes[768:], blanks(len(p.B.Buf.Bytes)-768))
+}
+
+// permitted returns the events that the QP of B may raise. An illegal request that uses no receive may be reported.
+func (f fault) permitted() []ci.EventType {
+	switch {
+	case f.event != 0:
+		return []ci.EventType{f.event}
+	case !f.peerRTS && f.first == nil:
+		return []ci.EventType{ci.EventWQReqError, ci.EventWQAccessError}
+	}
+	return nil
 }
 
 func blanks(n int) []byte {
