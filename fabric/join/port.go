@@ -134,9 +134,18 @@ func (p *Port) KeyViolation(v ci.KeyViolation, qkey bool) {
 }
 
 // Send sends packets to the fabric. Those for which there is no room, since the fabric does not read, are dropped and
-// counted by the adapter.
+// counted by the adapter. So are those that a port in Down sends: when the fabric reads them, the cable may be in
+// again.
 func (p *Port) Send(pkts []rvt.Packet) {
-	if lost := p.stream.putPackets(pkts, sentAddress{}); lost > 0 && p.started.Load() {
+	lost := 0
+	if p.attr.Load().State == ci.PortDown {
+		for i := range pkts {
+			lost += int(pkts[i].N)
+		}
+	} else {
+		lost = p.stream.putPackets(pkts, sentAddress{})
+	}
+	if lost > 0 && p.started.Load() {
 		p.recv.Count(rvt.DropSendFailed, lost)
 	}
 }

@@ -37,8 +37,17 @@ func newPeer(t *validate.T, to *kit.CA, typ ci.QPType) *peer {
 	}
 	defer t.Setup()()
 	ca := kit.OpenHCA(t, h)
+	e := specialEnd(t, ca, typ)
+	p := &peer{t: t, ca: ca, end: e, lid: to.Port.LID, old: to.Port.LID, avs: map[ci.LID]ci.AV{}}
+	for i := range numSlots {
+		e.Recv(e.RecvWR(uint64(i), i*slotLen, slotLen))
+	}
+	return p
+}
+
+// specialEnd creates QP0 or QP1 of an adapter's port in RTS, with a buffer of numSlots receives and one datagram.
+func specialEnd(t *validate.T, ca *kit.CA, typ ci.QPType) *kit.End {
 	pd := ca.PD()
-	p := &peer{t: t, ca: ca, lid: to.Port.LID, old: to.Port.LID, avs: map[ci.LID]ci.AV{}}
 	e := &kit.End{CQ: ca.CQ(pd, 32), RecvCQ: ca.CQ(pd, 32), Buf: ca.Buf(pd, (numSlots+1)*slotLen, kit.AllAccess)}
 	c := kit.Options(ca, ca, kit.Type(typ), kit.QKey(ci.QKey(mad.QKeyGSI)))
 	if typ == ci.QP0 {
@@ -49,11 +58,7 @@ func newPeer(t *validate.T, to *kit.CA, typ ci.QPType) *peer {
 	kit.OK(t, err, "PD.CreateSpecialQP of "+typ.String())
 	e.QP.QP = kit.Own(t, q, typ.String())
 	e.Init().RTR(nil).RTS()
-	p.end = e
-	for i := range numSlots {
-		e.Recv(e.RecvWR(uint64(i), i*slotLen, slotLen))
-	}
-	return p
+	return e
 }
 
 // av returns an address vector for a LID.

@@ -19,7 +19,8 @@ type execute func(in, out *ci.MAD) error
 
 // All returns the mutants of all areas.
 func All() []mutant.Mutant {
-	return slices.Concat(basicMutants(), componentMutants(), linkMutants(), perfMutants())
+	return slices.Concat(basicMutants(), componentMutants(), linkMutants(), stateMutants(),
+		perfMutants())
 }
 
 func basicMutants() []mutant.Mutant {
