@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -171,7 +172,11 @@ const numWorkers = "4"
 
 // certify returns the command line of a certification.
 func certify(c certification) []string {
-	return append([]string{"run", "reference", "--quiet", "--fail-fast", "--workers", numWorkers}, c...)
+	args := []string{"run", "reference", "--quiet", "--fail-fast"}
+	if !slices.Contains(c, "--workers") {
+		args = append(args, "--workers", numWorkers)
+	}
+	return append(args, c...)
 }
 
 // testArgs returns the command line of the tests of a package.
@@ -266,7 +271,7 @@ func (j *judge) certifications(ctx context.Context, r *result, name, overlay str
 	for _, c := range runs {
 		o, err := j.attempt(ctx, bin, c)
 		if err == nil && uncertain[o.status] {
-			o, err = j.attempt(ctx, bin, c)
+			o, err = j.attempt(ctx, bin, c.again(o.output))
 		}
 		if err != nil {
 			return err

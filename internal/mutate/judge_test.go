@@ -337,3 +337,17 @@ func TestLinked(t *testing.T) {
 		}
 	}
 }
+
+// TestAgain checks the run that repeats an uncertain one.
+func TestAgain(t *testing.T) {
+	output := "\nFailures\n\nrdma.write  writes\n  got  x\n" +
+		"  again     ddk-validate run reference --case rdma.write --profile full --link direct --seed 1\n" +
+		"rdma.read  reads\n  again     ddk-validate run reference --case rdma.read --profile full\n" +
+		"  again     ddk-validate run reference --case rdma.read --profile full\n"
+	want := certification{"--link", "network", "--through", "bypass", "--case", "rdma.write,rdma.read", "--workers",
+		"1"}
+	assert.Equal(t, want, byRings.again(output))
+	assert.Equal(t, []string{"run", "reference", "--quiet", "--fail-fast", "--link", "direct", "--case", "a",
+		"--workers", "1"}, certify(byDirect.again("again x --case a")))
+	assert.Equal(t, byRings, byRings.again("no case is named\nagain and again --case"))
+}

@@ -25,6 +25,25 @@ func (c certification) only(id string) certification {
 	return append(list, "--case", id)
 }
 
+// again returns the certification that repeats an uncertain run: the cases that its output names, by one process, which
+// leaves them the machine. If it names none, all cases are repeated.
+func (c certification) again(output string) certification {
+	var ids []string
+	for line := range strings.Lines(output) {
+		f := strings.Fields(line)
+		if len(f) < 3 || f[0] != "again" {
+			continue
+		}
+		if i := slices.Index(f, "--case"); i >= 0 && i+1 < len(f) && !slices.Contains(ids, f[i+1]) {
+			ids = append(ids, f[i+1])
+		}
+	}
+	if len(ids) == 0 {
+		return c
+	}
+	return append(c.only(strings.Join(ids, ",")), "--workers", "1")
+}
+
 // route is how the certifier reaches the packages below a folder: its runs, quick ones first.
 type route struct {
 	folder string
@@ -46,6 +65,7 @@ var (
 	services        = "al.*,cm.*,mad.*,sma.*"
 	directServices  = byDirect.with("--case", services)
 	networkServices = byNetwork.with("--case", services)
+	hardServices    = directServices.with("--set", "agents=hardware")
 
 	onlyUser = certification{"--link", "network", "--profile", "user"}
 	// The cases that judge the engine's packets. They take long, and a daemon or shared queues change none of them.
@@ -76,7 +96,7 @@ var routes = []route{
 	{folder: "sma", runs: []certification{onlySMA, hardSMA}},
 	{folder: "accesslayer", runs: []certification{directServices, byAL}},
 	{folder: "accesslayer/cm", runs: []certification{directServices, networkServices}},
-	{folder: "accesslayer/mads", runs: []certification{directServices, networkServices}},
+	{folder: "accesslayer/mads", runs: []certification{directServices, networkServices, hardServices}},
 	{folder: "kproxy", linux: true, runs: []certification{onlyUser, userQuick, userServices, byRings, userMany}},
 }
 

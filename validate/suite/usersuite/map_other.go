@@ -11,3 +11,8 @@ import (
 func mapFile(*os.File, int) (b []byte, unmap func(), err error) {
 	return nil, nil, errors.ErrUnsupported
 }
+
+// mapPages fails, as mapFile does.
+func mapPages(int) (b []byte, protect func(page int, inaccessible bool) error, unmap func(), err error) {
+	return nil, nil, nil, errors.ErrUnsupported
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 
 	"ciddk/ci"
@@ -142,6 +143,55 @@ func memoryStaysUnmapped(t *validate.T) bool {
 	kit.Want(t, err, "PD.CreateCQ with the address of memory that is not mapped", ci.InvalidPermission)
 	kit.Equal(t, "bytes that the driver has read", pinning(), "")
 	return true
+}
+
+var _ = memories.Case(validate.Case{
+	ID:    "user.memory.rights",
+	Title: "memory of which a page may not be written, or not be accessed",
+	Run:   memoryRights,
+}, req.SAS2_4_09)
+
+// memoryRights makes the middle one of three pages read-only, and then inaccessible. It stays mapped, so that the
+// system gives its addresses to no one else.
+func memoryRights(t *validate.T) {
+	s := newStage(t)
+	s.app().open()
+	page := uint64(os.Getpagesize())
+	b, protect, unmap, err := mapPages(3)
+	if err != nil {
+		t.Harness("three pages: %v", err)
+	}
+	t.Cleanup(unmap)
+	clear(b)
+	addr := uint64(reflect.ValueOf(b).Pointer())
+	memory := func(first, n uint64, a ci.Access) error {
+		_, err := s.probe.process().Memory(addr+first*page, n*page, a)
+		return err
+	}
+	kit.OK(t, memory(0, 3, ci.LocalWrite), "Process.Memory, with write access, of three pages")
+
+	t.Step("a page that may not be written")
+	if err := protect(1, false); err != nil {
+		t.Harness("a read-only page: %v", err)
+	}
+	kit.OK(t, memory(0, 3, 0), "Process.Memory, without write access, of pages of which one is read-only")
+	kit.OK(t, memory(0, 1, ci.LocalWrite), "Process.Memory, with write access, of the page before a read-only one")
+	kit.OK(t, memory(2, 1, ci.LocalWrite), "Process.Memory, with write access, of the page behind a read-only one")
+	kit.Want(t, memory(1, 1, ci.LocalWrite), "Process.Memory, with write access, of a read-only page",
+		ci.InvalidPermission)
+	kit.Want(t, memory(0, 3, ci.LocalWrite), "Process.Memory, with write access, of pages of which the second is "+
+		"read-only", ci.InvalidPermission)
+	kit.Want(t, memory(0, 2, ci.LocalWrite), "Process.Memory, with write access, of pages of which the last is "+
+		"read-only", ci.InvalidPermission)
+
+	t.Step("a page that may not be accessed")
+	if err := protect(1, true); err != nil {
+		t.Harness("an inaccessible page: %v", err)
+	}
+	kit.OK(t, memory(0, 1, 0), "Process.Memory of the page before an inaccessible one")
+	kit.Want(t, memory(1, 1, 0), "Process.Memory of an inaccessible page", ci.InvalidPermission)
+	kit.Want(t, memory(0, 3, 0), "Process.Memory of pages of which the second is inaccessible", ci.InvalidPermission)
+	kit.Want(t, memory(0, 2, 0), "Process.Memory of pages of which the last is inaccessible", ci.InvalidPermission)
 }
 
 // isMapped reports whether this process, in which the library runs, has a mapping with one of the bytes at addr.
