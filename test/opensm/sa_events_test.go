@@ -239,7 +239,9 @@ func TestRegistrationsFollowHandover(t *testing.T) {
 		other.Record.MGID[15]++
 		group, err := b.sa.NewMembership(t.Context(), b.port, other)
 		require.NoError(t, err)
-		assert.EqualValues(t, other.Record.MGID, takeTrap(t, notices, mad.TrapGroupCreated))
+		// The members that joined again may have created the first group, with a notice of its own.
+		for takeTrap(t, notices, mad.TrapGroupCreated) != ci.GID(other.Record.MGID) {
+		}
 		require.NoError(t, group.Destroy())
 		for len(joined)+len(subscribed)+len(registered) > 0 { // a second client reregister
 			select {
