@@ -184,6 +184,36 @@ func answerUnsuitable(t *validate.T) {
 	}
 }
 
+var CMAns09 = answers.Must("CM-Ans-09", "IBTA 12.6.7.2", "cm",
+	"A REQ with a path MTU that the port does not have is rejected. The additional information is the largest MTU "+
+		"code that the port has, and a REQ with that one is accepted.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "cm.answer.mtu",
+	Title: "REQs with a larger path MTU than the port's",
+	Run:   answerMTU,
+}, CMAns09)
+
+func answerMTU(t *validate.T) {
+	_, p, l := serving(t, cm.ListenConfig{})
+	most := mad.MTU(t.Attr().Ports[0].MTU)
+	if most >= mad.MTU4096 {
+		t.Skip("the port has the largest MTU")
+	}
+	for _, mtu := range kit.Variants(t, "MTU", []mad.MTU{most + 1, mad.MTU4096}) {
+		q := p.req(service, 0x321)
+		q.PathMTU = mtu
+		p.send(6, q)
+		rej, _ := expect[*mad.REJ](p, "answer to a REQ with a larger MTU")
+		kit.Equal(t, "reason", rej.Reason, mad.RejInvalidMTU)
+		kit.SameBytes(t, "additional information", rej.AdditionalInfo(), []byte{byte(most)})
+	}
+	q := p.req(service, 0x321)
+	q.PathMTU = most
+	p.send(7, q)
+	accepted(t, l)
+}
+
 var CMAns05 = answers.Must("CM-Ans-05", "IBTA 12.9.8.3.1", "cm",
 	"A REQ for a remote QP that already belongs to a connection is rejected as stale.")
 

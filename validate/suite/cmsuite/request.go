@@ -222,6 +222,43 @@ func requestRejected(t *validate.T) {
 	kit.SameBytes(t, "private data", got.Private, private('r', mad.REJPrivateLen))
 }
 
+var CMReq10 = requests.Must("CM-Req-10", "IBTA 12.6.7.2", "cm, Service.Connect",
+	"Each reason of a REJ ends Connect, whatever the additional information is. The QP can be used for the next REQ.")
+
+var _ = requests.Case(validate.Case{
+	ID:    "cm.request.reasons",
+	Title: "the peer rejects REQs with each reason",
+	Run:   requestReasons,
+}, CMReq10)
+
+func requestReasons(t *validate.T) {
+	a, b := sides(t)
+	p := newScript(t, b, a)
+	x, _ := newEnds(a, b, kit.Type(ci.RC))
+	m := a.manager()
+	reasons := []mad.RejReason{34, 0xfffe} // two that no release defines
+	for r := mad.RejNoQP; r <= mad.RejAlternateFlowLabel; r++ {
+		reasons = append(reasons, r)
+	}
+	for _, reason := range kit.Variants(t, "reason", reasons) {
+		cfg := x.request(b, nil)
+		cfg.ResponseTime, cfg.RemoteResponseTime = 20, 20
+		await := result(t, "cm.Service.Connect",
+			func(ctx context.Context) (cm.Conn, error) { return m.Connect(ctx, cfg) })
+		q, msg := expect[*mad.REQ](p, "REQ")
+		rej := &mad.REJ{LocalCommID: p.id(), RemoteCommID: q.LocalCommID, Message: mad.WhichREQ, Reason: reason}
+		info := make([]byte, int(reason)%(mad.CMInfoLen+1))
+		for i := range info {
+			info[i] = byte(t.Rand().Uint32())
+		}
+		kit.OK(t, rej.SetAdditionalInfo(info), "mad.REJ.SetAdditionalInfo")
+		p.send(msg.TID, rej)
+		_, err := await()
+		got := refused(t, err, reason)
+		kit.SameBytes(t, "additional information", got.Info, info)
+	}
+}
+
 var CMReq07 = requests.Must("CM-Req-07", "IBTA 12.9.7.1", "cm, Service.Connect",
 	"When the context ends before the reply, Connect ends and the peer receives a REJ.")
 

@@ -14,6 +14,12 @@ var answers = []mutant.Mutant{
 	lose("cm.rep-twice", cmsuite.CMAns03, "the second retransmission of a REP is lost", after(2, attrREP)),
 	edit("cm.no-service", cmsuite.CMAns04, "every REJ has reason invalid service ID",
 		attrREJ, func(b []byte) { b[bodyOffset+11] = 8 }),
+	edit("cm.mtu-unnamed", cmsuite.CMAns09, "a REJ for the MTU has the code after the right one",
+		attrREJ, func(b []byte) {
+			if b[bodyOffset+11] == 26 {
+				b[bodyOffset+12]++
+			}
+		}),
 	edit("cm.not-stale", cmsuite.CMAns05, "every REJ has reason no resources",
 		attrREJ, func(b []byte) { b[bodyOffset+11] = 3 }),
 	edit("cm.impatient", cmsuite.CMAns06, "an MRA requests 4 us", attrMRA, func(b []byte) { b[bodyOffset+9] = 0 }),

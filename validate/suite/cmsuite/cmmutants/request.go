@@ -20,6 +20,12 @@ var requests = []mutant.Mutant{
 	editIn("cm.no-mra", cmsuite.CMReq05, "a received MRA has class version 9", attrMRA, func(b []byte) { b[2] = 9 }),
 	editIn("cm.rej-in", cmsuite.CMReq06, "a received REJ has no additional information",
 		attrREJ, func(b []byte) { b[bodyOffset+9] = 0 }),
+	editIn("cm.rate-ignored", cmsuite.CMReq10, "a received REJ for the rate of the primary path has no reason",
+		attrREJ, func(b []byte) {
+			if b[bodyOffset+11] == 17 {
+				b[bodyOffset+11] = 0
+			}
+		}),
 	lose("cm.no-rej", cmsuite.CMReq07, "each REJ is lost", every(attrREJ)),
 	edit("cm.which", cmsuite.CMReq08, "each REJ rejects the REQ", attrREJ, func(b []byte) { b[bodyOffset+8] = 0 }),
 	fault("cm.any-id", cmsuite.CMReq09, "a received REP has the remote ID of the first REQ", func(h ci.HCA) ci.HCA {
