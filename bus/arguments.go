@@ -31,6 +31,23 @@ func CheckVectors(n, available int, fn func(vector int)) error {
 	return nil
 }
 
+// maxRemote is the most bytes of one piece of remote memory.
+const maxRemote = 1 << 40
+
+// Pages returns the pages of memory for MapDMA, for back ends whose devices access memory through a Map. See function
+// Pages.
+func (m *Memory) Pages() (offset, size uint64, err error) {
+	if m.Remote == nil {
+		return Pages(m.Bytes)
+	}
+	page := uint64(os.Getpagesize())
+	if m.Length == 0 || m.Length > maxRemote || m.PageOffset >= page || m.Bytes != nil {
+		return 0, 0, fmt.Errorf("%w: %d bytes of remote memory at offset %d of a page", ErrNotMappable, m.Length,
+			m.PageOffset)
+	}
+	return m.PageOffset, (m.PageOffset + m.Length + page - 1) / page * page, nil
+}
+
 // Pages returns the pages of memory for MapDMA, for back ends: the offset of the first byte in its page, and the size
 // of all pages. Errors: ErrNotMappable for no memory.
 func Pages(b []byte) (offset, size uint64, err error) {

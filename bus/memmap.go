@@ -68,6 +68,14 @@ func (m *Map) AddRemote(iova, size uint64, r Remote, writable bool) error {
 	return m.add(region{iova: iova, size: size, writable: writable, remote: r})
 }
 
+// AddMemory maps memory of a driver at iova, its bytes or what Remote reaches. See Add.
+func (m *Map) AddMemory(iova uint64, x Memory) error {
+	if x.Remote != nil {
+		return m.AddRemote(iova, x.Length, x.Remote, true)
+	}
+	return m.Add(iova, x.Len(), x.Bytes, true)
+}
+
 func (m *Map) add(r region) error {
 	iova, size := r.iova, r.size
 	if size == 0 || iova+size < iova {

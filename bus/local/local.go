@@ -7,7 +7,6 @@
 package local
 
 import (
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -153,25 +152,9 @@ func (f *Function) AllocDMA(size int) (*bus.DMA, error) {
 	return f.MapDMA(bus.Memory{Bytes: aligned(b, page)[:size:size]})
 }
 
-// maxRemote is the most bytes of one piece of remote memory.
-const maxRemote = 1 << 40
-
-// pages returns the offset of the first byte of memory in its page, and the size of all pages.
-func pages(m *bus.Memory) (offset, size uint64, err error) {
-	if m.Remote == nil {
-		return bus.Pages(m.Bytes)
-	}
-	page := uint64(os.Getpagesize())
-	if m.Length == 0 || m.Length > maxRemote || m.PageOffset >= page || m.Bytes != nil {
-		return 0, 0, fmt.Errorf("%w: %d bytes of remote memory at offset %d of a page", bus.ErrNotMappable, m.Length,
-			m.PageOffset)
-	}
-	return m.PageOffset, (m.PageOffset + m.Length + page - 1) / page * page, nil
-}
-
 // MapDMA makes memory of the process reachable for the device, also remote memory.
 func (f *Function) MapDMA(m bus.Memory) (*bus.DMA, error) {
-	offset, size, err := pages(&m)
+	offset, size, err := m.Pages()
 	if err != nil {
 		return nil, err
 	}
@@ -182,12 +165,7 @@ func (f *Function) MapDMA(m bus.Memory) (*bus.DMA, error) {
 		return nil, bus.ErrClosed
 	}
 	iova := f.nextIOVA + offset
-	if m.Remote != nil {
-		err = f.memory.AddRemote(iova, n, m.Remote, true)
-	} else {
-		err = f.memory.Add(iova, n, m.Bytes, true)
-	}
-	if err != nil {
+	if err := f.memory.AddMemory(iova, m); err != nil {
 		return nil, err
 	}
 	f.nextIOVA += size + uint64(os.Getpagesize()) // an access beyond the end fails

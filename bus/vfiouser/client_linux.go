@@ -29,6 +29,11 @@ type Function struct {
 	err     error // why it has gone, before gone is closed
 	ended   chan struct{}
 
+	// memory has what the device reaches by messages on twin, which is nil if the server has no such socket.
+	memory    *bus.Map
+	twin      *conn
+	twinEnded chan struct{}
+
 	call    sync.Mutex // one request with a reply at a time
 	nextID  uint16
 	replies chan message
@@ -53,7 +58,7 @@ func Dial(ctx context.Context, path string) (*Function, error) {
 		return nil, err
 	}
 	f := &Function{path: path, c: &conn{c: nc.(*net.UnixConn)}, gone: make(chan struct{}), ended: make(chan struct{}),
-		replies: make(chan message), nextIOVA: firstIOVA, mapped: map[uint64][]byte{}}
+		replies: make(chan message), nextIOVA: firstIOVA, mapped: map[uint64][]byte{}, memory: bus.NewMap()}
 	go f.receive()
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	err = f.open()
@@ -68,17 +73,8 @@ func Dial(ctx context.Context, path string) (*Function, error) {
 
 // open negotiates the version and reads what the function has.
 func (f *Function) open() error {
-	mine := version{Capabilities: capabilities{MaxFiles: maxFiles, MaxData: maxData}}
-	b, err := f.request(cmdVersion, mine.append(start(256)))
-	if err != nil {
+	if err := f.negotiate(); err != nil {
 		return err
-	}
-	v, err := parseVersion(b)
-	if err != nil {
-		return err
-	}
-	if v.Major != 0 {
-		return fmt.Errorf("the server has version %d of the protocol, want 0", v.Major)
 	}
 	for i := range uint32(bus.NumBARs) {
 		b, err := f.request(cmdGetRegionInfo, longs(words(start(regionInfoSize), regionInfoSize, 0, i, 0), 0, 0))
@@ -92,7 +88,7 @@ func (f *Function) open() error {
 			f.bars[i] = bus.NewSpace(size, region{f, i})
 		}
 	}
-	b, err = f.request(cmdGetIRQInfo, words(start(irqInfoSize), irqInfoSize, 0, irqMSIX, 0))
+	b, err := f.request(cmdGetIRQInfo, words(start(irqInfoSize), irqInfoSize, 0, irqMSIX, 0))
 	if err != nil {
 		return err
 	}
@@ -102,6 +98,28 @@ func (f *Function) open() error {
 	f.vectors = int(min(binary.LittleEndian.Uint32(b[12:]), 2048)) // of MSI-X (PCI local bus 3.0, 6.8.2.3)
 	f.config = bus.NewSpace(bus.ConfigSize, region{f, regionConfig})
 	f.id = bus.ID{Vendor: f.config.Read16(bus.ConfigVendorID), Device: f.config.Read16(bus.ConfigDeviceID)}
+	return nil
+}
+
+// negotiate exchanges versions and capabilities.
+func (f *Function) negotiate() error {
+	mine := version{Capabilities: capabilities{MaxFiles: maxFiles, MaxData: maxData,
+		Twin: &twinSocket{Supported: true}}}
+	m, err := f.exchange(cmdVersion, mine.append(start(256)))
+	if err != nil {
+		return err
+	}
+	defer m.closeFiles()
+	v, err := parseVersion(m.body)
+	if err != nil {
+		return err
+	}
+	if v.Major != 0 {
+		return fmt.Errorf("the server has version %d of the protocol, want 0", v.Major)
+	}
+	if v.Capabilities.hasTwin() {
+		return f.startTwin(&m, v.Capabilities.Twin.Index)
+	}
 	return nil
 }
 
@@ -127,11 +145,11 @@ func (f *Function) receive() {
 			f.c.c.Close()
 			return
 		}
-		m.closeFiles()
 		m.body = append([]byte(nil), m.body...)
 		select {
 		case f.replies <- m:
 		case <-time.After(timeout): // nobody waits: a reply without a request
+			m.closeFiles()
 			f.c.c.Close()
 		}
 	}
@@ -139,12 +157,19 @@ func (f *Function) receive() {
 
 // request sends a request and returns the body of its reply. b has room for the header.
 func (f *Function) request(command uint16, b []byte, files ...*os.File) ([]byte, error) {
+	m, err := f.exchange(command, b, files...)
+	m.closeFiles()
+	return m.body, err
+}
+
+// exchange sends a request and returns its reply, whose files the caller closes. b has room for the header.
+func (f *Function) exchange(command uint16, b []byte, files ...*os.File) (message, error) {
 	f.call.Lock()
 	defer f.call.Unlock()
 	f.nextID++
 	h := header{ID: f.nextID, Command: command}
 	if err := f.c.send(h, b, files...); err != nil {
-		return nil, fmt.Errorf("%w: %w", bus.ErrGone, err)
+		return message{}, fmt.Errorf("%w: %w", bus.ErrGone, err)
 	}
 	t := time.NewTimer(timeout)
 	defer t.Stop()
@@ -152,17 +177,19 @@ func (f *Function) request(command uint16, b []byte, files ...*os.File) ([]byte,
 	case m := <-f.replies:
 		switch {
 		case m.ID != h.ID || m.Command != command:
+			m.closeFiles()
 			f.c.c.Close()
-			return nil, fmt.Errorf("vfiouser: a reply %d to command %d for request %d", m.ID, m.Command, h.ID)
+			return message{}, fmt.Errorf("vfiouser: a reply %d to command %d for request %d", m.ID, m.Command, h.ID)
 		case m.Flags&flagError != 0:
-			return nil, fmt.Errorf("vfiouser: command %d: %w", command, unix.Errno(m.Errno))
+			m.closeFiles()
+			return message{}, fmt.Errorf("vfiouser: command %d: %w", command, unix.Errno(m.Errno))
 		}
-		return m.body, nil
+		return m, nil
 	case <-f.gone:
-		return nil, fmt.Errorf("%w: %w", bus.ErrGone, f.err)
+		return message{}, fmt.Errorf("%w: %w", bus.ErrGone, f.err)
 	case <-t.C:
 		f.c.c.Close()
-		return nil, fmt.Errorf("vfiouser: no reply to command %d within %v", command, timeout)
+		return message{}, fmt.Errorf("vfiouser: no reply to command %d within %v", command, timeout)
 	}
 }
 
@@ -236,12 +263,13 @@ func (f *Function) AllocDMA(size int) (*bus.DMA, error) {
 	return d, nil
 }
 
-// MapDMA makes memory of a file reachable for the device. Other memory cannot be shared with its process.
+// MapDMA makes memory reachable for the device. Its process maps memory of a file. It reaches other memory by messages,
+// if the server has a socket for them.
 func (f *Function) MapDMA(m bus.Memory) (*bus.DMA, error) {
 	page := os.Getpagesize()
 	switch {
 	case m.File == nil:
-		return nil, fmt.Errorf("%w: it is not memory of a file", bus.ErrNotMappable)
+		return f.lend(m)
 	case len(m.Bytes) == 0 || len(m.Bytes)%page != 0 || m.Offset < 0 || m.Offset%int64(page) != 0:
 		return nil, fmt.Errorf("%w: %d bytes at offset %d are not whole pages", bus.ErrNotMappable, len(m.Bytes),
 			m.Offset)
@@ -323,5 +351,6 @@ func (f *Function) Close() error {
 		}
 	}
 	clear(f.mapped)
+	f.stopTwin()
 	return errors.Join(errs...)
 }

@@ -26,10 +26,14 @@ type message struct {
 }
 
 func (m *message) closeFiles() {
-	for _, f := range m.files {
+	closeAll(m.files)
+	m.files = nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
 		f.Close()
 	}
-	m.files = nil
 }
 
 // receive returns the next message. Its body is in buf, which holds maxMessage bytes, and valid until the next call.

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dmaMap maps memory of the driver's side. Without a descriptor, the range has no memory that the device can reach.
+// dmaMap maps memory of the driver's side. Without a descriptor, the device reaches it by messages on the twin socket; if
+// there is none, the range has no memory that the device can reach.
 func (s *session) dmaMap(m *message) ([]byte, unix.Errno) {
 	r, ok := parseDMAMap(m.body)
 	page := uint64(os.Getpagesize())
@@ -21,7 +22,14 @@ func (s *session) dmaMap(m *message) ([]byte, unix.Errno) {
 			return nil, errnoOf(err)
 		}
 	}
-	if err := s.memory.Add(r.IOVA, r.Size, b, r.Flags&dmaWrite != 0); err != nil {
+	writable := r.Flags&dmaWrite != 0
+	var err error
+	if b == nil && s.twin != nil {
+		err = s.memory.AddRemote(r.IOVA, r.Size, &farMemory{s.twin, r.IOVA}, writable)
+	} else {
+		err = s.memory.Add(r.IOVA, r.Size, b, writable)
+	}
+	if err != nil {
 		s.unmap([][]byte{b})
 		return nil, errnoOf(err)
 	}

@@ -60,7 +60,7 @@ func (p *peer) hello() {
 	require.Zero(p.t, errno)
 	got, err := parseVersion(body)
 	require.NoError(p.t, err)
-	require.Equal(p.t, capabilities{maxFiles, maxData}, got.Capabilities)
+	require.Equal(p.t, capabilities{MaxFiles: maxFiles, MaxData: maxData}, got.Capabilities)
 }
 
 // file returns a memfd of n pages.

@@ -19,6 +19,8 @@ const (
 	cmdSetIRQs       = 8
 	cmdRegionRead    = 9
 	cmdRegionWrite   = 10
+	cmdDMARead       = 11 // from the server
+	cmdDMAWrite      = 12 // from the server
 	cmdReset         = 13
 )
 
@@ -84,6 +86,7 @@ const (
 	irqInfoSize    = 16
 	setIRQsSize    = 20
 	accessSize     = 16
+	dmaAccessSize  = 16
 )
 
 // header is the beginning of every message.
@@ -141,7 +144,19 @@ type version struct {
 type capabilities struct {
 	MaxFiles int `json:"max_msg_fds,omitempty"`
 	MaxData  int `json:"max_data_xfer_size,omitempty"`
+
+	Twin *twinSocket `json:"twin_socket,omitempty"`
 }
+
+// twinSocket is the capability of a second socket for requests of the server. The client offers it; the server's reply
+// has the index of the socket in the descriptors of the message.
+type twinSocket struct {
+	Supported bool `json:"supported"`
+	Index     int  `json:"fd_index"`
+}
+
+// hasTwin reports whether there is a second socket.
+func (c *capabilities) hasTwin() bool { return c.Twin != nil && c.Twin.Supported }
 
 func (v *version) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, v.Major)
@@ -231,6 +246,21 @@ func parseDMAUnmap(b []byte) (m dmaUnmap, ok bool) {
 	}
 	le := binary.LittleEndian
 	return dmaUnmap{le.Uint32(b[4:]), le.Uint64(b[8:]), le.Uint64(b[16:])}, true
+}
+
+// dmaAccess is the beginning of DMA_READ and DMA_WRITE.
+type dmaAccess struct{ Address, Count uint64 }
+
+func (a *dmaAccess) append(b []byte) []byte { return longs(b, a.Address, a.Count) }
+
+// parseDMAAccess parses an access. data is what follows it.
+func parseDMAAccess(b []byte) (a dmaAccess, data []byte, ok bool) {
+	if len(b) < dmaAccessSize {
+		return a, nil, false
+	}
+	le := binary.LittleEndian
+	a = dmaAccess{le.Uint64(b), le.Uint64(b[8:])}
+	return a, b[dmaAccessSize:], a.Count > 0 && a.Count <= maxData
 }
 
 // setIRQs is the body of SET_IRQS. Data follow it if the flags have irqDataBool.

@@ -69,6 +69,9 @@ type session struct {
 	vectors atomic.Pointer[[]*eventFD]
 	other   [numIRQs]*eventFD // of other indexes, kept until they are replaced
 	hello   bool
+
+	// twin is the socket for accesses to memory without a descriptor, or nil.
+	twin *twin
 }
 
 var _ bus.Host = (*session)(nil)
@@ -94,6 +97,7 @@ func serveConn(ctx context.Context, uc *net.UnixConn, d bus.Device) error {
 	defer func() {
 		stop()
 		closeConn()
+		s.twin.close()
 		d.Reset()
 		d.Config().Reset()
 		d.Detach()
@@ -116,7 +120,7 @@ func serveConn(ctx context.Context, uc *net.UnixConn, d bus.Device) error {
 		}
 		reply, errno := s.execute(&m)
 		m.closeFiles()
-		if err := s.reply(&m.header, reply, errno); err != nil {
+		if err := s.reply(&m.header, reply, errno, s.takeFiles()...); err != nil {
 			return err
 		}
 		if !s.hello {
@@ -126,7 +130,8 @@ func serveConn(ctx context.Context, uc *net.UnixConn, d bus.Device) error {
 }
 
 // reply sends a reply, unless the request wants none. b has room for a header; nil is an empty reply.
-func (s *session) reply(h *header, b []byte, errno unix.Errno) error {
+func (s *session) reply(h *header, b []byte, errno unix.Errno, files ...*os.File) error {
+	defer closeAll(files)
 	if h.Flags&flagNoReply != 0 {
 		return nil
 	}
@@ -139,7 +144,7 @@ func (s *session) reply(h *header, b []byte, errno unix.Errno) error {
 	if b == nil {
 		b = start(0)
 	}
-	return s.c.send(r, b)
+	return s.c.send(r, b, files...)
 }
 
 // execute executes a request, and returns its reply or an error number.
@@ -174,6 +179,16 @@ func (s *session) execute(m *message) ([]byte, unix.Errno) {
 	return nil, unix.ENOTSUP
 }
 
+// takeFiles returns the descriptors for the reply of the request that was executed: the twin's, once.
+func (s *session) takeFiles() []*os.File {
+	if s.twin == nil || s.twin.peer == nil {
+		return nil
+	}
+	f := s.twin.peer
+	s.twin.peer = nil
+	return []*os.File{f}
+}
+
 func (s *session) version(b []byte) ([]byte, unix.Errno) {
 	v, err := parseVersion(b)
 	if err != nil || v.Major != 0 || s.hello {
@@ -181,6 +196,12 @@ func (s *session) version(b []byte) ([]byte, unix.Errno) {
 	}
 	s.hello = true
 	mine := version{Capabilities: capabilities{MaxFiles: maxFiles, MaxData: maxData}}
+	if v.Capabilities.hasTwin() {
+		if s.twin, err = newTwin(min(maxData, v.Capabilities.MaxData)); err != nil {
+			return nil, errnoOf(err)
+		}
+		mine.Capabilities.Twin = &twinSocket{Supported: true}
+	}
 	return mine.append(start(256)), 0
 }
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"ciddk/bus/local"
+	"ciddk/bus"
 	"ciddk/ci"
 	"ciddk/hca/mlx4"
 	"ciddk/hca/mlx4/fw"
@@ -29,6 +29,7 @@ func mlx4Driver() validate.Driver {
 		CheckValues: checkMLX4,
 		Keep:        true,
 		Settings: map[string]string{
+			"bus":    "how the driver reaches the models: local, or vfio-user, a socket for each (Linux); default: local",
 			"roce":   "RoCE version of the link ethernet, 1 or 2; default: 2, of a ConnectX-3 Pro",
 			"fabric": "as for the driver reference", "nodes": "as for the driver reference",
 		},
@@ -37,10 +38,15 @@ func mlx4Driver() validate.Driver {
 
 // checkMLX4 returns an error for a setting that the link does not have, or for an invalid value.
 func checkMLX4(o validate.Options) error {
-	has := map[string][]string{"ethernet": {"roce"}, "fabric": {"fabric", "nodes"}}
+	has := map[string][]string{"infiniband": {"bus"}, "ethernet": {"bus", "roce"}, "fabric": {"bus", "fabric", "nodes"}}
+	_, isKnown := mlx4Buses[o.Values["bus"]]
+	var e error
+	if !isKnown {
+		e = fmt.Errorf("--set bus=%s: want local or vfio-user", o.Values["bus"])
+	}
 	_, roce := roceVersion(o)
 	_, _, nodes := fabricNodes(o)
-	return cmp.Or(onlyFor(o, has[o.Link]...), roce, nodes)
+	return cmp.Or(onlyFor(o, has[o.Link]...), e, roce, nodes)
 }
 
 // roceVersion returns the setting roce.
@@ -77,8 +83,10 @@ func ethernetLink(validate.Options) (l linkage, err error) {
 // mlx4Adapter is an adapter of a target: a model and its driver.
 type mlx4Adapter struct {
 	m *model.Model
-	f *local.Function
+	f bus.Function
 	h *mlx4.HCA
+
+	stop func() error // ends the server of the model, or nil
 }
 
 func (a *mlx4Adapter) close() error {
@@ -88,6 +96,9 @@ func (a *mlx4Adapter) close() error {
 	}
 	if a.f != nil {
 		errs = append(errs, a.f.Close())
+	}
+	if a.stop != nil {
+		errs = append(errs, a.stop())
 	}
 	return errors.Join(append(errs, a.m.Close())...)
 }
@@ -174,7 +185,10 @@ func newMLX4Adapter(ctx context.Context, o validate.Options, i int, p rvt.Port) 
 	if err != nil {
 		return nil, err
 	}
-	a := &mlx4Adapter{m: m, f: local.New(m, fmt.Sprintf("model %d", i))}
+	a := &mlx4Adapter{m: m}
+	if a.f, a.stop, err = mlx4Buses[o.Values["bus"]](ctx, m, i); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
 	config.Firmware = fw.Config{ResetDelay: time.Nanosecond}
 	if a.h, err = mlx4.New(ctx, a.f, config); err != nil {
 		return nil, errors.Join(err, a.close())
