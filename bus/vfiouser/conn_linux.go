@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +36,10 @@ func closeAll(files []*os.File) {
 		f.Close()
 	}
 }
+
+// passed orders what one end did before it sent a message before what the other end does after it received the message,
+// if both are in this process: sendmsg orders nothing for Go's memory model.
+var passed atomic.Uint32
 
 // receive returns the next message. Its body is in buf, which holds maxMessage bytes, and valid until the next call.
 func (c *conn) receive(buf []byte) (m message, err error) {
@@ -65,6 +70,7 @@ func (c *conn) receive(buf []byte) (m message, err error) {
 	}
 	m.body = buf[headerSize:m.Size]
 	_, err = io.ReadFull(c.c, m.body)
+	passed.Load()
 	return m, err
 }
 
@@ -106,6 +112,7 @@ func (c *conn) send(h header, b []byte, files ...*os.File) error {
 		}
 		oob = unix.UnixRights(fds...)
 	}
+	passed.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.c.SetWriteDeadline(time.Now().Add(timeout)); err != nil {

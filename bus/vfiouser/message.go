@@ -72,7 +72,7 @@ const (
 // Bounds of messages.
 const (
 	headerSize = 16
-	maxData    = 1 << 20 // bytes of a REGION_READ or REGION_WRITE
+	maxData    = 1 << 20 // bytes of an access to a region or to memory
 	maxMessage = headerSize + accessSize + maxData
 	maxFiles   = 8
 )

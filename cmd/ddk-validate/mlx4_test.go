@@ -11,12 +11,13 @@ import (
 	"ciddk/validate"
 )
 
-// TestMLX4 certifies the ConnectX-3 driver on models: some cases of each area, on one kind of link at a time.
+// TestMLX4 certifies the ConnectX-3 driver on models: some cases of each area, on one kind of link and bus at a time.
 func TestMLX4(t *testing.T) {
 	areas := []string{"rc.*", "rdma.*", "ud.*", "uc.*", "srq.*", "mr.*", "qp.*", "cq.*", "order.*", "mcast.*"}
 	cases := append([]string{"open.*"}, testenv.Sample(t, areas, 3)...)
 	for _, args := range testenv.Sample(t, [][]string{{"--link", "infiniband"}, {"--link", "ethernet"},
-		{"--link", "ethernet", "--set", "roce=1"}}, 3) {
+		{"--link", "ethernet", "--set", "roce=1"}, {"--link", "infiniband", "--set", "bus=vfio-user"},
+		{"--link", "ethernet", "--set", "bus=vfio-user"}}, 5) {
 		var out, errs bytes.Buffer
 		config := testConfig()
 		config.Stdout, config.Stderr = &out, &errs
@@ -32,7 +33,7 @@ func TestMLX4(t *testing.T) {
 func TestMLX4Settings(t *testing.T) {
 	for _, args := range [][]string{
 		{"--link", "infiniband", "--set", "roce=1"}, {"--link", "ethernet", "--set", "roce=3"},
-		{"--link", "fabric", "--set", "nodes=a,b"}, {"--link", "udp"},
+		{"--link", "fabric", "--set", "nodes=a,b"}, {"--link", "udp"}, {"--set", "bus=pci"},
 	} {
 		var out, errs bytes.Buffer
 		config := testConfig()
