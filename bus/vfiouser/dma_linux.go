@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dmaMap maps memory of the driver's side. Without a descriptor, the device reaches it by messages on the twin socket; if
-// there is none, the range has no memory that the device can reach.
+// dmaMap maps memory of the driver's side. Without a descriptor, the device reaches it by messages on the twin socket.
+// If there is none, the range has no memory that the device can reach.
 func (s *session) dmaMap(m *message) ([]byte, unix.Errno) {
 	r, ok := parseDMAMap(m.body)
 	page := uint64(os.Getpagesize())

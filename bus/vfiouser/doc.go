@@ -13,12 +13,13 @@
 //
 // # Protocol
 //
-// A message has a header of 16 bytes in little-endian order: identifier, command, size, flags, errno; file descriptors
-// travel with the header. The other side's memory is mapped from descriptors (DMA_MAP). Memory without a
+// A message has a header of 16 bytes in little-endian order: identifier, command, size, flags, errno; file
+// descriptors travel with the header. The other side's memory is mapped from descriptors (DMA_MAP). Memory without a
 // descriptor is reached by messages (DMA_READ, DMA_WRITE) on a second socket, if the client offers it (capability
-// twin_socket); otherwise it is known and cannot be reached. QEMU does not offer it. Atomic operations on memory that is
-// reached by messages are atomic to those of the device only. Accesses to BARs that are posted have no reply. The server implements protocol version
-// 0.0 with the commands of function Serve; others are answered with ENOTSUP.
+// twin_socket); otherwise it is known and cannot be reached. QEMU does not offer it. Atomic operations on memory
+// that is reached by messages are atomic to those of the device only. Accesses to BARs that are posted have no
+// reply. The server implements protocol version 0.0 with the commands of function Serve; others are answered with
+// ENOTSUP.
 //
 // # Trust
 //

@@ -50,9 +50,15 @@ func TestTwinReplies(t *testing.T) {
 			h.Command = cmdDMAWrite
 			return h, b
 		}, true},
-		"a request":      {func(h header, b []byte) (header, []byte) { return h, b }, true},
-		"too few bytes":  {func(h header, b []byte) (header, []byte) { h, b = good(h, b); return h, b[1:] }, true},
-		"too many bytes": {func(h header, b []byte) (header, []byte) { h, b = good(h, b); return h, append(b, 1) }, true},
+		"a request": {func(h header, b []byte) (header, []byte) { return h, b }, true},
+		"too few bytes": {func(h header, b []byte) (header, []byte) {
+			h, b = good(h, b)
+			return h, b[1:]
+		}, true},
+		"too many bytes": {func(h header, b []byte) (header, []byte) {
+			h, b = good(h, b)
+			return h, append(b, 1)
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, client := newTwins(t, 16)

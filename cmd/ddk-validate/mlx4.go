@@ -29,7 +29,7 @@ func mlx4Driver() validate.Driver {
 		CheckValues: checkMLX4,
 		Keep:        true,
 		Settings: map[string]string{
-			"bus":    "how the driver reaches the models: local, or vfio-user, a socket for each (Linux); default: local",
+			"bus":    "local, or vfio-user: each model is reached by a socket (Linux); default: local",
 			"roce":   "RoCE version of the link ethernet, 1 or 2; default: 2, of a ConnectX-3 Pro",
 			"fabric": "as for the driver reference", "nodes": "as for the driver reference",
 		},
