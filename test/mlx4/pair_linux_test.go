@@ -23,9 +23,10 @@ const device = "mlx4_0"
 // pair is two guests with a card each. Their programs find each other over a network that has nothing to do with the
 // cards.
 type pair struct {
-	net    *guest.Network
-	guests [2]*guest.Guest
-	models [2]*model.Model
+	net     *guest.Network
+	guests  [2]*guest.Guest
+	models  [2]*model.Model
+	counted [2]*countedDevice // the models, as the guests see them
 }
 
 // bootPair boots two guests, one after the other, whose cards are at links.
@@ -34,7 +35,8 @@ func bootPair(t *testing.T, ctx context.Context, c model.Config, links [2]rvt.Po
 	p := &pair{net: newNetwork(t, ctx)}
 	for i := range p.guests {
 		p.models[i] = newModel(t, c, links[i])
-		g, err := p.net.Boot(ctx, guestConfig(serve(t, p.models[i])))
+		p.counted[i] = &countedDevice{Device: p.models[i]}
+		g, err := p.net.Boot(ctx, guestConfig(serve(t, p.counted[i])))
 		require.NoError(t, err)
 		p.guests[i] = g
 		load(t, ctx, g, modules...)
@@ -166,6 +168,9 @@ func TestInfiniBand(t *testing.T) {
 	}
 	for _, args := range perftests {
 		t.Run(args, func(t *testing.T) { p.perftest(t, ctx, strings.Fields(args)...) })
+	}
+	for _, args := range []string{"ib_write_bw -s 4096", "ib_send_lat -s 64", "ib_send_bw -s 4096 -e"} {
+		t.Run("no reads, "+args, func(t *testing.T) { p.requireNoReads(t, ctx, strings.Fields(args)...) })
 	}
 	t.Run("wrong data", func(t *testing.T) { p.requireWrongData(t, ctx, client) })
 	p.requireQuiet(t, ctx)
