@@ -39,15 +39,35 @@ func ReadTree(socket string, timeout time.Duration) (entries []Entry, daemon int
 	}
 }
 
+// ReadContent returns the bytes of a file of the tree as it is now. The error has a syscall.Errno in its chain if it is
+// the daemon's: ENOENT; EISDIR; EFBIG.
+func ReadContent(socket, path string, timeout time.Duration) ([]byte, error) {
+	c, err := native.Dial(socket, timeout)
+	if err != nil {
+		return nil, fmt.Errorf("devices: reading %s from %s: %w", path, socket, errors.Join(ErrNoAnswer, err))
+	}
+	defer c.Close()
+	_, b, err := readOnce(c, &message{op: opContent, data: []byte(path)}, timeout)
+	return b, err
+}
+
+// ErrNoAnswer is wrapped by errors when the daemon cannot be reached.
+var ErrNoAnswer = errors.New("the daemon does not answer")
+
 // readPart requests one part of the tree. It returns the size of the whole, too.
 func readPart(c *native.Conn, offset uint64, timeout time.Duration) (total uint64, b []byte, err error) {
+	return readOnce(c, &message{op: opTree, a: offset}, timeout)
+}
+
+// readOnce executes a request whose reply has one store. It returns the result, too.
+func readOnce(c *native.Conn, m *message, timeout time.Duration) (total uint64, b []byte, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, nil, os.NewSyscallError("socketpair", err)
 	}
 	theirs := os.NewFile(uintptr(fds[1]), "reply")
 	defer unix.Close(fds[0])
-	err = c.Send(appendRequest(nil, &message{op: opTree, a: offset}), []*os.File{theirs})
+	err = c.Send(appendRequest(nil, m), []*os.File{theirs})
 	theirs.Close()
 	if err != nil {
 		return 0, nil, err
@@ -65,11 +85,14 @@ func readPart(c *native.Conn, offset uint64, timeout time.Duration) (total uint6
 	if n == 0 {
 		return 0, nil, errors.New("the daemon closed the connection")
 	}
-	if n < replySize+16 || ne.Uint32(reply[28:]) != 0 || ne.Uint32(reply[32:]) != 1 {
+	if n < replySize {
 		return 0, nil, errMessage
 	}
 	if e := ne.Uint32(reply); e != 0 {
 		return 0, nil, syscall.Errno(e)
+	}
+	if n < replySize+16 || ne.Uint32(reply[28:]) != 0 || ne.Uint32(reply[32:]) != 1 {
+		return 0, nil, errMessage
 	}
 	size := ne.Uint64(reply[replySize+8:])
 	if data := reply[replySize+16:]; size <= uint64(len(data)) {

@@ -30,14 +30,15 @@
 // Integers are in the machine's byte order. A request is
 //
 //	offset  type  field
-//	0       u32   operation: open, write, ioctl, bell, tree or read
+//	0       u32   operation: open, write, ioctl, bell, tree, read or
+//	              content, in this order from 1 on
 //	4       u32   number of descriptors that follow the reply socket: 0 or 1; open: a pidfd of the program's process,
 //	              if that is not the process that connected
 //	8       u64   open: inode of the socket; ioctl: request number, and in the upper half the number that the
 //	              following descriptor has in the program; tree: offset; write: that number; read: size
 //	16      u64   ioctl: argument; read: address
-//	24      …     open: path; write: bytes; ioctl: memory of the program, as often as necessary: u64 address,
-//	              u64 size, the bytes
+//	24      …     open and content: path; write: bytes; ioctl: memory of the program, as often as necessary:
+//	              u64 address, u64 size, the bytes
 //
 // A reply is
 //
@@ -58,7 +59,11 @@
 //	…       …     for each range: u64 address, u64 size; the carrier repeats the call with exactly these
 //
 // The reply to open has one store with address 0: u32 major and minor number of the device, u32 process id of the
-// daemon, u32 version of the protocol. The reply to tree has one with a part of the tree.
+// daemon, u32 version of the protocol. The reply to tree has one with a part of the tree. The reply to content has one
+// with the bytes of a file of the tree as it is now, so that carriers read ports' states, tables and counters when the
+// program does; errnos: ENOENT, EISDIR (files are below the path), EFBIG.
+//
+// The parts of a tree that a connection reads, from offset 0 on, are parts of one snapshot.
 //
 // # Datagrams
 //

@@ -18,10 +18,11 @@ const (
 	opBell
 	opTree
 	opRead
+	opContent
 )
 
 // version is the version of the protocol. The daemon and the carrier must have the same.
-const version = 4
+const version = 5
 
 // Sizes of headers in bytes.
 const (
@@ -67,9 +68,9 @@ func parse(b []byte, n int) (m message, err error) {
 	if m.op == opBell {
 		want = 0
 	}
-	hasData := m.op == opOpen || m.op == opWrite || m.op == opIoctl // and may have a descriptor
+	hasData := m.op == opOpen || m.op == opWrite || m.op == opIoctl || m.op == opContent
 	switch {
-	case m.op < opOpen || m.op > opRead || n != want || m.files > 1:
+	case m.op < opOpen || m.op > opContent || n != want || m.files > 1:
 		return m, errMessage
 	case !hasData && (len(m.data) > 0 || m.files > 0):
 		return m, errMessage
@@ -232,6 +233,25 @@ func part(tree []byte, offset uint64) *Reply {
 	offset = min(offset, uint64(len(tree)))
 	return &Reply{Result: int64(len(tree)), Stores: []Store{{Data: tree[offset:min(offset+maxPart,
 		uint64(len(tree)))]}}}
+}
+
+// content returns the reply with the bytes of a file.
+func content(tree []Entry, name string) *Reply {
+	isDir := false
+	name = path.Clean(name)
+	for _, e := range tree {
+		switch {
+		case e.Path == name && !e.Dir && len(e.Data) > maxPart:
+			return Fail(syscall.EFBIG)
+		case e.Path == name && !e.Dir:
+			return &Reply{Result: int64(len(e.Data)), Stores: []Store{{Data: e.Data}}}
+		}
+		isDir = isDir || e.Path == name || strings.HasPrefix(e.Path, name+"/")
+	}
+	if isDir {
+		return Fail(syscall.EISDIR)
+	}
+	return Fail(syscall.ENOENT)
 }
 
 // errnoOf returns the errno of an error.

@@ -173,12 +173,16 @@ func converse(c *native.Conn, f Dialog) {
 // first executes the requests for the tree and the open, which returns the file, or nil, and the pidfd of its process,
 // if that is not the one that connected.
 func (s *Server) first(c *native.Conn) (File, *os.File) {
+	var tree []byte // as of the request for its first part
 	for {
 		buf, m, files, err := receive(c)
 		if err != nil {
 			return nil, nil
 		}
-		f, ok := s.open(c, &m, files)
+		if m.op == opTree && m.a == 0 {
+			tree = encodeTree(s.front.Tree())
+		}
+		f, ok := s.open(c, &m, files, tree)
 		buffers.Put(buf)
 		if f != nil && m.files == 1 {
 			closeFiles(files[:1])
@@ -191,11 +195,14 @@ func (s *Server) first(c *native.Conn) (File, *os.File) {
 	}
 }
 
-// open executes an opTree or an opOpen. It reports false if the connection is to be closed.
-func (s *Server) open(c *native.Conn, m *message, files []*os.File) (File, bool) {
+// open executes an opTree, an opContent or an opOpen. It reports false if the connection is to be closed.
+func (s *Server) open(c *native.Conn, m *message, files []*os.File, tree []byte) (File, bool) {
 	switch m.op {
 	case opTree:
-		send(files[0], part(encodeTree(s.front.Tree()), m.a))
+		send(files[0], part(tree, m.a))
+		return nil, true
+	case opContent:
+		send(files[0], content(s.front.Tree(), string(m.data)))
 		return nil, true
 	case opOpen:
 		pid, uid, gid, err := c.Peer()

@@ -32,7 +32,10 @@ type fake struct {
 	pipe   *os.File
 }
 
-func (f *fake) Tree() []Entry { return []Entry{{Path: "/dev/x", Data: make([]byte, 3*maxPart)}} }
+func (f *fake) Tree() []Entry {
+	return []Entry{{Path: "/dev/x", Data: make([]byte, 3*maxPart)}, {Path: "/dev/z", Data: []byte("z\n")},
+		{Path: "/dev/dir", Dir: true, Data: []byte{}}}
+}
 
 func (f *fake) Open(path string, p kproxy.Peer) (File, error) {
 	if path != "/dev/x" {
@@ -232,20 +235,33 @@ func TestTooManyConnections(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestReadTree reads a tree that does not fit into one reply, through a listener.
+// TestReadTree reads a tree that does not fit into one reply, through a listener, and contents of its files.
 func TestReadTree(t *testing.T) {
 	r := newRig(t)
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := native.Listen(socket)
 	require.NoError(t, err)
 	served := make(chan error)
-	go func() { served <- r.s.Serve(l) }()
+	s := New(r.f, 16, clock.Real()) // connections that have just been closed count
+	defer s.Close()
+	go func() { served <- s.Serve(l) }()
 	tree, daemon, err := ReadTree(socket, 30*time.Second)
 	require.NoError(t, err)
 	assert.Equal(t, os.Getpid(), daemon)
 	assert.Equal(t, r.f.Tree(), tree)
+	content, err := ReadContent(socket, "/dev//y/../z", 30*time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, "z\n", string(content))
+	for name, want := range map[string]error{"/dev/x": syscall.EFBIG, "/dev": syscall.EISDIR,
+		"/dev/dir": syscall.EISDIR, "/dev/none": syscall.ENOENT, "": syscall.ENOENT} {
+		_, err := ReadContent(socket, name, 30*time.Second)
+		require.ErrorIs(t, err, want, name)
+		require.NotErrorIs(t, err, ErrNoAnswer)
+	}
 	require.NoError(t, l.Close())
 	require.NoError(t, <-served)
+	_, err = ReadContent(socket, "/dev/z", time.Second)
+	require.ErrorIs(t, err, ErrNoAnswer)
 	_, _, err = ReadTree(socket, time.Second)
 	require.Error(t, err)
 }

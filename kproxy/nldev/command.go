@@ -31,6 +31,7 @@ const (
 	cmdResPDGet   = 14
 	cmdGetChardev = 15
 	cmdStatSet    = 16
+	cmdStatGet    = 17
 	cmdStatDel    = 18
 	cmdResCTXGet  = 22
 	cmdResSRQGet  = 23
@@ -61,6 +62,10 @@ const (
 	attrChardevABI   = 71
 	attrChardev      = 72
 	attrDriver       = 73
+	attrHWCounters   = 80
+	attrHWCounter    = 81
+	attrCounterName  = 82
+	attrCounterValue = 83
 	attrDim          = 84
 	attrCopyOnFork   = 93
 )
@@ -76,6 +81,7 @@ var queries = map[uint16]query{
 	cmdGetChardev: (*FrontEnd).getChardev, cmdResGet: (*FrontEnd).getSummary, cmdResQPGet: listOf(qpTable),
 	cmdResCQGet: listOf(cqTable), cmdResMRGet: listOf(mrTable), cmdResPDGet: listOf(pdTable),
 	cmdResCTXGet: listOf(contextTable), cmdResSRQGet: listOf(srqTable),
+	cmdStatGet: (*FrontEnd).getCounters,
 }
 
 // changes are the commands that need rights over the machine's devices.

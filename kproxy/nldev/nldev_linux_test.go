@@ -43,7 +43,10 @@ func newRig(t testing.TB) *rig {
 	core, err := kproxy.New(kproxy.Config{AL: al})
 	require.NoError(t, err)
 	u, err := uverbs.New(uverbs.Config{AL: al, Core: core, Providers: []uverbs.Provider{{Library: rings.LibraryName,
-		Name: "any", ABI: 2, Driver: 14, Command: rings.VerbsCommand, BellOffset: rings.VerbsIndex}}})
+		Name: "any", ABI: 2, Driver: 14, Command: rings.VerbsCommand, BellOffset: rings.VerbsIndex}},
+		Counters: func(ci.GUID) uverbs.Counters {
+			return uverbs.Counters{Hardware: map[string]uint64{"b": 2, "a": 1 << 40}}
+		}})
 	require.NoError(t, err)
 	n, err := New(Config{Devices: u, Core: core})
 	require.NoError(t, err)

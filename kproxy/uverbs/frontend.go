@@ -24,6 +24,8 @@ type Config struct {
 	// Name is the beginning of the names of all devices, for which ValidName is true. Default: that of the provider.
 	// Programs without RDMA netlink need the default.
 	Name string
+	// Counters returns what an adapter has counted. Optional.
+	Counters func(ci.GUID) Counters
 }
 
 // MaxName is the maximum length of Config.Name. Linux's names have at most 63 bytes.
@@ -67,6 +69,7 @@ type Device struct {
 	provider *Provider
 	attr     *ci.CAAttr
 	info     ci.HCAInfo
+	counters func(ci.GUID) Counters
 }
 
 // Attr returns the attributes of the adapter. They are not changed.
@@ -139,7 +142,7 @@ func (u *FrontEnd) Devices() []Device {
 			u.indexes[guid] = i
 		}
 		list = append(list, Device{Index: i, Name: cmp.Or(u.cfg.Name, p.Name) + strconv.Itoa(i), GUID: guid,
-			provider: p, attr: a.Attr(), info: a.Info()})
+			provider: p, attr: a.Attr(), info: a.Info(), counters: u.cfg.Counters})
 	}
 	return list
 }

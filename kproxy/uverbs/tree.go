@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"path"
+	"strconv"
 
 	"ciddk/ci"
 	"ciddk/kproxy/devices"
@@ -50,9 +51,13 @@ func (t *tree) device(d *Device) {
 	t.file(path.Join(ib, "hw_rev"), "%x", a.Revision)
 	t.dir(path.Join(ib, "device", "net"))
 	for i := range a.Ports {
-		t.port(path.Join(ib, "ports", fmt.Sprint(i+1)), path.Join(ib, "device", "net"), &a.Ports[i])
+		t.port(portDir(ib, i), path.Join(ib, "device", "net"), &a.Ports[i])
 	}
+	t.addCounters(ib, d)
 }
+
+// portDir returns the directory of the port with an index.
+func portDir(ib string, i int) string { return path.Join(ib, "ports", strconv.Itoa(i+1)) }
 
 var (
 	portStates = [...]string{"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"}

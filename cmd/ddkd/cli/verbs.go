@@ -37,10 +37,14 @@ func providers(drivers []Driver) (list []uverbs.Provider) {
 	return list
 }
 
+// maxReaders is the number of connections that may exist besides those of clients: those of programs that read files of
+// sysfs.
+const maxReaders = 64
+
 // openVerbs creates the server of unmodified verbs programs. name is the beginning of the names of devices, or empty.
 func (d *daemon) openVerbs(name string) error {
 	u, err := uverbs.New(uverbs.Config{AL: d.al, Core: d.core, Providers: providers(d.drivers),
-		Name: name})
+		Name: name, Counters: d.counters})
 	if err != nil {
 		return err
 	}
@@ -54,7 +58,8 @@ func (d *daemon) openVerbs(name string) error {
 	}
 	m, err := umad.New(umad.Config{Core: d.core, MAD: d.svc.mads, Devices: u})
 	if err == nil {
-		d.verbs = devices.New(devices.FrontEnds{u, c, n, m}, d.core.MaxClients(), clock.Real())
+		d.verbs = devices.New(devices.FrontEnds{u, c, n, m}, d.core.MaxClients()+maxReaders,
+			clock.Real())
 	}
 	return err
 }

@@ -59,10 +59,18 @@ const (
 	envPreload = "LD_PRELOAD"
 )
 
+// AddressSanitizer ends a program in which a preloaded library precedes its own, unless an option permits it. The
+// preloaded library calls the functions that follow it, which are then those of the sanitizer.
+const (
+	envSanitizer  = "ASAN_OPTIONS"
+	anyOrder      = "verify_asan_link_order=0"
+	anyOrderBegin = "verify_asan_link_order="
+)
+
 // environment returns env with what the library needs. Other libraries that are preloaded come after it, except for one
 // of an earlier ddkrun.
 func environment(env []string, library, socket, root string) []string {
-	preload := []string{library}
+	preload, sanitizer := []string{library}, anyOrder
 	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		key, value, _ := strings.Cut(v, "=")
 		if key == envPreload {
@@ -72,9 +80,15 @@ func environment(env []string, library, socket, root string) []string {
 				}
 			}
 		}
-		return key == envPreload || key == envSocket || key == envRoot
+		if key == envSanitizer && strings.Contains(value, anyOrderBegin) {
+			sanitizer = value
+		} else if key == envSanitizer && value != "" {
+			sanitizer = value + ":" + anyOrder
+		}
+		return key == envPreload || key == envSocket || key == envRoot || key == envSanitizer
 	})
-	return append(env, envPreload+"="+strings.Join(preload, ":"), envSocket+"="+socket, envRoot+"="+root)
+	return append(env, envPreload+"="+strings.Join(preload, ":"), envSocket+"="+socket, envRoot+"="+root,
+		envSanitizer+"="+sanitizer)
 }
 
 // explainTo prints what a program would find, and its carrier. Without arguments, it is any program.

@@ -42,7 +42,12 @@ func privateDir() (string, error) {
 	return dir, nil
 }
 
-// materialize writes a tree to a directory, which it returns. Trees with the same contents share a directory.
+// portFiles is in the paths of files whose content changes: those of ports. Carriers read them from the daemon when a
+// program opens them, so that the ones in the directory only show that they exist.
+const portFiles = "/ports/"
+
+// materialize writes a tree to a directory, which it returns. Trees with the same files share a directory, if those
+// that do not change have the same contents.
 func materialize(tree []devices.Entry) (string, error) {
 	dir, err := privateDir()
 	if err != nil {
@@ -50,7 +55,11 @@ func materialize(tree []devices.Entry) (string, error) {
 	}
 	h := sha256.New()
 	for _, e := range tree {
-		fmt.Fprintf(h, "%s %t %d\n%s", e.Path, e.Dir, len(e.Data), e.Data)
+		data := e.Data
+		if strings.Contains(e.Path, portFiles) {
+			data = nil
+		}
+		fmt.Fprintf(h, "%s %t %d\n%s", e.Path, e.Dir, len(data), data)
 	}
 	root := filepath.Join(dir, treePrefix+hex.EncodeToString(h.Sum(nil)[:8]))
 	now := time.Now()

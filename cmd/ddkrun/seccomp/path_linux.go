@@ -4,13 +4,17 @@ package seccomp
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ciddk/kproxy/devices"
 )
 
 // The files that are redirected.
@@ -73,7 +77,10 @@ func (t *task) openAt(flags int) result {
 	if _, _, ok := p.device(); ok && flags&unix.O_PATH == 0 {
 		return t.openDevice(p, flags)
 	}
-	fd, err := unix.Open(p.file, flags&^(unix.O_CREAT|unix.O_EXCL)|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	fd, err := t.openLive(p, flags)
+	if err == errNotLive { //nolint:errorlint // openLive returns it as it is
+		fd, err = unix.Open(p.file, flags&^(unix.O_CREAT|unix.O_EXCL)|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	}
 	if err != nil {
 		return failed(err)
 	}
@@ -84,6 +91,42 @@ func (t *task) openAt(flags int) result {
 		return failed(err)
 	}
 	return result{isSent: true}
+}
+
+// errNotLive is the error of openLive for a file whose content does not change, or if the daemon does not answer.
+var errNotLive = errors.New("not live")
+
+// contentTimeout is the time in which the daemon returns the content of a file.
+const contentTimeout = 5 * time.Second
+
+// openLive opens a file of the tree with the content that the daemon has now.
+func (t *task) openLive(p place, flags int) (fd int, err error) {
+	const others = unix.O_ACCMODE | unix.O_DIRECTORY | unix.O_PATH
+	if !strings.HasPrefix(p.name, "/sys/") || flags&others != unix.O_RDONLY {
+		return -1, errNotLive
+	}
+	b, err := devices.ReadContent(t.socket, p.name, contentTimeout)
+	switch {
+	case errors.Is(err, unix.ENOENT) && !errors.Is(err, devices.ErrNoAnswer):
+		return -1, unix.ENOENT
+	case err != nil:
+		return -1, errNotLive
+	}
+	if fd, err = unix.MemfdCreate("sysfs", unix.MFD_CLOEXEC); err != nil {
+		return -1, err
+	}
+	n, err := unix.Pwrite(fd, b, 0)
+	if err == nil && n < len(b) {
+		err = unix.ENOSPC
+	}
+	if err == nil {
+		err = unix.Fchmod(fd, 0o444)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 // openAt2 is openAt for openat2, whose flags are in memory. Calls with rules of resolution are the kernel's.

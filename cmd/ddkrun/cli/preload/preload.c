@@ -33,16 +33,17 @@
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
 /* The protocol of package devices. */
-enum { OP_OPEN = 1, OP_WRITE, OP_IOCTL, OP_BELL, OP_READ = 6 };
+enum { OP_OPEN = 1, OP_WRITE, OP_IOCTL, OP_BELL, OP_READ = 6, OP_CONTENT };
 enum { FLAG_NEED_FILE = 1, FLAG_BELL = 2, FLAG_NO_BELL = 4, FLAG_MEMORY = 8, FLAG_WAIT = 16, FLAG_QUIET = 32,
        FLAG_QUIET_FILE = 64, FLAG_NEED_MEMORY = 128 };
 enum { MAX_RANGES = 24, MAX_REPEATS = 8 };
-enum { VERSION = 4, MAX_FILES = 8, MAX_REQUEST = (64 << 10) - 24, MAX_REPLY = 128 << 10 };
+enum { VERSION = 5, MAX_FILES = 8, MAX_REQUEST = (64 << 10) - 24, MAX_REPLY = 128 << 10 };
 
 struct request {
 	uint32_t op, files;
@@ -114,6 +115,34 @@ static struct device *device_at(int fd)
 	return atomic_load_explicit(&table[fd], memory_order_acquire);
 }
 
+static _Atomic(struct device *) free_devices;
+
+static void recycle(struct device *d)
+{
+	struct device *head = atomic_load(&free_devices);
+	do
+		d->next = head;
+	while (!atomic_compare_exchange_weak(&free_devices, &head, d));
+}
+
+/* new_device returns a device with zeros, or NULL. It takes the whole list, so that no other thread can use an entry. */
+static struct device *new_device(void)
+{
+	struct device *d = atomic_exchange(&free_devices, NULL);
+	if (!d)
+		return calloc(1, sizeof *d);
+	for (struct device *n = d->next, *after; n; n = after) {
+		after = n->next;
+		recycle(n);
+	}
+	for (int i = 0; i < MAX_BELLS; i++)
+		if (atomic_load_explicit(&d->bells[i], memory_order_relaxed))
+			atomic_store(&d->bells[i], 0);
+	d->is_netlink = 0;
+	d->port = 0;
+	return d;
+}
+
 static void drop(struct device *d)
 {
 	if (atomic_fetch_sub(&d->refs, 1) != 1)
@@ -121,6 +150,7 @@ static void drop(struct device *d)
 	char *m = atomic_exchange(&d->memory, NULL);
 	if (m)
 		munmap(m, d->memory_size);
+	recycle(d);
 }
 
 static void enter(int fd, struct device *d)
@@ -713,7 +743,7 @@ static int open_device(const char *path, int flags)
 			goto fail;
 		}
 	failed = ENOMEM;
-	if (!(b = malloc(MAX_REPLY)) || !(d = calloc(1, sizeof *d)))
+	if (!(b = malloc(MAX_REPLY)) || !(d = new_device()))
 		goto fail;
 	if (raw_fstat(fd, &st))
 		goto fail;
@@ -738,10 +768,61 @@ static int open_device(const char *path, int flags)
 	return fd;
 fail:
 	raw_close(fd);
-	free(d);
+	if (d)
+		recycle(d);
 	free(b);
 	errno = failed;
 	return -1;
+}
+
+/* is_live reports whether an open of a path that was redirected reads a file whose content changes. */
+static int is_live(const char *path, int flags)
+{
+	return begins(path, "/sys/") && (flags & O_ACCMODE) == O_RDONLY && !(flags & (O_DIRECTORY | O_PATH));
+}
+
+/*
+ * open_live opens a file of the tree with the content that the daemon has now. It returns -1 with the errno of the
+ * daemon, or -2 if the daemon cannot be asked, or if the path is a directory.
+ */
+static int open_live(const char *path, int flags)
+{
+	const char *socket_path = getenv("DDKRUN_SOCKET");
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	if (!socket_path || strlen(socket_path) >= sizeof a.sun_path)
+		return -2;
+	strcpy(a.sun_path, socket_path);
+	int saved = errno, result = -2, to = -1;
+	int fd = RAW(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	char *b = malloc(MAX_REPLY);
+	if (fd < 0 || !b || RAW(SYS_connect, fd, &a, sizeof a) < 0)
+		goto end;
+	struct request q = {.op = OP_CONTENT};
+	struct piece name = {path, strlen(path)};
+	if (call(fd, NULL, &q, &name, 1, -1, b, NULL)) {
+		if (errno == ENOENT) {
+			saved = ENOENT;
+			result = -1;
+		}
+		goto end;
+	}
+	struct store *s = (struct store *)(b + sizeof(struct reply));
+	if (((struct reply *)b)->stores != 1)
+		goto end;
+	to = RAW(SYS_memfd_create, "sysfs", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
+	if (to < 0 || RAW(SYS_pwrite64, to, s + 1, s->size, 0) != (ssize_t)s->size)
+		goto end;
+	RAW(SYS_fchmod, to, 0444);
+	result = to;
+	to = -1;
+end:
+	if (to >= 0)
+		raw_close(to);
+	if (fd >= 0)
+		raw_close(fd);
+	free(b);
+	errno = saved;
+	return result;
 }
 
 /* Sockets of RDMA netlink: package kproxy/nldev. The library sets and checks addresses, which the connection lacks. */
@@ -847,12 +928,39 @@ EXPORT ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 	return r;
 }
 
+/* below_tree returns the path of a file that a program opens relative to a directory of the tree, or NULL. */
+static const char *below_tree(int dir, const char *path, struct path *to)
+{
+	const char *root = getenv("DDKRUN_ROOT");
+	char link[sizeof "/proc/self/fd/" + 3 * sizeof dir];
+	if (dir < 0 || !root || !path || !path[0] || path[0] == '/' || strstr(path, ".."))
+		return NULL;
+	int saved = errno;
+	snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
+	ssize_t n = RAW(SYS_readlinkat, AT_FDCWD, link, to->b, sizeof to->b - 1);
+	errno = saved;
+	size_t skip = strlen(root);
+	if (n <= (ssize_t)skip || strncmp(to->b, root, skip) || to->b[skip] != '/' ||
+	    n + 1 + strlen(path) >= sizeof to->b)
+		return NULL;
+	to->b[n] = '/';
+	strcpy(to->b + n + 1, path);
+	return to->b + skip;
+}
+
 static int open_path(int dir, const char *path, int flags, mode_t mode)
 {
 	struct path to;
 	const char *p = redirect(path, &to);
 	if (p != path && is_device(path) && !(flags & O_PATH) && numbers(p))
 		return open_device(path, flags);
+	struct path full;
+	const char *live = p != path ? path : below_tree(dir, path, &full);
+	if (live && is_live(live, flags)) {
+		int fd = open_live(live, flags);
+		if (fd != -2)
+			return fd;
+	}
 	return REAL(openat)(dir, p, flags, mode);
 }
 
@@ -897,17 +1005,25 @@ EXPORT int __openat_2(int dir, const char *path, int flags) { return open_path(d
 
 EXPORT int __openat64_2(int dir, const char *path, int flags) { return open_path(dir, path, flags | O_LARGEFILE, 0); }
 
-EXPORT FILE *fopen(const char *path, const char *mode)
+static FILE *open_stream(FILE *(*real)(const char *, const char *), const char *path, const char *mode)
 {
 	struct path to;
-	return REAL(fopen)(redirect(path, &to), mode);
+	const char *p = redirect(path, &to);
+	int flags = mode[0] == 'r' && !strchr(mode, '+') ? O_RDONLY : O_RDWR;
+	if (p == path || !is_live(path, flags))
+		return real(p, mode);
+	int fd = open_live(path, strchr(mode, 'e') ? O_CLOEXEC : 0);
+	if (fd == -2)
+		return real(p, mode);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, mode);
+	if (!f && fd >= 0)
+		raw_close(fd);
+	return f;
 }
 
-EXPORT FILE *fopen64(const char *path, const char *mode)
-{
-	struct path to;
-	return REAL(fopen64)(redirect(path, &to), mode);
-}
+EXPORT FILE *fopen(const char *path, const char *mode) { return open_stream(REAL(fopen), path, mode); }
+
+EXPORT FILE *fopen64(const char *path, const char *mode) { return open_stream(REAL(fopen64), path, mode); }
 
 EXPORT DIR *opendir(const char *path)
 {
@@ -951,6 +1067,18 @@ EXPORT ssize_t readlinkat(int dir, const char *path, char *b, size_t size)
 {
 	struct path to;
 	return REAL(readlinkat)(dir, redirect(path, &to), b, size);
+}
+
+EXPORT ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
+{
+	struct path to;
+	return REAL(getxattr)(redirect(path, &to), name, value, size);
+}
+
+EXPORT ssize_t lgetxattr(const char *path, const char *name, void *value, size_t size)
+{
+	struct path to;
+	return REAL(lgetxattr)(redirect(path, &to), name, value, size);
 }
 
 /* Status. */
