@@ -66,11 +66,6 @@ func (b *buffer) page(off, want uint64) (addr, n uint64, ok bool) {
 // has reports whether n bytes at off are inside of the buffer.
 func (b *buffer) has(off, n uint64) bool { return off <= b.size && n <= b.size-off }
 
-// read copies bytes of the buffer. It reports false if they are outside of it or not mapped.
-func (b *buffer) read(off uint64, p []byte) bool {
-	return b.has(off, uint64(len(p))) && accessPages(b.m, b, off, p, false)
-}
-
 // write copies to the buffer.
 func (b *buffer) write(off uint64, p []byte) bool {
 	return b.has(off, uint64(len(p))) && accessPages(b.m, b, off, p, true)

@@ -21,7 +21,7 @@ type cq struct {
 	context   [0x40]byte
 
 	mu        sync.Mutex
-	buf       buffer
+	buf       queueBuffer
 	log       uint8
 	entry     uint32 // bytes
 	producer  uint32 // all 32 bits count
@@ -38,13 +38,14 @@ type cq struct {
 var _ rvt.SharedCompletionRing = (*cq)(nil)
 
 // cqBuffer returns the buffer that a CQ context describes.
-func (c *command) cqBuffer(b []byte) (buf buffer, log uint8, status prm.Status) {
+func (c *command) cqBuffer(b []byte) (buf queueBuffer, log uint8, status prm.Status) {
 	log = uint8(prm.CQCLogSize.Get(b))
 	if log > logMaxCQSize {
 		return buf, 0, prm.ExceedLim
 	}
 	mtt := prm.CQCMTTHigh.Get(b)<<32 | prm.CQCMTTLow.Get(b)
-	buf, ok := c.newBuffer(mtt, uint8(prm.CQCLogPage.Get(b))+12, uint64(c.layout.cqeSize)<<log)
+	var ok bool
+	buf.buffer, ok = c.newBuffer(mtt, uint8(prm.CQCLogPage.Get(b))+12, uint64(c.layout.cqeSize)<<log)
 	if !ok {
 		return buf, 0, prm.BadParam
 	}
@@ -158,7 +159,7 @@ func (q *cq) moderate(count, period uint64) prm.Status {
 }
 
 // resize continues in another buffer. An entry in the old one marks the end, and counts.
-func (q *cq) resize(buf buffer, log uint8) prm.Status {
+func (q *cq) resize(buf queueBuffer, log uint8) prm.Status {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.readConsumer()

@@ -23,7 +23,7 @@ type eq struct {
 	log     uint8
 	size    uint32 // of an entry
 	vector  int
-	buf     buffer
+	buf     queueBuffer
 	ignore  bool // overruns
 
 	mu       sync.Mutex
@@ -92,7 +92,7 @@ func (c *command) sw2hwEQ() prm.Status {
 		return prm.BadParam
 	}
 	mtt := prm.EQCMTTHigh.Get(b)<<32 | prm.EQCMTTLow.Get(b)
-	if e.buf, ok = c.newBuffer(mtt, uint8(prm.EQCLogPage.Get(b))+12, uint64(e.size)<<e.log); !ok {
+	if e.buf.buffer, ok = c.newBuffer(mtt, uint8(prm.EQCLogPage.Get(b))+12, uint64(e.size)<<e.log); !ok {
 		return prm.BadParam
 	}
 	c.eqs.mu.Lock()

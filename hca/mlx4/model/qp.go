@@ -146,10 +146,11 @@ func (q *qp) makeQueues(l *layout) prm.Status {
 		}
 	}
 	mtt := prm.QPCMTTHigh.Get(ctx)<<32 | prm.QPCMTTLow.Get(ctx)
-	buf, ok := q.m.newBuffer(mtt, uint8(prm.QPCLogPage.Get(ctx))+12, sendBytes+recvBytes)
+	b, ok := q.m.newBuffer(mtt, uint8(prm.QPCLogPage.Get(ctx))+12, sendBytes+recvBytes)
 	if !ok {
 		return prm.BadParam
 	}
+	buf := queueBuffer{buffer: b}
 	q.send = &sendRing{q: q, buf: buf, base: sendAt, log: sendLog, stride: sendStride}
 	if hasRecv {
 		q.recv = &recvRing{q: q, buf: buf, base: recvAt, log: recvLog, stride: recvStride,

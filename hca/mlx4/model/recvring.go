@@ -9,12 +9,13 @@ import (
 // recvRing is the receive queue of a QP, in the memory of the host.
 type recvRing struct {
 	q       *qp
-	buf     buffer
+	buf     queueBuffer
 	base    uint64 // of the first WQE in buf
 	log     uint8
 	stride  uint8  // log2 of the bytes of a WQE
 	record  uint64 // address of the doorbell record
 	head    uint16 // running index
+	tail    uint16 // the counter of the doorbell record when it was read last
 	isEmpty bool   // the QP has no receive queue
 	wqe     [maxRecvWQE]byte
 }
@@ -43,8 +44,10 @@ func (m *Model) readCounter(record uint64) (uint16, bool) {
 
 // Next implements rvt.RecvSource.
 func (r *recvRing) Next(w *rvt.RecvWork) bool {
-	if r.posted() == 0 {
-		return false
+	if r.tail == r.head {
+		if r.tail = r.head + r.posted(); r.tail == r.head {
+			return false
+		}
 	}
 	wqe := r.wqe[:1<<r.stride]
 	at := r.base + uint64(r.head&(1<<r.log-1))<<r.stride
@@ -107,7 +110,7 @@ func (r *recvRing) Depth() int {
 func (r *recvRing) Len() int { return int(r.posted()) }
 
 // Reset empties the queue.
-func (r *recvRing) Reset() { r.head = 0 }
+func (r *recvRing) Reset() { r.head, r.tail = 0, 0 }
 
 // Post is not called: the driver posts.
 func (r *recvRing) Post([]ci.RecvWR) int { return 0 }

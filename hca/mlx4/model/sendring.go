@@ -9,7 +9,7 @@ import (
 // sendRing is the send queue of a QP, in the memory of the host.
 type sendRing struct {
 	q      *qp
-	buf    buffer
+	buf    queueBuffer
 	base   uint64 // of the first WQE in buf
 	log    uint8
 	stride uint8  // log2 of the bytes of a slot
@@ -62,6 +62,9 @@ func (r *sendRing) Next(w *rvt.Work) bool {
 func (r *sendRing) fetch() ([]byte, bool) {
 	slots := uint32(1) << r.log
 	at := uint64(r.head&(slots-1)) << r.stride
+	if b, isPosted, ok := r.fetchDirect(at, uint64(slots)<<r.stride-at); ok {
+		return b, isPosted
+	}
 	ctrl := r.wqe[:prm.CtrlSegment]
 	first, ok := r.buf.readDword(r.base + at)
 	copy(ctrl, first[:])
@@ -83,6 +86,31 @@ func (r *sendRing) fetch() ([]byte, bool) {
 	}
 	prm.CtrlSize.Put(b, n/prm.CtrlSegment)
 	return b, true
+}
+
+// fetchDirect is fetch for a WQE that is contiguous in memory: it copies it once. left is the number of bytes to the end
+// of the queue. ok is false for other WQEs.
+func (r *sendRing) fetchDirect(at, left uint64) (b []byte, isPosted, ok bool) {
+	v, s := r.buf.direct(r.base+at, min(left, maxSendWQE), false)
+	if s == nil {
+		return nil, false, false
+	}
+	defer v.End()
+	if len(s) < prm.CtrlSegment {
+		return nil, false, false
+	}
+	first := loadDword(s)
+	if uint32(prm.CtrlOwner.Get(first[:])) != r.head>>r.log&1 {
+		return nil, false, true
+	}
+	ctrl := r.wqe[:prm.CtrlSegment]
+	copy(ctrl, s)
+	n := prm.CtrlSize.Get(ctrl) * prm.CtrlSegment
+	if n < prm.CtrlSegment || n > uint64(len(s)) {
+		return nil, false, false
+	}
+	copy(r.wqe[prm.CtrlSegment:n], s[prm.CtrlSegment:n])
+	return r.wqe[:n], true, true
 }
 
 // inlineOf returns the memory for the inline data of a slot.

@@ -38,25 +38,3 @@ func (m *Model) writeDword(addr uint64, v [dwordSize]byte) bool {
 	view.End()
 	return m.writeHost(addr, v[:])
 }
-
-// readDword reads a dword of the buffer.
-func (b *buffer) readDword(off uint64) (v [dwordSize]byte, ok bool) {
-	if !b.has(off, dwordSize) {
-		return v, false
-	}
-	addr, _, ok := b.page(off, dwordSize)
-	if !ok {
-		return v, false
-	}
-	return b.m.readDword(addr)
-}
-
-// publish writes an entry of a queue, its last dword after the others.
-func (b *buffer) publish(off uint64, entry []byte) bool {
-	last := len(entry) - dwordSize
-	if !b.has(off, uint64(len(entry))) || !b.write(off, entry[:last]) {
-		return false
-	}
-	addr, _, ok := b.page(off+uint64(last), dwordSize)
-	return ok && b.m.writeDword(addr, [dwordSize]byte(entry[last:]))
-}

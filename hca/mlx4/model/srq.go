@@ -14,7 +14,7 @@ type srq struct {
 	num     uint32
 	face    ci.SRQ
 	pdn     uint32
-	buf     buffer
+	buf     queueBuffer
 	log     uint8
 	stride  uint8  // log2 of the bytes of a WQE
 	record  uint64 // address of the doorbell record
@@ -47,7 +47,7 @@ func (c *command) sw2hwSRQ() prm.Status {
 		return prm.ExceedLim
 	}
 	mtt := prm.SRQCMTTHigh.Get(b)<<32 | prm.SRQCMTTLow.Get(b)
-	if s.buf, ok = c.newBuffer(mtt, uint8(prm.SRQCLogPage.Get(b))+12, 1<<(s.log+s.stride)); !ok {
+	if s.buf.buffer, ok = c.newBuffer(mtt, uint8(prm.SRQCLogPage.Get(b))+12, 1<<(s.log+s.stride)); !ok {
 		return prm.BadParam
 	}
 	pd, status := c.takePD(s.pdn)
