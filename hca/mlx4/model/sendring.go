@@ -88,8 +88,8 @@ func (r *sendRing) fetch() ([]byte, bool) {
 	return b, true
 }
 
-// fetchDirect is fetch for a WQE that is contiguous in memory: it copies it once. left is the number of bytes to the end
-// of the queue. ok is false for other WQEs.
+// fetchDirect is fetch for a WQE that is contiguous in memory: it copies it once. left is the number of bytes to the
+// end of the queue. ok is false for other WQEs.
 func (r *sendRing) fetchDirect(at, left uint64) (b []byte, isPosted, ok bool) {
 	v, s := r.buf.direct(r.base+at, min(left, maxSendWQE), false)
 	if s == nil {
