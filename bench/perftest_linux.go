@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 type perftest struct {
 	args  []string
 	bytes int
+	flags []string // of ddkrun
 }
 
 // MissingPerftest returns the reason why the cases of unmodified verbs programs cannot run, "" if they can.
@@ -27,6 +29,7 @@ func MissingPerftest() string {
 
 func (p perftest) run(at surroundings, ops int, timed bool) (s Sample, err error) {
 	args := append(p.args[:len(p.args):len(p.args)], "-F", "-s", strconv.Itoa(p.bytes), "-n", strconv.Itoa(ops))
+	at.prefix = slices.Concat(at.prefix, p.flags)
 	text, err := at.runPrograms(args, "ouldn't connect")
 	if err != nil {
 		return s, err

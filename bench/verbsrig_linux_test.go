@@ -32,7 +32,8 @@ func TestVerbsCases(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, WriteTables(&b, results))
 	for _, want := range []string{"| verbs/start | at most 20 ms more |", "| 64 B | ib_send_lat |",
-		"| 64 KiB | ib_write_bw |"} {
+		"| 64 KiB | ib_write_bw |",
+		"| 64 KiB | ib_write_bw, shared |"} {
 		assert.Contains(t, b.String(), want)
 	}
 }
@@ -62,6 +63,6 @@ func TestPerftestFails(t *testing.T) {
 	d, err := startVerbsDaemon()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, d.close()) }()
-	_, err = perftest{[]string{"ib_send_lat", "-d", "nothing"}, 64}.run(d.surroundings, 100, true)
+	_, err = perftest{[]string{"ib_send_lat", "-d", "nothing"}, 64, nil}.run(d.surroundings, 100, true)
 	require.ErrorContains(t, err, "ib_send_lat")
 }

@@ -4,6 +4,7 @@
 //	ddkrun ibv_devinfo -v
 //	ddkrun ib_write_bw                  # in one terminal
 //	ddkrun ib_write_bw 127.0.0.1        # and in another one
+//	ddkrun --share-memory ib_write_bw 127.0.0.1   # faster
 //	ddkrun --explain                    # what a program would find, and why
 //
 // docs/verbs.md is for users: what works, CI and containers, errors.
@@ -26,6 +27,13 @@
 //   - seccomp: ddkrun is notified of the program's system calls on such files, and executes them. It works for static
 //     programs and Go programs, and needs no compiler. Package ciddk/cmd/ddkrun/seccomp describes it.
 //   - auto, the default: seccomp for static programs and where the library cannot be compiled, else preload.
+//
+// # Memory
+//
+// The daemon copies from and to memory that the program registers, by system calls. With --share-memory it maps the
+// memory, which is much faster: the library moves registered memory to a file in memory, if it is private, consists of
+// whole pages, and the program has one thread at that time. Other memory is copied as before. docs/verbs.md describes
+// what a program may notice. It needs the carrier preload.
 //
 // Exit status: that of the program; 127 if it cannot be started; 125 for errors of ddkrun itself; 2 for usage.
 package main

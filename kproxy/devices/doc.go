@@ -33,10 +33,11 @@
 //	0       u32   operation: open, write, ioctl, bell, tree, read or
 //	              content, in this order from 1 on
 //	4       u32   number of descriptors that follow the reply socket: 0 or 1; open: a pidfd of the program's process,
-//	              if that is not the process that connected
+//	              if that is not the process that connected; write: see flag 1, or the memory that the call is
+//	              about, which the program has mapped
 //	8       u64   open: inode of the socket; ioctl: request number, and in the upper half the number that the
 //	              following descriptor has in the program; tree: offset; write: that number; read: size
-//	16      u64   ioctl: argument; read: address
+//	16      u64   ioctl: argument; read: address; write: offset of the memory in the file that follows
 //	24      …     open and content: path; write: bytes; ioctl: memory of the program, as often as necessary:
 //	              u64 address, u64 size, the bytes
 //

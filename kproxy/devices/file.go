@@ -74,9 +74,11 @@ type Request struct {
 	Memory         []Range // of the program, as an earlier Reply asked for it with NeedMemory
 
 	// Number and File are a descriptor of the program that an earlier Reply asked for with NeedFile. File is nil if
-	// there is none; the server closes it.
+	// there is none; the server closes it. For a write that registers memory, File may be a file in memory that the
+	// program has mapped there, with the first byte at Offset.
 	Number int32
 	File   *os.File
+	Offset uint64
 	Device File // the open device file that File is a descriptor of, if the same user has it open; else nil
 }
 

@@ -309,7 +309,7 @@ func (d *opener) next() bool {
 		d.start(buf, files, func() *Reply { return read(d.f, m.b, m.a) })
 		return true
 	}
-	r := &Request{Data: m.data}
+	r := &Request{Data: m.data, Offset: m.b}
 	if m.op == opIoctl {
 		memory, err := parseRanges(m.data)
 		if err != nil {

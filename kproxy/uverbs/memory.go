@@ -2,9 +2,12 @@ package uverbs
 
 import (
 	"errors"
+	"os"
 	"syscall"
 
 	"ciddk/ci"
+	"ciddk/kproxy"
+	"ciddk/kproxy/devices"
 	"ciddk/kproxy/schema"
 )
 
@@ -89,7 +92,7 @@ func notMapped(err error) error {
 	return err
 }
 
-func (f *File) regMR(_ *call, q *regMR, r *regMRResp) error {
+func (f *File) regMR(c *call, q *regMR, r *regMRResp) error {
 	m, err := memory(q.Start, q.Length, q.HCAVA, q.AccessFlags)
 	if err != nil {
 		return err
@@ -98,13 +101,27 @@ func (f *File) regMR(_ *call, q *regMR, r *regMRResp) error {
 	if err != nil {
 		return err
 	}
-	region, err := do[schema.RegionReply](f, schema.CmdRegisterMR, &schema.RegisterMR{PD: pd, Memory: m})
+	region, err := f.register(pd, m, c.request)
 	if err != nil {
 		return notMapped(err)
 	}
 	r.LKey, r.RKey = uint32(region.Region.LKey), uint32(region.Region.RKey)
 	r.MRHandle = f.add(&object{kind: kindMR, handle: region.Handle})
 	return nil
+}
+
+// register registers memory. If the program has shared it, it is mapped, and copied only if that is not possible.
+func (f *File) register(pd schema.Handle, m schema.Memory, q *devices.Request) (*schema.RegionReply, error) {
+	if q.File != nil {
+		shared := m
+		shared.Shared, shared.FileOffset = true, q.Offset
+		r, err := f.session.Do(&kproxy.Call{Command: schema.CmdRegisterMR,
+			Body: &schema.RegisterMR{PD: pd, Memory: shared}, Files: []*os.File{q.File}})
+		if err == nil {
+			return r.Body.(*schema.RegionReply), nil
+		}
+	}
+	return do[schema.RegionReply](f, schema.CmdRegisterMR, &schema.RegisterMR{PD: pd, Memory: m})
 }
 
 // The changes of a region (enum ib_mr_rereg_flags).

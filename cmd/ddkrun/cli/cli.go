@@ -33,6 +33,9 @@ func Main(args []string) int {
 	f := flag.NewFlagSet("ddkrun", flag.ContinueOnError)
 	socket := f.String("socket", "", "`path` of the socket of a daemon (default: that of the machine or of the user)")
 	carrier := f.String("carrier", carrierAuto, "how the program reaches the daemon: "+strings.Join(carriers, ", "))
+	share := f.Bool("share-memory", false, "share memory that PROGRAM registers with the daemon, which is faster: "+
+		"whole pages of private memory that a program with one thread registers are moved to a file in memory "+
+		"(see docs/verbs.md)")
 	explain := f.Bool("explain", false, "print what PROGRAM, or any program, would find, and why")
 	f.Usage = func() {
 		fmt.Fprint(f.Output(), "Usage: ddkrun [flags] PROGRAM [ARGUMENT...]\n\n"+
@@ -56,7 +59,7 @@ func Main(args []string) int {
 	if *explain {
 		err = explainTo(os.Stdout, *socket, *carrier, f.Args())
 	} else {
-		status, err = execute(*socket, *carrier, f.Args())
+		status, err = execute(*socket, *carrier, *share, f.Args())
 	}
 	if err == nil {
 		return status

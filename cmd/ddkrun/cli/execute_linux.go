@@ -19,8 +19,8 @@ import (
 var errProgram = errors.New("the program cannot be started")
 
 // execute runs a program with a carrier, and returns its exit status. With carrierPreload, the program replaces this
-// process.
-func execute(socket, carrier string, args []string) (int, error) {
+// process. isShared has memory that the program registers be shared with the daemon.
+func execute(socket, carrier string, isShared bool, args []string) (int, error) {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errProgram, err)
@@ -40,6 +40,9 @@ func execute(socket, carrier string, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if c.carrier == carrierSeccomp && isShared {
+		return 0, fmt.Errorf("--share-memory needs --carrier %s: %s", carrierPreload, c.reason)
+	}
 	if c.carrier == carrierSeccomp {
 		status, err := seccomp.Run(seccomp.Config{Socket: d.socket, Root: root, Daemon: d.pid, Path: path, Args: args,
 			Env: os.Environ()})
@@ -48,7 +51,7 @@ func execute(socket, carrier string, args []string) (int, error) {
 		}
 		return status, err
 	}
-	env := environment(os.Environ(), c.library, d.socket, root)
+	env := environment(os.Environ(), c.library, d.socket, root, isShared)
 	return 0, fmt.Errorf("%w: %s: %w", errProgram, path, syscall.Exec(path, args, env))
 }
 
@@ -56,6 +59,7 @@ func execute(socket, carrier string, args []string) (int, error) {
 const (
 	envSocket  = "DDKRUN_SOCKET"
 	envRoot    = "DDKRUN_ROOT"
+	envShare   = "DDKRUN_SHARE_MEMORY"
 	envPreload = "LD_PRELOAD"
 )
 
@@ -69,7 +73,7 @@ const (
 
 // environment returns env with what the library needs. Other libraries that are preloaded come after it, except for one
 // of an earlier ddkrun.
-func environment(env []string, library, socket, root string) []string {
+func environment(env []string, library, socket, root string, isShared bool) []string {
 	preload, sanitizer := []string{library}, anyOrder
 	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		key, value, _ := strings.Cut(v, "=")
@@ -85,8 +89,11 @@ func environment(env []string, library, socket, root string) []string {
 		} else if key == envSanitizer && value != "" {
 			sanitizer = value + ":" + anyOrder
 		}
-		return key == envPreload || key == envSocket || key == envRoot || key == envSanitizer
+		return key == envPreload || key == envSocket || key == envRoot || key == envShare || key == envSanitizer
 	})
+	if isShared {
+		env = append(env, envShare+"=1")
+	}
 	return append(env, envPreload+"="+strings.Join(preload, ":"), envSocket+"="+socket, envRoot+"="+root,
 		envSanitizer+"="+sanitizer)
 }

@@ -9,13 +9,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// source is the library that programs preload.
+// preloadSource is the part that programs cannot do without, and shareSource that of --share-memory.
 //
 //go:embed preload/preload.c
-var source []byte
+var preloadSource []byte
+
+//go:embed preload/share.c
+var shareSource []byte
+
+// source is the library that programs preload, as one file.
+var source = slices.Concat(preloadSource, []byte("\n#line 1 \"share.c\"\n"), shareSource)
 
 // compileFlags are the flags of the C compiler.
 var compileFlags = []string{"-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-x", "c"}
@@ -29,7 +36,7 @@ func library() (string, error) {
 	} else if dir, err = privateDir(); err != nil { // a user without a home directory
 		return "", err
 	}
-	sum := sha256.Sum256(append(source, strings.Join(compileFlags, " ")...))
+	sum := sha256.Sum256(append(slices.Clone(source), strings.Join(compileFlags, " ")...))
 	path := filepath.Join(dir, "preload-"+hex.EncodeToString(sum[:8])+".so")
 	if _, err := os.Stat(path); err == nil {
 		return path, nil

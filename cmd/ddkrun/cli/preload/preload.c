@@ -4,6 +4,7 @@
  *
  *   DDKRUN_SOCKET  path of the daemon's socket
  *   DDKRUN_ROOT    directory with the files of the tree: $DDKRUN_ROOT/sys/class/infiniband/...
+ *   DDKRUN_SHARE_MEMORY  "1": memory that is registered is shared with the daemon (share.c)
  *
  * Rules of this file: no call before main is needed; nothing is kept that a fork, an exec or another thread could make
  * wrong; the descriptor that the program has of a device file is the connection itself, so that the kernel decides when
@@ -17,6 +18,8 @@
 #include <limits.h>
 #include <linux/netlink.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -416,8 +419,12 @@ static void receive_wake(int fd)
 	RAW(SYS_recvmsg, fd, &m, MSG_DONTWAIT);
 }
 
-/* call_once executes a call. It sets *wait if the call would block and the descriptor is a blocking one. */
-static ssize_t call_once(int fd, struct device *d, struct request *q, const void *data, size_t size, int *wait)
+/*
+ * call_once executes a call. It sets *wait if the call would block and the descriptor is a blocking one. shared is the
+ * descriptor of memory that the call is about, or -1.
+ */
+static ssize_t call_once(int fd, struct device *d, struct request *q, const void *data, size_t size, int shared,
+			 int *wait)
 {
 	*wait = 0;
 	char *b = malloc(MAX_REPLY);
@@ -430,7 +437,7 @@ static ssize_t call_once(int fd, struct device *d, struct request *q, const void
 	ssize_t result = -1;
 	struct store needs[MAX_RANGES], have[MAX_RANGES];
 	struct piece pieces[2 * MAX_RANGES] = {{data, size}};
-	int count = 1, attached = -1, ok = call(fd, d, q, pieces, count, -1, b, needs);
+	int count = 1, attached = -1, ok = call(fd, d, q, pieces, count, shared, b, needs);
 	for (int i = 0; ok == 0 && r->flags & FLAG_NEED_MEMORY; i++) {
 		if (i == MAX_REPEATS) { /* another thread changes the memory */
 			errno = EFAULT;
@@ -478,11 +485,11 @@ static ssize_t call_once(int fd, struct device *d, struct request *q, const void
 	return result;
 }
 
-static ssize_t call_device(int fd, struct device *d, struct request *q, const void *data, size_t size)
+static ssize_t call_device(int fd, struct device *d, struct request *q, const void *data, size_t size, int shared)
 {
 	for (;;) {
 		int wait;
-		ssize_t result = call_once(fd, d, q, data, size, &wait);
+		ssize_t result = call_once(fd, d, q, data, size, shared, &wait);
 		if (!wait)
 			return result;
 		struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -532,6 +539,17 @@ struct doorbell {
 
 enum { POST_SEND = 28, DOORBELL_SIZE = 32 };
 
+/* The command of uverbs devices that registers memory. */
+struct registration {
+	uint32_t command;
+	uint16_t in_words, out_words;
+	uint64_t response, start, length;
+};
+
+enum { REG_MR = 9, UVERBS_MAJOR = 231, UVERBS_MINOR = 192 };
+
+static int share(uint64_t addr, uint64_t size, uint64_t *off);
+
 EXPORT ssize_t write(int fd, const void *buf, size_t size)
 {
 	struct device *d = device_at(fd);
@@ -548,7 +566,17 @@ EXPORT ssize_t write(int fd, const void *buf, size_t size)
 		return -1;
 	}
 	struct request q = {.op = OP_WRITE};
-	return call_device(fd, d, &q, buf, size);
+	struct registration r;
+	int shared = -1;
+	if (size >= sizeof r && major(d->rdev) == UVERBS_MAJOR && minor(d->rdev) >= UVERBS_MINOR) {
+		memcpy(&r, buf, sizeof r);
+		if (r.command == REG_MR && r.in_words * 4u == size)
+			shared = share(r.start, r.length, &q.b);
+	}
+	ssize_t n = call_device(fd, d, &q, buf, size, shared);
+	if (shared >= 0)
+		raw_close(shared);
+	return n;
 }
 
 EXPORT ssize_t read(int fd, void *buf, size_t size)
@@ -557,7 +585,7 @@ EXPORT ssize_t read(int fd, void *buf, size_t size)
 	if (!d || d->is_netlink || !(d = lookup(fd)))
 		return REAL(read)(fd, buf, size);
 	struct request q = {.op = OP_READ, .a = size, .b = (uintptr_t)buf};
-	return call_device(fd, d, &q, NULL, 0);
+	return call_device(fd, d, &q, NULL, 0, -1);
 }
 
 /* __read_chk is the read of programs that were compiled with _FORTIFY_SOURCE. */
@@ -578,7 +606,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...)
 	    !(d = lookup(fd)))
 		return REAL(ioctl)(fd, request, arg);
 	struct request q = {.op = OP_IOCTL, .a = (uint32_t)request, .b = (uintptr_t)arg};
-	return call_device(fd, d, &q, NULL, 0);
+	return call_device(fd, d, &q, NULL, 0, -1);
 }
 
 static void *map_file(void *addr, size_t size, int prot, int flags, int fd, off_t off)
