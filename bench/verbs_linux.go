@@ -33,7 +33,7 @@ func verbsCases(part int) []Case {
 	const large = 64 << 10
 	pings, sends, writes := verbsPings/part, verbsSends/part/batch*batch, verbsWrites/part
 	native := func(c Case, ours Entry, args []string, what string, r role, ops int, ucx ...string) Case {
-		c.Ours = []Entry{ours, {ours.Name + ", shared", "the same with ddkrun --share-memory"}}
+		c.Ours = []Entry{ours, {ours.Name + " (shared)", "the same with ddkrun --share-memory"}}
 		c.Yards = []Entry{{"native", what + ", in memory that the daemon shares"},
 			{"native, own memory", "the same in memory that the programs have allocated, as verbs programs do"}}
 		timed := c.Table == Latency

@@ -2,60 +2,59 @@ package uverbs
 
 import (
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"ciddk/ci"
+	"ciddk/internal/memfd"
 	"ciddk/kproxy/devices"
 )
 
 // TestSharedRegistration registers memory that comes with a file of the program. A file that the daemon must not map is
 // not used: the memory is copied, if the program has it.
 func TestSharedRegistration(t *testing.T) {
-	const seals = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK
 	size := 4 * os.Getpagesize()
 	for _, x := range []struct {
 		name     string
-		seals    int
+		sealed   bool
 		offset   uint64
 		none     bool // the program has no memory at that address
 		mappings int
 		errno    syscall.Errno
 	}{
-		{"sealed", seals, 0, false, 1, 0},
-		{"at an offset", seals, uint64(size / 4), false, 1, 0},
-		{"not sealed", 0, 0, false, 0, 0},
-		{"may be shortened", unix.F_SEAL_GROW, 0, false, 0, 0},
-		{"beyond the end", seals, uint64(size), false, 0, 0},
-		{"far beyond the end", seals, -uint64(os.Getpagesize()), false, 0, 0},
-		{"another offset in the page", seals, 8, false, 0, 0},
-		{"not sealed and not mapped", 0, 0, true, 0, syscall.EFAULT},
+		{"sealed", true, 0, false, 1, 0},
+		{"at an offset", true, uint64(size / 4), false, 1, 0},
+		{"not sealed", false, 0, false, 0, 0},
+		{"beyond the end", true, uint64(size), false, 0, 0},
+		{"far beyond the end", true, -uint64(os.Getpagesize()), false, 0, 0},
+		{"another offset in the page", true, 8, false, 0, 0},
+		{"not sealed and not mapped", false, 0, true, 0, syscall.EFAULT},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			r := newRig(t)
 			p := r.context()
 			var pd allocPDResp
 			p.must(cmdAllocPD, allocPD{replyAddr}, &pd)
-			fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+			file, err := os.Create(filepath.Join(t.TempDir(), "file"))
 			require.NoError(t, err)
-			file := os.NewFile(uintptr(fd), "test")
-			defer file.Close()
 			require.NoError(t, file.Truncate(int64(size)))
-			b, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+			if x.sealed {
+				require.NoError(t, file.Close())
+				file, err = memfd.Create("test", size)
+				require.NoError(t, err)
+			}
+			defer file.Close()
+			b, err := syscall.Mmap(int(file.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 			require.NoError(t, err)
 			at := ci.Bytes(b).Addr()
 			if x.none {
-				require.NoError(t, unix.Munmap(b))
+				require.NoError(t, syscall.Munmap(b))
 			} else {
-				defer func() { require.NoError(t, unix.Munmap(b)) }()
-			}
-			if x.seals != 0 {
-				_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, x.seals)
-				require.NoError(t, err)
+				defer func() { require.NoError(t, syscall.Munmap(b)) }()
 			}
 			length, before := uint64(size/2), r.mappings()
 			reg := func(file *os.File) *devices.Reply {

@@ -1,6 +1,6 @@
 /*
- * A verbs program that ddkrun --share-memory runs. It registers memory of many kinds, and checks for each whether it was
- * moved to a file, that nothing of its content was lost, and that RDMA reads and writes reach it.
+ * A verbs program that ddkrun --share-memory runs. It registers memory of many kinds, and checks for each whether it
+ * was moved to a file, that nothing of its content was lost, and that RDMA reads and writes reach it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -76,7 +76,8 @@ static int has(const char *p, size_t size, int seed)
 	return 1;
 }
 
-static enum ibv_wc_status transfer(enum ibv_wr_opcode opcode, char *own, struct ibv_mr *m, struct ibv_mr *to, size_t size)
+static enum ibv_wc_status transfer(enum ibv_wr_opcode opcode, char *own, struct ibv_mr *m, struct ibv_mr *to,
+				   size_t size)
 {
 	struct ibv_sge sge = {(uintptr_t)own, size, m->lkey};
 	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED}, *bad;
@@ -294,7 +295,6 @@ static void threads(void)
 int main(int argc, char **argv)
 {
 	int on = argc > 1 && !strcmp(argv[1], "shared");
-	(void)argv;
 	open_all();
 	kinds(on);
 	again(on);

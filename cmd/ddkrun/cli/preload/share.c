@@ -1,9 +1,9 @@
 /*
- * ddkrun --share-memory: memory that a program registers is moved to a file in memory (memfd), which the daemon maps, so
- * that the daemon needs no system call for a copy. This file is a part of preload.c.
+ * ddkrun --share-memory: memory that a program registers is moved to a file in memory (memfd), which the daemon maps.
+ * The daemon then needs no system call for a copy. This file is a part of preload.c.
  *
- * Moving is a copy to the file, and a mapping of the file in place of the old pages. What the program writes between the
- * two would be lost. Therefore memory is moved only if it is private, anonymous, consists of whole pages and has no
+ * Moving is a copy to the file, and a mapping of the file in place of the old pages. What the program writes between
+ * the two would be lost. Therefore memory is moved only if it is private, anonymous, consists of whole pages and has no
  * stack, and only while the process has one thread and its signals are blocked. The daemon copies other memory as
  * without the option. Memory remains in the file after it is deregistered.
  *
