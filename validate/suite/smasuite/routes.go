@@ -115,9 +115,6 @@ var _ = routes.Case(validate.Case{
 }, SMALink04)
 
 func linkSMInfo(t *validate.T) {
-	if t.Attr().HasHardwareAgents(1) {
-		t.Skip("the adapter's agent passes requests to managers up, and does not know whether there is one")
-	}
 	l := link(t)
 	l.do(l.smp(mad.Get, mad.AttrSMInfo, 0), mad.StatusBadMethodAttribute)
 	l.do(l.smp(mad.Set, mad.AttrSMInfo, mad.SMHandover), mad.StatusBadMethodAttribute)
