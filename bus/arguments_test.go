@@ -35,7 +35,8 @@ func TestPages(t *testing.T) {
 	b := make([]byte, 3*page)
 	start := page - address(b)%page
 	for _, x := range []struct{ from, n, offset, size uint64 }{
-		{0, page, 0, page}, {0, 1, 0, page}, {5, page - 5, 5, page}, {5, page - 4, 5, 2 * page}, {0, 2 * page, 0, 2 * page},
+		{0, page, 0, page}, {0, 1, 0, page}, {5, page - 5, 5, page}, {5, page - 4, 5, 2 * page},
+		{0, 2 * page, 0, 2 * page},
 	} {
 		offset, size, err := Pages(b[start+x.from:][:x.n])
 		require.NoError(t, err)

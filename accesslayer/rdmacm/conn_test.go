@@ -318,8 +318,8 @@ func TestConnEnd(t *testing.T) {
 	}
 }
 
-// TestConnFailureBeforeEnd tests that a work request that failed is the reason also if the peer's DREQ is processed before
-// its completion is polled.
+// TestConnFailureBeforeEnd tests that a work request that failed is the reason also if the peer's DREQ is processed
+// before its completion is polled.
 func TestConnFailureBeforeEnd(t *testing.T) {
 	a, _ := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{})
 	release := rdmacm.HoldPolling(a)
