@@ -25,8 +25,8 @@ func TestAgents(t *testing.T) {
 		failed, skipped []string
 	}{
 		{agents: "kit"},
-		{agents: "hardware", skipped: []string{"sma.component.disable", "sma.link.sm-info"}},
-		{agents: "passing", skipped: []string{"sma.component.disable", "sma.link.sm-info"}},
+		{agents: "hardware", skipped: []string{"sma.component.disable"}},
+		{agents: "passing", skipped: []string{"sma.component.disable"}},
 		{agents: "kit", mutant: "mad.no-agent", failed: []string{"claims.profile", "mad.agent"}},
 		{agents: "hardware", mutant: "sma.agent-undeclared", failed: []string{"sma.link.alone"}},
 		{agents: "passing", mutant: "sma.agent-passes", failed: []string{"sma.link.alone", "sma.link.once"}},
