@@ -526,6 +526,12 @@ func TestEnds(t *testing.T) {
 				<-moved
 			}
 			require.NoError(t, tt.kill(a, b, na, nb))
+			// All transfers may be waiting for the peer, with no packet of ours to be acknowledged: without another one
+			// nothing detects that a host is silent.
+			wg.Go(func() {
+				_, err := c.Put(ctx, 2, make([]byte, 1<<20))
+				assert.Error(t, err)
+			})
 			wg.Wait()
 			require.NoError(t, c.Close())
 			require.NoError(t, na.Close())
