@@ -161,6 +161,8 @@ func parsePerftest(out string, t bench.Table, size int) (bench.Sample, error) {
 			s.Time = micros(v[1] / v[4])
 		case t == bench.Bandwidth && v[3] > 0: // fewer than one message a second
 			s.Time = micros(v[1] * float64(size) / v[3] / (1 << 20) * 1e6)
+		case t == bench.Bandwidth: // all figures are 0
+			return s, errNoFrequency
 		default:
 			return s, fmt.Errorf("figures are missing in %q", line)
 		}

@@ -39,7 +39,7 @@ func TestParsePerftest(t *testing.T) {
 		{"", "no line of figures for 64 bytes", bench.Bandwidth},
 		{bandwidth, "no line of figures for 64 bytes", bench.Bandwidth},
 		{"64 1 2 3 x\n", `parsing "x"`, bench.Bandwidth},
-		{"64 1 0 0 0\n", "figures are missing", bench.Bandwidth},
+		{"64 1 0 0 0\n", errNoFrequency.Error(), bench.Bandwidth},
 		{"64 1 2 3 4 5\n", "figures are missing", bench.Latency},
 		{"64 500 inf inf inf inf -nan inf inf\n", errNoFrequency.Error(), bench.Latency},
 		{"64 500 0.00 -nan 0.1\n", errNoFrequency.Error(), bench.Bandwidth},
