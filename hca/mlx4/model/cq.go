@@ -2,6 +2,7 @@ package model
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ciddk/ci"
@@ -30,9 +31,11 @@ type cq struct {
 	solicited uint32 // producer index behind the last solicited entry
 	armed     uint8  // prm.ArmSolicited, prm.ArmAny, or 0
 	armedAt   uint32 // consumer index with which the driver armed it
-	isFull    bool
+	status    uint64 // prm.CQCStatusFull, prm.CQCStatusError, or 0; an error lasts as long as the queue
 
 	isModerated bool // the transport delays events
+
+	hasFailed atomic.Bool // status is not 0
 }
 
 var _ rvt.SharedCompletionRing = (*cq)(nil)
@@ -75,7 +78,7 @@ func (c *command) sw2hwCQ() prm.Status {
 	c.making.cq = q
 	defer func() { c.making.cq = nil }()
 	var err error
-	if q.face, err = c.pd.CreateCQ(ci.CQCreate{Size: 1, OnEvent: q.event, OnCompletion: q.moderated}); err != nil {
+	if q.face, err = c.pd.CreateCQ(ci.CQCreate{Size: 1, OnCompletion: q.moderated}); err != nil {
 		return statusOf(err)
 	}
 	c.objects.Lock()
@@ -110,9 +113,7 @@ func (c *command) queryCQ() prm.Status {
 	b := q.context
 	states := [...]uint64{0: prm.CQFired, prm.ArmSolicited: prm.CQArmedSolicited, prm.ArmAny: prm.CQArmed}
 	prm.CQCState.Put(b[:], states[q.armed])
-	if q.isFull {
-		prm.CQCStatus.Put(b[:], prm.CQCStatusFull)
-	}
+	prm.CQCStatus.Put(b[:], q.status)
 	prm.CQCLogSize.Put(b[:], uint64(q.log))
 	prm.CQCProducer.Put(b[:], uint64(q.producer))
 	prm.CQCConsumer.Put(b[:], uint64(q.consumer))
@@ -162,7 +163,12 @@ func (q *cq) moderate(count, period uint64) prm.Status {
 func (q *cq) resize(buf queueBuffer, log uint8) prm.Status {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.readConsumer()
+	if q.status != 0 {
+		return prm.BadResState
+	}
+	if !q.readConsumer() {
+		return prm.BadParam
+	}
 	if (q.producer-q.consumer)&indexMask >= 1<<log {
 		return prm.BadSize
 	}
@@ -220,46 +226,62 @@ func (q *cq) Put(wc *ci.WC) bool {
 	x.encodeCQE(e[:], wc)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.ignore && q.hasNoRoom() {
-		q.isFull = true
-		q.m.diag.overflows.Add(1)
-		return false
-	}
-	return q.store(&e)
+	return q.add(&e)
 }
 
 // putRaw appends an entry of a QP of raw frames. Without room the entry is lost.
 func (q *cq) putRaw(e *[prm.CQESize]byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.ignore && q.hasNoRoom() {
-		q.m.diag.overflows.Add(1)
-		if !q.isFull {
-			q.isFull = true
-			q.event(ci.Event{Type: ci.EventCQError})
-		}
-		return
-	}
-	if q.store(e) {
+	if q.add(e) {
 		q.solicited = q.producer
 		q.fireIfDue()
 	}
 }
 
-// hasNoRoom reports whether the queue is full. It reads the consumer index only if it seems to be. mu is held.
-func (q *cq) hasNoRoom() bool {
-	slots := uint32(1) << q.log
-	if (q.producer-q.consumer)&indexMask < slots {
+// add appends an entry. If there is no room or no memory, the queue is in error from then on, and all entries are lost.
+// mu is held.
+func (q *cq) add(e *[prm.CQESize]byte) bool {
+	if q.status != 0 {
 		return false
 	}
-	q.readConsumer()
-	return (q.producer-q.consumer)&indexMask >= slots
+	if !q.ignore {
+		switch hasRoom, isMapped := q.hasRoom(); {
+		case !isMapped:
+			q.fail(prm.CQCStatusError)
+			return false
+		case !hasRoom:
+			q.fail(prm.CQCStatusFull)
+			return false
+		}
+	}
+	if !q.store(e) {
+		q.fail(prm.CQCStatusError)
+		return false
+	}
+	return true
 }
 
-func (q *cq) readConsumer() {
-	if b, ok := q.m.readDword(q.record); ok {
+// hasRoom reports whether the queue has room. It reads the consumer index only if the queue seems to have none, and
+// isMapped is false if that is not possible. mu is held.
+func (q *cq) hasRoom() (hasRoom, isMapped bool) {
+	slots := uint32(1) << q.log
+	if (q.producer-q.consumer)&indexMask < slots {
+		return true, true
+	}
+	if !q.readConsumer() {
+		return false, false
+	}
+	return (q.producer-q.consumer)&indexMask < slots, true
+}
+
+// readConsumer reads the consumer index from the doorbell record. It reports false if the host has not mapped that.
+func (q *cq) readConsumer() bool {
+	b, ok := q.m.readDword(q.record)
+	if ok {
 		q.consumer = bigEndian.Uint32(b[:]) & indexMask
 	}
+	return ok
 }
 
 // store writes an entry, its owner bit last. mu is held.
@@ -346,16 +368,6 @@ func (q *cq) request(command uint8, consumer uint32) {
 		q.armed = 0
 	}
 	q.fireIfDue()
-}
-
-// event reports an error of the queue.
-func (q *cq) event(e ci.Event) {
-	if e.Type == ci.EventCQError {
-		q.m.raise(prm.EventCQError, 0, func(b []byte) {
-			prm.EQECQErrCQN.Put(b, uint64(q.num))
-			prm.EQECQErrSyn.Put(b, prm.CQErrOverrun)
-		})
-	}
 }
 
 // The driver takes the entries, so that the transport has nothing to get. These methods complete rvt.CompletionRing.

@@ -57,7 +57,12 @@ func (p *ethPeer) steer(index uint32, mac [6]byte, qpn uint32) {
 
 // newFrameQP returns a QP of raw frames in RTS.
 func (p *ethPeer) newFrameQP(num uint32) *queuePair {
-	q := p.newQP(num, prm.ServiceMLX, p.cq)
+	return p.newFrameQPOn(num, p.cq)
+}
+
+// newFrameQPOn returns a QP of raw frames in RTS that completes on a queue.
+func (p *ethPeer) newFrameQPOn(num uint32, cq *completionQueue) *queuePair {
+	q := p.newQP(num, prm.ServiceMLX, cq)
 	prm.PathLinkType.Put(prm.QPCPrimary.Bytes(q.context, prm.PathSize), prm.PathLinkEthernet)
 	q.start()
 	return q

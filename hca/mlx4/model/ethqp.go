@@ -60,6 +60,9 @@ func (c *command) newFrameQP(num uint32, ctx []byte) (*frameQP, prm.Status) {
 	if q.sendCQ == nil || q.recvCQ == nil {
 		return nil, prm.BadResource
 	}
+	if q.sendCQ.hasFailed.Load() || q.recvCQ.hasFailed.Load() {
+		return nil, prm.BadResState
+	}
 	q.sendCQ.frameQPs++
 	q.recvCQ.frameQPs++
 	return q, prm.OK
@@ -74,6 +77,14 @@ func (q *frameQP) close() {
 	q.setState(prm.QPReset) // waits until no frame is being received or sent
 }
 
+// present returns the state of the QP, which is in Error with a CQ that has failed. stateMu or Model.mu is held.
+func (q *frameQP) present() uint64 {
+	if q.sendCQ != nil && (q.sendCQ.hasFailed.Load() || q.recvCQ.hasFailed.Load()) && q.state != prm.QPReset {
+		return prm.QPError
+	}
+	return q.state
+}
+
 func (q *frameQP) setState(s uint64) {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
@@ -86,7 +97,7 @@ func (c *command) modifyFrameQP(q *frameQP) prm.Status {
 		ci.QPError: prm.QPError}
 	to, ok := states[qpSteps[c.op].to]
 	from, hasFrom := qpStart[c.op]
-	if !ok || hasFrom && qpStates[from] != q.state {
+	if !ok || hasFrom && qpStates[from] != q.present() {
 		return prm.BadQPState
 	}
 	q.setState(to)

@@ -94,7 +94,7 @@ func (q *frameQP) receive(f []byte, p *packet, hash uint32) {
 	}
 	q.stateMu.RLock()
 	defer q.stateMu.RUnlock()
-	if q.state != prm.QPRTR && q.state != prm.QPRTS {
+	if s := q.present(); s != prm.QPRTR && s != prm.QPRTS {
 		return
 	}
 	q.recvMu.Lock()

@@ -17,12 +17,15 @@ const (
 func (q *frameQP) doorbell() {
 	q.stateMu.RLock()
 	defer q.stateMu.RUnlock()
-	if q.send == nil || q.state != prm.QPRTS {
+	if q.send == nil {
 		return
 	}
 	q.sendMu.Lock()
 	defer q.sendMu.Unlock()
 	for range maxBurst {
+		if q.present() != prm.QPRTS {
+			return
+		}
 		wqe, ok := q.send.fetch()
 		if !ok {
 			return

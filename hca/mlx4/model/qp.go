@@ -54,6 +54,9 @@ func (c *command) newQP(num uint32, ctx []byte) (*qp, prm.Status) {
 	if sendCQ == nil || recvCQ == nil {
 		return nil, prm.BadResource
 	}
+	if sendCQ.hasFailed.Load() || recvCQ.hasFailed.Load() {
+		return nil, prm.BadResState
+	}
 	create := ci.QPCreate{Type: q.typ, SendCQ: sendCQ.face, RecvCQ: recvCQ.face, OnEvent: q.event, Context: q}
 	create.SendDepth, create.SendSGE, create.MaxInline = q.send.Depth(), q.send.sges(), q.send.inlineBytes()
 	if prm.QPCHasSRQ.Has(ctx) {

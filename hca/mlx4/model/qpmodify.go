@@ -295,7 +295,7 @@ func (c *command) queryQP() prm.Status {
 	ctx := b[prm.QPContext.Off:]
 	if f := c.frameQP(c.mod); f != nil {
 		copy(ctx, f.context[:])
-		prm.QPCState.Put(ctx, f.state)
+		prm.QPCState.Put(ctx, f.present())
 		return c.outbox(b)
 	}
 	if q := c.qp(c.mod); q != nil {

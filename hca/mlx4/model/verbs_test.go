@@ -19,15 +19,16 @@ type completionQueue struct {
 	log      int
 	mem, rec *bus.DMA
 	consumer uint32
+	mtt      uint64 // offset of its first MTT
 }
 
 func (d *driver) newCQ(num uint32, log int) *completionQueue {
 	q := &completionQueue{d: d, num: num, log: log, mem: d.alloc(max(64<<log, 4096)), rec: d.alloc(4096)}
-	at := d.mtts(q.mem)
+	q.mtt = d.mtts(q.mem)
 	d.with(prm.CmdSW2HWCQ, num, 0, func(b []byte) {
 		prm.CQCLogSize.Put(b, uint64(log))
 		prm.CQCEQN.Put(b, compEQ)
-		prm.CQCMTTLow.Put(b, at)
+		prm.CQCMTTLow.Put(b, q.mtt)
 		prm.CQCDoorbell.Put(b, q.rec.IOVA)
 	})
 	return q
