@@ -52,7 +52,7 @@ func TestReferenceAPM(t *testing.T) {
 		events := make(chan ci.EventType, 64)
 		alt := a.path(2, b, 2)
 		ca, cb, qa, qb := establishWatched(t, a, b, ci.RC, events, func(c *cm.ConnectConfig) { c.Alternate = &alt })
-		next(t, cb, cm.EventEstablished)
+		nextAfterDelays(t, cb, cm.EventEstablished)
 		require.Equal(t, ci.APMRearm, must(qa.Query()).APM)
 		require.Equal(t, uint8(2), must(qb.Query()).Alternate.AV.Port)
 		waitArmed(t, a, b, qa, qb)
@@ -70,7 +70,7 @@ func TestReferenceAPM(t *testing.T) {
 		setLink(t, a, b, 1, true)
 		loaded := make(chan error, 1)
 		go func() {
-			e := next(t, cb, cm.EventAlternate)
+			e := nextAfterDelays(t, cb, cm.EventAlternate)
 			assert.Equal(t, uint8(1), e.Path.Port.Num)
 			loaded <- cb.AnswerAlternate(mad.APRLoaded, nil, nil)
 		}()
@@ -90,7 +90,7 @@ func TestReferenceAPM(t *testing.T) {
 		require.NoError(t, cb.Migrated())
 		done := make(chan error, 1)
 		go func() {
-			next(t, cb, cm.EventDisconnect)
+			nextAfterDelays(t, cb, cm.EventDisconnect)
 			done <- cb.AnswerDisconnect(nil)
 		}()
 		_, err = ca.Disconnect(t.Context(), nil)
@@ -121,16 +121,16 @@ func TestReferenceVanish(t *testing.T) {
 	_, err := ca.Disconnect(t.Context(), nil)
 	require.ErrorIs(t, err, cm.ErrTimeout)
 	require.NoError(t, qa.Destroy())
-	require.ErrorIs(t, next(t, ca, cm.EventDisconnected).Err, cm.ErrTimeout)
+	require.ErrorIs(t, nextAfterDelays(t, ca, cm.EventDisconnected).Err, cm.ErrTimeout)
 
 	c := newStack(t, port(2))
 	drain(a.cq)
-	cc, cs, qc, qs := establish(t, a, c, ci.RC, quick)
+	cc, cs, qc, qs := establish(t, a, c, ci.RC)
 	carry(t, a, qc, c, "to the new one")
 	carry(t, c, qs, a, "and from it")
 	require.NoError(t, cc.Close())
-	next(t, cs, cm.EventEstablished)
-	next(t, cs, cm.EventDisconnect)
+	nextAfterDelays(t, cs, cm.EventEstablished)
+	nextAfterDelays(t, cs, cm.EventDisconnect)
 	require.NoError(t, cs.Close())
 }
 
@@ -139,7 +139,7 @@ func TestReferenceClose(t *testing.T) {
 	onLinks(t, 1, func(t *testing.T, a, b *stack) {
 		ca, cb, _, _ := establish(t, a, b, ci.RC)
 		require.NoError(t, b.cm.Close())
-		next(t, ca, cm.EventDisconnect)
+		nextAfterDelays(t, ca, cm.EventDisconnect)
 		require.Equal(t, cm.StateClosed, cb.State())
 		require.NoError(t, ca.AnswerDisconnect(nil))
 		failed := make(chan error, 1)

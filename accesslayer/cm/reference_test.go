@@ -232,14 +232,14 @@ func TestReferenceData(t *testing.T) {
 				ca, cb, qa, qb := establish(t, a, b, typ)
 				carry(t, a, qa, b, "there")
 				carry(t, b, qb, a, "and back")
-				next(t, cb, cm.EventEstablished)
+				nextAfterDelays(t, cb, cm.EventEstablished)
 				from, to := ca, cb
 				if passive {
 					from, to = cb, ca
 				}
 				answered := make(chan error, 1)
 				go func() {
-					next(t, to, cm.EventDisconnect)
+					nextAfterDelays(t, to, cm.EventDisconnect)
 					answered <- to.AnswerDisconnect(nil)
 				}()
 				_, err := from.Disconnect(t.Context(), nil)
@@ -253,8 +253,8 @@ func TestReferenceData(t *testing.T) {
 					require.NotZero(t, e.c.TimeWait())
 					e.qp.TimeWait(e.c.TimeWait())
 					require.NoError(t, e.qp.Destroy())
-					next(t, e.c, cm.EventDisconnected)
-					next(t, e.c, cm.EventTimeWaitExit)
+					nextAfterDelays(t, e.c, cm.EventDisconnected)
+					nextAfterDelays(t, e.c, cm.EventTimeWaitExit)
 				}
 				drain(a.cq)
 				drain(b.cq)

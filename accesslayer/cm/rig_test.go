@@ -444,4 +444,17 @@ func next(t testing.TB, c cm.Conn, typ cm.EventType) cm.Event {
 	return e
 }
 
+// nextAfterDelays is next for peers with real clocks, which send an MRA when the machine is busy.
+func nextAfterDelays(t testing.TB, c cm.Conn, typ cm.EventType) cm.Event {
+	t.Helper()
+	for {
+		e, err := c.Next(context.Background())
+		require.NoError(t, err)
+		if e.Type != cm.EventDelayed {
+			require.Equal(t, typ, e.Type, "%v", e.Type)
+			return e
+		}
+	}
+}
+
 func private(b []byte, n int) []byte { return append(bytes.Clone(b), make([]byte, n-len(b))...) }

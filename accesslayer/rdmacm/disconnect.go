@@ -3,6 +3,7 @@ package rdmacm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 
 	"ciddk/accesslayer/cm"
@@ -70,10 +71,20 @@ func (i *ID) end(err error) {
 	}
 	alive.stop()
 	if qp != nil && c != nil {
-		_ = qp.Modify(ci.ToError()) // an error means that it is destroyed
+		if e := qp.Modify(ci.ToError()); e != nil && !errors.Is(e, ci.InvalidQPHandle) { // else it is destroyed
+			err = i.addReason(fmt.Errorf("its QP could not be moved to Error, and its work is not flushed: %w", e))
+		}
 		qp.TimeWait(c.TimeWait())
 	}
 	i.finish(err)
+}
+
+// addReason adds to the reason of the end, and returns both.
+func (i *ID) addReason(err error) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.why = errors.Join(i.why, err)
+	return i.why
 }
 
 // abort ends a connection whose QP has failed. The peer is informed, and abort does not wait for its reply. After the

@@ -340,3 +340,46 @@ func TestStaticElse(t *testing.T) {
 	require.ErrorIs(t, err, ci.NotFound)
 	require.Equal(t, mad.PortSpace(0x106), rdmacm.TCP)
 }
+
+// stuckQP is a QP that cannot be moved to Error.
+type stuckQP struct{ ciwrap.QP }
+
+func (q stuckQP) Modify(set ci.QPField, a ci.QPAttr) error {
+	if set&ci.QPFieldState != 0 && a.State == ci.QPError {
+		return &ci.Error{Verb: "QP.Modify", Status: ci.InsufficientResources}
+	}
+	return q.QP.Modify(set, a)
+}
+
+// TestStuckQP tests that a program learns that its work is not flushed, because the QP could not be moved to Error.
+func TestStuckQP(t *testing.T) {
+	l := newLAN()
+	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	ctx := within(t)
+	ln, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
+	require.NoError(t, err)
+	peer := serve(t, ln, nil, rdmacm.ConnParam{})
+	id, err := c.m.NewID(rdmacm.IDConfig{})
+	require.NoError(t, err)
+	require.NoError(t, id.ResolveAddr(ctx, ap("10.66.0.1:7174")))
+	require.NoError(t, id.ResolveRoute(ctx))
+	pd, err := id.PD()
+	require.NoError(t, err)
+	cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{})
+	require.NoError(t, err)
+	qp, err := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 1, SendSGE: 1, RecvDepth: 2,
+		RecvSGE: 1}}, nil)
+	require.NoError(t, err)
+	require.NoError(t, id.UseQP(stuckQP{ciwrap.QP{QP: qp}}, 0))
+	require.NoError(t, id.Connect(ctx, rdmacm.ConnParam{}))
+	p := <-peer
+	require.NoError(t, p.err)
+	require.NoError(t, p.id.Disconnect(ctx))
+	await(t, id.Done(), "the end")
+	for _, err := range []error{id.Err(), context.Cause(id.Context())} {
+		require.ErrorIs(t, err, rdmacm.ErrPeerDisconnected)
+		require.ErrorIs(t, err, rdmacm.ErrEnded)
+		require.ErrorIs(t, err, ci.InsufficientResources)
+		require.ErrorContains(t, err, "its work is not flushed")
+	}
+}

@@ -169,6 +169,9 @@ func (e *end) drainSends(a *actor) {
 				e.sendQ.queue[0].id, e.isDead.Load(), e.id.Err(), e.state())
 			return
 		}
+		if e.c.unsteady && e.id.Err() != nil { // the end of the ID flushes, unless an injected error prevented it
+			e.flush()
+		}
 		e.reap(a, 100*time.Millisecond)
 	}
 }
