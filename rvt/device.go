@@ -88,6 +88,13 @@ func (d *device) drive() bool {
 	return n > 0
 }
 
+// tend passes on that a goroutine calls drive again and again (by 1), or no longer (by -1).
+func (d *device) tend(by int) {
+	for _, p := range d.ports {
+		p.turns.tend(by)
+	}
+}
+
 // attend makes the ports receive by themselves, for a consumer that waits for an event.
 func (d *device) attend() {
 	for _, p := range d.ports {

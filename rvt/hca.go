@@ -152,6 +152,13 @@ func (h *HCA) Close() error {
 // empty CQ does. It reports whether there was anything to do. A driver calls it for consumers that poll memory.
 func (h *HCA) Progress() bool { return h.drive() }
 
+// Tend reports that a goroutine calls Progress again and again from now on, until it calls Untend. Meanwhile a QP that
+// waits for Progress wakes no other goroutine.
+func (h *HCA) Tend() { h.tend(1) }
+
+// Untend ends what Tend began. Each call of Tend has one.
+func (h *HCA) Untend() { h.tend(-1) }
+
 // Attend makes the ports receive by themselves, since no goroutine calls Progress for a while.
 func (h *HCA) Attend() { h.attend() }
 

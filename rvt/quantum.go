@@ -11,11 +11,13 @@ const (
 	turnPackets = 256
 	turnBytes   = 1 << 20
 	// sliceBytes is the most payload of one turn of a QP whose consumer is another process. The consumer sees the
-	// completions of a turn at its end, and posts more while the next turn runs.
-	sliceBytes = turnBytes / 4
+	// completions of a turn at its end, and posts more while the next turn runs. Source and target of a slice together
+	// leave room for the engine's own data in a second-level cache of 512 KiB.
+	sliceBytes = turnBytes / 8
 
-	// serveTurns is the most turns that one goroutine runs for marks that others leave while it holds the token.
-	serveTurns = 6
+	// serveTurns is the most turns that one goroutine runs for marks that others leave while it holds the token: a
+	// quantum of slices, and the acknowledgement of the last.
+	serveTurns = turnBytes/sliceBytes + 2
 )
 
 // newQuantum returns a full quantum.

@@ -10,7 +10,8 @@ import (
 
 // A runQueue holds the QPs of a port that have work left after a turn. Each gets one quantum when its turn comes, first
 // in, first out. The queue is run by a timer of the clock that is set only while QPs wait, and by consumers that poll
-// an empty CQ.
+// an empty CQ. While it is tended, a goroutine takes from it again and again. Then a QP that waits alone does not set
+// the timer: that would wake a thread for each quantum, which would continue the QP on another processor.
 type runQueue struct {
 	clock   clock.Clock
 	waiting atomic.Int32 // QPs in the queue, for pollers, which look without the lock
@@ -19,6 +20,7 @@ type runQueue struct {
 	first, last *waiter
 	timer       clock.Timer
 	armed       bool // the timer is set, or round runs
+	tenders     int  // goroutines that take from the queue again and again
 	stopped     bool
 }
 
@@ -51,6 +53,19 @@ func (u *runQueue) add(w *waiter) {
 	}
 	u.last = w
 	u.waiting.Add(1)
+	if u.needsTimer() {
+		u.arm()
+	}
+}
+
+// needsTimer reports whether the timer is to be set. A tender leaves deadlines to it, and two QPs that wait are worth a
+// second goroutine. The caller holds mu.
+func (u *runQueue) needsTimer() bool {
+	return u.first != nil && (u.tenders == 0 || u.first != u.last || u.first.due.Load())
+}
+
+// arm sets the timer. The caller holds mu.
+func (u *runQueue) arm() {
 	switch {
 	case u.armed:
 	case u.timer == nil:
@@ -61,13 +76,27 @@ func (u *runQueue) add(w *waiter) {
 	u.armed = true
 }
 
+// tend reports that a goroutine takes from the queue again and again from now on (by 1), or no longer (by -1).
+func (u *runQueue) tend(by int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.tenders += by
+	if u.needsTimer() {
+		u.arm()
+	}
+}
+
 // take removes and returns the first in the queue, or nil. With polled, it is not removed if a deadline of it has
 // passed: acting on a deadline may take long, and deliver packets to other QPs.
 func (u *runQueue) take(polled bool) *waiter {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	w := u.first
-	if w == nil || polled && w.due.Load() {
+	if w == nil {
+		return nil
+	}
+	if polled && w.due.Load() {
+		u.arm() // the deadline may have passed after add
 		return nil
 	}
 	if u.first = w.behind; u.first == nil {
@@ -89,8 +118,9 @@ func (u *runQueue) round() {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.armed = u.first != nil; u.armed {
-		u.timer.Reset(0)
+	u.armed = false
+	if u.needsTimer() {
+		u.arm()
 	}
 }
 

@@ -99,6 +99,8 @@ func (p *userPoller) rouse() {
 // run looks for work until there is no process.
 func (p *userPoller) run(r *userRunner) {
 	defer close(r.ended)
+	p.hca.Tend()
+	defer p.hca.Untend()
 	var since time.Duration // the beginning of the idle time
 	var l lull
 	for n := 1; ; n++ {
@@ -124,8 +126,10 @@ func (p *userPoller) run(r *userRunner) {
 		}
 		if p.fallAsleep(r) {
 			p.sleeps.Add(1)
+			p.hca.Untend()
 			p.hca.Attend()
 			<-r.wake
+			p.hca.Tend()
 		}
 		p.awake(r)
 		l = lull{}
