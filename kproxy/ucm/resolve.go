@@ -32,7 +32,7 @@ func (f *File) bind(number uint32, a address) error {
 }
 
 func (x *id) bind(a address) error {
-	if err := x.cm.Bind(a.AddrPort); err != nil {
+	if err := x.cm.Bind(bindable(x.cm.Manager().AL(), a.AddrPort)); err != nil {
 		return err
 	}
 	x.setFamily(a.family)
@@ -91,7 +91,8 @@ func (f *File) resolve(number uint32, from, to address, timeoutMS uint32) error 
 			}
 		}
 		x.setFamily(to.family)
-		return x.cm.StartResolveAddr(to.AddrPort, milliseconds(timeoutMS))
+		remote := reachable(x.cm.Manager().AL(), x.cm.LocalAddr().Addr(), to.AddrPort)
+		return x.cm.StartResolveAddr(remote, milliseconds(timeoutMS))
 	})
 }
 

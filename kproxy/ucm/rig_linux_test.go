@@ -27,17 +27,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // rig is a daemon in this process, with one adapter.
 type rig struct {
 	t     testing.TB
+	al    *accesslayer.AL
 	hca   *reference.HCA
 	guid  ci.GUID
 	core  *kproxy.Server
 	front *FrontEnd
 }
 
-func newRig(t testing.TB) *rig {
-	port, err := sim.New(sim.NewNetwork(sim.NetworkConfig{}), sim.Config{Addr: netip.MustParseAddr("10.0.0.1")})
+func newRig(t testing.TB) *rig { return newRigAt(t, "10.0.0.1") }
+
+// newRigAt returns a rig whose adapter has an address.
+func newRigAt(t testing.TB, address string) *rig {
+	port, err := sim.New(sim.NewNetwork(sim.NetworkConfig{}), sim.Config{Addr: netip.MustParseAddr(address)})
 	require.NoError(t, err)
-	r := &rig{t: t}
 	al := accesslayer.New(accesslayer.Config{PollInterval: -1})
+	r := &rig{t: t, al: al}
 	r.hca, err = reference.New(reference.Config{Ports: []rvt.Port{port}})
 	require.NoError(t, err)
 	require.NoError(t, al.Register(r.hca))

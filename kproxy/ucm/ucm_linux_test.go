@@ -2,6 +2,7 @@ package ucm
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"os"
 	"syscall"
 	"testing"
@@ -258,4 +259,54 @@ func TestQuota(t *testing.T) {
 	defer r.front.mu.Unlock()
 	assert.Empty(t, r.front.ids)
 	assert.Empty(t, r.front.byCM)
+}
+
+// TestLoopback binds and resolves addresses of the machine that no port has, and those that one has.
+func TestLoopback(t *testing.T) {
+	sockaddr := func(text string, port uint16) (a sockaddrIn6) {
+		ip := netip.MustParseAddr(text)
+		family := uint16(familyIPv6)
+		if ip.Is4() {
+			family = familyIPv4
+		}
+		putAddress(a[:], netip.AddrPortFrom(ip, port), family)
+		return a
+	}
+	for _, x := range []struct{ name, adapter, listen, to, bound, remote string }{
+		{"IPv4", "10.0.0.1", "127.0.0.1", "127.0.0.1", "0.0.0.0", "10.0.0.1"},
+		{"another of the network", "10.0.0.1", "127.1.2.3", "127.7.7.7", "0.0.0.0", "10.0.0.1"},
+		{"IPv6", "fd00::7", "::1", "::1", "::", "fd00::7"},
+		{"the other family", "10.0.0.1", "::1", "::1", "::", "10.0.0.1"},
+		{"unspecified", "10.0.0.1", "0.0.0.0", "0.0.0.0", "0.0.0.0", "10.0.0.1"},
+		{"of a port", "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1"},
+		{"beside that of a port", "127.0.0.2", "127.0.0.9", "127.0.0.2", "0.0.0.0", "127.0.0.2"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			r := newRigAt(t, x.adapter)
+			server, client := r.open(), r.open()
+			l := server.create(spaceTCP, 1)
+			server.must(cmdBindIP, bindIP{Addr: sockaddr(x.listen, 7174), ID: l}, nil)
+			server.must(cmdListen, listen{ID: l, Backlog: 5}, nil)
+			var route queryRouteResp
+			server.must(cmdQueryRoute, query{Response: replyAddr, ID: l}, &route)
+			assert.Equal(t, sockaddr(x.bound, 7174), route.Src)
+
+			c := client.create(spaceTCP, 5)
+			client.must(cmdResolveIP, resolveIP{Dst: sockaddr(x.to, 7174), ID: c, TimeoutMS: 10_000}, nil)
+			client.next(eventAddrResolved)
+			client.must(cmdResolveRoute, resolveRoute{ID: c, TimeoutMS: 10_000}, nil)
+			client.next(eventRouteResolved)
+			client.must(cmdQueryRoute, query{Response: replyAddr, ID: c}, &route)
+			assert.Equal(t, sockaddr(x.remote, 7174), route.Dst)
+			client.must(cmdConnect, connect{Param: connParam{QPNum: r.newQP(ci.RC), Valid: 1}, ID: c}, nil)
+			server.next(eventConnectRequest)
+		})
+	}
+}
+
+// TestLoopbackOfPeer resolves a loopback address that is not the port's, which has another one.
+func TestLoopbackOfPeer(t *testing.T) {
+	al := newRigAt(t, "127.0.0.2").al
+	to := netip.MustParseAddrPort("127.0.0.1:7")
+	assert.Equal(t, to, reachable(al, netip.Addr{}, to))
 }

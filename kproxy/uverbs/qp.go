@@ -280,6 +280,9 @@ func (f *File) createAH(c *call, q *createAH, r *createAHResp) error {
 		return err
 	}
 	a := &q.Attr
+	if err := f.checkAH(a); err != nil {
+		return err
+	}
 	dest := qpDest{DGID: a.DGID, FlowLabel: a.FlowLabel, DLID: a.DLID, SGIDIndex: a.SGIDIndex, HopLimit: a.HopLimit,
 		TrafficClass: a.TrafficClass, SL: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
 		IsGlobal: a.IsGlobal, PortNum: a.PortNum}
@@ -290,6 +293,30 @@ func (f *File) createAH(c *call, q *createAH, r *createAHResp) error {
 	}
 	c.answer(&made.User)
 	r.AHHandle = f.add(&object{kind: kindAH, handle: made.Handle})
+	return nil
+}
+
+// checkAH returns EINVAL for an address that Linux rejects (rdma_check_ah_attr, rdma_get_gid_attr): one without a GID
+// on an Ethernet port, and one with an empty or missing entry of the GID table. Programs that expect InfiniBand, such
+// as the datagrams of rsockets, would otherwise send messages that nobody receives.
+func (f *File) checkAH(a *ahAttr) error {
+	ports, err := f.ports()
+	if err != nil {
+		return err
+	}
+	if a.PortNum == 0 || int(a.PortNum) > len(ports) {
+		return syscall.EINVAL
+	}
+	p := &ports[a.PortNum-1]
+	if a.IsGlobal == 0 {
+		if p.Link == ci.LinkEthernet {
+			return syscall.EINVAL
+		}
+		return nil
+	}
+	if int(a.SGIDIndex) >= len(p.GIDs) || p.GIDs[a.SGIDIndex].GID == (ci.GID{}) {
+		return syscall.EINVAL
+	}
 	return nil
 }
 

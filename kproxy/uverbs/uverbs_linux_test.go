@@ -89,6 +89,12 @@ func (p *program) create(b []byte) (o objects) {
 		Attr: ahAttr{PortNum: 1, IsGlobal: 1, DGID: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 1}}}, &ah)
 	o.ah = ah.AHHandle
 	assert.NotZero(p.t, ne.Uint32(out), "the user library then uses the number, and needs no route of its own")
+	for name, a := range map[string]ahAttr{"no GID": {PortNum: 1}, "no port": {IsGlobal: 1},
+		"a port beyond the last": {PortNum: 2, IsGlobal: 1}, "a GID beyond the table": {PortNum: 1, IsGlobal: 1,
+			SGIDIndex: 255}} {
+		_, errno := p.do(cmdCreateAH, createAH{Response: replyAddr, PDHandle: o.pd, Attr: a}, &ah)
+		assert.Equal(p.t, syscall.EINVAL, errno, name)
+	}
 	var mw allocMWResp
 	p.must(cmdAllocMW, allocMW{Response: replyAddr, PDHandle: o.pd, MWType: 1}, &mw)
 	o.mw = mw.MWHandle

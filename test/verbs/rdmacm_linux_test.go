@@ -89,6 +89,8 @@ func TestConnect(t *testing.T) {
 		{server: "rdma_server", client: "rdma_client -s " + to, want: "rdma_client: end 0"},
 		{server: "ucmatose -c 5 -C 10 -S 5000 -a 14", client: "ucmatose -c 5 -C 10 -S 5000 -s " + to,
 			want: "return status 0"},
+		{server: "ib_write_bw -R -n 64 -F", client: "ib_write_bw -R -n 64 -F 127.0.0.1", want: "#bytes"},
+		{server: "rping -s -a ::1 -v -C 5", client: "rping -c -a ::1 -v -C 5", want: "rdma-ping-4: EFGH"},
 		{server: "rdma_xserver -c r", client: "rdma_xclient -c r -s " + to, want: "rdma_xclient: end 0"},
 		{server: "cmtime -c 10", client: "cmtime -c 10 -s " + to, want: "destroy", isEndless: true},
 		{server: "ib_write_lat -R -n 64 -F", client: "ib_write_lat -R -n 64 -F " + to, want: "#bytes"},
