@@ -17,6 +17,7 @@ import (
 	"ciddk/link/sim"
 	"ciddk/link/udp"
 	"ciddk/rvt"
+	"ciddk/wire"
 )
 
 // world has the hosts and actors of a round.
@@ -72,13 +73,20 @@ func newWorld(ctx context.Context, cfg Config, seed uint64, v *verdict, t *tally
 	w.truth = newTruth(v)
 	w.net = sim.NewNetwork(sim.NetworkConfig{Seed: seed, Impairment: impair.Model{Drop: .003,
 		Duplicate: .005,
-		Reorder:   .005, Delay: .003, Corrupt: .003}, Watch: w.watch, Filter: func(d *sim.Datagram) impair.Verdict {
-		if d.From == rung { // no drops, since its timeouts are long
-			return impair.Pass
-		}
-		return impair.Chance
-	}})
+		Reorder:   .005, Delay: .003, Corrupt: .003}, Watch: w.watch, Filter: choose})
 	return w
+}
+
+// choose decides which packets the network does not impair: those of rung, whose timeouts are long, and fatal NAKs.
+// The QP that sends one is in Error afterwards and does not repeat it, so the status of the request would be a timeout.
+func choose(d *sim.Datagram) impair.Verdict {
+	var f wire.Frame
+	if d.From == rung || d.From != attacker && wire.ParseIP(d.Data, &f) == nil &&
+		f.Packet.BTH.Opcode == wire.RCAcknowledge && f.Packet.AETH.Syndrome.IsNAK() &&
+		f.Packet.AETH.Syndrome != wire.NAKPSNSequence {
+		return impair.Pass
+	}
+	return impair.Chance
 }
 
 // watch observes every packet of the network.
