@@ -18,7 +18,9 @@ type exclusion struct {
 	Package string `yaml:"package"`
 	// Change limits the exclusion of a function to one edit, "old -> new", which changes no behavior.
 	Change string `yaml:"change"`
-	Reason string `yaml:"reason"`
+	// Operator limits the exclusion of a function to the edits of one operator.
+	Operator string `yaml:"operator"`
+	Reason   string `yaml:"reason"`
 }
 
 func (e *exclusion) matches(m *mutant) bool {
@@ -28,7 +30,8 @@ func (e *exclusion) matches(m *mutant) bool {
 	if name, ok := strings.CutPrefix(e.Function, "*"); ok {
 		return strings.HasSuffix(m.Function, name)
 	}
-	return m.Function == e.Function && (e.Change == "" || e.Change == m.change())
+	return m.Function == e.Function && (e.Change == "" || e.Change == m.change()) &&
+		(e.Operator == "" || e.Operator == m.Operator)
 }
 
 // parseExclusions reads exclusions.yaml.
@@ -45,6 +48,8 @@ func parseExclusions(b []byte) ([]exclusion, error) {
 			return nil, fmt.Errorf("exclusions: entry %d: want a function or a package", i+1)
 		case e.Change != "" && (e.Package != "" || strings.HasPrefix(e.Function, "*")):
 			return nil, fmt.Errorf("exclusions: entry %d: a change needs one function", i+1)
+		case e.Operator != "" && (e.Package != "" || strings.HasPrefix(e.Function, "*")):
+			return nil, fmt.Errorf("exclusions: entry %d: an operator needs one function", i+1)
 		case len(strings.Fields(e.Reason)) < 3:
 			return nil, fmt.Errorf("exclusions: entry %d: no reason", i+1)
 		}
@@ -71,7 +76,8 @@ func checkExclusions(list []exclusion, all []mutant) error {
 			used = used || list[i].matches(&all[j])
 		}
 		if e := list[i]; !used {
-			errs = append(errs, fmt.Errorf("exclusions: no mutant matches %s%s %s", e.Function, e.Package, e.Change))
+			errs = append(errs, fmt.Errorf("exclusions: no mutant matches %s%s %s%s", e.Function, e.Package, e.Change,
+				e.Operator))
 		}
 	}
 	return errors.Join(errs...)

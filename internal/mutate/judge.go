@@ -280,9 +280,43 @@ func (j *judge) certifications(ctx context.Context, r *result, name, overlay str
 			r.Verdict, r.Run, r.Detail = killed, c.String(), detail(o)
 			return j.confirm(ctx, c, o)
 		}
+		if uncertain[o.status] {
+			o, isWithheld, err := j.withholds(ctx, bin, c.again(o.output))
+			if err != nil {
+				return err
+			}
+			if isWithheld {
+				r.Verdict, r.Run, r.Detail = killed, c.String(), "no certificate: "+detail(o)
+				return nil
+			}
+			r.Detail = "uncertain: " + detail(o)
+		}
 	}
 	return nil
 }
+
+// withholds reports whether the certifier withholds the certificate of a mutant, and only of the mutant. It repeats a
+// run whose result was uncertain: alternately without the mutant, which must pass each time, and with it, which must
+// never pass. A busy machine cannot be the cause then.
+func (j *judge) withholds(ctx context.Context, bin string, c certification) (outcome, bool, error) {
+	plain, err := j.plain(ctx)
+	if err != nil {
+		return outcome{}, false, err
+	}
+	var o outcome
+	for range numAlternations {
+		if o, err = j.attempt(ctx, plain, c); err != nil || o.status != 0 || o.isHang {
+			return o, false, err
+		}
+		if o, err = j.attempt(ctx, bin, c); err != nil || o.status == 0 {
+			return o, false, err
+		}
+	}
+	return o, true, nil
+}
+
+// numAlternations is the number of times that withholds runs the software with and without a mutant.
+const numAlternations = 2
 
 // firstLimit bounds a run whose usual duration has not been measured.
 const firstLimit = 4 * time.Minute

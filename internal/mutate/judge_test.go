@@ -178,6 +178,37 @@ func TestUncertainBaseline(t *testing.T) {
 	assert.EqualError(t, err, "key fails without a mutant (status 6): flaky")
 }
 
+// TestWithholds checks that an uncertain result counts only if the software without the mutant passes each time and the
+// mutant never does.
+func TestWithholds(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	for name, tt := range map[string]struct {
+		plain, mutant string
+		want          bool
+	}{
+		"only the mutant":      {"exit 0", "exit 5", true},
+		"the mutant, at times": {"exit 0", "echo >>$0.n; test $(wc -l <$0.n) = 1 && exit 5; exit 0", false},
+		"both":                 {"exit 5", "exit 5", false},
+		"the other, at times":  {"echo >>$0.n; test $(wc -l <$0.n) = 1 || exit 5", "exit 5", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJudge(t.TempDir(), t.TempDir())
+			script := func(name, text string) string {
+				file := filepath.Join(j.dir, name)
+				require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+				return file
+			}
+			plain := script("plain.sh", tt.plain)
+			j.plain = func(context.Context) (string, error) { return plain, nil }
+			_, got, err := j.withholds(t.Context(), script("mutant.sh", tt.mutant), byDirect)
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
 func TestIsKill(t *testing.T) {
 	for _, tt := range []struct {
 		o    outcome
@@ -218,17 +249,21 @@ func TestHead(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	runs, err := routeOf("link/udp")
 	require.NoError(t, err)
-	assert.Equal(t, []certification{byUDP}, runs)
+	assert.Equal(t, []certification{byUDP, byIP6}, runs)
 	runs, err = routeOf("rvt")
 	require.NoError(t, err)
-	assert.Equal(t, []certification{byDirect, byNetwork}, runs)
+	want := []certification{byDirect, byNetwork, byOdd}
+	if runtime.GOOS == "linux" {
+		want = append(want, byRings)
+	}
+	assert.Equal(t, want, runs)
 	_, err = routeOf("validate")
 	assert.EqualError(t, err, "no certification reaches validate; add it to routes")
-	want := []string{"rvt", "hca/reference", "link", "sma", "accesslayer"}
+	folders := []string{"rvt", "hca/reference", "link", "sma", "accesslayer"}
 	if runtime.GOOS == "linux" {
-		want = append(want, "kproxy")
+		folders = append(folders, "kproxy")
 	}
-	assert.Equal(t, want, defaultFolders())
+	assert.Equal(t, folders, defaultFolders())
 }
 
 // TestExclusions checks that every entry of exclusions.yaml matches code.

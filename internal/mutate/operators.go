@@ -49,6 +49,9 @@ func (o *operators) text(n ast.Node) string {
 func (o *operators) visit(n ast.Node, stack []ast.Node) bool {
 	switch x := n.(type) {
 	case *ast.IfStmt:
+		if x.Init == nil && x.Else == nil && onlyCount(x.Body.List) {
+			return false
+		}
 		o.negate(x.Cond)
 		o.empty(x.Body)
 		if b, ok := x.Else.(*ast.BlockStmt); ok {
@@ -59,19 +62,28 @@ func (o *operators) visit(n ast.Node, stack []ast.Node) bool {
 			o.negate(x.Cond)
 		}
 	case *ast.CaseClause:
-		if len(x.Body) > 0 {
+		if len(x.Body) > 0 && !onlyCount(x.Body) {
 			o.remove(opBranch, x.Body[0].Pos(), x.Body[len(x.Body)-1].End())
 		}
 	case *ast.BinaryExpr:
 		o.binary(x, stack)
 	case *ast.IncDecStmt:
+		if isFigure(x.X) {
+			return false
+		}
 		o.emit(opArithmetic, x.TokPos, x.TokPos+2, arithmetic[x.Tok])
 		if isInBlock(stack) {
 			o.remove(opDelete, x.Pos(), x.End())
 		}
 	case *ast.AssignStmt:
+		if len(x.Lhs) == 1 && isFigure(x.Lhs[0]) {
+			return false
+		}
 		o.assignment(x, stack)
 	case *ast.ExprStmt:
+		if isCounting(x.X) {
+			return false
+		}
 		if c, ok := x.X.(*ast.CallExpr); ok && isInBlock(stack) && !isOutOfScope(c) {
 			o.remove(opDelete, x.Pos(), x.End())
 		}
@@ -109,7 +121,7 @@ func (o *operators) equality(operator string, b *ast.BinaryExpr) {
 
 // empty removes the statements of a block.
 func (o *operators) empty(b *ast.BlockStmt) {
-	if len(b.List) > 0 {
+	if len(b.List) > 0 && !onlyCount(b.List) {
 		o.remove(opBranch, b.List[0].Pos(), b.List[len(b.List)-1].End())
 	}
 }
@@ -202,7 +214,7 @@ func isOutOfScope(c *ast.CallExpr) bool {
 }
 
 func (o *operators) constant(x *ast.BasicLit, stack []ast.Node) {
-	if x.Kind != token.INT || isCapacity(x, stack) {
+	if x.Kind != token.INT || isCapacity(x, stack) || isBesideError(x, stack) {
 		return
 	}
 	v, err := strconv.ParseInt(x.Value, 0, 64)

@@ -49,6 +49,7 @@ type route struct {
 	folder string
 	linux  bool // user mode is for Linux
 	runs   []certification
+	shared []certification // further runs, through shared queues, which need Linux
 }
 
 var (
@@ -59,6 +60,10 @@ var (
 	byUser    = certification{"--link", "network", "--through", "user"}
 	byBypass  = certification{"--link", "network", "--through", "bypass"}
 
+	// Ports, tables and limits with values that no default has. The link direct has the most of them.
+	byOdd = byDirect.with("--set", "odd=1")
+	byIP6 = byUDP.with("--set", "ip=6")
+
 	onlySMA = certification{"--link", "direct", "--profile", "sma"}
 	hardSMA = certification{"--link", "direct", "--profile", "sma", "--set", "agents=hardware"}
 	// The cases that use the services of the access layer; no others reach the packages of these services.
@@ -66,6 +71,8 @@ var (
 	directServices  = byDirect.with("--case", services)
 	networkServices = byNetwork.with("--case", services)
 	hardServices    = directServices.with("--set", "agents=hardware")
+	oddServices     = byOdd.with("--case", services)
+	fabricSMA       = certification{"--link", "fabric", "--profile", "sma"}
 
 	onlyUser = certification{"--link", "network", "--profile", "user"}
 	// The cases that judge the engine's packets. They take long, and a daemon or shared queues change none of them.
@@ -84,19 +91,20 @@ var (
 func (c certification) with(args ...string) certification { return slices.Concat(c, args) }
 
 var routes = []route{
-	{folder: "rvt", runs: []certification{byDirect, byNetwork}},
-	{folder: "hca/reference", runs: []certification{byDirect, byNetwork}},
+	{folder: "rvt", runs: []certification{byDirect, byNetwork, byOdd}, shared: []certification{byRings}},
+	{folder: "hca/reference", runs: []certification{byDirect, byNetwork, byOdd, hardSMA},
+		shared: []certification{byRings}},
 	{folder: "hca/reference/rings", linux: true, runs: []certification{byNetwork, byRings}},
 	{folder: "hca/reference/arena", linux: true, runs: []certification{byRings}},
 	{folder: "hca/reference/userlib", linux: true, runs: []certification{byRings}},
-	{folder: "link", runs: []certification{byDirect, byNetwork, byUDP}},
-	{folder: "link/direct", runs: []certification{byDirect}},
+	{folder: "link", runs: []certification{byDirect, byNetwork, byUDP, byIP6}},
+	{folder: "link/direct", runs: []certification{byDirect, byOdd, hardSMA, hardServices}},
 	{folder: "link/sim", runs: []certification{byNetwork}},
-	{folder: "link/udp", runs: []certification{byUDP}},
-	{folder: "sma", runs: []certification{onlySMA, hardSMA}},
+	{folder: "link/udp", runs: []certification{byUDP, byIP6}},
+	{folder: "sma", runs: []certification{onlySMA, hardSMA, fabricSMA}},
 	{folder: "accesslayer", runs: []certification{directServices, byAL}},
 	{folder: "accesslayer/cm", runs: []certification{directServices, networkServices}},
-	{folder: "accesslayer/mads", runs: []certification{directServices, networkServices, hardServices}},
+	{folder: "accesslayer/mads", runs: []certification{directServices, networkServices, hardServices, oddServices}},
 	{folder: "kproxy", linux: true, runs: []certification{onlyUser, userQuick, userServices, byRings, userMany}},
 }
 
@@ -114,7 +122,10 @@ func routeOf(folder string) ([]certification, error) {
 	if best.linux && runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("the certifications of %s need Linux", folder)
 	}
-	return best.runs, nil
+	if runtime.GOOS != "linux" {
+		return best.runs, nil
+	}
+	return slices.Concat(best.runs, best.shared), nil
 }
 
 // defaultFolders returns the folders whose packages are mutated by default.
