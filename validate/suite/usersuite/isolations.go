@@ -1,6 +1,7 @@
 package usersuite
 
 import (
+	"os"
 	"sync/atomic"
 
 	"ciddk/ci"
@@ -71,20 +72,7 @@ func (s *stage) speaker() *speaker {
 
 // do executes a request.
 func (x *speaker) do(cmd schema.Command, request, reply any) error {
-	x.next++
-	m := native.Append(native.Start(nil), request)
-	if err := native.Finish(m, native.Header{Command: cmd, ID: x.next}); err != nil {
-		return err
-	}
-	if err := x.c.Send(m, nil); err != nil {
-		return err
-	}
-	n, files, err := x.c.Recv(x.buf)
-	CloseFiles(files)
-	if err != nil {
-		return err
-	}
-	h, body, err := native.ParseHeader(x.buf[:n])
+	h, body, err := x.exchange(cmd, native.Append(nil, request))
 	if err != nil {
 		return err
 	}
@@ -96,6 +84,29 @@ func (x *speaker) do(cmd schema.Command, request, reply any) error {
 		return err
 	}
 	return &ci.Error{Verb: e.Verb, Status: h.Status, Detail: e.Detail}
+}
+
+// exchange sends a request with a body and descriptors, and returns the reply. The error is that of the connection.
+func (x *speaker) exchange(cmd schema.Command, body []byte, files ...*os.File) (native.Header, []byte, error) {
+	x.next++
+	m := append(native.Start(nil), body...)
+	if err := native.Finish(m, native.Header{Command: cmd, ID: x.next}); err != nil {
+		return native.Header{}, nil, err
+	}
+	return x.raw(m, files...)
+}
+
+// raw sends a message and returns the reply.
+func (x *speaker) raw(m []byte, files ...*os.File) (native.Header, []byte, error) {
+	if err := x.c.Send(m, files); err != nil {
+		return native.Header{}, nil, err
+	}
+	n, theirs, err := x.c.Recv(x.buf)
+	CloseFiles(theirs)
+	if err != nil {
+		return native.Header{}, nil, err
+	}
+	return native.ParseHeader(x.buf[:n])
 }
 
 // handles are those of one object of several kinds.

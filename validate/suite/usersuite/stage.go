@@ -63,26 +63,46 @@ func startStage(t *validate.T, r *trace, p *probe, wraps ...func(ci.HCA) ci.HCA)
 		kit.OK(t, s.al.Register(h), "Registrar.Register")
 		s.guids = append(s.guids, h.Info().GUID)
 	}
-	var err error
-	s.core, err = kproxy.New(kproxy.Config{AL: s.al, Logger: log})
-	kit.OK(t, err, "kproxy.New")
-	s.srv = server.New(s.core, clock.Real())
+	s.start(kproxy.Config{AL: s.al, Logger: log})
 	return s
+}
+
+// start starts the daemon's process of the stage.
+func (s *stage) start(cfg kproxy.Config) {
+	var err error
+	s.core, err = kproxy.New(cfg)
+	kit.OK(s.t, err, "kproxy.New")
+	s.srv = server.New(s.core, clock.Real())
+}
+
+// restart replaces the daemon by one with another configuration. The daemon before has had no client.
+func (s *stage) restart(change func(*kproxy.Config)) {
+	defer s.t.Setup()()
+	kit.OK(s.t, s.stop(), "the daemon's end")
+	cfg := kproxy.Config{AL: s.al, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	change(&cfg)
+	s.start(cfg)
 }
 
 // close ends the daemon, which must succeed.
 func (s *stage) close() {
+	if err := errors.Join(s.stop(), s.al.Close()); err != nil {
+		s.t.Report(validate.Failure{Where: "the daemon's end", Expected: "success", Got: kit.Describe(err)})
+	}
+}
+
+// stop ends the daemon, and leaves the access layer.
+func (s *stage) stop() error {
 	if s.srv != nil {
 		s.srv.Close()
 	}
 	s.relay.Wait()
-	var err error
-	if s.core != nil {
-		err = s.core.Close()
+	core := s.core
+	s.srv, s.core = nil, nil
+	if core == nil {
+		return nil
 	}
-	if err = errors.Join(err, s.al.Close()); err != nil {
-		s.t.Report(validate.Failure{Where: "the daemon's end", Expected: "success", Got: kit.Describe(err)})
-	}
+	return core.Close()
 }
 
 // connect returns a connection to the daemon, whose messages are recorded.

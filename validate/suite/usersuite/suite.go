@@ -7,7 +7,8 @@ import (
 
 // Suite returns all areas.
 func Suite() validate.Suite {
-	return validate.NewSuite("user", steps, buffers, memories, isolations, exits, batches, libraries)
+	return validate.NewSuite("user", steps, buffers, memories, isolations, exits, batches, libraries, requests,
+		quotas)
 }
 
 // area returns an empty area of the suite.

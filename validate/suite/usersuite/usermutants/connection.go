@@ -19,7 +19,119 @@ func connection() []mutant.Mutant {
 			x := new(shared)
 			return &usersuite.Fault{Relay: x.relay}
 		}),
+		fault("user.handle-unchecked", req.SAS2_4_10, "a query of a window that the process does not have succeeds",
+			editing(nil, func(h *native.Header, _ []byte) bool {
+				if h.Command == schema.CmdQueryMW {
+					h.Status = 0
+				}
+				return true
+			})),
+		fault("user.destroy-swallowed", req.SAS2_4_10, "MRs that a process destroys still count as its own",
+			func() *usersuite.Fault { return &usersuite.Fault{Relay: keepRegions} }),
+		fault("user.body-completed", req.SAS2_4_06, "the fields that a short request lacks are zero",
+			editing(func(h *native.Header, body []byte) []byte {
+				whole := native.Append(nil, new(schema.AllocatePD))
+				if h.Command == schema.CmdAllocatePD && len(body) < len(whole) {
+					body = append(body, whole[len(body):]...)
+				}
+				return body
+			}, nil)),
+		fault("user.descriptors-kept", req.SAS2_4_06, "descriptors of a refused request stay open",
+			func() *usersuite.Fault { return &usersuite.Fault{Relay: keepFiles} }),
 	}
+}
+
+// editing returns a fault whose relay edits the bodies of requests, or the headers of replies.
+func editing(request func(*native.Header, []byte) []byte, reply func(*native.Header, []byte) bool,
+) func() *usersuite.Fault {
+	pass := func(from, to *native.Conn) {
+		buf := make([]byte, schema.MaxMessage)
+		for {
+			n, files, err := from.Recv(buf)
+			if err != nil {
+				return
+			}
+			m := buf[:n]
+			if h, body, err := native.ParseHeader(m); err == nil {
+				if !h.Reply && request != nil {
+					body = request(&h, append([]byte(nil), body...))
+				}
+				if h.Reply && reply != nil {
+					reply(&h, body)
+				}
+				m = append(native.Start(nil), body...)
+				_ = native.Finish(m, h) // it is no longer than a message
+			}
+			err = to.Send(m, files)
+			usersuite.CloseFiles(files)
+			if err != nil {
+				return
+			}
+		}
+	}
+	return func() *usersuite.Fault {
+		return &usersuite.Fault{Relay: func(client, daemon *native.Conn) { both(client, daemon, pass, pass) }}
+	}
+}
+
+// both runs the two directions of a relay until they have ended, and closes both connections.
+func both(client, daemon *native.Conn, up, down func(from, to *native.Conn)) {
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		up(client, daemon)
+		_ = daemon.CloseSend() // it may be closed
+	})
+	wait.Go(func() {
+		down(daemon, client)
+		client.Close()
+	})
+	wait.Wait()
+	daemon.Close()
+}
+
+// passOn passes messages unchanged.
+func passOn(from, to *native.Conn) { usersuite.Pass(from, to, nil) }
+
+// keepRegions answers the destroys of MRs itself.
+func keepRegions(client, daemon *native.Conn) {
+	both(client, daemon, func(from, to *native.Conn) {
+		buf := make([]byte, schema.MaxMessage)
+		for {
+			n, files, err := from.Recv(buf)
+			if err != nil {
+				return
+			}
+			var o schema.Object
+			h, body, err := native.ParseHeader(buf[:n])
+			if err == nil && h.Command == schema.CmdDestroy && native.Parse(body, &o) == nil &&
+				o.Handle.Kind() == schema.KindMR {
+				m := native.Append(native.Start(nil), &schema.DestroyReply{})
+				h.Reply = true
+				_ = native.Finish(m, h) // it is no longer than a message
+				err = from.Send(m, nil)
+			} else {
+				err = to.Send(buf[:n], files)
+			}
+			usersuite.CloseFiles(files)
+			if err != nil {
+				return
+			}
+		}
+	}, passOn)
+}
+
+// keepFiles passes messages, and closes the descriptors of requests only at the end of the connection.
+func keepFiles(client, daemon *native.Conn) {
+	both(client, daemon, func(from, to *native.Conn) {
+		buf := make([]byte, schema.MaxMessage)
+		for {
+			n, files, err := from.Recv(buf)
+			defer usersuite.CloseFiles(files)
+			if err != nil || to.Send(buf[:n], files) != nil {
+				return
+			}
+		}
+	}, passOn)
 }
 
 // keepOpen passes messages, and does not pass on the end of a client.
