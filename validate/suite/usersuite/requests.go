@@ -150,8 +150,8 @@ func requestHandles(t *validate.T) {
 		b := binary.LittleEndian.AppendUint64(nil, uint64(schema.MakeHandle(k, 1, 5000)))
 		return binary.LittleEndian.AppendUint64(b, 1)
 	}
-	for c, k := range map[schema.Command]schema.Kind{schema.CmdPostSend: schema.KindQP, schema.CmdPostRecv: schema.KindQP,
-		schema.CmdPostSRQRecv: schema.KindSRQ, schema.CmdPoll: schema.KindCQ} {
+	for c, k := range map[schema.Command]schema.Kind{schema.CmdPostSend: schema.KindQP,
+		schema.CmdPostRecv: schema.KindQP, schema.CmdPostSRQRecv: schema.KindSRQ, schema.CmdPoll: schema.KindCQ} {
 		body := absent(k)
 		switch c {
 		case schema.CmdPostSend:
