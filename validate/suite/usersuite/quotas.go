@@ -138,6 +138,32 @@ func quotaBytes(t *validate.T) {
 		_, err = cq.Resize(ci.CQResize{Size: small})
 		kit.OK(t, err, "CQ.Resize to less")
 	}
+	// A resize that the driver refuses holds nothing: more of them than would fit, if each held its bytes.
+	const waiting = 2 * small
+	qp, err := pd.CreateQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq,
+		QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: waiting, SendSGE: 1, RecvSGE: 1}})
+	kit.OK(t, err, "PD.CreateQP")
+	_, err = cq.Resize(ci.CQResize{Size: large})
+	if ci.StatusOf(err) != ci.Unsupported {
+		kit.OK(t, err, "CQ.Resize to more")
+		kit.OK(t, qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: ca.Port.Num}), "QP.Modify to Init")
+		for i := range waiting {
+			_, err := qp.PostRecv([]ci.RecvWR{{ID: uint64(i)}})
+			kit.OK(t, err, "QP.PostRecv")
+		}
+		kit.OK(t, qp.Modify(ci.ToError()), "QP.Modify to Error, which flushes the receives")
+		s.await("flushed receives", fmt.Sprint(waiting), func() string {
+			if n, _ := cq.Peek(); n < waiting {
+				return fmt.Sprint(n)
+			}
+			return ""
+		})
+		for range queueBytes / 64 / small * 2 {
+			_, err = cq.Resize(ci.CQResize{Size: small})
+			kit.True(t, err != nil, "CQ.Resize to fewer entries than wait", "an error", "success")
+		}
+	}
+	kit.OK(t, qp.Destroy(), "QP.Destroy")
 	kit.OK(t, cq.Destroy(), "CQ.Destroy")
 	var list []ci.CQ
 	for {
@@ -166,4 +192,41 @@ func quotaBytes(t *validate.T) {
 	for _, cq := range list {
 		kit.OK(t, cq.Destroy(), "CQ.Destroy")
 	}
+}
+
+var _ = quotas.Case(validate.Case{
+	ID:    "user.quota.removed",
+	Title: "objects of an adapter that is removed count no longer",
+	Needs: validate.Needs{HCAs: 2},
+	Run:   quotaRemoved,
+}, req.SAS2_4_10)
+
+func quotaRemoved(t *validate.T) {
+	const most = 1 << 20
+	s := newStage(t)
+	s.restart(func(cfg *kproxy.Config) { cfg.Quota = kproxy.Quota{MemoryBytes: most} })
+	a := s.app()
+	whole := ci.Bytes(make([]byte, most))
+	open := func(i int) ci.PD {
+		ca, err := a.hca(i).OpenCA(s.guids[i], func(ci.Event) {}, nil)
+		kit.OK(t, err, "HCA.OpenCA")
+		pd, err := ca.AllocatePD(ci.PDNormal)
+		kit.OK(t, err, "CA.AllocatePD")
+		return pd
+	}
+	register := func(pd ci.PD) error {
+		_, err := pd.RegisterMR(ci.MRCreate{Memory: whole, Access: ci.LocalWrite})
+		return err
+	}
+	first, second := open(0), open(1)
+	kit.OK(t, register(first), "PD.RegisterMR of the whole quota")
+	kit.Want(t, register(second), "PD.RegisterMR at another adapter, beyond the quota", ci.InsufficientResources)
+	kit.OK(t, s.al.Deregister(s.guids[0]), "Registrar.Deregister")
+	s.await("PD.RegisterMR of the whole quota at another adapter, after the first was removed", "success",
+		func() string {
+			if err := register(second); err != nil {
+				return kit.Describe(err)
+			}
+			return ""
+		})
 }
