@@ -15,7 +15,7 @@ import (
 
 // Defaults of Config.UserMemory and Config.UserIdle.
 const (
-	defaultUserMemory = 64 << 20
+	defaultUserMemory = 256 << 20
 	defaultUserIdle   = 50 * time.Microsecond
 )
 

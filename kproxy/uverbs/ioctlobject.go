@@ -49,7 +49,7 @@ func (f *File) ioctlCreateQP(c *ioctlCall) error {
 	if err != nil {
 		return err
 	}
-	if _, err = typeOf(uint8(typ)); err != nil {
+	if _, err = f.typeOf(uint8(typ)); err != nil {
 		return err
 	}
 	b := c.attrs[attrQPCap].in

@@ -21,15 +21,16 @@ func (f *File) exCreateQP(c *call, q *exCreateQP, r *exCreateQPResp) error {
 	return f.newQP(c, &q.Args, &r.Base)
 }
 
-// typeOf returns the type of a QP to create.
-func typeOf(n uint8) (ci.QPType, error) {
+// typeOf returns the type of a QP to create. Linux first checks that the program has CAP_NET_RAW for a raw QP, which
+// stands for root here, and then asks the driver.
+func (f *File) typeOf(n uint8) (ci.QPType, error) {
 	t, ok := qpTypes[n]
 	switch {
 	case ok:
 		return t, nil
-	case n == createQPRaw: // Linux requires CAP_NET_RAW
+	case n == createQPRaw && f.session.Peer().UID != 0:
 		return 0, syscall.EPERM
-	case n == createQPXRCInit, n == createQPXRCTgt:
+	case n == createQPRaw, n == createQPXRCInit, n == createQPXRCTgt:
 		return 0, syscall.EOPNOTSUPP
 	}
 	return 0, syscall.EINVAL
@@ -40,7 +41,7 @@ func typeOf(n uint8) (ci.QPType, error) {
 const sizeofSGE = 16
 
 func (f *File) newQP(c *call, q *createQPArgs, r *createQPResp) error {
-	t, err := typeOf(q.QPType)
+	t, err := f.typeOf(q.QPType)
 	if err != nil {
 		return err
 	}

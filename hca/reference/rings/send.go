@@ -234,6 +234,10 @@ func (r *sendRing) encodeByName(w *ci.SendWR, b []byte) (op uint32) {
 	return opBindByKey
 }
 
+// localRights are rights that programs set for windows as for regions. Linux's Soft-RoCE accepts them
+// (RXE_ACCESS_SUPPORTED_MW). They have no meaning there, since a window grants remote rights only.
+const localRights = ci.LocalWrite | ci.BindWindow
+
 // decodeBind decodes a bind that names its objects by keys.
 func (r *sendRing) decodeBind(w *rvt.Work, i uint32, b []byte) {
 	if r.binds == nil {
@@ -247,7 +251,7 @@ func (r *sendRing) decodeBind(w *rvt.Work, i uint32, b []byte) {
 	w.Ext = &r.binds[i]
 	*w.Ext = rvt.WorkExt{ByKey: true, MWKey: ci.Key(ne.Uint32(b[sqMWKey:])), MRKey: ci.Key(ne.Uint32(b[sqMWRegion:])),
 		Bind: ci.MWBind{Addr: ne.Uint64(b[sqMWAddr:]), Length: ne.Uint64(b[sqMWLength:]),
-			Key: ci.Key(ne.Uint32(b[sqMWNewKey:])), Access: access}}
+			Key: ci.Key(ne.Uint32(b[sqMWNewKey:])), Access: access &^ localRights}}
 }
 
 // table returns the side table, and allocates it at its first use.

@@ -175,7 +175,8 @@ static void window(struct ibv_qp *a, struct ibv_qp *b)
 	CHECK(mw);
 	uint32_t key = ibv_inc_rkey(mw->rkey);
 	struct ibv_mw_bind_info info = {
-		.mr = mr, .addr = (uintptr_t)buffer + HALF, .length = 256, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+		.mr = mr, .addr = (uintptr_t)buffer + HALF, .length = 256,
+		.mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE}; // as rdma-core's tests
 	struct ibv_qp_ex *x = start(b, 10);
 	ibv_wr_bind_mw(x, mw, key, &info);
 	CHECK(!ibv_wr_complete(x));
