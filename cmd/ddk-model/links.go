@@ -53,7 +53,10 @@ func (c cable) port(int, string) (rvt.Port, error) {
 func (cable) close() error { return nil }
 
 // A subnet is an InfiniBand subnet in software.
-type subnet struct{ f *fabric.Fabric }
+type subnet struct {
+	f          *fabric.Fabric
+	configures bool // there is no subnet manager
+}
 
 func newSubnet(c *serveCmd) (linkMaker, error) {
 	t, err := topology.ReadFile(c.Topology)
@@ -70,7 +73,7 @@ func newSubnet(c *serveCmd) (linkMaker, error) {
 			return nil, err
 		}
 	}
-	return subnet{f}, nil
+	return subnet{f, c.Configure}, nil
 }
 
 func (s subnet) port(_ int, node string) (rvt.Port, error) {
@@ -78,7 +81,25 @@ func (s subnet) port(_ int, node string) (rvt.Port, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.configures {
+		return configuredPort{p, s.f}, nil
+	}
 	return p, nil
+}
+
+// A configuredPort is a port of a subnet without a manager. Its link goes down when the driver closes the port, and
+// would stay in Init afterwards.
+type configuredPort struct {
+	*fabric.CAPort
+	f *fabric.Fabric
+}
+
+// SetLink implements rvt.CablePort. A subnet that cannot be configured leaves the port in Init.
+func (p configuredPort) SetLink(up bool) {
+	p.CAPort.SetLink(up)
+	if up {
+		_ = p.f.Configure() // it was possible when the program started
+	}
 }
 
 func (s subnet) close() error {

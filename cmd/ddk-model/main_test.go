@@ -16,8 +16,10 @@ import (
 	"go.uber.org/goleak"
 
 	"ciddk/bus/vfiouser"
+	"ciddk/ci"
 	"ciddk/hca/mlx4/prm"
 	"ciddk/internal/command"
+	"ciddk/rvt"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -129,5 +131,28 @@ func TestServe(t *testing.T) {
 			stop()
 			assert.Zero(t, <-done)
 		})
+	}
+}
+
+// TestConfiguredPort checks that a port of a subnet without a manager is active again after its driver has closed it.
+func TestConfiguredPort(t *testing.T) {
+	topology := filepath.Join(t.TempDir(), "two.net")
+	require.NoError(t, os.WriteFile(topology,
+		[]byte("Ca 1 \"h1\"\n[1] \"h2\"[1]\n\nCa 1 \"h2\"\n[1] \"h1\"[1]\n"), 0o600))
+	s, err := newSubnet(&serveCmd{Topology: topology, Configure: true})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.close()) }()
+	p, err := s.port(0, "h1")
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, p.Close()) }()
+	cable, ok := ci.As[rvt.CablePort](p)
+	require.True(t, ok)
+	for range 2 {
+		assert.Equal(t, ci.PortActive, p.Attr().State)
+		lid := p.Attr().LID
+		cable.SetLink(false)
+		assert.Equal(t, ci.PortDown, p.Attr().State)
+		cable.SetLink(true)
+		assert.Equal(t, lid, p.Attr().LID)
 	}
 }

@@ -174,12 +174,13 @@ func (m *Model) resetState() {
 // closeObjects ends the objects of INIT_HCA. m.mu is held.
 func (m *Model) closeObjects() {
 	for _, p := range m.ports {
-		p.open.Store(false)
+		p.setOpen(false)
 		p.stats.clear()
+		p.filter.clear()
 	}
 	m.destroyObjects()
 	m.eqs.reset()
-	m.diag.clear()
+	m.clearDiag()
 	m.specialQPs = 0
 	m.nodeDescription, m.deviceConfig = nil, nil
 	m.layout = layout{}

@@ -2,7 +2,6 @@ package model_test
 
 import (
 	"encoding/binary"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,27 +30,21 @@ type driver struct {
 	nextKey uint32
 	nextMTT uint64
 
-	mu        sync.Mutex
-	vectors   map[int]int // interrupts so far
 	interrupt chan struct{}
 }
 
 const waitTime = 20 * time.Second
 
-func newDriver(t testing.TB, m *model.Model) *driver {
+func newDriver(t testing.TB, m bus.Device) *driver {
 	f := local.New(m, t.Name())
-	d := &driver{t: t, f: f, eqs: map[uint32]*eventQueue{}, vectors: map[int]int{},
-		interrupt: make(chan struct{}, 1), nextKey: 64}
+	d := &driver{t: t, f: f, eqs: map[uint32]*eventQueue{}, interrupt: make(chan struct{}, 1), nextKey: 64}
 	var err error
 	d.regs, err = f.BAR(prm.BARControl)
 	require.NoError(t, err)
 	d.uar, err = f.BAR(prm.BARDoorbells)
 	require.NoError(t, err)
 	d.in, d.out = d.alloc(prm.MailboxSize), d.alloc(prm.MailboxSize)
-	require.NoError(t, f.EnableVectors(4, func(v int) {
-		d.mu.Lock()
-		d.vectors[v]++
-		d.mu.Unlock()
+	require.NoError(t, f.EnableVectors(4, func(int) {
 		select {
 		case d.interrupt <- struct{}{}:
 		default:

@@ -53,7 +53,7 @@ func (m *Model) setPromiscuous(num, kind uint8, b []byte) prm.Status {
 // receive takes a frame that is no RoCE packet.
 func (p *port) receive(f []byte) {
 	s := p.m.steering.Load()
-	if s == nil || !p.isOpen() || len(f) < ethSize {
+	if s == nil || !p.isOpen() || len(f) < ethSize || !p.filter.takes(f) {
 		return
 	}
 	kind := steerSingle

@@ -42,17 +42,21 @@ func (m *Model) commandDone(token uint16, s prm.Status, out uint64) {
 	})
 }
 
-// portEvent takes an event of the transport's ports.
+// portEvent takes an event of the transport's ports. A port that is closed reports only that it is down.
 func (m *Model) portEvent(e ci.Event) {
 	p := m.port(e.Port)
-	if p == nil || !p.isOpen() {
+	if p == nil {
+		return
+	}
+	if e.Type == ci.EventPortDown {
+		p.changed(prm.PortChangeDown)
+	}
+	if !p.isOpen() {
 		return
 	}
 	switch e.Type {
 	case ci.EventPortActive:
 		p.changed(prm.PortChangeActive)
-	case ci.EventPortDown:
-		p.changed(prm.PortChangeDown)
 	case ci.EventLIDChange:
 		p.managed(prm.MgmtPortInfo, prm.MgmtLIDChanged)
 	case ci.EventSMChange:

@@ -51,8 +51,14 @@ func (m *Model) OverflowEQ(eqn uint32, n int) {
 	m.faults.events = map[uint32]int{eqn: n}
 }
 
-// SetLink plugs in or pulls out the cable of a port, counted from 1. Errors: those of rvt.HCA.SetLink.
-func (m *Model) SetLink(port uint8, up bool) error { return m.engine.SetLink(port, up) }
+// SetLink plugs in or pulls out the cable of a port, counted from 1. A port that the driver has closed stays down.
+// Errors: those of rvt.HCA.SetLink.
+func (m *Model) SetLink(port uint8, up bool) error {
+	if p := m.port(port); p != nil {
+		return p.setCable(up)
+	}
+	return m.engine.SetLink(port, up)
+}
 
 // FailDevice reports a catastrophic error, by the error buffer and by an event. From then on no command completes, and
 // no doorbell of a work queue is executed. The driver resets the adapter, which ends the error.

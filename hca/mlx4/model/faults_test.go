@@ -1,17 +1,19 @@
 package model_test
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"ciddk/bus"
 	"ciddk/hca/mlx4/model"
 	"ciddk/hca/mlx4/prm"
 	"ciddk/link/direct"
 )
 
 func TestFaults(t *testing.T) {
-	m := newModel(t, direct.NewLink(), model.Config{})
+	m := &countedDevice{Model: newModel(t, direct.NewLink(), model.Config{})}
 	d := newDriver(t, m)
 	d.start()
 
@@ -29,6 +31,9 @@ func TestFaults(t *testing.T) {
 	require.NoError(t, m.SetLink(1, true))
 	e = d.waitEvent(asyncEQ, prm.EventPortChange)
 	require.EqualValues(t, prm.PortChangeActive, prm.EQESubtype.Get(e))
+	for range 2 { // one follows each change to active
+		d.waitEvent(asyncEQ, prm.EventPortMgmtChange)
+	}
 	require.Error(t, m.SetLink(2, true), "there is no second port")
 
 	// An event that finds the completion EQ full is reported by the other one.
@@ -52,10 +57,13 @@ func TestFaults(t *testing.T) {
 	require.Nil(t, q.poll(), "no doorbell is executed")
 
 	d.events = false
-	before := d.count(0)
+	d.armEQ(d.eqs[asyncEQ])
+	before := m.raised.Load()
 	m.LoseInterrupts(0, 1)
 	m.FailDevice()
-	require.Equal(t, before, d.count(0), "the interrupt is lost")
+	require.Equal(t, before, m.raised.Load(), "the interrupt is lost")
+	d.armEQ(d.eqs[asyncEQ])
+	require.Greater(t, m.raised.Load(), before, "the next one is not")
 	d.write(prm.RegOwnership, 0)
 	d.reset()
 	require.Zero(t, d.read(prm.RegCatastrophic))
@@ -69,11 +77,24 @@ func TestFaults(t *testing.T) {
 	d.start()
 }
 
-// count returns how often a vector has been raised.
-func (d *driver) count(vector int) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.vectors[vector]
+// A countedDevice is a model whose interrupts are counted before they are delivered.
+type countedDevice struct {
+	*model.Model
+	raised atomic.Int32
+}
+
+// Attach sets the host, which counts.
+func (d *countedDevice) Attach(h bus.Host) { d.Model.Attach(countingHost{h, d}) }
+
+type countingHost struct {
+	bus.Host
+	d *countedDevice
+}
+
+// Interrupt counts an interrupt, and delivers it.
+func (h countingHost) Interrupt(vector int) {
+	h.d.raised.Add(1)
+	h.Host.Interrupt(vector)
 }
 
 func TestQuirks(t *testing.T) {

@@ -56,8 +56,8 @@ func init() {
 		prm.CmdSetNode:       {stageInit, (*command).setNode},
 		prm.CmdConfigDev:     {stageInit, (*command).configDev},
 		prm.CmdDumpEthStats:  {stageInit, (*command).ethernetStats},
-		prm.CmdSetMcastFlt:   {stageInit, (*command).setFilter},
-		prm.CmdSetVLANFilter: {stageInit, (*command).setFilter},
+		prm.CmdSetMcastFlt:   {stageInit, (*command).setGroupFilter},
+		prm.CmdSetVLANFilter: {stageInit, (*command).setVLANFilter},
 		prm.CmdMADIFC:        {stageInit, (*command).madIFC},
 	}
 	for op := range qpSteps {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"ciddk/ci"
@@ -16,7 +17,12 @@ type port struct {
 	eth  EthernetPort // nil: InfiniBand
 	open atomic.Bool  // by INIT_PORT
 
-	stats ethStats // of an Ethernet port
+	linkMu sync.Mutex // of changes of open and isCut
+	isCut  bool       // the cable is pulled out
+	isShut bool       // the link is down since the port was closed
+
+	stats  ethStats   // of an Ethernet port
+	filter ethFilters // the same
 }
 
 func newPort(m *Model, num uint8, c PortConfig) *port {
@@ -106,9 +112,7 @@ func (c *command) initPort() prm.Status {
 	if p == nil {
 		return prm.BadParam
 	}
-	if !p.open.Swap(true) && p.link.Attr().State == ci.PortActive {
-		p.changed(prm.PortChangeActive)
-	}
+	p.setOpen(true)
 	return prm.OK
 }
 
@@ -117,8 +121,36 @@ func (c *command) closePort() prm.Status {
 	if p == nil {
 		return prm.BadParam
 	}
-	p.open.Store(false)
+	p.setOpen(false)
 	return prm.OK
+}
+
+// setOpen opens or closes the port. The link of a port that is closed goes down, and comes up when the port is opened
+// again. A new model leaves the link as it is until then. A link without a cable (rvt.CablePort) stays up, and only the
+// frames that are not RoCE stop.
+func (p *port) setOpen(open bool) {
+	p.linkMu.Lock()
+	defer p.linkMu.Unlock()
+	if p.open.Swap(open) == open {
+		return
+	}
+	if open && p.link.Attr().State == ci.PortActive { // the link raises no event
+		p.changed(prm.PortChangeActive)
+		return
+	}
+	p.isShut = !open
+	_ = p.m.engine.SetLink(p.num, open && !p.isCut) // fails without a cable
+}
+
+// setCable plugs in or pulls out the cable, which a port that is closed does not use.
+func (p *port) setCable(plugged bool) error {
+	p.linkMu.Lock()
+	defer p.linkMu.Unlock()
+	p.isCut = !plugged
+	if plugged && p.isShut {
+		return nil
+	}
+	return p.m.engine.SetLink(p.num, plugged)
 }
 
 func (c *command) setPort() prm.Status {

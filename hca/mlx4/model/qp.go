@@ -204,6 +204,7 @@ var qpEvents = map[ci.EventType]uint8{
 
 // event reports an event of the QP.
 func (q *qp) event(e ci.Event) {
+	q.m.diag.event(e.Type)
 	if t, ok := qpEvents[e.Type]; ok {
 		q.m.raise(t, 0, func(b []byte) { prm.EQEQPN.Put(b, uint64(q.num)) })
 	}

@@ -57,11 +57,3 @@ func (c *command) setRoCEAddresses(p *port) prm.Status {
 	p.eth.SetGIDs(t)
 	return prm.OK
 }
-
-// setFilter accepts a filter of MAC addresses or VLANs: the steering table selects the frames.
-func (c *command) setFilter() prm.Status {
-	if p := c.port(uint8(c.mod)); p == nil || !p.isEthernet() {
-		return prm.BadParam
-	}
-	return prm.OK
-}

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"runtime"
 	"testing"
@@ -110,6 +111,7 @@ type queuePair struct {
 	sent     uint32
 	received uint16
 	context  []byte
+	timeout  uint64 // code of the acknowledgement timeout; 0: 14, which is 67 ms
 }
 
 const (
@@ -171,7 +173,7 @@ func (q *queuePair) proceed(lid uint16, remote uint32) {
 	q.d.t.Helper()
 	path := prm.QPCPrimary.Bytes(q.context, prm.PathSize)
 	prm.PathRemoteLID.Put(path, uint64(lid))
-	prm.PathAckTimeout.Put(path, 14)
+	prm.PathAckTimeout.Put(path, cmp.Or(q.timeout, 14))
 	prm.QPCRemote.Put(q.context, uint64(remote))
 	prm.QPCRecvPSN.Put(q.context, 77)
 	prm.QPCSendPSN.Put(q.context, 77)

@@ -122,3 +122,22 @@ const (
 	GIDTableSize  = 128
 	GIDSize       = 16
 )
+
+// VLANFilterEntries is the number of dwords in the mailbox of SET_VLAN_FLTR. The last one has the bits of VLANs 0 to 31
+// (linux mlx4_en en_port.c, mlx4_SET_VLAN_FLTR).
+const VLANFilterEntries = 128
+
+// Input parameter of SET_MCAST_FLTR with McastFilterConfig.
+var (
+	mcastFilter = newLayout("SET_MCAST_FLTR input parameter", 8, "linux port.c, mlx4_SET_MCAST_FLTR")
+
+	McastFilterClear = mcastFilter.field(0, 8, 63, 63, "clear")
+	McastFilterMAC   = mcastFilter.u48(0, "mac")
+)
+
+// Opcode modifiers of SET_MCAST_FLTR (linux include/linux/mlx4/device.h).
+const (
+	McastFilterConfig  = 0 // add an address, to an empty filter with McastFilterClear
+	McastFilterDisable = 1 // receive all groups
+	McastFilterEnable  = 2
+)
