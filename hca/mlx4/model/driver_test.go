@@ -29,6 +29,7 @@ type driver struct {
 	eqs     map[uint32]*eventQueue
 	nextKey uint32
 	nextMTT uint64
+	log     []pastCommand // what a hostile driver makes its commands of
 
 	interrupt chan struct{}
 }
@@ -87,6 +88,7 @@ func (d *driver) reset() {
 
 // exec executes a command and returns its status and output parameter.
 func (d *driver) exec(op prm.Opcode, in uint64, mod uint32, opMod uint8, out uint64) (prm.Status, uint64) {
+	d.remember(op, in, mod, opMod)
 	var r [4 * prm.HCRDwords]byte
 	prm.HCRInParam.Put(r[:], in)
 	prm.HCRInModifier.Put(r[:], uint64(mod))
@@ -308,7 +310,7 @@ func (d *driver) waitEvent(num uint32, event uint64) []byte {
 }
 
 // newModel returns a model with one port on a link.
-func newModel(t *testing.T, l *direct.Link, c model.Config) *model.Model {
+func newModel(t testing.TB, l *direct.Link, c model.Config) *model.Model {
 	p, err := direct.New(l, direct.Config{})
 	require.NoError(t, err)
 	c.Ports = []model.PortConfig{{Link: p}}

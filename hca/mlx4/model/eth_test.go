@@ -26,7 +26,7 @@ type ethPeer struct {
 func ethMAC(n byte) [6]byte { return [6]byte{2, 0, 0, 0, 0, n} }
 func ethGID(n byte) ci.GID  { return ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: n} }
 
-func newEthPeer(t *testing.T, hub *frame.Hub, n byte, pro bool) *ethPeer {
+func newEthPeer(t testing.TB, hub *frame.Hub, n byte, pro bool) *ethPeer {
 	p := &ethPeer{mac: ethMAC(n), gid: ethGID(n)}
 	port, err := frame.New(frame.Config{Carrier: hub.Join(), MAC: p.mac})
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 )
 
 // requireAlive requires that the adapter still works after a reset.
-func requireAlive(t *testing.T, d *driver) {
+func requireAlive(t testing.TB, d *driver) {
 	d.write(prm.RegReset, prm.ResetValue)
 	d.write(prm.RegOwnership, 0)
 	d.write(prm.RegSemaphore, 0)

@@ -22,7 +22,7 @@ type peer struct {
 
 const regionSize = 1 << 16
 
-func newPeer(t *testing.T, m *model.Model, service uint64) *peer {
+func newPeer(t testing.TB, m *model.Model, service uint64) *peer {
 	d := newDriver(t, m)
 	d.start()
 	d.imm(prm.CmdInitPort, 0, 1, 0)
@@ -32,7 +32,7 @@ func newPeer(t *testing.T, m *model.Model, service uint64) *peer {
 }
 
 // newPair returns two adapters on a link and a connection between them.
-func newPair(t *testing.T, service uint64) (a, b *peer) {
+func newPair(t testing.TB, service uint64) (a, b *peer) {
 	a, b = newPeers(t, service)
 	a.qp.connect(2, b.qp.num)
 	b.qp.connect(1, a.qp.num)
@@ -40,7 +40,7 @@ func newPair(t *testing.T, service uint64) (a, b *peer) {
 }
 
 // newPeers returns two adapters on a link.
-func newPeers(t *testing.T, service uint64) (a, b *peer) {
+func newPeers(t testing.TB, service uint64) (a, b *peer) {
 	l := direct.NewLink()
 	return newPeer(t, newModel(t, l, model.Config{}), service), newPeer(t, newModel(t, l, model.Config{}), service)
 }

@@ -277,7 +277,7 @@ func inlineSegment(data string) []byte {
 }
 
 // requireCQE checks a successful completion.
-func requireCQE(t *testing.T, e []byte, qpn uint32, isSend bool, opcode uint64) {
+func requireCQE(t testing.TB, e []byte, qpn uint32, isSend bool, opcode uint64) {
 	t.Helper()
 	require.Equal(t, isSend, prm.CQESend.Has(e))
 	require.Equal(t, opcode, prm.CQEOpcode.Get(e), "syndrome %#x", prm.CQESyndrome.Get(e))
