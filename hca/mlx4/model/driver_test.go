@@ -34,7 +34,7 @@ type driver struct {
 	interrupt chan struct{}
 }
 
-const waitTime = 20 * time.Second
+const waitTime = time.Minute
 
 func newDriver(t testing.TB, m bus.Device) *driver {
 	f := local.New(m, t.Name())

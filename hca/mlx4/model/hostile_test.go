@@ -60,8 +60,8 @@ func (c *choices) below(n int) int { return (int(c.byte())<<8 | int(c.byte())) %
 
 // number returns a number that is near a limit, or any.
 func (c *choices) number() uint64 {
-	limits := []uint64{0, 1, 0xff, 0x100, 0xfff, 0x1000, 0xffff, 0xffffff, 1 << 31, 0xffffffff, 1 << 32, 1 << 52, 1 << 63,
-		1<<64 - 1}
+	limits := []uint64{0, 1, 0xff, 0x100, 0xfff, 0x1000, 0xffff, 0xffffff, 1 << 31, 0xffffffff, 1 << 32, 1 << 52,
+		1 << 63, 1<<64 - 1}
 	switch c.byte() % 4 {
 	case 0:
 		return limits[c.below(len(limits))]

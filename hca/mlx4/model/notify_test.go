@@ -18,8 +18,8 @@ type burst struct {
 	pause     int // calls of runtime.Gosched before it
 }
 
-// TestNoEventLost receives messages as an event-driven program does: it arms the queue, takes what is there, and waits
-// for an event only if that is not everything. A lost event between the two would make it wait without end.
+// TestNoEventLost receives messages as event-driven programs do: they arm the queue, some take what is there, and wait
+// for an event if that is not everything. A lost event would make them wait without end.
 func TestNoEventLost(t *testing.T) {
 	a, b := newPair(t, prm.ServiceRC)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -30,7 +30,8 @@ func TestNoEventLost(t *testing.T) {
 		command := rapid.SampledFrom([]uint64{prm.ArmAny, prm.ArmSolicited}).Draw(rt, "command")
 		bursts[len(bursts)-1].solicited = true // or nothing would announce the last ones
 		moderation := rapid.SampledFrom([][2]uint64{{0, 0}, {3, 0}, {0, 50}, {2, 20}}).Draw(rt, "moderation")
-		limit := rapid.IntRange(1, 8).Draw(rt, "limit") // completions taken after each arming
+		limit := rapid.IntRange(1, 8).Draw(rt, "limit") // completions that are taken at once
+		polls := rapid.Bool().Draw(rt, "polls")         // after it has armed the queue
 
 		b.with(prm.CmdModifyCQ, b.cq.num, prm.ModifyCQModeration, func(x []byte) {
 			prm.CQCMaxCount.Put(x, moderation[0])
@@ -45,20 +46,25 @@ func TestNoEventLost(t *testing.T) {
 		}
 		var sender sync.WaitGroup
 		sender.Go(func() { a.sendBursts(bursts) })
-		for received := 0; received < total; {
-			b.cq.arm(command)
-			taken := 0
-			for ; taken < limit; taken++ {
+		received := 0
+		take := func(most int) (n int) {
+			for ; n < most; n++ {
 				e := b.cq.poll()
 				if e == nil {
 					break
 				}
 				requireCQE(t, e, b.qp.num, false, prm.CQERecvSend)
-				received++
 			}
-			if received < total && taken < limit {
-				b.waitEvent(compEQ, prm.EventCompletion)
+			received += n
+			return n
+		}
+		for received < total {
+			b.cq.arm(command)
+			if polls && (take(limit) == limit || received == total) {
+				continue
 			}
+			b.waitEvent(compEQ, prm.EventCompletion)
+			take(limit)
 		}
 		sender.Wait()
 	})
