@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"sync"
 	"sync/atomic"
 )
@@ -145,6 +144,18 @@ func (m *Map) wait() {
 			<-m.drained
 		}
 	}
+}
+
+// Borrow begins an access that consists of calls of Slice, for a caller that cannot keep a View. It does not block.
+// The result is for Return. See Begin.
+func (m *Map) Borrow() (loan uint32) { return m.Begin().phase }
+
+// Return ends an access that Borrow has begun.
+func (m *Map) Return(loan uint32) { View{m: m, phase: loan}.End() }
+
+// Slice is View.Slice between Borrow and Return. It looks at the present version of the map.
+func (m *Map) Slice(iova, n uint64, write bool) []byte {
+	return View{m: m, t: *m.now.Load()}.Slice(iova, n, write)
 }
 
 // A View is the map during one access. It must be ended. The zero View is not valid.
@@ -291,7 +302,15 @@ func (m *Map) Len() int { return len(*m.now.Load()) }
 
 func (r *region) end() uint64 { return r.iova + r.size }
 
-// search returns the index of the first region at iova or above.
+// search returns the index of the first region at iova or above. It is sort.Search without calls of a function.
 func (t table) search(iova uint64) int {
-	return sort.Search(len(t), func(i int) bool { return t[i].iova >= iova })
+	lo, hi := 0, len(t)
+	for lo < hi {
+		if mid := int(uint(lo+hi) >> 1); t[mid].iova < iova {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
 }

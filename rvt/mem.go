@@ -27,6 +27,7 @@ func (m mem) advance(n uint64) mem { return mem{m.mr, m.off + n} }
 type storage struct {
 	flat []byte // all of it, when segs is nil
 	segs []segment
+	lent LentMemory // of the only segment, if a turn can borrow it
 }
 
 // segment is a part of storage with one backing: a slice, or a ci.Memory that must be copied.
@@ -54,7 +55,7 @@ func newStorage(segs []segment) *storage {
 		segs[i].start = start
 		start += segs[i].n
 	}
-	return &storage{segs: segs}
+	return &storage{segs: segs, lent: lentOf(segs)}
 }
 
 // len returns the number of bytes.

@@ -8,6 +8,9 @@ type holds struct {
 	n    int
 	g    [8]*grant
 	more []*grant // beyond; its storage is kept for the next run
+
+	lender Lender // of memory that the turn refers to; nil: none
+	loan   uint32
 }
 
 // hold keeps g in use until release. It reports false if g has been withdrawn.
@@ -36,6 +39,7 @@ func (h *holds) hold(g *grant) bool {
 
 // release ends the use of all regions.
 func (h *holds) release() {
+	h.repay()
 	for i, g := range h.g[:h.n] {
 		h.g[i] = nil
 		g.leave()
@@ -77,4 +81,38 @@ func (h *holds) remote(keys *keyTable, e *endpoint, key ci.Key, addr, n uint64, 
 		return mem{}, false
 	}
 	return mem{g.bytes, off}, true
+}
+
+// borrow borrows from a lender until release. It reports false if the turn has borrowed from another one.
+func (h *holds) borrow(l Lender) bool {
+	if l == nil || h.lender != nil {
+		return l != nil && h.lender == l
+	}
+	h.lender, h.loan = l, l.Borrow()
+	return true
+}
+
+// repay returns what has been borrowed.
+func (h *holds) repay() {
+	if h.lender != nil {
+		h.lender.Return(h.loan)
+		h.lender = nil
+	}
+}
+
+// lentViews is mem.slices for memory that can be borrowed, with h as the borrower.
+func (m mem) lentViews(h *holds, dst [][]byte, n uint64, write bool) ([][]byte, bool) {
+	y := m.mr
+	if !y.has(m.off, n) {
+		return dst, false
+	}
+	l := y.lent.Lender()
+	if !h.borrow(l) {
+		return dst, false
+	}
+	views, ok := y.lent.Views(l, dst, y.segs[0].at+m.off, n, write)
+	if !ok {
+		return dst, false
+	}
+	return views, true
 }

@@ -46,7 +46,7 @@ func (t *turn) scatter(pd *PD, sgl []ci.SGE, off uint64, payload [][]byte, n uin
 			if uint32(len(src)) > left {
 				src = src[:left]
 			}
-			if m.write(src) != nil {
+			if t.write(m, src) != nil {
 				return protection
 			}
 			m = m.advance(uint64(len(src)))
@@ -88,7 +88,7 @@ func (t *turn) store(key ci.Key, addr uint64, payload [][]byte, n uint32, last b
 		if last && n == 0 {
 			err = m.writeLast(src)
 		} else {
-			err = m.write(src)
+			err = t.write(m, src)
 		}
 		if err != nil {
 			return access

@@ -26,6 +26,7 @@ type turn struct {
 	wcs       [batchCompletions]pendingWC
 	buf       []byte // copies of what cannot be addressed directly
 	holds     holds
+	targets   [4][]byte // of write
 	word      []byte
 	grh       [1][]byte
 	wordSeg   [][]byte
@@ -110,7 +111,7 @@ func (t *turn) view(m mem, n uint32) bool {
 		return false
 	}
 	if !t.flat {
-		if segs, ok := m.slices(t.segs[:t.nsegs], n); ok {
+		if segs, ok := t.slices(m, n); ok {
 			if len(segs) > len(t.segs) {
 				return false // more extents than there is room for
 			}
@@ -132,6 +133,31 @@ func (t *turn) view(m mem, n uint32) bool {
 	t.segs[t.nsegs] = b
 	t.nsegs++
 	return true
+}
+
+// slices appends views of n bytes to the segments of the batch and returns them all, without a copy. It reports false
+// if that is not possible.
+func (t *turn) slices(m mem, n uint32) ([][]byte, bool) {
+	if m.mr != nil && m.mr.lent != nil {
+		return m.lentViews(&t.holds, t.segs[:t.nsegs], uint64(n), false)
+	}
+	return m.slices(t.segs[:t.nsegs], n)
+}
+
+// write copies p to the region. After an error, a part may have been written.
+func (t *turn) write(m mem, p []byte) error {
+	if m.mr == nil || m.mr.lent == nil {
+		return m.write(p)
+	}
+	views, ok := m.lentViews(&t.holds, t.targets[:0], uint64(len(p)), true)
+	if !ok {
+		return m.write(p)
+	}
+	for i, b := range views {
+		p = p[copy(b, p):]
+		t.targets[i] = nil
+	}
+	return nil
 }
 
 // complete returns a new completion of the QP for the caller to fill in. It reaches its CQ when the turn ends, or

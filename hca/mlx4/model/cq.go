@@ -34,11 +34,15 @@ type cq struct {
 	status    uint64 // prm.CQCStatusFull, prm.CQCStatusError, or 0; an error lasts as long as the queue
 
 	isModerated bool // the transport delays events
+	isStaging   bool // a batch holds mu; guarded by the engine's order of calls
 
 	hasFailed atomic.Bool // status is not 0
 }
 
-var _ rvt.SharedCompletionRing = (*cq)(nil)
+var (
+	_ rvt.SharedCompletionRing = (*cq)(nil)
+	_ rvt.CompletionBatch      = (*cq)(nil)
+)
 
 // cqBuffer returns the buffer that a CQ context describes.
 func (c *command) cqBuffer(b []byte) (buf queueBuffer, log uint8, status prm.Status) {
@@ -218,15 +222,40 @@ func (q *cq) fill() bool {
 
 // Put implements rvt.CompletionSink.
 func (q *cq) Put(wc *ci.WC) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.put(wc)
+}
+
+// put appends a completion. mu is held.
+func (q *cq) put(wc *ci.WC) bool {
 	x, ok := wc.Context.(*qp)
 	if !ok {
 		return false
 	}
 	var e [prm.CQESize]byte
 	x.encodeCQE(e[:], wc)
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	return q.add(&e)
+}
+
+// Stage implements rvt.CompletionBatch. The first call of a batch takes mu and begins an access to the memory of the
+// host, which Publish ends.
+func (q *cq) Stage(wc *ci.WC) bool {
+	if !q.isStaging { // only the engine writes it, and it serialises calls
+		q.mu.Lock()
+		q.isStaging = true
+		q.buf.hold()
+	}
+	return q.put(wc)
+}
+
+// Publish implements rvt.CompletionBatch. The entries are visible already.
+func (q *cq) Publish() {
+	if q.isStaging {
+		q.isStaging = false
+		q.buf.release()
+		q.mu.Unlock()
+	}
 }
 
 // putRaw appends an entry of a QP of raw frames. Without room the entry is lost.

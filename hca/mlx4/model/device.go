@@ -28,6 +28,7 @@ type Model struct {
 	semaphore    semaphore
 	catastrophic [prm.CatastrophicSize / 4]atomic.Uint32
 	icm          icm
+	translations translations
 	eqs          eqTable
 	perf         *pma.Agent
 	flames       flames

@@ -137,4 +137,8 @@ func (c *command) mapICM() prm.Status {
 	return c.icm.add(runs)
 }
 
-func (c *command) unmapICM() prm.Status { return c.icm.remove(c.in, uint64(c.mod)) }
+func (c *command) unmapICM() prm.Status {
+	status := c.icm.remove(c.in, uint64(c.mod))
+	c.translations.invalidate()
+	return status
+}

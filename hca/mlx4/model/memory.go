@@ -5,6 +5,7 @@ import (
 
 	"ciddk/bus"
 	"ciddk/ci"
+	"ciddk/rvt"
 )
 
 // region is memory of the host that a key grants, for the transport. Each access translates its addresses, so that an
@@ -61,7 +62,10 @@ func accessPages(m *Model, t translator, off uint64, p []byte, write bool) bool 
 	return true
 }
 
-var _ ci.AtomicMemory = (*region)(nil)
+var (
+	_ ci.AtomicMemory = (*region)(nil)
+	_ rvt.LentMemory  = (*region)(nil)
+)
 
 var errUnmapped = errors.New("model: memory that the host has not mapped")
 
@@ -73,6 +77,36 @@ func (r *region) Len() uint64 { return r.size }
 
 // Slice returns nil: memory of the host may be unmapped at any time.
 func (r *region) Slice(_, _ uint64) []byte { return nil }
+
+// Lender returns the memory of the host, if there is one.
+func (r *region) Lender() rvt.Lender {
+	if h := r.m.host.Load(); h != nil {
+		return h.Memory()
+	}
+	return nil
+}
+
+// Views implements rvt.LentMemory.
+func (r *region) Views(from rvt.Lender, dst [][]byte, off, n uint64, write bool) ([][]byte, bool) {
+	h := r.m.host.Load()
+	if h == nil || h.Memory() != from {
+		return dst, false
+	}
+	views, off := dst, r.first+off
+	for n > 0 {
+		addr, run, ok := r.pages.page(off, n)
+		if !ok || len(views) == cap(views) {
+			return dst, false
+		}
+		b := h.Memory().Slice(addr, min(run, n), write)
+		if len(b) == 0 {
+			return dst, false
+		}
+		views = append(views, b)
+		off, n = off+uint64(len(b)), n-uint64(len(b))
+	}
+	return views, true
+}
 
 // Pin does nothing: the host decides what stays mapped.
 func (r *region) Pin() (func(), error) { return func() {}, nil }

@@ -14,6 +14,15 @@ type mpt struct {
 	local  *localKey // of a region that has memory
 }
 
+// close releases what the region remembers.
+func (e *mpt) close() {
+	if e.local != nil {
+		if t, ok := e.local.region.pages.(*translation); ok {
+			t.close()
+		}
+	}
+}
+
 // mptTable has the entries that the hardware owns, and those that it has given back and that software may edit in
 // place until SYNC_TPT.
 type mptTable struct {
@@ -140,7 +149,7 @@ func (m *Model) newRegion(b []byte) (*region, bool) {
 	}
 	r.first = r.start & (1<<log - 1)
 	buf, ok := m.newBuffer(prm.MPTMTTHigh.Get(b)<<32|prm.MPTMTTLow.Get(b), uint8(log), r.first+r.size)
-	r.pages = &buf
+	r.pages = &translation{buffer: buf}
 	return r, ok
 }
 
@@ -173,6 +182,7 @@ func (c *command) hw2swMPT() prm.Status {
 	c.objects.Lock()
 	delete(c.keys, e.key)
 	c.objects.Unlock()
+	e.close()
 	delete(c.mpts.hardware, c.mod)
 	c.mpts.give(c.mod)
 	b := make([]byte, prm.MPTOwner.Layout.Size)
@@ -203,6 +213,7 @@ func (c *command) queryMPT() prm.Status {
 
 // syncTPT takes over the entries that software has edited in the ICM and marked as the hardware's.
 func (c *command) syncTPT() prm.Status {
+	c.translations.invalidate()
 	for index := range c.mpts.software {
 		b := make([]byte, prm.MPTOwner.Layout.Size)
 		if !c.readICM(c.mptAddress(index), b) || prm.MPTOwner.Get(b) != prm.MPTOwnerHW {
@@ -228,6 +239,7 @@ func (c *command) writeMTT() prm.Status {
 	if first > 1<<40 || !c.writeICM(c.layout.mtt+first*mttEntry, b[header:]) {
 		return prm.ICMError
 	}
+	c.translations.invalidate()
 	return prm.OK
 }
 

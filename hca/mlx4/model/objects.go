@@ -51,6 +51,7 @@ func (m *Model) destroyObjects() {
 		for index, e := range m.mpts.hardware {
 			if e.object.Destroy() == nil {
 				m.dropPD(e.pd)
+				e.close()
 				delete(m.mpts.hardware, index)
 			}
 		}

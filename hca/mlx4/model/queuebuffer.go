@@ -8,6 +8,9 @@ import "ciddk/bus"
 type queueBuffer struct {
 	buffer
 	from, addr, run uint64 // run bytes from offset from on are at addr
+
+	view   bus.View // the access in progress
+	isHeld bool     // until release
 }
 
 // page returns the host's address of a byte, and how many bytes follow it contiguously.
@@ -28,6 +31,13 @@ func (b *queueBuffer) page(off, want uint64) (addr, n uint64, ok bool) {
 func (b *queueBuffer) read(off uint64, p []byte) bool {
 	if !b.has(off, uint64(len(p))) {
 		return false
+	}
+	if s := b.direct(off, uint64(len(p)), false); s != nil {
+		n := copy(p, s)
+		b.end()
+		if n == len(p) {
+			return true
+		}
 	}
 	if addr, n, ok := b.page(off, uint64(len(p))); ok && n >= uint64(len(p)) {
 		return b.m.readHost(addr, p)
@@ -54,36 +64,71 @@ func (b *queueBuffer) readDword(off uint64) (v [dwordSize]byte, ok bool) {
 
 // direct returns a view of up to n bytes of the buffer, fewer where they are not contiguous, or none. They begin at a
 // dword. The caller ends the view if there are bytes.
-func (b *queueBuffer) direct(off, n uint64, write bool) (v bus.View, s []byte) {
-	h := b.m.host.Load()
-	if h == nil || !b.has(off, n) {
-		return v, nil
+func (b *queueBuffer) direct(off, n uint64, write bool) []byte {
+	if !b.has(off, n) {
+		return nil
 	}
 	addr, run, ok := b.page(off, n)
-	if !ok {
-		return v, nil
+	if !ok || !b.begin() {
+		return nil
 	}
-	v = h.Memory().Begin()
-	if s = v.Slice(addr, min(n, run), write); len(s) < dwordSize || !isDwordAligned(s) {
-		v.End()
-		return v, nil
+	s := b.view.Slice(addr, min(n, run), write)
+	if len(s) < dwordSize || !isDwordAligned(s) {
+		b.end()
+		return nil
 	}
-	return v, s
+	return s
+}
+
+// begin begins an access to the memory of the host, unless hold has begun one.
+func (b *queueBuffer) begin() bool {
+	if b.isHeld {
+		return true
+	}
+	h := b.m.host.Load()
+	if h == nil {
+		return false
+	}
+	b.view = h.Memory().Begin()
+	return true
+}
+
+// end ends what begin has begun.
+func (b *queueBuffer) end() {
+	if !b.isHeld {
+		b.view.End()
+	}
+}
+
+// hold begins one access for all calls of direct and publish up to release, which saves the work of beginning and
+// ending each. The host cannot unmap memory meanwhile.
+func (b *queueBuffer) hold() {
+	if !b.isHeld {
+		b.isHeld = b.begin()
+	}
+}
+
+// release ends the access of hold.
+func (b *queueBuffer) release() {
+	if b.isHeld {
+		b.isHeld = false
+		b.view.End()
+	}
 }
 
 // publish writes an entry of a queue, its last dword after the others.
 func (b *queueBuffer) publish(off uint64, entry []byte) bool {
 	last := len(entry) - dwordSize
-	v, s := b.direct(off, uint64(len(entry)), true)
-	if len(s) == len(entry) {
-		copy(s[:last], entry)
-		storeDword(s[last:], [dwordSize]byte(entry[last:]))
-	}
-	if s != nil {
-		v.End()
-	}
-	if len(s) == len(entry) {
-		return true
+	if s := b.direct(off, uint64(len(entry)), true); s != nil {
+		isWhole := len(s) == len(entry)
+		if isWhole {
+			copy(s[:last], entry)
+			storeDword(s[last:], [dwordSize]byte(entry[last:]))
+		}
+		b.end()
+		if isWhole {
+			return true
+		}
 	}
 	if !b.has(off, uint64(len(entry))) || !b.write(off, entry[:last]) {
 		return false

@@ -22,7 +22,10 @@ type recvRing struct {
 
 const maxRecvWQE = 1 << (4 + 7) // bytes
 
-var _ rvt.RecvRing = (*recvRing)(nil)
+var (
+	_ rvt.RecvRing  = (*recvRing)(nil)
+	_ rvt.RecvBatch = (*recvRing)(nil)
+)
 
 // posted returns the number of WQEs that have been posted and not taken.
 func (r *recvRing) posted() uint16 {
@@ -58,6 +61,19 @@ func (r *recvRing) Next(w *rvt.RecvWork) bool {
 	}
 	return true
 }
+
+// Take implements rvt.RecvBatch: the accesses of one turn are one access to the memory of the host.
+func (r *recvRing) Take(w *rvt.RecvWork) bool {
+	r.buf.hold()
+	if r.Next(w) {
+		return true
+	}
+	r.buf.release() // without a buffer taken, there may be no call of Release
+	return false
+}
+
+// Release implements rvt.RecvBatch.
+func (r *recvRing) Release() { r.buf.release() }
 
 // parseRecv decodes the data segments of a receive WQE, up to the one with an invalid key.
 func parseRecv(b []byte, w *rvt.RecvWork, hasReservedKey bool) {

@@ -16,6 +16,7 @@ type sendRing struct {
 	head   uint32 // running index of the next slot to decode
 	taken  int    // WQEs decoded and not retired
 	wqe    [maxSendWQE]byte
+	ahead  []byte // of wqe: WQEs that have been copied and not decoded
 
 	// inline has the inline data of each slot in use, which the engine refers to until the request retires.
 	inline [][]byte
@@ -60,6 +61,9 @@ func (r *sendRing) Next(w *rvt.Work) bool {
 // fetch copies the next WQE, if the driver has passed its slot to the hardware. A WQE may continue at the beginning of
 // the queue.
 func (r *sendRing) fetch() ([]byte, bool) {
+	if b, ok := r.next(); ok {
+		return b, true
+	}
 	slots := uint32(1) << r.log
 	at := uint64(r.head&(slots-1)) << r.stride
 	if b, isPosted, ok := r.fetchDirect(at, uint64(slots)<<r.stride-at); ok {
@@ -88,29 +92,55 @@ func (r *sendRing) fetch() ([]byte, bool) {
 	return b, true
 }
 
-// fetchDirect is fetch for a WQE that is contiguous in memory: it copies it once. left is the number of bytes to the
-// end of the queue. ok is false for other WQEs.
+// fetchDirect is fetch for a WQE that is contiguous in memory: it copies it once, and those that follow it as well, as
+// far as they are posted and find room. left is the number of bytes to the end of the queue. ok is false for other
+// WQEs.
 func (r *sendRing) fetchDirect(at, left uint64) (b []byte, isPosted, ok bool) {
-	v, s := r.buf.direct(r.base+at, min(left, maxSendWQE), false)
+	s := r.buf.direct(r.base+at, min(left, maxSendWQE), false)
 	if s == nil {
 		return nil, false, false
 	}
-	defer v.End()
+	defer r.buf.end()
+	round := r.head >> r.log & 1 // of all that follow: the end of the queue comes later
+	var first, end uint64        // bytes of the first WQE; of all of them
+	for end+prm.CtrlSegment <= uint64(len(s)) {
+		owner := loadDword(s[end:])
+		if uint32(prm.CtrlOwner.Get(owner[:])) != round {
+			break
+		}
+		ctrl := r.wqe[end : end+prm.CtrlSegment]
+		copy(ctrl, s[end:])
+		n := prm.CtrlSize.Get(ctrl) * prm.CtrlSegment
+		if n < prm.CtrlSegment || n > uint64(len(s))-end {
+			if end == 0 {
+				return nil, false, false
+			}
+			break
+		}
+		copy(r.wqe[end+prm.CtrlSegment:end+n], s[end+prm.CtrlSegment:])
+		if end == 0 {
+			first = n
+		}
+		end += uint64(r.slotsOf(r.wqe[end:end+n])) << r.stride
+	}
 	if len(s) < prm.CtrlSegment {
 		return nil, false, false
 	}
-	first := loadDword(s)
-	if uint32(prm.CtrlOwner.Get(first[:])) != r.head>>r.log&1 {
+	if end == 0 {
 		return nil, false, true
 	}
-	ctrl := r.wqe[:prm.CtrlSegment]
-	copy(ctrl, s)
-	n := prm.CtrlSize.Get(ctrl) * prm.CtrlSegment
-	if n < prm.CtrlSegment || n > uint64(len(s)) {
-		return nil, false, false
+	r.ahead = r.wqe[min(uint64(r.slotsOf(r.wqe[:first]))<<r.stride, maxSendWQE):min(end, maxSendWQE)]
+	return r.wqe[:first], true, true
+}
+
+// next returns the next one of the WQEs that fetchDirect has copied.
+func (r *sendRing) next() ([]byte, bool) {
+	if len(r.ahead) == 0 {
+		return nil, false
 	}
-	copy(r.wqe[prm.CtrlSegment:n], s[prm.CtrlSegment:n])
-	return r.wqe[:n], true, true
+	b := r.ahead[:prm.CtrlSize.Get(r.ahead)*prm.CtrlSegment] // which fetchDirect has checked
+	r.ahead = r.ahead[min(int(r.slotsOf(b))<<r.stride, len(r.ahead)):]
+	return b, true
 }
 
 // inlineOf returns the memory for the inline data of a slot.
@@ -139,7 +169,7 @@ func (r *sendRing) Len() int { return r.taken }
 // Reset empties the queue.
 func (r *sendRing) Reset() {
 	r.head, r.taken = 0, 0
-	r.inline = nil
+	r.inline, r.ahead = nil, nil
 }
 
 // Post is not called: the driver posts.
