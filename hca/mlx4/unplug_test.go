@@ -9,9 +9,23 @@ import (
 	"ciddk/ci"
 )
 
-// TestUnplugTraffic unplugs an adapter while it writes, and checks that every request completes, that posts fail from
-// then on, and that another adapter goes on.
-func TestUnplugTraffic(t *testing.T) {
+// TestFailTraffic ends an adapter while it writes: it is unplugged, it fails, or it resets itself. Every request
+// completes, posts fail from then on, and another adapter goes on.
+func TestFailTraffic(t *testing.T) {
+	t.Parallel() // a reset is noticed after the time limit of a command, whose event does not come
+	for name, end := range map[string]func(*single){
+		"unplugged":          func(o *single) { o.f.Unplug() },
+		"catastrophic error": func(o *single) { o.m.FailDevice() },
+		"resets itself":      func(o *single) { o.m.Reset() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failTraffic(t, end)
+		})
+	}
+}
+
+func failTraffic(t *testing.T, fail func(*single)) {
 	o, other := newSingle(t, true), newSingle(t, true)
 	started, end := make(chan struct{}, 1), make(chan error, 1)
 	var posted, completed int
@@ -46,7 +60,7 @@ func TestUnplugTraffic(t *testing.T) {
 		}
 	}()
 	<-started
-	o.f.Unplug()
+	fail(o)
 	require.NoError(t, <-end)
 	o.wait(t)
 	assert.Equal(t, posted, completed)
