@@ -58,7 +58,7 @@ func (e *End) Send(b []byte) error {
 	default:
 		return errors.New("sim: the packet has no IP header")
 	}
-	e.net.send(e.sock, dst, append([]byte(nil), b...))
+	e.net.send(e.sock, dst, packet{data: b}.clone())
 	return nil
 }
 

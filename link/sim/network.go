@@ -62,6 +62,9 @@ type Network struct {
 	armed   time.Duration // when timer fires; valid with set
 	set     bool
 	pumping bool
+	batch   []parcel // storage of deliver
+
+	drives
 }
 
 // path is a pair of addresses.
@@ -75,18 +78,21 @@ type parcel struct {
 	number  uint64
 	verdict impair.Verdict
 	flipped int
-	data    []byte
+	packet
 }
 
 // NewNetwork returns a network without ports.
 func NewNetwork(c NetworkConfig) *Network {
-	if c.Clock == nil {
+	n := &Network{members: map[netip.Addr][]*socket{}, paths: map[path]*impair.Lane[parcel]{}}
+	if n.enabled = c.Clock == nil; n.enabled {
 		c.Clock = clock.Real()
 	}
 	if c.Latency <= 0 {
 		c.Latency = time.Microsecond
 	}
-	return &Network{c: c, members: map[netip.Addr][]*socket{}, paths: map[path]*impair.Lane[parcel]{}}
+	n.c = c
+	n.next.Store(never)
+	return n
 }
 
 // Count returns the number of datagrams with a verdict, Pass to Corrupt.
@@ -124,21 +130,26 @@ func (n *Network) leave(s *socket, a netip.Addr) bool {
 	return true
 }
 
-// send takes a datagram in. data is the network's from then on.
-func (n *Network) send(from *socket, to netip.Addr, data []byte) {
+// send takes datagrams in, which leave together. They are the network's from then on.
+func (n *Network) send(from *socket, to netip.Addr, list ...packet) {
 	n.mu.Lock()
 	members := n.members[to]
 	n.mu.Unlock()
 	if len(members) == 0 && n.c.Watch != nil {
-		n.c.Watch(&Datagram{Time: n.c.Clock.Now(), From: from.addr(), To: to, Verdict: impair.Drop,
-			Flipped: -1, Data: data})
+		for _, d := range list {
+			n.c.Watch(&Datagram{Time: n.c.Clock.Now(), From: from.addr(), To: to, Verdict: impair.Drop,
+				Flipped: -1, Data: d.data})
+		}
 	}
 	for i, m := range members {
-		d := data
-		if i < len(members)-1 { // a copy for each, since each may be corrupted
-			d = slices.Clone(data)
+		parcels := make([]parcel, len(list))
+		for k, d := range list {
+			if i < len(members)-1 { // a copy for each, since each may be corrupted
+				d = d.clone()
+			}
+			parcels[k] = parcel{to: m, from: from.addr(), flipped: -1, packet: d}
 		}
-		n.path(from.addr(), m.addr()).Take([]parcel{{to: m, from: from.addr(), flipped: -1, data: d}}, true, false)
+		n.path(from.addr(), m.addr()).Take(parcels, true, false)
 	}
 }
 
@@ -176,7 +187,7 @@ func (l lane) Decide(p *parcel) impair.Verdict {
 }
 
 func (lane) Copy(p parcel) parcel {
-	p.data = slices.Clone(p.data)
+	p.packet = p.clone()
 	return p
 }
 
@@ -213,13 +224,17 @@ func (l lane) Emit(list []parcel, _, _, _ bool) {
 	n.arm()
 }
 
-// arm sets the timer for the first parcel. The caller holds n.mu.
+// arm sets the timer for the first parcel, or for later while consumers drive the network. The caller holds n.mu.
 func (n *Network) arm() {
-	if n.pumping || len(n.queue) == 0 || n.set && n.armed <= n.queue[0].at {
+	if n.pumping || len(n.queue) == 0 || n.set && (n.late || n.armed <= n.queue[0].at) {
 		return
 	}
-	n.set, n.armed = true, n.queue[0].at
-	d := max(n.armed-n.c.Clock.Now(), 0)
+	now := n.c.Clock.Now()
+	d := max(n.queue[0].at-now, 0)
+	if n.late = n.areBusy(now); n.late {
+		d = max(d, driveStep)
+	}
+	n.set, n.armed = true, now+d
 	if n.timer == nil {
 		n.timer = n.c.Clock.AfterFunc(d, n.pump)
 	} else {
@@ -234,6 +249,10 @@ func (n *Network) pump() {
 	defer n.mu.Unlock()
 	n.set = false
 	if n.pumping {
+		return
+	}
+	if n.late && n.areBusy(n.c.Clock.Now()) {
+		n.arm() // the consumers still deliver
 		return
 	}
 	n.deliver(n.c.Clock.Now)
@@ -252,10 +271,10 @@ func (n *Network) catchUp() bool {
 }
 
 // deliver delivers what arrives until now, one port's share after the other. Only one runs at a time. The caller holds
-// n.mu, which is released for each delivery.
-func (n *Network) deliver(now func() time.Duration) {
+// n.mu, which is released for each delivery. It returns the number of datagrams.
+func (n *Network) deliver(now func() time.Duration) (delivered int) {
 	n.pumping = true
-	var batch []parcel
+	batch := n.batch
 	for len(n.queue) > 0 && n.queue[0].at <= now() {
 		batch = append(batch[:0], n.pop())
 		for len(n.queue) > 0 && n.queue[0].at == batch[0].at && n.queue[0].to == batch[0].to {
@@ -263,10 +282,13 @@ func (n *Network) deliver(now func() time.Duration) {
 		}
 		n.mu.Unlock()
 		batch[0].to.receive(batch)
+		delivered += len(batch)
+		clear(batch)
 		n.mu.Lock()
 	}
-	n.pumping = false
+	n.batch, n.pumping = batch, false
 	n.arm()
+	return delivered
 }
 
 func (p *parcel) before(q *parcel) bool { return p.at < q.at || p.at == q.at && p.number < q.number }
@@ -277,6 +299,7 @@ func (n *Network) push(p parcel) {
 	for i := len(q) - 1; i > 0 && q[i].before(&q[(i-1)/2]); i = (i - 1) / 2 {
 		q[i], q[(i-1)/2] = q[(i-1)/2], q[i]
 	}
+	n.next.Store(int64(q[0].at))
 }
 
 func (n *Network) pop() parcel {
@@ -293,9 +316,13 @@ func (n *Network) pop() parcel {
 			c++
 		}
 		if c >= last || !q[c].before(&q[i]) {
-			return p
+			break
 		}
 		q[i], q[c] = q[c], q[i]
 		i = c
 	}
+	if n.next.Store(never); last > 0 {
+		n.next.Store(int64(q[0].at))
+	}
+	return p
 }

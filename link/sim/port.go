@@ -41,7 +41,7 @@ const (
 // bit, and the same checks. Since it receives the IP header, all 32 bits of an IPv4 packet's ICRC count. Like adapters,
 // it sends the UDP checksum 0 and does not check it. It checks the IPv4 header checksum.
 //
-// It implements rvt.Port, and of the optional interfaces BacklogPort, GroupPort, CounterPort, CablePort, GUIDPort and
+// It implements rvt.Port, and of the optional interfaces Driver, BacklogPort, GroupPort, CounterPort, CablePort, GUIDPort and
 // EncoderPort.
 type Port struct {
 	table rocev2.MultiPort
@@ -52,6 +52,7 @@ type Port struct {
 
 var _ interface {
 	rvt.Port
+	rvt.Driver
 	rvt.BacklogPort
 	rvt.GroupPort
 	rvt.CounterPort

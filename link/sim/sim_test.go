@@ -105,7 +105,7 @@ func TestEveryBit(t *testing.T) {
 			for bit := range 8 * len(sent) {
 				b := bytes.Clone(sent)
 				b[bit/8] ^= 1 << (bit % 8)
-				to.receive([]parcel{{to: to, from: at[0], data: b}})
+				to.receive([]parcel{{to: to, from: at[0], packet: packet{data: b}}})
 				pkts := got.Taken()
 				if masked[bit/8]>>(bit%8)&1 == 0 {
 					require.Empty(t, pkts, "bit %d of byte %d", bit%8, bit/8)

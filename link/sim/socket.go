@@ -46,17 +46,32 @@ func (s *socket) Hints() rvt.Hints {
 	return rvt.Hints{MaxTrain: 16 * s.port.MTU.Bytes(), Window: s.window}
 }
 
-// Send encodes whole IP packets.
+// sendBatch is the most packets that socket.Send passes to the network together.
+const sendBatch = 64
+
+// Send encodes whole IP packets. Those to one destination leave together.
 func (s *socket) Send(pkts []rvt.Packet) {
 	c := rocev2.Cutter{Trains: pkts}
+	var batch [sendBatch]packet
+	var to netip.Addr
+	n := 0
 	for c.Next() {
 		s.idMu.Lock()
 		s.id++
 		id := s.id
 		s.idMu.Unlock()
 		dst := c.Route.Dst.Addr()
-		b := c.Route.AppendHeaders(make([]byte, 0, wire.IPv6Len+wire.UDPLen+c.Size), s.port.Addr, c.Size, id)
-		s.net.send(s, dst, c.AppendPacket(b, id))
+		if n == len(batch) || n > 0 && dst != to {
+			s.net.send(s, to, batch[:n]...)
+			n = 0
+		}
+		p := newPacket(wire.IPv6Len + wire.UDPLen + c.Size)
+		p.data = c.AppendPacket(c.Route.AppendHeaders(p.data, s.port.Addr, c.Size, id), id)
+		batch[n], to = p, dst
+		n++
+	}
+	if n > 0 {
+		s.net.send(s, to, batch[:n]...)
 	}
 	if c.Bad > 0 {
 		s.port.Receiver.Count(rvt.DropSendFailed, c.Bad)
@@ -84,6 +99,11 @@ func (s *socket) receive(batch []parcel) {
 	}
 	if !s.closed && s.started {
 		s.decoder.Deliver()
+	}
+	if s.sink == nil { // which keeps them
+		for i := range batch {
+			batch[i].free()
+		}
 	}
 }
 
