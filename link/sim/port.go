@@ -16,8 +16,8 @@ type Config struct {
 	// Addr is the port's IPv4 or IPv6 address, any unicast one that no other port of the network has. It becomes entry
 	// 0 of the GID table.
 	Addr netip.Addr
-	// Addrs are further addresses, of either family: entries 1, 2, … of the GID table. With Addr, they are at most 128.
-	// SetAddresses changes them later.
+	// Addrs are further addresses, of either family: the entries from 1 on of the GID table. With Addr, they are at
+	// most 128. SetAddresses changes them later.
 	Addrs []netip.Addr
 	// Interface is the name of the network interface in the entries of the GID table, as software shows it to people.
 	Interface string
@@ -41,8 +41,8 @@ const (
 // bit, and the same checks. Since it receives the IP header, all 32 bits of an IPv4 packet's ICRC count. Like adapters,
 // it sends the UDP checksum 0 and does not check it. It checks the IPv4 header checksum.
 //
-// It implements rvt.Port, and of the optional interfaces Driver, BacklogPort, GroupPort, CounterPort, CablePort, GUIDPort and
-// EncoderPort.
+// It implements rvt.Port, and of the optional interfaces Driver, BacklogPort, GroupPort, CounterPort, CablePort,
+// GUIDPort and EncoderPort.
 type Port struct {
 	table rocev2.MultiPort
 	core  *rocev2.Port // the first address at New
