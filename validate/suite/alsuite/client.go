@@ -138,6 +138,7 @@ func closeAll(t *validate.T) {
 	kit.Equal(t, "adapters of a closed access layer", len(s.al.Adapters()), 0)
 	err = s.al.Register(s.hcas[0])
 	kit.True(t, errors.Is(err, accesslayer.ErrClosed), "Registrar.Register after AL.Close", "ErrClosed", "%v", err)
+	kit.Equal(t, "status of Registrar.Register after AL.Close", ci.StatusOf(err), ci.InvalidALHandle)
 	_, err = s.al.Open(accesslayer.ClientConfig{})
 	kit.True(t, errors.Is(err, accesslayer.ErrClosed), "AL.Open after AL.Close", "ErrClosed", "%v", err)
 	reopened(t, t.HCA())

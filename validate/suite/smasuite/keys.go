@@ -157,13 +157,18 @@ var SMAKey06 = keys.Must("SMA-Key-06", "IBTA 14.2.4", verb,
 	"A lease ends without effect when a request has the M_Key.")
 
 var _ = keys.Case(validate.Case{
-	ID:    "sma.key.lease-stops",
-	Title: "a lease of one second whose owner returns",
-	Run:   keyLeaseStops,
+	ID:      "sma.key.lease-stops",
+	Title:   "a lease of one second whose owner returns, after one that ran out",
+	Timeout: 30 * time.Second,
+	Run:     keyLeaseStops,
 }, SMAKey06)
 
 func keyLeaseStops(t *validate.T) {
 	p := open(t)
+	p.lease()
+	if !await(t, p.isReadable) {
+		t.Failf("response to a Get with a wrong M_Key after the first lease", "a response", "none")
+	}
 	p.lease()
 	p.info()
 	end := time.NewTimer(1500 * time.Millisecond)
@@ -189,6 +194,8 @@ func keyRepress(t *validate.T) {
 		q.MKey = wrongKey
 		p.try(q)
 		kit.Equal(t, "MKeyViolations", p.info().MKeyViolations, 1)
+		p.change(func(i *mad.PortInfo) { i.MKeyViolations = 0 })
+		kit.Equal(t, "MKeyViolations after a Set of 0", p.info().MKeyViolations, 0)
 		p.change(func(i *mad.PortInfo) { i.MKey, i.MKeyProtect = 0, 0 })
 		p.key = 0
 	}
