@@ -23,6 +23,9 @@ type route struct {
 // Peer returns the destination's LID: within a subnet LIDs tell ports apart, with a GRH or without.
 func (r *route) Peer() rvt.Addr { return rvt.Addr{LID: r.dlid} }
 
+// Local returns the source GID of the GRH. It is zero without one.
+func (r *route) Local() ci.GID { return r.grh.SGID }
+
 func (r *route) isMulticast() bool { return r.dlid >= firstMulticastLID && r.dlid != permissiveLID }
 
 // Route compiles an address: a LID, or with a GRH only and a DGID of the subnet, the LID of the port that has it.

@@ -85,8 +85,8 @@ func (q *QP) migrate() {
 // another path show that the peer has migrated alone. A QP without an alternate path does not take part and raises no
 // event.
 func (q *QP) checkMigReq(p *Packet) bool {
-	fromPrimary := p.Src == q.peer
-	fromAlt := q.altRt != nil && p.Src == q.altPeer
+	fromPrimary := p.Src == q.peer && p.isFor(q.local)
+	fromAlt := q.altRt != nil && p.Src == q.altPeer && p.isFor(q.altGID)
 	switch {
 	case !p.MigReq:
 		if q.attr.APM == ci.APMRearm && fromPrimary && pkeyMatch(p.PKey, q.pkey) {

@@ -32,6 +32,10 @@ func (r *requester) answer(t *turn, p *Packet) {
 // ack executes an ACK, an RNR NAK or a NAK.
 func (r *requester) ack(t *turn, p *Packet) {
 	syn := p.Syndrome
+	if !syn.IsACK() && !syn.IsRNRNAK() && !syn.IsNAK() { // of a reserved class: it acknowledges nothing
+		r.dev.count.add(DropResponse, 1)
+		return
+	}
 	if syn.IsACK() {
 		if psnDiff(p.PSN, r.una) < 0 {
 			r.dev.count.add(DropStale, 1)
@@ -71,7 +75,7 @@ func (r *requester) ack(t *turn, p *Packet) {
 		r.nakAt = 0
 		r.rnrPSN = p.PSN
 		r.rnrAt = r.deadline(wire.RNRTimer(syn.Value()))
-	case syn.IsNAK():
+	default:
 		switch syn {
 		case wire.NAKPSNSequence:
 			r.dev.count.add(CountSeqRetry, 1)
@@ -85,8 +89,6 @@ func (r *requester) ack(t *turn, p *Packet) {
 		default:
 			r.sendError(t, ci.WCBadRespErr)
 		}
-	default:
-		r.dev.count.add(DropResponse, 1)
 	}
 }
 
@@ -181,7 +183,7 @@ func (r *requester) readResponse(t *turn, p *Packet) {
 	if e == nil {
 		return
 	}
-	if e.w.Op != ci.OpRead || !e.started {
+	if e.w.Op != ci.OpRead || !e.started || !p.Syndrome.IsACK() {
 		r.sendError(t, ci.WCBadRespErr)
 		return
 	}
@@ -229,7 +231,7 @@ func (r *requester) atomicResponse(t *turn, p *Packet) {
 	if e == nil {
 		return
 	}
-	if e.w.Op != ci.OpCompareSwap && e.w.Op != ci.OpFetchAdd || !e.started {
+	if e.w.Op != ci.OpCompareSwap && e.w.Op != ci.OpFetchAdd || !e.started || !p.Syndrome.IsACK() {
 		r.sendError(t, ci.WCBadRespErr)
 		return
 	}

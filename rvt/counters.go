@@ -18,7 +18,7 @@ const (
 	DropNoQP           // no QP of that number, or it belongs to another port
 	DropQPState        // the QP does not receive in its state
 	DropService        // opcode of another service than the QP's
-	DropSource         // connected QP: the packet comes from another address
+	DropSource         // connected QP: the packet comes from another address, or is for another GID
 	DropPKey           // P_Key does not match
 	DropQKey           // Q_Key does not match
 	DropNoRecv         // datagram or UC: no receive posted

@@ -17,6 +17,7 @@ type endpoint struct {
 	port    *port
 	route   Route
 	peer    Addr
+	local   ci.GID // that packets of the peer are for; zero: any
 	num     ci.QPN
 	mtu     uint32
 	mtus    []ci.MTU // of datagrams by service level; empty: mtu
@@ -49,6 +50,7 @@ type endpoint struct {
 	altPort *port
 	altRt   Route
 	altPeer Addr
+	altGID  ci.GID // as local
 	apm     migration
 }
 
@@ -139,6 +141,7 @@ func (e *endpoint) clearPath() {
 	e.home.Store(nil)
 	e.home2.Store(nil)
 	e.peer, e.altPeer, e.apm = Addr{}, Addr{}, migration{}
+	e.local, e.altGID = ci.GID{}, ci.GID{}
 	e.mtu, e.mtus, e.pkey = 0, nil, 0
 	e.resetEntropy()
 }

@@ -18,7 +18,8 @@ type QPCounters struct {
 	// Accepted counts requests that were executed and responses that acknowledged something. It grows as long as
 	// packets of the peer arrive.
 	Accepted uint64
-	// WrongAddress counts packets that were dropped because they came from another address than the peer's.
+	// WrongAddress counts packets that were dropped because they came from another address than the peer's, or were
+	// addressed to another GID than that of the QP's path.
 	WrongAddress uint64
 	// EntropyChanges counts packets from the peer's address that were admitted, and whose Packet.Entropy differed from
 	// that of the packet before. On RoCEv2 these are changes of the UDP source port.
@@ -70,7 +71,7 @@ func (e *endpoint) admitEntropy(p *Packet) bool {
 	return true
 }
 
-// dropAddress counts a packet that came from another address than the peer's.
+// dropAddress counts a packet that came from another address than the peer's, or was addressed to another GID.
 func (e *endpoint) dropAddress(p *Packet) {
 	e.dev.count.add(DropSource, int(p.N))
 	e.origin.count.WrongAddress += uint64(p.N)

@@ -17,6 +17,7 @@ func (e *endpoint) moveToAlternate() {
 	e.port, e.altPort = e.altPort, nil
 	e.route, e.altRt = e.altRt, nil
 	e.peer, e.altPeer = e.altPeer, Addr{}
+	e.local, e.altGID = e.altGID, ci.GID{}
 	e.attr.Port = e.port.num
 	e.resetEntropy()
 	e.home.Store(e.port)

@@ -268,8 +268,33 @@ func (q *QP) receive(t *turn, p *Packet) {
 		q.dev.count.add(DropPKey, int(p.N))
 		q.port.badPKey(p)
 		return
-	case p.N == 0 || p.N > 1 && !p.isTrain(q.mtu):
+	case p.N > 1 && p.isTrain(q.mtu):
+	case p.N > 1 && p.MTU != q.mtu && p.isTrain(p.MTU):
+		q.receiveCut(t, p)
+		return
+	case p.N != 1:
 		q.dev.count.add(DropMalformed, 1)
+		return
+	}
+	q.dispatch(t, p)
+}
+
+// receiveCut handles a train of packets that are not of the path's MTU as the packets that it consists of. Each has an
+// answer of its own then: how many packets a port joins to a train shows in no answer.
+func (q *QP) receiveCut(t *turn, p *Packet) {
+	for ; p.N > 1; p.trim(1) {
+		first := *p
+		first.head(1)
+		q.dispatch(t, &first)
+	}
+	q.dispatch(t, p)
+}
+
+// dispatch passes a packet or train from the peer to the half of the QP that it is for. The caller holds the token.
+func (q *QP) dispatch(t *turn, p *Packet) {
+	st := q.current()
+	if st == ci.QPError { // an earlier packet of the same train was refused
+		q.dev.count.add(DropQPState, int(p.N))
 		return
 	}
 	if q.service == wire.UC && p.Op != wire.OpSend && p.Op != wire.OpWrite {

@@ -302,10 +302,10 @@ func (q *QP) apply(set ci.QPField, a *ci.QPAttr, p *paths) {
 	q.home.Store(q.port)
 	q.home2.Store(q.altPort)
 	if q.route != nil {
-		q.peer = q.route.Peer()
+		q.peer, q.local = q.route.Peer(), localGID(q.route)
 	}
 	if q.altRt != nil {
-		q.altPeer = q.altRt.Peer()
+		q.altPeer, q.altGID = q.altRt.Peer(), localGID(q.altRt)
 	}
 	if has(ci.QPFieldPrimary) {
 		q.resetEntropy()

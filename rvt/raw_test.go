@@ -63,7 +63,10 @@ func (r *rawPeer) one() Packet {
 }
 
 // say delivers packets to the side in one call, as sent by the QP's peer.
-func (r *rawPeer) say(pkts ...Packet) {
+func (r *rawPeer) say(pkts ...Packet) { r.sayOf(1024, pkts...) }
+
+// sayOf is say for packets of another MTU.
+func (r *rawPeer) sayOf(mtu uint32, pkts ...Packet) {
 	for i := range pkts {
 		p := &pkts[i]
 		p.Service, p.DestQP, p.PKey = services[r.typ], r.side.qp.Num(), 0xffff
@@ -71,7 +74,7 @@ func (r *rawPeer) say(pkts ...Packet) {
 		if p.N == 0 {
 			p.N = 1
 		}
-		p.MTU = 1024
+		p.MTU = mtu
 		p.Len = 0
 		for _, b := range p.Payload {
 			p.Len += uint32(len(b))

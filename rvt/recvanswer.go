@@ -1,6 +1,8 @@
 package rvt
 
 import (
+	"slices"
+
 	"ciddk/ci"
 	"ciddk/wire"
 )
@@ -71,6 +73,10 @@ func (r *responder) remember(a response) {
 	r.out = append(r.out, a)
 	r.ackDue = false // the answer acknowledges everything before it
 	if len(r.hist) < int(r.attr.RespRes) {
+		if r.hpos > 0 { // RespRes has grown: the oldest comes first again
+			r.hist = append(slices.Clone(r.hist[r.hpos:]), r.hist[:r.hpos]...)
+			r.hpos = 0
+		}
 		r.hist = append(r.hist, a)
 		return
 	}
@@ -91,8 +97,9 @@ func (r *responder) duplicate(_ *turn, p *Packet) {
 	if len(r.out) > 2*int(r.attr.RespRes) {
 		return // it will be asked for again
 	}
+	// From the newest on: PSNs repeat after 2^24 packets, which may be few requests.
 	for i := range r.hist {
-		a := r.hist[i]
+		a := r.hist[(r.hpos+len(r.hist)-1-i)%len(r.hist)]
 		d := psnDiff(p.PSN, a.first)
 		if a.atomic != atomic || d < 0 || d >= int32(a.npkts) {
 			continue

@@ -216,6 +216,17 @@ func TestRequesterBadResponses(t *testing.T) {
 			func(p *Packet) { p.Op = wire.OpReadResponse }, ci.WCBadRespErr},
 		"atomic to a READ": {func(x *requesterRig) ci.SendWR { return x.readWR(1, 8) },
 			func(p *Packet) { p.Op = wire.OpAtomicAcknowledge }, ci.WCBadRespErr},
+		"READ data with a NAK": {func(x *requesterRig) ci.SendWR { return x.readWR(1, 8) },
+			func(p *Packet) {
+				p.Op, p.Syndrome = wire.OpReadResponse, wire.NAKRemoteAccess
+				p.Len, p.Payload = 8, [][]byte{make([]byte, 8)}
+			}, ci.WCBadRespErr},
+		"atomic with an RNR NAK": {func(x *requesterRig) ci.SendWR {
+			w := x.readWR(1, 8)
+			w.Op = ci.OpFetchAdd
+			return w
+		},
+			func(p *Packet) { p.Op, p.Syndrome = wire.OpAtomicAcknowledge, wire.RNRNAK(1) }, ci.WCBadRespErr},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newRequesterRig(t, wire.RC, Hints{})

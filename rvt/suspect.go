@@ -33,7 +33,7 @@ type SuspectKind uint8
 
 // The reasons of a Suspicion.
 const (
-	SuspectAddress SuspectKind = iota // packets from another address than the peer's: dropped
+	SuspectAddress SuspectKind = iota // packets from another address than the peer's, or to another GID: dropped
 	SuspectEntropy                    // the source port changed: accepted, or with Hints.StrictSource dropped
 	// a burst of packets with PSNs far from those expected, such as a search for the right one
 	SuspectPSN

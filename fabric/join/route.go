@@ -21,6 +21,9 @@ type route struct {
 // Peer returns the destination's LID: within a subnet LIDs identify ports, with a GRH or without.
 func (r *route) Peer() rvt.Addr { return rvt.Addr{LID: r.dlid} }
 
+// Local returns the source GID of the GRH. It is zero without one.
+func (r *route) Local() ci.GID { return r.grh.SGID }
+
 // Route compiles an address with a LID. Multicast needs its GRH, which names the group.
 func (p *Port) Route(av *ci.AVAttr, _ rvt.Flow) (rvt.Route, error) {
 	bad := func(s ci.Status, format string, args ...any) (rvt.Route, error) {

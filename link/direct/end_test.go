@@ -52,6 +52,11 @@ func TestLinkEndReceives(t *testing.T) {
 			rt, err := p.Route(&ci.AVAttr{Port: 1, DLID: e.LID(), SL: 3, PathBits: 1, Global: global, GRH: grh},
 				rvt.Flow{})
 			require.NoError(t, err)
+			local := ci.GID{}
+			if global {
+				local, _ = p.gid(0)
+			}
+			assert.Equal(t, local, rt.(rvt.LocalRoute).Local())
 			body := make([]byte, 1024+1024+5)
 			for i := range body {
 				body[i] = byte(i * 7)

@@ -29,6 +29,9 @@ type routeHit struct {
 // Peer returns the destination's LID: within a subnet LIDs tell ports apart, with a GRH or without.
 func (r *route) Peer() rvt.Addr { return rvt.Addr{LID: r.dlid} }
 
+// Local returns the source GID of the GRH. It is zero without one.
+func (r *route) Local() ci.GID { return r.grh.SGID }
+
 // Route compiles an address: a LID, or with a GRH only and a link-local or own-subnet DGID, the LID of the port that
 // has it. Multicast needs its GRH, which names the group.
 func (p *Port) Route(av *ci.AVAttr, _ rvt.Flow) (rvt.Route, error) {

@@ -171,6 +171,7 @@ func TestFrames(t *testing.T) {
 			TrafficClass: 8, FlowLabel: 77}}, rvt.Flow{Local: 1, Remote: 5})
 		require.NoError(t, err)
 		assert.Equal(t, rvt.Addr{GID: gids(1)[i].GID}, rt.Peer())
+		assert.Equal(t, gids(0)[i].GID, rt.(rvt.LocalRoute).Local())
 		r.Send(write(rt))
 		frames := r.tap.take()
 		require.Len(t, frames, 3)

@@ -28,6 +28,9 @@ type route struct {
 // Peer returns the destination.
 func (r *route) Peer() rvt.Addr { return rvt.Addr{GID: r.dst} }
 
+// Local returns the source.
+func (r *route) Local() ci.GID { return r.src }
+
 // is4 reports whether the packets have an IPv4 header.
 func (r *route) is4() bool { return r.typ == ci.GIDRoCEv2 && addrOf(r.dst).Is4() }
 

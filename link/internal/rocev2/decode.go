@@ -172,6 +172,7 @@ func (d *Decoder) merge() bool {
 		op.Op() != p.Op || op.Service() != p.Service || d.w.BTH.DestQP != uint32(p.DestQP),
 		d.w.BTH.PSN != wire.PSNAdd(uint32(p.PSN), int(p.N)),
 		d.w.BTH.PKey != uint16(p.PKey) || d.w.BTH.MigReq != p.MigReq,
+		!p.Syndrome.IsACK(), // of the first packet: that of the last one would replace it
 		p.Src != d.src || p.Dst != d.dst || p.Entropy != d.flow.src.Port() || p.MTU%4 != 0:
 		return false
 	}

@@ -46,6 +46,11 @@ func TestMergeRules(t *testing.T) {
 		{"longer", nil, func(p *rvt.Packet) { p.Len, p.Payload = 260, [][]byte{make([]byte, 260)} }, 2},
 		{"short middle", nil, func(p *rvt.Packet) { p.Len = 8 }, 2},
 		{"empty last", nil, func(p *rvt.Packet) { p.Len, p.End = 0, true }, 2},
+		{"response", func(p *rvt.Packet) { p.Op, p.Start = wire.OpReadResponse, true },
+			func(p *rvt.Packet) { p.Op, p.End = wire.OpReadResponse, true }, 1},
+		{"response without an ACK",
+			func(p *rvt.Packet) { p.Op, p.Start, p.Syndrome = wire.OpReadResponse, true, wire.NAKRemoteAccess },
+			func(p *rvt.Packet) { p.Op, p.End = wire.OpReadResponse, true }, 2},
 		{"odd size", func(p *rvt.Packet) { p.Len = 255 }, func(p *rvt.Packet) { p.Len = 255 }, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -229,6 +229,7 @@ func TestSourceOfRoute(t *testing.T) {
 		rt, err := r.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: dst[is4], SGIDIndex: uint16(i)}}, rvt.Flow{})
 		require.NoError(t, err)
 		routes = append(routes, rt)
+		assert.Equal(t, GIDOf(netip.MustParseAddr(a)), rt.(rvt.LocalRoute).Local())
 		_, err = r.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: dst[!is4], SGIDIndex: uint16(i)}}, rvt.Flow{})
 		require.ErrorIs(t, err, ci.InvalidParameter, "another address family")
 		frame := r.EncodeFrame(rvt.Sent, &rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true,

@@ -68,6 +68,14 @@ func (r *Route) of(p *rvt.Packet) *Route {
 // Peer returns the destination.
 func (r *Route) Peer() rvt.Addr { return rvt.Addr{GID: r.Key.GID} }
 
+// Local returns the GID of the port's address. It is zero for a route of NewRoute.
+func (r *Route) Local() ci.GID {
+	if r.port == nil {
+		return ci.GID{}
+	}
+	return GIDOf(r.port.Addr)
+}
+
 // ICRC begins the ICRC of a packet of n bytes, BTH to ICRC, with an IPv4 identification.
 func (r *Route) ICRC(n int, id uint16) wire.ICRC {
 	if r.Dst.Addr().Is4() {
