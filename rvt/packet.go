@@ -63,14 +63,6 @@ func (p *Packet) isFor(g ci.GID) bool {
 	return p.Dst.GID == g || g == ci.GID{} || p.Dst.GID == ci.GID{}
 }
 
-// localGID returns the GID of a LocalRoute, or zero.
-func localGID(r Route) ci.GID {
-	if l, ok := r.(LocalRoute); ok {
-		return l.Local()
-	}
-	return ci.GID{}
-}
-
 // isTrain reports whether a packet with N > 1 is a valid train.
 func (p *Packet) isTrain(mtu uint32) bool {
 	return p.MTU == mtu && uint64(p.Len) > uint64(p.N-1)*uint64(mtu) && uint64(p.Len) <= uint64(p.N)*uint64(mtu)

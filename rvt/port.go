@@ -119,6 +119,14 @@ type LocalRoute interface {
 	Local() ci.GID
 }
 
+// localGID returns the GID of a LocalRoute, or zero.
+func localGID(r Route) ci.GID {
+	if l, ok := r.(LocalRoute); ok {
+		return l.Local()
+	}
+	return ci.GID{}
+}
+
 // Hints are properties of a link that the engine adapts to.
 type Hints struct {
 	// MaxTrain is the most payload bytes in one train; at least one MTU. 0: one packet.
