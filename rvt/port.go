@@ -110,8 +110,8 @@ type Route interface {
 	Peer() Addr
 }
 
-// A LocalRoute is a Route of a port whose packets carry GIDs. A connected QP drops packets that are addressed to another
-// GID of its port, or to a multicast group (IBTA volume 1, 9.6.1.2).
+// A LocalRoute is a Route of a port whose packets carry GIDs. A connected QP drops packets that are addressed to
+// another GID of its port, or to a multicast group (IBTA volume 1, 9.6.1.2).
 type LocalRoute interface {
 	Route
 	// Local returns the GID that the packets of the route come from, and that packets coming back carry as their
