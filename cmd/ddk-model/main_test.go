@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"ciddk/ci"
 	"ciddk/hca/mlx4/prm"
 	"ciddk/internal/command"
+	"ciddk/internal/testenv"
 	"ciddk/rvt"
 )
 
@@ -73,24 +73,6 @@ func TestQEMU(t *testing.T) {
 	}
 }
 
-// output collects what a command writes while it runs.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // TestServe serves cards on every kind of link, and looks at each as QEMU does.
 func TestServe(t *testing.T) {
 	dir := t.TempDir()
@@ -116,7 +98,7 @@ func TestServe(t *testing.T) {
 				paths = append(paths, filepath.Join(t.TempDir(), string(rune('a'+i))))
 				args = append(args, paths[i]+n)
 			}
-			var out output
+			var out testenv.Output
 			done := make(chan int, 1)
 			go func() { done <- run(ctx, args, &out, io.Discard) }()
 			for _, path := range paths {

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,28 +27,9 @@ const (
 	port     = "18515"
 )
 
-// An output is the output of a program; seen is closed when it contains want.
-type output struct {
-	mu   sync.Mutex
-	b    bytes.Buffer
-	want string
-	seen chan struct{}
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n, err := o.b.Write(p)
-	if o.want != "" && strings.Contains(o.b.String(), o.want) {
-		close(o.seen)
-		o.want = ""
-	}
-	return n, err
-}
-
 // A program is a run of the command on a goroutine.
 type program struct {
-	out  *output
+	out  testenv.Output
 	done chan error
 	stop context.CancelFunc
 }
@@ -60,9 +39,9 @@ func start(t *testing.T, text string, args ...string) *program {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	p := &program{out: &output{want: text, seen: make(chan struct{})}, done: make(chan error, 1), stop: cancel}
-	seen := p.out.seen
-	go func() { p.done <- command(ctx, args, p.out) }()
+	p := &program{done: make(chan error, 1), stop: cancel}
+	seen := p.out.Seen(text)
+	go func() { p.done <- command(ctx, args, &p.out) }()
 	if text == "" {
 		return p
 	}
@@ -76,9 +55,7 @@ func start(t *testing.T, text string, args ...string) *program {
 
 func (p *program) end() (string, error) {
 	err := <-p.done
-	p.out.mu.Lock()
-	defer p.out.mu.Unlock()
-	return p.out.b.String(), err
+	return p.out.String(), err
 }
 
 // serve starts a server with a long timeout, which sleeps instead of polling.
@@ -435,7 +412,7 @@ func TestOptions(t *testing.T) {
 		"expected \"<test>\"":                            "",
 	}
 	for want, args := range tests {
-		assert.ErrorContains(t, command(t.Context(), strings.Fields(args), &output{}), want, args)
+		assert.ErrorContains(t, command(t.Context(), strings.Fields(args), &testenv.Output{}), want, args)
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -27,21 +28,6 @@ const (
 	clientIP = "127.18.51.2"
 )
 
-// lines is the output of a program; first receives its first line.
-type lines struct {
-	bytes.Buffer
-	first chan struct{}
-	seen  bool
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	if !l.seen {
-		l.seen = true
-		close(l.first)
-	}
-	return l.Buffer.Write(b)
-}
-
 // freePort returns a TCP port of the server's address that is free at the moment.
 func freePort(t *testing.T) string {
 	t.Helper()
@@ -58,11 +44,12 @@ func pair(t *testing.T, server, client []string) (out [2]string, errs [2]error) 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	port := freePort(t)
-	so := &lines{first: make(chan struct{})}
+	so := &testenv.Output{}
+	listens := so.Seen("\n")
 	done := make(chan error, 1)
 	go func() { done <- command(ctx, append(server, "-p", port, "-d", serverIP), so) }()
 	select {
-	case <-so.first: // the server listens
+	case <-listens: // the server listens
 	case err := <-done:
 		require.NoError(t, err, "the server did not start")
 	}
@@ -108,7 +95,7 @@ func TestImpaired(t *testing.T) {
 		t.Run(strings.Join(args, ""), func(t *testing.T) {
 			out, errs := pair(t, append(args, "--impair", "2%", "--seed", "5"), args)
 			for i := range out {
-				require.NoError(t, errs[i], out[i])
+				require.NoError(t, errors.Join(errs[:]...), out[i])
 				assert.Contains(t, out[i], "200 iters in ")
 			}
 			assert.Contains(t, out[0], "impair_dropped ")
@@ -129,12 +116,13 @@ func TestDisagreement(t *testing.T) {
 		{"smaller size", []string{"rc", "-s", "200"}, []string{"rc", "-s", "100"},
 			"100 bytes, want 200: does the peer have the same -s?"},
 		{"check", []string{"rc", "-c"}, []string{"rc"}, "does the client have -c?"},
-		{"QPs", []string{"srq", "-q", "3"}, []string{"srq", "-q", "4"}, "the peer has another number of QPs than this side, 3"},
-		{"exchanges", []string{"uc", "-n", "10"}, []string{"uc", "-n", "9"}, "no completion for 500ms"},
+		{"QPs", []string{"srq", "-q", "3"}, []string{"srq", "-q", "4"},
+			"the peer has another number of QPs than this side, 3"},
+		{"exchanges", []string{"uc", "-n", "10"}, []string{"uc", "-n", "9"}, "no completion for 4s"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, errs := pair(t, append(tt.server, "--timeout", "500ms"), append(tt.client, "--timeout", "500ms"))
+			_, errs := pair(t, append(tt.server, "--timeout", "4s"), append(tt.client, "--timeout", "4s"))
 			require.True(t, errs[0] != nil || errs[1] != nil)
 			require.Contains(t, fmt.Sprint(errs), tt.want)
 		})
@@ -197,12 +185,13 @@ func TestInvalidPeer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
 			port := freePort(t)
-			so := &lines{first: make(chan struct{})}
+			so := &testenv.Output{}
+			listens := so.Seen("\n")
 			done := make(chan error, 1)
 			go func() {
 				done <- command(t.Context(), []string{"rc", "-p", port, "-d", serverIP, "--timeout", "300ms"}, so)
 			}()
-			<-so.first
+			<-listens
 			c, err := net.Dial("tcp", serverIP+":"+port)
 			require.NoError(t, err)
 			defer c.Close()

@@ -30,25 +30,9 @@ const (
 	otherIP  = "127.20.17.3"
 )
 
-// An output is the output of a program; seen is closed when it contains want.
-type output struct {
-	bytes.Buffer
-	want string
-	seen chan struct{}
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	n, err := o.Buffer.Write(b)
-	if o.want != "" && strings.Contains(o.String(), o.want) {
-		close(o.seen)
-		o.want = ""
-	}
-	return n, err
-}
-
 // A program is a run of the command on a goroutine.
 type program struct {
-	out  *output
+	out  testenv.Output
 	done chan error
 	stop context.CancelFunc
 }
@@ -58,9 +42,9 @@ func start(t *testing.T, text string, args ...string) *program {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
-	p := &program{out: &output{want: text, seen: make(chan struct{})}, done: make(chan error, 1), stop: cancel}
-	seen := p.out.seen
-	go func() { p.done <- command(ctx, args, p.out) }()
+	p := &program{done: make(chan error, 1), stop: cancel}
+	seen := p.out.Seen(text)
+	go func() { p.done <- command(ctx, args, &p.out) }()
 	if text == "" {
 		return p
 	}

@@ -1,18 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
 )
 
 // TestRepeat runs the step's function on a module with one test that fails in a way of its own.
@@ -45,7 +45,7 @@ func TestRepeat(t *testing.T) {
 			} {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 			}
-			out := new(sharedBuffer) // go test's standard error is copied by a goroutine
+			out := new(testenv.Output) // go test's standard error is copied by a goroutine
 			r := &runner{out: out, root: dir, results: results{}}
 			exit := r.all(t.Context(), []step{{name: "test", limit: 5 * time.Minute,
 				run: func(ctx context.Context, r *runner) error { return r.goTest(ctx, nil, "./...") }}})
@@ -55,24 +55,6 @@ func TestRepeat(t *testing.T) {
 			assert.Equal(t, strings.HasSuffix(tt.last, "flaky"), strings.Contains(out.String(), "FLAKY m TestA: "))
 		})
 	}
-}
-
-// sharedBuffer is a buffer that several goroutines write to.
-type sharedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *sharedBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *sharedBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // TestCanRepeat tests which failures are repeated.

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"ciddk/fabric"
 	"ciddk/fabric/ibsim"
 	"ciddk/fabric/topology"
+	"ciddk/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -120,26 +120,8 @@ type manager struct {
 	rig  *rig
 	cmd  *exec.Cmd
 	log  string
-	out  output
+	out  testenv.Output
 	done chan struct{}
-}
-
-// output is what a process has written.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
 }
 
 // flushLog is the value of OpenSM's option -d that makes it write each line of the log at once.
