@@ -30,8 +30,7 @@ type Config struct {
 	// Caps, if not 0, limits the capabilities that the HCA claims, for a smaller HCA in tests.
 	Caps ci.Caps
 	// Attr overrides limits and identity where it is not zero (MaxQPs, MaxCQEs, VendorID, …). Its Caps are ignored:
-	// see
-	// Config.Caps.
+	// see Config.Caps.
 	Attr ci.CAAttr
 	// QPN, if not nil, returns the numbers of new QPs, for peers that expect certain ones; see rvt.Ops.
 	QPN func(ci.QPCreate) (ci.QPN, error)
