@@ -142,6 +142,9 @@ const (
 	bytesPerSGE = 16
 )
 
+// maxEntries is the largest number of bytes that one queue is charged for: the sum of two does not overflow.
+const maxEntries = 1 << 61
+
 // entries returns n entries of size bytes, without overflow; negative numbers count as none.
 func entries(n, size int64) int64 {
 	if n <= 0 || size <= 0 {
@@ -156,7 +159,7 @@ func entries(n, size int64) int64 {
 func qpCharge(c ci.QPCaps) charge {
 	send := entries(int64(c.SendDepth), bytesPerWR+entries(int64(c.SendSGE), bytesPerSGE)+int64(max(c.MaxInline, 0)))
 	recv := entries(int64(c.RecvDepth), bytesPerWR+entries(int64(c.RecvSGE), bytesPerSGE))
-	return charge{queue: send + recv}
+	return charge{queue: min(send, maxEntries) + min(recv, maxEntries)}
 }
 
 func cqCharge(size int) charge { return charge{queue: entries(int64(size), bytesPerCQE)} }

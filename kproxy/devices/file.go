@@ -61,8 +61,10 @@ const MaxRead = schema.MaxMessage
 // datagrams themselves, and Call is not used. Datagram is not called concurrently.
 type Dialog interface {
 	File
-	// Datagram executes a datagram of the program and returns the datagrams of the reply.
-	Datagram(b []byte) [][]byte
+	// Datagram executes a datagram of the program. send sends a datagram of the reply, and waits while the program does
+	// not receive; its error ends the dialog, and Datagram returns it. A datagram can have thousands of requests, so
+	// Datagram does not keep the replies to one while it executes the next.
+	Datagram(b []byte, send func([]byte) error) error
 }
 
 // A Request is a system call on a device file: an ioctl if IsIoctl, else a write of Data.
@@ -121,8 +123,12 @@ const (
 	MaxMemory = schema.MaxMessage - requestSize - MaxRanges*rangeSize
 )
 
-// Load returns memory of the program. It reports false if the request does not contain it.
+// Load returns memory of the program. It reports false if the request does not contain it, and for a range that exceeds
+// the address space, so that the address of each byte of a range is a sum that does not overflow.
 func (r *Request) Load(addr, size uint64) ([]byte, bool) {
+	if addr+size < addr {
+		return nil, false
+	}
 	for _, m := range r.Memory {
 		if addr >= m.Addr && size <= uint64(len(m.Data)) && addr-m.Addr <= uint64(len(m.Data))-size {
 			return m.Data[addr-m.Addr:][:size], true

@@ -3,6 +3,7 @@ package devices
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"syscall"
 	"testing"
@@ -69,6 +70,11 @@ func TestRanges(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, list, got)
 	r := &Request{Memory: list}
+	last := &Request{Memory: []Range{{Addr: math.MaxUint64 - 1, Size: 3, Data: []byte("abc")}}}
+	_, ok := last.Load(math.MaxUint64-1, 3)
+	assert.False(t, ok, "beyond the address space")
+	_, ok = last.Load(math.MaxUint64-1, 1)
+	assert.True(t, ok)
 	for _, x := range []struct {
 		addr, size uint64
 		want       string

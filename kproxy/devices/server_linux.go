@@ -160,12 +160,10 @@ func converse(c *native.Conn, f Dialog) {
 		if err != nil {
 			return
 		}
-		replies := f.Datagram((*buf)[:n])
+		err = f.Datagram((*buf)[:n], func(b []byte) error { return c.Send(b, nil) })
 		buffers.Put(buf)
-		for _, r := range replies {
-			if c.Send(r, nil) != nil {
-				return
-			}
+		if err != nil {
+			return
 		}
 	}
 }

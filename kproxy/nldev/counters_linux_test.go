@@ -34,7 +34,7 @@ func TestCounters(t *testing.T) {
 		var q attrs
 		q.u32(attrDevIndex, 0)
 		q.u32(attrPortIndex, number)
-		replies := r.s.Datagram(request(cmdStatGet, flagAck, q))
+		replies := r.datagram(request(cmdStatGet, flagAck, q))
 		require.Len(t, replies, 1)
 		h, _, ok := next(replies[0])
 		require.True(t, ok)

@@ -59,14 +59,18 @@ func (s *Socket) Bell() {}
 // Close does nothing: a socket has no state.
 func (s *Socket) Close() {}
 
-// Datagram executes the requests of a datagram and returns the datagrams of the replies.
-func (s *Socket) Datagram(b []byte) (replies [][]byte) {
+// Datagram executes the requests of a datagram, one after the other.
+func (s *Socket) Datagram(b []byte, send func([]byte) error) error {
 	for {
 		h, rest, ok := next(b)
 		if !ok {
-			return replies
+			return nil
 		}
-		replies = append(replies, s.front.execute(&h)...)
+		for _, r := range s.front.execute(&h) {
+			if err := send(r); err != nil {
+				return err
+			}
+		}
 		b = rest
 	}
 }

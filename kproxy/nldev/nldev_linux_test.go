@@ -1,8 +1,10 @@
 package nldev
 
 import (
+	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -27,6 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // rig is a daemon in this process, with one adapter, and a socket.
 type rig struct {
 	t     testing.TB
+	reads atomic.Int32 // of the counters
 	core  *kproxy.Server
 	front *FrontEnd
 	s     devices.Dialog
@@ -42,9 +45,11 @@ func newRig(t testing.TB) *rig {
 	require.NoError(t, al.Register(hca))
 	core, err := kproxy.New(kproxy.Config{AL: al})
 	require.NoError(t, err)
+	r := &rig{t: t, core: core}
 	u, err := uverbs.New(uverbs.Config{AL: al, Core: core, Providers: []uverbs.Provider{{Library: rings.LibraryName,
 		Name: "any", ABI: 2, Driver: 14, Command: rings.VerbsCommand, BellOffset: rings.VerbsIndex}},
 		Counters: func(ci.GUID) uverbs.Counters {
+			r.reads.Add(1)
 			return uverbs.Counters{Hardware: map[string]uint64{"b": 2, "a": 1 << 40}}
 		}})
 	require.NoError(t, err)
@@ -57,7 +62,20 @@ func newRig(t testing.TB) *rig {
 	})
 	f, err := n.Open(Path, kproxy.Peer{})
 	require.NoError(t, err)
-	return &rig{t, core, n, f.(devices.Dialog), u.Devices()[0]}
+	r.front, r.s, r.dev = n, f.(devices.Dialog), u.Devices()[0]
+	return r
+}
+
+// datagram returns the replies to a datagram.
+func (r *rig) datagram(b []byte) (replies [][]byte) {
+	err := r.s.Datagram(b, func(reply []byte) error {
+		replies = append(replies, reply)
+		return nil
+	})
+	if err != nil { // in a fuzz target, r.t is not to be called without a failure
+		r.t.Error(err)
+	}
+	return replies
 }
 
 // request returns a request.
@@ -69,7 +87,7 @@ func request(command, flags uint16, body attrs) []byte {
 // do executes a request that has replies with attributes, followed by a status or the end of a list if there are flags.
 func (r *rig) do(command, flags uint16, body attrs) (list []map[uint16][]byte) {
 	r.t.Helper()
-	replies := r.s.Datagram(request(command, flags, body))
+	replies := r.datagram(request(command, flags, body))
 	for i, b := range replies {
 		h, rest, ok := next(b)
 		require.True(r.t, ok)
@@ -88,7 +106,7 @@ func (r *rig) do(command, flags uint16, body attrs) (list []map[uint16][]byte) {
 // errno returns the errno of a request.
 func (r *rig) errno(command, flags uint16, body attrs) syscall.Errno {
 	r.t.Helper()
-	replies := r.s.Datagram(request(command, flags, body))
+	replies := r.datagram(request(command, flags, body))
 	require.Len(r.t, replies, 1)
 	h, _, ok := next(replies[0])
 	require.True(r.t, ok)
@@ -150,10 +168,32 @@ func TestErrors(t *testing.T) {
 		assert.Equal(t, x.want, r.errno(x.command, 0, x.body), "command %d", x.command)
 	}
 	for _, b := range [][]byte{nil, make([]byte, 15), make([]byte, 16)} {
-		assert.Empty(t, r.s.Datagram(b))
+		assert.Empty(t, r.datagram(b))
 	}
 	_, err := r.front.Open("/dev/infiniband/uverbs0", kproxy.Peer{})
 	assert.Equal(t, syscall.ENOENT, err)
+}
+
+// TestManyRequests sends a datagram of several requests: one is executed when the replies to those before it were sent.
+// Otherwise a datagram of 4096 requests would make the daemon hold 4096 lists of objects. A program that has closed its
+// socket ends the execution.
+func TestManyRequests(t *testing.T) {
+	r := newRig(t)
+	var b []byte
+	for range 5 {
+		b = append(b, request(cmdStatGet, flagDump, nil)...)
+	}
+	replies := 0
+	err := r.s.Datagram(b, func([]byte) error {
+		assert.EqualValues(t, replies/2+1, r.reads.Load(), "a list is two datagrams")
+		if replies++; replies == 7 {
+			return net.ErrClosed
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, net.ErrClosed)
+	assert.Equal(t, 7, replies)
+	assert.EqualValues(t, 4, r.reads.Load())
 }
 
 // TestResources lists the objects of a client.
@@ -207,7 +247,7 @@ func FuzzDatagram(f *testing.F) {
 	f.Add(append(request(cmdPortGet, flagAck, port), request(cmdResQPGet, flagDump, index(0))...))
 	r := newRig(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, m := range r.s.Datagram(b) {
+		for _, m := range r.datagram(b) {
 			h, rest, ok := next(m)
 			require.True(t, ok)
 			require.Empty(t, rest)

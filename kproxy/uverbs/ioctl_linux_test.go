@@ -68,6 +68,24 @@ func TestIoctlDevice(t *testing.T) {
 	}
 }
 
+// TestIoctlAtEnd sends ioctls whose attributes lie beyond the end of the address space, where a hostile program states
+// that it has memory. No such call has an effect, and the daemon continues to work.
+func TestIoctlAtEnd(t *testing.T) {
+	r := newRig(t)
+	p := r.ioctlContext()
+	c := newIoctl(typeDevice, 1).u64(attrInfoType, 1).out(attrInfoTotal, 4).out(attrInfoList, 8)
+	whole := uint64(len(c.bytes()))
+	for n := uint64(1); n < whole; n++ {
+		base := -n
+		req := &devices.Request{IsIoctl: true, Ioctl: verbsIoctl, Operand: base,
+			Memory: []devices.Range{{Addr: base, Size: whole, Data: c.bytes()}}}
+		reply := p.f.Call(req)
+		assert.NotEmpty(t, reply.NeedMemory, "%d bytes before the end", n)
+		assert.Empty(t, reply.Stores)
+	}
+	p.mustIoctl(c)
+}
+
 // TestIoctlObjects creates and destroys objects by ioctls, and lists their handles.
 func TestIoctlObjects(t *testing.T) {
 	r := newRig(t)
