@@ -98,6 +98,9 @@ func New(cfg Config) (*Server, error) {
 // MaxClients returns the number of clients that may be connected.
 func (s *Server) MaxClients() int { return s.cfg.MaxClients }
 
+// MaxClientsPerUser returns the number of clients of one user that may be connected.
+func (s *Server) MaxClientsPerUser() int { return s.cfg.MaxClientsPerUser }
+
 // Peer is a client process, as the kernel reported it for its socket.
 type Peer struct {
 	PID, UID, GID int

@@ -165,3 +165,9 @@ func filesOf(oob []byte) (files []*os.File) {
 	}
 	return files
 }
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}

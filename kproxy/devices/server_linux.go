@@ -20,13 +20,15 @@ import (
 
 // A Server serves connections of carriers. Its methods may be called concurrently.
 type Server struct {
-	front FrontEnd
-	max   int // connections
-	clock clock.Clock
+	front   FrontEnd
+	max     int // connections
+	clock   clock.Clock
+	discard *native.Discarder
 
 	mu     sync.Mutex
 	closed bool
 	conns  map[*native.Conn]struct{}
+	users  map[int]int // connections of each user
 	files  map[socket]File
 	wait   sync.WaitGroup
 }
@@ -46,8 +48,8 @@ const maxPending = 64
 
 // New returns a server of up to max connections. clk is the source of time for timeouts.
 func New(front FrontEnd, max int, clk clock.Clock) *Server {
-	return &Server{front: front, max: max, clock: clk, conns: map[*native.Conn]struct{}{},
-		files: map[socket]File{}}
+	return &Server{front: front, max: max, clock: clk, discard: native.NewDiscarder(clk),
+		conns: map[*native.Conn]struct{}{}, users: map[int]int{}, files: map[socket]File{}}
 }
 
 // acceptRetry is the time after which Serve accepts again when the daemon has no descriptor for another connection.
@@ -89,18 +91,26 @@ func isShortage(err error) bool {
 
 // ServeConn serves a connection, which it then owns, on a goroutine of its own.
 func (s *Server) ServeConn(c *native.Conn) {
+	_, uid, _, err := c.Peer()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.conns) >= s.max {
+	// One user may have three quarters of the connections, and cannot keep others from connecting.
+	isFull := len(s.conns) >= s.max || s.users[uid] >= s.max-s.max/4
+	if err != nil || s.closed || isFull || s.discard.IsStuck(uid) {
 		c.Close()
 		return
 	}
+	c.Guard(s.discard)
 	s.conns[c] = struct{}{}
+	s.users[uid]++
 	s.wait.Go(func() {
 		s.serve(c)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.conns, c)
+		if s.users[uid]--; s.users[uid] == 0 {
+			delete(s.users, uid)
+		}
 	})
 }
 
@@ -156,7 +166,7 @@ func (s *Server) serve(c *native.Conn) {
 func converse(c *native.Conn, f Dialog) {
 	for {
 		buf, n, files, err := c.RecvPooled(&buffers)
-		closeFiles(files)
+		c.Discard(files)
 		if err != nil {
 			return
 		}
@@ -183,10 +193,10 @@ func (s *Server) first(c *native.Conn) (File, *os.File) {
 		f, ok := s.open(c, &m, files, tree)
 		buffers.Put(buf)
 		if f != nil && m.files == 1 {
-			closeFiles(files[:1])
+			c.Discard(files[:1])
 			return f, files[1]
 		}
-		closeFiles(files)
+		c.Discard(files)
 		if !ok || f != nil {
 			return f, nil
 		}
@@ -239,7 +249,7 @@ func receive(c *native.Conn) (*[]byte, message, []*os.File, error) {
 	}
 	m, err := parse((*buf)[:n], len(files))
 	if err != nil {
-		closeFiles(files)
+		c.Discard(files)
 		buffers.Put(buf)
 		return nil, message{}, nil, err
 	}
@@ -299,7 +309,7 @@ func (d *opener) next() bool {
 		return true
 	case opWrite, opIoctl, opRead:
 	default:
-		closeFiles(files)
+		d.c.Discard(files)
 		buffers.Put(buf)
 		return false
 	}
@@ -311,7 +321,7 @@ func (d *opener) next() bool {
 	if m.op == opIoctl {
 		memory, err := parseRanges(m.data)
 		if err != nil {
-			closeFiles(files)
+			d.c.Discard(files)
 			buffers.Put(buf)
 			return false
 		}
@@ -337,7 +347,7 @@ func (d *opener) start(buf *[]byte, files []*os.File, call func() *Reply) {
 	d.pending <- struct{}{}
 	d.wait.Go(func() {
 		defer func() {
-			closeFiles(files)
+			d.c.Discard(files)
 			buffers.Put(buf)
 			<-d.pending
 		}()
@@ -360,14 +370,9 @@ func read(f File, addr, size uint64) *Reply {
 	return r.Read(addr, min(size, MaxRead))
 }
 
-func closeFiles(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}
-
-// send sends a reply, without blocking. A process that passes something that is not a socket with room for the reply
-// gets none.
+// send sends a reply, without blocking. A process that passes something that is not a Unix socket with room for the
+// reply gets none. Another socket could block: a process can hold the lock of a TCP socket while it sends from memory
+// whose pages do not come.
 func send(to *os.File, r *Reply) {
 	b, files := appendReply(nil, r)
 	fds := make([]int, 0, len(files))
@@ -384,6 +389,9 @@ func send(to *os.File, r *Reply) {
 		rights = unix.UnixRights(fds...)
 	}
 	_ = control(to, func(fd int) {
+		if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || domain != unix.AF_UNIX {
+			return
+		}
 		for {
 			err := unix.Sendmsg(fd, b, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 			if !errors.Is(err, unix.EINTR) {

@@ -3,6 +3,7 @@ package devices
 import (
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -217,13 +218,31 @@ func TestReplyNowhere(t *testing.T) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer null.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	peer, err := l.Accept()
+	require.NoError(t, err)
+	defer peer.Close()
+	tcp, err := c.(*net.TCPConn).File()
+	require.NoError(t, err)
 	for range 100 {
-		require.NoError(t, r.c.Send(appendRequest(nil, &message{op: opWrite, data: []byte("x")}), []*os.File{null}))
+		for _, f := range []*os.File{null, tcp} {
+			require.NoError(t, r.c.Send(appendRequest(nil, &message{op: opWrite, data: []byte("x")}), []*os.File{f}))
+		}
 	}
 	b, _ := r.call(message{op: opWrite, data: []byte("hello")})
 	assert.EqualValues(t, 5, ne.Uint64(b[8:]))
 	r.c.Close()
 	<-r.f.closed
+	tcp.Close()
+	c.Close()
+	got, err := io.ReadAll(peer)
+	require.NoError(t, err)
+	assert.Empty(t, got, "a reply on a socket whose lock another process can hold")
 }
 
 // TestTooManyConnections connects more often than the server permits.

@@ -21,6 +21,9 @@ type Conn struct {
 	raw  syscall.RawConn
 	recv recvState
 	read func(fd uintptr) bool // recv.read, made once
+
+	guard *Discarder // nil: the other end is trusted with its descriptors
+	uid   int        // of the other end, with guard
 }
 
 // NewConn returns a connection over a connected socket of type SOCK_SEQPACKET, which it then owns.
@@ -191,7 +194,10 @@ func (c *Conn) received(err error) (n int, files []*os.File, _ error) {
 		return 0, nil, os.NewSyscallError("recvmsg", r.errno)
 	}
 	if r.oobn > 0 {
-		files, err = receivedFiles(r.oob[:r.oobn])
+		files, err = c.receivedFiles(r.oob[:r.oobn])
+	}
+	if err == nil && len(files) > 0 && c.guard != nil && c.guard.IsStuck(c.uid) {
+		err = errStuck
 	}
 	isCut := r.flags&unix.MSG_CTRUNC != 0
 	if err == nil && (r.flags&unix.MSG_TRUNC != 0 || !isCut && len(files) > schema.MaxFiles) {
@@ -201,24 +207,18 @@ func (c *Conn) received(err error) (n int, files []*os.File, _ error) {
 		err = io.EOF
 	}
 	if err != nil {
-		closeAll(files)
+		c.Discard(files)
 		return 0, nil, err
 	}
 	if isCut {
-		closeAll(files)
+		c.Discard(files)
 		return r.n, nil, ErrDescriptors
 	}
 	return r.n, files, nil
 }
 
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}
-
 // receivedFiles returns the descriptors of a control message.
-func receivedFiles(oob []byte) ([]*os.File, error) {
+func (c *Conn) receivedFiles(oob []byte) ([]*os.File, error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMessage, err)
@@ -227,11 +227,16 @@ func receivedFiles(oob []byte) ([]*os.File, error) {
 	for i := range messages {
 		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil {
 			for _, fd := range fds {
-				files = append(files, os.NewFile(uintptr(fd), "received"))
+				f, e := c.receivedFile(fd)
+				if e != nil {
+					err = e
+					continue
+				}
+				files = append(files, f)
 			}
 		}
 	}
-	return files, nil
+	return files, err
 }
 
 // CloseSend ends the messages to the other end, whose Recv then returns io.EOF. Recv of this end continues to work.

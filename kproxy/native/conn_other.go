@@ -59,6 +59,16 @@ func (*Conn) Recv([]byte) (int, []*os.File, error) { return 0, nil, errSystem }
 // RecvPooled fails: see errSystem.
 func (*Conn) RecvPooled(*sync.Pool) (*[]byte, int, []*os.File, error) { return nil, 0, nil, errSystem }
 
+// Guard does nothing.
+func (*Conn) Guard(*Discarder) {}
+
+// Discard closes descriptors.
+func (*Conn) Discard(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
 // CloseSend fails: see errSystem.
 func (*Conn) CloseSend() error { return errSystem }
 

@@ -21,14 +21,18 @@ type recvState struct {
 	b     []byte
 	pool  *sync.Pool // of *[]byte, that b comes from; nil: b is the caller's
 	from  *[]byte    // the element of the pool
-	oob   [128]byte  // room for schema.MaxFiles descriptors and more
+	oob   [oobSize]byte
 	n     int
 	oobn  int
 	flags int
 	errno syscall.Errno
 }
 
-var _ [128 - (unix.SizeofCmsghdr + 4*schema.MaxFiles)]struct{}
+// oobSize is room for as many descriptors as the kernel permits in a message (SCM_MAX_FD is 253). The kernel closes
+// those for which there is no room, on the thread that receives, and a close can take any time; see Discarder.
+const oobSize = unix.SizeofCmsghdr + 4*256
+
+var _ [256 - schema.MaxFiles]struct{}
 
 // read executes one recvmsg without blocking. It reports false if there is no message yet; a buffer of the pool is then
 // returned to it.

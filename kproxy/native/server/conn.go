@@ -53,7 +53,7 @@ func (s *Server) hello(c *native.Conn) (*kproxy.Session, error) {
 		return nil, err
 	}
 	defer received.Put(buf)
-	closeFiles(files)
+	c.Discard(files)
 	h, body, err := native.ParseHeader((*buf)[:n])
 	if err != nil || h.Reply || h.Command != schema.CmdHello {
 		return nil, errHello
@@ -99,7 +99,7 @@ func (d *conn) next() bool {
 	defer received.Put(buf)
 	h, body, err := native.ParseHeader((*buf)[:n])
 	if err != nil || h.Reply {
-		closeFiles(files)
+		d.c.Discard(files)
 		return false
 	}
 	d.session.Received(h.Command)
@@ -109,7 +109,7 @@ func (d *conn) next() bool {
 	}
 	spec := &schema.Commands[h.Command]
 	if spec.Data {
-		closeFiles(files)
+		d.c.Discard(files)
 		return d.data(h, body) == nil
 	}
 	req := reflect.New(spec.Request).Interface()
@@ -120,7 +120,7 @@ func (d *conn) next() bool {
 		err = errors.New("server: a second Hello")
 	}
 	if err != nil {
-		closeFiles(files)
+		d.c.Discard(files)
 		d.session.Reject()
 		return sendError(d.c, h, 0, invalid(h.Command, err)) == nil
 	}
@@ -135,23 +135,19 @@ func (d *conn) next() bool {
 // do executes a request that is not one of the data path.
 func (d *conn) do(h native.Header, call *kproxy.Call) {
 	r, err := d.session.Do(call)
-	closeFiles(call.Files)
+	d.c.Discard(call.Files)
 	if err == nil {
 		err = sendReply(d.c, h, r)
 		if r.CloseFiles {
-			closeFiles(r.Files)
+			for _, f := range r.Files {
+				f.Close()
+			}
 		}
 		if !errors.Is(err, errTooLong) {
 			return // a connection that does not work is closed by its reader
 		}
 	}
 	_ = sendError(d.c, h, 0, err)
-}
-
-func closeFiles(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
 }
 
 // invalid returns the error of a request that does not match its declaration.

@@ -30,7 +30,10 @@ type rig struct {
 	hca    *reference.HCA
 }
 
-func newRig(t *testing.T, cfg kproxy.Config) *rig {
+func newRig(t *testing.T, cfg kproxy.Config) *rig { return newRigAt(t, cfg, clock.Real()) }
+
+// newRigAt returns a rig whose server has another clock.
+func newRigAt(t *testing.T, cfg kproxy.Config, clk clock.Clock) *rig {
 	port, err := sim.New(sim.NewNetwork(sim.NetworkConfig{}), sim.Config{Addr: netip.MustParseAddr("10.0.0.1")})
 	require.NoError(t, err)
 	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
@@ -40,7 +43,7 @@ func newRig(t *testing.T, cfg kproxy.Config) *rig {
 	cfg.AL = al
 	core, err := kproxy.New(cfg)
 	require.NoError(t, err)
-	r := &rig{t: t, core: core, server: server.New(core, clock.Real()), hca: h}
+	r := &rig{t: t, core: core, server: server.New(core, clk), hca: h}
 	t.Cleanup(func() {
 		r.server.Close()
 		require.NoError(t, core.Close())

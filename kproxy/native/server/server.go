@@ -17,23 +17,27 @@ import (
 const helloTimeout = 10 * time.Second
 
 // maxGreeting is the number of connections beyond the limit of clients that may exist: those that have not sent Hello.
+// One user may have half of them, so that a user cannot keep others from connecting.
 const maxGreeting = 64
 
 // Server serves connections.
 type Server struct {
-	core  *kproxy.Server
-	clock clock.Clock
+	core    *kproxy.Server
+	clock   clock.Clock
+	discard *native.Discarder
 
 	mu     sync.Mutex
 	closed bool
 	conns  map[*native.Conn]struct{}
+	users  map[int]int   // connections of each user
 	idle   chan struct{} // closed when the last connection ends; nil: nobody waits
 	wait   sync.WaitGroup
 }
 
 // New returns a server for core. clk is the source of time for timeouts.
 func New(core *kproxy.Server, clk clock.Clock) *Server {
-	return &Server{core: core, clock: clk, conns: map[*native.Conn]struct{}{}}
+	return &Server{core: core, clock: clk, discard: native.NewDiscarder(clk), conns: map[*native.Conn]struct{}{},
+		users: map[int]int{}}
 }
 
 // acceptRetry is the time after which Serve accepts again when the daemon has no descriptor for another connection.
@@ -77,23 +81,35 @@ func isShortage(err error) bool {
 
 // ServeConn serves a connection, which it then owns, on a goroutine of its own.
 func (s *Server) ServeConn(c *native.Conn) {
+	_, uid, _, err := c.Peer()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.conns) >= s.core.MaxClients()+maxGreeting {
+	if err != nil || s.closed || s.isFull(uid) || s.discard.IsStuck(uid) {
 		c.Close()
 		return
 	}
+	c.Guard(s.discard)
 	s.conns[c] = struct{}{}
+	s.users[uid]++
 	s.wait.Go(func() {
 		s.serve(c)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.conns, c)
+		if s.users[uid]--; s.users[uid] == 0 {
+			delete(s.users, uid)
+		}
 		if len(s.conns) == 0 && s.idle != nil {
 			close(s.idle)
 			s.idle = nil
 		}
 	})
+}
+
+// isFull reports whether a user may have no further connection. mu is held.
+func (s *Server) isFull(uid int) bool {
+	return len(s.conns) >= s.core.MaxClients()+maxGreeting ||
+		s.users[uid] >= s.core.MaxClientsPerUser()+maxGreeting/2
 }
 
 // Drain returns when all connections have ended, or with the error of ctx. The listener must be closed before. It is
