@@ -166,7 +166,27 @@ func (r *processReach) check(addr, length uint64, write bool) (isFile bool, err 
 	if r.exited() {
 		return false, fmt.Errorf("process %d: %w", r.pid, errNoProcess)
 	}
-	return mapped(r.pid, addr, length, write)
+	isFile, err = mapped(r.pid, addr, length, write)
+	if err == nil && !r.isBound {
+		err = r.checkOwner()
+	}
+	return isFile, err
+}
+
+// checkOwner validates that the process belongs to the user that connected. The number of a client that exited before
+// its session was opened can be that of another process since, and the kernel compares with the daemon's user only.
+func (r *processReach) checkOwner() error {
+	var st unix.Stat_t
+	err := unix.Stat("/proc/"+strconv.Itoa(r.pid), &st)
+	switch {
+	case err != nil:
+		return err
+	case int(st.Uid) != r.uid:
+		return errOtherUser
+	case r.exited(): // then the number may be that of a third process
+		return fmt.Errorf("process %d: %w", r.pid, errNoProcess)
+	}
+	return nil
 }
 
 // explainCopy returns err, with what to do if the system does not permit access to the memory of the process.

@@ -118,6 +118,27 @@ func TestProcessOfOtherUser(t *testing.T) {
 	}
 }
 
+// TestNumberOfOtherUser reaches a process by a number that another user's client had. The daemon could copy its memory,
+// and does not.
+func TestNumberOfOtherUser(t *testing.T) {
+	own := make([]byte, 8)
+	for _, x := range []struct {
+		uid int
+		ok  bool
+	}{{os.Getuid(), true}, {os.Getuid() + 1, false}} {
+		p := newProcess(Peer{PID: os.Getpid(), UID: x.uid}, 64, new(atomicLocks), clock.Real())
+		p.reach.isBound = false
+		_, err := p.Memory(ci.Bytes(own).Addr(), 8, ci.LocalWrite)
+		if x.ok {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, errOtherUser)
+			require.ErrorIs(t, err, ci.InvalidPermission)
+		}
+		p.close()
+	}
+}
+
 // TestProcessExecutes reaches the memory of a process that then executes another program. No access succeeds
 // afterwards.
 func TestProcessExecutes(t *testing.T) {

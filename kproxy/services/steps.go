@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"ciddk/ci"
@@ -101,12 +102,13 @@ func (n *notices) push(x *schema.Notice) bool {
 	return !ended
 }
 
-// add adds a notice. An event that can be repeated replaces the same event directly before it, so that no peer can make
-// the list grow. mu is held.
+// add adds a notice. An event that can be repeated replaces one of the same type that the client has not taken, so that
+// no peer can make the list grow, also by events of different types in turn. mu is held.
 func (n *notices) add(x *schema.Notice) {
-	if i := len(n.list) - 1; i >= 0 && isRepeatable(x) && isRepeatable(n.list[i]) && x.Event == n.list[i].Event {
-		n.list[i] = x
-		return
+	if isRepeatable(x) {
+		n.list = slices.DeleteFunc(n.list, func(o *schema.Notice) bool {
+			return isRepeatable(o) && o.Event == x.Event
+		})
 	}
 	n.list = append(n.list, x)
 }
