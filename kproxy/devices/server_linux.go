@@ -389,7 +389,8 @@ func send(to *os.File, r *Reply) {
 		rights = unix.UnixRights(fds...)
 	}
 	_ = control(to, func(fd int) {
-		if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || domain != unix.AF_UNIX {
+		domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+		if err != nil || domain != unix.AF_UNIX {
 			return
 		}
 		for {

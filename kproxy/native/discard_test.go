@@ -19,8 +19,8 @@ func (c closer) Close() error {
 	return io.ErrClosedPipe // the error has no effect
 }
 
-// TestDiscarder closes descriptors while the close of one does not end: its user waits for a limited time, and others do
-// not wait. When it ends, all are closed, and the user is served again.
+// TestDiscarder closes descriptors while the close of one does not end: its user waits for a limited time, and others
+// do not wait. When it ends, all are closed, and the user is served again.
 func TestDiscarder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDiscarder(clock.Real())

@@ -9,8 +9,8 @@ import (
 	"ciddk/kproxy/schema"
 )
 
-// TestRepeatedEvents adds the events that a peer can repeat at will, one after the other and in turn. The latest of each
-// type remains, behind what came before it, and nothing else is lost.
+// TestRepeatedEvents adds the events that a peer can repeat at will, one after the other and in turn. The latest of
+// each type remains, behind what came before it, and nothing else is lost.
 func TestRepeatedEvents(t *testing.T) {
 	event := func(typ cm.EventType, private byte) *schema.Notice {
 		return &schema.Notice{Kind: schema.NoticeEvent, Event: uint32(typ), Private: []byte{private}}
