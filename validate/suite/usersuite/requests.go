@@ -58,7 +58,7 @@ func (x *speaker) want(where string, own handles, h native.Header, err error, st
 	for _, s := range statuses {
 		isRight = isRight || h.Status == s
 	}
-	kit.True(t, isRight, where, fmt.Sprint("an error ", statuses), "status %v", h.Status)
+	kit.True(t, isRight, where, fmt.Sprintf("an error of %v", statuses), "status %v", h.Status)
 	kit.Equal(t, "the id of the reply to "+where, h.ID, x.next)
 	kit.OK(t, x.do(schema.CmdQueryCQ, &schema.CQ{CQ: own.cq}, &schema.QueryCQReply{}), "CQ.Query after "+where)
 }
