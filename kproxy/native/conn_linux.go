@@ -225,15 +225,17 @@ func (c *Conn) receivedFiles(oob []byte) ([]*os.File, error) {
 	}
 	var files []*os.File
 	for i := range messages {
-		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil {
-			for _, fd := range fds {
-				f, e := c.receivedFile(fd)
-				if e != nil {
-					err = e
-					continue
-				}
-				files = append(files, f)
+		fds, notRights := unix.ParseUnixRights(&messages[i])
+		if notRights != nil {
+			continue
+		}
+		for _, fd := range fds { // after an error, too: each has to be closed
+			f, bad := c.receivedFile(fd)
+			if bad != nil {
+				err = bad
+				continue
 			}
+			files = append(files, f)
 		}
 	}
 	return files, err
