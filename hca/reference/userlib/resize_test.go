@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/hca/reference"
 	"ciddk/hca/reference/rings"
 )
 
@@ -44,7 +45,7 @@ func (c *client) modifySRQ(s *userSRQ, depth int) error {
 // entry is lost or repeated, and the event comes.
 func TestResizeCQ(t *testing.T) {
 	t.Parallel()
-	a, _ := pairOf(t, ci.RC, nil)
+	a, _ := pairOf(t, ci.RC, func(c *reference.Config) { c.UserMemory = 64 << 20 }) // less than the largest CQ
 	id := uint64(0)
 	send := func(n int) {
 		for range n {
