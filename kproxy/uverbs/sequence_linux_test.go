@@ -91,9 +91,10 @@ func FuzzSequence(f *testing.F) {
 		require.Zero(t, open.Errno)
 		closeAll(open)
 		for n := 0; len(input) >= 4 && n < 100; n++ {
-			s, word, value, change := list[int(input[0])%len(list)], int(input[1]), input[2], input[3]
+			s := list[int(input[0])%len(list)]
+			data := s.mutated(int(input[1]), values[int(input[2])%len(values)], input[3])
 			input = input[4:]
-			reply := p.f.Call(&devices.Request{Data: s.mutated(word, values[int(value)%len(values)], change)})
+			reply := p.f.Call(&devices.Request{Data: data})
 			closeAll(reply)
 			if reply.Errno != 0 {
 				require.Empty(t, reply.Stores)
