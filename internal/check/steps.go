@@ -41,13 +41,13 @@ func steps(full bool) []step {
 	if full {
 		vetThis = step{"vet", "go build and go vet for " + strings.Join(systems, ", "), false, 135 * s, 8 * m,
 			vet(systems...)}
-		quick = step{"test", "go test, with virtual machines", false, 390 * s, 15 * m, test}
+		quick = step{"test", "go test, with virtual machines", false, 390 * s, 22 * m, test}
 	}
 	return []step{
 		{"format", "gofmt changes nothing", false, 5 * s, m, format},
 		vetThis,
 		quick,
-		{"race", "go test -race of packages with goroutines", true, 480 * s, 18 * m, race},
+		{"race", "go test -race of packages with goroutines", true, 480 * s, 24 * m, race},
 		{"usb", "the packages with build tag usb, with libusb", true, 25 * s, 4 * m, usb},
 		{"lint", "golangci-lint", true, 45 * s, 10 * m, lint},
 		{"fuzz", fmt.Sprintf("a fifth of the fuzz targets (part by commit) for %v, two at a time", fuzzTime),
