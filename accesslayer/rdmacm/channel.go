@@ -112,6 +112,7 @@ func (c *EventChannel) takeLocked() (e Event, ok bool) {
 	e = c.list[0]
 	c.list[0] = Event{}
 	c.list = c.list[1:]
+	e.ID.waiting.Add(-1)
 	if e.ack != nil {
 		e.ack.owner.acks.add()
 	}
@@ -136,6 +137,7 @@ func (c *EventChannel) put(e Event) bool {
 		}
 	}
 	c.list = append(c.list, e)
+	e.ID.waiting.Add(1)
 	c.wake()
 	return true
 }
@@ -148,6 +150,7 @@ func (c *EventChannel) remove(i *ID) (removed []Event) {
 	for _, e := range c.list {
 		if e.ID == i || e.Listener != nil && e.Listener.id == i {
 			removed = append(removed, e)
+			e.ID.waiting.Add(-1)
 		} else {
 			keep = append(keep, e)
 		}
@@ -249,6 +252,10 @@ func (i *ID) queue(e Event) {
 		c.ready()
 	}
 }
+
+// Waiting returns the number of events of the ID that wait on its EventChannel. A server that executes calls for others
+// refuses those that cause events while many wait.
+func (i *ID) Waiting() int { return int(i.waiting.Load()) }
 
 // Next waits for the next event of an ID without IDConfig.Events. It counts as acknowledged. Events that the program
 // does not take are kept; there are few. Errors: the context's; net.ErrClosed when the ID was closed and all events

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
@@ -28,7 +29,8 @@ type ID struct {
 	closeErr error
 
 	acks        ackCounter
-	eventsMu    sync.Mutex // guards the fields below; no lock but the channel's is taken while it is held
+	waiting     atomic.Int32 // events on the channel
+	eventsMu    sync.Mutex   // guards the fields below; no lock but the channel's is taken while it is held
 	events      *EventChannel
 	isShared    bool // events is IDConfig.Events
 	eventsEnded bool

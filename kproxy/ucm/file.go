@@ -30,6 +30,7 @@ type id struct {
 	listens  bool
 	qpn      ci.QPN // of the connection
 	reads    uint8  // READs and atomics that this end answers
+	groups   map[*group]struct{}
 
 	ackTimeout    mad.TimeExp // of the QP, if hasAckTimeout
 	hasAckTimeout bool
@@ -162,7 +163,11 @@ func (u *FrontEnd) findLocked(f *File, number uint32) (*id, error) {
 	return x, nil
 }
 
-// with executes a command of an ID, one at a time.
+// maxWaiting is the number of events of an ID that may wait for the program. Further commands of the ID fail, because
+// the events of many commands would take memory without limit.
+const maxWaiting = 64
+
+// with executes a command of an ID, one at a time. Error: ENOMEM (the program does not receive events).
 func (f *File) with(number uint32, run func(x *id) error) error {
 	x, err := f.find(number)
 	if err != nil {
@@ -170,6 +175,9 @@ func (f *File) with(number uint32, run func(x *id) error) error {
 	}
 	x.stepMu.Lock()
 	defer x.stepMu.Unlock()
+	if x.cm.Waiting() >= maxWaiting {
+		return syscall.ENOMEM
+	}
 	return run(x)
 }
 
@@ -210,16 +218,16 @@ func (f *File) add(x *id) error {
 func (u *FrontEnd) removeLocked(x *id) {
 	delete(u.ids, x.number)
 	delete(u.byCM, x.cm)
-	bytes := int64(bytesPerID)
-	for n, g := range u.groups {
-		if g.id == x {
-			delete(u.groups, n)
-			delete(u.byGroup, g.cm)
-			bytes += bytesPerGroup
-		}
+	for g := range x.groups {
+		delete(u.groups, g.number)
+		delete(u.byGroup, g.cm)
 	}
-	x.file.session.Discharge(bytes)
+	x.file.session.Discharge(bytesPerID + x.groupBytes())
+	x.groups = nil
 }
+
+// groupBytes returns what the session was charged for the ID's groups. FrontEnd.mu is held.
+func (x *id) groupBytes() int64 { return int64(len(x.groups)) * bytesPerGroup }
 
 // close closes an ID that is not in the table any more, which leaves its groups.
 func (x *id) close() {
@@ -324,12 +332,7 @@ func (f *File) moveTo(to *File, number uint32, r *eventsResp) error {
 	if to.closed {
 		return syscall.EINVAL
 	}
-	moved := int64(0)
-	for _, g := range u.groups {
-		if g.id == x {
-			moved += bytesPerGroup
-		}
-	}
+	moved := x.groupBytes()
 	if err := to.session.Charge("rdma_cm", moved); err != nil {
 		return err
 	}

@@ -56,6 +56,10 @@ func (x *id) join(f *File, uid uint64, a address, cfg rdmacm.JoinConfig) (*group
 	}
 	g := &group{number: free(u.groups, &u.nextGroup), id: x, uid: uid, cm: cm}
 	u.groups[g.number], u.byGroup[cm] = g, g
+	if x.groups == nil {
+		x.groups = map[*group]struct{}{}
+	}
+	x.groups[g] = struct{}{}
 	return g, nil
 }
 
@@ -73,6 +77,7 @@ func (f *File) leaveMcast(_ *call, q *byID, r *eventsResp) error {
 	}
 	delete(u.groups, g.number)
 	delete(u.byGroup, g.cm)
+	delete(g.id.groups, g)
 	u.mu.Unlock()
 	_ = g.cm.StartLeave() // the group is left in any case
 	f.session.Discharge(bytesPerGroup)

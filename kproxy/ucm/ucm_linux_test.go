@@ -261,6 +261,52 @@ func TestQuota(t *testing.T) {
 	assert.Empty(t, r.front.byCM)
 }
 
+// TestUnreadEvents joins and leaves groups without receiving the events, until commands are refused. Received events
+// make room. The destruction of an ID takes its groups with it, and no others.
+func TestUnreadEvents(t *testing.T) {
+	r := newRig(t)
+	p := r.open()
+	join := func(x uint32, last byte) (number uint32, errno syscall.Errno) {
+		group := joinIPMcast{Response: replyAddr, UID: 7, ID: x}
+		ne.PutUint16(group.Addr[:], familyIPv4)
+		copy(group.Addr[4:], []byte{239, 1, 2, last})
+		var reply idResp
+		before := p.f.channel.Len()
+		if errno = p.do(cmdJoinIPMcast, group, &reply); errno == 0 {
+			require.Eventually(t, func() bool { return p.f.channel.Len() > before }, time.Minute, time.Millisecond)
+		}
+		return reply.ID, errno
+	}
+	x, other := p.resolved(spaceUDP, 7174), p.resolved(spaceUDP, 7174)
+	_, errno := join(other, 200)
+	require.Zero(t, errno)
+	for i := range maxWaiting - 1 {
+		number, errno := join(x, byte(1+i))
+		require.Zero(t, errno)
+		p.must(cmdLeaveMcast, byID{Response: replyAddr, ID: number}, &eventsResp{})
+	}
+	_, errno = join(x, 100)
+	require.Zero(t, errno)
+	_, errno = join(x, 101)
+	require.Equal(t, syscall.ENOMEM, errno)
+	_, errno = join(other, 201)
+	require.Zero(t, errno, "another ID has no events")
+	p.next(eventMulticastJoin) // of the other one; those of groups that it has left are not shown
+	p.next(eventMulticastJoin)
+	_, errno = join(x, 101)
+	require.Zero(t, errno)
+	p.must(cmdDestroyID, byID{Response: replyAddr, ID: x}, &eventsResp{})
+	groups := func() int {
+		r.front.mu.Lock()
+		defer r.front.mu.Unlock()
+		require.Len(t, r.front.byGroup, len(r.front.groups))
+		return len(r.front.groups)
+	}
+	assert.Equal(t, 2, groups())
+	p.must(cmdDestroyID, byID{Response: replyAddr, ID: other}, &eventsResp{})
+	assert.Zero(t, groups())
+}
+
 // TestLoopback binds and resolves addresses of the machine that no port has, and those that one has.
 func TestLoopback(t *testing.T) {
 	sockaddr := func(text string, port uint16) (a sockaddrIn6) {
