@@ -34,7 +34,7 @@ func (r *rig) serveOnPort(port, server, client string) string {
 	require.NoError(r.t, s.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Wait() }()
-	awaitListener(r.t, n, ended, serverOut)
+	awaitListener(r.t, n, ended, waiting{r, s.Process.Pid, serverOut})
 	c, out := r.client().command(strings.Fields(client)...)
 	err = c.Run()
 	if err != nil {

@@ -199,7 +199,7 @@ func (r *rig) pair(args ...string) string {
 	require.NoError(r.t, server.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Wait() }()
-	awaitListener(r.t, port, ended, serverOut)
+	awaitListener(r.t, port, ended, waiting{r, server.Process.Pid, serverOut})
 	client, clientOut := r.client().command(append(args, "127.0.0.1")...)
 	err := client.Run()
 	if err != nil {
@@ -219,8 +219,35 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
+// waiting is a program that is waited for. It is formatted when the wait was in vain.
+type waiting struct {
+	rig *rig
+	pid int
+	out *bytes.Buffer // which the program may write to, so that only its end is a safe time to read it
+}
+
+// String returns what the threads of the program wait for, its descriptors, and the daemon's view of its processes.
+func (w waiting) String() string {
+	var b strings.Builder
+	dir := fmt.Sprintf("/proc/%d/", w.pid)
+	for _, pattern := range []string{"task/*/comm", "task/*/wchan", "task/*/syscall"} {
+		files, _ := filepath.Glob(dir + pattern) // the pattern is valid
+		for _, name := range files {
+			text, err := os.ReadFile(name)
+			fmt.Fprintln(&b, name, strings.TrimSpace(string(text)), err)
+		}
+	}
+	links, _ := filepath.Glob(dir + "fd/*")
+	for _, name := range links {
+		to, err := os.Readlink(name)
+		fmt.Fprintln(&b, name, to, err)
+	}
+	fmt.Fprintf(&b, "the daemon: %+v", w.rig.status())
+	return b.String()
+}
+
 // awaitListener waits until a process listens on a TCP port, without connecting to it.
-func awaitListener(t *testing.T, port int, ended chan error, out *bytes.Buffer) {
+func awaitListener(t *testing.T, port int, ended chan error, w waiting) {
 	want := fmt.Sprintf(":%04X", port)
 	require.Eventually(t, func() bool {
 		select {
@@ -231,9 +258,9 @@ func awaitListener(t *testing.T, port int, ended chan error, out *bytes.Buffer) 
 		default:
 		}
 		return isListening("/proc/net/tcp", want) || isListening("/proc/net/tcp6", want)
-	}, patience, 5*time.Millisecond)
+	}, patience-10*time.Second, 5*time.Millisecond, "%s", w)
 	if len(ended) > 0 {
-		t.Fatalf("server: %s", out)
+		t.Fatalf("server: %s", w.out)
 	}
 }
 
