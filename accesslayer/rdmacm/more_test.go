@@ -98,6 +98,37 @@ func (q errorHook) Modify(set ci.QPField, a ci.QPAttr) error {
 	return err
 }
 
+// readyID is an ID with a resolved route to a server that accepts, and a QP that it can use.
+type readyID struct {
+	*rdmacm.ID
+	host *host
+	cq   *accesslayer.CQ
+	qp   *accesslayer.QP
+	peer <-chan accepted
+}
+
+func newReadyID(t *testing.T) readyID {
+	t.Helper()
+	l := newLAN()
+	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	ctx := within(t)
+	ln, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
+	require.NoError(t, err)
+	peer := serve(t, ln, nil, rdmacm.ConnParam{})
+	id, err := c.m.NewID(rdmacm.IDConfig{})
+	require.NoError(t, err)
+	require.NoError(t, id.ResolveAddr(ctx, ap("10.66.0.1:7174")))
+	require.NoError(t, id.ResolveRoute(ctx))
+	pd, err := id.PD()
+	require.NoError(t, err)
+	cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{})
+	require.NoError(t, err)
+	qp, err := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 1, SendSGE: 1, RecvDepth: 2,
+		RecvSGE: 1}}, nil)
+	require.NoError(t, err)
+	return readyID{id, c, cq, qp, peer}
+}
+
 // TestCauseBeforeFlush tests that, whichever end ends a connection, the cause is set before work is flushed, and Done
 // is closed after.
 func TestCauseBeforeFlush(t *testing.T) {
@@ -119,23 +150,8 @@ func TestCauseBeforeFlush(t *testing.T) {
 			rdmacm.ErrDeviceRemoved},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLAN()
-			s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+			id := newReadyID(t)
 			ctx := within(t)
-			ln, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
-			require.NoError(t, err)
-			peer := serve(t, ln, nil, rdmacm.ConnParam{})
-			id, err := c.m.NewID(rdmacm.IDConfig{})
-			require.NoError(t, err)
-			require.NoError(t, id.ResolveAddr(ctx, ap("10.66.0.1:7174")))
-			require.NoError(t, id.ResolveRoute(ctx))
-			pd, err := id.PD()
-			require.NoError(t, err)
-			cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{})
-			require.NoError(t, err)
-			qp, err := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 1, SendSGE: 1,
-				RecvDepth: 2, RecvSGE: 1}}, nil)
-			require.NoError(t, err)
 			var mu sync.Mutex
 			var causes []error
 			note := func() {
@@ -148,19 +164,19 @@ func TestCauseBeforeFlush(t *testing.T) {
 				default:
 				}
 			}
-			require.NoError(t, id.UseQP(errorHook{ciwrap.QP{QP: qp}, note, note}, 0))
-			_, err = qp.PostRecv([]ci.RecvWR{{ID: 5}})
+			require.NoError(t, id.UseQP(errorHook{ciwrap.QP{QP: id.qp}, note, note}, 0))
+			_, err := id.qp.PostRecv([]ci.RecvWR{{ID: 5}})
 			require.NoError(t, err)
 			require.NoError(t, id.Connect(ctx, rdmacm.ConnParam{}))
-			p := <-peer
+			p := <-id.peer
 			require.NoError(t, p.err)
 			require.NoError(t, id.Err())
-			x.end(t, c, id, p.id)
+			x.end(t, id.host, id.ID, p.id)
 			await(t, id.Done(), "the end")
 			require.ErrorIs(t, id.Err(), x.want)
 			require.ErrorIs(t, context.Cause(id.Context()), x.want)
 			wc := make([]ci.WC, 2)
-			if n, err := cq.Poll(wc); !errors.Is(x.want, rdmacm.ErrDeviceRemoved) {
+			if n, err := id.cq.Poll(wc); !errors.Is(x.want, rdmacm.ErrDeviceRemoved) {
 				require.NoError(t, err)
 				require.Equal(t, 1, n, "work is flushed before Done is closed")
 				require.Equal(t, ci.WCFlushErr, wc[0].Status)
@@ -353,26 +369,11 @@ func (q stuckQP) Modify(set ci.QPField, a ci.QPAttr) error {
 
 // TestStuckQP tests that a program learns that its work is not flushed, because the QP could not be moved to Error.
 func TestStuckQP(t *testing.T) {
-	l := newLAN()
-	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	id := newReadyID(t)
 	ctx := within(t)
-	ln, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
-	require.NoError(t, err)
-	peer := serve(t, ln, nil, rdmacm.ConnParam{})
-	id, err := c.m.NewID(rdmacm.IDConfig{})
-	require.NoError(t, err)
-	require.NoError(t, id.ResolveAddr(ctx, ap("10.66.0.1:7174")))
-	require.NoError(t, id.ResolveRoute(ctx))
-	pd, err := id.PD()
-	require.NoError(t, err)
-	cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{})
-	require.NoError(t, err)
-	qp, err := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 1, SendSGE: 1, RecvDepth: 2,
-		RecvSGE: 1}}, nil)
-	require.NoError(t, err)
-	require.NoError(t, id.UseQP(stuckQP{ciwrap.QP{QP: qp}}, 0))
+	require.NoError(t, id.UseQP(stuckQP{ciwrap.QP{QP: id.qp}}, 0))
 	require.NoError(t, id.Connect(ctx, rdmacm.ConnParam{}))
-	p := <-peer
+	p := <-id.peer
 	require.NoError(t, p.err)
 	require.NoError(t, p.id.Disconnect(ctx))
 	await(t, id.Done(), "the end")
