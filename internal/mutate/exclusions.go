@@ -49,7 +49,8 @@ func parseExclusions(b []byte) ([]exclusion, error) {
 		case e.Change != "" && (e.Package != "" || strings.HasPrefix(e.Function, "*")):
 			return nil, fmt.Errorf("exclusions: entry %d: a change needs one function", i+1)
 		case e.Operator != "" && (e.Package != "" || strings.HasPrefix(e.Function, "*")):
-			return nil, fmt.Errorf("exclusions: entry %d: an operator needs one function", i+1)
+			return nil, fmt.Errorf("exclusions: entry %d: operator is for one function: name it, without * or package",
+				i+1)
 		case len(strings.Fields(e.Reason)) < 3:
 			return nil, fmt.Errorf("exclusions: entry %d: no reason", i+1)
 		}
