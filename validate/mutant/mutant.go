@@ -25,7 +25,10 @@ type Mutant struct {
 	Name   string // area.fault, in lower case letters, digits and dashes
 	Area   string // area of the interface
 	Breaks string // id of the requirement
-	Does   string // what is wrong, in a sentence
+	// Case is the id of the case that has to catch the mutant, or "" if any case of the requirement may. It shows that
+	// the case finds something that the other cases of the requirement do not look for.
+	Case string
+	Does string // what is wrong, in a sentence
 	// Needs are claims without which the fault has no effect. The correct driver must have them.
 	Needs ci.Caps
 	// Hollow are capabilities that the mutant claims but does not implement, whether the correct driver has them or
@@ -50,12 +53,15 @@ type Set struct{ list []Mutant }
 
 var nameForm = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+$`)
 
-// NewSet joins lists of mutants. The error joins all mistakes: invalid or duplicate names, unknown requirements, and
-// requirements that no case checks.
+// NewSet joins lists of mutants. The error joins all mistakes: invalid or duplicate names, unknown requirements,
+// requirements that no case checks, and a Case that does not check the requirement.
 func NewSet(c *validate.Catalog, lists ...[]Mutant) (*Set, error) {
-	covered := map[string]bool{}
+	covered, checks := map[string]bool{}, map[[2]string]bool{}
 	for _, v := range c.Coverage() {
 		covered[v.ID] = len(v.Proven) > 0
+		for _, id := range v.Proven {
+			checks[[2]string{id, v.ID}] = true
+		}
 	}
 	s := &Set{}
 	var errs []error
@@ -74,6 +80,8 @@ func NewSet(c *validate.Catalog, lists ...[]Mutant) (*Set, error) {
 			errs = append(errs, fmt.Errorf("mutant %s breaks %q, which no suite declares", m.Name, m.Breaks))
 		case !known:
 			errs = append(errs, fmt.Errorf("mutant %s breaks %s, which no case checks", m.Name, m.Breaks))
+		case m.Case != "" && !checks[[2]string{m.Case, m.Breaks}]:
+			errs = append(errs, fmt.Errorf("mutant %s: case %q does not check %s", m.Name, m.Case, m.Breaks))
 		case slices.ContainsFunc(s.list, func(o Mutant) bool { return o.Name == m.Name }):
 			errs = append(errs, fmt.Errorf("duplicate mutant %s", m.Name))
 		default:

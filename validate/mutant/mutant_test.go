@@ -93,6 +93,31 @@ func TestCaught(t *testing.T) {
 	assert.Equal(t, "SELF TEST PASSED: all 1 mutants caught", r.Line())
 }
 
+// TestOwnCase checks that a mutant with a case of its own counts as caught only if that case finds it.
+func TestOwnCase(t *testing.T) {
+	run := func(*validate.T) {}
+	finds := *catalog().Cases()[0]
+	finds.ID = "a.finds"
+	c := validate.MustCatalog(validate.Suite{Cases: []validate.Case{
+		validate.NewCase("a.blind", "blind", validate.FeatureCore, run, "SAS-2.1-27"), finds}})
+	m := mutant.Basic()[0]
+	require.Equal(t, "SAS-2.1-27", m.Breaks)
+	for _, all := range []bool{false, true} {
+		for own, isCaught := range map[string]bool{"": true, "a.finds": true, "a.blind": false} {
+			m.Case = own
+			set, err := mutant.NewSet(c, []mutant.Mutant{m})
+			require.NoError(t, err)
+			r, err := mutant.Self(t.Context(), mutant.Plan{Catalog: c, Driver: driver(), Set: set, All: all,
+				Setting: validate.Setting{Profile: "minimal", Options: validate.Options{Seed: 1}}})
+			require.NoError(t, err)
+			assert.Equal(t, isCaught, r.Outcomes[0].Caught, "%q, all %v", own, all)
+			if isCaught {
+				assert.Equal(t, "a.finds", r.Outcomes[0].By)
+			}
+		}
+	}
+}
+
 // TestCaughtByRule checks that a case that only touches on the requirement catches the mutant if it charges that
 // requirement.
 func TestCaughtByRule(t *testing.T) {
@@ -145,6 +170,7 @@ func TestSetRejects(t *testing.T) {
 		"Area or Does":         {with(func(m *mutant.Mutant) { m.Does = "" })},
 		"which no suite":       {with(func(m *mutant.Mutant) { m.Breaks = "SAS-9-01" })},
 		"which no case checks": {with(func(m *mutant.Mutant) { m.Breaks = "SAS-2.4-01" })},
+		"does not check SAS-2": {with(func(m *mutant.Mutant) { m.Case = "a.open" })},
 	} {
 		_, err := mutant.NewSet(catalog(), list)
 		assert.ErrorContains(t, err, want)

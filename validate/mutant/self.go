@@ -249,6 +249,10 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 	var prove, touch, others []string
 	for _, c := range p.Catalog.Cases() {
 		switch {
+		case m.Case != "" && m.Case != c.ID:
+			if p.All && base.good[c.ID] {
+				others = append(others, c.ID)
+			}
 		case m.Hollow != 0:
 			if c.Proves&m.Hollow != 0 && (base.good[c.ID] || !claims(base.report, c.Proves)) {
 				prove = append(prove, c.ID)
@@ -283,7 +287,7 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 		}
 		for i := range rep.Results {
 			switch r := &rep.Results[i]; {
-			case r.Blames(m.Breaks) && !o.Caught:
+			case r.Blames(m.Breaks) && !o.Caught && (m.Case == "" || m.Case == r.Case):
 				o.Caught, o.By, o.Finding = true, r.Case, r.Failures[0].String()
 			case r.Status == validate.Fail || r.Status == validate.Inconclusive || r.Status == validate.Error:
 				o.Others = append(o.Others, r.Case)

@@ -20,11 +20,10 @@ func connection() []mutant.Mutant {
 			return &usersuite.Fault{Relay: x.relay}
 		}),
 		fault("user.handle-unchecked", req.SAS2_4_10, "a query of a window that the process does not have succeeds",
-			editing(nil, func(h *native.Header, _ []byte) bool {
+			editing(nil, func(h *native.Header) {
 				if h.Command == schema.CmdQueryMW {
 					h.Status = 0
 				}
-				return true
 			})),
 		fault("user.destroy-swallowed", req.SAS2_4_10, "MRs that a process destroys still count as its own",
 			func() *usersuite.Fault { return &usersuite.Fault{Relay: keepRegions} }),
@@ -42,8 +41,16 @@ func connection() []mutant.Mutant {
 }
 
 // editing returns a fault whose relay edits the bodies of requests, or the headers of replies.
-func editing(request func(*native.Header, []byte) []byte, reply func(*native.Header, []byte) bool,
-) func() *usersuite.Fault {
+func editing(request func(*native.Header, []byte) []byte, reply func(*native.Header)) func() *usersuite.Fault {
+	return func() *usersuite.Fault {
+		return &usersuite.Fault{
+			Relay: func(client, daemon *native.Conn) { relayEdited(client, daemon, request, reply) }}
+	}
+}
+
+// relayEdited passes messages and edits the bodies of requests and the headers of replies.
+func relayEdited(client, daemon *native.Conn, request func(*native.Header, []byte) []byte,
+	reply func(*native.Header)) {
 	pass := func(from, to *native.Conn) {
 		buf := make([]byte, schema.MaxMessage)
 		for {
@@ -57,7 +64,7 @@ func editing(request func(*native.Header, []byte) []byte, reply func(*native.Hea
 					body = request(&h, append([]byte(nil), body...))
 				}
 				if h.Reply && reply != nil {
-					reply(&h, body)
+					reply(&h)
 				}
 				m = append(native.Start(nil), body...)
 				_ = native.Finish(m, h) // it is no longer than a message
@@ -69,9 +76,7 @@ func editing(request func(*native.Header, []byte) []byte, reply func(*native.Hea
 			}
 		}
 	}
-	return func() *usersuite.Fault {
-		return &usersuite.Fault{Relay: func(client, daemon *native.Conn) { both(client, daemon, pass, pass) }}
-	}
+	both(client, daemon, pass, pass)
 }
 
 // both runs the two directions of a relay until they have ended, and closes both connections.
