@@ -158,6 +158,23 @@ func (m *Map) Slice(iova, n uint64, write bool) []byte {
 	return View{m: m, t: *m.now.Load()}.Slice(iova, n, write)
 }
 
+// A Hint remembers where SliceNear has found an address, which saves the search of the map for one beside it. The zero
+// Hint is valid. Goroutines may share it.
+type Hint struct{ index atomic.Uint32 }
+
+// SliceNear is Slice, which begins its search at the hint.
+func (m *Map) SliceNear(h *Hint, iova, n uint64, write bool) []byte {
+	t := *m.now.Load()
+	i := int(h.index.Load())
+	if i >= len(t) || iova-t[i].iova >= t[i].size {
+		if i = t.search(iova+1) - 1; i < 0 {
+			return nil
+		}
+		h.index.Store(uint32(i))
+	}
+	return t[i].slice(iova, n, write)
+}
+
 // A View is the map during one access. It must be ended. The zero View is not valid.
 type View struct {
 	m     *Map
@@ -191,7 +208,11 @@ func (v View) Slice(iova, n uint64, write bool) []byte {
 	if i == 0 {
 		return nil
 	}
-	r := &v.t[i-1]
+	return v.t[i-1].slice(iova, n, write)
+}
+
+// slice is View.Slice of a region that begins at iova or below.
+func (r *region) slice(iova, n uint64, write bool) []byte {
 	off := iova - r.iova
 	if off >= uint64(len(r.b)) || write && !r.writable {
 		return nil

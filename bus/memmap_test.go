@@ -28,6 +28,7 @@ func TestMapModel(t *testing.T) {
 		}
 		var cells [space]cell
 		m := bus.NewMap()
+		var hint bus.Hint
 		addr := rapid.IntRange(0, space-1)
 		size := rapid.IntRange(0, 12)
 		t.Repeat(map[string]func(*rapid.T){
@@ -94,6 +95,19 @@ func TestMapModel(t *testing.T) {
 					if ok {
 						require.Equal(t, b[i], *cells[at+i].b)
 					}
+				}
+			},
+			"near": func(t *rapid.T) {
+				at, n := addr.Draw(t, "at"), uint64(size.Draw(t, "size"))
+				write := rapid.Bool().Draw(t, "write")
+				loan := m.Borrow()
+				defer m.Return(loan)
+				got := m.SliceNear(&hint, base+uint64(at), n, write)
+				require.Equal(t, m.Slice(base+uint64(at), n, write), got)
+				if c := cells[at]; c.b == nil || write && !c.writable {
+					require.Empty(t, got)
+				} else if n > 0 {
+					require.Same(t, c.b, &got[0])
 				}
 			},
 			"read": func(t *rapid.T) {

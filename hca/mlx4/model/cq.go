@@ -320,7 +320,7 @@ func (q *cq) store(e *[prm.CQESize]byte) bool {
 	if q.collapsed {
 		slot = 0
 	}
-	prm.CQEOwner.Put(e[:], uint64(q.producer>>q.log&1))
+	putOwner(e[:], q.producer>>q.log&1)
 	at := uint64(slot)*uint64(q.entry) + uint64(q.entry-prm.CQESize)
 	if !q.buf.publish(at, e[:]) {
 		return false

@@ -8,26 +8,21 @@ import (
 // A work ID is the index of a WQE in bits 15:0, and for sends the opcode in bits 23:16.
 func sendID(index uint16, opcode uint8) uint64 { return uint64(opcode)<<16 | uint64(index) }
 
-// encodeCQE makes the entry for a completion of the QP.
+// encodeCQE makes the entry for a completion of the QP, of zeros.
 func (q *qp) encodeCQE(b []byte, wc *ci.WC) {
-	prm.CQEQPN.Put(b, uint64(q.num))
-	prm.CQEWQEIndex.Put(b, wc.ID)
 	isSend := !wc.Op.IsRecv()
-	if isSend {
-		prm.CQESend.Put(b, 1)
-	}
 	if wc.Status != ci.WCSuccess {
-		prm.CQEOpcode.Put(b, prm.CQEOpcodeError)
+		putCompletion(b, q.num, uint16(wc.ID), prm.CQEOpcodeError, isSend)
 		prm.CQESyndrome.Put(b, uint64(syndromeOf(wc.Status)))
 		prm.CQEVendorErr.Put(b, uint64(vendorErrs[syndromeOf(wc.Status)]))
 		return
 	}
-	prm.CQEByteCount.Put(b, uint64(wc.Length))
+	putByteCount(b, wc.Length)
 	if isSend {
-		prm.CQEOpcode.Put(b, wc.ID>>16)
+		putCompletion(b, q.num, uint16(wc.ID), uint8(wc.ID>>16), isSend)
 		return
 	}
-	opcode := uint64(prm.CQERecvSend)
+	opcode := uint8(prm.CQERecvSend)
 	switch {
 	case wc.Op == ci.WCRecvWrite:
 		opcode = prm.CQERecvWriteImm
@@ -36,11 +31,11 @@ func (q *qp) encodeCQE(b []byte, wc *ci.WC) {
 	case wc.Flags&ci.WCImmediate != 0:
 		opcode = prm.CQERecvSendImm
 	}
-	prm.CQEOpcode.Put(b, opcode)
+	putCompletion(b, q.num, uint16(wc.ID), opcode, isSend)
 	if wc.Flags&(ci.WCImmediate|ci.WCInvalidated) != 0 {
 		prm.CQEImmediate.Put(b, uint64(wc.Imm))
 	} else {
-		prm.CQEPKeyIndex.Put(b, uint64(wc.PKeyIndex))
+		putPKeyIndex(b, wc.PKeyIndex)
 	}
 	if !q.isDatagram() {
 		return

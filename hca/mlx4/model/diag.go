@@ -79,7 +79,7 @@ func (d *diag) event(t ci.EventType) {
 
 // count counts the entry of a CQ, if it is one of an error.
 func (d *diag) count(e []byte) {
-	if prm.CQEOpcode.Get(e) != prm.CQEOpcodeError {
+	if entryOpcode(e) != prm.CQEOpcodeError {
 		return
 	}
 	list := &d.recv

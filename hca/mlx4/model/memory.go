@@ -16,6 +16,7 @@ type region struct {
 	size  uint64
 	pages translator
 	first uint64 // of the first byte in pages
+	near  bus.Hint
 }
 
 // A translator finds the pages of memory.
@@ -89,7 +90,11 @@ func (r *region) Lender() rvt.Lender {
 // Views implements rvt.LentMemory.
 func (r *region) Views(from rvt.Lender, dst [][]byte, off, n uint64, write bool) ([][]byte, bool) {
 	h := r.m.host.Load()
-	if h == nil || h.Memory() != from {
+	if h == nil {
+		return dst, false
+	}
+	mem := h.Memory()
+	if rvt.Lender(mem) != from {
 		return dst, false
 	}
 	views, off := dst, r.first+off
@@ -98,7 +103,7 @@ func (r *region) Views(from rvt.Lender, dst [][]byte, off, n uint64, write bool)
 		if !ok || len(views) == cap(views) {
 			return dst, false
 		}
-		b := h.Memory().Slice(addr, min(run, n), write)
+		b := mem.SliceNear(&r.near, addr, min(run, n), write)
 		if len(b) == 0 {
 			return dst, false
 		}

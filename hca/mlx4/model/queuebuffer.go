@@ -11,6 +11,10 @@ type queueBuffer struct {
 
 	view   bus.View // the access in progress
 	isHeld bool     // until release
+
+	window      []byte // of the access that hold has begun: what direct has found last
+	windowAt    uint64 // its offset
+	canWriteWin bool
 }
 
 // page returns the host's address of a byte, and how many bytes follow it contiguously.
@@ -68,11 +72,20 @@ func (b *queueBuffer) direct(off, n uint64, write bool) []byte {
 	if !b.has(off, n) {
 		return nil
 	}
+	if d := off - b.windowAt; d < uint64(len(b.window)) && (b.canWriteWin || !write) {
+		if s := b.window[d:]; n <= uint64(len(s)) && isDwordAligned(s) {
+			return s[:n]
+		}
+	}
 	addr, run, ok := b.page(off, n)
 	if !ok || !b.begin() {
 		return nil
 	}
-	s := b.view.Slice(addr, min(n, run), write)
+	s := b.view.Slice(addr, min(b.size-off, run), write)
+	if b.isHeld {
+		b.window, b.windowAt, b.canWriteWin = s, off, write
+	}
+	s = s[:min(n, uint64(len(s)))]
 	if len(s) < dwordSize || !isDwordAligned(s) {
 		b.end()
 		return nil
@@ -111,7 +124,7 @@ func (b *queueBuffer) hold() {
 // release ends the access of hold.
 func (b *queueBuffer) release() {
 	if b.isHeld {
-		b.isHeld = false
+		b.isHeld, b.window = false, nil
 		b.view.End()
 	}
 }

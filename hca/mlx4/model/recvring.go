@@ -79,7 +79,7 @@ func (r *recvRing) Release() { r.buf.release() }
 func parseRecv(b []byte, w *rvt.RecvWork, hasReservedKey bool) {
 	w.SGL = w.SGL[:0]
 	for ; len(b) >= prm.DataSegment; b = b[prm.DataSegment:] {
-		if uint32(prm.DataKey.Get(b)) == prm.InvalidKey {
+		if dataKey(b) == prm.InvalidKey {
 			return
 		}
 		if len(w.SGL) == cap(w.SGL) {
@@ -88,22 +88,6 @@ func parseRecv(b []byte, w *rvt.RecvWork, hasReservedKey bool) {
 		}
 		w.SGL = append(w.SGL, dataSegment(b, hasReservedKey))
 	}
-}
-
-// dataSegment decodes a data segment. The reserved L_Key is replaced by an invalid one where it is not allowed.
-func dataSegment(b []byte, hasReservedKey bool) ci.SGE {
-	s := ci.SGE{Addr: prm.DataAddress.Get(b), LKey: ci.Key(prm.DataKey.Get(b))}
-	switch n := uint32(prm.DataCount.Get(b)); n {
-	case prm.ZeroLengthCount:
-	case 0:
-		s.Length = 1 << 31
-	default:
-		s.Length = n
-	}
-	if uint32(s.LKey) == prm.MPTReservedLKey && !hasReservedKey {
-		s.LKey = 0
-	}
-	return s
 }
 
 // sges returns the most data segments of a WQE.

@@ -33,25 +33,19 @@ func (r *sendRing) Next(w *rvt.Work) bool {
 	if !ok {
 		return false
 	}
-	opcode := uint8(prm.CtrlOpcode.Get(b))
+	opcode := ctrlOpcode(b)
 	*w = rvt.Work{ID: sendID(uint16(r.head), opcode), SGL: w.SGL[:0]}
 	slot := r.head & (1<<r.log - 1)
 	r.head += r.slotsOf(b)
 	r.taken++
-	if prm.CtrlCompletion.Get(b) == prm.CompletionAlways {
-		w.Flags |= ci.SendSignaled
-	}
-	if prm.CtrlFence.Has(b) {
-		w.Flags |= ci.SendFence
-	}
-	if prm.CtrlSolicited.Has(b) {
-		w.Flags |= ci.SendSolicited
-	}
-	d := decoder{q: r.q, w: w, b: b[prm.CtrlSegment:], inline: r.inlineOf(slot)[:0]}
+	w.Flags = ctrlFlags(b)
+	d := decoder{q: r.q, w: w, b: b[prm.CtrlSegment:], ring: r, slot: slot}
 	if len(b) < prm.CtrlSegment || !d.decode(opcode, b) {
 		w.Bad = ci.WCLocalOpErr
 	}
-	r.inline[slot] = d.inline
+	if d.inline != nil {
+		r.inline[slot] = d.inline
+	}
 	if w.IsInl {
 		w.Inline = d.inline
 	}
@@ -72,10 +66,10 @@ func (r *sendRing) fetch() ([]byte, bool) {
 	ctrl := r.wqe[:prm.CtrlSegment]
 	first, ok := r.buf.readDword(r.base + at)
 	copy(ctrl, first[:])
-	if !ok || uint32(prm.CtrlOwner.Get(ctrl)) != r.head>>r.log&1 || !r.buf.read(r.base+at, ctrl) {
+	if !ok || ctrlOwner(ctrl) != r.head>>r.log&1 || !r.buf.read(r.base+at, ctrl) {
 		return nil, false
 	}
-	n := uint64(prm.CtrlSize.Get(ctrl)) * prm.CtrlSegment
+	n := ctrlBytes(ctrl)
 	if n <= prm.CtrlSegment {
 		return ctrl[:max(n, prm.CtrlSegment)], true
 	}
@@ -105,12 +99,12 @@ func (r *sendRing) fetchDirect(at, left uint64) (b []byte, isPosted, ok bool) {
 	var first, end uint64        // bytes of the first WQE; of all of them
 	for end+prm.CtrlSegment <= uint64(len(s)) {
 		owner := loadDword(s[end:])
-		if uint32(prm.CtrlOwner.Get(owner[:])) != round {
+		if ctrlOwner(owner[:]) != round {
 			break
 		}
 		ctrl := r.wqe[end : end+prm.CtrlSegment]
 		copy(ctrl, s[end:])
-		n := prm.CtrlSize.Get(ctrl) * prm.CtrlSegment
+		n := ctrlBytes(ctrl)
 		if n < prm.CtrlSegment || n > uint64(len(s))-end {
 			if end == 0 {
 				return nil, false, false
@@ -138,17 +132,17 @@ func (r *sendRing) next() ([]byte, bool) {
 	if len(r.ahead) == 0 {
 		return nil, false
 	}
-	b := r.ahead[:prm.CtrlSize.Get(r.ahead)*prm.CtrlSegment] // which fetchDirect has checked
+	b := r.ahead[:ctrlBytes(r.ahead)] // which fetchDirect has checked
 	r.ahead = r.ahead[min(int(r.slotsOf(b))<<r.stride, len(r.ahead)):]
 	return b, true
 }
 
-// inlineOf returns the memory for the inline data of a slot.
+// inlineOf returns the memory for the inline data of a slot, empty.
 func (r *sendRing) inlineOf(slot uint32) []byte {
 	if r.inline == nil {
 		r.inline = make([][]byte, 1<<r.log)
 	}
-	return r.inline[slot]
+	return r.inline[slot][:0]
 }
 
 // Retire implements rvt.WorkSource.

@@ -11,7 +11,9 @@ type decoder struct {
 	q      *qp
 	w      *rvt.Work
 	b      []byte // what has not been decoded
-	inline []byte
+	inline []byte // the data of inline segments, or nil before the first
+	ring   *sendRing
+	slot   uint32 // of ring; its memory takes the inline data
 }
 
 // take removes a segment of n bytes. It returns nil if there are fewer.
@@ -140,7 +142,7 @@ func (d *decoder) atomic(opcode uint8) bool {
 func (d *decoder) data() bool {
 	hasInline := false
 	for len(d.b) >= prm.DataSegment {
-		if prm.InlineFlag.Has(d.b) && prm.InlineCount.Get(d.b) != 0 {
+		if isInline(d.b) {
 			hasInline = true
 			if !d.inlineSegment() {
 				return false
@@ -163,6 +165,9 @@ func (d *decoder) inlineSegment() bool {
 	s := d.take(size)
 	if s == nil {
 		return false
+	}
+	if d.inline == nil && d.ring != nil {
+		d.inline = d.ring.inlineOf(d.slot)
 	}
 	d.inline = append(d.inline, s[prm.InlineHeader:prm.InlineHeader+n]...)
 	return true
