@@ -102,17 +102,32 @@ func linkMutants() []mutant.Mutant {
 
 // rightDestination replaces the destination GID of a packet by that of the QP's first packet.
 func rightDestination(v *view, o *outgoing, err error) action {
+	if o == nil || err != nil {
+		return asIs
+	}
+	to := o.destination()
 	switch {
-	case o == nil || err != nil || o.grh == nil:
+	case to == nil:
 		return asIs
 	case v.last == nil:
 		v.last = o
 		return asIs
-	case o.grh.DGID == v.last.grh.DGID: // the packet may have another defect, which stays
+	case *to == *v.last.destination(): // the packet may have another defect, which stays
 		return asIs
 	}
-	o.grh.DGID = v.last.grh.DGID
+	*to = *v.last.destination()
 	return changed
+}
+
+// destination returns the destination GID of a packet, or nil if it has none.
+func (o *outgoing) destination() *[16]byte {
+	switch {
+	case o.grh != nil:
+		return (*[16]byte)(&o.grh.DGID)
+	case o.dst != ci.GID{}:
+		return (*[16]byte)(&o.dst)
+	}
+	return nil
 }
 
 // ipMutants returns faults in the IP header.

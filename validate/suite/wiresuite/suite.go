@@ -8,7 +8,7 @@ import (
 // Suite returns all areas.
 func Suite() validate.Suite {
 	played := validate.Merge("", respondArea(), nakArea(), dupArea(), dropArea(), datagramArea(), requestArea(),
-		reactArea(), linkArea())
+		reactArea(), answers.Suite(), linkArea(), strangers.Suite())
 	for i := range played.Cases {
 		c := &played.Cases[i]
 		c.Requirements = append(c.Requirements, ruleAnyForm)
