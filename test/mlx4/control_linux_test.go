@@ -36,6 +36,7 @@ func TestComplaints(t *testing.T) {
 		"<4>[    9.1] Call Trace:",
 	}
 	good := []string{
+		"<5>[    0.0] calibrate_delay_direct() failed to get a good estimate for loops_per_jiffy.",
 		"<6>[    9.0] mlx4_core: Mellanox ConnectX core driver v4.0-0",
 		"<7>[    9.0] mlx4_core 0000:00:05.0: Catastrophic error buffer at 0x1f020, size 0x10, BAR 0",
 		"<7>[    9.0] mlx4_core 0000:00:05.0: NOP command IRQ test passed",

@@ -47,7 +47,7 @@ func newModel(t *testing.T, c model.Config, links ...rvt.Port) *model.Model {
 // guestConfig returns the configuration of a guest with devices and the driver of the card.
 func guestConfig(sockets ...string) guest.Config {
 	return guest.Config{VFIOUser: sockets, NoRXE: true, MemoryMB: 384, Providers: []string{"mlx4"},
-		Modules: []string{"ib_uverbs", "ib_umad", "rdma_ucm"}, Loadable: []string{"mlx4_core", "mlx4_ib",
+		Modules: []string{"ib_uverbs", "ib_umad", "rdma_ucm"}, Loadable: []string{"mlx4_core", "mlx4_ib", "8021q",
 			"mlx4_en", "ib_ipoib"},
 		Programs: slices.Concat(verbsPrograms, installed(subnetPrograms), installed(netPrograms))}
 }
@@ -70,7 +70,7 @@ func load(t *testing.T, ctx context.Context, g *guest.Guest, modules ...string) 
 }
 
 // badLines are what the kernel writes when the driver is not content with the card, or fails itself.
-var badLines = regexp.MustCompile(`(?i)command 0x[0-9a-f]+ (failed|timed out)|Oops|BUG:|WARNING:|Call Trace|` +
+var badLines = regexp.MustCompile(`(?i)command 0x[0-9a-f]+ (failed|timed out)|\bOops\b|BUG:|WARNING:|Call Trace|` +
 	`mlx4.*(fail|error|unable|timeout)`)
 
 // complaints returns the lines of a kernel's log that report that the driver failed. Messages for developers (level 7)

@@ -32,6 +32,10 @@ type Config struct {
 	// VFIOUser lists the sockets of PCI functions that vfio-user servers serve. Each is behind a root port of its own.
 	// The servers must listen already. Such a guest needs the QEMU of package qemu: see AvailableVFIOUser.
 	VFIOUser []string
+	// Machine replaces the harness's options of QEMU for the machine: board, accelerator, processors, memory, and
+	// devices other than those of the harness. CPUs, MemoryMB, VFIOUser and IOMMU have no effect then. Such a guest
+	// needs the same QEMU.
+	Machine []string
 	// IOMMU adds an IOMMU to the machine, so that a program of the guest can use VFIO. It needs the same QEMU.
 	IOMMU bool
 	// Dgram lists network interfaces eth1, eth2, … of the guest, by the pair of Unix sockets that carries each
@@ -48,7 +52,7 @@ type Config struct {
 }
 
 // needsQEMU reports whether the guest needs the QEMU of package qemu.
-func (c *Config) needsQEMU() bool { return len(c.VFIOUser) > 0 || c.IOMMU }
+func (c *Config) needsQEMU() bool { return len(c.VFIOUser) > 0 || c.IOMMU || c.Machine != nil }
 
 // Guest is a machine running Linux with an rxe device. Its methods may be called concurrently.
 type Guest struct {
@@ -154,18 +158,8 @@ func (g *Guest) start(ctx context.Context, program *qemu.Program, c *Config, ini
 }
 
 func qemuArgs(c *Config, index int, kernelImage, initrd string) []string {
-	cpus, mem := c.CPUs, c.MemoryMB
-	if cpus == 0 {
-		cpus = 2
-	}
-	if mem == 0 {
-		mem = 512
-	}
 	args := []string{
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-		// Nehalem: newer models' instructions (PCLMUL, AVX2, fast REP) are slower than the plain ones under TCG.
-		"-accel", "tcg,thread=multi,tb-size=128", "-cpu", "Nehalem",
-		"-smp", strconv.Itoa(cpus), "-m", strconv.Itoa(mem),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 		"-kernel", kernelImage, "-initrd", initrd,
 		"-append", kernelArgs(c),
@@ -179,6 +173,24 @@ func qemuArgs(c *Config, index int, kernelImage, initrd string) []string {
 			"remote.path=%s", i, path[0], path[1]),
 			"-device", fmt.Sprintf("virtio-net-pci,netdev=dgram%d,mac=52:54:00:78:%02x:%02x,romfile=", i, index, i))
 	}
+	if c.Machine != nil {
+		return append(args, c.Machine...)
+	}
+	return append(args, machineArgs(c)...)
+}
+
+// machineArgs returns the options of the machine.
+func machineArgs(c *Config) []string {
+	cpus, mem := c.CPUs, c.MemoryMB
+	if cpus == 0 {
+		cpus = 2
+	}
+	if mem == 0 {
+		mem = 512
+	}
+	// Nehalem: newer models' instructions (PCLMUL, AVX2, fast REP) are slower than the plain ones under TCG.
+	args := []string{"-accel", "tcg,thread=multi,tb-size=128", "-cpu", "Nehalem",
+		"-smp", strconv.Itoa(cpus), "-m", strconv.Itoa(mem)}
 	if !c.needsQEMU() {
 		return append(args, "-machine", "pc,usb=off,vmport=off,hpet=off")
 	}

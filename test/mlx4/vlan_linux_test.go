@@ -1,0 +1,88 @@
+package mlx4
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/hca/mlx4/model"
+	"ciddk/internal/testenv"
+	"ciddk/test/linux/guest"
+)
+
+// vlanPings is the number of frames that the tests of VLANs send.
+const vlanPings = 20
+
+// vlanAddr returns the address of guest i in a VLAN.
+func vlanAddr(id, i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 89, byte(id), byte(i + 1)}) }
+
+// vlanName returns the name of an interface of a VLAN.
+func vlanName(id int) string { return fmt.Sprint("vlan", id) }
+
+// addVLAN adds an interface of a VLAN to a guest, with a route to the other guest that needs no ARP.
+func (p *pair) addVLAN(t *testing.T, ctx context.Context, i, id int, proto string) {
+	t.Helper()
+	g := p.guests[i]
+	run(t, ctx, g, "ip", "link", "add", "link", netdev, "name", vlanName(id), "type", "vlan", "proto", proto, "id",
+		strconv.Itoa(id))
+	run(t, ctx, g, "ip", "addr", "add", netip.PrefixFrom(vlanAddr(id, i), 24).String(), "dev", vlanName(id))
+	run(t, ctx, g, "ip", "link", "set", vlanName(id), "up")
+	mac := cardMAC(1 - i)
+	run(t, ctx, g, "ip", "neigh", "add", vlanAddr(id, 1-i).String(), "dev", vlanName(id), "lladdr",
+		fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]))
+}
+
+// ping sends frames in a VLAN from the second guest to the first, and reports whether all were answered. It requires
+// that all or none were.
+func (p *pair) ping(t *testing.T, ctx context.Context, id int) bool {
+	t.Helper()
+	r, err := p.guests[1].Run(ctx, "busybox", "ping", "-c", strconv.Itoa(vlanPings), "-i", "0.05", "-W", "1",
+		vlanAddr(id, 0).String())
+	require.NoError(t, err)
+	none := strings.Contains(r.Stdout, " 0 packets received")
+	require.NotEqual(t, none, strings.Contains(r.Stdout, fmt.Sprintf(" %d packets received", vlanPings)),
+		"%s%s", r.Stdout, r.Stderr)
+	return !none
+}
+
+// received returns how many frames the card of a guest has passed to its driver.
+func received(t *testing.T, ctx context.Context, g *guest.Guest) int {
+	t.Helper()
+	text := run(t, ctx, g, "agent", "cat", "/sys/class/net/"+netdev+"/statistics/rx_packets")
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	require.NoError(t, err)
+	return n
+}
+
+// offload turns an offload of a guest's card on or off, and requires that the driver did.
+func offload(t *testing.T, ctx context.Context, g *guest.Guest, name, state string) {
+	t.Helper()
+	run(t, ctx, g, "ethtool", "-K", netdev, name, state)
+	require.Contains(t, run(t, ctx, g, "ethtool", "-k", netdev), name+": "+state+"\n")
+}
+
+// TestVLAN sends frames in VLANs between the interfaces of two cards. The card of the receiver filters by the VLANs that
+// its driver has.
+func TestVLAN(t *testing.T) {
+	testenv.OneOf(t, 2, numTurns)
+	ctx := needGuests(t, "mlx4")
+	if len(installed(netPrograms)) == 0 {
+		t.Skip("ethtool is not installed")
+	}
+	p := bootEthernet(t, ctx, model.Config{Pro: true})
+	features := run(t, ctx, p.guests[0], "ethtool", "-k", netdev)
+	t.Log(features)
+	const mine, foreign, service = 5, 6, 7
+	for i := range p.guests {
+		p.addVLAN(t, ctx, i, mine, "802.1Q")
+	}
+	p.addVLAN(t, ctx, 1, foreign, "802.1Q")
+	t.Run("same VLAN", func(t *testing.T) { assert.True(t, p.ping(t, ctx, mine)) })
+	p.requireQuiet(t, ctx)
+}
