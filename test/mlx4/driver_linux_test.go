@@ -47,8 +47,8 @@ func newModel(t *testing.T, c model.Config, links ...rvt.Port) *model.Model {
 // guestConfig returns the configuration of a guest with devices and the driver of the card.
 func guestConfig(sockets ...string) guest.Config {
 	return guest.Config{VFIOUser: sockets, NoRXE: true, MemoryMB: 384, Providers: []string{"mlx4"},
-		Modules: []string{"ib_uverbs", "ib_umad", "rdma_ucm"}, Loadable: []string{"mlx4_core", "mlx4_ib", "8021q",
-			"mlx4_en", "ib_ipoib"},
+		Modules: []string{"ib_uverbs", "ib_umad", "rdma_ucm"}, Loadable: []string{"mlx4_core", "mlx4_ib",
+			"mlx4_en", "ib_ipoib", "8021q"},
 		Programs: slices.Concat(verbsPrograms, installed(subnetPrograms), installed(netPrograms))}
 }
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"ciddk/hca/mlx4/model"
@@ -67,6 +66,23 @@ func offload(t *testing.T, ctx context.Context, g *guest.Guest, name, state stri
 	require.Contains(t, run(t, ctx, g, "ethtool", "-k", netdev), name+": "+state+"\n")
 }
 
+// requireFiltered sends frames in a VLAN that the receiver has not, and requires that its card drops them. Its driver
+// receives only what the kernels send by themselves.
+func (p *pair) requireFiltered(t *testing.T, ctx context.Context, id int) {
+	t.Helper()
+	before := received(t, ctx, p.guests[0])
+	require.False(t, p.ping(t, ctx, id))
+	require.Less(t, received(t, ctx, p.guests[0])-before, vlanPings/2)
+}
+
+// requirePasses sends frames in a VLAN that both guests have, and requires that the receiver's driver gets them.
+func (p *pair) requirePasses(t *testing.T, ctx context.Context, id int) {
+	t.Helper()
+	before := received(t, ctx, p.guests[0])
+	require.True(t, p.ping(t, ctx, id))
+	require.GreaterOrEqual(t, received(t, ctx, p.guests[0])-before, vlanPings)
+}
+
 // TestVLAN sends frames in VLANs between the interfaces of two cards. The card of the receiver filters by the VLANs that
 // its driver has.
 func TestVLAN(t *testing.T) {
@@ -76,13 +92,45 @@ func TestVLAN(t *testing.T) {
 		t.Skip("ethtool is not installed")
 	}
 	p := bootEthernet(t, ctx, model.Config{Pro: true})
+	for _, g := range p.guests {
+		require.NoError(t, g.Load(ctx, "8021q"))
+	}
 	features := run(t, ctx, p.guests[0], "ethtool", "-k", netdev)
-	t.Log(features)
-	const mine, foreign, service = 5, 6, 7
+	// The driver offers no way to turn its filter off.
+	require.Contains(t, features, "rx-vlan-filter: on [fixed]")
+	const mine, other, service, otherService = 5, 6, 7, 8
 	for i := range p.guests {
 		p.addVLAN(t, ctx, i, mine, "802.1Q")
+		p.addVLAN(t, ctx, i, service, "802.1ad")
 	}
-	p.addVLAN(t, ctx, 1, foreign, "802.1Q")
-	t.Run("same VLAN", func(t *testing.T) { assert.True(t, p.ping(t, ctx, mine)) })
+	p.addVLAN(t, ctx, 1, other, "802.1Q")
+	p.addVLAN(t, ctx, 1, otherService, "802.1ad")
+	both := func(t *testing.T) {
+		p.requirePasses(t, ctx, mine)
+		p.requirePasses(t, ctx, service)
+		p.requireFiltered(t, ctx, other)
+		p.requireFiltered(t, ctx, otherService)
+	}
+	t.Run("tags in completions", func(t *testing.T) {
+		require.Contains(t, features, "rx-vlan-offload: on\n")
+		require.Contains(t, features, "tx-vlan-offload: on\n")
+		both(t)
+	})
+	t.Run("tags in received frames", func(t *testing.T) {
+		offload(t, ctx, p.guests[0], "rx-vlan-offload", "off")
+		both(t)
+		offload(t, ctx, p.guests[0], "rx-vlan-offload", "on")
+		both(t)
+	})
+	t.Run("tags in sent frames", func(t *testing.T) {
+		offload(t, ctx, p.guests[1], "tx-vlan-offload", "off")
+		both(t)
+	})
+	t.Run("the filter follows the driver", func(t *testing.T) {
+		p.addVLAN(t, ctx, 0, other, "802.1Q")
+		p.requirePasses(t, ctx, other)
+		run(t, ctx, p.guests[0], "ip", "link", "del", vlanName(other))
+		p.requireFiltered(t, ctx, other)
+	})
 	p.requireQuiet(t, ctx)
 }

@@ -36,12 +36,12 @@ func (f *ethFilters) clear() {
 	f.groups.Store(nil)
 }
 
-// takes reports whether the filters let a frame pass. Frames without a VLAN tag pass the filter of VLANs.
+// takes reports whether the filters let a frame pass. Frames without a VLAN tag pass the filter of VLANs, which does not
+// distinguish C-tags from S-tags: Linux's driver has one list for both (linux en_netdev.c, active_vlans).
 func (f *ethFilters) takes(frame []byte) bool {
-	if v := f.vlans.Load(); v != nil && len(frame) >= ethSize+vlanSize &&
-		bigEndian.Uint16(frame[macsSize:]) == typeVLAN {
-		id := bigEndian.Uint16(frame[ethSize:]) & maxVLANID
-		if v[id/64]>>(id%64)&1 == 0 {
+	if v := f.vlans.Load(); v != nil {
+		_, tci, isTagged := outerTag(frame)
+		if id := tci & maxVLANID; isTagged && v[id/64]>>(id%64)&1 == 0 {
 			return false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"net/netip"
 	"testing"
 	"time"
@@ -134,10 +135,13 @@ func (p *frameQPs) send(f []byte, flags uint8) {
 }
 
 // tagNext sets the VLAN tag of the next WQE of a send queue.
-func (q *queuePair) tagNext(tci uint16) {
+func (q *queuePair) tagNext(tci uint16) { q.tagNextWith(&prm.CtrlInsertCVLAN, tci) }
+
+// tagNextWith sets a C-tag or an S-tag of the next WQE of a send queue.
+func (q *queuePair) tagNextWith(insert *prm.Field, tci uint16) {
 	wqe := q.mem.Bytes[q.sent&(1<<sendLog-1)<<sendStride:]
 	prm.CtrlVLAN.Put(wqe, uint64(tci))
-	prm.CtrlInsertCVLAN.Put(wqe, 1)
+	insert.Put(wqe, 1)
 }
 
 // lsoSegment returns the segment of a large send.
@@ -275,31 +279,66 @@ func TestReceiveChecksums(t *testing.T) {
 
 // TestVLAN checks that a tag is inserted, and that a receiver has it in the completion or in the frame, as it wants.
 func TestVLAN(t *testing.T) {
-	for _, keep := range []uint64{0, 1} {
-		hub := frame.NewHub()
-		p := &frameQPs{t: t, a: newEthPeer(t, hub, 1, false), b: newEthPeer(t, hub, 2, false)}
-		p.qa = p.a.newFrameQP(0x300)
-		p.qb = p.b.newQP(0x300, prm.ServiceMLX, p.b.cq)
-		prm.PathLinkType.Put(prm.QPCPrimary.Bytes(p.qb.context, prm.PathSize), prm.PathLinkEthernet)
-		prm.QPCKeepVLAN.Put(p.qb.context, keep)
-		p.qb.start()
-		p.b.steer(7, p.b.mac, p.qb.num)
-		p.postRecvs(1)
-		sent := flow4.frame(p.b.mac, p.a.mac, []byte("tagged"))
-		p.qa.tagNext(0x6123)
-		p.send(sent, ipChecksum|l4Checksum)
-		f, e := p.received(0)
-		require.EqualValues(t, prm.CQEIPv4|prm.CQEIPChecksumOK|prm.CQETCP, prm.CQEFlags.Get(e))
-		require.Equal(t, keep == 0, prm.CQECVLAN.Has(e))
-		if keep == 0 {
-			require.EqualValues(t, 0x6123, prm.CQEVLAN.Get(e))
-			require.Equal(t, sent[:14], f[:14])
-			requireSums(t, f, 14)
-			continue
+	for _, tt := range []struct {
+		insert, present, other *prm.Field
+		kind                   []byte
+	}{
+		{&prm.CtrlInsertCVLAN, &prm.CQECVLAN, &prm.CQESVLAN, []byte{0x81, 0}},
+		{&prm.CtrlInsertSVLAN, &prm.CQESVLAN, &prm.CQECVLAN, []byte{0x88, 0xa8}},
+	} {
+		for _, keep := range []uint64{0, 1} {
+			hub := frame.NewHub()
+			p := &frameQPs{t: t, a: newEthPeer(t, hub, 1, false), b: newEthPeer(t, hub, 2, false)}
+			p.qa = p.a.newFrameQP(0x300)
+			p.qb = p.b.newQP(0x300, prm.ServiceMLX, p.b.cq)
+			prm.PathLinkType.Put(prm.QPCPrimary.Bytes(p.qb.context, prm.PathSize), prm.PathLinkEthernet)
+			prm.QPCKeepVLAN.Put(p.qb.context, keep)
+			p.qb.start()
+			p.b.steer(7, p.b.mac, p.qb.num)
+			p.postRecvs(1)
+			sent := flow4.frame(p.b.mac, p.a.mac, []byte("tagged"))
+			p.qa.tagNextWith(tt.insert, 0x6123)
+			p.send(sent, ipChecksum|l4Checksum)
+			f, e := p.received(0)
+			require.EqualValues(t, prm.CQEIPv4|prm.CQEIPChecksumOK|prm.CQETCP, prm.CQEFlags.Get(e))
+			require.Equal(t, keep == 0, tt.present.Has(e))
+			require.False(t, tt.other.Has(e))
+			if keep == 0 {
+				require.EqualValues(t, 0x6123, prm.CQEVLAN.Get(e))
+				require.Equal(t, sent[:14], f[:14])
+				requireSums(t, f, 14)
+				continue
+			}
+			require.Equal(t, slices.Concat(sent[:12], tt.kind, []byte{0x61, 0x23, 8, 0}), f[:18])
+			requireSums(t, f, 18)
 		}
-		require.Equal(t, append(append([]byte{}, sent[:12]...), 0x81, 0, 0x61, 0x23, 8, 0), f[:18])
-		requireSums(t, f, 18)
 	}
+}
+
+// TestTagCapabilities checks what a driver reads about S-tags: none of its work requests has the adapter insert one, and
+// the adapter does not skip the outer tag of received frames, so that it filters by it and has it in completions.
+func TestTagCapabilities(t *testing.T) {
+	p := newEthPeer(t, frame.NewHub(), 1, true)
+	b := p.query(prm.CmdQueryDevCap, 0, 0)
+	// linux fw.c: QUERY_DEV_CAP_PHV_EN_OFFSET, QUERY_DEV_CAP_SVLAN_BY_QP_OFFSET
+	require.Zero(t, b[0x96]&0xc0, "MLX4_DEV_CAP_FLAG2_PHV_EN and MLX4_DEV_CAP_FLAG2_SKIP_OUTER_VLAN")
+	require.Zero(t, b[0x5d]&0x01, "MLX4_DEV_CAP_FLAG2_SVLAN_BY_QP")
+}
+
+// TestNestedVLAN checks that only the outer tag of a frame with two is removed, which is the S-tag here.
+func TestNestedVLAN(t *testing.T) {
+	p := newFrameQPs(t)
+	p.postRecvs(1)
+	plain := flow4.frame(p.b.mac, p.a.mac, []byte("nested"))
+	sent := slices.Concat(plain[:12], []byte{0x81, 0, 0, 5}, plain[12:])
+	p.qa.tagNextWith(&prm.CtrlInsertSVLAN, 7)
+	p.send(sent, ipChecksum|l4Checksum)
+	f, e := p.received(0)
+	require.True(t, prm.CQESVLAN.Has(e))
+	require.False(t, prm.CQECVLAN.Has(e))
+	require.EqualValues(t, 7, prm.CQEVLAN.Get(e))
+	require.Equal(t, sent[:18], f[:18])
+	requireSums(t, f, 18)
 }
 
 // msKey is the key of the published test vectors of RSS.

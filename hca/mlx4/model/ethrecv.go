@@ -128,13 +128,20 @@ func (q *frameQP) receive(f []byte, p *packet, hash uint32) {
 	q.recvCQ.putRaw(&e)
 }
 
-// strip removes the VLAN tag of a frame and stores it in its completion, unless the driver wants it in the frame.
+// strip removes the outermost VLAN tag of a frame and stores it in its completion, unless the driver wants it in the
+// frame. An adapter that does not announce that it skips outer tags has S-tags in the completion, too (linux
+// en_netdev.c: MLX4_DEV_CAP_FLAG2_SKIP_OUTER_VLAN).
 func (q *frameQP) strip(f []byte, e *[prm.CQESize]byte) []byte {
-	if q.keepsVLAN || bigEndian.Uint16(f[macsSize:]) != typeVLAN || len(f) < ethSize+vlanSize {
+	kind, tci, isTagged := outerTag(f)
+	if q.keepsVLAN || !isTagged {
 		return f
 	}
-	prm.CQECVLAN.Put(e[:], 1)
-	prm.CQEVLAN.Put(e[:], uint64(bigEndian.Uint16(f[ethSize:])))
+	present := &prm.CQECVLAN
+	if kind == typeSVLAN {
+		present = &prm.CQESVLAN
+	}
+	present.Put(e[:], 1)
+	prm.CQEVLAN.Put(e[:], uint64(tci))
 	q.untagged = append(append(q.untagged[:0], f[:macsSize]...), f[macsSize+vlanSize:]...)
 	return q.untagged
 }

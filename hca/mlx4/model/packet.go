@@ -122,6 +122,15 @@ func (p *packet) fillChecksums(ip, transport bool) {
 	bigEndian.PutUint16(p.payload[at:], v)
 }
 
+// outerTag returns the outermost VLAN tag of a frame: its type, and PCP, DEI and VLAN identifier (IEEE 802.1Q, 9.6).
+func outerTag(f []byte) (kind, tci uint16, ok bool) {
+	if len(f) < ethSize+vlanSize {
+		return 0, 0, false
+	}
+	kind = bigEndian.Uint16(f[macsSize:])
+	return kind, bigEndian.Uint16(f[ethSize:]), kind == typeVLAN || kind == typeSVLAN
+}
+
 // etherType returns the type of a frame and where its content begins, behind VLAN tags.
 func etherType(f []byte) (kind uint16, at int) {
 	at = ethSize

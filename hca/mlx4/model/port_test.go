@@ -149,6 +149,9 @@ func (p *filterPair) restart() {
 // receiveSize is the size of a receive buffer of a filterPair.
 const receiveSize = 100
 
+// serviceTag marks a VLAN of an S-tag in the tests of filters.
+const serviceTag = 1 << 16
+
 // send sends a frame, and returns the mark at its end. vlan is -1 for a frame without a tag.
 func (p *filterPair) send(to [6]byte, vlan int) byte {
 	p.t.Helper()
@@ -157,7 +160,10 @@ func (p *filterPair) send(to [6]byte, vlan int) byte {
 	p.posted++
 	p.marks++
 	f := append(append([]byte{}, to[:]...), p.a.mac[:]...)
-	if vlan >= 0 {
+	switch {
+	case vlan >= serviceTag:
+		f = append(f, 0x88, 0xa8, byte(vlan>>8), byte(vlan))
+	case vlan >= 0:
 		f = append(f, 0x81, 0x00, byte(vlan>>8), byte(vlan))
 	}
 	f = append(f, 0x12, 0x34, p.marks)
@@ -209,7 +215,7 @@ func TestVLANFilter(t *testing.T) {
 	p.requirePasses(true, p.b.mac, 5) // no filter yet
 	p.b.setVLANs(0, 31, 33, 4095)
 	for vlan, passes := range map[int]bool{-1: true, 0: true, 1: false, 5: false, 31: true, 32: false, 33: true,
-		4094: false, 4095: true, 7<<13 | 33: true, 7<<13 | 34: false} {
+		4094: false, 4095: true, 7<<13 | 33: true, 7<<13 | 34: false, serviceTag | 33: true, serviceTag | 34: false} {
 		p.requirePasses(passes, p.b.mac, vlan)
 		p.requirePasses(passes, [6]byte{1, 0, 0x5e, 0, 0, 1}, vlan)
 	}
