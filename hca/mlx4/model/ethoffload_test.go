@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
