@@ -49,7 +49,8 @@ func withoutComment(line string) (command, comment string) {
 }
 
 func TestREADMEBlocks(t *testing.T) {
-	const text = "# Title\n\n## Other\n\n    no\n\n## This\n\nText:\n\n    a -b   # c\n    d\n\nMore.\n\n    e\n\n## Last\n\n    no\n"
+	const text = "# Title\n\n## Other\n\n    no\n\n## This\n\nText:\n\n    a -b   # c\n    d\n\nMore.\n\n    e\n\n" +
+		"## Last\n\n    no\n"
 	assert.Equal(t, [][]string{{"a -b   # c", "d"}, {"e"}}, readmeBlocks(text, "## This"))
 	assert.Empty(t, readmeBlocks(text, "## None"))
 	command, comment := withoutComment("a -b   # c")

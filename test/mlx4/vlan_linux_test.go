@@ -89,8 +89,8 @@ func (p *pair) requirePasses(t *testing.T, ctx context.Context, id int) {
 	require.GreaterOrEqual(t, received(t, ctx, p.guests[0])-before, vlanPings)
 }
 
-// TestVLAN sends frames in VLANs between the interfaces of two cards. The card of the receiver filters by the VLANs that
-// its driver has.
+// TestVLAN sends frames in VLANs between the interfaces of two cards. The card of the receiver filters by the VLANs of
+// its driver.
 func TestVLAN(t *testing.T) {
 	testenv.OneOf(t, 2, numTurns)
 	ctx := needGuests(t, "mlx4")

@@ -36,7 +36,7 @@ func (f *ethFilters) clear() {
 	f.groups.Store(nil)
 }
 
-// takes reports whether the filters let a frame pass. Frames without a VLAN tag pass the filter of VLANs, which does not
+// takes reports whether the filters let a frame pass. Frames without a VLAN tag pass the filter of VLANs. It does not
 // distinguish C-tags from S-tags: Linux's driver has one list for both (linux en_netdev.c, active_vlans).
 func (f *ethFilters) takes(frame []byte) bool {
 	if v := f.vlans.Load(); v != nil {

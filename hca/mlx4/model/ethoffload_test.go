@@ -315,8 +315,8 @@ func TestVLAN(t *testing.T) {
 	}
 }
 
-// TestTagCapabilities checks what a driver reads about S-tags: none of its work requests has the adapter insert one, and
-// the adapter does not skip the outer tag of received frames, so that it filters by it and has it in completions.
+// TestTagCapabilities checks what a driver reads about S-tags. The adapter does not offer to insert them. It does not
+// skip the outer tag of received frames, so it filters by an S-tag, and completions have it.
 func TestTagCapabilities(t *testing.T) {
 	p := newEthPeer(t, frame.NewHub(), 1, true)
 	b := p.query(prm.CmdQueryDevCap, 0, 0)
