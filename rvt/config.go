@@ -51,6 +51,10 @@ type Ops struct {
 	QPN func(ci.QPCreate) (ci.QPN, error)
 	// Key, if not nil, returns the upper 24 bits of a new key, in place of random ones.
 	Key func() uint32
+	// KeyMiss, if not nil, is called when a work request or a packet accesses memory with a key that nothing has, with
+	// the token of the QP held. It may make a region with the key (RegisterNamed), and reports whether it has. It may
+	// not block, and may call no other verb. A driver needs it whose regions change in tables in memory.
+	KeyMiss func(key ci.Key) bool
 	// QPState, if not nil, is called after each change of a QP's state, on the goroutine that made the change and with
 	// the token of the QP held. It may not block.
 	QPState func(num ci.QPN, s ci.QPState)

@@ -46,7 +46,7 @@ func (d *device) init(cfg Config) {
 	cfg.Info.Version = ci.InterfaceVersion
 	d.cfg, d.clock = cfg, cfg.Clock
 	d.rand, d.attr = &source{r: cfg.Rand}, limits(cfg)
-	d.keys.rand, d.keys.choose = d.rand, cfg.Ops.Key
+	d.keys.rand, d.keys.choose, d.keys.miss = d.rand, cfg.Ops.Key, cfg.Ops.KeyMiss
 	d.sysGUID.Store(uint64(d.attr.SystemGUID))
 	d.vectors = make([]vector, d.attr.Vectors)
 	d.wheel.Init(cfg.Clock)

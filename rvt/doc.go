@@ -90,6 +90,7 @@
 //     system call, and may not call a verb. It may call Deliver with wait false, also for the same QP. Modify to Reset
 //     and Destroy send a last acknowledgement, with the locks of the posters held, too.
 //   - Port.Route, with the token, in QP.Modify.
+//   - Ops.KeyMiss, with the token, when an access has an unknown key.
 //   - Methods of rings: Post with the lock of the posters, Get and Put with the locks of the CQ, Next and Retire with
 //     the token. A ring is data without locks of its own. Rings.SendRing, with the token, when a QP whose ring was not
 //     made at its creation leaves RTR.

@@ -18,6 +18,7 @@ type keyTable struct {
 	dma    dmaSpace
 	rand   *source       // draws keys
 	choose func() uint32 // Ops.Key; nil: keys are drawn
+	miss   func(ci.Key) bool
 }
 
 // slot is an index of the key table. It belongs to one region, FMR or window as long as that exists.
@@ -161,6 +162,15 @@ func (k *keyTable) find(key ci.Key) *grant {
 		return g
 	}
 	return nil
+}
+
+// lookup is find, after Ops.KeyMiss if there is nothing.
+func (k *keyTable) lookup(key ci.Key) *grant {
+	g := k.find(key)
+	if g == nil && k.miss != nil && k.miss(key) {
+		g = k.find(key)
+	}
+	return g
 }
 
 // invalidate withdraws what key grants, if the key is that of a fast registration region or of a type 2 window of the

@@ -58,7 +58,7 @@ func (h *holds) local(keys *keyTable, pd *PD, s ci.SGE, write bool) (mem, ci.WCS
 	if s.Length == 0 {
 		return mem{}, ci.WCSuccess
 	}
-	g := keys.find(s.LKey)
+	g := keys.lookup(s.LKey)
 	if g == nil || g.pd != pd && g.pd != nil || g.under != nil || write && g.access&ci.LocalWrite == 0 {
 		return mem{}, ci.WCLocalProtErr
 	}
@@ -72,7 +72,7 @@ func (h *holds) local(keys *keyTable, pd *PD, s ci.SGE, write bool) (mem, ci.WCS
 // remote checks an access of the peer of e to n bytes at addr against the region or window of key and its rights (IBTA
 // volume 1, 9.4.3 to 9.4.5 and 10.6.7), and holds the region. The caller checks the rights of the QP itself.
 func (h *holds) remote(keys *keyTable, e *endpoint, key ci.Key, addr, n uint64, need ci.Access) (mem, bool) {
-	g := keys.find(key)
+	g := keys.lookup(key)
 	if g == nil || g.pd != e.pd || !g.hasRights(need) || g.qp != nil && g.qp != e {
 		return mem{}, false
 	}

@@ -39,7 +39,8 @@ func (h *HCA) setLimits() {
 		n int
 		c uint32
 	}{{&h.pds, maxPDs, c.NumPDs}, {&h.cqs, maxCQs, c.NumCQs}, {&h.qps, maxQPs, c.NumQPs},
-		{&h.srqs, maxSRQs, c.NumSRQs}, {&h.mrs, maxMRs, c.NumMPTs / 2}, {&h.mws, maxMWs, c.NumMPTs / 2},
+		{&h.srqs, maxSRQs, c.NumSRQs}, {&h.mrs, maxMRs, c.NumMPTs / 2}, {&h.mws, maxMWs, c.NumMPTs / 4},
+		{&h.fmrs, maxFMRs, c.NumMPTs / 4},
 		{&h.mcasts, maxMcasts, c.NumMCGs * c.MaxMcastQPs}, {&h.avs, maxAVs, maxAVs}} {
 		e.p.max = min(e.n, int(e.c))
 	}
@@ -48,7 +49,8 @@ func (h *HCA) setLimits() {
 // setClaims sets the capabilities: what both the adapter and the driver have.
 func (h *HCA) setClaims() {
 	c := ci.CapAV | ci.CapAVPortCheck | ci.CapCurrentQPState | ci.CapPeek | ci.CapResizeCQ | ci.CapModeration |
-		ci.CapLocalMAD | ci.CapSpecialQP | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapPortActiveEvent
+		ci.CapLocalMAD | ci.CapSpecialQP | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapPortActiveEvent |
+		ci.CapFMR
 	for _, e := range []struct {
 		flag uint
 		c    ci.Caps
@@ -102,7 +104,7 @@ func (c *ca) Query() (*ci.CAAttr, error) {
 		MaxCQEs: int(h.caps.MaxCQSize), MaxMRs: h.mrs.max, MaxMRSize: maxRegionSize,
 		MaxRespResPerQP: reads, MaxInitDepthPerQP: min(int(h.caps.MaxInitDepth), 128),
 		MaxRespRes: reads * h.qps.max, PageSizes: []uint64{pageSize}, AckDelay: ci.TimeExp(h.caps.AckDelay),
-		Vectors: h.dev.NumCompletionEQs()}
+		MaxFMRs: h.fmrs.max, MaxMapsPerFMR: maxMapsPerFMR, Vectors: h.dev.NumCompletionEQs()}
 	if h.claims.Has(ci.CapSRQ) {
 		a.MaxSRQs, a.MaxSRQWRs, a.MaxSRQSGEs = h.srqs.max, min(int(h.caps.MaxSRQSize), 1<<14)-1, maxSharedSGEs
 	}

@@ -65,7 +65,7 @@ type HCA struct {
 	ports  []*port
 	node   mad.NodeInfo
 
-	pds, avs, cqs, qps, srqs, mrs, mws, mcasts pool
+	pds, avs, cqs, qps, srqs, mrs, mws, fmrs, mcasts pool
 
 	qpTable                 *table[qp]
 	quarantine              quarantine
@@ -74,6 +74,7 @@ type HCA struct {
 	dmas                    dmaTable
 	flames                  flames
 	keys                    keySource
+	unmapFMR                sync.Mutex               // held by UnmapFMRs
 	special                 [2][2]atomic.Pointer[qp] // by port from 0 on; QP0 and QP1
 
 	mu     sync.RWMutex // guards what follows
@@ -165,7 +166,8 @@ func (h *HCA) Close() error {
 // Live returns the number of existing objects of each kind, for leak checks.
 func (h *HCA) Live() map[string]int {
 	return map[string]int{"pd": h.pds.count(), "av": h.avs.count(), "cq": h.cqs.count(), "qp": h.qps.count(),
-		"srq": h.srqs.count(), "mr": h.mrs.count(), "mw": h.mws.count(), "mcast": h.mcasts.count()}
+		"srq": h.srqs.count(), "mr": h.mrs.count(), "mw": h.mws.count(), "fmr": h.fmrs.count(),
+		"mcast": h.mcasts.count()}
 }
 
 // Info returns the identity of the adapter, which is constant.

@@ -47,6 +47,7 @@ type Model struct {
 	mu          sync.Mutex // of commands, and of what follows
 	making      making
 	mpts        mptTable
+	fmrs        fmrs
 	pds         map[uint32]*pdRef
 	srqs        map[uint32]*srq
 	pd          ci.PD  // of CQs

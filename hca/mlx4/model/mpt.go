@@ -8,10 +8,19 @@ import (
 
 // mpt is an entry of the protection table that the hardware owns.
 type mpt struct {
-	object ci.Object // ci.MR or ci.MW
+	object ci.Object // ci.MR or ci.MW; nil: an FMR
 	pd     uint32
 	key    ci.Key
 	local  *localKey // of a region that has memory
+}
+
+// destroyMPT destroys the object of an entry.
+func (m *Model) destroyMPT(index uint32, e *mpt) error {
+	if e.object == nil {
+		m.fmrs.remove(index)
+		return nil
+	}
+	return e.object.Destroy()
 }
 
 // close releases what the region remembers.
@@ -92,6 +101,7 @@ func (m *Model) takeMPT(index uint32, b []byte) prm.Status {
 			typ = ci.MWType2
 		}
 		e.object, err = pd.CreateNamedMW(key, typ)
+	case isFMR(b):
 	case prm.MPTOwner.Get(b) == prm.MPTOwnerFree:
 		owner = prm.MPTOwnerFree
 		pages := min(prm.MPTMTTCount.Get(b), maxFastRegPages)
@@ -112,11 +122,16 @@ func (m *Model) takeMPT(index uint32, b []byte) prm.Status {
 	entry := append([]byte(nil), b...)
 	prm.MPTOwner.Put(entry, owner)
 	if !m.writeICM(m.mptAddress(index), entry) {
-		_ = e.object.Destroy() // nothing uses it yet
+		if e.object != nil {
+			_ = e.object.Destroy() // nothing uses it yet
+		}
 		m.dropPD(pdn)
 		return prm.ICMError
 	}
 	m.mpts.hardware[index] = e
+	if e.object == nil {
+		m.fmrs.add(&fmr{pd: pd, pdn: pdn & pdMask, index: index}, 1<<m.layout.logMPTs)
+	}
 	m.objects.Lock()
 	defer m.objects.Unlock()
 	if e.local != nil {
@@ -172,7 +187,17 @@ func (c *command) hw2swMPT() prm.Status {
 	if e == nil {
 		return prm.BadIndex
 	}
-	if err := e.object.Destroy(); err != nil {
+	b := make([]byte, prm.MPTOwner.Layout.Size)
+	at := c.mptAddress(c.mod)
+	if e.object == nil { // software may have taken it back without a command
+		if !c.loadICM(at, b) {
+			return prm.ICMError
+		}
+		if prm.MPTOwner.Get(b) != prm.MPTOwnerHW {
+			return prm.BadResState
+		}
+	}
+	if err := c.destroyMPT(c.mod, e); err != nil {
 		if ci.StatusOf(err) == ci.ResourceBusy {
 			return prm.RegBound
 		}
@@ -185,8 +210,6 @@ func (c *command) hw2swMPT() prm.Status {
 	e.close()
 	delete(c.mpts.hardware, c.mod)
 	c.mpts.give(c.mod)
-	b := make([]byte, prm.MPTOwner.Layout.Size)
-	at := c.mptAddress(c.mod)
 	if !c.readICM(at, b) {
 		return prm.ICMError
 	}
@@ -214,6 +237,7 @@ func (c *command) queryMPT() prm.Status {
 // syncTPT takes over the entries that software has edited in the ICM and marked as the hardware's.
 func (c *command) syncTPT() prm.Status {
 	c.translations.invalidate()
+	c.fmrs.flush()
 	for index := range c.mpts.software {
 		b := make([]byte, prm.MPTOwner.Layout.Size)
 		if !c.readICM(c.mptAddress(index), b) || prm.MPTOwner.Get(b) != prm.MPTOwnerHW {

@@ -49,7 +49,7 @@ func (m *Model) destroyObjects() {
 	}
 	for range 2 { // windows are destroyed first, since regions wait for them
 		for index, e := range m.mpts.hardware {
-			if e.object.Destroy() == nil {
+			if m.destroyMPT(index, e) == nil {
 				m.dropPD(e.pd)
 				e.close()
 				delete(m.mpts.hardware, index)
