@@ -106,6 +106,9 @@ type hostileDriver struct {
 	wqes []func() (opcode uint64, segments [][]byte) // valid ones
 }
 
+// hostileFMR is the index of the FMR of a hostile driver.
+const hostileFMR = 0x131
+
 // newHostile returns a driver with QPs of all services, which talk to each other. address, if not nil, sets the address
 // of the adapter in a context, which has lid otherwise.
 func newHostile(d *driver, cq *completionQueue, mr *memoryRegion, lid uint16, c *choices,
@@ -129,10 +132,25 @@ func newHostile(d *driver, cq *completionQueue, mr *memoryRegion, lid uint16, c 
 		}
 		h.qps = append(h.qps, q)
 	}
+	d.with(prm.CmdSW2HWMPT, hostileFMR, 0, func(x []byte) {
+		prm.MPTOwner.Put(x, prm.MPTOwnerSW)
+		prm.MPTRegion.Put(x, 1)
+		prm.MPTLocalWrite.Put(x, 1)
+		prm.MPTRemoteWrite.Put(x, 1)
+		prm.MPTIndex.Put(x, hostileFMR)
+		prm.MPTPD.Put(x, testPD)
+		prm.MPTMTTLow.Put(x, d.mtts(mr.DMA))
+		prm.MPTLogPage.Put(x, 12)
+	})
 	gsi := d.newQP(0x202, prm.ServiceMLX, h.cqs[0])
 	gsi.start()
 	h.qps = append(h.qps, gsi)
 	data := func() []byte { return dataSegment(100, mr.key, mr.start) }
+	fmr := func() []byte {
+		entry := d.icmMem.Bytes[icmMPT+hostileFMR*prm.MPTStride:]
+		prm.MPTLength.Put(entry, regionSize)
+		return remoteSegment(uint64(prm.KeyOf(uint32(prm.MPTIndex.Get(entry)))), prm.MPTStart.Get(entry))
+	}
 	remote := func() []byte { return remoteSegment(mr.key, mr.start+4096) }
 	fastReg := make([]byte, prm.FastRegSegment)
 	prm.FastRegKey.Put(fastReg, mr.key)
@@ -152,6 +170,7 @@ func newHostile(d *driver, cq *completionQueue, mr *memoryRegion, lid uint16, c 
 		}},
 		{prm.WQEWrite, func() [][]byte { return [][]byte{remote(), data()} }},
 		{prm.WQEWriteImm, func() [][]byte { return [][]byte{remote(), inlineSegment("x")} }},
+		{prm.WQEWrite, func() [][]byte { return [][]byte{fmr(), data()} }},
 		{prm.WQERead, func() [][]byte { return [][]byte{remote(), data()} }},
 		{prm.WQEFetchAdd, func() [][]byte { return [][]byte{remote(), atomicSegment(1, 2), data()} }},
 		{prm.WQECompareSwap, func() [][]byte { return [][]byte{remote(), atomicSegment(1, 2), data()} }},
@@ -272,6 +291,10 @@ func (h *hostileDriver) doorbellRecord() {
 func (h *hostileDriver) tables() {
 	if h.byte()%2 == 0 {
 		h.spoil(h.icmMem.Bytes[icmMTT:][:h.nextMTT])
+		return
+	}
+	if h.byte()%2 == 0 { // without a command; the adapter reads the entry again when it meets a new key
+		h.spoil(h.icmMem.Bytes[icmMPT+hostileFMR*prm.MPTStride:][:64])
 		return
 	}
 	entry := h.icmMem.Bytes[icmMPT+int(h.mr.index)*prm.MPTStride:]
