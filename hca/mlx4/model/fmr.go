@@ -9,9 +9,10 @@ import (
 )
 
 // An entry of the protection table that passes to the hardware as a region of no bytes is that of an FMR. Software
-// edits it, and its MTTs, in the ICM: it takes the entry back by the owner bits, and gives it to the hardware with a new
-// key in the same way (linux mr.c before 5.8, mlx4_map_phys_fmr). As the card does, the model reads an entry when it
-// meets a key that it does not know, and then forgets the entry's previous key. What it knows is valid until SYNC_TPT.
+// edits it, and its MTTs, in the ICM: it takes the entry back by the owner bits, and gives it to the hardware with a
+// new key in the same way (linux mr.c before 5.8, mlx4_map_phys_fmr). As the card does, the model reads an entry when
+// it meets a key that it does not know, and then forgets the entry's previous key. What it knows is valid until
+// SYNC_TPT.
 type fmr struct {
 	pd    *rvt.PD
 	pdn   uint32
