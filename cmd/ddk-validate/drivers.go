@@ -22,6 +22,8 @@ func drivers() []validate.Driver {
 				"nodes": "nodes of the two HCAs in that fabric; default: h1,h2",
 				"odd": "1: two ports, several P_Keys, LIDs and GIDs, and small limits, on the links direct and " +
 					"network; default: 0",
+				"claims": "few: the HCAs claim no capability that has a verb, on the links direct and network; " +
+					"default: all",
 				"privileged": "1: check IPv4 header and whole ICRC on the link udp (Linux, CAP_NET_RAW); default: 0",
 			},
 		},

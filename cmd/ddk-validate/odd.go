@@ -20,6 +20,22 @@ func odd(o validate.Options) (bool, error) {
 	}
 }
 
+// fewClaims are the capabilities of an HCA with the setting claims=few. None has a verb, so that every verb of an
+// optional capability must be rejected.
+const fewClaims = ci.CapSystemGUID | ci.CapPKeyCounter | ci.CapQKeyCounter
+
+// claims returns the setting claims: what the HCAs claim at most, 0 for everything.
+func claims(o validate.Options) (ci.Caps, error) {
+	switch v := o.Values["claims"]; v {
+	case "", "all":
+		return 0, nil
+	case "few":
+		return fewClaims, nil
+	default:
+		return 0, fmt.Errorf("--set claims=%s: want all or few", v)
+	}
+}
+
 // oddGUID returns the GUID of HCA i. Its eight bytes differ from each other.
 func oddGUID(i int) ci.GUID { return 0x12a3b4c5d6e7f809 + ci.GUID(i)*0x10 }
 

@@ -99,6 +99,7 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		if l.odd {
 			c.GUID, c.Attr = oddGUID(i), oddLimits
 		}
+		c.Caps = l.claims
 		if f, ok := ports[0].(*join.Port); ok { // the fabric's agent answers for the node, which the topology describes
 			n := f.NodeInfo()
 			c.GUID, c.Attr.VendorID, c.Attr.DeviceID = 0, n.VendorID, n.DeviceID
@@ -131,6 +132,7 @@ type linkage struct {
 	// second has the second port of each HCA, or is nil.
 	second []openPort
 	odd    bool                          // the HCAs have odd values
+	claims ci.Caps                       // limits the capabilities that the HCAs claim; 0: all of them
 	end    func() (validate.Wire, error) // opens the certifier's end; nil if there is no address for it
 	// noGroups is the value of validate.Target.NoMulticast.
 	noGroups string
@@ -174,16 +176,17 @@ var links = map[string]func(validate.Options) (linkage, error){
 
 // checkValues returns an error for a setting that the link does not have, or for an invalid value.
 func checkValues(o validate.Options) error {
-	has := map[string][]string{"udp": {"ip", "port", "privileged", "sources"}, "network": {"ip", "odd"},
-		"direct": {"agents", "odd"}, "fabric": {"fabric", "nodes"}}
+	has := map[string][]string{"udp": {"ip", "port", "privileged", "sources"}, "network": {"claims", "ip", "odd"},
+		"direct": {"agents", "claims", "odd"}, "fabric": {"fabric", "nodes"}}
 	_, version := version(o)
 	_, port := udpPort(o)
 	_, privileged := privileged(o)
 	_, sources := sources(o)
 	_, agents := agents(o)
 	_, odd := odd(o)
+	_, claims := claims(o)
 	_, _, nodes := fabricNodes(o)
-	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources, agents, odd, nodes)
+	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources, agents, odd, claims, nodes)
 }
 
 // onlyFor returns an error for a setting that is not in names.
@@ -202,6 +205,9 @@ func onlyFor(o validate.Options, names ...string) error {
 func directLink(o validate.Options) (l linkage, err error) {
 	c, err := agents(o)
 	if err != nil {
+		return l, err
+	}
+	if l.claims, err = claims(o); err != nil {
 		return l, err
 	}
 	if l.odd, err = odd(o); err != nil {
@@ -231,6 +237,9 @@ func directLink(o validate.Options) (l linkage, err error) {
 func networkLink(o validate.Options) (l linkage, err error) {
 	v6, err := version(o)
 	if err != nil {
+		return l, err
+	}
+	if l.claims, err = claims(o); err != nil {
 		return l, err
 	}
 	if l.odd, err = odd(o); err != nil {

@@ -495,7 +495,8 @@ func certify(ctx context.Context, r *runner) error {
 	defer cleanup()
 	for _, args := range [][]string{{"--link", "udp"}, {"--link", "direct"}, {"--link", "network"},
 		{"--link", "network", "--set", "ip=6"}, {"--link", "direct", "--set", "odd=1"},
-		{"--link", "network", "--set", "odd=1"}} {
+		{"--link", "network", "--set", "odd=1"},
+		{"--link", "direct", "--profile", "minimal", "--set", "claims=few"}} {
 		if err := r.do(ctx, nil, bin, append([]string{"run", "reference"}, args...)...); err != nil {
 			return err
 		}

@@ -30,6 +30,7 @@ var areaFuncs = []func() validate.Suite{
 	mrPhysicalArea,
 	mrFMRArea,
 	mrFastArea,
+	invalidates.Suite,
 	mwArea,
 	mw2Area,
 	srqArea,

@@ -3,6 +3,7 @@ package smasuite
 import (
 	"fmt"
 
+	"ciddk/ci"
 	"ciddk/mad"
 	"ciddk/validate"
 	"ciddk/validate/kit"
@@ -161,5 +162,53 @@ func answerNone(t *validate.T) {
 		_, answered := p.try(p.smp(m, mad.AttrNotice, 0))
 		kit.True(t, !answered, fmt.Sprintf("out of CA.LocalMAD of %v", m),
 			"zeros, since no response is due", "a response")
+	}
+}
+
+var SMAAnswer07 = answers.Must("SMA-Answer-07", "IBTA 13.4.5", verb,
+	"The attribute in the response to a Get does not depend on the attribute in the request.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "sma.answer.data",
+	Title: "each attribute and block, read by requests with zeros and with ones as their data",
+	Run:   answerData,
+}, SMAAnswer07)
+
+func answerData(t *validate.T) {
+	p := open(t)
+	i := p.info()
+	type block struct {
+		attr     uint16
+		modifier uint32
+	}
+	var list []block
+	for _, attr := range readable {
+		list = append(list, block{attr: attr})
+	}
+	for b := range uint32(len(p.ca.Port.PKeys)+31) / 32 {
+		list = append(list, block{mad.AttrPKeyTable, b})
+	}
+	for b := range (uint32(i.GUIDCap) + 7) / 8 {
+		list = append(list, block{mad.AttrGUIDInfo, b})
+	}
+	if i.CapabilityMask&uint32(ci.PortCapSLMapping) != 0 {
+		list = append(list, block{attr: mad.AttrSLtoVL})
+	}
+	if i.VLCap > 1 && i.VLArbLowCap > 0 {
+		list = append(list, block{mad.AttrVLArbitration, 1 << 16})
+	}
+	if i.CapabilityMask&uint32(ci.PortCapLEDInfo) != 0 {
+		list = append(list, block{attr: mad.AttrLEDInfo})
+	}
+	if i.CapabilityMask&uint32(ci.PortCapNotice) != 0 {
+		list = append(list, block{attr: mad.AttrNotice})
+	}
+	for _, b := range kit.Variants(t, "", list) {
+		empty, full := p.smp(mad.Get, b.attr, b.modifier), p.smp(mad.Get, b.attr, b.modifier)
+		for k := range full.Data {
+			full.Data[k] = 0xff
+		}
+		want, got := p.do(empty, mad.StatusOK), p.do(full, mad.StatusOK)
+		kit.SameBytes(t, name(full)+" with ones as data", got.Data[:], want.Data[:])
 	}
 }

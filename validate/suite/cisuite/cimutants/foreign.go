@@ -1,6 +1,8 @@
 package cimutants
 
 import (
+	"slices"
+
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/validate/mutant"
@@ -9,7 +11,7 @@ import (
 )
 
 // All returns the mutants of all areas.
-func All() []mutant.Mutant { return foreigns }
+func All() []mutant.Mutant { return slices.Concat(foreigns, invalidates) }
 
 // foreigns are drivers with a fault in the handling of objects of another CA.
 var foreigns = []mutant.Mutant{

@@ -51,6 +51,12 @@ func componentMutants() []mutant.Mutant {
 			mad.AttrSLtoVL, func(data []byte) { clear(data[4:8]) }),
 		fault("sma.one-arbitration", smasuite.SMATable03, "both priorities have one VL arbitration table",
 			oneArbitration),
+		response("sma.dirty-answer", smasuite.SMAAnswer07, "the rest of the GUID table has the data of the request",
+			func(in, out *ci.MAD) {
+				if attributeOf(in) == mad.AttrGUIDInfo && mad.Method(in[3]) == mad.Get {
+					copy(out[smpData+8:smpData+64], in[smpData+8:])
+				}
+			}),
 		response("sma.any-arbitration", smasuite.SMATable04, "an unknown block of VLArbitrationTable has status 0",
 			func(in, out *ci.MAD) {
 				if attributeOf(in) == mad.AttrVLArbitration {
