@@ -20,7 +20,9 @@ type exclusion struct {
 	Change string `yaml:"change"`
 	// Operator limits the exclusion of a function to the edits of one operator.
 	Operator string `yaml:"operator"`
-	Reason   string `yaml:"reason"`
+	// Code limits the exclusion of a function to the lines that contain it.
+	Code   string `yaml:"code"`
+	Reason string `yaml:"reason"`
 }
 
 func (e *exclusion) matches(m *mutant) bool {
@@ -31,7 +33,7 @@ func (e *exclusion) matches(m *mutant) bool {
 		return strings.HasSuffix(m.Function, name)
 	}
 	return m.Function == e.Function && (e.Change == "" || e.Change == m.change()) &&
-		(e.Operator == "" || e.Operator == m.Operator)
+		(e.Operator == "" || e.Operator == m.Operator) && strings.Contains(m.code, e.Code)
 }
 
 // parseExclusions reads exclusions.yaml.
@@ -48,6 +50,8 @@ func parseExclusions(b []byte) ([]exclusion, error) {
 			return nil, fmt.Errorf("exclusions: entry %d: want a function or a package", i+1)
 		case e.Change != "" && (e.Package != "" || strings.HasPrefix(e.Function, "*")):
 			return nil, fmt.Errorf("exclusions: entry %d: a change needs one function", i+1)
+		case e.Code != "" && (e.Package != "" || strings.HasPrefix(e.Function, "*")):
+			return nil, fmt.Errorf("exclusions: entry %d: code needs one function", i+1)
 		case e.Operator != "" && (e.Package != "" || strings.HasPrefix(e.Function, "*")):
 			return nil, fmt.Errorf("exclusions: entry %d: operator is for one function: name it, without * or package",
 				i+1)
@@ -77,8 +81,8 @@ func checkExclusions(list []exclusion, all []mutant) error {
 			used = used || list[i].matches(&all[j])
 		}
 		if e := list[i]; !used {
-			errs = append(errs, fmt.Errorf("exclusions: no mutant matches %s%s %s%s", e.Function, e.Package, e.Change,
-				e.Operator))
+			errs = append(errs, fmt.Errorf("exclusions: no mutant matches %s%s %s%s %s", e.Function, e.Package, e.Change,
+				e.Operator, e.Code))
 		}
 	}
 	return errors.Join(errs...)

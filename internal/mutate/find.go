@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"go/ast"
@@ -104,12 +105,20 @@ func find(name string, src []byte, statuses []string) ([]mutant, error) {
 		o.emit = func(operator string, start, end token.Pos, text string) {
 			at := fset.Position(start)
 			list = append(list, mutant{File: name, Line: at.Line, Function: path.Dir(name) + "." + functionName(fd),
-				Operator: operator, Start: at.Offset, Old: string(src[at.Offset:fset.Position(end).Offset]), New: text})
+				Operator: operator, Start: at.Offset, Old: string(src[at.Offset:fset.Position(end).Offset]), New: text,
+				code: lineAt(src, at.Offset)})
 		}
 		ast.PreorderStack(fd.Body, nil, o.visit)
 	}
 	slices.SortStableFunc(list, func(a, b mutant) int { return cmp.Compare(a.Start, b.Start) })
 	return list, nil
+}
+
+// lineAt returns the line of the source that has the byte at an offset, without its indentation.
+func lineAt(src []byte, at int) string {
+	first := bytes.LastIndexByte(src[:at], '\n') + 1
+	line, _, _ := bytes.Cut(src[first:], []byte("\n"))
+	return string(bytes.TrimSpace(line))
 }
 
 // functionName returns the name of a function with its receiver, without type parameters.

@@ -172,11 +172,12 @@ const numWorkers = "4"
 
 // certify returns the command line of a certification.
 func certify(c certification) []string {
-	args := []string{"run", "reference", "--quiet", "--fail-fast"}
+	command := c.command()
+	args := []string{"run", command[0], "--quiet", "--fail-fast"}
 	if !slices.Contains(c, "--workers") {
 		args = append(args, "--workers", numWorkers)
 	}
-	return append(args, c...)
+	return append(args, command[1:]...)
 }
 
 // testArgs returns the command line of the tests of a package.

@@ -252,7 +252,7 @@ func TestRoutes(t *testing.T) {
 	assert.Equal(t, []certification{byUDP, byIP6}, runs)
 	runs, err = routeOf("rvt")
 	require.NoError(t, err)
-	want := []certification{byDirect, byNetwork, byOdd}
+	want := []certification{byDirect, byFew, byModel, byNetwork, byOdd}
 	if runtime.GOOS == "linux" {
 		want = append(want, byRings)
 	}
@@ -280,7 +280,8 @@ func TestExclusions(t *testing.T) {
 
 func TestParseExclusions(t *testing.T) {
 	list, err := parseExclusions([]byte("- function: rvt.f\n  change: 1 -> 2\n  reason: it is the same\n" +
-		"- function: \"*.String\"\n  reason: texts for people\n- package: link/frame\n  reason: no link of it\n"))
+		"- function: \"*.String\"\n  reason: texts for people\n- package: link/frame\n  reason: no link of it\n" +
+		"- function: rvt.g\n  code: a = 1\n  reason: any number will do\n"))
 	require.NoError(t, err)
 	for _, tt := range []struct {
 		m    mutant
@@ -292,6 +293,8 @@ func TestParseExclusions(t *testing.T) {
 		{mutant{File: "rvt/a.go", Function: "rvt.(*QP).toString"}, ""},
 		{mutant{File: "link/frame/x/a.go", Function: "link/frame/x.f"}, "no link of it"},
 		{mutant{File: "link/frames/a.go", Function: "link/frames.f"}, ""},
+		{mutant{File: "rvt/a.go", Function: "rvt.g", Old: "1", New: "0", code: "a = 1"}, "any number will do"},
+		{mutant{File: "rvt/a.go", Function: "rvt.g", Old: "1", New: "0", code: "b = 1"}, ""},
 	} {
 		got := ""
 		if e := exclusionOf(list, &tt.m); e != nil {
@@ -305,6 +308,7 @@ func TestParseExclusions(t *testing.T) {
 		"- function: f\n  package: p\n  reason: two of them named\n",
 		"- package: p\n  change: a -> b\n  reason: a change of what\n",
 		"- function: f\n  reason: short\n",
+		"- package: p\n  code: a = 1\n  reason: code of which function\n",
 		"- function: f\n  why: unknown field in here\n",
 	} {
 		_, err := parseExclusions([]byte(bad))

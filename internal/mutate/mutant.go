@@ -14,6 +14,8 @@ type mutant struct {
 	Start    int    `json:"start"` // first byte that is replaced
 	Old      string `json:"old"`
 	New      string `json:"new"`
+
+	code string // the line of the source, for exclusions
 }
 
 // change returns the edit in the form that exclusions.yaml has, without line breaks.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// certification is one run of ddk-validate: its arguments after "run reference".
+// certification is one run of ddk-validate: its arguments after "run", without the driver if that is the reference HCA.
 type certification []string
 
 func (c certification) String() string { return strings.Join(c, " ") }
@@ -44,6 +44,14 @@ func (c certification) again(output string) certification {
 	return append(c.only(strings.Join(ids, ",")), "--workers", "1")
 }
 
+// command returns the arguments after "run", with the driver.
+func (c certification) command() []string {
+	if len(c) > 0 && !strings.HasPrefix(c[0], "--") {
+		return c
+	}
+	return slices.Concat([]string{"reference"}, c)
+}
+
 // route is how the certifier reaches the packages below a folder: its runs, quick ones first.
 type route struct {
 	folder string
@@ -63,6 +71,10 @@ var (
 	// Ports, tables and limits with values that no default has. The link direct has the most of them.
 	byOdd = byDirect.with("--set", "odd=1")
 	byIP6 = byUDP.with("--set", "ip=6")
+	// An adapter that claims nothing optional, and must reject it.
+	byFew = byDirect.with("--profile", "minimal", "--set", "claims=few", "--case", "claims.*,opcode.*")
+	// The model of the ConnectX-3 uses the engine in other ways: it names keys and numbers itself.
+	byModel = certification{"mlx4", "--case", "mr.*,mw*,claims.*,qp.create.*,foreign.*", "--exclude", "mr.loop"}
 
 	onlySMA = certification{"--link", "direct", "--profile", "sma"}
 	hardSMA = certification{"--link", "direct", "--profile", "sma", "--set", "agents=hardware"}
@@ -83,6 +95,9 @@ var (
 	userQuick    = byUser.with("--exclude", services+","+packets+","+many+",user.*")
 	userServices = byUser.with("--case", services)
 	userMany     = byUser.with("--case", many)
+	// The application copies its memory for the daemon.
+	byCopies = certification{"--link", "network", "--through", "copies", "--case", "mr.*,rdma.*,atomic.*,fault.*,rc.send.*",
+		"--exclude", "mr.loop"}
 	// The shared queues do not see the services, nor the cases that open no adapter through the layer.
 	byRings = byBypass.with("--exclude", services+","+packets+","+many+",user.*")
 )
@@ -91,13 +106,15 @@ var (
 func (c certification) with(args ...string) certification { return slices.Concat(c, args) }
 
 var routes = []route{
-	{folder: "rvt", runs: []certification{byDirect, byNetwork, byOdd}, shared: []certification{byRings}},
+	{folder: "rvt", runs: []certification{byDirect, byFew, byModel, byNetwork, byOdd},
+		shared: []certification{byRings}},
 	{folder: "hca/reference", runs: []certification{byDirect, byNetwork, byOdd, hardSMA},
 		shared: []certification{byRings}},
 	{folder: "hca/reference/rings", linux: true, runs: []certification{byNetwork, byRings}},
 	{folder: "hca/reference/arena", linux: true, runs: []certification{byRings}},
 	{folder: "hca/reference/userlib", linux: true, runs: []certification{byRings}},
 	{folder: "link", runs: []certification{byDirect, byNetwork, byUDP, byIP6}},
+	{folder: "link/internal/rocev2", runs: []certification{byNetwork, byUDP, byIP6}},
 	{folder: "link/direct", runs: []certification{byDirect, byOdd, hardSMA, hardServices}},
 	{folder: "link/sim", runs: []certification{byNetwork}},
 	{folder: "link/udp", runs: []certification{byUDP, byIP6}},
@@ -105,7 +122,8 @@ var routes = []route{
 	{folder: "accesslayer", runs: []certification{directServices, byAL}},
 	{folder: "accesslayer/cm", runs: []certification{directServices, networkServices}},
 	{folder: "accesslayer/mads", runs: []certification{directServices, networkServices, hardServices, oddServices}},
-	{folder: "kproxy", linux: true, runs: []certification{onlyUser, userQuick, userServices, byRings, userMany}},
+	{folder: "kproxy", linux: true, runs: []certification{onlyUser, userQuick, userServices, byCopies, byRings,
+		userMany}},
 }
 
 // routeOf returns the runs that judge a package: those of the longest folder above it.

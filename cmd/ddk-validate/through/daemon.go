@@ -220,7 +220,7 @@ func (s *service) open(ctx context.Context, r *request, files []*os.File, x *rep
 	if err != nil {
 		return err
 	}
-	t, err := newServed(ctx, s.driver, r.Options, conn)
+	t, err := newServed(ctx, s.driver, r, conn)
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -281,8 +281,8 @@ type served struct {
 	srv    *server.Server
 }
 
-func newServed(ctx context.Context, d validate.Driver, o validate.Options, c *native.Conn) (*served, error) {
-	target, err := d.Open(ctx, o)
+func newServed(ctx context.Context, d validate.Driver, r *request, c *native.Conn) (*served, error) {
+	target, err := d.Open(ctx, r.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +302,7 @@ func newServed(ctx context.Context, d validate.Driver, o validate.Options, c *na
 	if t.svc, err = services.New(services.Config{AL: t.al, MAD: t.hosts, CM: t.hosts.managers()}); err != nil {
 		return nil, errors.Join(err, t.close(ctx))
 	}
-	if t.core, err = kproxy.New(kproxy.Config{AL: t.al, Service: t.svc, Logger: log}); err != nil {
+	if t.core, err = kproxy.New(kproxy.Config{AL: t.al, Service: t.svc, Logger: log, ClientCopies: r.Copies}); err != nil {
 		return nil, errors.Join(err, t.close(ctx))
 	}
 	t.srv = server.New(t.core, clock.Real())

@@ -6,13 +6,14 @@ import (
 	"ciddk/validate"
 )
 
-// Layers returns what --through accepts: accesslayer, user and, if there are user libraries, bypass.
+// Layers returns what --through accepts: accesslayer, user, copies and, if there are user libraries, bypass.
 func Layers(libs ...*ci.UserLibrary) []cli.Layer {
 	list := []cli.Layer{
 		{Name: "accesslayer", Description: "the access layer: its objects are certified on top of the driver",
 			Over: AccessLayer},
 		{Name: "user", Description: "a daemon in another process: package ual is certified on top of the driver",
 			Over: func(d validate.Driver) validate.Driver { return User(d) }},
+		{Name: "copies", Description: "the same, and the application copies its memory for the daemon", Over: Copies},
 	}
 	if len(libs) == 0 {
 		return list

@@ -49,6 +49,7 @@ type request struct {
 	Handle     uint64 // of a capture, of an end of the link, or of a request to cancel
 	Packet     []byte
 	GUID       ci.GUID
+	Copies     bool // the client copies its memory
 }
 
 // reply is a message of the daemon process.

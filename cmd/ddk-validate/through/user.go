@@ -11,6 +11,15 @@ import (
 	"ciddk/validate"
 )
 
+// Copies returns d behind a daemon in another process that has its clients copy their memory, as a daemon does that the
+// system does not permit to reach it.
+func Copies(d validate.Driver) validate.Driver {
+	Serve(d)
+	r := &remote{driver: d.Name, copies: true}
+	d.Open = r.open
+	return d
+}
+
 // User returns d behind a daemon in another process: the HCAs of its targets are those of package ual, with the user
 // libraries that are given. In the daemon process of d itself, it serves and does not return.
 func User(d validate.Driver, libs ...*ci.UserLibrary) validate.Driver {
@@ -24,6 +33,7 @@ func User(d validate.Driver, libs ...*ci.UserLibrary) validate.Driver {
 type remote struct {
 	driver string
 	libs   []*ci.UserLibrary
+	copies bool // the client copies its memory
 
 	mu   sync.Mutex
 	idle *process // serves no target
@@ -63,7 +73,7 @@ func (r *remote) open(ctx context.Context, o validate.Options) (*validate.Target
 		p.kill()
 		return nil, err
 	}
-	x, err := p.call(ctx, &request{Op: opOpen, Options: o}, theirs)
+	x, err := p.call(ctx, &request{Op: opOpen, Options: o, Copies: r.copies}, theirs)
 	theirs.Close()
 	if err != nil {
 		ours.Close()

@@ -3,6 +3,7 @@ package cisuite
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/validate"
@@ -368,10 +369,16 @@ func madSetState(t *validate.T) {
 	})
 	state(ci.PortArmed)
 	kit.Equal(t, "PortAttr.State after Set PortInfo to Armed", portOf(t, ca).State, ci.PortArmed)
+	// An event that the change to Armed raises is too early, and must not count for the change to Active.
+	_ = ca.Events.HasWithin(ci.EventPortActive, 10*time.Millisecond)
+	early := ca.Events.Count(ci.EventPortActive)
 	state(ci.PortActive)
 	kit.Equal(t, "PortAttr.State after Set PortInfo to Active", portOf(t, ca).State, ci.PortActive)
 	if t.Claims().Has(ci.CapPortActiveEvent) {
-		ca.Events.Wait(ci.EventPortActive)
+		waitFor(t, "events after Set PortInfo to Active", "another event port active", func() (bool, string) {
+			n := ca.Events.Count(ci.EventPortActive)
+			return n > early, fmt.Sprintf("%d, of which %d came before the Set", n, early)
+		})
 	}
 	ca.Events.Wait(ci.EventPortDown)
 }
