@@ -16,6 +16,8 @@ type exclusion struct {
 	Function string `yaml:"function"`
 	// Package is a folder; packages below it are included.
 	Package string `yaml:"package"`
+	// File is a source file, relative to the module's root.
+	File string `yaml:"file"`
 	// Change limits the exclusion of a function to one edit, "old -> new", which changes no behavior.
 	Change string `yaml:"change"`
 	// Operator limits the exclusion of a function to the edits of one operator.
@@ -26,8 +28,11 @@ type exclusion struct {
 }
 
 func (e *exclusion) matches(m *mutant) bool {
-	if e.Package != "" {
+	switch {
+	case e.Package != "":
 		return isBelow(path.Dir(m.File), e.Package)
+	case e.File != "":
+		return m.File == e.File
 	}
 	if name, ok := strings.CutPrefix(e.Function, "*"); ok {
 		return strings.HasSuffix(m.Function, name)
@@ -45,21 +50,28 @@ func parseExclusions(b []byte) ([]exclusion, error) {
 		return nil, fmt.Errorf("exclusions: %w", err)
 	}
 	for i, e := range list {
+		isOneFunction := e.Function != "" && !strings.HasPrefix(e.Function, "*")
 		switch {
-		case (e.Function == "") == (e.Package == ""):
-			return nil, fmt.Errorf("exclusions: entry %d: want a function or a package", i+1)
-		case e.Change != "" && (e.Package != "" || strings.HasPrefix(e.Function, "*")):
-			return nil, fmt.Errorf("exclusions: entry %d: a change needs one function", i+1)
-		case e.Code != "" && (e.Package != "" || strings.HasPrefix(e.Function, "*")):
-			return nil, fmt.Errorf("exclusions: entry %d: code needs one function", i+1)
-		case e.Operator != "" && (e.Package != "" || strings.HasPrefix(e.Function, "*")):
-			return nil, fmt.Errorf("exclusions: entry %d: operator is for one function: name it, without * or package",
-				i+1)
+		case numSet(e.Function, e.Package, e.File) != 1:
+			return nil, fmt.Errorf("exclusions: entry %d: want a function, a package or a file", i+1)
+		case numSet(e.Change, e.Operator, e.Code) > 0 && !isOneFunction:
+			return nil, fmt.Errorf("exclusions: entry %d: change, operator and code are for one function: name it, "+
+				"without *, package or file", i+1)
 		case len(strings.Fields(e.Reason)) < 3:
 			return nil, fmt.Errorf("exclusions: entry %d: no reason", i+1)
 		}
 	}
 	return list, nil
+}
+
+// numSet returns how many texts are not empty.
+func numSet(list ...string) (n int) {
+	for _, s := range list {
+		if s != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // exclusionOf returns the exclusion of a mutant, or nil.
@@ -81,8 +93,8 @@ func checkExclusions(list []exclusion, all []mutant) error {
 			used = used || list[i].matches(&all[j])
 		}
 		if e := list[i]; !used {
-			errs = append(errs, fmt.Errorf("exclusions: no mutant matches %s%s %s%s %s", e.Function, e.Package, e.Change,
-				e.Operator, e.Code))
+			errs = append(errs, fmt.Errorf("exclusions: no mutant matches %s%s%s %s%s %s", e.Function, e.Package,
+				e.File, e.Change, e.Operator, e.Code))
 		}
 	}
 	return errors.Join(errs...)

@@ -281,7 +281,8 @@ func TestExclusions(t *testing.T) {
 func TestParseExclusions(t *testing.T) {
 	list, err := parseExclusions([]byte("- function: rvt.f\n  change: 1 -> 2\n  reason: it is the same\n" +
 		"- function: \"*.String\"\n  reason: texts for people\n- package: link/frame\n  reason: no link of it\n" +
-		"- function: rvt.g\n  code: a = 1\n  reason: any number will do\n"))
+		"- function: rvt.g\n  code: a = 1\n  reason: any number will do\n" +
+		"- file: rvt/b.go\n  reason: of another system\n"))
 	require.NoError(t, err)
 	for _, tt := range []struct {
 		m    mutant
@@ -295,6 +296,7 @@ func TestParseExclusions(t *testing.T) {
 		{mutant{File: "link/frames/a.go", Function: "link/frames.f"}, ""},
 		{mutant{File: "rvt/a.go", Function: "rvt.g", Old: "1", New: "0", code: "a = 1"}, "any number will do"},
 		{mutant{File: "rvt/a.go", Function: "rvt.g", Old: "1", New: "0", code: "b = 1"}, ""},
+		{mutant{File: "rvt/b.go", Function: "rvt.h"}, "of another system"},
 	} {
 		got := ""
 		if e := exclusionOf(list, &tt.m); e != nil {
