@@ -35,7 +35,7 @@ func TestThroughUser(t *testing.T) {
 	}
 	code := cli.Main(config, []string{"run", "reference", "--through", "nothing"})
 	assert.Equal(t, validate.ExitUsage, code)
-	assert.Contains(t, errs.String(), `no layer "nothing"; there are: accesslayer, user, bypass`)
+	assert.Contains(t, errs.String(), `no layer "nothing"; there are: accesslayer, user, copies, bypass`)
 }
 
 // TestThroughBypass runs cases of the data path through the user library of the reference HCA.
