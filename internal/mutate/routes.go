@@ -96,8 +96,8 @@ var (
 	userServices = byUser.with("--case", services)
 	userMany     = byUser.with("--case", many)
 	// The application copies its memory for the daemon.
-	byCopies = certification{"--link", "network", "--through", "copies", "--case", "mr.*,rdma.*,atomic.*,fault.*,rc.send.*",
-		"--exclude", "mr.loop"}
+	byCopies = byNetwork.with("--through", "copies", "--case", "mr.*,rdma.*,atomic.*,fault.*,rc.send.*",
+		"--exclude", "mr.loop")
 	// The shared queues do not see the services, nor the cases that open no adapter through the layer.
 	byRings = byBypass.with("--exclude", services+","+packets+","+many+",user.*")
 )

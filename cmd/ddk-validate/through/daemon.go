@@ -302,7 +302,8 @@ func newServed(ctx context.Context, d validate.Driver, r *request, c *native.Con
 	if t.svc, err = services.New(services.Config{AL: t.al, MAD: t.hosts, CM: t.hosts.managers()}); err != nil {
 		return nil, errors.Join(err, t.close(ctx))
 	}
-	if t.core, err = kproxy.New(kproxy.Config{AL: t.al, Service: t.svc, Logger: log, ClientCopies: r.Copies}); err != nil {
+	cfg := kproxy.Config{AL: t.al, Service: t.svc, Logger: log, ClientCopies: r.Copies}
+	if t.core, err = kproxy.New(cfg); err != nil {
 		return nil, errors.Join(err, t.close(ctx))
 	}
 	t.srv = server.New(t.core, clock.Real())

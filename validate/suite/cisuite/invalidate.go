@@ -12,8 +12,9 @@ var invalidates = &validate.Area{Complete: func(c *validate.Case) { c.Feature = 
 const invalidateSource = "OpLocalInv, SendInvalidate"
 
 var CILocalInv03 = invalidates.Must("CI-LocalInv-03", "IBTA 10.6.6", invalidateSource,
-	"A local invalidate fails for a region that was not registered fast, for one of another PD or with bound windows, "+
-		"for a window of type 1, and for a window that was bound through another QP. The key continues to grant access.")
+	"A local invalidate fails for a region that was not registered fast, for one of another PD or with bound "+
+		"windows, for a window of type 1, and for a window that was bound through another QP. The key continues to "+
+		"grant access.")
 
 var CISendInv02 = invalidates.Must("CI-SendInv-02", "IBTA 10.6.6", invalidateSource,
 	"A SEND with such a key fails at its sender, completes no receive with success, and the key continues to grant "+

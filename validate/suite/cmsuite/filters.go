@@ -14,8 +14,8 @@ import (
 var filters = area()
 
 var CMFilter01 = filters.Must("CM-Filter-01", "CI access layer", "cm, ListenConfig.Port, GID, LID, PKey, Compare",
-	"A listener receives the requests that pass all its filters. A request that fails one of them is rejected as one for "+
-		"a service without a listener.")
+	"A listener receives the requests that pass all its filters. A request that fails one of them is rejected as one "+
+		"for a service without a listener.")
 
 var (
 	_ = filters.Case(validate.Case{
@@ -58,7 +58,8 @@ func filtersOf(a, b *side) []filter {
 			fail: func(c *cm.ListenConfig) { c.PKey = b.absentPKey() }},
 		{name: "comparison at the start", pass: func(c *cm.ListenConfig) { c.Compare = []byte(filtered) },
 			fail: func(c *cm.ListenConfig) { c.Compare = []byte("Filtered") }},
-		{name: "comparison at an offset", pass: func(c *cm.ListenConfig) { c.Offset, c.Compare = 3, []byte(filtered[3:]) },
+		{name: "comparison at an offset",
+			pass: func(c *cm.ListenConfig) { c.Offset, c.Compare = 3, []byte(filtered[3:]) },
 			fail: func(c *cm.ListenConfig) { c.Offset, c.Compare = 2, []byte(filtered[3:]) }},
 		{name: "service ID", pass: func(c *cm.ListenConfig) { c.Mask = mad.ServiceIDExact },
 			fail: func(c *cm.ListenConfig) { c.Service++ }},
