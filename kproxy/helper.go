@@ -111,8 +111,9 @@ func (p *process) help(r reach) error {
 	return nil
 }
 
-// canHelp reports whether memory that the daemon cannot reach for this reason is copied by a client that serves copies.
-func canHelp(err error) bool {
+// NeedsCopies reports whether memory that the daemon could not reach, which is the error, may be reached if the client
+// copies for the daemon: schema.ServeCopies.
+func NeedsCopies(err error) bool {
 	for _, e := range []error{errByClient, errNoProcess, errOtherUser, os.ErrPermission, os.ErrNotExist,
 		errors.ErrUnsupported} {
 		if errors.Is(err, e) {

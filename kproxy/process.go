@@ -93,7 +93,7 @@ func (p *process) memory(at place, length uint64, a ci.Access) (ci.Memory, error
 	}
 	m := &processMemory{p: p, at: at, n: length}
 	err := m.check(a&ci.LocalWrite != 0)
-	if err != nil && p.helped != nil && at.token != 0 && canHelp(err) {
+	if err != nil && p.helped != nil && NeedsCopies(err) {
 		m.by = p.helped
 		err = m.try()
 	}

@@ -74,7 +74,8 @@ func (r *processReach) exited() bool {
 	if r.pidfd < 0 {
 		return true
 	}
-	return unix.PidfdSendSignal(r.pidfd, 0, nil, 0) != nil
+	err := unix.PidfdSendSignal(r.pidfd, 0, nil, 0)
+	return err != nil && !errors.Is(err, unix.EPERM) // EPERM: a process of another user
 }
 
 // bind opens the memory of the process. It is done at the first access, when the client has permitted it.

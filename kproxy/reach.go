@@ -3,7 +3,7 @@ package kproxy
 // place is where bytes are in the memory of a process.
 type place struct {
 	addr  uint64
-	token uint64 // schema.Memory.FileOffset of the registration; 0: memory of a driver's request
+	token uint64 // schema.Memory.FileOffset of the registration; 0: memory that a driver reaches by Process.Memory
 }
 
 // plus returns the place n bytes further.

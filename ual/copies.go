@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/kproxy/native"
 	"ciddk/kproxy/schema"
 )
 
@@ -43,39 +44,11 @@ func (c *Client) serveCopies() bool {
 	}
 	x.started = true
 	c.wait.Go(func() {
-		serveCopies(files[0], c.copyFor)
+		debug.SetPanicOnFault(true) // of this goroutine; see pinned.transfer
+		native.ServeCopies(files[0], c.copyFor)
 		files[0].Close()
 	})
 	return true
-}
-
-// serveCopies executes copies until the daemon, or the end of the connection, closes the socket.
-func serveCopies(f *os.File, do func(c *schema.Copy, data []byte) error) {
-	debug.SetPanicOnFault(true) // of this goroutine; see pinned.transfer
-	in, out := make([]byte, schema.CopySize+schema.MaxCopy+1), make([]byte, schema.CopyReplySize+schema.MaxCopy)
-	for {
-		n, err := f.Read(in)
-		if err != nil {
-			return
-		}
-		c, data, err := schema.ParseCopy(in[:n])
-		if err != nil {
-			return
-		}
-		reply := out[:schema.CopyReplySize]
-		if c.Kind == schema.CopyRead {
-			reply = out[:schema.CopyReplySize+c.Length]
-			data = reply[schema.CopyReplySize:]
-		}
-		r := schema.CopyReply{ID: c.ID}
-		if do(&c, data) != nil {
-			r.Failed, reply = true, reply[:schema.CopyReplySize]
-		}
-		r.Append(reply[:0])
-		if _, err := f.Write(reply); err != nil {
-			return
-		}
-	}
 }
 
 // copyFor copies between data and memory that is registered.

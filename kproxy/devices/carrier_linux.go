@@ -49,7 +49,7 @@ func Open(socket int, path string, process *os.File) (*Opened, error) {
 // Call executes a system call on an open device file. The caller closes the descriptors of the reply. The error has a
 // syscall.Errno in its chain, EIO if the daemon is gone.
 func Call(socket int, r *Request) (*Reply, error) {
-	m := &message{op: opWrite, data: r.Data, a: uint64(uint32(r.Number))}
+	m := &message{op: opWrite, data: r.Data, a: uint64(uint32(r.Number)), b: r.Token}
 	if r.IsIoctl {
 		m = &message{op: opIoctl, a: r.Ioctl&math.MaxUint32 | uint64(uint32(r.Number))<<32, b: r.Operand,
 			data: appendRanges(nil, r.Memory)}
@@ -78,6 +78,9 @@ func Discard(socket int) {
 func closeReply(r *Reply) {
 	if r.Memory != nil {
 		r.Memory.Close()
+	}
+	if r.Copies != nil {
+		r.Copies.Close()
 	}
 	for _, d := range r.Files {
 		d.File.Close()

@@ -37,7 +37,8 @@
 //	              about, which the program has mapped
 //	8       u64   open: inode of the socket; ioctl: request number, and in the upper half the number that the
 //	              following descriptor has in the program; tree: offset; write: that number; read: size
-//	16      u64   ioctl: argument; read: address; write: offset of the memory in the file that follows
+//	16      u64   ioctl: argument; read: address; write: offset of the memory in the file that follows, or, without a
+//	              file, the carrier's number of the memory that the call is about, by which it copies it
 //	24      …     open and content: path; write: bytes; ioctl: memory of the program, as often as necessary:
 //	              u64 address, u64 size, the bytes
 //
@@ -47,7 +48,7 @@
 //	4       u32   flags: 1 the program's descriptor is needed, 2 a bell is set, 4 a bell is removed, 8 the first
 //	              descriptor is memory to map, 16 the call would block, 32 the descriptor is no longer readable,
 //	              64 the program's descriptor that came with the call is no longer readable, 128 memory of the
-//	              program is needed
+//	              program is needed, 256 the first descriptor is a socket by which the carrier copies memory
 //	8       s64   result of the call; tree: size of the whole tree
 //	16      u32   with flag 1: number of the descriptor in the program; the carrier repeats the call with it
 //	20      u32   with flags 2 and 4: handle of a QP
@@ -81,6 +82,15 @@
 // The daemon makes the program's descriptor readable by a message of one byte on the socket. With flags 32 and 64 the
 // carrier receives and discards one message. With flag 16 and the errno EAGAIN, if the descriptor blocks, the carrier
 // waits until it is readable, and repeats the call.
+//
+// # Copies
+//
+// Where the system does not let the daemon copy memory of the program, the carrier copies, on a thread of the program
+// or in ddkrun. The daemon then replies to the first call that registers such memory with flag 256, and a socket for
+// messages of package kproxy/schema: Copy and CopyReply. The carrier serves the socket until the daemon closes it, and
+// repeats the call with its number of the memory. It copies memory that the program has registered, and no other,
+// whatever the daemon requests. A carrier that cannot serve the socket closes it; the call then fails with the errno of
+// the reply.
 //
 // # Bad input
 //

@@ -81,6 +81,10 @@ type Request struct {
 	Number int32
 	File   *os.File
 	Offset uint64
+
+	// Token is the carrier's number of the memory that a write without File registers, by which it copies the memory:
+	// Reply.Copies. It is 0 if the carrier does not.
+	Token  uint64
 	Device File // the open device file that File is a descriptor of, if the same user has it open; else nil
 }
 
@@ -103,6 +107,12 @@ type Reply struct {
 	// NeedMemory lists memory of the program that an ioctl needs, at most MaxRanges ranges. Nothing was executed. The
 	// carrier repeats the call with these ranges only, so a Reply lists all that the call needs.
 	NeedMemory []Range
+
+	// Copies is a socket by which the carrier copies memory of the program, because the daemon cannot reach it: the
+	// carrier reads schema.Copy from each message and writes a schema.CopyReply for it. Nothing was executed. The
+	// carrier repeats the call with a Token, or else the call has failed with Errno. The server closes Copies when it
+	// has sent it. A reply has Copies or Memory.
+	Copies *os.File
 
 	// NeedFile reports that the call needs the program's descriptor Number. Nothing was executed.
 	NeedFile bool

@@ -22,7 +22,7 @@ const (
 )
 
 // version is the version of the protocol. The daemon and the carrier must have the same.
-const version = 5
+const version = 6
 
 // Sizes of headers in bytes.
 const (
@@ -41,6 +41,7 @@ const (
 	flagQuiet
 	flagQuietFile
 	flagNeedMemory
+	flagCopies
 )
 
 // maxPart is the number of bytes of the tree in one reply.
@@ -95,6 +96,10 @@ func appendReply(b []byte, r *Reply) ([]byte, []*os.File) {
 	if r.Memory != nil {
 		flags |= flagMemory
 		files, addrs = append(files, r.Memory), append(addrs, 0)
+	}
+	if r.Copies != nil {
+		flags |= flagCopies
+		files, addrs = append(files, r.Copies), append(addrs, 0)
 	}
 	for _, d := range r.Files {
 		files, addrs = append(files, d.File), append(addrs, d.Addr)
@@ -166,11 +171,13 @@ func parseReply(b []byte, files []*os.File) (*Reply, error) {
 	for i, f := range files {
 		r.Files = append(r.Files, Descriptor{File: f, Close: true, Addr: ne.Uint64(b[8*i:])})
 	}
-	if flags&flagMemory != 0 {
-		if len(files) == 0 {
-			return nil, errMessage
+	for flag, to := range map[uint32]**os.File{flagMemory: &r.Memory, flagCopies: &r.Copies} {
+		if flags&flag != 0 {
+			if len(r.Files) != len(files) || len(files) == 0 { // one of the two comes with a reply
+				return nil, errMessage
+			}
+			*to, r.Files = files[0], r.Files[1:]
 		}
-		r.Memory, r.Files = files[0], r.Files[1:]
 	}
 	for b = b[8*len(files):]; numStores > 0; numStores-- {
 		if len(b) < 16 || ne.Uint64(b[8:]) > uint64(len(b)-16) {

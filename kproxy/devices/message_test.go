@@ -63,6 +63,27 @@ func TestReplyLayout(t *testing.T) {
 	assert.EqualValues(t, flagNoBell, ne.Uint32(b[4:]))
 }
 
+// TestReplyFile encodes and decodes replies whose first descriptor has a purpose of its own.
+func TestReplyFile(t *testing.T) {
+	for name, r := range map[string]*Reply{"memory": {Memory: os.Stdin}, "copies": {Copies: os.Stdin, Errno: 5},
+		"none": {}} {
+		r.Files = []Descriptor{{File: os.Stdout, Close: true, Addr: 7}}
+		b, files := appendReply(nil, r)
+		got, err := parseReply(b, files)
+		require.NoError(t, err, name)
+		assert.Equal(t, r, got, name)
+	}
+	b, files := appendReply(nil, &Reply{Memory: os.Stdin, Copies: os.Stdout})
+	_, err := parseReply(b, files)
+	require.ErrorIs(t, err, errMessage, "both")
+	for _, flag := range []uint32{flagMemory, flagCopies} {
+		b, _ = appendReply(nil, &Reply{})
+		ne.PutUint32(b[4:], flag)
+		_, err = parseReply(b, nil)
+		require.ErrorIs(t, err, errMessage, "without a descriptor")
+	}
+}
+
 // TestRanges encodes and decodes memory of a program, and requests for it.
 func TestRanges(t *testing.T) {
 	list := []Range{{Addr: 0x1000, Size: 3, Data: []byte("abc")}, {Addr: 7, Data: []byte{}}}

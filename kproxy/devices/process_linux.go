@@ -2,6 +2,7 @@ package devices
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -28,7 +29,10 @@ func processOf(f *os.File, uid int) (pid int, err error) {
 		return 0, syscall.EPERM
 	}
 	isGone := false
-	err = control(f, func(fd int) { isGone = unix.PidfdSendSignal(fd, 0, nil, 0) != nil })
+	err = control(f, func(fd int) {
+		err := unix.PidfdSendSignal(fd, 0, nil, 0)
+		isGone = err != nil && !errors.Is(err, unix.EPERM) // EPERM: a process of another user
+	})
 	if err != nil || isGone { // then the number may be that of another process
 		return 0, syscall.ESRCH
 	}

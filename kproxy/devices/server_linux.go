@@ -318,6 +318,9 @@ func (d *opener) next() bool {
 		return true
 	}
 	r := &Request{Data: m.data, Offset: m.b}
+	if m.files == 0 {
+		r.Offset, r.Token = 0, m.b
+	}
 	if m.op == opIoctl {
 		memory, err := parseRanges(m.data)
 		if err != nil {
@@ -353,6 +356,9 @@ func (d *opener) start(buf *[]byte, files []*os.File, call func() *Reply) {
 		}()
 		reply := call()
 		send(files[0], reply)
+		if reply.Copies != nil {
+			reply.Copies.Close()
+		}
 		for _, x := range reply.Files {
 			if x.Close {
 				x.File.Close()

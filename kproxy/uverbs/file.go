@@ -107,7 +107,7 @@ func (f *File) Call(r *devices.Request) *devices.Reply {
 	if err == nil {
 		err = m.run(f, c)
 	}
-	if c != nil && c.reply.NeedFile {
+	if c != nil && (c.reply.NeedFile || c.reply.Copies != nil) {
 		return &c.reply
 	}
 	if err != nil {

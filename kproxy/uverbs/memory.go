@@ -7,7 +7,6 @@ import (
 
 	"ciddk/ci"
 	"ciddk/kproxy"
-	"ciddk/kproxy/devices"
 	"ciddk/kproxy/schema"
 )
 
@@ -101,8 +100,8 @@ func (f *File) regMR(c *call, q *regMR, r *regMRResp) error {
 	if err != nil {
 		return err
 	}
-	region, err := f.register(pd, m, c.request)
-	if err != nil {
+	region, err := f.register(pd, m, c)
+	if err != nil || region == nil {
 		return notMapped(err)
 	}
 	r.LKey, r.RKey = uint32(region.Region.LKey), uint32(region.Region.RKey)
@@ -110,9 +109,10 @@ func (f *File) regMR(c *call, q *regMR, r *regMRResp) error {
 	return nil
 }
 
-// register registers memory. If the program has shared it, it is mapped, and copied only if that is not possible.
-func (f *File) register(pd schema.Handle, m schema.Memory, q *devices.Request) (*schema.RegionReply, error) {
-	if q.File != nil {
+// register registers memory. If the program has shared it, it is mapped, and copied only if that is not possible. The
+// region is nil if the carrier repeats the call.
+func (f *File) register(pd schema.Handle, m schema.Memory, c *call) (*schema.RegionReply, error) {
+	if q := c.request; q.File != nil {
 		shared := m
 		shared.Shared, shared.FileOffset = true, q.Offset
 		r, err := f.session.Do(&kproxy.Call{Command: schema.CmdRegisterMR,
@@ -121,7 +121,25 @@ func (f *File) register(pd schema.Handle, m schema.Memory, q *devices.Request) (
 			return r.Body.(*schema.RegionReply), nil
 		}
 	}
-	return do[schema.RegionReply](f, schema.CmdRegisterMR, &schema.RegisterMR{PD: pd, Memory: m})
+	return copied(f, c, func() (*schema.RegionReply, error) {
+		m.FileOffset = c.request.Token
+		return do[schema.RegionReply](f, schema.CmdRegisterMR, &schema.RegisterMR{PD: pd, Memory: m})
+	})
+}
+
+// copied executes a registration of memory that is reached by copies. If the system does not let the daemon copy, the
+// carrier does: it gets a socket for copies, and repeats the call, which is the result nil.
+func copied(f *File, c *call, register func() (*schema.RegionReply, error)) (*schema.RegionReply, error) {
+	r, err := register()
+	if c.request.Token != 0 || !kproxy.NeedsCopies(err) {
+		return r, err
+	}
+	served, again := f.session.Do(&kproxy.Call{Command: schema.CmdServeCopies, Body: &schema.ServeCopies{}})
+	if again != nil { // it has the socket already
+		return nil, err
+	}
+	c.reply.Copies, c.reply.Errno = served.Files[0], errnoOf(notMapped(err))
+	return nil, nil
 }
 
 // The changes of a region (enum ib_mr_rereg_flags).
@@ -131,7 +149,7 @@ const (
 	reregAccess
 )
 
-func (f *File) reregMR(_ *call, q *reregMR, r *reregMRResp) error {
+func (f *File) reregMR(c *call, q *reregMR, r *reregMRResp) error {
 	if q.Flags == 0 || q.Flags&^(reregTranslation|reregPD|reregAccess) != 0 {
 		return syscall.EINVAL
 	}
@@ -160,8 +178,13 @@ func (f *File) reregMR(_ *call, q *reregMR, r *reregMRResp) error {
 			return err
 		}
 	}
-	region, err := do[schema.RegionReply](f, schema.CmdModifyMR, modify)
-	if err != nil {
+	region, err := copied(f, c, func() (*schema.RegionReply, error) {
+		if q.Flags&reregTranslation != 0 {
+			modify.Memory.FileOffset = c.request.Token
+		}
+		return do[schema.RegionReply](f, schema.CmdModifyMR, modify)
+	})
+	if err != nil || region == nil {
 		return notMapped(err)
 	}
 	r.LKey, r.RKey = uint32(region.Region.LKey), uint32(region.Region.RKey)

@@ -33,14 +33,18 @@ type rig struct {
 var softRoCE = []Provider{{Library: rings.LibraryName, Name: "rxe_ddk", ABI: 2, Driver: 14, Command: rings.VerbsCommand,
 	BellOffset: rings.VerbsIndex}}
 
-func newRig(t testing.TB) *rig {
+func newRig(t testing.TB) *rig { return newRigOf(t, kproxy.Config{}) }
+
+// newRigOf returns a rig with a session core.
+func newRigOf(t testing.TB, core kproxy.Config) *rig {
 	port, err := sim.New(sim.NewNetwork(sim.NetworkConfig{}), sim.Config{Addr: netip.MustParseAddr("10.0.0.1")})
 	require.NoError(t, err)
 	r := &rig{t: t, al: accesslayer.New(accesslayer.Config{PollInterval: -1})}
 	r.hca, err = reference.New(reference.Config{Ports: []rvt.Port{port}})
 	require.NoError(t, err)
 	require.NoError(t, r.al.Register(r.hca))
-	r.core, err = kproxy.New(kproxy.Config{AL: r.al})
+	core.AL = r.al
+	r.core, err = kproxy.New(core)
 	require.NoError(t, err)
 	r.front, err = New(Config{AL: r.al, Core: r.core, Providers: softRoCE})
 	require.NoError(t, err)

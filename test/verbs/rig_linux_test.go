@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,8 +81,9 @@ type rig struct {
 	t      *testing.T
 	env    []string
 	socket string
-	flags  []string // of ddkrun
-	peer   *rig     // of clients; nil: the same
+	flags  []string             // of ddkrun
+	as     *syscall.SysProcAttr // of ddkrun; nil: the test's user
+	peer   *rig                 // of clients; nil: the same
 }
 
 func newRig(t *testing.T) *rig { return newRigAt(t, "10.0.0.1") }
@@ -120,9 +122,18 @@ func newRigOf(t *testing.T, settings string) *rig {
 // newRigWithout is newRigOf for programs that need neither the preloaded library nor a user library.
 func newRigWithout(t *testing.T, settings string, flags ...string) *rig {
 	dir := t.TempDir()
-	socket := filepath.Join(dir, "s")
-	daemon := exec.Command(ddkrun, append([]string{"-daemon", "serve", "--socket", socket, "--drain", "1ms",
+	r := &rig{t: t, socket: filepath.Join(dir, "s")}
+	r.env = append(os.Environ(), "DDKD_SOCKET="+r.socket, "XDG_RUNTIME_DIR="+dir)
+	r.serve(settings, nil, flags...)
+	return r
+}
+
+// serve starts the daemon, which ends with the test.
+func (r *rig) serve(settings string, as *syscall.SysProcAttr, flags ...string) {
+	t := r.t
+	daemon := exec.Command(self(as), append([]string{"-daemon", "serve", "--socket", r.socket, "--drain", "1ms",
 		"--adapter", settings}, flags...)...)
+	daemon.SysProcAttr = as
 	pipe, err := daemon.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, daemon.Start())
@@ -144,7 +155,14 @@ func newRigWithout(t *testing.T, settings string, flags ...string) *rig {
 		assert.NoError(t, daemon.Wait(), "%s", log)
 		assert.NotContains(t, log, "level=ERROR")
 	})
-	return &rig{t: t, socket: socket, env: append(os.Environ(), "DDKD_SOCKET="+socket, "XDG_RUNTIME_DIR="+dir)}
+}
+
+// self returns the path of this program for a process of a user, who may not have access to its directory.
+func self(as *syscall.SysProcAttr) string {
+	if as != nil {
+		return "/proc/self/exe"
+	}
+	return ddkrun
 }
 
 // command returns the command that runs a program with ddkrun.
@@ -155,9 +173,9 @@ func (r *rig) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	r.t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, ddkrun, append(slices.Clone(r.flags), args...)...)
+	cmd := exec.CommandContext(ctx, self(r.as), append(slices.Clone(r.flags), args...)...)
 	out := new(bytes.Buffer)
-	cmd.Env, cmd.Stdout, cmd.Stderr = r.env, out, out
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = r.env, out, out, r.as
 	cmd.WaitDelay = 10 * time.Second
 	return cmd, out
 }

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// preloadSource is the part that programs cannot do without, and shareSource that of --share-memory.
+// preloadSource is the part that programs cannot do without, shareSource that of --share-memory, and copiesSource that
+// of memory which the daemon cannot reach.
 //
 //go:embed preload/preload.c
 var preloadSource []byte
@@ -21,8 +22,12 @@ var preloadSource []byte
 //go:embed preload/share.c
 var shareSource []byte
 
+//go:embed preload/copies.c
+var copiesSource []byte
+
 // source is the library that programs preload, as one file.
-var source = slices.Concat(preloadSource, []byte("\n#line 1 \"share.c\"\n"), shareSource)
+var source = slices.Concat(preloadSource, []byte("\n#line 1 \"share.c\"\n"), shareSource,
+	[]byte("\n#line 1 \"copies.c\"\n"), copiesSource)
 
 // compileFlags are the flags of the C compiler.
 var compileFlags = []string{"-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-x", "c"}

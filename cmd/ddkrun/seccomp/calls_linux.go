@@ -45,7 +45,11 @@ func (t *task) onDevice() result {
 	case unix.SYS_READ:
 		return t.retry(d, func() (*devices.Reply, error) { return devices.Read(d.conn, t.args[1], t.args[2]) })
 	case unix.SYS_IOCTL:
-		return t.call(d, &devices.Request{IsIoctl: true, Ioctl: uint64(uint32(t.args[1])), Operand: t.args[2]})
+		q := &devices.Request{IsIoctl: true, Ioctl: uint64(uint32(t.args[1])), Operand: t.args[2]}
+		if handle, ok := t.destroysMR(q); ok && d.dev != nil {
+			return t.register(d, q, &registration{handle: handle})
+		}
+		return t.call(d, q)
 	case unix.SYS_DUP:
 		return t.duplicate(d, 0)
 	case unix.SYS_FCNTL:
@@ -106,6 +110,9 @@ func (t *task) write(d *descriptor, addr, size uint64) result {
 		ne.Uint32(b[20:]) == 0
 	if isBell && d.dev != nil && d.dev.ring(ne.Uint32(b[16:])) {
 		return result{value: int64(size)}
+	}
+	if g, ok := parseRegistration(b); ok && d.dev != nil {
+		return t.register(d, &devices.Request{Data: b}, g)
 	}
 	return t.call(d, &devices.Request{Data: b})
 }
@@ -213,8 +220,10 @@ func (t *task) accept(d *descriptor, r *devices.Reply) result {
 		for _, f := range r.Files {
 			f.File.Close()
 		}
-		if r.Memory != nil {
-			r.Memory.Close()
+		for _, f := range []*os.File{r.Memory, r.Copies} {
+			if f != nil {
+				f.Close()
+			}
 		}
 	}()
 	if !t.isValid() {

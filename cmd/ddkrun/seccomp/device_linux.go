@@ -34,6 +34,11 @@ type device struct {
 	header *rings.Header
 	memory []byte
 	bells  map[uint32]uint32 // by handle of a QP
+
+	process    *os.File   // pidfd of the process that opened the file
+	pid        int        // its number
+	registerMu sync.Mutex // held during commands that register memory
+	copies     *copies    // nil: the daemon has not asked for copies. mu guards it
 }
 
 func (d *device) hold() bool {
@@ -58,6 +63,7 @@ func (d *device) release() {
 		_ = unix.Munmap(d.memory) // it is a mapping
 		d.memory, d.header = nil, nil
 	}
+	d.process.Close()
 }
 
 // ring starts the send queue of a QP. It reports false if the QP has no bell.
@@ -182,9 +188,15 @@ func (t *task) setSocket(d *descriptor) bool {
 
 // process returns a pidfd of the process of the thread, in non-blocking mode.
 func (t *task) process() (int, error) {
+	fd, _, err := t.processNumber()
+	return fd, err
+}
+
+// processNumber is process, with the process's number.
+func (t *task) processNumber() (fd, pid int, err error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", t.tid))
 	if err != nil {
-		return -1, syscall.ESRCH
+		return -1, 0, syscall.ESRCH
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
@@ -198,15 +210,15 @@ func (t *task) process() (int, error) {
 		}
 		fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 		if err != nil {
-			return -1, err
+			return -1, 0, err
 		}
 		if !t.isValid() { // then the number may be that of another process
 			unix.Close(fd)
 			break
 		}
-		return fd, nil
+		return fd, pid, nil
 	}
-	return -1, syscall.ESRCH
+	return -1, 0, syscall.ESRCH
 }
 
 // copyDescriptor returns a copy of a descriptor of the program.
@@ -238,7 +250,13 @@ func (t *task) openDevice(p place, flags int) result {
 		}
 		return t.give(conn, cloexec)
 	}
-	d := &device{conn: conn, major: o.Major, minor: o.Minor, cloexec: cloexec, refs: 1, bells: map[uint32]uint32{}}
+	pidfd, pid, err := t.processNumber()
+	if err != nil {
+		unix.Close(conn)
+		return failed(err)
+	}
+	d := &device{conn: conn, major: o.Major, minor: o.Minor, cloexec: cloexec, refs: 1, bells: map[uint32]uint32{},
+		process: os.NewFile(uintptr(pidfd), "process"), pid: pid}
 	defer d.release()
 	empty, err := memfd.Create("ddkrun", 0)
 	if err != nil {

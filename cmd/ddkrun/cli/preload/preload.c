@@ -19,6 +19,8 @@
 #include <linux/netlink.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -44,9 +46,9 @@
 /* The protocol of package devices. */
 enum { OP_OPEN = 1, OP_WRITE, OP_IOCTL, OP_BELL, OP_READ = 6, OP_CONTENT };
 enum { FLAG_NEED_FILE = 1, FLAG_BELL = 2, FLAG_NO_BELL = 4, FLAG_MEMORY = 8, FLAG_WAIT = 16, FLAG_QUIET = 32,
-       FLAG_QUIET_FILE = 64, FLAG_NEED_MEMORY = 128 };
+       FLAG_QUIET_FILE = 64, FLAG_NEED_MEMORY = 128, FLAG_COPIES = 256 };
 enum { MAX_RANGES = 24, MAX_REPEATS = 8 };
-enum { VERSION = 5, MAX_FILES = 8, MAX_REQUEST = (64 << 10) - 24, MAX_REPLY = 128 << 10 };
+enum { VERSION = 6, MAX_FILES = 8, MAX_REQUEST = (64 << 10) - 24, MAX_REPLY = 128 << 10 };
 
 struct request {
 	uint32_t op, files;
@@ -88,6 +90,14 @@ struct device {
 	_Atomic(char *) memory;
 	size_t memory_size;
 	_Atomic uint64_t bells[MAX_BELLS]; /* by handle modulo the size: handle << 32 | index + 1, or 0 */
+
+	/* copies.c */
+	pid_t pid;                     /* of the process that opened the file */
+	pthread_mutex_t register_lock; /* held during commands that register memory */
+	atomic_int is_copied;          /* a thread copies memory for the daemon */
+	pthread_mutex_t copies_lock;   /* of what follows; held during a copy */
+	struct region *regions;
+	uint64_t last_token;
 };
 
 enum { MAX_FD = 1 << 16 };
@@ -128,12 +138,26 @@ static void recycle(struct device *d)
 	while (!atomic_compare_exchange_weak(&free_devices, &head, d));
 }
 
+static void forget_regions(struct device *d);
+
+/* init_device sets what belongs to the process. */
+static struct device *init_device(struct device *d)
+{
+	if (!d)
+		return NULL;
+	d->pid = getpid();
+	d->is_copied = 0;
+	pthread_mutex_init(&d->register_lock, NULL);
+	pthread_mutex_init(&d->copies_lock, NULL);
+	return d;
+}
+
 /* new_device returns a device with zeros, or NULL. It takes the whole list, so that no other thread can use an entry. */
 static struct device *new_device(void)
 {
 	struct device *d = atomic_exchange(&free_devices, NULL);
 	if (!d)
-		return calloc(1, sizeof *d);
+		return init_device(calloc(1, sizeof *d));
 	for (struct device *n = d->next, *after; n; n = after) {
 		after = n->next;
 		recycle(n);
@@ -143,7 +167,7 @@ static struct device *new_device(void)
 			atomic_store(&d->bells[i], 0);
 	d->is_netlink = 0;
 	d->port = 0;
-	return d;
+	return init_device(d);
 }
 
 static void drop(struct device *d)
@@ -153,6 +177,7 @@ static void drop(struct device *d)
 	char *m = atomic_exchange(&d->memory, NULL);
 	if (m)
 		munmap(m, d->memory_size);
+	forget_regions(d);
 	recycle(d);
 }
 
@@ -255,6 +280,8 @@ static void set_bell(struct device *d, const struct reply *r)
 	atomic_store(&d->bells[r->bell_handle % MAX_BELLS], v);
 }
 
+static void start_copies(struct device *d, int fd);
+
 /* accept_reply does what a reply asks for. It takes the descriptors over. needs are the ranges that the reply has. */
 static int accept_reply(struct device *d, char *b, ssize_t n, int *fds, int count, struct store *needs)
 {
@@ -296,6 +323,13 @@ static int accept_reply(struct device *d, char *b, ssize_t n, int *fds, int coun
 		}
 		d->memory_size = st.st_size;
 		atomic_store(&d->memory, m);
+	}
+	if (count && r->flags & FLAG_COPIES) {
+		next = 1;
+		if (d)
+			start_copies(d, fds[0]);
+		else
+			raw_close(fds[0]);
 	}
 	for (int i = next; i < count; i++)
 		if (addrs[i] && store(addrs[i], &fds[i], sizeof fds[i])) {
@@ -539,16 +573,25 @@ struct doorbell {
 
 enum { POST_SEND = 28, DOORBELL_SIZE = 32 };
 
-/* The command of uverbs devices that registers memory. */
+/* A registration is a command that makes, changes or destroys an MR. */
 struct registration {
 	uint32_t command;
-	uint16_t in_words, out_words;
-	uint64_t response, start, length;
+	uint64_t response; /* of REG_MR: its address, where the handle of the MR comes first */
+	uint32_t handle;   /* of the other commands */
+	uint32_t flags;    /* of REREG_MR */
+	uint64_t start, size;
+	int has_memory, is_writable;
 };
 
-enum { REG_MR = 9, UVERBS_MAJOR = 231, UVERBS_MINOR = 192 };
 
-static int share(uint64_t addr, uint64_t size, uint64_t *off);
+enum { REG_MR = 9, REREG_MR = 11, DEREG_MR = 13, UVERBS_MAJOR = 231, UVERBS_MINOR = 192 };
+
+static int is_uverbs(const struct device *d) { return major(d->rdev) == UVERBS_MAJOR && minor(d->rdev) >= UVERBS_MINOR; }
+
+static int destroyed_mr(struct device *d, unsigned long request, const void *arg, uint32_t *handle);
+static void remove_regions(struct device *d, uint64_t token, uint32_t handle, uint64_t except);
+static int parse_registration(const void *buf, size_t size, struct registration *r);
+static ssize_t register_memory(int fd, struct device *d, const void *buf, size_t size, struct registration *r);
 
 EXPORT ssize_t write(int fd, const void *buf, size_t size)
 {
@@ -565,18 +608,11 @@ EXPORT ssize_t write(int fd, const void *buf, size_t size)
 		errno = EINVAL;
 		return -1;
 	}
-	struct request q = {.op = OP_WRITE};
 	struct registration r;
-	int shared = -1;
-	if (size >= sizeof r && major(d->rdev) == UVERBS_MAJOR && minor(d->rdev) >= UVERBS_MINOR) {
-		memcpy(&r, buf, sizeof r);
-		if (r.command == REG_MR && r.in_words * 4u == size)
-			shared = share(r.start, r.length, &q.b);
-	}
-	ssize_t n = call_device(fd, d, &q, buf, size, shared);
-	if (shared >= 0)
-		raw_close(shared);
-	return n;
+	if (is_uverbs(d) && parse_registration(buf, size, &r))
+		return register_memory(fd, d, buf, size, &r);
+	struct request q = {.op = OP_WRITE};
+	return call_device(fd, d, &q, buf, size, -1);
 }
 
 EXPORT ssize_t read(int fd, void *buf, size_t size)
@@ -606,7 +642,12 @@ EXPORT int ioctl(int fd, unsigned long request, ...)
 	    !(d = lookup(fd)))
 		return REAL(ioctl)(fd, request, arg);
 	struct request q = {.op = OP_IOCTL, .a = (uint32_t)request, .b = (uintptr_t)arg};
-	return call_device(fd, d, &q, NULL, 0, -1);
+	uint32_t handle;
+	int is_end = is_uverbs(d) && destroyed_mr(d, request, arg, &handle);
+	ssize_t n = call_device(fd, d, &q, NULL, 0, -1);
+	if (is_end && n >= 0)
+		remove_regions(d, 0, handle, 0);
+	return n;
 }
 
 static void *map_file(void *addr, size_t size, int prot, int flags, int fd, off_t off)
