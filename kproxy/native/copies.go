@@ -6,8 +6,8 @@ import (
 	"ciddk/kproxy/schema"
 )
 
-// ServeCopies executes the copies that a daemon requests by a socket of schema.ServeCopies, until the daemon, or the end
-// of the connection, closes the socket. do copies between data and the memory; its error fails the copy.
+// ServeCopies executes the copies that a daemon requests by a socket of schema.ServeCopies, until the daemon, or the
+// end of the connection, closes the socket. do copies between data and the memory; its error fails the copy.
 func ServeCopies(f *os.File, do func(c *schema.Copy, data []byte) error) {
 	in, out := make([]byte, schema.CopySize+schema.MaxCopy+1), make([]byte, schema.CopyReplySize+schema.MaxCopy)
 	for {

@@ -38,7 +38,8 @@ func newRigOfUsers(t *testing.T, daemon, program int, flags ...string) *rig {
 	require.NoError(t, os.Chown(runtime, program, program))
 	r := &rig{t: t, socket: filepath.Join(sockets, "s"), as: credential(program)}
 	r.env = append(os.Environ(), "DDKD_SOCKET="+r.socket, "XDG_RUNTIME_DIR="+runtime)
-	r.serve("link=network,address=10.0.0.1", credential(daemon), append(flags, "--mode", "0666", "--copy-memory", "all")...)
+	r.serve("link=network,address=10.0.0.1", credential(daemon), append(flags, "--mode", "0666", "--copy-memory",
+		"all")...)
 	return r
 }
 

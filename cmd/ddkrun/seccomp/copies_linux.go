@@ -93,8 +93,8 @@ func (t *task) destroysMR(q *devices.Request) (handle uint32, ok bool) {
 	return uint32(ne.Uint64(b[ioctlHeader+8:])), ok
 }
 
-// register executes a command that makes, changes or destroys an MR. If the daemon cannot reach the memory, it is copied
-// here, and the command is repeated.
+// register executes a command that makes, changes or destroys an MR. If the daemon cannot reach the memory, it is
+// copied here, and the command is repeated.
 func (t *task) register(d *descriptor, q *devices.Request, g *registration) result {
 	d.dev.registerMu.Lock()
 	defer d.dev.registerMu.Unlock()
