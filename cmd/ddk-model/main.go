@@ -18,6 +18,8 @@
 //	qemu-system-x86_64 … -netdev dgram,id=n0,local.type=unix,local.path=/run/net.b,\
 //	  remote.type=unix,remote.path=/run/net.a
 //
+// The interface of --tap has a carrier while the port of a card is open, or if the switch has other members.
+//
 // # Trust
 //
 // A process that can connect to a socket uses the card. The sockets have the rights that the umask leaves, so put them

@@ -13,5 +13,13 @@ type Carrier interface {
 	Close() error
 }
 
+// A LinkCarrier is a Carrier whose other side sees whether the link is up. A TAP device is one.
+type LinkCarrier interface {
+	Carrier
+	// SetLink shows the other side whether the link is up, which it is in the beginning. Calls come one at a time, and
+	// must not call the port or hub back.
+	SetLink(up bool)
+}
+
 // MaxFrame is the longest frame in bytes, including the Ethernet header.
 const MaxFrame = 65535

@@ -15,6 +15,9 @@
 //
 // Hub.Connect makes another carrier a member of a hub, so that virtual machines and ports share a network.
 //
+// The interface of a TAP device loses its carrier when the link of its port goes down. On a hub, it has one while the
+// link of any other member is up; those of sockets always are.
+//
 // # Addresses
 //
 // An address vector with a destination MAC (ci.AVAttr.DMAC) is used as it is. Without one, the port derives the MAC of

@@ -490,3 +490,47 @@ func FuzzStream(f *testing.F) {
 		require.LessOrEqual(t, total, len(b))
 	})
 }
+
+// A lamp is a carrier that shows whether the link is up.
+type lamp struct {
+	tapCarrier
+	shown []bool
+}
+
+func (l *lamp) SetLink(up bool) { l.shown = append(l.shown, up) }
+
+// TestLinkCarrier checks what a carrier shows its other side: the link of its port, and on a hub whether any other
+// member has one. It hears of changes only.
+func TestLinkCarrier(t *testing.T) {
+	l := new(lamp)
+	p := open(t, 0, l, false)
+	for _, up := range []bool{true, false, false, true, true} {
+		p.SetLink(up)
+	}
+	require.NoError(t, p.Close())
+	assert.Equal(t, []bool{false, true}, l.shown)
+
+	h, l := NewHub(), new(lamp)
+	disconnect, err := h.Connect(l, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []bool{false}, l.shown, "alone")
+	var ports [2]*Port
+	for i := range ports {
+		ports[i] = open(t, i, h.Join(), false)
+		require.NoError(t, ports[i].Start(rvt.PortContext{Receiver: linktest.NewCollector()}))
+	}
+	assert.Equal(t, []bool{false, true}, l.shown)
+	ports[0].SetLink(false)
+	assert.Equal(t, []bool{false, true}, l.shown, "the other one is up")
+	ports[1].SetLink(false)
+	ports[0].SetLink(true)
+	require.NoError(t, ports[0].Close())
+	assert.Equal(t, []bool{false, true, false, true, false}, l.shown)
+	other, err := h.Connect(new(tapCarrier), nil)
+	require.NoError(t, err)
+	assert.Equal(t, []bool{false, true, false, true, false, true}, l.shown, "a carrier that shows nothing is up")
+	require.NoError(t, other())
+	require.NoError(t, disconnect())
+	require.NoError(t, ports[1].Close())
+	assert.Equal(t, []bool{false, true, false, true, false, true, false}, l.shown)
+}

@@ -30,6 +30,9 @@ type member struct {
 	in      *queue  // of Join
 	carrier Carrier // of Connect
 	once    sync.Once
+
+	isDown    bool // the port of Join; guarded by hub.mu
+	showsDown bool // what the carrier was told last; guarded by hub.mu
 }
 
 // forward passes frames to the member, and returns how many were dropped.
@@ -64,6 +67,31 @@ func (h *Hub) add(m *member) {
 	defer h.mu.Unlock()
 	list := append(slices.Clone(h.list()), m)
 	h.members.Store(&list)
+	h.showLinks()
+}
+
+// SetLink implements LinkCarrier for the port of Join.
+func (m *member) SetLink(up bool) {
+	m.hub.mu.Lock()
+	defer m.hub.mu.Unlock()
+	m.isDown = !up
+	m.hub.showLinks()
+}
+
+// showLinks shows the carriers of the hub whether it leads to a port whose link is up. mu is held.
+func (h *Hub) showLinks() {
+	list := h.list()
+	for _, m := range list {
+		c, ok := m.carrier.(LinkCarrier)
+		if !ok {
+			continue
+		}
+		isDown := !slices.ContainsFunc(list, func(x *member) bool { return x != m && !x.isDown })
+		if isDown != m.showsDown {
+			m.showsDown = isDown
+			c.SetLink(!isDown)
+		}
+	}
 }
 
 func (h *Hub) list() []*member {
@@ -79,6 +107,7 @@ func (h *Hub) remove(m *member) {
 	defer h.mu.Unlock()
 	list := slices.DeleteFunc(slices.Clone(h.list()), func(x *member) bool { return x == m })
 	h.members.Store(&list)
+	h.showLinks()
 	h.table.Range(func(mac, x any) bool {
 		if x == m && h.table.CompareAndDelete(mac, x) {
 			h.known.Add(-1)

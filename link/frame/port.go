@@ -28,6 +28,8 @@ type Port struct {
 	loop    *queue    // frames for the port itself
 	arp     *resolver // nil without Config.Resolve
 
+	linkMu sync.Mutex // of changes of state
+
 	mu      sync.Mutex
 	started bool
 	closed  bool
@@ -222,9 +224,22 @@ func (p *Port) SetLink(up bool) {
 	if up {
 		s, e = ci.PortActive, ci.EventPortActive
 	}
-	if p.state.Swap(uint32(s)) != uint32(s) {
+	if p.changeState(s) {
 		p.event(e)
 	}
+}
+
+// changeState reports whether the state is another one than before. The carrier shows it to its other side.
+func (p *Port) changeState(s ci.PortState) bool {
+	p.linkMu.Lock()
+	defer p.linkMu.Unlock()
+	if p.state.Swap(uint32(s)) == uint32(s) {
+		return false
+	}
+	if c, ok := p.c.Carrier.(LinkCarrier); ok {
+		c.SetLink(s == ci.PortActive)
+	}
+	return true
 }
 
 // Hints returns the window of the configuration.

@@ -19,7 +19,8 @@ type tap struct {
 }
 
 // OpenTAP opens a TAP device of this machine, which is created if it does not exist and then lasts as long as the
-// carrier. It needs root, or a device that the user owns. The caller sets the interface up and gives it addresses.
+// carrier. It needs root, or a device that the user owns. The caller sets the interface up and gives it addresses. The
+// interface has a carrier (NO-CARRIER of ip link) while the link of the port is up, or that of another member of the hub.
 func OpenTAP(name string) (Carrier, error) {
 	const device = "/dev/net/tun"
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -69,6 +70,20 @@ func (t *tap) Send(frames [][]byte) (dropped int) {
 		}
 	}
 	return dropped
+}
+
+// SetLink sets the carrier of the interface (Linux tun.c: TUNSETCARRIER, from Linux 5.0 on).
+func (t *tap) SetLink(up bool) {
+	c, err := t.f.SyscallConn()
+	if err != nil {
+		return // closed: there is no interface
+	}
+	value := 0
+	if up {
+		value = 1
+	}
+	// An older kernel, or an interface that somebody has removed, has no carrier to set.
+	_ = c.Control(func(fd uintptr) { _ = unix.IoctlSetPointerInt(int(fd), unix.TUNSETCARRIER, value) })
 }
 
 func (t *tap) Close() (err error) {

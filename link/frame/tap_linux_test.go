@@ -160,3 +160,60 @@ func TestTAPPort(t *testing.T) {
 	require.NoError(t, err, "%s", text)
 	require.Eventually(t, func() bool { return p.Attr().State == ci.PortDown }, tapPatience, time.Millisecond)
 }
+
+// hasCarrier reports whether the kernel's interface has a carrier. The interface is up.
+func (s *station) hasCarrier() (bool, error) {
+	r, err := unix.NewIfreq(tapName)
+	if err == nil {
+		err = unix.IoctlIfreq(s.fd, unix.SIOCGIFFLAGS, r)
+	}
+	if err != nil {
+		return false, err
+	}
+	return r.Uint16()&unix.IFF_RUNNING != 0, nil
+}
+
+// awaitCarrier waits until the kernel's interface has a carrier, or has none.
+func (s *station) awaitCarrier(want bool, why string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		has, err := s.hasCarrier()
+		return err == nil && has == want
+	}, tapPatience, time.Millisecond, why)
+}
+
+// TestTAPLink checks that the kernel's interface loses its carrier with the link of the port.
+func TestTAPLink(t *testing.T) {
+	p := open(t, 0, newTAP(t), true)
+	require.NoError(t, p.Start(rvt.PortContext{Receiver: linktest.NewCollector()}))
+	t.Cleanup(func() { assert.NoError(t, p.Close()) })
+	s := newStation(t)
+	s.awaitCarrier(true, "the port is up")
+	for range 2 {
+		p.SetLink(false)
+		s.awaitCarrier(false, "the port is down")
+		p.SetLink(true)
+		s.awaitCarrier(true, "the port is up again")
+	}
+	require.NoError(t, p.Close())
+	p.SetLink(false) // has no interface
+}
+
+// TestTAPHub checks the carrier of an interface on a hub with the port of a card, as that of ddk-model --tap.
+func TestTAPHub(t *testing.T) {
+	h := NewHub()
+	disconnect, err := h.Connect(newTAP(t), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, disconnect()) })
+	s := newStation(t)
+	s.awaitCarrier(false, "there is nobody else")
+	p := open(t, 0, h.Join(), false)
+	require.NoError(t, p.Start(rvt.PortContext{Receiver: linktest.NewCollector()}))
+	s.awaitCarrier(true, "a port is up")
+	p.SetLink(false)
+	s.awaitCarrier(false, "the port is down")
+	p.SetLink(true)
+	s.awaitCarrier(true, "the port is up again")
+	require.NoError(t, p.Close())
+	s.awaitCarrier(false, "the port is closed")
+}
