@@ -20,7 +20,7 @@ type tap struct {
 
 // OpenTAP opens a TAP device of this machine, which is created if it does not exist and then lasts as long as the
 // carrier. It needs root, or a device that the user owns. The caller sets the interface up and gives it addresses. The
-// interface has a carrier (NO-CARRIER of ip link) while the link of the port is up, or that of another member of the hub.
+// interface has a carrier (NO-CARRIER of ip link) while the link of the port is up, or of another member of the hub.
 func OpenTAP(name string) (Carrier, error) {
 	const device = "/dev/net/tun"
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
