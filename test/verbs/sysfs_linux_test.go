@@ -48,3 +48,29 @@ cat $d/state $d/hw_counters/packets_sent; cat $d/counters/none; exit 0`
 		"port_xmit_packets:"+strings.TrimSpace(r.run("cat",
 			"/sys/class/infiniband/rxe_ddk0/ports/1/counters/port_xmit_packets")))
 }
+
+// TestSysfsFiles looks at files of sysfs as a shell does, with both carriers: their status, attempts to write and to
+// create some, and, with the carrier preload, the working directory.
+func TestSysfsFiles(t *testing.T) {
+	r := newRig(t)
+	const script = `d=/sys/class/infiniband/rxe_ddk0
+stat -c '%F %a %s' $d/node_type $d/ports/1/state $d
+(echo 5 > $d/node_type) 2>/dev/null && echo written
+(echo 5 > $d/ports/1/state) 2>/dev/null && echo written
+(echo 5 >> /sys/class/infiniband/new) 2>/dev/null && echo created
+(echo 5 > /dev/infiniband/new) 2>/dev/null && echo created
+cat $d/node_type; ls /sys/class/infiniband /dev/infiniband`
+	const want = "regular file 444 4096\nregular file 444 4096\ndirectory 755 4096\n1: CA\n" +
+		"/dev/infiniband:\nissm0\nrdma_cm\numad0\nuverbs0\n\n/sys/class/infiniband:\nrxe_ddk0\n"
+	assert.Equal(t, want, r.run("--carrier", "preload", "sh", "-c", script))
+	if seccomp.Check() == nil {
+		assert.Equal(t, want, r.run("--carrier", "seccomp", "sh", "-c", script))
+	}
+	out := r.run("--carrier", "preload", "sh", "-c", "cd /sys/class/infiniband/rxe_ddk0/ports/1 && "+
+		"cat state && env pwd && (echo 1 > state) 2>/dev/null; cat state; cd / && env pwd")
+	assert.Equal(t, "4: ACTIVE\n/sys/class/infiniband/rxe_ddk0/ports/1\n4: ACTIVE\n/\n", out)
+	r.pair("ibv_rc_pingpong", "-g", "0", "-n", "20")
+	out = r.run("--carrier", "preload", "sh", "-c", "cd /sys/class/infiniband/rxe_ddk0/ports/1/counters; "+
+		"cat port_xmit_packets; exec head -n 1 port_xmit_packets")
+	assert.Regexp(t, `^([1-9]\d*)\n[1-9]\d*\n$`, out, "the counters are those of now, as open finds them")
+}

@@ -115,5 +115,5 @@ func writeEntry(root string, e devices.Entry) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, e.Data, 0o600)
+	return os.WriteFile(path, e.Data, 0o444)
 }

@@ -77,6 +77,10 @@ func (t *task) openAt(flags int) result {
 	if _, _, ok := p.device(); ok && flags&unix.O_PATH == 0 {
 		return t.openDevice(p, flags)
 	}
+	if flags&unix.O_ACCMODE != unix.O_RDONLY && flags&unix.O_PATH == 0 {
+		return failed(p.refuse(flags))
+	}
+	flags &^= unix.O_TRUNC
 	fd, err := t.openLive(p, flags)
 	if err == errNotLive { //nolint:errorlint // openLive returns it as it is
 		fd, err = unix.Open(p.file, flags&^(unix.O_CREAT|unix.O_EXCL)|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
@@ -91,6 +95,15 @@ func (t *task) openAt(flags int) result {
 		return failed(err)
 	}
 	return result{isSent: true}
+}
+
+// refuse returns the error of an open for writing: the files of the tree cannot be written, and others cannot be
+// created, as in sysfs. All programs of the user share the tree.
+func (p *place) refuse(flags int) error {
+	if _, err := os.Lstat(p.file); err != nil && flags&unix.O_CREAT == 0 {
+		return unix.ENOENT
+	}
+	return unix.EACCES
 }
 
 // errNotLive is the error of openLive for a file whose content does not change, or if the daemon does not answer.
@@ -173,6 +186,17 @@ func (t *task) readlink() result {
 
 const deviceMode = unix.S_IFCHR | 0o666
 
+// The status of a file in sysfs, which has the size of a page.
+const (
+	sysfsMode = unix.S_IFREG | 0o444
+	sysfsSize = 4096
+)
+
+// isSysfs reports whether a file with a mode is one in sysfs.
+func (p *place) isSysfs(mode uint32) bool {
+	return strings.HasPrefix(p.name, "/sys/") && mode&unix.S_IFMT == unix.S_IFREG
+}
+
 // statPath stores the status of a file of the tree.
 func (t *task) statPath(addr uint64, flags int) result {
 	p, ok := t.place(1)
@@ -185,6 +209,9 @@ func (t *task) statPath(addr uint64, flags int) result {
 	}
 	if major, minor, ok := p.device(); ok {
 		st.Mode, st.Rdev, st.Size = deviceMode, unix.Mkdev(major, minor), 0
+	}
+	if p.isSysfs(st.Mode) {
+		st.Mode, st.Size = sysfsMode, sysfsSize
 	}
 	return t.store(addr, &st)
 }
@@ -203,6 +230,9 @@ func (t *task) statxPath() result {
 	if major, minor, ok := p.device(); ok {
 		st.Mode, st.Size = deviceMode, 0
 		st.Rdev_major, st.Rdev_minor = major, minor
+	}
+	if p.isSysfs(uint32(st.Mode)) {
+		st.Mode, st.Size = sysfsMode, sysfsSize
 	}
 	return t.store(t.args[4], &st)
 }

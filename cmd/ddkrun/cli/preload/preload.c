@@ -997,24 +997,94 @@ EXPORT ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 	return r;
 }
 
+/* root_size returns the size of the path of the tree with which a path begins, or 0. */
+static size_t root_size(const char *path)
+{
+	const char *root = getenv("DDKRUN_ROOT");
+	size_t n = root ? strlen(root) : 0;
+	return n && !strncmp(path, root, n) && path[n] == '/' ? n : 0;
+}
+
+/*
+ * Whether the working directory is in the tree: 0 not known, 1 no, 2 yes. A program that changes it otherwise than by
+ * the functions below finds the files as they were when ddkrun started.
+ */
+static atomic_int where;
+
+static int is_in_tree(void)
+{
+	int w = atomic_load(&where);
+	if (!w) {
+		char b[PATH_MAX];
+		int saved = errno;
+		ssize_t n = RAW(SYS_readlinkat, AT_FDCWD, "/proc/self/cwd", b, sizeof b - 1);
+		errno = saved;
+		b[n > 0 ? n : 0] = 0;
+		w = root_size(b) ? 2 : 1;
+		atomic_store(&where, w);
+	}
+	return w == 2;
+}
+
+EXPORT int chdir(const char *path)
+{
+	struct path to;
+	int r = REAL(chdir)(redirect(path, &to));
+	if (r == 0)
+		atomic_store(&where, 0);
+	return r;
+}
+
+EXPORT int fchdir(int fd)
+{
+	int r = REAL(fchdir)(fd);
+	if (r == 0)
+		atomic_store(&where, 0);
+	return r;
+}
+
+EXPORT char *getcwd(char *b, size_t size)
+{
+	char *r = REAL(getcwd)(b, size);
+	if (r && is_in_tree()) {
+		size_t n = root_size(r);
+		memmove(r, r + n, strlen(r + n) + 1);
+	}
+	return r;
+}
+
 /* below_tree returns the path of a file that a program opens relative to a directory of the tree, or NULL. */
 static const char *below_tree(int dir, const char *path, struct path *to)
 {
-	const char *root = getenv("DDKRUN_ROOT");
-	char link[sizeof "/proc/self/fd/" + 3 * sizeof dir];
-	if (dir < 0 || !root || !path || !path[0] || path[0] == '/' || strstr(path, ".."))
+	char link[sizeof "/proc/self/fd/" + 3 * sizeof dir] = "/proc/self/cwd";
+	if (!path || !path[0] || path[0] == '/' || strstr(path, "..") || (dir < 0 && dir != AT_FDCWD) ||
+	    (dir == AT_FDCWD && !is_in_tree()))
 		return NULL;
 	int saved = errno;
-	snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
+	if (dir != AT_FDCWD)
+		snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
 	ssize_t n = RAW(SYS_readlinkat, AT_FDCWD, link, to->b, sizeof to->b - 1);
 	errno = saved;
-	size_t skip = strlen(root);
-	if (n <= (ssize_t)skip || strncmp(to->b, root, skip) || to->b[skip] != '/' ||
-	    n + 1 + strlen(path) >= sizeof to->b)
+	if (n <= 0 || n + 1 + strlen(path) >= sizeof to->b)
+		return NULL;
+	to->b[n] = 0;
+	size_t skip = root_size(to->b);
+	if (!skip)
 		return NULL;
 	to->b[n] = '/';
 	strcpy(to->b + n + 1, path);
 	return to->b + skip;
+}
+
+/*
+ * refuse returns -1 with the errno of an open for writing: the files of the tree cannot be written, and others cannot
+ * be created, as in sysfs. All programs of the user share the tree.
+ */
+static int refuse(int dir, const char *path, int flags)
+{
+	struct stat st;
+	errno = RAW(SYS_newfstatat, dir, path, &st, 0) && !(flags & O_CREAT) ? ENOENT : EACCES;
+	return -1;
 }
 
 static int open_path(int dir, const char *path, int flags, mode_t mode)
@@ -1025,12 +1095,14 @@ static int open_path(int dir, const char *path, int flags, mode_t mode)
 		return open_device(path, flags);
 	struct path full;
 	const char *live = p != path ? path : below_tree(dir, path, &full);
+	if (live && (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH))
+		return refuse(dir, p, flags);
 	if (live && is_live(live, flags)) {
 		int fd = open_live(live, flags);
 		if (fd != -2)
 			return fd;
 	}
-	return REAL(openat)(dir, p, flags, mode);
+	return REAL(openat)(dir, p, live ? flags & ~(O_CREAT | O_EXCL | O_TRUNC) : flags, mode);
 }
 
 #define MODE_OF(flags)                                                                                                 \
@@ -1078,10 +1150,16 @@ static FILE *open_stream(FILE *(*real)(const char *, const char *), const char *
 {
 	struct path to;
 	const char *p = redirect(path, &to);
-	int flags = mode[0] == 'r' && !strchr(mode, '+') ? O_RDONLY : O_RDWR;
-	if (p == path || !is_live(path, flags))
+	int is_read = mode[0] == 'r' && !strchr(mode, '+');
+	struct path full;
+	const char *live = p != path ? path : below_tree(AT_FDCWD, path, &full);
+	if (!live || is_device(live))
 		return real(p, mode);
-	int fd = open_live(path, strchr(mode, 'e') ? O_CLOEXEC : 0);
+	if (!is_read) {
+		refuse(AT_FDCWD, p, mode[0] == 'r' ? 0 : O_CREAT);
+		return NULL;
+	}
+	int fd = is_live(live, O_RDONLY) ? open_live(live, strchr(mode, 'e') ? O_CLOEXEC : 0) : -2;
 	if (fd == -2)
 		return real(p, mode);
 	FILE *f = fd < 0 ? NULL : fdopen(fd, mode);
@@ -1159,6 +1237,9 @@ static void make_device(struct stat *st, dev_t rdev)
 	st->st_size = 0;
 }
 
+/* The status of a file in sysfs, which has the size of a page. */
+enum { SYSFS_MODE = S_IFREG | 0444, SYSFS_SIZE = 4096 };
+
 /* stat_path executes the system call that the functions of the C library are made of. */
 static int stat_path(int dir, const char *path, struct stat *st, int flags)
 {
@@ -1168,6 +1249,10 @@ static int stat_path(int dir, const char *path, struct stat *st, int flags)
 	dev_t n;
 	if (r == 0 && p != path && is_device(path) && S_ISREG(st->st_mode) && (n = numbers(p)))
 		make_device(st, n);
+	if (r == 0 && p != path && begins(path, "/sys/") && S_ISREG(st->st_mode)) {
+		st->st_mode = SYSFS_MODE;
+		st->st_size = SYSFS_SIZE;
+	}
 	return r;
 }
 
@@ -1227,6 +1312,10 @@ EXPORT int statx(int dir, const char *path, int flags, unsigned mask, struct sta
 		st->stx_mode = S_IFCHR | 0666;
 		st->stx_rdev_major = major(n);
 		st->stx_rdev_minor = minor(n);
+		st->stx_size = 0;
+	} else if (r == 0 && p != path && begins(path, "/sys/") && S_ISREG(st->stx_mode)) {
+		st->stx_mode = SYSFS_MODE;
+		st->stx_size = SYSFS_SIZE;
 	}
 	return r;
 }
