@@ -48,6 +48,12 @@ type Mutant struct {
 	Target func(*validate.Target)
 }
 
+// onlyBy returns m with the case that has to catch it.
+func onlyBy(id string, m Mutant) Mutant {
+	m.Case = id
+	return m
+}
+
 // Set is a list of mutants with different names.
 type Set struct{ list []Mutant }
 

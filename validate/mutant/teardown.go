@@ -123,6 +123,35 @@ func Teardown() []Mutant {
 					}
 				}
 			}),
+		onlyBy("events.order.waiting", events("events.stacked", "SAS-2.3-21", "events that wait for a callback are delivered newest first",
+			func() func(ci.Event, func(ci.Event)) {
+				var mu sync.Mutex
+				isBusy, waiting := map[any]bool{}, map[any][]ci.Event{}
+				return func(e ci.Event, deliver func(ci.Event)) {
+					mu.Lock()
+					defer mu.Unlock()
+					if k := e.Context; isBusy[k] {
+						waiting[k] = append(waiting[k], e)
+						return
+					}
+					isBusy[e.Context] = true
+					go func() {
+						for {
+							deliver(e)
+							mu.Lock()
+							list := waiting[e.Context]
+							if len(list) == 0 {
+								isBusy[e.Context] = false
+								mu.Unlock()
+								return
+							}
+							waiting[e.Context] = list[:len(list)-1]
+							e = list[len(list)-1]
+							mu.Unlock()
+						}
+					}()
+				}
+			})),
 		events(
 			"events.no-comm",
 			"CI-EventComm-01",

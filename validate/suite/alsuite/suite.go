@@ -7,7 +7,7 @@ import (
 
 // Suite returns all areas.
 func Suite() validate.Suite {
-	return validate.NewSuite("al", registrations, removals, destroys, pumps, clients, ports, pools)
+	return validate.NewSuite("al", registrations, removals, destroys, pumps, races, clients, ports, pools)
 }
 
 // area returns an empty area of the suite.

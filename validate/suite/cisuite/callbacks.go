@@ -66,6 +66,8 @@ func callbacksArea() validate.Suite {
 	add(validate.Needs{Caps: ci.CapSRQ},
 		validate.NewCase("events.context.srq", "context of an SRQ event", validate.FeatureEvents, contextSRQ,
 			"SAS-2.1-10"),
+		validate.NewCase("events.order.waiting", "events of one QP that wait for a callback", validate.FeatureEvents,
+			eventOrderWaiting, "SAS-2.3-21"),
 		validate.NewCase("callbacks.quiet.srq", "destroy an SRQ with a pending event", validate.FeatureTeardown,
 			quietSRQ, "SAS-2.1-30"))
 	add(validate.Needs{Caps: ci.CapEventHandlers},
@@ -295,6 +297,54 @@ func eventOrder(t *validate.T) {
 	}
 	kit.Equal(t, "events of a QP that received in RTR and was drained in RTS", fmt.Sprint(got),
 		fmt.Sprint([]string{ci.EventQPComm.String(), ci.EventSQDrained.String()}))
+}
+
+// eventOrderWaiting generates two more events of a QP while the callback of the first one runs. A driver that delivers
+// waiting events in any order, or that has a goroutine for each, passes eventOrder, whose events are far apart.
+func eventOrderWaiting(t *validate.T) {
+	p := kit.RC(t)
+	b := p.B
+	in, err := b.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})
+	kit.OK(t, err, "PD.CreateSRQ")
+	srq := kit.Own(t, in, "SRQ")
+	n, err := srq.PostRecv([]ci.RecvWR{b.RecvWR(1, 0, 1)})
+	kit.WantTaken(t, "SRQ.PostRecv", n, err, 1)
+	entered, release := make(chan ci.EventType, 8), make(chan struct{})
+	qa := p.A.QP.CA.QP(p.A.PD, p.A.CQ, p.A.RecvCQ, kit.With(func(c *kit.Config) {
+		*c = kit.Options(p.A.QP.CA, b.QP.CA, kit.Type(ci.RC))
+	}))
+	qb := b.QP.CA.QP(b.PD, b.CQ, b.RecvCQ, kit.WithSRQ(srq), kit.With(func(c *kit.Config) {
+		c.OnEvent = func(e ci.Event) { entered <- e.Type; <-release }
+	}))
+	isOpen := false
+	open := func() {
+		if !isOpen {
+			close(release)
+		}
+		isOpen = true
+	}
+	defer open()
+	qa.Init()
+	qb.Init()
+	qb.RTR(qa)
+	qa.RTR(qb)
+	qa.RTS()
+	qa.Send(p.A.SendWR(1, 0, 1))
+	b.RecvCQ.WaitOK(1)
+	got := []ci.EventType{expect(t, entered, "event of a QP that received in RTR")}
+	qb.RTS()
+	drain(t, qb)
+	qb.Becomes(ci.QPSQD)            // the send queue has drained, so the second event has been generated
+	qb.To(ci.QPError)               // the third one: the QP takes no more receives of its SRQ
+	if e, ok := soon(entered); ok { // meanwhile the driver has the time to queue the events, in whatever order
+		got = append(got, e)
+	}
+	open()
+	for len(got) < 3 {
+		got = append(got, expect(t, entered, fmt.Sprintf("next event of a QP after %v", got)))
+	}
+	kit.Equal(t, "events of a QP whose second and third event were generated in the callback of the first",
+		fmt.Sprint(got), fmt.Sprint([]ci.EventType{ci.EventQPComm, ci.EventSQDrained, ci.EventLastWQE}))
 }
 
 func eventComm(t *validate.T) {
