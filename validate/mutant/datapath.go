@@ -63,6 +63,35 @@ func messageMutants() []Mutant {
 			}),
 		},
 		{
+			Name:   "send.gather-last",
+			Area:   "rc",
+			Breaks: "CI-PostSend-01",
+			Case:   "rc.send.gather-last",
+			Does:   "a last segment of one byte is read from the byte after it",
+			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
+				if n := len(w.SGL); w.Op == ci.OpWrite && n > 1 && w.SGL[n-1].Length == 1 {
+					w.SGL[n-1].Addr++
+				}
+			}),
+		},
+		{
+			Name:   "send.scatter-last",
+			Area:   "rc",
+			Breaks: "CI-PostRecv-01",
+			Case:   "rc.send.gather-last",
+			Does:   "a last segment of one byte is filled one byte too far",
+			Wrap: tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
+				wrs = slices.Clone(wrs)
+				for i := range wrs {
+					if n := len(wrs[i].SGL); n > 1 && wrs[i].SGL[n-1].Length == 1 {
+						wrs[i].SGL = slices.Clone(wrs[i].SGL)
+						wrs[i].SGL[n-1].Addr++
+					}
+				}
+				return q.PostRecv(wrs)
+			}),
+		},
+		{
 			Name:   "send.scatter-reversed",
 			Area:   "rc",
 			Breaks: "CI-PostRecv-01",

@@ -2,6 +2,7 @@ package cisuite
 
 import (
 	"fmt"
+	"slices"
 
 	"ciddk/ci"
 	"ciddk/validate"
@@ -41,6 +42,8 @@ func rcSendArea() validate.Suite {
 			"IBTA-9.7-02"),
 		validate.NewCase("rc.send.path-mtu", "each path MTU", rc, rcMTUs, "IBTA-9.7-03", "IBTA-9.7-01"),
 		validate.NewCase("rc.send.gather", "send from uneven and empty segments", rc, rcGather, "CI-PostSend-01"),
+		validate.NewCase("rc.send.gather-last", "lists whose last segment has one byte, around packet boundaries", rc,
+			rcGatherLast, "CI-PostSend-01", "CI-PostRecv-01").Checking("CI-PostRecv-01"),
 		validate.NewCase("rc.send.scatter", "receive into uneven and empty segments", rc, rcScatter, "CI-PostRecv-01"),
 		validate.NewCase("rc.send.immediate", "with and without immediate data", rc, rcImmediate, "CI-PostSend-02"),
 		validate.NewCase("rc.send.same-buffer", "a buffer registered once and used 200 times", rc, rcSameBuffer,
@@ -189,6 +192,53 @@ func rcGather(t *validate.T) {
 	p.A.Send(ci.SendWR{ID: 9, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{p.A.Buf.SGE(5, 0)}})
 	p.A.CQ.WaitOK(9)
 	kit.Equal(t, "Length of a message with one empty segment", p.B.RecvCQ.WaitOK(9)[0].Length, 0)
+}
+
+// rcGatherLast transfers lists of two segments, the last of one byte. It may be alone in its packet.
+func rcGatherLast(t *validate.T) {
+	const head, last = 1024, 20000 // offsets of the segments
+	if t.Attr().MaxSGEs < 2 || t.Attr().MaxReadSGEs < 2 {
+		t.Skip("lists have at most one segment")
+	}
+	p := kit.RC(t, kit.Size(32<<10), kit.SGEs(2))
+	list := func(b *kit.Buf, n int) []ci.SGE {
+		return []ci.SGE{b.SGE(head, uint32(n-1)), b.SGE(last, 1)}
+	}
+	bytesOf := func(b *kit.Buf, n int) []byte {
+		return append(slices.Clone(b.Bytes[head:head+n-1]), b.Bytes[last])
+	}
+	m := p.A.PathMTU()
+	id := uint64(0)
+	for _, n := range kit.Variants(t, "bytes", []int{2, 4, 5, m, m + 1, 2*m + 1}) {
+		for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpSend, ci.OpWrite, ci.OpRead}) {
+			id++
+			kit.Random(t, p.A.Buf.Bytes)
+			kit.Random(t, p.B.Buf.Bytes)
+			w := p.A.RDMA(op, id, 0, n, p.B, 0)
+			w.SGL = list(p.A.Buf, n)
+			if op == ci.OpSend {
+				w.Remote = ci.Remote{}
+				p.B.Recv(ci.RecvWR{ID: id, SGL: list(p.B.Buf, n)})
+			}
+			from := bytesOf(p.A.Buf, n)
+			p.A.Send(w)
+			p.A.CQ.WaitOK(id)
+			where := fmt.Sprintf("%v of %d bytes with a last segment of one", op, n)
+			switch op {
+			case ci.OpSend:
+				p.B.RecvCQ.WaitOK(id)
+				t.Charge("CI-PostRecv-01", func() {
+					kit.True(t, p.B.Buf.Bytes[last] == from[n-1], where+": last byte at the receiver",
+						fmt.Sprintf("%#02x", from[n-1]), "%#02x", p.B.Buf.Bytes[last])
+				})
+				kit.SameBytes(t, where, bytesOf(p.B.Buf, n), from)
+			case ci.OpWrite:
+				kit.SameBytes(t, where, p.B.Buf.Bytes[:n], from)
+			default:
+				kit.SameBytes(t, where, bytesOf(p.A.Buf, n), p.B.Buf.Bytes[:n])
+			}
+		}
+	}
 }
 
 func rcScatter(t *validate.T) {
