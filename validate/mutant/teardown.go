@@ -123,7 +123,8 @@ func Teardown() []Mutant {
 					}
 				}
 			}),
-		onlyBy("events.order.waiting", events("events.stacked", "SAS-2.3-21", "events that wait for a callback are delivered newest first",
+		onlyBy("events.order.waiting", events("events.stacked", "SAS-2.3-21",
+			"events that wait for a callback are delivered newest first",
 			func() func(ci.Event, func(ci.Event)) {
 				var mu sync.Mutex
 				isBusy, waiting := map[any]bool{}, map[any][]ci.Event{}
