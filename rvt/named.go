@@ -22,9 +22,9 @@ func (d *PD) RegisterNamed(key ci.Key, c ci.MRCreate) (ci.MR, error) {
 	return d.registerNamed(&MR{access: c.Access}, key, &c)
 }
 
-// Withdraw makes the keys of a region invalid at once. Unlike Destroy, which must follow, it does not wait for accesses
-// in progress, so that Ops.KeyMiss may call it.
-func (m *MR) Withdraw() { m.slot.swap(nil) }
+// Withdraw makes the keys of a region invalid at once, and free for another one. Unlike Destroy, which must follow, it
+// does not wait for accesses in progress, so that Ops.KeyMiss may call it.
+func (m *MR) Withdraw() { m.dev.keys.release(m.slot) }
 
 // RegisterReserved is RegisterNamed for the key that IBTA calls the reserved L_Key: local accesses of all protection
 // domains may use the region. The driver decides which work requests may have the key (IBTA volume 1, 10.6.3.7).

@@ -55,7 +55,8 @@ func (h *HCA) setClaims() {
 		flag uint
 		c    ci.Caps
 	}{{prm.FlagUC, ci.CapUC}, {prm.FlagUD, ci.CapUD}, {prm.FlagSRQ, ci.CapSRQ},
-		{prm.FlagUDMulticast, ci.CapMulticast}, {prm.FlagMemoryWindows, ci.CapMW1}} {
+		{prm.FlagUDMulticast, ci.CapMulticast}, {prm.FlagMemoryWindows, ci.CapMW1},
+		{prm.FlagAPM, ci.CapAPM}} {
 		if h.caps.Has(e.flag) {
 			c |= e.c
 		}

@@ -19,7 +19,9 @@ type step struct {
 }
 
 const (
-	rcLive    = ci.QPFieldAccess | ci.QPFieldMinRNRTimer
+	migration = ci.QPFieldAlternate | ci.QPFieldAPM
+	rcLive    = ci.QPFieldAccess | ci.QPFieldMinRNRTimer | migration
+	ucLive    = ci.QPFieldAccess | migration
 	ucDrained = ci.QPFieldPrimary | ci.QPFieldPort | ci.QPFieldPKeyIndex
 	rcDrained = ucDrained | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry | ci.QPFieldInitDepth |
 		ci.QPFieldRespRes
@@ -33,22 +35,24 @@ var (
 	rcSteps = map[transition]step{
 		{ci.QPReset, ci.QPInit}: {prm.CmdRST2INIT, ci.QPFieldsInit, 0},
 		{ci.QPInit, ci.QPInit}:  {prm.CmdINIT2INIT, 0, ci.QPFieldsInit},
-		{ci.QPInit, ci.QPRTR}:   {prm.CmdINIT2RTR, ci.QPFieldsRTR, ci.QPFieldAccess | ci.QPFieldPKeyIndex},
-		{ci.QPRTR, ci.QPRTS}:    {prm.CmdRTR2RTS, ci.QPFieldsRTS, rcLive},
-		{ci.QPRTS, ci.QPRTS}:    {prm.CmdRTS2RTS, 0, rcLive},
-		{ci.QPRTS, ci.QPSQD}:    {prm.CmdRTS2SQD, 0, ci.QPFieldSQDEvent},
-		{ci.QPSQD, ci.QPSQD}:    {prm.CmdSQD2SQD, 0, rcLive | rcDrained},
-		{ci.QPSQD, ci.QPRTS}:    {prm.CmdSQD2RTS, 0, rcLive | rcDrained},
+		{ci.QPInit, ci.QPRTR}: {prm.CmdINIT2RTR, ci.QPFieldsRTR,
+			ci.QPFieldAccess | ci.QPFieldPKeyIndex | ci.QPFieldAlternate},
+		{ci.QPRTR, ci.QPRTS}: {prm.CmdRTR2RTS, ci.QPFieldsRTS, rcLive},
+		{ci.QPRTS, ci.QPRTS}: {prm.CmdRTS2RTS, 0, rcLive},
+		{ci.QPRTS, ci.QPSQD}: {prm.CmdRTS2SQD, 0, ci.QPFieldSQDEvent},
+		{ci.QPSQD, ci.QPSQD}: {prm.CmdSQD2SQD, 0, rcLive | rcDrained},
+		{ci.QPSQD, ci.QPRTS}: {prm.CmdSQD2RTS, 0, rcLive | rcDrained},
 	}
 	ucSteps = map[transition]step{
-		{ci.QPReset, ci.QPInit}:  {prm.CmdRST2INIT, ci.QPFieldsInit, 0},
-		{ci.QPInit, ci.QPInit}:   {prm.CmdINIT2INIT, 0, ci.QPFieldsInit},
-		{ci.QPInit, ci.QPRTR}:    {prm.CmdINIT2RTR, ci.QPFieldsUCRTR, ci.QPFieldAccess | ci.QPFieldPKeyIndex},
-		{ci.QPRTR, ci.QPRTS}:     {prm.CmdRTR2RTS, ci.QPFieldsUCRTS, ci.QPFieldAccess},
-		{ci.QPRTS, ci.QPRTS}:     {prm.CmdRTS2RTS, 0, ci.QPFieldAccess},
+		{ci.QPReset, ci.QPInit}: {prm.CmdRST2INIT, ci.QPFieldsInit, 0},
+		{ci.QPInit, ci.QPInit}:  {prm.CmdINIT2INIT, 0, ci.QPFieldsInit},
+		{ci.QPInit, ci.QPRTR}: {prm.CmdINIT2RTR, ci.QPFieldsUCRTR,
+			ci.QPFieldAccess | ci.QPFieldPKeyIndex | ci.QPFieldAlternate},
+		{ci.QPRTR, ci.QPRTS}:     {prm.CmdRTR2RTS, ci.QPFieldsUCRTS, ucLive},
+		{ci.QPRTS, ci.QPRTS}:     {prm.CmdRTS2RTS, 0, ucLive},
 		{ci.QPRTS, ci.QPSQD}:     {prm.CmdRTS2SQD, 0, ci.QPFieldSQDEvent},
-		{ci.QPSQD, ci.QPSQD}:     {prm.CmdSQD2SQD, 0, ci.QPFieldAccess | ucDrained},
-		{ci.QPSQD, ci.QPRTS}:     {prm.CmdSQD2RTS, 0, ci.QPFieldAccess | ucDrained},
+		{ci.QPSQD, ci.QPSQD}:     {prm.CmdSQD2SQD, 0, ucLive | ucDrained},
+		{ci.QPSQD, ci.QPRTS}:     {prm.CmdSQD2RTS, 0, ucLive | ucDrained},
 		{ci.QPSQError, ci.QPRTS}: {prm.CmdSQERR2RTS, 0, ci.QPFieldAccess},
 	}
 	udSteps = map[transition]step{
@@ -133,7 +137,7 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 		return fail(verb, ci.InvalidQPState, from.String()+" to "+to.String())
 	case set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0:
 		return fail(verb, ci.Unsupported, "queue depths are fixed at create")
-	case set&(ci.QPFieldAlternate|ci.QPFieldAPM) != 0:
+	case set&migration != 0 && !q.hca.claims.Has(ci.CapAPM):
 		return fail(verb, ci.Unsupported, "path migration is not claimed")
 	case s.need&^given != 0:
 		return fail(verb, ci.InvalidParameter, "a required attribute is missing")
@@ -145,6 +149,9 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 		return fail(verb, ci.InvalidQPState, "the send queue has not drained")
 	}
 	if err := q.checkRanges(verb, given, &a, base); err != nil {
+		return err
+	}
+	if err := q.checkMigration(verb, given, &a); err != nil {
 		return err
 	}
 	return q.change(verb, s.op, from, to, given, &a)
@@ -163,6 +170,9 @@ func (q *qp) change(verb string, op prm.Opcode, from, to ci.QPState, given ci.QP
 	}
 	if err := q.execute(op, given, &next, a.SQDEvent && given&ci.QPFieldSQDEvent != 0); err != nil {
 		return firmwareError(verb, err)
+	}
+	if given&ci.QPFieldAPM != 0 && a.APM == ci.APMMigrated {
+		migrate(&next)
 	}
 	q.enter(&next)
 	return nil
@@ -216,6 +226,9 @@ func (q *qp) execute(op prm.Opcode, given ci.QPField, a *ci.QPAttr, sqdEvent boo
 	b := make([]byte, prm.QPContext.Layout.Size)
 	prm.QPOptionalMask.Put(b, optionalMask(given))
 	q.encode(b[prm.QPContext.Off:prm.QPContext.Off+prm.QPContextSize], a)
+	if given&ci.QPFieldAPM != 0 {
+		prm.QPCMigration.Put(b[prm.QPContext.Off:], hwMigrations[a.APM])
+	}
 	modifier := q.hw
 	if sqdEvent {
 		modifier |= prm.QPSQDEvent
@@ -234,7 +247,8 @@ func optionalMask(given ci.QPField) (mask uint64) {
 		{ci.QPFieldMinRNRTimer, prm.OptRNRTimeout}, {ci.QPFieldPrimary, prm.OptPrimary | prm.OptSchedule},
 		{ci.QPFieldInitDepth, prm.OptInitDepth}, {ci.QPFieldRetryCount, prm.OptRetryCount},
 		{ci.QPFieldRNRRetry, prm.OptRNRRetry}, {ci.QPFieldAckTimeout, prm.OptAckTimeout},
-		{ci.QPFieldPort, prm.OptSchedule}} {
+		{ci.QPFieldPort, prm.OptSchedule}, {ci.QPFieldAlternate, prm.OptAlternate},
+		{ci.QPFieldAPM, prm.OptMigration}} {
 		if given&e.f != 0 {
 			mask |= e.bits
 		}
@@ -242,7 +256,7 @@ func optionalMask(given ci.QPField) (mask uint64) {
 	return mask
 }
 
-// current returns the state in the adapter, which enters Error and SQError by itself.
+// current returns the state in the adapter, which enters Error and SQError by itself, and follows a migration.
 func (q *qp) current() (ci.QPState, error) {
 	if q.attr.State == ci.QPReset {
 		return ci.QPReset, nil
@@ -251,6 +265,7 @@ func (q *qp) current() (ci.QPState, error) {
 	if err != nil {
 		return 0, err
 	}
+	q.follow(ctx)
 	return states[prm.QPCState.Get(ctx)&7], nil
 }
 
@@ -280,6 +295,8 @@ func (q *qp) Query() (ci.QPAttr, error) {
 		if err != nil {
 			return ci.QPAttr{}, firmwareError(verb, err)
 		}
+		q.follow(ctx)
+		a = q.attr
 		a.State = states[prm.QPCState.Get(ctx)&7]
 		if !q.isDatagram() {
 			if a.State >= ci.QPRTS {
@@ -356,6 +373,9 @@ func (q *qp) encode(ctx []byte, a *ci.QPAttr) {
 	}
 	path := prm.QPCPrimary.Bytes(ctx, prm.PathSize)
 	p.encodePath(path, &a.Primary, q.service)
+	if alternate := h.port(a.Alternate.AV.Port); alternate != nil {
+		alternate.encodePath(prm.QPCAlternate.Bytes(ctx, prm.PathSize), &a.Alternate, q.service)
+	}
 	if p.isEthernet() {
 		if e, ok := p.gid(a.Primary.AV.GRH.SGIDIndex); ok && e.Type == ci.GIDRoCEv2 {
 			put(prm.QPCRoCEMode, roceModeV2)

@@ -60,7 +60,7 @@ func (p *port) checkAddress(verb string, a *ci.AVAttr) error {
 	bad := func(detail string) error { return fail(verb, ci.InvalidParameter, detail) }
 	switch {
 	case a.Port != 0 && a.Port != p.num:
-		return fail(verb, ci.InvalidPort, "Primary.AV.Port is not the QP's port")
+		return fail(verb, ci.InvalidPort, "the port of the address is not that of the path")
 	case a.SL > 15 || p.isEthernet() && a.SL > 7:
 		return bad("SL is out of range")
 	case a.GRH.FlowLabel > 0xfffff:
@@ -103,6 +103,8 @@ func apply(to *ci.QPAttr, set ci.QPField, a *ci.QPAttr) {
 	copyIf(set, ci.QPFieldInitDepth, &to.InitDepth, a.InitDepth)
 	copyIf(set, ci.QPFieldRespRes, &to.RespRes, a.RespRes)
 	copyIf(set, ci.QPFieldDestNum, &to.DestNum, a.DestNum)
+	copyIf(set, ci.QPFieldAlternate, &to.Alternate, a.Alternate)
+	copyIf(set, ci.QPFieldAPM, &to.APM, a.APM)
 }
 
 // copyIf copies v if set contains f.

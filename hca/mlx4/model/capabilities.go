@@ -50,7 +50,7 @@ const (
 func (m *Model) capFlags() uint64 {
 	var v uint64
 	for _, bit := range []uint{prm.FlagRC, prm.FlagUC, prm.FlagUD, prm.FlagSRQ, prm.FlagBadPKeyCount,
-		prm.FlagBadQKeyCount, prm.FlagMemoryWindows, prm.FlagAtomic, prm.FlagUDAVPort, prm.FlagUDMulticast,
+		prm.FlagBadQKeyCount, prm.FlagMemoryWindows, prm.FlagAPM, prm.FlagAtomic, prm.FlagUDAVPort, prm.FlagUDMulticast,
 		prm.FlagVEPUnicast, prm.FlagVEPMulticast, prm.FlagSensePort, prm.FlagPortManagement, prm.FlagEQE64,
 		prm.FlagCQE64} {
 		v |= 1 << bit

@@ -88,6 +88,12 @@ func TestFMR(t *testing.T) {
 	require.True(t, s.writes(first, fmrStart, 2<<12), "what the adapter has read is valid until SYNC_TPT")
 	require.True(t, s.writes(second, fmrStart, 1<<12))
 	require.False(t, s.writes(first, fmrStart, 2<<12), "it has read the entry again")
+	variant := s.remap(2|1<<12, 3)
+	require.Equal(t, second>>8, variant>>8)
+	require.True(t, s.writes(variant, fmrStart, 3<<12), "of which only the low byte is new")
+	require.False(t, s.writes(second, fmrStart, 1<<12))
+	second = s.remap(2, 1)
+	require.True(t, s.writes(second, fmrStart, 1<<12), "a key that was in use before")
 
 	prm.MPTOwner.Put(s.entry, prm.MPTOwnerSW)
 	require.True(t, s.writes(second, fmrStart, 1<<12), "before SYNC_TPT")

@@ -18,9 +18,12 @@ type qp struct {
 	face    ci.QP
 	engine  *rvt.QP
 	context [prm.QPContextSize]byte // as the driver has set it
-	send    *sendRing
-	recv    *recvRing // nil with an SRQ
-	avs     avCache
+
+	hasAlternate bool // the context has an alternate path that the transport has not migrated to; guarded by Model.mu
+
+	send *sendRing
+	recv *recvRing // nil with an SRQ
+	avs  avCache
 
 	// hasReservedKey reports whether work requests may use the reserved L_Key.
 	hasReservedKey bool

@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"ciddk/ci"
 	"ciddk/hca/mlx4/prm"
@@ -16,7 +17,7 @@ type qpStep struct {
 }
 
 const (
-	qpLive    = ci.QPFieldAccess | ci.QPFieldMinRNRTimer | ci.QPFieldQKey
+	qpLive    = ci.QPFieldAccess | ci.QPFieldMinRNRTimer | ci.QPFieldQKey | ci.QPFieldAlternate | ci.QPFieldAPM
 	qpDrained = qpLive | ci.QPFieldPrimary | ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldAckTimeout |
 		ci.QPFieldRetryCount | ci.QPFieldRNRRetry | ci.QPFieldInitDepth | ci.QPFieldRespRes
 )
@@ -29,7 +30,7 @@ var qpSteps = map[prm.Opcode]qpStep{
 	prm.CmdINIT2RTR: {to: ci.QPRTR,
 		need: ci.QPFieldPrimary | ci.QPFieldMTU | ci.QPFieldDestNum | ci.QPFieldRQPSN | ci.QPFieldRespRes |
 			ci.QPFieldMinRNRTimer,
-		may: ci.QPFieldAccess | ci.QPFieldPKeyIndex | ci.QPFieldQKey},
+		may: ci.QPFieldAccess | ci.QPFieldPKeyIndex | ci.QPFieldQKey | ci.QPFieldAlternate},
 	prm.CmdRTR2RTS: {to: ci.QPRTS,
 		need: ci.QPFieldSQPSN | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry | ci.QPFieldInitDepth,
 		may:  qpLive},
@@ -58,13 +59,14 @@ var optional = []struct {
 	{prm.OptInitDepth, ci.QPFieldInitDepth}, {prm.OptRespDepth, ci.QPFieldRespRes},
 	{prm.OptRetryCount, ci.QPFieldRetryCount}, {prm.OptRNRRetry, ci.QPFieldRNRRetry},
 	{prm.OptAckTimeout, ci.QPFieldAckTimeout}, {prm.OptSchedule, ci.QPFieldPort},
+	{prm.OptAlternate, ci.QPFieldAlternate}, {prm.OptMigration, ci.QPFieldAPM},
 }
 
 // serviceFields returns the attributes that a QP of the type has.
 func (q *qp) serviceFields() ci.QPField {
 	const all = ci.QPFieldPKeyIndex | ci.QPFieldSQPSN | ci.QPFieldSQDEvent
 	const connected = all | ci.QPFieldPort | ci.QPFieldAccess | ci.QPFieldPrimary | ci.QPFieldMTU |
-		ci.QPFieldDestNum | ci.QPFieldRQPSN
+		ci.QPFieldDestNum | ci.QPFieldRQPSN | ci.QPFieldAlternate | ci.QPFieldAPM
 	switch q.typ {
 	case ci.RC:
 		return connected | ci.QPFieldRespRes | ci.QPFieldMinRNRTimer | ci.QPFieldAckTimeout | ci.QPFieldRetryCount |
@@ -102,6 +104,7 @@ func (c *command) modifyQP() prm.Status {
 	if err != nil {
 		return statusOf(err)
 	}
+	q.follow(&now)
 	if from, ok := qpStart[c.op]; ok && now.State != from && !(from == ci.QPSQD && now.State == ci.QPSQDraining) {
 		return prm.BadQPState
 	}
@@ -199,10 +202,9 @@ func (c *command) attributes(ctx []byte) (a ci.QPAttr, ok bool) {
 	if c.port(a.Port) == nil {
 		return a, false
 	}
-	a.Primary.AV = pathAddress(path)
-	a.Primary.AV.Port = a.Port
-	a.Primary.PKeyIndex = uint16(prm.PathPKeyIndex.Get(path))
-	a.Primary.AckTimeout = ci.TimeExp(prm.PathAckTimeout.Get(path))
+	a.Primary = pathOf(path)
+	a.Alternate = pathOf(prm.QPCAlternate.Bytes(ctx, prm.PathSize))
+	a.APM = migrations[prm.QPCMigration.Get(ctx)]
 	a.QKey = ci.QKey(prm.QPCQKey.Get(ctx))
 	a.MTU = ci.MTU(prm.QPCMTU.Get(ctx))
 	a.DestNum = ci.QPN(prm.QPCRemote.Get(ctx))
@@ -220,6 +222,28 @@ func (c *command) attributes(ctx []byte) (a ci.QPAttr, ok bool) {
 		a.Access |= ci.RemoteAtomic
 	}
 	return a, true
+}
+
+// pathOf returns a path.
+func pathOf(b []byte) ci.Path {
+	p := ci.Path{AV: pathAddress(b), PKeyIndex: uint16(prm.PathPKeyIndex.Get(b)),
+		AckTimeout: ci.TimeExp(prm.PathAckTimeout.Get(b))}
+	p.AV.Port = uint8(prm.PathPort.Get(b)) + 1
+	return p
+}
+
+// migrations are the states of path migration, by the values of prm.QPCMigration. One of them has no meaning.
+var migrations = [4]ci.APMState{prm.MigrationArmed: ci.APMArmed, prm.MigrationRearm: ci.APMRearm,
+	prm.MigrationMigrated: ci.APMMigrated}
+
+// follow makes the alternate path of the context the primary one, if the transport has migrated.
+func (q *qp) follow(a *ci.QPAttr) {
+	if q.hasAlternate && a.Alternate.AV.Port == 0 {
+		q.hasAlternate = false
+		alternate := prm.QPCAlternate.Bytes(q.context[:], prm.PathSize)
+		copy(prm.QPCPrimary.Bytes(q.context[:], prm.PathSize), alternate)
+		clear(alternate)
+	}
 }
 
 // pathAddress returns the address of a path.
@@ -269,6 +293,10 @@ func (q *qp) merge(set ci.QPField, ctx []byte) {
 	if set&ci.QPFieldPort != 0 {
 		prm.PathSchedule.Put(path, prm.PathSchedule.Get(from))
 	}
+	if set&ci.QPFieldAlternate != 0 {
+		q.hasAlternate = true
+		copy(prm.QPCAlternate.Bytes(q.context[:], prm.PathSize), prm.QPCAlternate.Bytes(ctx, prm.PathSize))
+	}
 }
 
 func (c *command) resetQP() prm.Status {
@@ -303,12 +331,13 @@ func (c *command) queryQP() prm.Status {
 		if err != nil {
 			return statusOf(err)
 		}
+		q.follow(&a)
 		copy(ctx, q.context[:])
 		prm.QPCState.Put(ctx, qpStates[a.State])
 		prm.QPCNumber.Put(ctx, uint64(q.num))
 		prm.QPCSendPSN.Put(ctx, uint64(a.SQPSN))
 		prm.QPCRecvPSN.Put(ctx, uint64(a.RQPSN))
-		prm.QPCMigration.Put(ctx, prm.MigrationMigrated)
+		prm.QPCMigration.Put(ctx, uint64(slices.Index(migrations[:], a.APM)))
 	} else if c.mod >= 1<<c.layout.logQPs {
 		return prm.BadIndex
 	}

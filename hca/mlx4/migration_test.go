@@ -1,0 +1,102 @@
+package mlx4_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/bus/local"
+	"ciddk/ci"
+	"ciddk/hca/mlx4"
+	"ciddk/hca/mlx4/model"
+	"ciddk/link/direct"
+)
+
+// newTwoPorts returns an adapter with two ports on one link, and a QP that has itself as its peer, at port 1.
+func newTwoPorts(t *testing.T) *single {
+	l := new(direct.Link)
+	var ports []model.PortConfig
+	for range 2 {
+		p, err := direct.New(l, direct.Config{})
+		require.NoError(t, err)
+		ports = append(ports, model.PortConfig{Link: p})
+	}
+	m, err := model.New(model.Config{Ports: ports})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	o := &single{m: m, f: local.New(m, "model 0"), b: make([]byte, 4096)}
+	o.h, err = mlx4.New(t.Context(), o.f, config)
+	require.NoError(t, err)
+	o.c, err = o.h.OpenCA(o.h.Info().GUID, func(ci.Event) {}, nil)
+	require.NoError(t, err)
+	o.pd, err = o.c.AllocatePD(ci.PDNormal)
+	require.NoError(t, err)
+	o.send, err = o.pd.CreateCQ(ci.CQCreate{Size: 10})
+	require.NoError(t, err)
+	o.recv, err = o.pd.CreateCQ(ci.CQCreate{Size: 10})
+	require.NoError(t, err)
+	o.mr, err = o.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(o.b), Access: ci.LocalWrite | ci.RemoteWrite})
+	require.NoError(t, err)
+	o.events = make(chan ci.Event, 16)
+	o.qp, err = o.pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: o.send, RecvCQ: o.recv,
+		OnEvent: func(e ci.Event) { o.events <- e },
+		QPCaps:  ci.QPCaps{SendDepth: 8, SendSGE: 1, RecvDepth: 8, RecvSGE: 1, MaxInline: 64}})
+	require.NoError(t, err)
+	require.NoError(t, o.qp.Modify(ci.ToInit{Port: 1, Access: ci.RemoteWrite}.For(ci.RC)))
+	to := ci.ToRTR{AV: o.address(t, 1), MTU: ci.MTU1024, DestNum: o.qp.Num()}
+	require.NoError(t, o.qp.Modify(to.For(ci.RC)))
+	require.NoError(t, o.qp.Modify(ci.ToRTS{AckTimeout: 8, RetryCount: 1, RNRRetry: 7}.For(ci.RC)))
+	return o
+}
+
+// address returns the address of a port.
+func (o *single) address(t *testing.T, port uint8) ci.AVAttr {
+	a, err := o.c.Query()
+	require.NoError(t, err)
+	return ci.AVAttr{Port: port, DLID: a.Ports[port-1].LID}
+}
+
+// TestMigration pulls out the cable of the port of an armed QP. The QP migrates to the other port with the request that
+// was posted, and back when it is asked to.
+func TestMigration(t *testing.T) {
+	o := newTwoPorts(t)
+	query := func() ci.QPAttr {
+		a, err := o.qp.Query()
+		require.NoError(t, err)
+		return a
+	}
+	move := func(port uint8, leave func()) {
+		alternate := ci.Path{AV: o.address(t, port), AckTimeout: 20} // the last retry is seconds away
+		require.NoError(t, o.qp.Modify(ci.QPFieldAlternate|ci.QPFieldAPM,
+			ci.QPAttr{Alternate: alternate, APM: ci.APMRearm}))
+		post(t, o, []ci.SendWR{o.write([]byte("arm"))})
+		a := query()
+		require.Equal(t, ci.APMArmed, a.APM)
+		require.Equal(t, alternate, a.Alternate)
+		require.Equal(t, 3-port, a.Port)
+		leave()
+		require.Equal(t, ci.EventQPAPM, (<-o.events).Type)
+		a = query()
+		require.Equal(t, ci.APMMigrated, a.APM)
+		require.Equal(t, alternate, a.Primary)
+		require.Equal(t, ci.Path{}, a.Alternate)
+		require.Equal(t, port, a.Port)
+		require.Equal(t, ci.QPRTS, a.State)
+	}
+	move(2, func() {
+		require.NoError(t, o.m.SetLink(1, false))
+		post(t, o, []ci.SendWR{o.write([]byte("by the other port"))})
+		require.Equal(t, "by the other port", string(o.b[2048:2048+17]))
+	})
+	require.NoError(t, o.m.SetLink(1, true))
+	move(1, func() {
+		require.NoError(t, o.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}))
+		require.EqualValues(t, 1, query().Port, "at once")
+	})
+	require.NoError(t, o.m.SetLink(2, false))
+	post(t, o, []ci.SendWR{o.write([]byte("back again"))})
+	require.Equal(t, "back again", string(o.b[2048:2048+10]))
+	require.NoError(t, o.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
+	require.Equal(t, ci.APMMigrated, query().APM)
+	o.close(t)
+}
