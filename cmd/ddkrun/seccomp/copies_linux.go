@@ -236,8 +236,11 @@ func (c *copies) copy(q *schema.Copy, data []byte) error {
 
 // checkMapped validates that memory of the process exists, with the rights to it. Error: EFAULT.
 func (d *device) checkMapped(addr, size uint64, isWritable bool) error {
+	if addr+size < addr {
+		return syscall.EFAULT
+	}
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", d.pid))
-	if err != nil || addr+size < addr {
+	if err != nil {
 		return syscall.EFAULT
 	}
 	defer f.Close()
