@@ -3,7 +3,6 @@ package ual_test
 import (
 	"errors"
 	"os"
-	"sync/atomic"
 	"syscall"
 
 	"ciddk/ci"
@@ -12,19 +11,38 @@ import (
 
 // appQueue is the memory of a queue, as the library has allocated it.
 type appQueue struct {
-	*ual.Memory
+	b     []byte
+	close func() error
 	index uint64 // of the producer, in a send queue; of the consumer, in a CQ
-	fence atomic.Uint64
 }
 
-// name puts the address of new memory for a queue into private data.
-func name(ub *ci.UserBuffer) (*appQueue, error) {
-	m, err := ual.NewMemory(ringSize)
-	if err != nil {
-		return nil, err
+// name puts the address of new memory for a queue into private data. The memory is either that of package ual, or the
+// library's own.
+func name(ub *ci.UserBuffer, isOwn bool) (*appQueue, error) {
+	q := new(appQueue)
+	if isOwn {
+		b, err := syscall.Mmap(-1, 0, ringSize, syscall.PROT_READ|syscall.PROT_WRITE,
+			syscall.MAP_PRIVATE|syscall.MAP_ANONYMOUS)
+		if err != nil {
+			return nil, err
+		}
+		release, err := ual.Expose(ci.Bytes(b))
+		if err != nil {
+			return nil, err
+		}
+		q.b, q.close = b, func() error {
+			release()
+			return syscall.Munmap(b)
+		}
+	} else {
+		m, err := ual.NewMemory(ringSize)
+		if err != nil {
+			return nil, err
+		}
+		q.b, q.close = m.Bytes(), m.Close
 	}
-	ub.Status, ub.In = -1, hostOrder.AppendUint64(nil, m.Addr())
-	return &appQueue{Memory: m}, nil
+	ub.Status, ub.In = -1, hostOrder.AppendUint64(nil, ci.Bytes(q.b).Addr())
+	return q, nil
 }
 
 // appLibrary is the library of appHCA.
@@ -44,13 +62,13 @@ func appLibrary() *ci.UserLibrary {
 			Pre: func(a *ci.UserAllocatePD, _ *ci.UserBuffer) error { a.PD = "pd"; return nil }},
 		CreateCQ: ci.UserFallibleHook[ci.UserCreateCQ]{
 			Pre: func(a *ci.UserCreateCQ, ub *ci.UserBuffer) error {
-				q, err := name(ub)
+				q, err := name(ub, true)
 				a.CQ = ci.UserCQ{Handle: q, Poll: q.poll}
 				return err
 			}},
 		CreateQP: ci.UserFallibleHook[ci.UserCreateQP]{
 			Pre: func(a *ci.UserCreateQP, ub *ci.UserBuffer) error {
-				q, err := name(ub)
+				q, err := name(ub, false)
 				a.QP = ci.UserQP{Handle: q, PostSend: func(wrs []ci.SendWR) (int, error) {
 					q.put(wrs)
 					_, err := bell.Write([]byte{1})
@@ -66,7 +84,7 @@ func appLibrary() *ci.UserLibrary {
 func (q *appQueue) put(wrs []ci.SendWR) {
 	for i := range wrs {
 		wr := &wrs[i]
-		b := q.Bytes()[ringHeader+q.index%ringDepth*sendEntry:]
+		b := q.b[ringHeader+q.index%ringDepth*sendEntry:]
 		hostOrder.PutUint64(b[0:], wr.ID)
 		hostOrder.PutUint64(b[8:], wr.SGL[0].Addr)
 		hostOrder.PutUint32(b[16:], wr.SGL[0].Length)
@@ -75,16 +93,14 @@ func (q *appQueue) put(wrs []ci.SendWR) {
 		hostOrder.PutUint32(b[32:], uint32(wr.Remote.RKey))
 		q.index++
 	}
-	q.fence.Add(1)
-	hostOrder.PutUint64(q.Bytes(), q.index)
+	q.producer().Store(q.index)
 }
 
 // poll reads completions. The driver writes the index last.
 func (q *appQueue) poll(wc []ci.WC) (n int, err error) {
-	produced := hostOrder.Uint64(q.Bytes())
-	q.fence.Add(1)
+	produced := q.producer().Load()
 	for ; n < len(wc) && q.index != produced; n++ {
-		b := q.Bytes()[ringHeader+q.index%ringDepth*doneEntry:]
+		b := q.b[ringHeader+q.index%ringDepth*doneEntry:]
 		wc[n] = ci.WC{ID: hostOrder.Uint64(b), Status: ci.WCStatus(hostOrder.Uint32(b[8:])),
 			QPN: ci.QPN(hostOrder.Uint32(b[12:]))}
 		q.index++

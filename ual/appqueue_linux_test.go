@@ -194,7 +194,7 @@ func unmapsQueues(path string) error {
 	if err := p.post(p.a, ringDepth-1, 2); err != nil {
 		return err
 	}
-	if err := cq.Close(); err != nil {
+	if err := cq.close(); err != nil {
 		return err
 	}
 	if err := p.post(p.a, 1, 2); err != nil {
@@ -204,7 +204,7 @@ func unmapsQueues(path string) error {
 		return err
 	}
 	// The doorbell rings for a queue that has disappeared.
-	if err := send.Close(); err != nil {
+	if err := send.close(); err != nil {
 		return err
 	}
 	if err := p.post(p.b, 1, 2); err != nil {
@@ -234,9 +234,15 @@ func unmapsQueues(path string) error {
 
 // TestQueuesOfApplication has two processes whose queues are in memory that their library has allocated, the second
 // style of SAS-2.4-02. One of them unmaps its queues, overwrites others, and is killed. The other one is not affected,
-// and nothing remains of the first.
+// and nothing remains of the first. The daemon reaches the queues, or the library copies them.
 func TestQueuesOfApplication(t *testing.T) {
-	r := newRigOf(t, kproxy.Config{}, func(h *reference.HCA) ci.HCA { return &appHCA{h} })
+	for name, cfg := range map[string]kproxy.Config{"reached": {}, "copied": {ClientCopies: true}} {
+		t.Run(name, func(t *testing.T) { queuesOfApplication(t, cfg) })
+	}
+}
+
+func queuesOfApplication(t *testing.T, cfg kproxy.Config) {
+	r := newRigOf(t, cfg, func(h *reference.HCA) ci.HCA { return &appHCA{h} })
 	path := r.listen()
 	honest := role("writes", path)
 	in, err := honest.StdinPipe()

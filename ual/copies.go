@@ -11,8 +11,8 @@ import (
 	"ciddk/kproxy/schema"
 )
 
-// copies is the goroutine that copies registered memory for a daemon that the system does not let reach it. It starts
-// when the daemon rejects the registration of such memory.
+// copies is the goroutine that copies registered and exposed memory for a daemon that the system does not let reach it.
+// It starts when the daemon rejects the registration of such memory, or a verb of a vendor's library that names it.
 type copies struct {
 	mu      sync.Mutex // held during the request
 	started bool
@@ -51,11 +51,14 @@ func (c *Client) serveCopies() bool {
 	return true
 }
 
-// copyFor copies between data and memory that is registered.
+// copyFor copies between data and memory that is registered, or, without a token, exposed.
 func (c *Client) copyFor(r *schema.Copy, data []byte) error {
 	c.mu.Lock()
 	p := c.pins[r.Token]
 	c.mu.Unlock()
+	if r.Token == 0 {
+		p = exposedAt(r.Addr)
+	}
 	if p == nil {
 		return errNotRegistered
 	}
@@ -63,7 +66,7 @@ func (c *Client) copyFor(r *schema.Copy, data []byte) error {
 }
 
 var (
-	errNotRegistered = errors.New("ual: the daemon requested a copy of memory that is not registered")
+	errNotRegistered = errors.New("ual: the daemon requested a copy of memory that is not registered or exposed")
 	errUnmapped      = errors.New("ual: registered memory is not mapped any more, or does not permit the access")
 )
 
@@ -102,12 +105,17 @@ func (p *pinned) transfer(b []byte, addr uint64, isWrite bool) (err error) {
 // withCopies executes a registration. If the daemon cannot reach the memory, the registration is repeated when the
 // client copies for it.
 func (c *Client) withCopies(d *described, register func() error) error {
-	c.mu.Lock()
-	serves := c.copies.file != nil
-	c.mu.Unlock()
+	serves := c.servesCopies()
 	err := register()
 	if serves || d.pin == nil || d.m.Shared || ci.StatusOf(err) != ci.InvalidPermission || !c.serveCopies() {
 		return err
 	}
 	return register()
+}
+
+// servesCopies reports whether the client copies for the daemon.
+func (c *Client) servesCopies() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.copies.file != nil
 }

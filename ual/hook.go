@@ -116,7 +116,12 @@ func (c *Client) doUser(cmd schema.Command, request, reply any, u *schema.UserBu
 	*u = schema.UserBuffer{Present: true, Command: ub.Command, Status: ub.Status, In: ub.In,
 		Files:       uint8(len(ub.InFiles)),
 		OutCapacity: uint32(min(cap(ub.Out), schema.MaxPrivate))}
+	serves := c.servesCopies()
 	files, err := c.doFiles(cmd, request, ub.InFiles, reply)
+	// The driver may not have reached a queue that the library has named.
+	if !serves && ci.StatusOf(err) == ci.InvalidPermission && exposesMemory() && c.serveCopies() {
+		files, err = c.doFiles(cmd, request, ub.InFiles, reply)
+	}
 	if err != nil || !r.Copied || len(r.Out) > cap(ub.Out) || int(r.Files) != len(files) {
 		closeAll(files)
 		return err

@@ -8,11 +8,12 @@ import (
 	"ciddk/ci"
 )
 
-// Memory is memory that is shared with the daemon: a sealed memfd. It is a ci.FileMemory.
+// Memory is memory that is shared with the daemon: a sealed memfd. It is a ci.FileMemory, and exposed: see Expose.
 type Memory struct {
 	ci.Memory
 	b    []byte
 	file *os.File
+	hide func() // ends Expose
 
 	close sync.Once
 }
@@ -30,7 +31,13 @@ func NewMemory(n int) (*Memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ual: shared memory of %d bytes: %w", n, err)
 	}
-	return &Memory{Memory: ci.Bytes(b), b: b, file: f}, nil
+	m := &Memory{Memory: ci.Bytes(b), b: b, file: f}
+	if m.hide, err = Expose(m); err != nil {
+		_ = unmap(b) // the mapping is intact
+		f.Close()
+		return nil, err
+	}
+	return m, nil
 }
 
 // Bytes returns the memory. It is valid until Close.
@@ -46,6 +53,7 @@ func (m *Memory) Pin() (func(), error) { return func() {}, nil }
 // idempotent.
 func (m *Memory) Close() (err error) {
 	m.close.Do(func() {
+		m.hide()
 		err = unmap(m.b)
 		if e := m.file.Close(); err == nil {
 			err = e
