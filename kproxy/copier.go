@@ -11,14 +11,15 @@ import (
 // copier executes copies of one process that may take any time: of pages of a file, which can be of a network or FUSE
 // file system, of pages of a process that is not trusted, which can use userfaultfd, and by the client. They run on a
 // goroutine of the process, through a buffer that only this goroutine has after a delay. A copy that takes longer than
-// copyLimit fails, and all later ones fail at once, also those of other processes of the same user for a time, unless
+// limit fails, and all later ones fail at once, also those of other processes of the same user for a time, unless
 // the user is trusted. Then one goroutine and one buffer remain until the pages come or the process exits. Such a copy
 // takes about 7 microseconds more, so other copies do without.
 type copier struct {
 	reach reach
 	clock clock.Clock
-	uid   int          // of the process
-	users *suspensions // nil for a process that is trusted
+	limit time.Duration // of a copy; up to twice the time may pass before it is noticed
+	uid   int           // of the process
+	users *suspensions  // nil for a process that is trusted
 
 	mu      sync.Mutex // held during a copy
 	jobs    chan copyJob
@@ -47,12 +48,12 @@ type copyResult struct {
 const (
 	// copyChunk is the size of the buffer.
 	copyChunk = 64 << 10
-	// copyLimit is the time that a copy may take. Up to twice the time may pass before it is noticed.
+	// copyLimit is the default of Config.CopyTimeout.
 	copyLimit = time.Second
 )
 
 // errStuck is the error of copies of a process whose pages did not come in time.
-var errStuck = errors.New("a copy of memory of the process took longer than 1 s (a network or FUSE file system, " +
+var errStuck = errors.New("a copy of memory of the process took too long (a network or FUSE file system, " +
 	"userfaultfd): such memory of it is not reached any more; memory of ual.NewMemory is shared and needs no copies")
 
 // do copies between b and the process's memory.
@@ -61,7 +62,7 @@ func (c *copier) do(b []byte, at place, isWrite bool) (n int, err error) {
 	defer c.mu.Unlock()
 	if c.jobs == nil && !c.closed {
 		c.jobs, c.results = make(chan copyJob), make(chan copyResult, 1)
-		c.watch.late = make(chan struct{})
+		c.watch.late, c.watch.limit = make(chan struct{}), c.limit
 		go c.serve(c.jobs, c.results)
 	}
 	for n < len(b) && err == nil {
@@ -141,7 +142,8 @@ func (c *copier) close() {
 
 // watch notices a copy that takes too long. Its timer runs while there are copies, and costs nothing for each of them.
 type watch struct {
-	late chan struct{} // closed when a copy has taken too long
+	late  chan struct{} // closed when a copy has taken too long
+	limit time.Duration
 
 	mu      sync.Mutex
 	copies  uint64 // begun
@@ -161,9 +163,9 @@ func (w *watch) begin(c clock.Clock) {
 	case w.isArmed || w.stopped:
 		return
 	case w.timer == nil:
-		w.timer = c.AfterFunc(copyLimit, w.tick)
+		w.timer = c.AfterFunc(w.limit, w.tick)
 	default:
-		w.timer.Reset(copyLimit)
+		w.timer.Reset(w.limit)
 	}
 	w.isArmed = true
 }
@@ -188,7 +190,7 @@ func (w *watch) tick() {
 		w.stopped = true
 		close(w.late)
 	case w.isBusy || !isSame:
-		w.timer.Reset(copyLimit)
+		w.timer.Reset(w.limit)
 	default:
 		w.isArmed = false
 	}

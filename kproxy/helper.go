@@ -22,7 +22,7 @@ var _ reach = (*helper)(nil)
 var (
 	errHelper      = errors.New("the client did not copy its memory for the daemon: not registered, or not mapped")
 	errHelperReply = errors.New("the client's reply to a copy does not match it")
-	errHelperStuck = errors.New("the client did not copy its memory for the daemon within 1 s (stopped, or in a " +
+	errHelperStuck = errors.New("the client did not copy its memory for the daemon in time (stopped, or in a " +
 		"debugger): such memory of it is not reached any more; memory of ual.NewMemory is shared and needs no copies")
 )
 
@@ -107,7 +107,7 @@ func (p *process) help(r reach) error {
 	if p.closed || p.helped != nil {
 		return failf("PD.RegisterMR", ci.InvalidState, "the client copies for the daemon already, or has exited")
 	}
-	p.helped = &copier{reach: r, clock: p.copies.clock, uid: p.copies.uid, users: p.copies.users}
+	p.helped = &copier{reach: r, clock: p.copies.clock, limit: p.copies.limit, uid: p.copies.uid, users: p.copies.users}
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
@@ -35,10 +36,14 @@ type Config struct {
 	// CanCopy reports whether a client may register memory that it allocated itself, which the daemon reaches by
 	// copies, or by requests to the client where the system does not permit that. nil: clients with the daemon's own
 	// user id, and root. Others register memory by descriptor. A copy lasts as long as its pages take (userfaultfd, a
-	// FUSE file system). It is limited to about a second for clients of other users, for mapped files, and by the
+	// FUSE file system). It is limited by CopyTimeout for clients of other users, for mapped files, and by the
 	// client. After a copy that took longer, no memory of a user without trust is copied for 10 minutes. Copies of
 	// other memory are not limited, and may delay other clients of the adapter.
 	CanCopy func(Peer) bool
+
+	// CopyTimeout is the time that such a copy may take. Up to twice the time may pass before it is noticed, in which
+	// other clients of the adapter may wait. 0: a second.
+	CopyTimeout time.Duration
 
 	// ClientCopies has clients copy the memory that they allocated, even where the system permits the daemon to do so.
 	ClientCopies bool
@@ -87,6 +92,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.CanCopy == nil {
 		cfg.CanCopy = isOwnUser
+	}
+	if cfg.CopyTimeout == 0 {
+		cfg.CopyTimeout = copyLimit
 	}
 	s := &Server{cfg: cfg, sessions: map[*Session]struct{}{}}
 	if err := s.watch(); err != nil {

@@ -47,6 +47,7 @@ func newSession(s *Server, id uint64, p Peer, bits int, name string, client *acc
 	proc := newProcess(p, bits, &s.atomics, s.cfg.AL.Clock())
 	proc.isDenied, proc.isByClient = !s.cfg.CanCopy(p), s.cfg.ClientCopies
 	proc.suspend(p.UID, &s.delays)
+	proc.copies.limit = s.cfg.CopyTimeout
 	return &Session{s: s, id: id, peer: p, name: name, client: client, quota: s.cfg.Quota, ended: make(chan struct{}),
 		proc: proc, log: s.cfg.Logger.With("client", id, "pid", p.PID, "uid", p.UID)}
 }

@@ -11,8 +11,8 @@ import (
 // it, a user could delay other clients again with each connection.
 const suspendFor = 10 * time.Minute
 
-var errSuspended = errors.New("in the last 10 minutes, a copy of memory of a process of this user took longer " +
-	"than 1 s: memory of ual.NewMemory is shared and needs no copies")
+var errSuspended = errors.New("in the last 10 minutes, a copy of memory of a process of this user took too " +
+	"long: memory of ual.NewMemory is shared and needs no copies")
 
 // suspensions are the users whose memory is not copied for a time. A nil suspensions has none.
 type suspensions struct {

@@ -3,6 +3,7 @@ package ual_test
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,11 +13,14 @@ import (
 	"ciddk/kproxy"
 )
 
+// patience is the time that copies may take when the machine is busy.
+const patience = 2 * time.Minute
+
 // TestClientCopies registers memory that the daemon must not reach. The client copies it: requests, data in both
 // directions over several messages, atomics.
 func TestClientCopies(t *testing.T) {
 	const write = ci.LocalWrite | ci.RemoteWrite | ci.RemoteRead | ci.RemoteAtomic
-	r := newRig(t, kproxy.Config{ClientCopies: true})
+	r := newRig(t, kproxy.Config{ClientCopies: true, CopyTimeout: patience})
 	p := newPair(t, r.open(r.dial(), nil), ci.CQCreate{})
 	const size = 200_000 // more than three messages
 	source, target := make([]byte, size+3), make([]byte, size+3)
@@ -65,7 +69,7 @@ func TestClientCopies(t *testing.T) {
 // requests are not affected.
 func TestClientCopiesUnmapped(t *testing.T) {
 	const write = ci.LocalWrite | ci.RemoteWrite
-	r := newRig(t, kproxy.Config{ClientCopies: true})
+	r := newRig(t, kproxy.Config{ClientCopies: true, CopyTimeout: patience})
 	ca := r.open(r.dial(), nil)
 	p := newPair(t, ca, ci.CQCreate{})
 	b, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)

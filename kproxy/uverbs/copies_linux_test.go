@@ -6,6 +6,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -46,7 +47,7 @@ func (c *carrier) serve(f *os.File) {
 // TestCopiedRegistration registers memory that the daemon does not reach. The carrier gets one socket for copies, and
 // repeats the call with its number of the memory.
 func TestCopiedRegistration(t *testing.T) {
-	r := newRigOf(t, kproxy.Config{ClientCopies: true})
+	r := newRigOf(t, kproxy.Config{ClientCopies: true, CopyTimeout: 2 * time.Minute})
 	var c carrier
 	t.Cleanup(c.wait.Wait) // after the file was closed
 	p := r.context()

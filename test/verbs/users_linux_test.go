@@ -39,7 +39,7 @@ func newRigOfUsers(t *testing.T, daemon, program int, flags ...string) *rig {
 	r := &rig{t: t, socket: filepath.Join(sockets, "s"), as: credential(program)}
 	r.env = append(os.Environ(), "DDKD_SOCKET="+r.socket, "XDG_RUNTIME_DIR="+runtime)
 	r.serve("link=network,address=10.0.0.1", credential(daemon), append(flags, "--mode", "0666", "--copy-memory",
-		"all")...)
+		"all", "--copy-timeout", "2m")...) // the machine may be busy
 	return r
 }
 

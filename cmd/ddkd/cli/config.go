@@ -39,7 +39,8 @@ type config struct {
 	Adapters []Settings  `yaml:"adapters" kong:"-"`
 	Quota    quotaConfig `yaml:"quota" embed:"" prefix:"quota-"`
 
-	CopyMemory string `yaml:"copy-memory" help:"Clients that may register memory which they allocated themselves: own (the daemon's user and root), all, none. Default: own." placeholder:"WHOSE"`
+	CopyMemory  string        `yaml:"copy-memory" help:"Clients that may register memory which they allocated themselves: own (the daemon's user and root), all, none. Default: own." placeholder:"WHOSE"`
+	CopyTimeout time.Duration `yaml:"copy-timeout" help:"Time in which a client must copy such memory, or its pages must come; other clients may wait for it. Default: 1s." placeholder:"TIME"`
 
 	MaxClients        int `yaml:"max-clients" help:"Limit of clients. Default: 4096." placeholder:"N"`
 	MaxClientsPerUser int `yaml:"max-clients-per-user" help:"Limit of clients of one user. Default: 1024." placeholder:"N"`
@@ -144,8 +145,9 @@ func (c *config) check(drivers []Driver) ([]adapter, error) {
 	if _, _, err := c.metricsAddress(); err != nil {
 		return nil, err
 	}
-	if c.Drain < 0 || c.Idle < 0 {
-		return nil, badConfig("drain %v, idle %v: want positive times", c.Drain, c.Idle)
+	if c.Drain < 0 || c.Idle < 0 || c.CopyTimeout < 0 {
+		return nil, badConfig("drain %v, idle %v, copy-timeout %v: want positive times", c.Drain, c.Idle,
+			c.CopyTimeout)
 	}
 	if err := c.Quota.check(); err != nil {
 		return nil, err

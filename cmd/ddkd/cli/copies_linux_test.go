@@ -24,6 +24,7 @@ const (
 	copyingClient = "copying client" // sends a few messages
 	forbidEnv     = "DDKD_TEST_FORBID"
 	copyEnv       = "DDKD_TEST_COPY"
+	limitEnv      = "DDKD_TEST_COPY_TIMEOUT"
 )
 
 // forbid restricts this process as $DDKD_TEST_FORBID says.
@@ -46,6 +47,9 @@ func copyingDaemonMain() int {
 	args := []string{"serve", "--mode=0666", "--log=warn", "--adapter", "link=network,address=10.0.0.1"}
 	if whose := os.Getenv(copyEnv); whose != "" {
 		args = append(args, "--copy-memory="+whose)
+	}
+	if limit := os.Getenv(limitEnv); limit != "" {
+		args = append(args, "--copy-timeout="+limit)
 	}
 	return run(context.Background(), args, os.Stdout, os.Stderr)
 }
@@ -92,7 +96,7 @@ func TestForbiddenCopies(t *testing.T) {
 			require.NoError(t, os.Chmod(dir, 0o755))
 			require.NoError(t, os.Chown(dir, int(c.daemonUID), -1))
 			daemon := copyRole(copyingDaemon, c.daemonUID, c.daemonForbids)
-			daemon.Env = append(daemon.Env, copyEnv+"="+c.copyMemory)
+			daemon.Env = append(daemon.Env, copyEnv+"="+c.copyMemory, limitEnv+"=2m") // the machine may be busy
 			if c.namespace {
 				daemon.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
 			}

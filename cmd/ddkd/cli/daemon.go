@@ -50,8 +50,8 @@ func (d *daemon) open(ctx context.Context, c *config, list []adapter, log *slog.
 		return err
 	}
 	d.core, err = kproxy.New(kproxy.Config{AL: d.al, Service: d.svc.service, Logger: log, Quota: c.Quota.quota(),
-		MaxClients: c.MaxClients, MaxClientsPerUser: c.MaxClientsPerUser, CanCopy: canCopy, Control: d.control,
-		Describe: d.describe})
+		MaxClients: c.MaxClients, MaxClientsPerUser: c.MaxClientsPerUser, CanCopy: canCopy,
+		CopyTimeout: c.CopyTimeout, Control: d.control, Describe: d.describe})
 	if err != nil {
 		return err
 	}
