@@ -236,7 +236,8 @@ func unmapsQueues(path string) error {
 // style of SAS-2.4-02. One of them unmaps its queues, overwrites others, and is killed. The other one is not affected,
 // and nothing remains of the first. The daemon reaches the queues, or the library copies them.
 func TestQueuesOfApplication(t *testing.T) {
-	for name, cfg := range map[string]kproxy.Config{"reached": {}, "copied": {ClientCopies: true, CopyTimeout: patience}} {
+	for name, cfg := range map[string]kproxy.Config{"reached": {},
+		"copied": {ClientCopies: true, CopyTimeout: patience}} {
 		t.Run(name, func(t *testing.T) { queuesOfApplication(t, cfg) })
 	}
 }
