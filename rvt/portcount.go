@@ -36,7 +36,7 @@ func (p *port) sent(pkts []Packet) {
 		bytes += k.wireBytes()
 		packets += int(k.N)
 		if ib && k.Route != rt {
-			if rt, grh = k.Route, 0; rt.Peer().GID != (ci.GID{}) {
+			if rt, grh = k.Route, 0; localGID(rt) != (ci.GID{}) {
 				grh = grhSize
 			}
 		}

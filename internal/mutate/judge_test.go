@@ -252,7 +252,7 @@ func TestRoutes(t *testing.T) {
 	assert.Equal(t, []certification{byUDP, byIP6}, runs)
 	runs, err = routeOf("rvt")
 	require.NoError(t, err)
-	want := []certification{byDirect, byFew, byModel, byNetwork, byOdd}
+	want := []certification{byDirect, byFew, byModel, byPolling, byNetwork, byOdd}
 	if runtime.GOOS == "linux" {
 		want = append(want, byRings)
 	}

@@ -73,6 +73,8 @@ var (
 	byIP6 = byUDP.with("--set", "ip=6")
 	// An adapter that claims nothing optional, and must reject it.
 	byFew = byDirect.with("--profile", "minimal", "--set", "claims=few", "--case", "claims.*,opcode.*")
+	// Only this link collects packets while a consumer polls, so that acknowledgements wait.
+	byPolling = byUDP.with("--case", "rc.*,wire.ack.*")
 	// The model of the ConnectX-3 uses the engine in other ways: it names keys and numbers itself.
 	byModel = certification{"mlx4", "--case", "mr.*,mw*,claims.*,qp.create.*,foreign.*", "--exclude", "mr.loop"}
 
@@ -106,7 +108,7 @@ var (
 func (c certification) with(args ...string) certification { return slices.Concat(c, args) }
 
 var routes = []route{
-	{folder: "rvt", runs: []certification{byDirect, byFew, byModel, byNetwork, byOdd},
+	{folder: "rvt", runs: []certification{byDirect, byFew, byModel, byPolling, byNetwork, byOdd},
 		shared: []certification{byRings}},
 	{folder: "hca/reference", runs: []certification{byDirect, byNetwork, byOdd, hardSMA},
 		shared: []certification{byRings}},

@@ -21,6 +21,7 @@ const (
 	atSMSL           = 36 // low nibble
 	atLease          = 26 // 2 bytes
 	atPKeyViolations = 46 // 2 bytes
+	atQKeyViolations = 48 // 2 bytes
 	smpData          = 64
 )
 
@@ -36,6 +37,12 @@ func componentMutants() []mutant.Mutant {
 			}),
 		portInfo("sma.violations-written", smasuite.SMAComp03, "a Set of P_KeyViolations stores its value", nil,
 			func(set, shown []byte) { copy(shown[atPKeyViolations:], set[atPKeyViolations:atPKeyViolations+2]) }),
+		shows("sma.violations-byte", smasuite.SMAComp05, "QKeyViolations stops at 0xff", mad.AttrPortInfo,
+			func(data []byte) {
+				if data[atQKeyViolations] != 0 {
+					data[atQKeyViolations], data[atQKeyViolations+1] = 0, 0xff
+				}
+			}),
 		portInfo("sma.disable-ignored", smasuite.SMAComp04, "a port that is disabled trains again", func(set []byte) {
 			if set[atPhysState]>>4 == 3 {
 				set[atPhysState] = set[atPhysState]&15 | 2<<4

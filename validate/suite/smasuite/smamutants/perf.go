@@ -37,6 +37,13 @@ func perfMutants() []mutant.Mutant {
 			func(out *ci.MAD) { clear(out[smpData+8 : smpData+72]) }),
 		meters("sma.perf-version", smasuite.SMAPerf07, "ClassPortInfo has base version 2", mad.AttrClassPortInfo,
 			func(out *ci.MAD) { out[smpData] = 2 }),
+		meters("sma.perf-grh", smasuite.SMAPerf09, "PortRcvData is one word too low", mad.AttrPortCounters,
+			func(out *ci.MAD) {
+				data := out[smpData+28:]
+				if n := binary.BigEndian.Uint32(data); n > 0 {
+					binary.BigEndian.PutUint32(data, n-1)
+				}
+			}),
 		meters("sma.perf-no-errors", smasuite.SMAPerf08, "PortRcvErrors is 0", mad.AttrPortCounters,
 			func(out *ci.MAD) { out[smpData+8], out[smpData+9] = 0, 0 }),
 	}
