@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"ciddk/ci"
-	"ciddk/mad"
 	"ciddk/validate"
 	"ciddk/validate/kit"
 )
