@@ -40,3 +40,81 @@ func libraryTraffic(t *validate.T) {
 	a.cut()
 	s.gone("the daemon after the application was cut")
 }
+
+var _ = libraries.Case(validate.Case{
+	ID:    "user.library.room",
+	Title: "private data with one byte too little room for the driver's answer",
+	Run:   libraryRoom,
+	Needs: validate.Needs{Caps: ci.CapUser},
+}, req.SAS2_4_06)
+
+// narrow returns h with an output that is one byte shorter while isOn returns true for the verb. It adds to hits the
+// verbs that have an output.
+func narrow[A any](h ci.UserFallibleHook[A], verb string, isOn func(string) bool,
+	hits map[string]bool) ci.UserFallibleHook[A] {
+	pre := h.Pre
+	if pre == nil {
+		return h
+	}
+	h.Pre = func(a *A, ub *ci.UserBuffer) error {
+		err := pre(a, ub)
+		if err == nil && ub != nil && cap(ub.Out) > 0 && isOn(verb) {
+			hits[verb] = true
+			ub.Out = ub.Out[: 0 : cap(ub.Out)-1]
+		}
+		return err
+	}
+	return h
+}
+
+func libraryRoom(t *validate.T) {
+	lib := *t.UserLibrary()
+	on, hits := "", map[string]bool{}
+	isOn := func(verb string) bool { return verb == on }
+	lib.AllocatePD = narrow(lib.AllocatePD, "CA.AllocatePD", isOn, hits)
+	lib.CreateCQ = narrow(lib.CreateCQ, "PD.CreateCQ", isOn, hits)
+	lib.CreateQP = narrow(lib.CreateQP, "PD.CreateQP", isOn, hits)
+	lib.CreateSRQ = narrow(lib.CreateSRQ, "PD.CreateSRQ", isOn, hits)
+	lib.CreateAV = narrow(lib.CreateAV, "PD.CreateAV", isOn, hits)
+	lib.CreateMW = narrow(lib.CreateMW, "PD.CreateMW", isOn, hits)
+	s := startStage(t, new(trace), nil)
+	a := s.with(&lib)
+	p := a.pair()
+	pd, cq := p.A.PD, p.A.CQ
+	for _, v := range kit.Variants(t, "", []struct {
+		name string
+		caps ci.Caps
+		call func() (ci.Object, error)
+	}{
+		{"CA.AllocatePD", 0, func() (ci.Object, error) { return p.A.QP.CA.AllocatePD(ci.PDNormal) }},
+		{"PD.CreateCQ", 0, func() (ci.Object, error) { return pd.CreateCQ(ci.CQCreate{Size: 5}) }},
+		{"PD.CreateQP", 0, func() (ci.Object, error) {
+			return pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 2, RecvDepth: 2, SendSGE: 1, RecvSGE: 1},
+				SendCQ: cq.CQ, RecvCQ: cq.CQ})
+		}},
+		{"PD.CreateSRQ", ci.CapSRQ, func() (ci.Object, error) {
+			return pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 3, MaxSGE: 1}})
+		}},
+		{"PD.CreateAV", ci.CapAV, func() (ci.Object, error) {
+			return pd.CreateAV(p.A.QP.CA.AddressOf(p.B.QP.CA))
+		}},
+		{"PD.CreateMW", ci.CapMW1, func() (ci.Object, error) { return pd.CreateMW(ci.MWCreate{Type: ci.MWType1}) }},
+	}) {
+		if !t.Claims().Has(v.caps) {
+			continue
+		}
+		on = v.name
+		obj, err := v.call()
+		on = ""
+		if hits[v.name] {
+			kit.WantRefused(t, obj, err, v.name+" with too little room", ci.InvalidParameter,
+				ci.InsufficientResources)
+			obj, err = v.call()
+		}
+		kit.OK(t, err, v.name+" with room")
+		kit.Destroy(t, obj, v.name)
+	}
+	p.A.Exchange(p.B, 100)
+	a.cut()
+	s.gone("the daemon after creates that failed, and after the application was cut")
+}
