@@ -12,7 +12,7 @@ import (
 // TestFailTraffic ends an adapter while it writes: it is unplugged, it fails, or it resets itself. Every request
 // completes, posts fail from then on, and another adapter goes on.
 func TestFailTraffic(t *testing.T) {
-	t.Parallel() // a reset is noticed after the time limit of a command, whose event does not come
+	t.Parallel() // a reset is noticed up to a second later
 	for name, end := range map[string]func(*single){
 		"unplugged":          func(o *single) { o.f.Unplug() },
 		"catastrophic error": func(o *single) { o.m.FailDevice() },

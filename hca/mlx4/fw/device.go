@@ -81,8 +81,13 @@ func (d *Device) Fail(cause error) {
 	})
 }
 
-// checkHealth looks for a catastrophic error, and for a function that has gone.
+// checkHealth looks for a catastrophic error, for a function that has gone, and for an adapter that has reset itself.
+// A reset ends the ownership, and the read takes it again, so that another driver cannot have it before Close.
 func (d *Device) checkHealth() {
+	if d.read(prm.RegOwnership) == prm.OwnershipFree {
+		d.Fail(errReset)
+		return
+	}
 	if d.errors.size == 0 {
 		if d.hasGone() {
 			d.Fail(bus.ErrGone)

@@ -37,6 +37,7 @@ var (
 var (
 	errStuck = errors.New("a command did not complete in time")
 	errBusy  = errors.New("the command register is busy for too long")
+	errReset = errors.New("the adapter was reset, and not by its driver")
 )
 
 // A CommandError is a command that the firmware rejected.

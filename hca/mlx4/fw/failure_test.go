@@ -44,6 +44,38 @@ func TestCatastrophic(t *testing.T) {
 	})
 }
 
+// TestOwnReset resets the adapter behind the driver's back, with and without commands in progress. The driver notices
+// it long before a command could exceed its time, keeps the adapter for itself until Close, and can start it again.
+func TestOwnReset(t *testing.T) {
+	eachMode(t, func(t *testing.T, c fw.Config) {
+		for _, numCommands := range []int{0, 8} {
+			m := newModel(t, model.Config{})
+			f := newFunction(t, m)
+			c.WatchInterval, c.CommandTimeout = 10*time.Millisecond, 24*time.Hour
+			d := open(t, f, c)
+			var wait sync.WaitGroup
+			for range numCommands {
+				wait.Go(func() {
+					for d.Err() == nil {
+						_ = d.Cmd(t.Context(), prm.CmdNOP, fw.Args{}) // those after the reset may fail in any way
+					}
+				})
+			}
+			m.Reset()
+			<-d.Failed()
+			wait.Wait()
+			assert.ErrorIs(t, d.Cmd(t.Context(), prm.CmdNOP, fw.Args{}), fw.ErrFailed)
+			assert.ErrorContains(t, d.Err(), "was reset")
+			_, err := fw.Open(t.Context(), f, quick(fw.Config{}))
+			assert.ErrorIs(t, err, fw.ErrOwned)
+			require.NoError(t, d.Close())
+			again := open(t, f, c)
+			assert.NoError(t, again.Cmd(t.Context(), prm.CmdNOP, fw.Args{}))
+			require.NoError(t, again.Close())
+		}
+	})
+}
+
 // TestUnplug takes the function away under traffic.
 func TestUnplug(t *testing.T) {
 	eachMode(t, func(t *testing.T, c fw.Config) {
