@@ -64,6 +64,7 @@ type HCA struct {
 	clock  clock.Clock
 	ports  []*port
 	node   mad.NodeInfo
+	down   chan struct{} // wakes watchTraining
 
 	pds, avs, cqs, qps, srqs, mrs, mws, fmrs, mcasts pool
 
@@ -89,7 +90,8 @@ func New(ctx context.Context, f bus.Function, c Config) (*HCA, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mlx4.New: %w", err)
 	}
-	h := &HCA{cfg: c, f: f, dev: dev, caps: dev.Caps(), clock: c.Firmware.Clock}
+	h := &HCA{cfg: c, f: f, dev: dev, caps: dev.Caps(), clock: c.Firmware.Clock,
+		down: make(chan struct{}, 1)}
 	if h.clock == nil {
 		h.clock = clock.Real()
 	}
@@ -99,6 +101,7 @@ func New(ctx context.Context, f bus.Function, c Config) (*HCA, error) {
 		return nil, errors.Join(fmt.Errorf("mlx4.New: %w", err), dev.Close())
 	}
 	h.wait.Go(h.watch)
+	h.wait.Go(h.watchTraining)
 	return h, nil
 }
 

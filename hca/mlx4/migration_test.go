@@ -27,7 +27,8 @@ func newTwoPorts(t *testing.T) *single {
 	o := &single{m: m, f: local.New(m, "model 0"), b: make([]byte, 4096)}
 	o.h, err = mlx4.New(t.Context(), o.f, config)
 	require.NoError(t, err)
-	o.c, err = o.h.OpenCA(o.h.Info().GUID, func(ci.Event) {}, nil)
+	o.ports = make(chan ci.Event, 256)
+	o.c, err = o.h.OpenCA(o.h.Info().GUID, func(e ci.Event) { o.ports <- e }, nil)
 	require.NoError(t, err)
 	o.pd, err = o.c.AllocatePD(ci.PDNormal)
 	require.NoError(t, err)

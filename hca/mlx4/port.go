@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"ciddk/ci"
 	"ciddk/hca/mlx4/fw"
@@ -19,6 +20,8 @@ type port struct {
 	num  uint8
 	caps fw.PortCaps
 	info mad.NodeInfo
+
+	isDown atomic.Bool // it has gone down, and has not been seen in another state since
 
 	mu    sync.Mutex
 	gids  []ci.GIDEntry // of an Ethernet port: as set; of an InfiniBand port: as read, nil to read them again
@@ -348,6 +351,7 @@ func (h *HCA) portEvent(e fw.Event) {
 			tell(ci.EventPortActive)
 		case prm.PortChangeDown:
 			tell(ci.EventPortDown)
+			p.wentDown()
 		}
 		return
 	}

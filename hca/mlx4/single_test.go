@@ -27,6 +27,7 @@ type single struct {
 	qp     ci.QP
 	done   chan string
 	events chan ci.Event
+	ports  chan ci.Event // of newTwoPorts
 }
 
 // newSingle returns an adapter whose QP has itself as its peer, or a peer that does not answer.
