@@ -40,6 +40,19 @@ func TestModeration(t *testing.T) {
 		require.Nil(t, p.nextEvent(p.eqs[compEQ]))
 	}
 
+	for _, m := range [][2]uint64{{2, 0}, {0, 100}} { // a count without a period, and a period without a count
+		moderate(m[0], m[1])
+		p.cq.arm(prm.ArmAny)
+		complete(1)
+		silent()
+		if m[0] == 0 {
+			k.Advance(10 * time.Millisecond)
+		} else {
+			complete(1)
+		}
+		event()
+	}
+
 	moderate(3, 100)
 	p.cq.arm(prm.ArmAny)
 	complete(2)

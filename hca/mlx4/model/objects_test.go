@@ -148,6 +148,29 @@ func TestResizeCQ(t *testing.T) {
 	}
 	s, _ := b.exec(prm.CmdModifyCQ, b.in.IOVA, 0x999, prm.ModifyCQResize, 0)
 	require.Equal(t, prm.BadIndex, s)
+
+	for range 4 { // which the driver does not take
+		send()
+	}
+	for _, tt := range []struct {
+		log  uint64
+		want prm.Status
+	}{{1, prm.BadSize}, {2, prm.BadSize}, {3, prm.OK}} {
+		b.fill(func(x []byte) {
+			prm.CQCLogSize.Put(x, tt.log)
+			prm.CQCMTTLow.Put(x, at)
+		})
+		for b.cqProducer() != b.cq.consumer+4 { // the peer's completion does not wait for it
+		}
+		s, _ = b.exec(prm.CmdModifyCQ, b.in.IOVA, b.cq.num, prm.ModifyCQResize, 0)
+		require.Equal(t, tt.want, s, "4 entries in a queue of 2^%d", tt.log)
+	}
+}
+
+// cqProducer returns the producer index of the CQ.
+func (p *peer) cqProducer() uint32 {
+	p.t.Helper()
+	return uint32(prm.CQCProducer.Get(p.query(prm.CmdQueryCQ, p.cq.num, 0)))
 }
 
 // bindSegment returns the segment of a window bind.
