@@ -73,6 +73,22 @@ func (a *Area) Case(c Case, proves *req.Requirement, touches ...*req.Requirement
 	return c
 }
 
+// Matrix declares a case for each row, where the cases of an area have one pattern: f returns the case of a row and its
+// requirements, the one that it proves first. Matrix returns the cases.
+//
+//	var _ = validate.Matrix(stale, verbs, func(v verb) (validate.Case, []*req.Requirement) { … })
+func Matrix[R any](a *Area, rows []R, f func(R) (Case, []*req.Requirement)) []Case {
+	out := make([]Case, 0, len(rows))
+	for _, r := range rows {
+		c, rules := f(r)
+		if len(rules) == 0 {
+			panic(fmt.Sprintf("validate: case %s has no requirement", c.ID))
+		}
+		out = append(out, a.Case(c, rules[0], rules[1:]...))
+	}
+	return out
+}
+
 // Suite returns the area's requirements and cases in the order of their declarations.
 func (a *Area) Suite() Suite {
 	s := Suite{Cases: slices.Clone(a.cases)}

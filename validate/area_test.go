@@ -56,3 +56,27 @@ func TestAreaMistakes(t *testing.T) {
 		func() { a.Case(validate.Case{ID: "a.b", Requirements: []string{"X"}}, r) })
 	assert.Empty(t, a.Suite().Cases)
 }
+
+// TestMatrix checks that each row becomes a case with its requirements, in order, and that a row without a requirement
+// panics.
+func TestMatrix(t *testing.T) {
+	a := &validate.Area{}
+	rule, other := a.Must("CI-Row-01", "CI", "x", "One."), a.Must("CI-Row-02", "CI", "x", "Two.")
+	rows := []string{"b", "a"}
+	list := validate.Matrix(a, rows, func(r string) (validate.Case, []*req.Requirement) {
+		return validate.Case{ID: "x." + r, Title: r, Run: func(*validate.T) {}}, []*req.Requirement{rule, other}
+	})
+	cases := a.Suite().Cases
+	require.Len(t, cases, len(rows))
+	require.Len(t, list, len(rows))
+	for i, r := range rows {
+		assert.Equal(t, "x."+r, cases[i].ID)
+		assert.Equal(t, []string{rule.ID, other.ID}, cases[i].Requirements)
+		assert.Equal(t, cases[i].ID, list[i].ID)
+	}
+	assert.Panics(t, func() {
+		validate.Matrix(a, rows, func(r string) (validate.Case, []*req.Requirement) {
+			return validate.Case{ID: "y." + r}, nil
+		})
+	})
+}

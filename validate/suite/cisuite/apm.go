@@ -6,57 +6,10 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 )
 
-// apmArea returns the cases of automatic path migration. (IBTA 10.4, 17.2.8.)
-func apmArea() validate.Suite {
-	const verb = "ci_modify_qp (25)"
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-APM-01", "IBTA 10.4.1", verb,
-			"A connection that is rearmed at both ends with an alternate path becomes Armed after packets have "+
-				"passed in both directions."),
-		req.Driver.Must("CI-APM-02", "IBTA 10.4.1", verb,
-			"An armed QP that is modified to Migrated uses its alternate path, which becomes the primary one. "+
-				"Traffic continues."),
-		req.Driver.Must("CI-APM-03", "IBTA 10.4.1", verb,
-			"The peer of a migrated QP migrates at the next packet, and each end raises the event path migrated once."),
-		req.Driver.Must("CI-APM-04", "IBTA 10.4.1", verb,
-			"A request for a migration state that the current state does not permit, or that cannot be requested, "+
-				"fails with InvalidAPMState and changes nothing."),
-		req.Driver.Must("CI-APM-05", "IBTA 11.2.5.2", verb,
-			"An alternate path with a port or P_Key index that does not exist fails with InvalidPort or InvalidPKey "+
-				"and changes nothing."),
-		req.Driver.Must("CI-APM-06", "IBTA 10.4.1", "ci_query_qp (27)",
-			"A new QP is Migrated. Query returns the migration state and the alternate path."),
-		req.Driver.Must("CI-APM-07", "IBTA 10.4.1", verb,
-			"A connection that has migrated can be rearmed and can migrate again."),
-		req.Driver.Must("CI-APM-08", "IBTA 11.6.3", "event QP_APM_ERROR (18)",
-			"A migration request on a path other than the loaded alternate path is ignored and raises the event path "+
-				"migration error."),
-		req.Driver.Must("CI-APM-09", "IBTA 17.2.8", "retry",
-			"An armed QP that has used up its retries on the primary path does not fail. It migrates by itself, "+
-				"raises the event path migrated, and continues on the alternate path."),
-	)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAPM},
-		validate.NewCase("apm.arm", "rearm both ends", validate.FeatureAPM, apmArm, "CI-APM-01"),
-		validate.NewCase("apm.migrate", "one end is modified to Migrated", validate.FeatureAPM, apmMigrate,
-			"CI-APM-02"),
-		validate.NewCase("apm.events", "events at both ends", validate.FeatureAPM, apmEvents, "CI-APM-03"),
-		validate.NewCase("apm.illegal", "states that cannot be requested", validate.FeatureAPM, apmIllegal,
-			"CI-APM-04"),
-		validate.NewCase("apm.path", "alternate paths that do not exist", validate.FeatureAPM, apmPath, "CI-APM-05"),
-		validate.NewCase("apm.query", "results of Query", validate.FeatureAPM, apmQuery, "CI-APM-06"),
-		validate.NewCase("apm.again", "migrate three times", validate.FeatureAPM, apmAgain, "CI-APM-07",
-			"CI-APM-02"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAPM, HCAs: 2},
-		validate.NewCase("apm.refused", "the peer migrates to a path other than the loaded one", validate.FeatureAPM,
-			apmRefused, "CI-APM-08"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAPM, Impair: true},
-		validate.NewCase("apm.automatic", "the primary path fails", validate.FeatureAPM, apmAutomatic, "CI-APM-09"))...)
-	return s
-}
+// apmCases are the cases of automatic path migration. (IBTA 10.4, 17.2.8.)
+var apmCases = &validate.Area{}
 
 // alternate returns the alternate path of an end. It uses the second port if both adapters have one, otherwise the
 // first. Its ACK timeout differs from that of the primary path.
@@ -105,6 +58,18 @@ func migrate(t *validate.T, e *kit.End) {
 	kit.OK(t, e.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}), "QP.Modify of an armed QP to Migrated")
 }
 
+var CIAPM01 = apmCases.Must("CI-APM-01", "IBTA 10.4.1", "ci_modify_qp (25)",
+	"A connection that is rearmed at both ends with an alternate path becomes Armed after packets have passed in "+
+		"both directions.")
+
+var _ = apmCases.Case(validate.Case{
+	ID:      "apm.arm",
+	Title:   "rearm both ends",
+	Feature: validate.FeatureAPM,
+	Needs:   validate.Needs{Caps: ci.CapAPM},
+	Run:     apmArm,
+}, CIAPM01)
+
 func apmArm(t *validate.T) {
 	p := kit.RC(t)
 	rearm(t, p)
@@ -122,6 +87,18 @@ func apmArm(t *validate.T) {
 	p.B.Events.Only()
 }
 
+var CIAPM02 = apmCases.Must("CI-APM-02", "IBTA 10.4.1", "ci_modify_qp (25)",
+	"An armed QP that is modified to Migrated uses its alternate path, which becomes the primary one. Traffic "+
+		"continues.")
+
+var _ = apmCases.Case(validate.Case{
+	ID:      "apm.migrate",
+	Title:   "one end is modified to Migrated",
+	Feature: validate.FeatureAPM,
+	Needs:   validate.Needs{Caps: ci.CapAPM},
+	Run:     apmMigrate,
+}, CIAPM02)
+
 func apmMigrate(t *validate.T) {
 	p := kit.RC(t)
 	armed(t, p)
@@ -137,6 +114,17 @@ func apmMigrate(t *validate.T) {
 		p.B.Exchange(p.A, 3000)
 	}
 }
+
+var CIAPM03 = apmCases.Must("CI-APM-03", "IBTA 10.4.1", "ci_modify_qp (25)",
+	"The peer of a migrated QP migrates at the next packet, and each end raises the event path migrated once.")
+
+var _ = apmCases.Case(validate.Case{
+	ID:      "apm.events",
+	Title:   "events at both ends",
+	Feature: validate.FeatureAPM,
+	Needs:   validate.Needs{Caps: ci.CapAPM},
+	Run:     apmEvents,
+}, CIAPM03)
 
 func apmEvents(t *validate.T) {
 	p := kit.RC(t)
@@ -157,6 +145,18 @@ func apmEvents(t *validate.T) {
 	}
 }
 
+var CIAPM04 = apmCases.Must("CI-APM-04", "IBTA 10.4.1", "ci_modify_qp (25)",
+	"A request for a migration state that the current state does not permit, or that cannot be requested, fails "+
+		"with InvalidAPMState and changes nothing.")
+
+var _ = apmCases.Case(validate.Case{
+	ID:      "apm.illegal",
+	Title:   "states that cannot be requested",
+	Feature: validate.FeatureAPM,
+	Needs:   validate.Needs{Caps: ci.CapAPM},
+	Run:     apmIllegal,
+}, CIAPM04)
+
 func apmIllegal(t *validate.T) {
 	p := kit.RC(t)
 	refused := func(what string, want ci.APMState, set ci.QPField, a ci.QPAttr) {
@@ -174,6 +174,18 @@ func apmIllegal(t *validate.T) {
 		ci.QPAttr{APM: ci.APMRearm, Alternate: alternate(p.A, p.B)}), "QP.Modify to Rearm")
 	refused("Migrated before the QP is Armed", ci.APMRearm, ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated})
 }
+
+var CIAPM05 = apmCases.Must("CI-APM-05", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+	"An alternate path with a port or P_Key index that does not exist fails with InvalidPort or InvalidPKey and "+
+		"changes nothing.")
+
+var _ = apmCases.Case(validate.Case{
+	ID:      "apm.path",
+	Title:   "alternate paths that do not exist",
+	Feature: validate.FeatureAPM,
+	Needs:   validate.Needs{Caps: ci.CapAPM},
+	Run:     apmPath,
+}, CIAPM05)
 
 func apmPath(t *validate.T) {
 	p := kit.RC(t)
@@ -198,6 +210,17 @@ func apmPath(t *validate.T) {
 	}
 }
 
+var CIAPM06 = apmCases.Must("CI-APM-06", "IBTA 10.4.1", "ci_query_qp (27)",
+	"A new QP is Migrated. Query returns the migration state and the alternate path.")
+
+var _ = apmCases.Case(validate.Case{
+	ID:      "apm.query",
+	Title:   "results of Query",
+	Feature: validate.FeatureAPM,
+	Needs:   validate.Needs{Caps: ci.CapAPM},
+	Run:     apmQuery,
+}, CIAPM06)
+
 func apmQuery(t *validate.T) {
 	p := kit.RC(t)
 	kit.Equal(t, "QPAttr.APM of a new connection", apmOf(t, p.A).APM, ci.APMMigrated)
@@ -209,6 +232,17 @@ func apmQuery(t *validate.T) {
 	kit.OK(t, p.A.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm}), "QP.Modify to Rearm")
 	kit.Equal(t, "QPAttr.APM after Rearm", apmOf(t, p.A).APM, ci.APMRearm)
 }
+
+var CIAPM07 = apmCases.Must("CI-APM-07", "IBTA 10.4.1", "ci_modify_qp (25)",
+	"A connection that has migrated can be rearmed and can migrate again.")
+
+var _ = apmCases.Case(validate.Case{
+	ID:      "apm.again",
+	Title:   "migrate three times",
+	Feature: validate.FeatureAPM,
+	Needs:   validate.Needs{Caps: ci.CapAPM},
+	Run:     apmAgain,
+}, CIAPM07, CIAPM02)
 
 func apmAgain(t *validate.T) {
 	p := kit.RC(t)
@@ -225,6 +259,18 @@ func apmAgain(t *validate.T) {
 		to.Exchange(from, 200)
 	}
 }
+
+var CIAPM08 = apmCases.Must("CI-APM-08", "IBTA 11.6.3", "event QP_APM_ERROR (18)",
+	"A migration request on a path other than the loaded alternate path is ignored and raises the event path "+
+		"migration error.")
+
+var _ = apmCases.Case(validate.Case{
+	ID:      "apm.refused",
+	Title:   "the peer migrates to a path other than the loaded one",
+	Feature: validate.FeatureAPM,
+	Needs:   validate.Needs{Caps: ci.CapAPM, HCAs: 2},
+	Run:     apmRefused,
+}, CIAPM08)
 
 // apmRefused loads an alternate path at B that leads back to B itself. A migrates on a valid path, and B must not
 // migrate.
@@ -245,6 +291,18 @@ func apmRefused(t *validate.T) {
 	kit.Equal(t, "QPAttr.Primary of that end", a.Primary, before.Primary)
 	kit.Equal(t, "events path migrated at that end", p.B.Events.Count(ci.EventQPAPM), 0)
 }
+
+var CIAPM09 = apmCases.Must("CI-APM-09", "IBTA 17.2.8", "retry",
+	"An armed QP that has used up its retries on the primary path does not fail. It migrates by itself, raises the "+
+		"event path migrated, and continues on the alternate path.")
+
+var _ = apmCases.Case(validate.Case{
+	ID:      "apm.automatic",
+	Title:   "the primary path fails",
+	Feature: validate.FeatureAPM,
+	Needs:   validate.Needs{Caps: ci.CapAPM, Impair: true},
+	Run:     apmAutomatic,
+}, CIAPM09)
 
 // apmAutomatic cuts the link until the sender has migrated by itself. The alternate path has a longer timeout, so that
 // the link is restored long before the retries on that path are used up.

@@ -8,63 +8,31 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 )
 
-// atomicArea returns the cases of compare-and-swap and fetch-and-add. (IBTA 9.4.5, 10.7.2.3.)
-func atomicArea() validate.Suite {
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("IBTA-9.4-10", "IBTA 9.4.5", "CmpSwap",
-			"A compare-and-swap stores the new value exactly if the word equals the compare value. It returns the "+
-				"original value of the word."),
-		req.Driver.Must("IBTA-9.4-11", "IBTA 9.4.5", "FetchAdd",
-			"A fetch-and-add adds modulo 2^64 and returns the original value of the word."),
-		req.Driver.Must("IBTA-9.4-12", "IBTA 9.4.5", "atomicity",
-			"Atomics of many QPs on one word lose no update, and each returns a different original value."),
-		req.Driver.Must("IBTA-9.4-13", "IBTA 9.4.5", "alignment",
-			"An atomic at an address that is not a multiple of 8 completes with remote invalid request and changes "+
-				"nothing."),
-		req.Driver.Must("IBTA-9.4-14", "IBTA 9.7.5", "duplicates",
-			"An atomic is executed in the order of its queue, after the WRITEs before it."),
-		req.Driver.Must("CI-Atomic-01", "CI memory model", "package ci, Atomic; D-59",
-			"Operands and results of atomics are in memory in the byte order of the host, at both ends."),
-		req.Driver.Must("CI-Atomic-02", "IBTA 10.7.2", "AtomicGlobal",
-			"If AtomicGlobal is claimed, remote atomics and sync/atomic operations of the host lose no update of "+
-				"each other."),
-		req.Driver.Must("CI-Atomic-03", "IBTA 11.4.2.1", "ci_poll_cq (59)",
-			"The completion of an atomic has its operation and a length of 8."),
-	)
-	s.Cases = needing(validate.Needs{Atomics: ci.AtomicLocal},
-		validate.NewCase("atomic.cas", "compare-and-swap with an equal and a different compare value",
-			validate.FeatureAtomic, atomicCAS, "IBTA-9.4-10"),
-		validate.NewCase("atomic.faa", "fetch-and-add, also with overflow", validate.FeatureAtomic, atomicFAA,
-			"IBTA-9.4-11"),
-		validate.NewCase("atomic.native-order", "byte order in memory", validate.FeatureAtomic, atomicOrder,
-			"CI-Atomic-01"),
-		validate.NewCase("atomic.wc", "the completion", validate.FeatureAtomic, atomicWC, "CI-Atomic-03"),
-		validate.NewCase("atomic.misaligned", "addresses that are not a multiple of 8", validate.FeatureAtomic,
-			atomicMisaligned, "IBTA-9.4-13"),
-		validate.NewCase("atomic.after-write", "an atomic after a WRITE of the word", validate.FeatureAtomic,
-			atomicAfterWrite, "IBTA-9.4-14"),
-		validate.NewCase("atomic.concurrent", "fetch-and-add of 4 QPs on one word", validate.FeatureAtomic,
-			atomicConcurrent, "IBTA-9.4-12"),
-		validate.NewCase("atomic.lock", "compare-and-swap of 3 QPs on one word", validate.FeatureAtomic, atomicLock,
-			"IBTA-9.4-12", "IBTA-9.4-10"),
-		validate.NewCase("atomic.depth", "32 atomics at initiator depth 1", validate.FeatureAtomic, atomicDepth,
-			"IBTA-9.4-11", "IBTA-9.4-06"),
-	)
-	s.Cases = append(s.Cases, needing(validate.Needs{Atomics: ci.AtomicGlobal},
-		validate.NewCase("atomic.with-host", "fetch-and-add of 4 QPs and of this processor", validate.FeatureAtomic,
-			addsWithHost, "CI-Atomic-02"),
-		validate.NewCase("atomic.swap-with-host", "compare-and-swap of 4 QPs and of this processor",
-			validate.FeatureAtomic, swapsWithHost, "CI-Atomic-02"))...)
-	for i := len(s.Cases) - 2; i < len(s.Cases); i++ {
-		// on a busy machine the adapter and the processor seldom run at the same time
-		s.Cases[i].Timeout = 20 * time.Second
-	}
-	return s
-}
+// atomicCases are the cases of compare-and-swap and fetch-and-add. (IBTA 9.4.5, 10.7.2.3.)
+var atomicCases = &validate.Area{}
+
+var CIAtomic02 = atomicCases.Must("CI-Atomic-02", "IBTA 10.7.2", "AtomicGlobal",
+	"If AtomicGlobal is claimed, remote atomics and sync/atomic operations of the host lose no update of each other.")
+
+var _ = atomicCases.Case(validate.Case{
+	ID:      "atomic.with-host",
+	Title:   "fetch-and-add of 4 QPs and of this processor",
+	Feature: validate.FeatureAtomic,
+	Needs:   validate.Needs{Atomics: ci.AtomicGlobal},
+	Timeout: 20 * time.Second, // on a busy machine the adapter and the processor seldom run at the same time
+	Run:     addsWithHost,
+}, CIAtomic02)
+
+var _ = atomicCases.Case(validate.Case{
+	ID:      "atomic.swap-with-host",
+	Title:   "compare-and-swap of 4 QPs and of this processor",
+	Feature: validate.FeatureAtomic,
+	Needs:   validate.Needs{Atomics: ci.AtomicGlobal},
+	Timeout: 20 * time.Second, // on a busy machine the adapter and the processor seldom run at the same time
+	Run:     swapsWithHost,
+}, CIAtomic02)
 
 // wordAt returns the word at an offset of a buffer, in host byte order.
 func wordAt(b *kit.Buf, off int) uint64 { return binary.NativeEndian.Uint64(b.Bytes[off:]) }
@@ -78,6 +46,18 @@ func atomicOp(p *kit.Pair, op ci.SendOp, id uint64, off, roff int, compare, swap
 	w.Atomic = ci.Atomic{Compare: compare, Swap: swap}
 	return w
 }
+
+var IBTA9_4_10 = atomicCases.Must("IBTA-9.4-10", "IBTA 9.4.5", "CmpSwap",
+	"A compare-and-swap stores the new value exactly if the word equals the compare value. It returns the original "+
+		"value of the word.")
+
+var _ = atomicCases.Case(validate.Case{
+	ID:      "atomic.cas",
+	Title:   "compare-and-swap with an equal and a different compare value",
+	Feature: validate.FeatureAtomic,
+	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
+	Run:     atomicCAS,
+}, IBTA9_4_10)
 
 func atomicCAS(t *validate.T) {
 	p := kit.RC(t)
@@ -104,6 +84,17 @@ func atomicCAS(t *validate.T) {
 	}
 }
 
+var IBTA9_4_11 = atomicCases.Must("IBTA-9.4-11", "IBTA 9.4.5", "FetchAdd",
+	"A fetch-and-add adds modulo 2^64 and returns the original value of the word.")
+
+var _ = atomicCases.Case(validate.Case{
+	ID:      "atomic.faa",
+	Title:   "fetch-and-add, also with overflow",
+	Feature: validate.FeatureAtomic,
+	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
+	Run:     atomicFAA,
+}, IBTA9_4_11)
+
 func atomicFAA(t *validate.T) {
 	p := kit.RC(t)
 	for i, x := range kit.Variants(t, "",
@@ -121,6 +112,17 @@ func atomicFAA(t *validate.T) {
 	}
 }
 
+var CIAtomic01 = atomicCases.Must("CI-Atomic-01", "CI memory model", "package ci, Atomic; D-59",
+	"Operands and results of atomics are in memory in the byte order of the host, at both ends.")
+
+var _ = atomicCases.Case(validate.Case{
+	ID:      "atomic.native-order",
+	Title:   "byte order in memory",
+	Feature: validate.FeatureAtomic,
+	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
+	Run:     atomicOrder,
+}, CIAtomic01)
+
 func atomicOrder(t *validate.T) {
 	p := kit.RC(t)
 	setWord(p.B.Buf, 0, 0x0102030405060700)
@@ -134,6 +136,17 @@ func atomicOrder(t *validate.T) {
 	kit.SameBytes(t, "word of the peer in memory", p.B.Buf.Bytes[:8], image(0x1112131415161718))
 }
 
+var CIAtomic03 = atomicCases.Must("CI-Atomic-03", "IBTA 11.4.2.1", "ci_poll_cq (59)",
+	"The completion of an atomic has its operation and a length of 8.")
+
+var _ = atomicCases.Case(validate.Case{
+	ID:      "atomic.wc",
+	Title:   "the completion",
+	Feature: validate.FeatureAtomic,
+	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
+	Run:     atomicWC,
+}, CIAtomic03)
+
 func atomicWC(t *validate.T) {
 	p := kit.RC(t)
 	p.A.Send(atomicOp(p, ci.OpFetchAdd, 1, 0, 0, 1, 0), atomicOp(p, ci.OpCompareSwap, 2, 0, 0, 1, 5))
@@ -143,6 +156,17 @@ func atomicWC(t *validate.T) {
 		kit.Equal(t, "Length of an atomic's completion", wcs[i].Length, 8)
 	}
 }
+
+var IBTA9_4_13 = atomicCases.Must("IBTA-9.4-13", "IBTA 9.4.5", "alignment",
+	"An atomic at an address that is not a multiple of 8 completes with remote invalid request and changes nothing.")
+
+var _ = atomicCases.Case(validate.Case{
+	ID:      "atomic.misaligned",
+	Title:   "addresses that are not a multiple of 8",
+	Feature: validate.FeatureAtomic,
+	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
+	Run:     atomicMisaligned,
+}, IBTA9_4_13)
 
 func atomicMisaligned(t *validate.T) {
 	first := kit.RC(t)
@@ -160,6 +184,17 @@ func atomicMisaligned(t *validate.T) {
 	}
 }
 
+var IBTA9_4_14 = atomicCases.Must("IBTA-9.4-14", "IBTA 9.7.5", "duplicates",
+	"An atomic is executed in the order of its queue, after the WRITEs before it.")
+
+var _ = atomicCases.Case(validate.Case{
+	ID:      "atomic.after-write",
+	Title:   "an atomic after a WRITE of the word",
+	Feature: validate.FeatureAtomic,
+	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
+	Run:     atomicAfterWrite,
+}, IBTA9_4_14)
+
 func atomicAfterWrite(t *validate.T) {
 	p := kit.RC(t)
 	for i := range uint64(10) {
@@ -171,6 +206,17 @@ func atomicAfterWrite(t *validate.T) {
 		kit.Equal(t, "result of a READ after an atomic", wordAt(p.A.Buf, 16), 1001*i)
 	}
 }
+
+var IBTA9_4_12 = atomicCases.Must("IBTA-9.4-12", "IBTA 9.4.5", "atomicity",
+	"Atomics of many QPs on one word lose no update, and each returns a different original value.")
+
+var _ = atomicCases.Case(validate.Case{
+	ID:      "atomic.concurrent",
+	Title:   "fetch-and-add of 4 QPs on one word",
+	Feature: validate.FeatureAtomic,
+	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
+	Run:     atomicConcurrent,
+}, IBTA9_4_12)
 
 func atomicConcurrent(t *validate.T) {
 	const qps, each = 4, 60
@@ -204,6 +250,14 @@ func atomicConcurrent(t *validate.T) {
 	settle(first)
 	kit.Equal(t, "word after 240 increments by 4 QPs", kit.LoadWord(first.B.Buf.Bytes), qps*each)
 }
+
+var _ = atomicCases.Case(validate.Case{
+	ID:      "atomic.lock",
+	Title:   "compare-and-swap of 3 QPs on one word",
+	Feature: validate.FeatureAtomic,
+	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
+	Run:     atomicLock,
+}, IBTA9_4_12, IBTA9_4_10)
 
 func atomicLock(t *validate.T) {
 	const qps, each = 3, 25
@@ -244,6 +298,14 @@ func atomicLock(t *validate.T) {
 	}
 	t.Logf("increments by QP: %d in %d rounds", won, tries)
 }
+
+var _ = atomicCases.Case(validate.Case{
+	ID:      "atomic.depth",
+	Title:   "32 atomics at initiator depth 1",
+	Feature: validate.FeatureAtomic,
+	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
+	Run:     atomicDepth,
+}, IBTA9_4_11, IBTA9_4_06)
 
 func atomicDepth(t *validate.T) {
 	const n = 32

@@ -9,30 +9,8 @@ import (
 	"ciddk/validate/req"
 )
 
-// avArea returns the cases of address vectors as objects. Their use in sends belongs to udArea. (IBTA 11.2.2, 10.2.2.)
-func avArea() validate.Suite {
-	ud := validate.FeatureUD
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-CreateAV-03", "IBTA 11.2.2", "ci_create_av (14), ci_destroy_av (17)",
-			"Address vectors can be created and destroyed in callbacks."),
-		req.Driver.Must("CI-QueryAV-01", "IBTA 11.2.2", "ci_query_av (15)",
-			"Query returns the whole vector as it was set, and its PD, whatever happens to other vectors."),
-		req.Driver.Must("CI-ModifyAV-02", "IBTA 11.2.2", "ci_modify_av (16)",
-			"Modify replaces the whole vector, and can turn a vector that leads nowhere into a valid one."),
-	)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAV},
-		validate.NewCase("av.query", "attributes and PD", ud, avQuery, "CI-QueryAV-01", "SAS-2.1-02"),
-		validate.NewCase("av.modify.whole", "all fields", ud, avModify, "CI-ModifyAV-02", "CI-QueryAV-01"),
-		validate.NewCase("av.callback", "create and destroy in a completion callback", ud, avCallback,
-			"CI-CreateAV-03"),
-	)...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAV | ci.CapUD},
-		validate.NewCase("av.modify.mend", "a vector that leads nowhere becomes valid", ud, avRepair, "CI-ModifyAV-02"),
-		validate.NewCase("av.many", "one QP and many vectors", ud, avMany, "CI-QueryAV-01"),
-	)...)
-	return s
-}
+// avCases are the cases of address vectors as objects. Their use in sends belongs to udCases. (IBTA 11.2.2, 10.2.2.)
+var avCases = &validate.Area{}
 
 // variants returns vectors with the same destination as good and different other fields.
 func variants(good ci.AVAttr) []ci.AVAttr {
@@ -55,6 +33,17 @@ func wantAV(t *validate.T, av ci.AV, pd ci.PD, want ci.AVAttr, when string) {
 	kit.SameObject(t, "PD of AV.Query "+when, p, pd)
 }
 
+var CIQueryAV01 = avCases.Must("CI-QueryAV-01", "IBTA 11.2.2", "ci_query_av (15)",
+	"Query returns the whole vector as it was set, and its PD, whatever happens to other vectors.")
+
+var _ = avCases.Case(validate.Case{
+	ID:      "av.query",
+	Title:   "attributes and PD",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapAV},
+	Run:     avQuery,
+}, CIQueryAV01, req.SAS2_1_02)
+
 func avQuery(t *validate.T) {
 	ca := kit.Open(t)
 	for _, want := range kit.Variants(t, "address", variants(ca.AddressOf(ca))) {
@@ -66,6 +55,17 @@ func avQuery(t *validate.T) {
 	}
 }
 
+var CIModifyAV02 = avCases.Must("CI-ModifyAV-02", "IBTA 11.2.2", "ci_modify_av (16)",
+	"Modify replaces the whole vector, and can turn a vector that leads nowhere into a valid one.")
+
+var _ = avCases.Case(validate.Case{
+	ID:      "av.modify.whole",
+	Title:   "all fields",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapAV},
+	Run:     avModify,
+}, CIModifyAV02, CIQueryAV01)
+
 func avModify(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -75,6 +75,17 @@ func avModify(t *validate.T) {
 		wantAV(t, av, pd, want, "after AV.Modify")
 	}
 }
+
+var CICreateAV03 = avCases.Must("CI-CreateAV-03", "IBTA 11.2.2", "ci_create_av (14), ci_destroy_av (17)",
+	"Address vectors can be created and destroyed in callbacks.")
+
+var _ = avCases.Case(validate.Case{
+	ID:      "av.callback",
+	Title:   "create and destroy in a completion callback",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapAV},
+	Run:     avCallback,
+}, CICreateAV03)
 
 func avCallback(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -105,6 +116,14 @@ func avCallback(t *validate.T) {
 	}
 }
 
+var _ = avCases.Case(validate.Case{
+	ID:      "av.modify.mend",
+	Title:   "a vector that leads nowhere becomes valid",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     avRepair,
+}, CIModifyAV02)
+
 func avRepair(t *validate.T) {
 	p := kit.UD(t, kit.Size(4096))
 	good := p.A.CA.AddressOf(p.B.CA)
@@ -118,6 +137,14 @@ func avRepair(t *validate.T) {
 	p.A.Dest.AV = av
 	p.A.Exchange(p.B, 50)
 }
+
+var _ = avCases.Case(validate.Case{
+	ID:      "av.many",
+	Title:   "one QP and many vectors",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     avMany,
+}, CIQueryAV01)
 
 func avMany(t *validate.T) {
 	p := kit.UD(t, kit.Size(4096))

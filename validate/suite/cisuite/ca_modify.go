@@ -10,76 +10,33 @@ import (
 	"ciddk/validate/req"
 )
 
-// caModifyArea returns the cases of CA.Modify, of several CAs, and of verbs inside a registrar. (IBTA 11.2.1.3; SAS
+// caModifyCases are the cases of CA.Modify, of several CAs, and of verbs inside a registrar. (IBTA 11.2.1.3; SAS
 // 2.1, 2.2.)
-func caModifyArea() validate.Suite {
-	const verb = "ci_modify_ca (6)"
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-ModifyCA-01", "IBTA 11.2.1.3", verb,
-			"Capability bits in the mask take the given values, others stay the same, and Query returns them."),
-		req.Driver.Must("CI-ModifyCA-02", "IBTA 11.2.1.3", verb,
-			"A violation counter takes the given value, and Query returns it."),
-		req.Driver.Must("CI-ModifyCA-03", "IBTA 10.2.5", "Q_Key violation counter of PortInfo",
-			"A datagram with a wrong Q_Key increments the port's Q_Key violation counter and no other."),
-		req.Driver.Must("CI-ModifyCA-04", "IBTA 11.2.1.3", verb,
-			"The system image GUID takes the given value, and Query returns it."),
-		req.Driver.Must("CI-ModifyCA-05", "IBTA 11.2.1.3", verb,
-			"A port that the CA does not have fails with InvalidPort."),
-		req.Driver.Must("CI-ModifyCA-06", "CI context", verb,
-			"An unknown field fails with InvalidParameter, and nothing changes, including the other fields of the "+
-				"call."),
-		req.Driver.Must("CI-ModifyCA-07", "CI claims", verb,
-			"A field whose capability is not claimed fails with Unsupported, and no other field does."),
-		req.Driver.Must("CI-ModifyCA-08", "CI context", verb, "Values of fields that are not in the mask are ignored."),
-		req.Driver.Must("CI-ModifyCA-09", "IBTA 14.2.5.6", verb,
-			"The init type takes the given value, and PortInfo returns it."),
-		req.Driver.Must("CI-QueryCA-05", "CI context", "ci_query_ca (5)",
-			"The identity of the adapter before it is opened equals that in its attributes and does not change."),
-	)
-	needs := func(c ci.Caps) validate.Needs { return validate.Needs{Caps: c} }
-	s.Cases = []validate.Case{
-		validate.NewCase("ca.modify.capability", "set and clear capability bits", validate.FeatureCore, caCapability,
-			"CI-ModifyCA-01"),
-		validate.NewCase("ca.modify.bad-port", "ports 0 and n+1", validate.FeatureCore, caBadPort, "CI-ModifyCA-05"),
-		validate.NewCase("ca.modify.unknown", "unknown fields", validate.FeatureCore, caUnknown, "CI-ModifyCA-06"),
-		validate.NewCase("ca.modify.claims", "each field and its capability", validate.FeatureCore, caFieldClaims,
-			"CI-ModifyCA-07"),
-		validate.NewCase("ca.modify.mask", "values of fields that are not set", validate.FeatureCore, caMask,
-			"CI-ModifyCA-08"),
-		validate.NewCase("query.identity", "identity of the adapter, closed and open", validate.FeatureCore,
-			queryIdentity, "CI-QueryCA-05"),
-		validate.NewCase("open.in-register", "all verbs inside Register", validate.FeatureCore, caInRegister,
-			"SAS-2.2-10", "SAS-2.3-01", "SAS-2.2-02", "SAS-0-01"),
-		validate.NewCase("open.register-again", "register and deregister repeatedly", validate.FeatureCore,
-			caRegisterAgain, "SAS-2.2-08", "SAS-2.2-09"),
-	}
-	s.Cases = append(s.Cases, needing(needs(ci.CapPKeyCounter),
-		validate.NewCase("ca.modify.pkey-counter", "write the P_Key counter", validate.FeatureCore, pkeyCounter,
-			"CI-ModifyCA-02"))...)
-	s.Cases = append(s.Cases, needing(needs(ci.CapQKeyCounter),
-		validate.NewCase("ca.modify.qkey-counter", "write the Q_Key counter", validate.FeatureCore, qkeyCounter,
-			"CI-ModifyCA-02"))...)
-	s.Cases = append(s.Cases, needing(needs(ci.CapQKeyCounter|ci.CapUD|ci.CapAV),
-		validate.NewCase("ca.modify.qkey-violation", "send with a wrong Q_Key and read the counter", validate.FeatureUD,
-			caQKeyViolation, "CI-ModifyCA-03"))...)
-	s.Cases = append(s.Cases,
-		needing(needs(ci.CapSystemGUID),
-			validate.NewCase("ca.modify.system-guid", "set the system image GUID", validate.FeatureCore, caSystemGUID,
-				"CI-ModifyCA-04"))...)
-	s.Cases = append(s.Cases,
-		needing(needs(ci.CapInitType|ci.CapLocalMAD),
-			validate.NewCase("ca.modify.init-type", "set the init type", validate.FeatureMAD, caInitType,
-				"CI-ModifyCA-09"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{HCAs: 2},
-		validate.NewCase("open.two", "two adapters at the same time", validate.FeatureCore, caTwo, "SAS-2.1-11"))...)
-	return s
-}
+var caModifyCases = &validate.Area{}
+
+var CIModifyCA02 = caModifyCases.Must("CI-ModifyCA-02", "IBTA 11.2.1.3", "ci_modify_ca (6)",
+	"A violation counter takes the given value, and Query returns it.")
+
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "ca.modify.pkey-counter",
+	Title:   "write the P_Key counter",
+	Feature: validate.FeatureCore,
+	Needs:   validate.Needs{Caps: ci.CapPKeyCounter},
+	Run:     pkeyCounter,
+}, CIModifyCA02)
 
 func pkeyCounter(t *validate.T) {
 	caCounter(t, ci.PortFieldPKeyErrors, func(m *ci.PortModify, v uint16) { m.PKeyErrors = v },
 		func(p *ci.PortAttr) uint16 { return p.PKeyErrors })
 }
+
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "ca.modify.qkey-counter",
+	Title:   "write the Q_Key counter",
+	Feature: validate.FeatureCore,
+	Needs:   validate.Needs{Caps: ci.CapQKeyCounter},
+	Run:     qkeyCounter,
+}, CIModifyCA02)
 
 func qkeyCounter(t *validate.T) {
 	caCounter(t, ci.PortFieldQKeyErrors, func(m *ci.PortModify, v uint16) { m.QKeyErrors = v },
@@ -105,6 +62,16 @@ func restored(t *validate.T, ca *kit.CA) {
 	})
 }
 
+var CIModifyCA01 = caModifyCases.Must("CI-ModifyCA-01", "IBTA 11.2.1.3", "ci_modify_ca (6)",
+	"Capability bits in the mask take the given values, others stay the same, and Query returns them.")
+
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "ca.modify.capability",
+	Title:   "set and clear capability bits",
+	Feature: validate.FeatureCore,
+	Run:     caCapability,
+}, CIModifyCA01)
+
 func caCapability(t *validate.T) {
 	ca := kit.Open(t)
 	restored(t, ca)
@@ -124,6 +91,16 @@ func caCapability(t *validate.T) {
 	}
 }
 
+var CIModifyCA05 = caModifyCases.Must("CI-ModifyCA-05", "IBTA 11.2.1.3", "ci_modify_ca (6)",
+	"A port that the CA does not have fails with InvalidPort.")
+
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "ca.modify.bad-port",
+	Title:   "ports 0 and n+1",
+	Feature: validate.FeatureCore,
+	Run:     caBadPort,
+}, CIModifyCA05)
+
 func caBadPort(t *validate.T) {
 	ca := kit.Open(t)
 	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255}) {
@@ -131,6 +108,16 @@ func caBadPort(t *validate.T) {
 			fmt.Sprintf("CA.Modify of port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
 	}
 }
+
+var CIModifyCA06 = caModifyCases.Must("CI-ModifyCA-06", "CI context", "ci_modify_ca (6)",
+	"An unknown field fails with InvalidParameter, and nothing changes, including the other fields of the call.")
+
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "ca.modify.unknown",
+	Title:   "unknown fields",
+	Feature: validate.FeatureCore,
+	Run:     caUnknown,
+}, CIModifyCA06)
 
 func caUnknown(t *validate.T) {
 	ca := kit.Open(t)
@@ -143,6 +130,16 @@ func caUnknown(t *validate.T) {
 		kit.Equal(t, "PortAttr.Capability after the rejected CA.Modify", portOf(t, ca).Capability, was)
 	}
 }
+
+var CIModifyCA07 = caModifyCases.Must("CI-ModifyCA-07", "CI claims", "ci_modify_ca (6)",
+	"A field whose capability is not claimed fails with Unsupported, and no other field does.")
+
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "ca.modify.claims",
+	Title:   "each field and its capability",
+	Feature: validate.FeatureCore,
+	Run:     caFieldClaims,
+}, CIModifyCA07)
 
 func caFieldClaims(t *validate.T) {
 	ca := kit.Open(t)
@@ -162,6 +159,16 @@ func caFieldClaims(t *validate.T) {
 		kit.Claim(t, f.bit, ca.Modify(ca.Port.Num, f.set, m), "CA.Modify of "+f.name)
 	}
 }
+
+var CIModifyCA08 = caModifyCases.Must("CI-ModifyCA-08", "CI context", "ci_modify_ca (6)",
+	"Values of fields that are not in the mask are ignored.")
+
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "ca.modify.mask",
+	Title:   "values of fields that are not set",
+	Feature: validate.FeatureCore,
+	Run:     caMask,
+}, CIModifyCA08)
 
 func caMask(t *validate.T) {
 	ca := kit.Open(t)
@@ -190,6 +197,17 @@ func caCounter(t *validate.T, field ci.PortField, put func(*ci.PortModify, uint1
 	}
 }
 
+var CIModifyCA03 = caModifyCases.Must("CI-ModifyCA-03", "IBTA 10.2.5", "Q_Key violation counter of PortInfo",
+	"A datagram with a wrong Q_Key increments the port's Q_Key violation counter and no other.")
+
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "ca.modify.qkey-violation",
+	Title:   "send with a wrong Q_Key and read the counter",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapQKeyCounter},
+	Run:     caQKeyViolation,
+}, CIModifyCA03)
+
 func caQKeyViolation(t *validate.T) {
 	p := kit.UD(t)
 	b := p.B.QP.CA
@@ -213,6 +231,17 @@ func caQKeyViolation(t *validate.T) {
 	kit.Equal(t, "Q_Key violation counter after its reset", portOf(t, b).QKeyErrors, 0)
 }
 
+var CIModifyCA04 = caModifyCases.Must("CI-ModifyCA-04", "IBTA 11.2.1.3", "ci_modify_ca (6)",
+	"The system image GUID takes the given value, and Query returns it.")
+
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "ca.modify.system-guid",
+	Title:   "set the system image GUID",
+	Feature: validate.FeatureCore,
+	Needs:   validate.Needs{Caps: ci.CapSystemGUID},
+	Run:     caSystemGUID,
+}, CIModifyCA04)
+
 func caSystemGUID(t *validate.T) {
 	ca := kit.Open(t)
 	was := ca.Attr.SystemGUID
@@ -226,6 +255,17 @@ func caSystemGUID(t *validate.T) {
 	}
 }
 
+var CIModifyCA09 = caModifyCases.Must("CI-ModifyCA-09", "IBTA 14.2.5.6", "ci_modify_ca (6)",
+	"The init type takes the given value, and PortInfo returns it.")
+
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "ca.modify.init-type",
+	Title:   "set the init type",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD | ci.CapInitType},
+	Run:     caInitType,
+}, CIModifyCA09)
+
 func caInitType(t *validate.T) {
 	ca := kit.Open(t)
 	for _, v := range kit.Variants(t, "value", []ci.InitType{1, 15, 0}) {
@@ -234,6 +274,16 @@ func caInitType(t *validate.T) {
 		kit.Equal(t, "PortInfo.InitType", ci.InitType(out[smpData+37]&15), v) // IBTA 14.2.5.6: byte 37, low nibble
 	}
 }
+
+var CIQueryCA05 = caModifyCases.Must("CI-QueryCA-05", "CI context", "ci_query_ca (5)",
+	"The identity of the adapter before it is opened equals that in its attributes and does not change.")
+
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "query.identity",
+	Title:   "identity of the adapter, closed and open",
+	Feature: validate.FeatureCore,
+	Run:     queryIdentity,
+}, CIQueryCA05)
 
 func queryIdentity(t *validate.T) {
 	h := t.HCA()
@@ -265,6 +315,13 @@ func queryIdentity(t *validate.T) {
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 	kit.Equal(t, "HCA.Info after CA.Destroy", h.Info(), before)
 }
+
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "open.in-register",
+	Title:   "all verbs inside Register",
+	Feature: validate.FeatureCore,
+	Run:     caInRegister,
+}, req.SAS2_2_10, req.SAS2_3_01, req.SAS2_2_02, req.SAS0_01)
 
 func caInRegister(t *validate.T) {
 	calls := 0
@@ -316,6 +373,13 @@ func caInRegister(t *validate.T) {
 	}
 }
 
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "open.register-again",
+	Title:   "register and deregister repeatedly",
+	Feature: validate.FeatureCore,
+	Run:     caRegisterAgain,
+}, req.SAS2_2_08, req.SAS2_2_09)
+
 func caRegisterAgain(t *validate.T) {
 	r := &kit.Registrar{}
 	for range 10 {
@@ -326,6 +390,14 @@ func caRegisterAgain(t *validate.T) {
 	}
 	kit.Open(t) // closed by the last Deregister
 }
+
+var _ = caModifyCases.Case(validate.Case{
+	ID:      "open.two",
+	Title:   "two adapters at the same time",
+	Feature: validate.FeatureCore,
+	Needs:   validate.Needs{HCAs: 2},
+	Run:     caTwo,
+}, req.SAS2_1_11)
 
 func caTwo(t *validate.T) {
 	seen := map[ci.GUID]bool{}

@@ -12,94 +12,9 @@ import (
 	"ciddk/validate/req"
 )
 
-// callbacksArea returns the cases of asynchronous events and of the rules for verbs in callbacks. (SAS 2.1, callbacks;
-// IBTA 11.6.)
-func callbacksArea() validate.Suite {
-	const handlers = "ci_register_event_handler (2), ci_unregister_event_handler (3)"
-	s := validate.Suite{Requirements: []req.Requirement{
-		{ID: "CI-Callback-01", Text: "A callback that blocks delays only callbacks of its own object.",
-			Level: req.Should, Section: "CI context",
-			Source: "ci, Event: callbacks of different objects may overlap", Scope: req.Driver},
-		req.Driver.Must("CI-Callback-02", "CI context", "ci, Event",
-			"Events of one object are delivered one at a time."),
-		req.Driver.Must("CI-Callback-03", "CI context", "ci, Context",
-			"Verbs of the callback and data contexts work inside a callback."),
-		req.Driver.Must("CI-EventComm-01", "IBTA 11.6.3.1", "ci_create_qp (22)",
-			"The event communication established is raised once when a QP in RTR receives."),
-		req.Driver.Must("CI-EventHandler-01", "CI context", handlers,
-			"Each registered handler receives each event of the CA and its ports once, with its own context. The "+
-				"callback of the open receives it, too."),
-		req.Driver.Must("CI-EventHandler-02", "CI context", handlers,
-			"A destroyed handler receives no event, and the others still do."),
-		req.Driver.Must("CI-EventHandler-03", "CI context", handlers, "A nil handler fails with InvalidParameter."),
-		req.Driver.Must("CI-PortEvent-01", "IBTA 11.6.3.3", "ci_modify_ca (6)",
-			"A port that goes down raises the event port down once, with its number, and Query returns the state "+
-				"down."),
-		req.Driver.Must("CI-PortEvent-02", "IBTA 11.6.3.3", "ci_modify_ca (6)",
-			"With its port down, a connection's requests complete with errors, and all objects can be destroyed."),
-	}}
-	s.Cases = []validate.Case{
-		validate.NewCase("callbacks.quiet.qp", "destroy a QP with a pending event", validate.FeatureTeardown, quietQP,
-			"SAS-2.1-30"),
-		validate.NewCase("callbacks.handed-over", "another goroutine destroys the object of a running callback",
-			validate.FeatureTeardown, handedOver, "SAS-2.1-28", "SAS-2.1-30").Checking("SAS-2.1-30"),
-		validate.NewCase("callbacks.destroy-other", "a callback that destroys another object",
-			validate.FeatureTeardown, destroyOther, "SAS-2.1-28"),
-		validate.NewCase("callbacks.early", "a callback that uses only its context", validate.FeatureEvents,
-			earlyCallback, "SAS-2.1-12", "SAS-2.1-09"),
-		validate.NewCase("callbacks.one-at-a-time", "many events of one QP", validate.FeatureEvents, oneAtATime,
-			"CI-Callback-02", "SAS-2.3-21"),
-		validate.NewCase("events.order", "two consecutive events of one QP", validate.FeatureEvents, eventOrder,
-			"SAS-2.3-21"),
-		validate.NewCase("events.comm", "receive in RTR", validate.FeatureEvents, eventComm, "CI-EventComm-01",
-			"SAS-2.1-10"),
-		validate.NewCase("events.context.qp", "context of a QP event", validate.FeatureEvents, contextQP, "SAS-2.1-10"),
-	}
-	blocked := validate.NewCase("callbacks.blocked", "one callback blocks while another one is due",
-		validate.FeatureEvents, blockedCallback, "CI-Callback-01")
-	blocked.Timeout = 3 * time.Second
-	s.Cases = append(s.Cases, blocked)
-	add := func(n validate.Needs, cases ...validate.Case) { s.Cases = append(s.Cases, needing(n, cases...)...) }
-	add(validate.Needs{Caps: ci.CapAV},
-		validate.NewCase("callbacks.verbs", "create and destroy address vectors, post, poll and arm in a callback",
-			validate.FeatureEvents, callbackVerbs, "CI-Callback-03"))
-	add(validate.Needs{Caps: ci.CapSRQ},
-		validate.NewCase("events.context.srq", "context of an SRQ event", validate.FeatureEvents, contextSRQ,
-			"SAS-2.1-10"),
-		validate.NewCase("events.order.waiting", "events of one QP that wait for a callback", validate.FeatureEvents,
-			eventOrderWaiting, "SAS-2.3-21"),
-		validate.NewCase("callbacks.quiet.srq", "destroy an SRQ with a pending event", validate.FeatureTeardown,
-			quietSRQ, "SAS-2.1-30"))
-	add(validate.Needs{Caps: ci.CapEventHandlers},
-		validate.NewCase("events.handlers.nil", "register a nil handler", validate.FeatureEvents, handlersNil,
-			"CI-EventHandler-03"))
-	// Each of these cases may take a port down, and no verb brings it up again.
-	spoiling := func(cases ...validate.Case) []validate.Case {
-		for i := range cases {
-			cases[i].Spoils = true
-		}
-		return cases
-	}
-	s.Cases = append(s.Cases, spoiling(
-		validate.NewCase("events.context.ca", "an event of a port is delivered to the callback of the open",
-			validate.FeatureEvents, contextCA, "SAS-2.3-04", "SAS-2.1-10"),
-		validate.NewCase("callbacks.quiet.ca", "close a CA with a pending event", validate.FeatureTeardown, quietCA,
-			"SAS-2.1-30"))...)
-	add(validate.Needs{Caps: ci.CapEventHandlers}, spoiling(
-		validate.NewCase("events.handlers.each", "three handlers and one event", validate.FeatureEvents, handlersEach,
-			"CI-EventHandler-01", "SAS-2.1-10"),
-		validate.NewCase("events.handlers.gone", "destroy one of three handlers", validate.FeatureEvents,
-			handlersDestroyed,
-			"CI-EventHandler-02"),
-		validate.NewCase("callbacks.quiet.handler", "destroy a handler with a pending event", validate.FeatureTeardown,
-			quietHandler, "SAS-2.1-30"))...)
-	add(validate.Needs{Caps: ci.CapShutdownPort}, spoiling(
-		validate.NewCase("events.port-down", "take the port down", validate.FeatureEvents, portDown, "CI-PortEvent-01",
-			"SAS-2.3-04", "SAS-2.1-10"),
-		validate.NewCase("events.port-down.traffic", "traffic after the port has gone down", validate.FeatureEvents,
-			portDownTraffic, "CI-PortEvent-02"))...)
-	return s
-}
+// callbacksCases are the cases of asynchronous events and of the rules for verbs in callbacks. (SAS 2.1, callbacks;
+// IBTA 11.6.) Cases that may take a port down spoil the target, since no verb brings the port up again.
+var callbacksCases = &validate.Area{}
 
 // pairWith returns another connection beside p. The QP of A has this context and callback.
 func pairWith(p *kit.Pair, ctx any, onEvent func(ci.Event)) *kit.Pair {
@@ -138,6 +53,13 @@ func soon[V any](c <-chan V) (v V, ok bool) {
 	}
 }
 
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "callbacks.quiet.qp",
+	Title:   "destroy a QP with a pending event",
+	Feature: validate.FeatureTeardown,
+	Run:     quietQP,
+}, req.SAS2_1_30)
+
 func quietQP(t *validate.T) {
 	l := kit.NewLate(t)
 	p := kit.RC(t)
@@ -150,6 +72,14 @@ func quietQP(t *validate.T) {
 	}
 	l.Silent("events of 20 QPs that were destroyed while their send queues drained", quiet)
 }
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "callbacks.handed-over",
+	Title:   "another goroutine destroys the object of a running callback",
+	Feature: validate.FeatureTeardown,
+	Checks:  []string{req.SAS2_1_30.ID},
+	Run:     handedOver,
+}, req.SAS2_1_28, req.SAS2_1_30)
 
 func handedOver(t *validate.T) {
 	p := kit.RC(t)
@@ -186,6 +116,13 @@ func handedOver(t *validate.T) {
 	wantDestroyed(t, q.A.QP)
 }
 
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "callbacks.destroy-other",
+	Title:   "a callback that destroys another object",
+	Feature: validate.FeatureTeardown,
+	Run:     destroyOther,
+}, req.SAS2_1_28)
+
 // destroyOther destroys a QP in the callback of another one. A driver may reject that or support it. It must not do
 // half of it, and other objects must not be affected.
 func destroyOther(t *validate.T) {
@@ -211,6 +148,13 @@ func destroyOther(t *validate.T) {
 	q.A.To(ci.QPRTS)
 	q.A.Exchange(q.B, 20)
 }
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "callbacks.early",
+	Title:   "a callback that uses only its context",
+	Feature: validate.FeatureEvents,
+	Run:     earlyCallback,
+}, req.SAS2_1_12, req.SAS2_1_09)
 
 func earlyCallback(t *validate.T) {
 	p := kit.RC(t)
@@ -240,6 +184,16 @@ func earlyCallback(t *validate.T) {
 			expect(t, o.rings, "completion callback for a flushed receive on an armed CQ"), o.name)
 	}
 }
+
+var CICallback02 = callbacksCases.Must("CI-Callback-02", "CI context", "ci, Event",
+	"Events of one object are delivered one at a time.")
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "callbacks.one-at-a-time",
+	Title:   "many events of one QP",
+	Feature: validate.FeatureEvents,
+	Run:     oneAtATime,
+}, CICallback02, req.SAS2_3_21)
 
 // oneAtATime raises events while a callback of the same object runs. Each callback waits until another one begins, at
 // most for a moment. A driver that runs callbacks at the same time passes only if none of its goroutines runs in any of
@@ -276,6 +230,13 @@ func oneAtATime(t *validate.T) {
 	}
 }
 
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "events.order",
+	Title:   "two consecutive events of one QP",
+	Feature: validate.FeatureEvents,
+	Run:     eventOrder,
+}, req.SAS2_3_21)
+
 func eventOrder(t *validate.T) {
 	p := kit.NewPairInReset(t)
 	a, b := p.A, p.B
@@ -298,6 +259,14 @@ func eventOrder(t *validate.T) {
 	kit.Equal(t, "events of a QP that received in RTR and was drained in RTS", fmt.Sprint(got),
 		fmt.Sprint([]string{ci.EventQPComm.String(), ci.EventSQDrained.String()}))
 }
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "events.order.waiting",
+	Title:   "events of one QP that wait for a callback",
+	Feature: validate.FeatureEvents,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     eventOrderWaiting,
+}, req.SAS2_3_21)
 
 // eventOrderWaiting generates two more events of a QP while the callback of the first one runs. A driver that delivers
 // waiting events in any order, or that has a goroutine for each, passes eventOrder, whose events are far apart.
@@ -347,6 +316,16 @@ func eventOrderWaiting(t *validate.T) {
 		fmt.Sprint(got), fmt.Sprint([]ci.EventType{ci.EventQPComm, ci.EventSQDrained, ci.EventLastWQE}))
 }
 
+var CIEventComm01 = callbacksCases.Must("CI-EventComm-01", "IBTA 11.6.3.1", "ci_create_qp (22)",
+	"The event communication established is raised once when a QP in RTR receives.")
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "events.comm",
+	Title:   "receive in RTR",
+	Feature: validate.FeatureEvents,
+	Run:     eventComm,
+}, CIEventComm01, req.SAS2_1_10)
+
 func eventComm(t *validate.T) {
 	p := kit.NewPairInReset(t)
 	a, b := p.A, p.B
@@ -369,6 +348,13 @@ func eventComm(t *validate.T) {
 	a.Events.Only()
 }
 
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "events.context.qp",
+	Title:   "context of a QP event",
+	Feature: validate.FeatureEvents,
+	Run:     contextQP,
+}, req.SAS2_1_10)
+
 func contextQP(t *validate.T) {
 	p := kit.RC(t)
 	for _, ctx := range []any{"a string", 42, &struct{ n int }{7}, nil} {
@@ -383,6 +369,18 @@ func contextQP(t *validate.T) {
 		kit.True(t, e.Context == ctx, "Event.Context of a QP", fmt.Sprintf("%v", ctx), "%v", e.Context)
 	}
 }
+
+var CICallback01 = callbacksCases.Should("CI-Callback-01", "CI context",
+	"ci, Event: callbacks of different objects may overlap",
+	"A callback that blocks delays only callbacks of its own object.")
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "callbacks.blocked",
+	Title:   "one callback blocks while another one is due",
+	Feature: validate.FeatureEvents,
+	Timeout: 3 * time.Second,
+	Run:     blockedCallback,
+}, CICallback01)
 
 func blockedCallback(t *validate.T) {
 	p := kit.RC(t)
@@ -405,6 +403,17 @@ func blockedCallback(t *validate.T) {
 	s.To(ci.QPError)
 	bl.wait("completion callback while an event callback blocks")
 }
+
+var CICallback03 = callbacksCases.Must("CI-Callback-03", "CI context", "ci, Context",
+	"Verbs of the callback and data contexts work inside a callback.")
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "callbacks.verbs",
+	Title:   "create and destroy address vectors, post, poll and arm in a callback",
+	Feature: validate.FeatureEvents,
+	Needs:   validate.Needs{Caps: ci.CapAV},
+	Run:     callbackVerbs,
+}, CICallback03)
 
 func callbackVerbs(t *validate.T) {
 	p := kit.RC(t)
@@ -470,6 +479,14 @@ func limited(t *validate.T, p *kit.Pair, ctx any, onEvent func(ci.Event)) (s ci.
 	}, qb
 }
 
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "events.context.srq",
+	Title:   "context of an SRQ event",
+	Feature: validate.FeatureEvents,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     contextSRQ,
+}, req.SAS2_1_10)
+
 func contextSRQ(t *validate.T) {
 	p := kit.RC(t)
 	got := make(chan ci.Event, 8)
@@ -482,6 +499,14 @@ func contextSRQ(t *validate.T) {
 	_, again := soon(got)
 	kit.True(t, !again, "events SRQ limit reached after one arming", "one", "two")
 }
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "callbacks.quiet.srq",
+	Title:   "destroy an SRQ with a pending event",
+	Feature: validate.FeatureTeardown,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     quietSRQ,
+}, req.SAS2_1_30)
 
 func quietSRQ(t *validate.T) {
 	l := kit.NewLate(t)
@@ -526,6 +551,14 @@ func openWith(t *validate.T, ctx any, onEvent func(ci.Event)) *kit.CA {
 	return ca
 }
 
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "events.context.ca",
+	Title:   "an event of a port is delivered to the callback of the open",
+	Feature: validate.FeatureEvents,
+	Spoils:  true,
+	Run:     contextCA,
+}, req.SAS2_3_04, req.SAS2_1_10)
+
 func contextCA(t *validate.T) {
 	ctx := &struct{ n int }{5}
 	got := make(chan ci.Event, 64)
@@ -535,6 +568,14 @@ func contextCA(t *validate.T) {
 	kit.Equal(t, "Event.Port", e.Port, ca.Port.Num)
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "callbacks.quiet.ca",
+	Title:   "close a CA with a pending event",
+	Feature: validate.FeatureTeardown,
+	Spoils:  true,
+	Run:     quietCA,
+}, req.SAS2_1_30)
 
 func quietCA(t *validate.T) {
 	l := kit.NewLate(t)
@@ -555,6 +596,18 @@ func quietCA(t *validate.T) {
 	}
 	l.Silent("events of CAs that were closed after their port changed", quiet)
 }
+
+var CIEventHandler03 = callbacksCases.Must("CI-EventHandler-03", "CI context",
+	"ci_register_event_handler (2), ci_unregister_event_handler (3)",
+	"A nil handler fails with InvalidParameter.")
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "events.handlers.nil",
+	Title:   "register a nil handler",
+	Feature: validate.FeatureEvents,
+	Needs:   validate.Needs{Caps: ci.CapEventHandlers},
+	Run:     handlersNil,
+}, CIEventHandler03)
 
 func handlersNil(t *validate.T) {
 	h, err := kit.Open(t).OnEvent(nil, nil)
@@ -590,6 +643,20 @@ func (l *listener) receives(t *validate.T, want ci.EventType) {
 	}
 }
 
+var CIEventHandler01 = callbacksCases.Must("CI-EventHandler-01", "CI context",
+	"ci_register_event_handler (2), ci_unregister_event_handler (3)",
+	"Each registered handler receives each event of the CA and its ports once, with its own context. The callback "+
+		"of the open receives it, too.")
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "events.handlers.each",
+	Title:   "three handlers and one event",
+	Feature: validate.FeatureEvents,
+	Needs:   validate.Needs{Caps: ci.CapEventHandlers},
+	Spoils:  true,
+	Run:     handlersEach,
+}, CIEventHandler01, req.SAS2_1_10)
+
 func handlersEach(t *validate.T) {
 	first := make(chan ci.Event, 64)
 	ca := openWith(t, "open", func(e ci.Event) { first <- e })
@@ -603,6 +670,19 @@ func handlersEach(t *validate.T) {
 	}
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
+
+var CIEventHandler02 = callbacksCases.Must("CI-EventHandler-02", "CI context",
+	"ci_register_event_handler (2), ci_unregister_event_handler (3)",
+	"A destroyed handler receives no event, and the others still do.")
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "events.handlers.gone",
+	Title:   "destroy one of three handlers",
+	Feature: validate.FeatureEvents,
+	Needs:   validate.Needs{Caps: ci.CapEventHandlers},
+	Spoils:  true,
+	Run:     handlersDestroyed,
+}, CIEventHandler02)
 
 func handlersDestroyed(t *validate.T) {
 	first := make(chan ci.Event, 64)
@@ -618,6 +698,15 @@ func handlersDestroyed(t *validate.T) {
 	kit.Destroy(t, hs[2].o, "handler")
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "callbacks.quiet.handler",
+	Title:   "destroy a handler with a pending event",
+	Feature: validate.FeatureTeardown,
+	Needs:   validate.Needs{Caps: ci.CapEventHandlers},
+	Spoils:  true,
+	Run:     quietHandler,
+}, req.SAS2_1_30)
 
 func quietHandler(t *validate.T) {
 	l := kit.NewLate(t)
@@ -646,6 +735,18 @@ func quietHandler(t *validate.T) {
 	l.Silent("events of handlers that were destroyed after the port changed", quiet)
 }
 
+var CIPortEvent01 = callbacksCases.Must("CI-PortEvent-01", "IBTA 11.6.3.3", "ci_modify_ca (6)",
+	"A port that goes down raises the event port down once, with its number, and Query returns the state down.")
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "events.port-down",
+	Title:   "take the port down",
+	Feature: validate.FeatureEvents,
+	Needs:   validate.Needs{Caps: ci.CapShutdownPort},
+	Spoils:  true,
+	Run:     portDown,
+}, CIPortEvent01, req.SAS2_3_04, req.SAS2_1_10)
+
 func portDown(t *validate.T) {
 	ca := kit.Open(t)
 	kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldShutdown, ci.PortModify{}), "CA.Modify to shut the port down")
@@ -659,6 +760,18 @@ func portDown(t *validate.T) {
 		"CA.Modify to shut down a port that is already down")
 	kit.Equal(t, "events port down", ca.Events.Count(ci.EventPortDown), 1)
 }
+
+var CIPortEvent02 = callbacksCases.Must("CI-PortEvent-02", "IBTA 11.6.3.3", "ci_modify_ca (6)",
+	"With its port down, a connection's requests complete with errors, and all objects can be destroyed.")
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "events.port-down.traffic",
+	Title:   "traffic after the port has gone down",
+	Feature: validate.FeatureEvents,
+	Needs:   validate.Needs{Caps: ci.CapShutdownPort},
+	Spoils:  true,
+	Run:     portDownTraffic,
+}, CIPortEvent02)
 
 func portDownTraffic(t *validate.T) {
 	first := kit.RC(t)

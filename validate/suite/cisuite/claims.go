@@ -188,41 +188,39 @@ var claims = []claim{
 	},
 }
 
-// claimsArea returns one case for each optional verb, and one for the demands of the profile.
-func claimsArea() validate.Suite {
-	s := validate.Suite{
-		Requirements: []req.Requirement{
-			{ID: "CI-Claims-01",
-				Text:    "An optional verb fails with Unsupported exactly if its capability is not claimed.",
-				Level:   req.Must,
-				Section: "CI claims", Source: "Caps in ci; IBTA 11.2.1, HCA attributes", Scope: req.Driver},
-			{ID: "CI-Claims-02",
-				Text:    "The driver claims all capabilities that the profile of the certificate demands.",
-				Level:   req.Must,
-				Section: "CI claims", Source: "SAS 2.3: objects and verbs not marked optional", Scope: req.Driver},
-			{ID: "CI-Claims-03",
-				Text:    "An optional verb that fails with Unsupported leaves no object behind and changes nothing.",
-				Level:   req.Must,
-				Section: "CI claims", Source: "ci: a failed verb leaves everything as it was", Scope: req.Driver},
-		},
-		Cases: []validate.Case{{ID: "claims.profile", Title: "the profile's demands are claimed",
-			Feature:      validate.FeatureClaims,
-			Requirements: []string{"CI-Claims-02", "SAS-2.2-01"}, Run: claimsProfile}},
+// claimsCases are one case for each optional verb, and one for the demands of the profile.
+var claimsCases = &validate.Area{}
+
+var CIClaims01 = claimsCases.Must("CI-Claims-01", "CI claims", "Caps in ci; IBTA 11.2.1, HCA attributes",
+	"An optional verb fails with Unsupported exactly if its capability is not claimed.")
+
+var CIClaims02 = claimsCases.Must("CI-Claims-02", "CI claims", "SAS 2.3: objects and verbs not marked optional",
+	"The driver claims all capabilities that the profile of the certificate demands.")
+
+var CIClaims03 = claimsCases.Must("CI-Claims-03", "CI claims", "ci: a failed verb leaves everything as it was",
+	"An optional verb that fails with Unsupported leaves no object behind and changes nothing.")
+
+var _ = claimsCases.Case(validate.Case{
+	ID:      "claims.profile",
+	Title:   "the profile's demands are claimed",
+	Feature: validate.FeatureClaims,
+	Run:     claimsProfile,
+}, CIClaims02, req.SAS2_2_01)
+
+var _ = validate.Matrix(claimsCases, claims, func(c claim) (validate.Case, []*req.Requirement) {
+	rules := []*req.Requirement{CIClaims01, CIClaims03}
+	if c.bits == ci.CapRD {
+		// RDDs belong to a PD, or neither the verb nor the claim exists
+		rules = append(rules, req.SAS2_1_05)
 	}
-	for _, c := range claims {
-		rules := []string{"CI-Claims-01", "CI-Claims-03"}
-		if c.bits == ci.CapRD {
-			// RDDs belong to a PD, or neither the verb nor the claim exists
-			rules = append(rules, "SAS-2.1-05")
-		}
-		s.Cases = append(s.Cases,
-			validate.Case{ID: "claims." + c.name, Title: "error and claim of " + c.name,
-				Feature:      validate.FeatureClaims,
-				Requirements: rules, Checks: []string{"CI-Claims-03"},
-				Run: func(t *validate.T) { claimCase(t, c) }})
-	}
-	return s
-}
+	return validate.Case{
+		ID:      "claims." + c.name,
+		Title:   "error and claim of " + c.name,
+		Feature: validate.FeatureClaims,
+		Checks:  []string{CIClaims03.ID},
+		Run:     func(t *validate.T) { claimCase(t, c) },
+	}, rules
+})
 
 func claimsProfile(t *validate.T) {
 	p := t.Profile()

@@ -9,41 +9,18 @@ import (
 	"ciddk/validate/req"
 )
 
-// cqArea returns the cases of creation, emptiness and destruction of completion queues. (IBTA 10.2.6, 11.2.6, 11.4.2.)
-func cqArea() validate.Suite {
-	must := func(id, section, source, text string) req.Requirement {
-		return req.Driver.Must(id, section, source, text)
-	}
-	return validate.Suite{
-		Requirements: []req.Requirement{
-			must("CI-CreateCQ-01", "IBTA 11.2.6", "ci_create_cq (29)",
-				"A created CQ has at least the requested number of entries, for requests from 1 to MaxCQEs."),
-			must("CI-CreateCQ-02", "IBTA 11.2.6", "ci_create_cq (29)",
-				"CreateCQ with a size of 0 or above MaxCQEs fails with InvalidCQSize and creates no CQ."),
-			must("CI-DestroyCQ-01", "IBTA 11.2.6", "ci_destroy_cq (34)",
-				"Destroy of a CQ that a QP uses on either queue fails with ResourceBusy."),
-			must("CI-DestroyCQ-02", "IBTA 11.2.6", "ci_destroy_cq (34)",
-				"Each verb on a destroyed CQ fails with InvalidCQHandle."),
-			must("CI-PollCQ-01", "IBTA 11.4.2", "ci_poll_cq (59)",
-				"Poll of an empty CQ returns no entry and no error, and writes nothing."),
-		},
-		Cases: []validate.Case{
-			{ID: "cq.create.sizes", Title: "create CQs with 1 to MaxCQEs entries", Feature: validate.FeatureCQ,
-				Requirements: []string{"CI-CreateCQ-01"}, Run: cqSizes},
-			{ID: "cq.create.bad-size", Title: "create CQs with 0 and MaxCQEs+1 entries", Feature: validate.FeatureCQ,
-				Requirements: []string{"CI-CreateCQ-02"}, Run: cqBadSize},
-			{ID: "cq.poll.empty", Title: "poll an empty CQ", Feature: validate.FeatureCQ,
-				Requirements: []string{"CI-PollCQ-01"}, Run: cqPollEmpty},
-			{ID: "cq.destroy.busy", Title: "destroy a CQ that a QP uses for sends or receives",
-				Feature:      validate.FeatureCQ,
-				Requirements: []string{"CI-DestroyCQ-01", "SAS-2.3-26"}, Run: cqDestroyBusy},
-			{ID: "cq.stale", Title: "use a destroyed CQ", Feature: validate.FeatureCQ,
-				Requirements: []string{"CI-DestroyCQ-02"}, Run: cqStale},
-			{ID: "cq.other-pd", Title: "use a CQ with QPs of another PD", Feature: validate.FeatureCQ,
-				Requirements: []string{"SAS-2.1-08", "SAS-2.1-07"}, Run: cqOtherPD},
-		},
-	}
-}
+// cqCases are the cases of creation, emptiness and destruction of completion queues. (IBTA 10.2.6, 11.2.6, 11.4.2.)
+var cqCases = &validate.Area{}
+
+var CICreateCQ01 = cqCases.Must("CI-CreateCQ-01", "IBTA 11.2.6", "ci_create_cq (29)",
+	"A created CQ has at least the requested number of entries, for requests from 1 to MaxCQEs.")
+
+var _ = cqCases.Case(validate.Case{
+	ID:      "cq.create.sizes",
+	Title:   "create CQs with 1 to MaxCQEs entries",
+	Feature: validate.FeatureCQ,
+	Run:     cqSizes,
+}, CICreateCQ01)
 
 func cqSizes(t *validate.T) {
 	ca := kit.Open(t)
@@ -60,6 +37,16 @@ func cqSizes(t *validate.T) {
 	}
 }
 
+var CICreateCQ02 = cqCases.Must("CI-CreateCQ-02", "IBTA 11.2.6", "ci_create_cq (29)",
+	"CreateCQ with a size of 0 or above MaxCQEs fails with InvalidCQSize and creates no CQ.")
+
+var _ = cqCases.Case(validate.Case{
+	ID:      "cq.create.bad-size",
+	Title:   "create CQs with 0 and MaxCQEs+1 entries",
+	Feature: validate.FeatureCQ,
+	Run:     cqBadSize,
+}, CICreateCQ02)
+
 func cqBadSize(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -69,6 +56,16 @@ func cqBadSize(t *validate.T) {
 	}
 	kit.Destroy(t, pd, "PD after the rejected PD.CreateCQ")
 }
+
+var CIPollCQ01 = cqCases.Must("CI-PollCQ-01", "IBTA 11.4.2", "ci_poll_cq (59)",
+	"Poll of an empty CQ returns no entry and no error, and writes nothing.")
+
+var _ = cqCases.Case(validate.Case{
+	ID:      "cq.poll.empty",
+	Title:   "poll an empty CQ",
+	Feature: validate.FeatureCQ,
+	Run:     cqPollEmpty,
+}, CIPollCQ01)
 
 func cqPollEmpty(t *validate.T) {
 	ca := kit.Open(t)
@@ -84,6 +81,16 @@ func cqPollEmpty(t *validate.T) {
 	kit.True(t, wc[0] == mark && wc[1] == mark, "entries after CQ.Poll of an empty CQ", "unchanged", "%+v", wc)
 }
 
+var CIDestroyCQ01 = cqCases.Must("CI-DestroyCQ-01", "IBTA 11.2.6", "ci_destroy_cq (34)",
+	"Destroy of a CQ that a QP uses on either queue fails with ResourceBusy.")
+
+var _ = cqCases.Case(validate.Case{
+	ID:      "cq.destroy.busy",
+	Title:   "destroy a CQ that a QP uses for sends or receives",
+	Feature: validate.FeatureCQ,
+	Run:     cqDestroyBusy,
+}, CIDestroyCQ01, req.SAS2_3_26)
+
 func cqDestroyBusy(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -97,6 +104,16 @@ func cqDestroyBusy(t *validate.T) {
 	kit.Destroy(t, send, "send CQ after its QP was destroyed")
 	kit.Destroy(t, recv, "receive CQ after its QP was destroyed")
 }
+
+var CIDestroyCQ02 = cqCases.Must("CI-DestroyCQ-02", "IBTA 11.2.6", "ci_destroy_cq (34)",
+	"Each verb on a destroyed CQ fails with InvalidCQHandle.")
+
+var _ = cqCases.Case(validate.Case{
+	ID:      "cq.stale",
+	Title:   "use a destroyed CQ",
+	Feature: validate.FeatureCQ,
+	Run:     cqStale,
+}, CIDestroyCQ02)
 
 func cqStale(t *validate.T) {
 	ca := kit.Open(t)
@@ -116,6 +133,13 @@ func cqStale(t *validate.T) {
 		kit.WantRefused(t, qp, err, "PD.CreateQP with a destroyed CQ", ci.InvalidCQHandle)
 	}
 }
+
+var _ = cqCases.Case(validate.Case{
+	ID:      "cq.other-pd",
+	Title:   "use a CQ with QPs of another PD",
+	Feature: validate.FeatureCQ,
+	Run:     cqOtherPD,
+}, req.SAS2_1_08, req.SAS2_1_07)
 
 func cqOtherPD(t *validate.T) {
 	ca := kit.Open(t)

@@ -11,101 +11,9 @@ import (
 	"ciddk/validate/req"
 )
 
-// cqNotifyArea returns the cases of notification by completion queues, and of their optional verbs. (IBTA 10.2.6,
+// cqNotifyCases are the cases of notification by completion queues, and of their optional verbs. (IBTA 10.2.6,
 // 11.2.6, 11.4.2.)
-func cqNotifyArea() validate.Suite {
-	must := func(id, section, source, text string) req.Requirement {
-		return req.Driver.Must(id, section, source, text)
-	}
-	c := func(
-		id, title string, run func(*validate.T), feature validate.Feature, caps ci.Caps, rules ...string,
-	) validate.Case {
-		return validate.Case{
-			ID:           id,
-			Title:        title,
-			Feature:      feature,
-			Needs:        validate.Needs{Caps: caps},
-			Requirements: rules,
-			Run:          run,
-		}
-	}
-	return validate.Suite{
-		Requirements: []req.Requirement{
-			must("CI-Notify-01", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
-				"An armed CQ makes one callback for the next completion, and no further one until it is armed again."),
-			must("CI-Notify-02", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
-				"A CQ that is not armed makes no callback."),
-			must("CI-Notify-03", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
-				"Completions that are already in a CQ when it is armed cause no callback."),
-			must("CI-Notify-04", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
-				"A CQ armed for solicited completions makes a callback for solicited completions and for errors, and "+
-					"for no others."),
-			must("CI-Notify-05", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
-				"Arming for any completion replaces arming for solicited ones, but not the other way round."),
-			must("CI-Notify-06", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
-				"No completion is missed: a consumer that polls, arms and polls again receives each entry or a "+
-					"callback for it."),
-			must("CI-NotifyAfter-01", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)",
-				"A CQ armed for n completions makes a callback at the n-th and not before."),
-			must("CI-NotifyAfter-02", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)",
-				"A count of 0 or above the size of the CQ fails with InvalidParameter."),
-			must("CI-PollCQ-02", "IBTA 11.4.2.1", "ci_poll_cq (59)",
-				"Poll returns completions in the order of their queue, each once, and as many as fit into the result."),
-			must("CI-PeekCQ-01", "SAS 2.3", "ci_peek_cq (58)",
-				"Peek returns the number of entries that Poll would return."),
-			must("CI-ResizeCQ-01", "IBTA 11.2.6.3", "ci_resize_cq (31)",
-				"Resize keeps the entries, their order and the arming, and returns the size that Query returns."),
-			must("CI-ResizeCQ-02", "IBTA 11.2.6.3", "ci_resize_cq (31)",
-				"Resize to fewer entries than the CQ has fails with Overflow and leaves the CQ unchanged."),
-			must("CI-ResizeCQ-03", "IBTA 11.2.6.3", "ci_resize_cq (31)",
-				"Resize to 0 or above MaxCQEs fails with InvalidCQSize and leaves the CQ unchanged."),
-			must("CI-ModifyCQ-01", "SAS 2.3", "ci_modify_cq (32)",
-				"Moderation delays callbacks and does not lose any."),
-			must("CI-CQError-01", "IBTA 10.2.6.1", "ci_create_cq (29)",
-				"A CQ that overflows raises the event CQ error once, with the context of the CQ. Its QPs go to Error."),
-			must("CI-DestroyCQ-03", "SAS 2.1", "ci_destroy_cq (34)",
-				"After Destroy of a CQ has returned, none of its callbacks runs or starts."),
-		},
-		Cases: []validate.Case{
-			c("cq.notify.once", "one callback for each arming", cqOnce, validate.FeatureCQ, 0, "CI-Notify-01").
-				Checking("SAS-2.3-20"),
-			c("cq.notify.unarmed", "completions on a CQ that is not armed", cqUnarmed, validate.FeatureCQ, 0,
-				"CI-Notify-02", "SAS-2.3-20"),
-			c("cq.notify.present", "arm a CQ that has entries", cqPresent, validate.FeatureCQ, 0, "CI-Notify-03"),
-			c("cq.notify.solicited", "arm for solicited completions", cqSolicited, validate.FeatureCQ, 0,
-				"CI-Notify-04"),
-			c("cq.notify.solicited-error", "an error on a CQ armed for solicited completions", cqSolicitedError,
-				validate.FeatureCQ, 0, "CI-Notify-04"),
-			c("cq.notify.upgrade", "arm for solicited and for any completions, in both orders", cqUpgrade,
-				validate.FeatureCQ, 0, "CI-Notify-05"),
-			c("cq.notify.context", "argument of the callback", cqContext, validate.FeatureCQ, 0, "SAS-2.1-09"),
-			c("cq.notify.inside", "poll, arm and post in the callback", cqInside, validate.FeatureCQ, 0, "SAS-2.3-22"),
-			c("cq.notify.stranded", "many completions while the consumer polls, arms and polls", cqStranded,
-				validate.FeatureCQ, 0, "CI-Notify-06"),
-			c("cq.notify.after", "arm for the n-th completion", cqAfter, validate.FeatureCQOpt, ci.CapNotifyAfter,
-				"CI-NotifyAfter-01"),
-			c("cq.notify.after-range", "arm for 0 and size+1 completions", cqAfterRange, validate.FeatureCQOpt,
-				ci.CapNotifyAfter, "CI-NotifyAfter-02"),
-			c("cq.poll.order", "poll 1, 2 and many entries at a time", cqOrder, validate.FeatureCQ, 0, "CI-PollCQ-02",
-				"SAS-2.1-22"),
-			c("cq.peek", "results of Peek and Poll", cqPeek, validate.FeatureCQOpt, ci.CapPeek, "CI-PeekCQ-01"),
-			c("cq.resize.keeps", "grow and shrink a CQ that has entries", cqResizeKeeps, validate.FeatureCQOpt,
-				ci.CapResizeCQ, "CI-ResizeCQ-01"),
-			c("cq.resize.armed", "resize an armed CQ", cqResizeArmed, validate.FeatureCQOpt, ci.CapResizeCQ,
-				"CI-ResizeCQ-01"),
-			c("cq.resize.overflow", "shrink below the number of entries", cqResizeOverflow, validate.FeatureCQOpt,
-				ci.CapResizeCQ, "CI-ResizeCQ-02"),
-			c("cq.resize.bad-size", "resize to 0 and MaxCQEs+1", cqResizeBad, validate.FeatureCQOpt, ci.CapResizeCQ,
-				"CI-ResizeCQ-03"),
-			c("cq.moderation", "moderated callbacks", cqModeration, validate.FeatureCQOpt, ci.CapModeration,
-				"CI-ModifyCQ-01"),
-			c("cq.overflow", "more completions than the CQ holds", cqOverflow, validate.FeatureEvents, 0,
-				"CI-CQError-01", "SAS-2.1-10"),
-			c("cq.destroy.quiet", "destroy a CQ while it makes callbacks", cqDestroyQuiet, validate.FeatureTeardown, 0,
-				"CI-DestroyCQ-03", "SAS-2.1-30"),
-		},
-	}
-}
+var cqNotifyCases = &validate.Area{}
 
 // quiet is the time for which a case waits for a callback that must not happen. A slower driver may pass, but a correct
 // one never fails.
@@ -184,6 +92,17 @@ func (p belled) arm(when ci.Notify) {
 	kit.OK(p.t, p.cq.Notify(when), "CQ.Notify")
 }
 
+var CINotify01 = cqNotifyCases.Must("CI-Notify-01", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+	"An armed CQ makes one callback for the next completion, and no further one until it is armed again.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.notify.once",
+	Title:   "one callback for each arming",
+	Feature: validate.FeatureCQ,
+	Checks:  []string{req.SAS2_3_20.ID},
+	Run:     cqOnce,
+}, CINotify01, req.SAS2_3_20)
+
 func cqOnce(t *validate.T) {
 	p := newBelled(t, 64)
 	for range 3 {
@@ -197,12 +116,32 @@ func cqOnce(t *validate.T) {
 	}
 }
 
+var CINotify02 = cqNotifyCases.Must("CI-Notify-02", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+	"A CQ that is not armed makes no callback.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.notify.unarmed",
+	Title:   "completions on a CQ that is not armed",
+	Feature: validate.FeatureCQ,
+	Run:     cqUnarmed,
+}, CINotify02, req.SAS2_3_20)
+
 func cqUnarmed(t *validate.T) {
 	p := newBelled(t, 64)
 	p.messages(5, ci.SendSolicited)
 	p.silent("5 messages to a CQ that was never armed")
 	p.cq.Wait(5)
 }
+
+var CINotify03 = cqNotifyCases.Must("CI-Notify-03", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+	"Completions that are already in a CQ when it is armed cause no callback.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.notify.present",
+	Title:   "arm a CQ that has entries",
+	Feature: validate.FeatureCQ,
+	Run:     cqPresent,
+}, CINotify03)
 
 func cqPresent(t *validate.T) {
 	p := newBelled(t, 64)
@@ -214,6 +153,17 @@ func cqPresent(t *validate.T) {
 	p.cq.Wait(3)
 }
 
+var CINotify04 = cqNotifyCases.Must("CI-Notify-04", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+	"A CQ armed for solicited completions makes a callback for solicited completions and for errors, and for no "+
+		"others.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.notify.solicited",
+	Title:   "arm for solicited completions",
+	Feature: validate.FeatureCQ,
+	Run:     cqSolicited,
+}, CINotify04)
+
 func cqSolicited(t *validate.T) {
 	p := newBelled(t, 64)
 	p.arm(ci.NotifySolicited)
@@ -224,6 +174,13 @@ func cqSolicited(t *validate.T) {
 	p.cq.Wait(3)
 }
 
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.notify.solicited-error",
+	Title:   "an error on a CQ armed for solicited completions",
+	Feature: validate.FeatureCQ,
+	Run:     cqSolicitedError,
+}, CINotify04)
+
 func cqSolicitedError(t *validate.T) {
 	p := newBelled(t, 64)
 	p.B.Recv(p.B.RecvWR(1, 0, 1))
@@ -232,6 +189,16 @@ func cqSolicitedError(t *validate.T) {
 	p.wait("a flushed receive on a CQ armed for solicited completions")
 	p.cq.WaitStatus(1, ci.WCFlushErr)
 }
+
+var CINotify05 = cqNotifyCases.Must("CI-Notify-05", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+	"Arming for any completion replaces arming for solicited ones, but not the other way round.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.notify.upgrade",
+	Title:   "arm for solicited and for any completions, in both orders",
+	Feature: validate.FeatureCQ,
+	Run:     cqUpgrade,
+}, CINotify05)
 
 func cqUpgrade(t *validate.T) {
 	p := newBelled(t, 64)
@@ -246,6 +213,13 @@ func cqUpgrade(t *validate.T) {
 	p.cq.Wait(2)
 }
 
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.notify.context",
+	Title:   "argument of the callback",
+	Feature: validate.FeatureCQ,
+	Run:     cqContext,
+}, req.SAS2_1_09)
+
 func cqContext(t *validate.T) {
 	p := newBelled(t, 64)
 	p.arm(ci.NotifyNext)
@@ -255,6 +229,13 @@ func cqContext(t *validate.T) {
 		ctx)
 	p.cq.Wait(1)
 }
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.notify.inside",
+	Title:   "poll, arm and post in the callback",
+	Feature: validate.FeatureCQ,
+	Run:     cqInside,
+}, req.SAS2_3_22)
 
 func cqInside(t *validate.T) {
 	a, b := kit.OpenPair(t)
@@ -326,6 +307,16 @@ func cqInside(t *validate.T) {
 	}
 }
 
+var CINotify06 = cqNotifyCases.Must("CI-Notify-06", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+	"No completion is missed: a consumer that polls, arms and polls again receives each entry or a callback for it.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.notify.stranded",
+	Title:   "many completions while the consumer polls, arms and polls",
+	Feature: validate.FeatureCQ,
+	Run:     cqStranded,
+}, CINotify06)
+
 func cqStranded(t *validate.T) {
 	const batch = 20
 	a := t.Attr()
@@ -361,6 +352,17 @@ func cqStranded(t *validate.T) {
 	kit.Equal(t, "completions", got, total)
 }
 
+var CINotifyAfter01 = cqNotifyCases.Must("CI-NotifyAfter-01", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)",
+	"A CQ armed for n completions makes a callback at the n-th and not before.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.notify.after",
+	Title:   "arm for the n-th completion",
+	Feature: validate.FeatureCQOpt,
+	Needs:   validate.Needs{Caps: ci.CapNotifyAfter},
+	Run:     cqAfter,
+}, CINotifyAfter01)
+
 func cqAfter(t *validate.T) {
 	p := newBelled(t, 64)
 	kit.OK(t, p.cq.NotifyAfter(3), "CQ.NotifyAfter(3)")
@@ -377,6 +379,17 @@ func cqAfter(t *validate.T) {
 	p.cq.Wait(1)
 }
 
+var CINotifyAfter02 = cqNotifyCases.Must("CI-NotifyAfter-02", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)",
+	"A count of 0 or above the size of the CQ fails with InvalidParameter.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.notify.after-range",
+	Title:   "arm for 0 and size+1 completions",
+	Feature: validate.FeatureCQOpt,
+	Needs:   validate.Needs{Caps: ci.CapNotifyAfter},
+	Run:     cqAfterRange,
+}, CINotifyAfter02)
+
 func cqAfterRange(t *validate.T) {
 	p := newBelled(t, 16)
 	a, err := p.cq.Query()
@@ -387,6 +400,16 @@ func cqAfterRange(t *validate.T) {
 	}
 	kit.OK(t, p.cq.NotifyAfter(a.Size), "CQ.NotifyAfter of the size of the CQ")
 }
+
+var CIPollCQ02 = cqNotifyCases.Must("CI-PollCQ-02", "IBTA 11.4.2.1", "ci_poll_cq (59)",
+	"Poll returns completions in the order of their queue, each once, and as many as fit into the result.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.poll.order",
+	Title:   "poll 1, 2 and many entries at a time",
+	Feature: validate.FeatureCQ,
+	Run:     cqOrder,
+}, CIPollCQ02, req.SAS2_1_22)
 
 func cqOrder(t *validate.T) {
 	p := newBelled(t, 64)
@@ -406,6 +429,17 @@ func cqOrder(t *validate.T) {
 	p.cq.Empty()
 }
 
+var CIPeekCQ01 = cqNotifyCases.Must("CI-PeekCQ-01", "SAS 2.3", "ci_peek_cq (58)",
+	"Peek returns the number of entries that Poll would return.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.peek",
+	Title:   "results of Peek and Poll",
+	Feature: validate.FeatureCQOpt,
+	Needs:   validate.Needs{Caps: ci.CapPeek},
+	Run:     cqPeek,
+}, CIPeekCQ01)
+
 func cqPeek(t *validate.T) {
 	p := newBelled(t, 64)
 	for _, n := range kit.Variants(t, "count", []int{0, 1, 5}) {
@@ -420,6 +454,17 @@ func cqPeek(t *validate.T) {
 		}
 	}
 }
+
+var CIResizeCQ01 = cqNotifyCases.Must("CI-ResizeCQ-01", "IBTA 11.2.6.3", "ci_resize_cq (31)",
+	"Resize keeps the entries, their order and the arming, and returns the size that Query returns.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.resize.keeps",
+	Title:   "grow and shrink a CQ that has entries",
+	Feature: validate.FeatureCQOpt,
+	Needs:   validate.Needs{Caps: ci.CapResizeCQ},
+	Run:     cqResizeKeeps,
+}, CIResizeCQ01)
 
 func cqResizeKeeps(t *validate.T) {
 	p := newBelled(t, 16)
@@ -436,6 +481,14 @@ func cqResizeKeeps(t *validate.T) {
 	p.cq.WaitOK(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1)
 }
 
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.resize.armed",
+	Title:   "resize an armed CQ",
+	Feature: validate.FeatureCQOpt,
+	Needs:   validate.Needs{Caps: ci.CapResizeCQ},
+	Run:     cqResizeArmed,
+}, CIResizeCQ01)
+
 func cqResizeArmed(t *validate.T) {
 	p := newBelled(t, 16)
 	p.arm(ci.NotifyNext)
@@ -445,6 +498,17 @@ func cqResizeArmed(t *validate.T) {
 	p.wait("a message after CQ.Resize of an armed CQ")
 	p.cq.Wait(1)
 }
+
+var CIResizeCQ02 = cqNotifyCases.Must("CI-ResizeCQ-02", "IBTA 11.2.6.3", "ci_resize_cq (31)",
+	"Resize to fewer entries than the CQ has fails with Overflow and leaves the CQ unchanged.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.resize.overflow",
+	Title:   "shrink below the number of entries",
+	Feature: validate.FeatureCQOpt,
+	Needs:   validate.Needs{Caps: ci.CapResizeCQ},
+	Run:     cqResizeOverflow,
+}, CIResizeCQ02)
 
 func cqResizeOverflow(t *validate.T) {
 	p := newBelled(t, 64)
@@ -465,6 +529,17 @@ func cqResizeOverflow(t *validate.T) {
 	}
 }
 
+var CIResizeCQ03 = cqNotifyCases.Must("CI-ResizeCQ-03", "IBTA 11.2.6.3", "ci_resize_cq (31)",
+	"Resize to 0 or above MaxCQEs fails with InvalidCQSize and leaves the CQ unchanged.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.resize.bad-size",
+	Title:   "resize to 0 and MaxCQEs+1",
+	Feature: validate.FeatureCQOpt,
+	Needs:   validate.Needs{Caps: ci.CapResizeCQ},
+	Run:     cqResizeBad,
+}, CIResizeCQ03)
+
 func cqResizeBad(t *validate.T) {
 	p := newBelled(t, 16)
 	before, err := p.cq.Query()
@@ -477,6 +552,17 @@ func cqResizeBad(t *validate.T) {
 	kit.OK(t, err, "CQ.Query")
 	kit.Equal(t, "CQAttr after rejected calls of CQ.Resize", after, before)
 }
+
+var CIModifyCQ01 = cqNotifyCases.Must("CI-ModifyCQ-01", "SAS 2.3", "ci_modify_cq (32)",
+	"Moderation delays callbacks and does not lose any.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.moderation",
+	Title:   "moderated callbacks",
+	Feature: validate.FeatureCQOpt,
+	Needs:   validate.Needs{Caps: ci.CapModeration},
+	Run:     cqModeration,
+}, CIModifyCQ01)
 
 func cqModeration(t *validate.T) {
 	p := newBelled(t, 64)
@@ -529,6 +615,16 @@ func cqShortModeration(t *validate.T, p belled) {
 	p.cq.Wait(4)
 }
 
+var CICQError01 = cqNotifyCases.Must("CI-CQError-01", "IBTA 10.2.6.1", "ci_create_cq (29)",
+	"A CQ that overflows raises the event CQ error once, with the context of the CQ. Its QPs go to Error.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.overflow",
+	Title:   "more completions than the CQ holds",
+	Feature: validate.FeatureEvents,
+	Run:     cqOverflow,
+}, CICQError01, req.SAS2_1_10)
+
 func cqOverflow(t *validate.T) {
 	p := newBelled(t, 4)
 	a, err := p.cq.Query()
@@ -545,6 +641,16 @@ func cqOverflow(t *validate.T) {
 	p.B.QP.WantState(ci.QPError)
 	kit.Equal(t, "events CQ error", p.cq.Events.Count(ci.EventCQError), 1)
 }
+
+var CIDestroyCQ03 = cqNotifyCases.Must("CI-DestroyCQ-03", "SAS 2.1", "ci_destroy_cq (34)",
+	"After Destroy of a CQ has returned, none of its callbacks runs or starts.")
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.destroy.quiet",
+	Title:   "destroy a CQ while it makes callbacks",
+	Feature: validate.FeatureTeardown,
+	Run:     cqDestroyQuiet,
+}, CIDestroyCQ03, req.SAS2_1_30)
 
 // cqDestroyQuiet destroys CQs while a completion callback runs, which does not return until Destroy was called. If the
 // machine does not run the destroying goroutine in time, the case tests less.

@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // family is a parent and a child. While the child exists, the parent cannot be destroyed.
@@ -24,17 +25,18 @@ type orderStage struct {
 	cq *kit.CQ
 }
 
-// orderArea returns one case for each parent and child, which destroys the parent first. (SAS 2.3; IBTA 11.2.)
-func orderArea() validate.Suite {
-	s := validate.Suite{}
-	for _, f := range families {
-		c := validate.NewCase("order."+f.name, f.title, validate.FeatureCore, func(t *validate.T) { orderCase(t, f) },
-			"SAS-2.3-26")
-		c.Needs.Caps = f.needs
-		s.Cases = append(s.Cases, c)
-	}
-	return s
-}
+// orderCases are one case for each parent and child, which destroys the parent first. (SAS 2.3; IBTA 11.2.)
+var orderCases = &validate.Area{}
+
+var _ = validate.Matrix(orderCases, families, func(f family) (validate.Case, []*req.Requirement) {
+	return validate.Case{
+		ID:      "order." + f.name,
+		Title:   f.title,
+		Feature: validate.FeatureCore,
+		Needs:   validate.Needs{Caps: f.needs},
+		Run:     func(t *validate.T) { orderCase(t, f) },
+	}, []*req.Requirement{req.SAS2_3_26}
+})
 
 // own registers a child for its destruction at the end of the case and returns its Destroy.
 func (s *orderStage) own(o ci.Object, err error, verb string) func() error {

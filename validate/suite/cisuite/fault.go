@@ -7,7 +7,6 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 )
 
 // fault is a row of the two-sided fault table: one faulty request of A and its effects at both ends. (IBTA 9.9, tables
@@ -371,60 +370,79 @@ func remoteFaults() []fault {
 	)
 }
 
+// faultCases are the requirements of errors of the data path. faultArea adds their cases.
+var faultCases = &validate.Area{}
+
+var IBTA9_9_01 = faultCases.Must("IBTA-9.9-01", "IBTA 9.9.2", "table 58, requester class B",
+	"A send request with an invalid segment completes with a local protection error. An RC QP goes to Error, later "+
+		"requests are flushed, and the peer is not affected.")
+
+var IBTA9_9_02 = faultCases.Must("IBTA-9.9-02", "IBTA 9.9.3", "table 60, responder",
+	"A receive with an invalid segment completes with a local protection error, and the sender's request with a "+
+		"remote operation error. Both QPs go to Error.")
+
+var IBTA9_9_03 = faultCases.Must("IBTA-9.9-03", "IBTA 9.9.3", "table 60, responder",
+	"A receive that is shorter than the message completes with a local length error, and the sender's request with "+
+		"a remote invalid request. Both QPs go to Error.")
+
+var IBTA9_9_04 = faultCases.Must("IBTA-9.9-04", "IBTA 10.3.1.5", "send errors of UC and UD",
+	"After a send error a UC or UD QP goes to SQError: later sends are flushed. Its receives and the peer are not "+
+		"affected.")
+
+var IBTA9_9_05 = faultCases.Must("IBTA-9.9-05", "IBTA 9.9.3", "table 60, remote access error",
+	"A request with an invalid remote key, address range or PD, or for which the region grants no access right, "+
+		"completes with a remote access error. The responder changes no memory, uses no receive and raises the "+
+		"access event. Both QPs go to Error.")
+
+var IBTA9_9_13 = faultCases.Must("IBTA-9.9-13", "IBTA 9.9.3", "table 60, unsupported function",
+	"An operation that the QP does not grant is an unsupported function, whatever the region grants. It completes "+
+		"with a remote invalid request. The responder changes no memory, uses no receive and raises the request "+
+		"event. Both QPs go to Error.")
+
+var IBTA9_9_06 = faultCases.Must("IBTA-9.9-06", "IBTA 9.9.3", "table 60, invalid request",
+	"A READ or atomic without responder resources, or a misaligned atomic, completes with a remote invalid "+
+		"request. Both QPs go to Error.")
+
+var IBTA9_9_07 = faultCases.Must("IBTA-9.9-07", "IBTA 9.7.5.2.8", "RNR NAK",
+	"With RNRRetry n a message is retransmitted n times, at intervals of at least the responder's timer. Then it "+
+		"completes with the status RNR retries exhausted.")
+
+var IBTA9_9_08 = faultCases.Must("IBTA-9.9-08", "IBTA 9.7.5.2.8", "RNR NAK",
+	"With RNRRetry 7 a message waits for a receive without limit.")
+
+var IBTA9_9_09 = faultCases.Must("IBTA-9.9-09", "IBTA 9.9.2.1", "retry timer",
+	"A request without an answer completes with the status transport retries exhausted, and the QP goes to Error.")
+
+var IBTA9_9_10 = faultCases.Must("IBTA-9.9-10", "IBTA 9.7.6", "PSN",
+	"A message with an unexpected packet sequence number is not delivered and fails at its sender.")
+
+var IBTA9_9_11 = faultCases.Must("IBTA-9.9-11", "IBTA 9.9.2", "message length",
+	"A message longer than 2^31 bytes completes with a local length error or is rejected by PostSend.")
+
+var CIRights02 = faultCases.Must("CI-Rights-02", "IBTA 10.6.3", "access rights",
+	"A remote operation needs its access right on the region and on the QP. Without the right of the region it "+
+		"completes with a remote access error, without that of the QP with a remote invalid request.")
+
+var CIFlush01 = faultCases.Must("CI-Flush-01", "IBTA 10.3.1.6", "Error state",
+	"A QP that goes to Error completes all outstanding sends and receives as flushed, in the order of their posts, "+
+		"each once.")
+
+var CIFlush02 = faultCases.Must("CI-Flush-02", "IBTA 10.10.2", "Error state",
+	"A QP whose receive side fails also flushes its own sends.")
+
+var CIFlush03 = faultCases.Must("CI-Flush-03", "IBTA 10.10.2", "completion order",
+	"Requests executed before the one that fails complete with success before it.")
+
+var IBTA9_9_12 = faultCases.Must("IBTA-9.9-12", "IBTA 9.9.3", "receive errors of UC and UD",
+	"A receive on UC or UD with an invalid segment completes with a local protection error, and its QP goes to "+
+		"Error. The send completes with success.")
+
+var CIEvent01 = faultCases.Must("CI-Event-01", "IBTA 11.6.3", "affiliated errors",
+	"A QP that goes to Error because of its peer does not affect other QPs of its adapter.")
+
 // faultArea returns the fault table and the rules that all faults have in common.
 func faultArea() validate.Suite {
-	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must("IBTA-9.9-01", "IBTA 9.9.2", "table 58, requester class B",
-			"A send request with an invalid segment completes with a local protection error. An RC QP goes to Error, "+
-				"later requests are flushed, and the peer is not affected."),
-		req.Driver.Must("IBTA-9.9-02", "IBTA 9.9.3", "table 60, responder",
-			"A receive with an invalid segment completes with a local protection error, and the sender's request "+
-				"with a remote operation error. Both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-03", "IBTA 9.9.3", "table 60, responder",
-			"A receive that is shorter than the message completes with a local length error, and the sender's "+
-				"request with a remote invalid request. Both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-04", "IBTA 10.3.1.5", "send errors of UC and UD",
-			"After a send error a UC or UD QP goes to SQError: later sends are flushed. Its receives and the peer "+
-				"are not affected."),
-		req.Driver.Must("IBTA-9.9-05", "IBTA 9.9.3", "table 60, remote access error",
-			"A request with an invalid remote key, address range or PD, or for which the region grants no access "+
-				"right, completes with a remote access error. The responder changes no memory, uses no receive and "+
-				"raises the access event. Both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-13", "IBTA 9.9.3", "table 60, unsupported function",
-			"An operation that the QP does not grant is an unsupported function, whatever the region grants. It "+
-				"completes with a remote invalid request. The responder changes no memory, uses no receive and "+
-				"raises the request event. Both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-06", "IBTA 9.9.3", "table 60, invalid request",
-			"A READ or atomic without responder resources, or a misaligned atomic, completes with a remote invalid "+
-				"request. Both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-07", "IBTA 9.7.5.2.8", "RNR NAK",
-			"With RNRRetry n a message is retransmitted n times, at intervals of at least the responder's timer. "+
-				"Then it completes with the status RNR retries exhausted."),
-		req.Driver.Must("IBTA-9.9-08", "IBTA 9.7.5.2.8", "RNR NAK",
-			"With RNRRetry 7 a message waits for a receive without limit."),
-		req.Driver.Must("IBTA-9.9-09", "IBTA 9.9.2.1", "retry timer",
-			"A request without an answer completes with the status transport retries exhausted, and the QP goes to "+
-				"Error."),
-		req.Driver.Must("IBTA-9.9-10", "IBTA 9.7.6", "PSN",
-			"A message with an unexpected packet sequence number is not delivered and fails at its sender."),
-		req.Driver.Must("IBTA-9.9-11", "IBTA 9.9.2", "message length",
-			"A message longer than 2^31 bytes completes with a local length error or is rejected by PostSend."),
-		req.Driver.Must("CI-Rights-02", "IBTA 10.6.3", "access rights",
-			"A remote operation needs its access right on the region and on the QP. Without the right of the region "+
-				"it completes with a remote access error, without that of the QP with a remote invalid request."),
-		req.Driver.Must("CI-Flush-01", "IBTA 10.3.1.6", "Error state",
-			"A QP that goes to Error completes all outstanding sends and receives as flushed, in the order of their "+
-				"posts, each once."),
-		req.Driver.Must("CI-Flush-02", "IBTA 10.10.2", "Error state",
-			"A QP whose receive side fails also flushes its own sends."),
-		req.Driver.Must("CI-Flush-03", "IBTA 10.10.2", "completion order",
-			"Requests executed before the one that fails complete with success before it."),
-		req.Driver.Must("IBTA-9.9-12", "IBTA 9.9.3", "receive errors of UC and UD",
-			"A receive on UC or UD with an invalid segment completes with a local protection error, and its QP goes "+
-				"to Error. The send completes with success."),
-		req.Driver.Must("CI-Event-01", "IBTA 11.6.3", "affiliated errors",
-			"A QP that goes to Error because of its peer does not affect other QPs of its adapter."),
-	}}
+	s := faultCases.Suite()
 	for _, f := range faults() {
 		c := validate.NewCase(f.id, f.title, validate.FeatureRC, f.run, f.rules...)
 		switch {

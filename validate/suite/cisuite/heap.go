@@ -107,22 +107,23 @@ var churnedKinds = []churned{
 	}},
 }
 
-// heapArea returns the cases for memory and descriptors that objects use and must release. They do not measure other
+// heapCases are the cases for memory and descriptors that objects use and must release. They do not measure other
 // processes or device memory.
-func heapArea() validate.Suite {
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-Teardown-10", "SAS 0", "create and destroy verbs",
-			"Destroyed objects and completed messages release the memory and the descriptors that they used in the "+
-				"process."))
-	for _, k := range churnedKinds {
-		c := validate.NewCase("teardown.heap."+k.name, "memory after many "+k.title, validate.FeatureTeardown,
-			func(t *validate.T) { heapGrows(t, k) }, "CI-Teardown-10")
-		c.Needs.Caps, c.Timeout = k.needs, 30*time.Second
-		s.Cases = append(s.Cases, c)
-	}
-	return s
-}
+var heapCases = &validate.Area{}
+
+var CITeardown10 = heapCases.Must("CI-Teardown-10", "SAS 0", "create and destroy verbs",
+	"Destroyed objects and completed messages release the memory and the descriptors that they used in the process.")
+
+var _ = validate.Matrix(heapCases, churnedKinds, func(k churned) (validate.Case, []*req.Requirement) {
+	return validate.Case{
+		ID:      "teardown.heap." + k.name,
+		Title:   "memory after many " + k.title,
+		Feature: validate.FeatureTeardown,
+		Needs:   validate.Needs{Caps: k.needs},
+		Timeout: 30 * time.Second,
+		Run:     func(t *validate.T) { heapGrows(t, k) },
+	}, []*req.Requirement{CITeardown10}
+})
 
 // connection connects a QP of each adapter, sends a message and destroys both QPs.
 func (s *churnStage) connection() error {

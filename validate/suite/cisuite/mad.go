@@ -50,62 +50,9 @@ const (
 	piQKeyErrs = 48 // 2 bytes
 )
 
-// madArea returns the cases of the local MAD verb, with which a driver serves the management agents of its ports. (SAS
+// madCases are the cases of the local MAD verb, with which a driver serves the management agents of its ports. (SAS
 // 2.1, SMI and SMA; IBTA 13, 14.)
-func madArea() validate.Suite {
-	const verb = "ci_local_mad (65)"
-	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must("CI-LocalMAD-01", "IBTA 13.4.5", verb,
-			"A response has the R bit set, and the class, versions, transaction ID, attribute and modifier of its "+
-				"request. The verb overwrites out completely."),
-		req.Driver.Must("CI-LocalMAD-02", "IBTA 14.2.5.3", verb, "NodeInfo equals the attributes of the CA."),
-		req.Driver.Must("CI-LocalMAD-03", "IBTA 14.2.5.6", verb, "PortInfo equals the attributes of the port."),
-		req.Driver.Must("CI-LocalMAD-04", "IBTA 14.2.5.7", verb, "The P_Key table equals the attributes of the port."),
-		req.Driver.Must("CI-LocalMAD-05", "IBTA 14.2.5.5", verb, "The GUID table equals the GIDs of the port."),
-		req.Driver.Must("CI-LocalMAD-06", "IBTA 13.4.7", verb,
-			"An agent reports unknown attributes, methods and versions in the MAD status, and the verb succeeds."),
-		req.Driver.Must("CI-LocalMAD-07", "CI context", verb,
-			"A port that the CA does not have fails with InvalidPort, and a missing MAD with InvalidParameter."),
-		req.Driver.Must("CI-LocalMAD-08", "IBTA 14.2.5.6", verb,
-			"After a Set of PortInfo with a LID and a subnet manager LID, CA.Query returns both."),
-		req.Driver.Must("CI-LocalMAD-09", "IBTA 14.2.5.6", verb,
-			"A Set of PortInfo with an unreachable state is rejected in the MAD status and changes nothing."),
-		req.Driver.Must("CI-LocalMAD-10", "IBTA 13.4.9", verb, "A trap repress has no response and causes no error."),
-		req.Driver.Must("CI-LocalMAD-11", "IBTA 14.2.1.2", verb,
-			"A directed-route request for this port is answered with the direction bit set."),
-	}}
-	s.Cases = []validate.Case{
-		validate.NewCase("mad.agent", "an agent executes subnet management", validate.FeatureMAD, madAgent,
-			"SAS-2.1-15", "SAS-2.1-13").Checking("SAS-2.1-16"),
-	}
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-		validate.NewCase("mad.header", "header of each response", validate.FeatureMAD, madHeader,
-			"CI-LocalMAD-01").Checking("SAS-2.1-13"),
-		validate.NewCase("mad.directed", "directed route without hops", validate.FeatureMAD, madDirected,
-			"CI-LocalMAD-11"),
-		validate.NewCase("mad.node-info", "Get NodeInfo", validate.FeatureMAD, madNodeInfo, "CI-LocalMAD-02"),
-		validate.NewCase("mad.port-info", "Get PortInfo", validate.FeatureMAD, madPortInfo, "CI-LocalMAD-03"),
-		validate.NewCase("mad.pkeys", "Get P_KeyTable", validate.FeatureMAD, madPKeys, "CI-LocalMAD-04"),
-		validate.NewCase("mad.guids", "Get GUIDInfo", validate.FeatureMAD, madGUIDs, "CI-LocalMAD-05"),
-		validate.NewCase("mad.unknown", "unknown attributes, methods and classes", validate.FeatureMAD, madUnknown,
-			"CI-LocalMAD-06"),
-		validate.NewCase("mad.arguments", "invalid ports, no MAD", validate.FeatureMAD, madArguments, "CI-LocalMAD-07"),
-		validate.NewCase("mad.set.lid", "Set LID and SM LID", validate.FeatureMAD, madSetLID, "CI-LocalMAD-08",
-			"SAS-2.1-14"),
-		validate.NewCase("mad.set.lid-event", "event after a change of the LID", validate.FeatureMAD, madLIDEvent,
-			"SAS-2.1-19"),
-		validate.NewCase("mad.set.state", "take the port down and up again", validate.FeatureMAD, madSetState,
-			"SAS-2.1-14"),
-		validate.NewCase("mad.set.state-event", "event after a port reaches Init", validate.FeatureMAD, madInitEvent,
-			"SAS-2.1-20"),
-		validate.NewCase("mad.set.illegal", "Set with an unreachable state", validate.FeatureMAD, madSetIllegal,
-			"CI-LocalMAD-09"),
-		validate.NewCase("mad.trap-repress", "trap repress", validate.FeatureMAD, madTrapRepress, "CI-LocalMAD-10"))...)
-	for i := range s.Cases {
-		s.Cases[i].Spoils = s.Cases[i].ID == "mad.set.state" || s.Cases[i].ID == "mad.set.state-event"
-	}
-	return s
-}
+var madCases = &validate.Area{}
 
 // request returns an SMP. Each byte of its transaction ID is set.
 func request(method byte, attr uint16, modifier uint32) *ci.MAD {
@@ -141,6 +88,14 @@ func localMAD(t *validate.T, ca *kit.CA, method byte, attr uint16, modifier uint
 func be16(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
 func be64(b []byte) uint64 { return binary.BigEndian.Uint64(b) }
 
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.agent",
+	Title:   "an agent executes subnet management",
+	Feature: validate.FeatureMAD,
+	Checks:  []string{req.SAS2_1_16.ID},
+	Run:     madAgent,
+}, req.SAS2_1_15, req.SAS2_1_13, req.SAS2_1_16)
+
 func madAgent(t *validate.T) {
 	ca := kit.Open(t)
 	local := t.Claims().Has(ci.CapLocalMAD)
@@ -161,6 +116,19 @@ func madAgent(t *validate.T) {
 		kit.Equal(t, "MAD status of Get NodeInfo", status(&out), 0)
 	}
 }
+
+var CILocalMAD01 = madCases.Must("CI-LocalMAD-01", "IBTA 13.4.5", "ci_local_mad (65)",
+	"A response has the R bit set, and the class, versions, transaction ID, attribute and modifier of its request. "+
+		"The verb overwrites out completely.")
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.header",
+	Title:   "header of each response",
+	Feature: validate.FeatureMAD,
+	Checks:  []string{req.SAS2_1_13.ID},
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     madHeader,
+}, CILocalMAD01, req.SAS2_1_13)
 
 func madHeader(t *validate.T) {
 	ca := kit.Open(t)
@@ -192,6 +160,17 @@ func madHeader(t *validate.T) {
 	}
 }
 
+var CILocalMAD11 = madCases.Must("CI-LocalMAD-11", "IBTA 14.2.1.2", "ci_local_mad (65)",
+	"A directed-route request for this port is answered with the direction bit set.")
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.directed",
+	Title:   "directed route without hops",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     madDirected,
+}, CILocalMAD11)
+
 func madDirected(t *validate.T) {
 	ca := kit.Open(t)
 	in := request(madGet, attrNodeInfo, 0)
@@ -203,6 +182,17 @@ func madDirected(t *validate.T) {
 	kit.Equal(t, "status of the response: direction bit and success", fmt.Sprintf("%#04x", status(out)), "0x8000")
 	kit.Equal(t, "NodeInfo.NodeGUID", ci.GUID(be64(out[smpData+12:])), ca.Attr.GUID)
 }
+
+var CILocalMAD02 = madCases.Must("CI-LocalMAD-02", "IBTA 14.2.5.3", "ci_local_mad (65)",
+	"NodeInfo equals the attributes of the CA.")
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.node-info",
+	Title:   "Get NodeInfo",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     madNodeInfo,
+}, CILocalMAD02)
 
 func madNodeInfo(t *validate.T) {
 	ca := kit.Open(t)
@@ -220,6 +210,17 @@ func madNodeInfo(t *validate.T) {
 	kit.Equal(t, "NodeInfo.LocalPortNum", d[36], ca.Port.Num)
 	kit.Equal(t, "NodeInfo.VendorID", uint32(d[37])<<16|uint32(d[38])<<8|uint32(d[39]), ca.Attr.VendorID)
 }
+
+var CILocalMAD03 = madCases.Must("CI-LocalMAD-03", "IBTA 14.2.5.6", "ci_local_mad (65)",
+	"PortInfo equals the attributes of the port.")
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.port-info",
+	Title:   "Get PortInfo",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     madPortInfo,
+}, CILocalMAD03)
 
 func madPortInfo(t *validate.T) {
 	ca := kit.Open(t)
@@ -242,6 +243,17 @@ func madPortInfo(t *validate.T) {
 	}
 }
 
+var CILocalMAD04 = madCases.Must("CI-LocalMAD-04", "IBTA 14.2.5.7", "ci_local_mad (65)",
+	"The P_Key table equals the attributes of the port.")
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.pkeys",
+	Title:   "Get P_KeyTable",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     madPKeys,
+}, CILocalMAD04)
+
 func madPKeys(t *validate.T) {
 	ca := kit.Open(t)
 	const block = 32 // P_Keys in a block
@@ -253,6 +265,17 @@ func madPKeys(t *validate.T) {
 	}
 }
 
+var CILocalMAD05 = madCases.Must("CI-LocalMAD-05", "IBTA 14.2.5.5", "ci_local_mad (65)",
+	"The GUID table equals the GIDs of the port.")
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.guids",
+	Title:   "Get GUIDInfo",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     madGUIDs,
+}, CILocalMAD05)
+
 func madGUIDs(t *validate.T) {
 	ca := kit.Open(t)
 	d := localMAD(t, ca, madGet, attrGUIDInfo, 0, nil)[smpData:]
@@ -262,6 +285,17 @@ func madGUIDs(t *validate.T) {
 			be64(g.GID[8:]))
 	}
 }
+
+var CILocalMAD06 = madCases.Must("CI-LocalMAD-06", "IBTA 13.4.7", "ci_local_mad (65)",
+	"An agent reports unknown attributes, methods and versions in the MAD status, and the verb succeeds.")
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.unknown",
+	Title:   "unknown attributes, methods and classes",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     madUnknown,
+}, CILocalMAD06)
 
 func madUnknown(t *validate.T) {
 	ca := kit.Open(t)
@@ -294,6 +328,17 @@ func madUnknown(t *validate.T) {
 		kit.True(t, ok, "MAD status of "+x.what, fmt.Sprintf("%#04x", x.want), "%#04x", got)
 	}
 }
+
+var CILocalMAD07 = madCases.Must("CI-LocalMAD-07", "CI context", "ci_local_mad (65)",
+	"A port that the CA does not have fails with InvalidPort, and a missing MAD with InvalidParameter.")
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.arguments",
+	Title:   "invalid ports, no MAD",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     madArguments,
+}, CILocalMAD07)
 
 func madArguments(t *validate.T) {
 	ca := kit.Open(t)
@@ -336,6 +381,17 @@ func withLID(t *validate.T, ca *kit.CA, lid, sm ci.LID) {
 	kit.Equal(t, "PortInfo.LID in the response", ci.LID(be16(out[smpData+piLID:])), lid)
 }
 
+var CILocalMAD08 = madCases.Must("CI-LocalMAD-08", "IBTA 14.2.5.6", "ci_local_mad (65)",
+	"After a Set of PortInfo with a LID and a subnet manager LID, CA.Query returns both.")
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.set.lid",
+	Title:   "Set LID and SM LID",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     madSetLID,
+}, CILocalMAD08, req.SAS2_1_14)
+
 func madSetLID(t *validate.T) {
 	ca := kit.Open(t)
 	lid := ca.Port.LID + 0x100
@@ -346,6 +402,14 @@ func madSetLID(t *validate.T) {
 	kit.Equal(t, "PortAttr.State after Set PortInfo", p.State, ca.Port.State)
 }
 
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.set.lid-event",
+	Title:   "event after a change of the LID",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     madLIDEvent,
+}, req.SAS2_1_19)
+
 func madLIDEvent(t *validate.T) {
 	ca := kit.Open(t)
 	withLID(t, ca, ca.Port.LID+0x200, ca.Port.SMLID|1)
@@ -353,6 +417,15 @@ func madLIDEvent(t *validate.T) {
 		return ca.Events.Count(ci.EventLIDChange) > 0, fmt.Sprintf("%d events, none of this type", len(ca.Events.All()))
 	})
 }
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.set.state",
+	Title:   "take the port down and up again",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Spoils:  true,
+	Run:     madSetState,
+}, req.SAS2_1_14)
 
 func madSetState(t *validate.T) {
 	ca := kit.Open(t)
@@ -383,6 +456,15 @@ func madSetState(t *validate.T) {
 	ca.Events.Wait(ci.EventPortDown)
 }
 
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.set.state-event",
+	Title:   "event after a port reaches Init",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Spoils:  true,
+	Run:     madInitEvent,
+}, req.SAS2_1_20)
+
 func madInitEvent(t *validate.T) {
 	ca := kit.Open(t)
 	before := ca.Events.Count(ci.EventPortInit)
@@ -392,6 +474,17 @@ func madInitEvent(t *validate.T) {
 		return s == ci.PortInit && n > 0, fmt.Sprintf("state %s, %d events of this type", s, n)
 	})
 }
+
+var CILocalMAD09 = madCases.Must("CI-LocalMAD-09", "IBTA 14.2.5.6", "ci_local_mad (65)",
+	"A Set of PortInfo with an unreachable state is rejected in the MAD status and changes nothing.")
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.set.illegal",
+	Title:   "Set with an unreachable state",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     madSetIllegal,
+}, CILocalMAD09)
 
 func madSetIllegal(t *validate.T) {
 	ca := kit.Open(t)
@@ -409,6 +502,17 @@ func madSetIllegal(t *validate.T) {
 		kit.Equal(t, "PortAttr.LID after the rejected Set", after.LID, before.LID)
 	}
 }
+
+var CILocalMAD10 = madCases.Must("CI-LocalMAD-10", "IBTA 13.4.9", "ci_local_mad (65)",
+	"A trap repress has no response and causes no error.")
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.trap-repress",
+	Title:   "trap repress",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     madTrapRepress,
+}, CILocalMAD10)
 
 func madTrapRepress(t *validate.T) {
 	ca := kit.Open(t)

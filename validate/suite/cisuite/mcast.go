@@ -15,54 +15,8 @@ const (
 	mlid2    ci.LID = 0xc002
 )
 
-// mcastArea returns the cases of unreliable multicast. (IBTA 10.5, 11.3.1, 11.3.2.)
-func mcastArea() validate.Suite {
-	const attach, detach = "ci_attach_mcast (63)", "ci_detach_mcast (64)"
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-Mcast-01", "IBTA 10.5.2.1", attach,
-			"A datagram to a group reaches each attached QP once, with a GRH, and no other QP."),
-		req.Driver.Must("CI-Mcast-02", "IBTA 11.3.2", detach,
-			"A detached QP receives no more datagrams of the group. Other members still do."),
-		req.Driver.Must("CI-Mcast-03", "IBTA 11.3.1", attach,
-			"AttachMcast of a QP that is not a UD QP fails with InvalidServiceType."),
-		req.Driver.Must("CI-Mcast-04", "IBTA 11.3.1", attach,
-			"AttachMcast with a GID that is not a multicast address fails with InvalidGID."),
-		req.Driver.Must("CI-Mcast-05", "IBTA 11.3.1", attach,
-			"On InfiniBand, AttachMcast with a LID outside C000 to FFFE fails with InvalidLID."),
-		req.Driver.Must("CI-Mcast-06", "CI context", "ci_destroy_qp (28)",
-			"Destroy of an attached QP fails with ResourceBusy, and the QP still receives."),
-		req.Driver.Must("CI-Mcast-07", "CI context", attach,
-			"Each attachment has its own handle. A QP that is attached twice receives one copy of each datagram "+
-				"until both attachments are destroyed."),
-		req.Driver.Must("CI-Mcast-08", "IBTA 10.5.2.2", attach,
-			"A QP attached to two groups receives from both. A QP attached to one group receives only from that "+
-				"group."),
-		req.Driver.Must("CI-Mcast-09", "IBTA 10.2.5", attach,
-			"A datagram to a group with a Q_Key other than the QP's is not received."),
-		req.Driver.Must("CI-Mcast-10", "CI context", detach,
-			"A verb on a destroyed attachment fails with InvalidMcastHandle."),
-	)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMulticast | ci.CapUD | ci.CapAV},
-		validate.NewCase("mcast.receivers", "three members and a QP that is not a member", validate.FeatureMulticast,
-			mcastReceivers, "CI-Mcast-01"),
-		validate.NewCase("mcast.detach", "one of two members is detached", validate.FeatureMulticast, mcastDetach,
-			"CI-Mcast-02"),
-		validate.NewCase("mcast.type", "attach a connected QP", validate.FeatureMulticast, mcastType, "CI-Mcast-03"),
-		validate.NewCase("mcast.gid", "attach with unicast GIDs", validate.FeatureMulticast, mcastGID, "CI-Mcast-04"),
-		validate.NewCase("mcast.busy", "destroy an attached QP", validate.FeatureMulticast, mcastBusy, "CI-Mcast-06",
-			"SAS-2.3-26"),
-		validate.NewCase("mcast.twice", "attach one QP twice", validate.FeatureMulticast, mcastTwice, "CI-Mcast-07"),
-		validate.NewCase("mcast.groups", "two groups", validate.FeatureMulticast, mcastGroups, "CI-Mcast-08"),
-		validate.NewCase("mcast.qkey", "a member with another Q_Key", validate.FeatureMulticast, mcastQKey,
-			"CI-Mcast-09"),
-		validate.NewCase("mcast.stale", "detach twice", validate.FeatureMulticast, mcastStale, "CI-Mcast-10"))...)
-	s.Cases = append(s.Cases,
-		needing(validate.Needs{Caps: ci.CapMulticast | ci.CapUD | ci.CapAV, Links: []ci.Link{ci.LinkInfiniBand}},
-			validate.NewCase("mcast.lid", "attach with unicast LIDs", validate.FeatureMulticast, mcastLID,
-				"CI-Mcast-05"))...)
-	return s
-}
+// mcastCases are the cases of unreliable multicast. (IBTA 10.5, 11.3.1, 11.3.2.)
+var mcastCases = &validate.Area{}
 
 // group is a multicast group and the sender's address of it.
 type group struct {
@@ -152,6 +106,17 @@ func members(p *kit.Pair, n int) []*member {
 	return out
 }
 
+var CIMcast01 = mcastCases.Must("CI-Mcast-01", "IBTA 10.5.2.1", "ci_attach_mcast (63)",
+	"A datagram to a group reaches each attached QP once, with a GRH, and no other QP.")
+
+var _ = mcastCases.Case(validate.Case{
+	ID:      "mcast.receivers",
+	Title:   "three members and a QP that is not a member",
+	Feature: validate.FeatureMulticast,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
+	Run:     mcastReceivers,
+}, CIMcast01)
+
 func mcastReceivers(t *validate.T) {
 	p := kit.UD(t, kit.Size(1<<14))
 	g := joinable(t, p, 1)
@@ -172,6 +137,17 @@ func mcastReceivers(t *validate.T) {
 	}
 	other.RecvCQ.Quiet(quiet / 4)
 }
+
+var CIMcast02 = mcastCases.Must("CI-Mcast-02", "IBTA 11.3.2", "ci_detach_mcast (64)",
+	"A detached QP receives no more datagrams of the group. Other members still do.")
+
+var _ = mcastCases.Case(validate.Case{
+	ID:      "mcast.detach",
+	Title:   "one of two members is detached",
+	Feature: validate.FeatureMulticast,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
+	Run:     mcastDetach,
+}, CIMcast02)
 
 func mcastDetach(t *validate.T) {
 	p := kit.UD(t, kit.Size(1<<14))
@@ -201,6 +177,17 @@ func mcastDetach(t *validate.T) {
 	kit.Destroy(t, again, "Mcast")
 }
 
+var CIMcast03 = mcastCases.Must("CI-Mcast-03", "IBTA 11.3.1", "ci_attach_mcast (63)",
+	"AttachMcast of a QP that is not a UD QP fails with InvalidServiceType.")
+
+var _ = mcastCases.Case(validate.Case{
+	ID:      "mcast.type",
+	Title:   "attach a connected QP",
+	Feature: validate.FeatureMulticast,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
+	Run:     mcastType,
+}, CIMcast03)
+
 func mcastType(t *validate.T) {
 	p := kit.RC(t)
 	u := kit.Pair{A: p.A, B: p.B}
@@ -211,6 +198,17 @@ func mcastType(t *validate.T) {
 	}
 }
 
+var CIMcast04 = mcastCases.Must("CI-Mcast-04", "IBTA 11.3.1", "ci_attach_mcast (63)",
+	"AttachMcast with a GID that is not a multicast address fails with InvalidGID.")
+
+var _ = mcastCases.Case(validate.Case{
+	ID:      "mcast.gid",
+	Title:   "attach with unicast GIDs",
+	Feature: validate.FeatureMulticast,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
+	Run:     mcastGID,
+}, CIMcast04)
+
 func mcastGID(t *validate.T) {
 	p := kit.UD(t)
 	for _, gid := range kit.Variants(t, "GID",
@@ -219,6 +217,17 @@ func mcastGID(t *validate.T) {
 		kit.WantRefused(t, m, err, fmt.Sprintf("QP.AttachMcast to GID %x", gid[:]), ci.InvalidGID)
 	}
 }
+
+var CIMcast05 = mcastCases.Must("CI-Mcast-05", "IBTA 11.3.1", "ci_attach_mcast (63)",
+	"On InfiniBand, AttachMcast with a LID outside C000 to FFFE fails with InvalidLID.")
+
+var _ = mcastCases.Case(validate.Case{
+	ID:      "mcast.lid",
+	Title:   "attach with unicast LIDs",
+	Feature: validate.FeatureMulticast,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     mcastLID,
+}, CIMcast05)
 
 func mcastLID(t *validate.T) {
 	p := kit.UD(t)
@@ -234,6 +243,17 @@ func mcastLID(t *validate.T) {
 	}
 }
 
+var CIMcast06 = mcastCases.Must("CI-Mcast-06", "CI context", "ci_destroy_qp (28)",
+	"Destroy of an attached QP fails with ResourceBusy, and the QP still receives.")
+
+var _ = mcastCases.Case(validate.Case{
+	ID:      "mcast.busy",
+	Title:   "destroy an attached QP",
+	Feature: validate.FeatureMulticast,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
+	Run:     mcastBusy,
+}, CIMcast06, req.SAS2_3_26)
+
 func mcastBusy(t *validate.T) {
 	p := kit.UD(t, kit.Size(1<<14))
 	g := joinable(t, p, 1)
@@ -245,6 +265,18 @@ func mcastBusy(t *validate.T) {
 	kit.Destroy(t, joined, "Mcast")
 	kit.Destroy(t, p.B.QP.QP, "QP")
 }
+
+var CIMcast07 = mcastCases.Must("CI-Mcast-07", "CI context", "ci_attach_mcast (63)",
+	"Each attachment has its own handle. A QP that is attached twice receives one copy of each datagram until both "+
+		"attachments are destroyed.")
+
+var _ = mcastCases.Case(validate.Case{
+	ID:      "mcast.twice",
+	Title:   "attach one QP twice",
+	Feature: validate.FeatureMulticast,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
+	Run:     mcastTwice,
+}, CIMcast07)
 
 func mcastTwice(t *validate.T) {
 	p := kit.UD(t, kit.Size(1<<14))
@@ -266,6 +298,17 @@ func mcastTwice(t *validate.T) {
 	m.RecvCQ.Quiet(quiet / 4)
 }
 
+var CIMcast08 = mcastCases.Must("CI-Mcast-08", "IBTA 10.5.2.2", "ci_attach_mcast (63)",
+	"A QP attached to two groups receives from both. A QP attached to one group receives only from that group.")
+
+var _ = mcastCases.Case(validate.Case{
+	ID:      "mcast.groups",
+	Title:   "two groups",
+	Feature: validate.FeatureMulticast,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
+	Run:     mcastGroups,
+}, CIMcast08)
+
 func mcastGroups(t *validate.T) {
 	p := kit.UD(t, kit.Size(1<<14))
 	g1, g2 := joinable(t, p, 1), joinable(t, p, 2)
@@ -285,6 +328,17 @@ func mcastGroups(t *validate.T) {
 	one.got(t, want, p.A, "member of the first group, from the first group")
 }
 
+var CIMcast09 = mcastCases.Must("CI-Mcast-09", "IBTA 10.2.5", "ci_attach_mcast (63)",
+	"A datagram to a group with a Q_Key other than the QP's is not received.")
+
+var _ = mcastCases.Case(validate.Case{
+	ID:      "mcast.qkey",
+	Title:   "a member with another Q_Key",
+	Feature: validate.FeatureMulticast,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
+	Run:     mcastQKey,
+}, CIMcast09)
+
 func mcastQKey(t *validate.T) {
 	p := kit.UD(t, kit.Size(1<<14))
 	g := joinable(t, p, 1)
@@ -299,6 +353,17 @@ func mcastQKey(t *validate.T) {
 	m.got(t, g.send(t, p.A, 1), p.A, "member with the sender's Q_Key")
 	p.B.CQ.Quiet(quiet / 4)
 }
+
+var CIMcast10 = mcastCases.Must("CI-Mcast-10", "CI context", "ci_detach_mcast (64)",
+	"A verb on a destroyed attachment fails with InvalidMcastHandle.")
+
+var _ = mcastCases.Case(validate.Case{
+	ID:      "mcast.stale",
+	Title:   "detach twice",
+	Feature: validate.FeatureMulticast,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
+	Run:     mcastStale,
+}, CIMcast10)
 
 func mcastStale(t *validate.T) {
 	p := kit.UD(t)

@@ -11,105 +11,30 @@ import (
 	"ciddk/validate/req"
 )
 
-// Rules about regions that several areas prove.
-const (
-	ruleRights  = "CI-RegisterMR-03"
-	ruleDeadKey = "CI-DeregisterMR-02"
-)
+// mrCases are the cases of regions over virtual addresses. (IBTA 10.6, 11.2.8.)
+var mrCases = &validate.Area{}
 
-// mrArea returns the cases of regions over virtual addresses. (IBTA 10.6, 11.2.8.)
-func mrArea() validate.Suite {
-	const reg, query, dereg = "ci_register_mr (35), ci_register_mr_remap " +
-		"(36)", "ci_query_mr (39)", "ci_deregister_mr (43)"
-	mr := validate.FeatureMR
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-RegisterMR-01", "IBTA 11.2.8", reg,
-			"A region covers exactly the requested bytes, wherever they start and end in a page."),
-		req.Driver.Must("CI-RegisterMR-02", "IBTA 10.6.3", reg,
-			"Remote write or remote atomic without local write fails with InvalidPermission."),
-		req.Driver.Must(ruleRights, "IBTA 10.6.3", reg,
-			"A peer has exactly the remote access rights with which the region was registered."),
-		req.Driver.Must("CI-RegisterMR-04", "IBTA 11.2.8", reg,
-			"A region that is registered with an IOVA has that address for SGEs and for peers. An IOVA with another "+
-				"offset in its page is rejected."),
-		req.Driver.Must("CI-RegisterMR-05", "IBTA 10.6.2", "ZeroBased; CapZeroBased",
-			"The first byte of a zero-based region has address 0."),
-		req.Driver.Must("CI-RegisterMR-06", "IBTA 11.2.8", reg,
-			"Missing memory, a range outside the memory, or unknown access rights fail with InvalidParameter."),
-		req.Driver.Must("CI-RegisterMR-07", "CI Memory", "Memory.Slice, ReadAt, WriteAt",
-			"Memory without a direct view, or with views in pieces, is used like any other or rejected with "+
-				"InvalidParameter."),
-		req.Driver.Must("CI-RegisterMR-08", "IBTA 10.6.3", reg,
-			"Local write is required for memory that the HCA writes for its own consumer."),
-		req.Driver.Must("CI-RegisterMR-09", "IBTA 10.6.3", reg, "All registered regions have different keys."),
-		req.Requirement{ID: "CI-RegisterMR-10",
-			Text:    "Keys are not predictable, and a new region does not get the key of the region destroyed last.",
-			Level:   req.Should,
-			Section: "IBTA 10.6.3", Source: reg, Scope: req.Driver},
-		req.Driver.Must("CI-RegisterMR-11", "CI Memory", "Memory, ReadAt, WriteAt",
-			"A request that uses memory whose ReadAt or WriteAt fails completes with an error. Other connections are "+
-				"not affected, and the region works again when its memory does."),
-		req.Driver.Must("CI-QueryMR-01", "IBTA 11.2.8", query,
-			"Region and Query return the same values, the PD and the access rights. The enforced bounds contain the "+
-				"requested range."),
-		req.Driver.Must("CI-DeregisterMR-01", "IBTA 11.2.8", dereg,
-			"A local request with the key of a destroyed region completes with a local protection error."),
-		req.Driver.Must(ruleDeadKey, "IBTA 11.2.8", dereg,
-			"A remote request with the key of a destroyed region completes with a remote access error."),
-		req.Driver.Must("CI-DeregisterMR-03", "CI Memory", dereg,
-			"The HCA does not access the memory of a region after its Destroy has returned, whatever peers do."),
-		req.Driver.Must("CI-DeregisterMR-04", "IBTA 11.2.8", dereg,
-			"A verb on a destroyed region fails with InvalidMRHandle."),
-	)
-	s.Cases = append(s.Cases,
-		validate.NewCase("mr.range", "1 byte, unaligned ranges, ranges across pages, part of a memory", mr, mrRange,
-			"CI-RegisterMR-01").Checking("SAS-2.3-13"),
-		validate.NewCase("mr.bounds.local", "SGEs that begin before the region or end after it", mr, mrBoundsLocal,
-			"CI-RegisterMR-01", "SAS-2.3-17"),
-		validate.NewCase("mr.permission", "remote write and atomic without local write", mr, mrPermission,
-			"CI-RegisterMR-02"),
-		validate.NewCase("mr.rights", "all valid access rights, with read, write and atomic", mr, mrRights, ruleRights),
-		validate.NewCase("mr.iova", "a region with an IOVA", mr, mrIOVA, "CI-RegisterMR-04"),
-		validate.NewCase("mr.iova.offset", "an IOVA with another offset in the page", mr, mrIOVAOffset,
-			"CI-RegisterMR-04"),
-		validate.NewCase("mr.zero-based", "a zero-based region", mr, mrZeroBased, "CI-RegisterMR-05"),
-		validate.NewCase("mr.refused", "no memory, ranges outside, unknown access rights", mr, mrRefused,
-			"CI-RegisterMR-06"),
-		validate.NewCase("mr.memory.copied", "memory with only ReadAt and WriteAt", mr, mrMemoryCopied,
-			"CI-RegisterMR-07"),
-		validate.NewCase("mr.memory.pieces", "memory in extents", mr, mrMemoryPieces, "CI-RegisterMR-07"),
-		validate.NewCase("mr.memory.gone", "memory whose ReadAt and WriteAt fail", mr, mrMemoryGone,
-			"CI-RegisterMR-11"),
-		validate.NewCase("mr.local-write", "receive and read into a region without local write", mr, mrLocalWrite,
-			"CI-RegisterMR-08"),
-		validate.NewCase("mr.pd.local", "an SGE with the key of another PD", mr, mrPDLocal, "SAS-2.3-07", "SAS-2.3-12"),
-		validate.NewCase("mr.pd.datagram", "receive a datagram into a region of another PD", mr, mrPDDatagram,
-			"SAS-2.3-07", "SAS-2.3-12").Claiming(ci.CapUD|ci.CapAV),
-		validate.NewCase("mr.pd.remote", "a peer uses the key of another PD", mr, mrPDRemote, "SAS-2.3-07"),
-		validate.NewCase("mr.unknown-key", "keys that were never issued", mr, mrUnknownKey, "SAS-2.3-12", "SAS-2.3-17"),
-		validate.NewCase("mr.keys.unique", "keys of 256 regions", mr, mrKeysUnique, "CI-RegisterMR-09"),
-		validate.NewCase("mr.keys.guess", "predictability of keys", mr, mrKeysGuess, "CI-RegisterMR-10"),
-		validate.NewCase("mr.query", "Region, Query, bounds and PD", mr, mrQuery,
-			"CI-QueryMR-01").Checking("SAS-2.1-02"),
-		validate.NewCase("mr.destroy.local", "send from a destroyed region", mr, mrDestroyLocal, "CI-DeregisterMR-01"),
-		validate.NewCase("mr.destroy.remote", "write to a destroyed region", mr, mrDestroyRemote, ruleDeadKey),
-		validate.NewCase("mr.destroy.under-load", "destroy a region while a peer writes to it", mr, mrDestroyUnderLoad,
-			"CI-DeregisterMR-03", ruleDeadKey),
-		validate.NewCase("mr.stale", "use a destroyed region", mr, mrStale, "CI-DeregisterMR-04"),
-		validate.NewCase("mr.loop", "register and deregister, ten times the size of the table", mr, mrLoop,
-			"SAS-2.3-28", "SAS-2.3-24"),
-	)
-	for i := range s.Cases {
-		switch s.Cases[i].ID {
-		case "mr.zero-based":
-			s.Cases[i].Needs.Caps = ci.CapZeroBased
-		case "mr.loop":
-			s.Cases[i].Exhaustive = exhaustiveTime
-		}
-	}
-	return s
-}
+var CIRegisterMR11 = mrCases.Must("CI-RegisterMR-11", "CI Memory", "Memory, ReadAt, WriteAt",
+	"A request that uses memory whose ReadAt or WriteAt fails completes with an error. Other connections are not "+
+		"affected, and the region works again when its memory does.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.memory.gone",
+	Title:   "memory whose ReadAt and WriteAt fail",
+	Feature: validate.FeatureMR,
+	Run:     mrMemoryGone,
+}, CIRegisterMR11)
+
+var CIRegisterMR01 = mrCases.Must("CI-RegisterMR-01", "IBTA 11.2.8", "ci_register_mr (35), ci_register_mr_remap (36)",
+	"A region covers exactly the requested bytes, wherever they start and end in a page.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.range",
+	Title:   "1 byte, unaligned ranges, ranges across pages, part of a memory",
+	Feature: validate.FeatureMR,
+	Checks:  []string{req.SAS2_3_13.ID},
+	Run:     mrRange,
+}, CIRegisterMR01, req.SAS2_3_13)
 
 func mrRange(t *validate.T) {
 	p := kit.RC(t)
@@ -151,6 +76,13 @@ func mrRange(t *validate.T) {
 		kit.Destroy(t, mr, "MR")
 	}
 }
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.bounds.local",
+	Title:   "SGEs that begin before the region or end after it",
+	Feature: validate.FeatureMR,
+	Run:     mrBoundsLocal,
+}, CIRegisterMR01, req.SAS2_3_17)
 
 func mrBoundsLocal(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -215,6 +147,16 @@ func rightNames(a ci.Access) string {
 	return s
 }
 
+var CIRegisterMR02 = mrCases.Must("CI-RegisterMR-02", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
+	"Remote write or remote atomic without local write fails with InvalidPermission.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.permission",
+	Title:   "remote write and atomic without local write",
+	Feature: validate.FeatureMR,
+	Run:     mrPermission,
+}, CIRegisterMR02)
+
 func mrPermission(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -228,6 +170,16 @@ func mrPermission(t *validate.T) {
 		kit.Destroy(t, kit.Own(t, mr, "MR"), "MR")
 	}
 }
+
+var CIRegisterMR03 = mrCases.Must("CI-RegisterMR-03", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
+	"A peer has exactly the remote access rights with which the region was registered.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.rights",
+	Title:   "all valid access rights, with read, write and atomic",
+	Feature: validate.FeatureMR,
+	Run:     mrRights,
+}, CIRegisterMR03)
 
 func mrRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -269,6 +221,17 @@ func smallPage(a *ci.CAAttr) uint64 {
 	return a.PageSizes[0]
 }
 
+var CIRegisterMR04 = mrCases.Must("CI-RegisterMR-04", "IBTA 11.2.8", "ci_register_mr (35), ci_register_mr_remap (36)",
+	"A region that is registered with an IOVA has that address for SGEs and for peers. An IOVA with another offset "+
+		"in its page is rejected.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.iova",
+	Title:   "a region with an IOVA",
+	Feature: validate.FeatureMR,
+	Run:     mrIOVA,
+}, CIRegisterMR04)
+
 func mrIOVA(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
 	page := smallPage(t.Attr())
@@ -307,6 +270,13 @@ func mrIOVA(t *validate.T) {
 	kit.SameBytes(t, "bytes sent from the IOVA", p.B.Buf.Bytes[:4096], b)
 }
 
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.iova.offset",
+	Title:   "an IOVA with another offset in the page",
+	Feature: validate.FeatureMR,
+	Run:     mrIOVAOffset,
+}, CIRegisterMR04)
+
 func mrIOVAOffset(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -320,6 +290,17 @@ func mrIOVAOffset(t *validate.T) {
 				"memory", d), ci.InvalidParameter)
 	}
 }
+
+var CIRegisterMR05 = mrCases.Must("CI-RegisterMR-05", "IBTA 10.6.2", "ZeroBased; CapZeroBased",
+	"The first byte of a zero-based region has address 0.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.zero-based",
+	Title:   "a zero-based region",
+	Feature: validate.FeatureMR,
+	Needs:   validate.Needs{Caps: ci.CapZeroBased},
+	Run:     mrZeroBased,
+}, CIRegisterMR05)
 
 func mrZeroBased(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -346,6 +327,16 @@ func mrZeroBased(t *validate.T) {
 	p.WantStatus("RDMA WRITE from an SGE at address 0", ci.SendWR{Op: ci.OpWrite, Remote: p.B.Buf.Remote(0),
 		SGL: []ci.SGE{{Addr: 0, Length: 100, LKey: local.Region().LKey}}}, ci.WCSuccess)
 }
+
+var CIRegisterMR06 = mrCases.Must("CI-RegisterMR-06", "IBTA 11.2.8", "ci_register_mr (35), ci_register_mr_remap (36)",
+	"Missing memory, a range outside the memory, or unknown access rights fail with InvalidParameter.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.refused",
+	Title:   "no memory, ranges outside, unknown access rights",
+	Feature: validate.FeatureMR,
+	Run:     mrRefused,
+}, CIRegisterMR06)
 
 func mrRefused(t *validate.T) {
 	ca := kit.Open(t)
@@ -380,9 +371,26 @@ func mrRefused(t *validate.T) {
 	kit.WantRefused(t, mr, err, "PD.RegisterMR of an empty memory", ci.InvalidParameter)
 }
 
+var CIRegisterMR07 = mrCases.Must("CI-RegisterMR-07", "CI Memory", "Memory.Slice, ReadAt, WriteAt",
+	"Memory without a direct view, or with views in pieces, is used like any other or rejected with InvalidParameter.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.memory.copied",
+	Title:   "memory with only ReadAt and WriteAt",
+	Feature: validate.FeatureMR,
+	Run:     mrMemoryCopied,
+}, CIRegisterMR07)
+
 func mrMemoryCopied(t *validate.T) {
 	mrMemory(t, "memory without a direct view", func(b []byte) ci.Memory { return kit.CopyMemory{B: b} })
 }
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.memory.pieces",
+	Title:   "memory in extents",
+	Feature: validate.FeatureMR,
+	Run:     mrMemoryPieces,
+}, CIRegisterMR07)
 
 func mrMemoryPieces(t *validate.T) {
 	mrMemory(t, "memory in pieces of 1000 bytes",
@@ -416,6 +424,16 @@ func mrMemory(t *validate.T, kind string, of func([]byte) ci.Memory) {
 	kit.SameBytes(t, "message received into "+kind, mem[1000:6000], msg)
 }
 
+var CIRegisterMR08 = mrCases.Must("CI-RegisterMR-08", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
+	"Local write is required for memory that the HCA writes for its own consumer.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.local-write",
+	Title:   "receive and read into a region without local write",
+	Feature: validate.FeatureMR,
+	Run:     mrLocalWrite,
+}, CIRegisterMR08)
+
 func mrLocalWrite(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	for _, a := range kit.Variants(t, "access", []ci.Access{0, ci.RemoteRead}) {
@@ -436,6 +454,13 @@ func mrLocalWrite(t *validate.T) {
 	}
 }
 
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.pd.local",
+	Title:   "an SGE with the key of another PD",
+	Feature: validate.FeatureMR,
+	Run:     mrPDLocal,
+}, req.SAS2_3_07, req.SAS2_3_12)
+
 func mrPDLocal(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.A.CA.Buf(p.A.CA.PD(), 64, kit.AllAccess)
@@ -445,6 +470,14 @@ func mrPDLocal(t *validate.T) {
 		ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
 	kit.SameBytes(t, "memory of the region", b.Bytes, make([]byte, 64))
 }
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.pd.datagram",
+	Title:   "receive a datagram into a region of another PD",
+	Feature: validate.FeatureMR,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     mrPDDatagram,
+}, req.SAS2_3_07, req.SAS2_3_12)
 
 func mrPDDatagram(t *validate.T) {
 	p := kit.UD(t, kit.Size(4096))
@@ -457,12 +490,26 @@ func mrPDDatagram(t *validate.T) {
 	kit.SameBytes(t, "memory of the region", b.Bytes, make([]byte, 256))
 }
 
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.pd.remote",
+	Title:   "a peer uses the key of another PD",
+	Feature: validate.FeatureMR,
+	Run:     mrPDRemote,
+}, req.SAS2_3_07)
+
 func mrPDRemote(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.CA.PD(), 64, kit.AllAccess)
 	p.WantUntouched("a region of another PD than the QP's", b.Remote(0), b.Bytes)
 	p.WantDenied("RDMA READ from a region of another PD than the QP's", ci.OpRead, 8, b.Remote(0))
 }
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.unknown-key",
+	Title:   "keys that were never issued",
+	Feature: validate.FeatureMR,
+	Run:     mrUnknownKey,
+}, req.SAS2_3_12, req.SAS2_3_17)
 
 func mrUnknownKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -492,6 +539,16 @@ func keysBeside(t *validate.T, k ci.Key) []ci.Key {
 	return keys
 }
 
+var CIRegisterMR09 = mrCases.Must("CI-RegisterMR-09", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
+	"All registered regions have different keys.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.keys.unique",
+	Title:   "keys of 256 regions",
+	Feature: validate.FeatureMR,
+	Run:     mrKeysUnique,
+}, CIRegisterMR09)
+
 func mrKeysUnique(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -506,6 +563,16 @@ func mrKeysUnique(t *validate.T) {
 		seen[r.LKey], seen[r.RKey] = true, true
 	}
 }
+
+var CIRegisterMR10 = mrCases.Should("CI-RegisterMR-10", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
+	"Keys are not predictable, and a new region does not get the key of the region destroyed last.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.keys.guess",
+	Title:   "predictability of keys",
+	Feature: validate.FeatureMR,
+	Run:     mrKeysGuess,
+}, CIRegisterMR10)
 
 func mrKeysGuess(t *validate.T) {
 	ca := kit.Open(t)
@@ -541,6 +608,18 @@ func mrKeysGuess(t *validate.T) {
 		kit.Destroy(t, next, "MR")
 	}
 }
+
+var CIQueryMR01 = mrCases.Must("CI-QueryMR-01", "IBTA 11.2.8", "ci_query_mr (39)",
+	"Region and Query return the same values, the PD and the access rights. The enforced bounds contain the "+
+		"requested range.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.query",
+	Title:   "Region, Query, bounds and PD",
+	Feature: validate.FeatureMR,
+	Checks:  []string{req.SAS2_1_02.ID},
+	Run:     mrQuery,
+}, CIQueryMR01, req.SAS2_1_02)
 
 func mrQuery(t *validate.T) {
 	ca := kit.Open(t)
@@ -584,6 +663,16 @@ func wantQuery(t *validate.T, mr ci.MR, pd ci.PD, access ci.Access) {
 	}
 }
 
+var CIDeregisterMR01 = mrCases.Must("CI-DeregisterMR-01", "IBTA 11.2.8", "ci_deregister_mr (43)",
+	"A local request with the key of a destroyed region completes with a local protection error.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.destroy.local",
+	Title:   "send from a destroyed region",
+	Feature: validate.FeatureMR,
+	Run:     mrDestroyLocal,
+}, CIDeregisterMR01)
+
 func mrDestroyLocal(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.A.CA.Buf(p.A.PD, 64, kit.AllAccess)
@@ -602,6 +691,16 @@ func mrDestroyLocal(t *validate.T) {
 	kit.SameBytes(t, "memory of the destroyed region", r.Bytes, make([]byte, 64))
 }
 
+var CIDeregisterMR02 = mrCases.Must("CI-DeregisterMR-02", "IBTA 11.2.8", "ci_deregister_mr (43)",
+	"A remote request with the key of a destroyed region completes with a remote access error.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.destroy.remote",
+	Title:   "write to a destroyed region",
+	Feature: validate.FeatureMR,
+	Run:     mrDestroyRemote,
+}, CIDeregisterMR02)
+
 func mrDestroyRemote(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
@@ -613,6 +712,16 @@ func mrDestroyRemote(t *validate.T) {
 		p.WantDenied("fetch-and-add at the destroyed region", ci.OpFetchAdd, 8, b.Remote(0))
 	}
 }
+
+var CIDeregisterMR03 = mrCases.Must("CI-DeregisterMR-03", "CI Memory", "ci_deregister_mr (43)",
+	"The HCA does not access the memory of a region after its Destroy has returned, whatever peers do.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.destroy.under-load",
+	Title:   "destroy a region while a peer writes to it",
+	Feature: validate.FeatureMR,
+	Run:     mrDestroyUnderLoad,
+}, CIDeregisterMR03, CIDeregisterMR02)
 
 func mrDestroyUnderLoad(t *validate.T) {
 	const size, rounds, outstanding = 8 << 10, 8, 4
@@ -727,6 +836,16 @@ func (h *hammer) run() ci.WCStatus {
 	}
 }
 
+var CIDeregisterMR04 = mrCases.Must("CI-DeregisterMR-04", "IBTA 11.2.8", "ci_deregister_mr (43)",
+	"A verb on a destroyed region fails with InvalidMRHandle.")
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.stale",
+	Title:   "use a destroyed region",
+	Feature: validate.FeatureMR,
+	Run:     mrStale,
+}, CIDeregisterMR04)
+
 func mrStale(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -743,6 +862,14 @@ func mrStale(t *validate.T) {
 		kit.WantRefused(t, mr, err, "PD.RegisterSMR of a destroyed region", ci.InvalidMRHandle)
 	}
 }
+
+var _ = mrCases.Case(validate.Case{
+	ID:         "mr.loop",
+	Title:      "register and deregister, ten times the size of the table",
+	Feature:    validate.FeatureMR,
+	Exhaustive: exhaustiveTime,
+	Run:        mrLoop,
+}, req.SAS2_3_28, req.SAS2_3_24)
 
 func mrLoop(t *validate.T) {
 	ca := kit.Open(t)

@@ -9,48 +9,8 @@ import (
 	"ciddk/validate/req"
 )
 
-// mrFastArea returns the cases of regions that work requests register and invalidate. (IBTA 10.6.4, 10.6.6, 11.4.1.)
-func mrFastArea() validate.Suite {
-	const fast, inv = "ci_alloc_fast_reg_mr (48); OpFastReg", "OpLocalInv, SendInvalidate"
-	opt := validate.FeatureMROpt
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-FastReg-01", "IBTA 10.6.4", fast,
-			"A fast registration grants access to its pages, in their order and with its access rights, once its "+
-				"request has been executed. Before that the region grants no access."),
-		req.Driver.Must("CI-FastReg-02", "IBTA 10.6.4", fast,
-			"A fast registration with more pages than allocated, with a key that is not the region's, or of a valid "+
-				"region fails and changes nothing."),
-		req.Driver.Must("CI-FastReg-03", "IBTA 10.6.4", fast,
-			"Requests after a fast registration in the same queue are executed after it."),
-		req.Driver.Must("CI-LocalInv-01", "IBTA 10.6.6", inv,
-			"After a local invalidate the key grants no access, and the region can be registered again with another "+
-				"key."),
-		req.Driver.Must("CI-LocalInv-02", "IBTA 10.6.6", inv,
-			"A local invalidate of a key that the HCA has not issued fails."),
-		req.Driver.Must("CI-SendInv-01", "IBTA 9.4", inv,
-			"A SEND with invalidate invalidates the key at its receiver. The receive completion has WCInvalidated "+
-				"and the key."),
-		req.Driver.Must("CI-AllocFastReg-01", "IBTA 11.2.8", fast,
-			"A page count of 0 or above MaxFastRegPages is rejected."),
-	)
-	s.Cases = needing(validate.Needs{Caps: ci.CapFastReg},
-		validate.NewCase("mr.fast.alloc", "invalid page counts", opt, fastAlloc, "CI-AllocFastReg-01"),
-		validate.NewCase("mr.fast.use", "register, write, read, receive", opt, fastUse, "CI-FastReg-01", "SAS-2.3-17"),
-		validate.NewCase("mr.fast.rights", "access rights and operations", opt, fastRights, "CI-FastReg-01"),
-		validate.NewCase("mr.fast.behind", "a request that uses the key directly after the registration", opt,
-			fastThenUse, "CI-FastReg-03"),
-		validate.NewCase("mr.fast.local-inv", "invalidate, register again", opt, fastLocalInv, "CI-LocalInv-01",
-			ruleDeadKey),
-		validate.NewCase("mr.fast.unknown-inv", "invalidate an unknown key", opt, fastUnknownInv, "CI-LocalInv-02"),
-		validate.NewCase("mr.fast.twice", "register a valid region", opt, fastTwice, "CI-FastReg-02"),
-		validate.NewCase("mr.fast.key", "a key of another region", opt, fastKey, "CI-FastReg-02"),
-		validate.NewCase("mr.fast.pages", "too many pages", opt, fastPages, "CI-FastReg-02"),
-	)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapFastReg | ci.CapSendInvalidate},
-		validate.NewCase("mr.fast.send-inv", "the peer invalidates", opt, fastSendInv, "CI-SendInv-01"))...)
-	return s
-}
+// mrFastCases are the cases of regions that work requests register and invalidate. (IBTA 10.6.4, 10.6.6, 11.4.1.)
+var mrFastCases = &validate.Area{}
 
 // fastFailed are the statuses of a failed registration or invalidation. IBTA 11.6.2 defines a memory management
 // operation error, the later name of the window bind error. The headers define none, and drivers also report protection
@@ -119,6 +79,17 @@ func (s *fastStage) fails(t *validate.T, what string, wr ci.SendWR) {
 	s.p.Reconnect()
 }
 
+var CIAllocFastReg01 = mrFastCases.Must("CI-AllocFastReg-01", "IBTA 11.2.8", "ci_alloc_fast_reg_mr (48); OpFastReg",
+	"A page count of 0 or above MaxFastRegPages is rejected.")
+
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.alloc",
+	Title:   "invalid page counts",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg},
+	Run:     fastAlloc,
+}, CIAllocFastReg01)
+
 func fastAlloc(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -130,6 +101,18 @@ func fastAlloc(t *validate.T) {
 	kit.OK(t, err, fmt.Sprintf("PD.AllocFastRegMR of %d pages, the value of MaxFastRegPages", ca.Attr.MaxFastRegPages))
 	kit.DestroyTwice(t, kit.Own(t, mr, "MR"), "fast registration MR", ci.InvalidMRHandle)
 }
+
+var CIFastReg01 = mrFastCases.Must("CI-FastReg-01", "IBTA 10.6.4", "ci_alloc_fast_reg_mr (48); OpFastReg",
+	"A fast registration grants access to its pages, in their order and with its access rights, once its request "+
+		"has been executed. Before that the region grants no access.")
+
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.use",
+	Title:   "register, write, read, receive",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg},
+	Run:     fastUse,
+}, CIFastReg01, req.SAS2_3_17)
 
 func fastUse(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
@@ -161,6 +144,14 @@ func fastUse(t *validate.T) {
 	p.WantDenied("RDMA WRITE to the destroyed region", ci.OpWrite, 8, to)
 }
 
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.rights",
+	Title:   "access rights and operations",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg},
+	Run:     fastRights,
+}, CIFastReg01)
+
 func fastRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	s := newFast(t, p, 1)
@@ -172,6 +163,17 @@ func fastRights(t *validate.T) {
 		s.invalidate(t, s.key)
 	}
 }
+
+var CIFastReg03 = mrFastCases.Must("CI-FastReg-03", "IBTA 10.6.4", "ci_alloc_fast_reg_mr (48); OpFastReg",
+	"Requests after a fast registration in the same queue are executed after it.")
+
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.behind",
+	Title:   "a request that uses the key directly after the registration",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg},
+	Run:     fastThenUse,
+}, CIFastReg03)
 
 func fastThenUse(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -193,6 +195,17 @@ func fastThenUse(t *validate.T) {
 		s.mem[:500])
 }
 
+var CILocalInv01 = mrFastCases.Must("CI-LocalInv-01", "IBTA 10.6.6", "OpLocalInv, SendInvalidate",
+	"After a local invalidate the key grants no access, and the region can be registered again with another key.")
+
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.local-inv",
+	Title:   "invalidate, register again",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg},
+	Run:     fastLocalInv,
+}, CILocalInv01, CIDeregisterMR02)
+
 func fastLocalInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	s := newFast(t, p, 1)
@@ -208,6 +221,17 @@ func fastLocalInv(t *validate.T) {
 	}
 }
 
+var CILocalInv02 = mrFastCases.Must("CI-LocalInv-02", "IBTA 10.6.6", "OpLocalInv, SendInvalidate",
+	"A local invalidate of a key that the HCA has not issued fails.")
+
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.unknown-inv",
+	Title:   "invalidate an unknown key",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg},
+	Run:     fastUnknownInv,
+}, CILocalInv02)
+
 func fastUnknownInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	s := newFast(t, p, 1)
@@ -221,6 +245,18 @@ func fastUnknownInv(t *validate.T) {
 	p.WantWrite("the region whose key was not invalidated", to, s.mem[:64])
 }
 
+var CIFastReg02 = mrFastCases.Must("CI-FastReg-02", "IBTA 10.6.4", "ci_alloc_fast_reg_mr (48); OpFastReg",
+	"A fast registration with more pages than allocated, with a key that is not the region's, or of a valid region "+
+		"fails and changes nothing.")
+
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.twice",
+	Title:   "register a valid region",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg},
+	Run:     fastTwice,
+}, CIFastReg02)
+
 func fastTwice(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	s := newFast(t, p, 1)
@@ -230,6 +266,14 @@ func fastTwice(t *validate.T) {
 	p.WantDenied("RDMA WRITE with the key of the failed registration", ci.OpWrite, 8,
 		ci.Remote{Addr: to.Addr, RKey: s.key})
 }
+
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.key",
+	Title:   "a key of another region",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg},
+	Run:     fastKey,
+}, CIFastReg02)
 
 func fastKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -241,6 +285,14 @@ func fastKey(t *validate.T) {
 	p.WantDenied("RDMA WRITE with that key", ci.OpWrite, 8, ci.Remote{Addr: 0x40000, RKey: wrong})
 	p.WantWrite("the region, registered with a key of its own", s.register(t, kit.AllAccess), s.mem[:64])
 }
+
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.pages",
+	Title:   "too many pages",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg},
+	Run:     fastPages,
+}, CIFastReg02)
 
 func fastPages(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -254,6 +306,17 @@ func fastPages(t *validate.T) {
 	s.fails(t, "a fast registration of more bytes than its pages have", wr)
 	p.WantWrite("the region, registered with one page", s.register(t, kit.AllAccess), s.mem[:64])
 }
+
+var CISendInv01 = mrFastCases.Must("CI-SendInv-01", "IBTA 9.4", "OpLocalInv, SendInvalidate",
+	"A SEND with invalidate invalidates the key at its receiver. The receive completion has WCInvalidated and the key.")
+
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.send-inv",
+	Title:   "the peer invalidates",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg | ci.CapSendInvalidate},
+	Run:     fastSendInv,
+}, CISendInv01)
 
 func fastSendInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))

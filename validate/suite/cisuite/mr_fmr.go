@@ -10,49 +10,8 @@ import (
 	"ciddk/validate/req"
 )
 
-// mrFMRArea returns the cases of regions that are mapped repeatedly without the firmware. (Headers: mlnx_fmr.)
-func mrFMRArea() validate.Suite {
-	const (
-		alloc   = "ci_alloc_mlnx_fmr (44)"
-		mapping = "ci_map_phys_mlnx_fmr (45)"
-		unmap   = "ci_unmap_mlnx_fmr (46)"
-		dealloc = "ci_dealloc_mlnx_fmr (47)"
-	)
-	opt := validate.FeatureMROpt
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-AllocFMR-01", "CI FMR", alloc,
-			"Page or map counts that are 0 or above the limits, an unsupported page size, and invalid access rights "+
-				"are rejected."),
-		req.Driver.Must("CI-MapFMR-01", "CI FMR", mapping,
-			"A mapped FMR grants access to its pages, in their order and with its access rights, and to nothing else."),
-		req.Driver.Must("CI-MapFMR-02", "CI FMR", mapping,
-			"An FMR can be mapped MaxMaps times between unmaps. One more Map fails with InsufficientResources."),
-		req.Driver.Must("CI-MapFMR-03", "CI FMR", mapping,
-			"No pages, more than MaxPages, or a page or address that is not page-aligned fail with InvalidParameter."),
-		req.Driver.Must("CI-UnmapFMR-01", "CI FMR", unmap,
-			"After UnmapFMRs the keys of all FMRs of the batch grant no access, and each FMR can be mapped MaxMaps "+
-				"times again."),
-		req.Driver.Must("CI-UnmapFMR-02", "CI FMR", unmap,
-			"UnmapFMRs of a batch with a destroyed FMR fails with InvalidFMRHandle and unmaps none of them."),
-		req.Driver.Must("CI-DeallocFMR-01", "CI FMR", dealloc,
-			"Destroy of a mapped FMR fails with ResourceBusy, and of a destroyed FMR with InvalidFMRHandle."),
-	)
-	s.Cases = needing(validate.Needs{Caps: ci.CapFMR},
-		validate.NewCase("mr.fmr.refused", "invalid counts, page sizes and access rights", opt, fmrRefused,
-			"CI-AllocFMR-01"),
-		validate.NewCase("mr.fmr.use", "map, write, read, receive", opt, fmrUse, "CI-MapFMR-01", "SAS-2.3-17"),
-		validate.NewCase("mr.fmr.rights", "access rights and operations", opt, fmrRights, "CI-MapFMR-01"),
-		validate.NewCase("mr.fmr.maps", "map as often as permitted, and once more", opt, fmrMaps, "CI-MapFMR-02"),
-		validate.NewCase("mr.fmr.pages", "too many pages, none, and unaligned ones", opt, fmrPages, "CI-MapFMR-03"),
-		validate.NewCase("mr.fmr.unmap", "unmap a batch", opt, fmrUnmap, "CI-UnmapFMR-01", "CI-MapFMR-02"),
-		validate.NewCase("mr.fmr.unmap-gone", "unmap a batch with a destroyed FMR", opt, fmrUnmapDestroyed,
-			"CI-UnmapFMR-02"),
-		validate.NewCase("mr.fmr.busy", "deallocate a mapped FMR", opt, fmrBusy, "CI-DeallocFMR-01", "SAS-2.3-26"),
-		validate.NewCase("mr.fmr.dma-busy", "unmap the DMA mapping of a mapped FMR", opt, fmrDMABusy, "CI-MapDMA-01"),
-	)
-	return s
-}
+// mrFMRCases are the cases of regions that are mapped repeatedly without the firmware. (Headers: mlnx_fmr.)
+var mrFMRCases = &validate.Area{}
 
 // pageShift returns the binary logarithm of the smallest page size.
 func pageShift(a *ci.CAAttr) uint8 {
@@ -93,6 +52,18 @@ func (s *fmrStage) mapped(t *validate.T, pages []uint64, iova uint64) ci.Region 
 	return r
 }
 
+var CIAllocFMR01 = mrFMRCases.Must("CI-AllocFMR-01", "CI FMR", "ci_alloc_mlnx_fmr (44)",
+	"Page or map counts that are 0 or above the limits, an unsupported page size, and invalid access rights are "+
+		"rejected.")
+
+var _ = mrFMRCases.Case(validate.Case{
+	ID:      "mr.fmr.refused",
+	Title:   "invalid counts, page sizes and access rights",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFMR},
+	Run:     fmrRefused,
+}, CIAllocFMR01)
+
 func fmrRefused(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -117,6 +88,17 @@ func fmrRefused(t *validate.T) {
 		kit.WantRefused(t, f, err, "PD.AllocFMR with "+x.what, x.want)
 	}
 }
+
+var CIMapFMR01 = mrFMRCases.Must("CI-MapFMR-01", "CI FMR", "ci_map_phys_mlnx_fmr (45)",
+	"A mapped FMR grants access to its pages, in their order and with its access rights, and to nothing else.")
+
+var _ = mrFMRCases.Case(validate.Case{
+	ID:      "mr.fmr.use",
+	Title:   "map, write, read, receive",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFMR},
+	Run:     fmrUse,
+}, CIMapFMR01, req.SAS2_3_17)
 
 func fmrUse(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
@@ -144,6 +126,14 @@ func fmrUse(t *validate.T) {
 	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
 }
 
+var _ = mrFMRCases.Case(validate.Case{
+	ID:      "mr.fmr.rights",
+	Title:   "access rights and operations",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFMR},
+	Run:     fmrRights,
+}, CIMapFMR01)
+
 func fmrRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	for _, a := range kit.Variants(t, "access", rightsOf(t.Attr())) {
@@ -157,6 +147,17 @@ func fmrRights(t *validate.T) {
 		kit.Destroy(t, f.FMR, "FMR")
 	}
 }
+
+var CIMapFMR02 = mrFMRCases.Must("CI-MapFMR-02", "CI FMR", "ci_map_phys_mlnx_fmr (45)",
+	"An FMR can be mapped MaxMaps times between unmaps. One more Map fails with InsufficientResources.")
+
+var _ = mrFMRCases.Case(validate.Case{
+	ID:      "mr.fmr.maps",
+	Title:   "map as often as permitted, and once more",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFMR},
+	Run:     fmrMaps,
+}, CIMapFMR02)
 
 func fmrMaps(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -177,6 +178,17 @@ func fmrMaps(t *validate.T) {
 		kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
 	}
 }
+
+var CIMapFMR03 = mrFMRCases.Must("CI-MapFMR-03", "CI FMR", "ci_map_phys_mlnx_fmr (45)",
+	"No pages, more than MaxPages, or a page or address that is not page-aligned fail with InvalidParameter.")
+
+var _ = mrFMRCases.Case(validate.Case{
+	ID:      "mr.fmr.pages",
+	Title:   "too many pages, none, and unaligned ones",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFMR},
+	Run:     fmrPages,
+}, CIMapFMR03)
 
 func fmrPages(t *validate.T) {
 	ca := kit.Open(t)
@@ -211,6 +223,18 @@ func fmrPages(t *validate.T) {
 	kit.OK(t, pd.UnmapFMRs([]ci.FMR{small}), "PD.UnmapFMRs")
 }
 
+var CIUnmapFMR01 = mrFMRCases.Must("CI-UnmapFMR-01", "CI FMR", "ci_unmap_mlnx_fmr (46)",
+	"After UnmapFMRs the keys of all FMRs of the batch grant no access, and each FMR can be mapped MaxMaps times "+
+		"again.")
+
+var _ = mrFMRCases.Case(validate.Case{
+	ID:      "mr.fmr.unmap",
+	Title:   "unmap a batch",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFMR},
+	Run:     fmrUnmap,
+}, CIUnmapFMR01, CIMapFMR02)
+
 func fmrUnmap(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	var list []ci.FMR
@@ -235,6 +259,17 @@ func fmrUnmap(t *validate.T) {
 	kit.OK(t, p.B.PD.UnmapFMRs(nil), "PD.UnmapFMRs of an empty batch")
 }
 
+var CIUnmapFMR02 = mrFMRCases.Must("CI-UnmapFMR-02", "CI FMR", "ci_unmap_mlnx_fmr (46)",
+	"UnmapFMRs of a batch with a destroyed FMR fails with InvalidFMRHandle and unmaps none of them.")
+
+var _ = mrFMRCases.Case(validate.Case{
+	ID:      "mr.fmr.unmap-gone",
+	Title:   "unmap a batch with a destroyed FMR",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFMR},
+	Run:     fmrUnmapDestroyed,
+}, CIUnmapFMR02)
+
 func fmrUnmapDestroyed(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	f, old := newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess), newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess)
@@ -247,6 +282,17 @@ func fmrUnmapDestroyed(t *validate.T) {
 	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
 }
 
+var CIDeallocFMR01 = mrFMRCases.Must("CI-DeallocFMR-01", "CI FMR", "ci_dealloc_mlnx_fmr (47)",
+	"Destroy of a mapped FMR fails with ResourceBusy, and of a destroyed FMR with InvalidFMRHandle.")
+
+var _ = mrFMRCases.Case(validate.Case{
+	ID:      "mr.fmr.busy",
+	Title:   "deallocate a mapped FMR",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFMR},
+	Run:     fmrBusy,
+}, CIDeallocFMR01, req.SAS2_3_26)
+
 func fmrBusy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	f := newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess)
@@ -258,6 +304,14 @@ func fmrBusy(t *validate.T) {
 	_, err := f.Map(f.pages, 0x40000)
 	kit.WantExactly(t, err, "FMR.Map after Destroy", ci.InvalidFMRHandle)
 }
+
+var _ = mrFMRCases.Case(validate.Case{
+	ID:      "mr.fmr.dma-busy",
+	Title:   "unmap the DMA mapping of a mapped FMR",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFMR},
+	Run:     fmrDMABusy,
+}, CIMapDMA01)
 
 func fmrDMABusy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))

@@ -9,55 +9,20 @@ import (
 	"ciddk/validate/req"
 )
 
-// mrModifyArea returns the cases of modified regions and of shared regions. (IBTA 11.2.8.)
-func mrModifyArea() validate.Suite {
-	const mod, smr = "ci_modify_mr (40), ci_modify_pmr (41)", "ci_register_smr (42)"
-	opt := validate.FeatureMROpt
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-ModifyMR-01", "IBTA 11.2.8", mod,
-			"Modify of access rights, PD or memory changes the named fields and nothing else, and Region and Query "+
-				"return the new values."),
-		req.Driver.Must("CI-ModifyMR-02", "IBTA 11.2.8", mod, "A key that Modify has replaced grants no access."),
-		req.Driver.Must("CI-ModifyMR-03", "IBTA 11.2.8", mod,
-			"A rejected Modify changes neither the region nor its keys."),
-		req.Driver.Must("CI-ModifyMR-04", "IBTA 10.6.7", mod,
-			"Modify of a region with a bound window fails with ResourceBusy."),
-		req.Driver.Must("CI-RegisterSMR-01", "IBTA 11.2.8", smr,
-			"A shared region has its own PD and access rights, independent of those of its source."),
-		req.Driver.Must("CI-RegisterSMR-02", "IBTA 11.2.8", smr,
-			"Destroy of a region that has shared regions fails with ResourceBusy, and the region still works."),
-		req.Driver.Must("CI-RegisterSMR-03", "IBTA 11.2.8", smr,
-			"RegisterSMR of a destroyed region fails with InvalidMRHandle, and with invalid access rights with "+
-				"InvalidPermission."),
-	)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapModifyMR},
-		validate.NewCase("mr.modify.access", "fewer and more access rights", opt, mrModifyAccess, "CI-ModifyMR-01",
-			"CI-ModifyMR-02"),
-		validate.NewCase("mr.modify.pd", "another PD", opt, mrModifyPD, "CI-ModifyMR-01", "CI-ModifyMR-02",
-			"SAS-2.3-07"),
-		validate.NewCase("mr.modify.memory", "other memory", opt, mrModifyMemory, "CI-ModifyMR-01", "CI-ModifyMR-02"),
-		validate.NewCase("mr.modify.old-key", "the previous key", opt, mrModifyOldKey, "CI-ModifyMR-02"),
-		validate.NewCase("mr.modify.refused", "no field, unknown fields, invalid values", opt, mrModifyRefused,
-			"CI-ModifyMR-03"),
-	)...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapModifyMR | ci.CapPhysicalMR},
-		validate.NewCase("mr.modify.physical", "virtual memory is replaced by DMA addresses", opt, mrModifyPhysical,
-			"CI-ModifyMR-01", "CI-ModifyMR-02"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapModifyMR | ci.CapMW1},
-		validate.NewCase("mr.modify.bound", "a region with a bound window", opt, mrModifyBound, "CI-ModifyMR-04"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSharedMR},
-		validate.NewCase("mr.shared.bytes", "both keys refer to the same bytes", opt, mrSharedBytes, "SAS-2.3-15"),
-		validate.NewCase("mr.shared.address", "with an IOVA", opt, mrSharedAddress, "SAS-2.3-15"),
-		validate.NewCase("mr.shared.rights", "PD and access rights of the shared region", opt, mrSharedRights,
-			"CI-RegisterSMR-01", "SAS-2.3-07"),
-		validate.NewCase("mr.shared.busy", "destroy the source first", opt, mrSharedBusy, "CI-RegisterSMR-02",
-			"SAS-2.3-26"),
-		validate.NewCase("mr.shared.refused", "a destroyed source, invalid access rights", opt, mrSharedRefused,
-			"CI-RegisterSMR-03"),
-	)...)
-	return s
-}
+// mrModifyCases are the cases of modified regions and of shared regions. (IBTA 11.2.8.)
+var mrModifyCases = &validate.Area{}
+
+var CIModifyMR01 = mrModifyCases.Must("CI-ModifyMR-01", "IBTA 11.2.8", "ci_modify_mr (40), ci_modify_pmr (41)",
+	"Modify of access rights, PD or memory changes the named fields and nothing else, and Region and Query return "+
+		"the new values.")
+
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.modify.access",
+	Title:   "fewer and more access rights",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapModifyMR},
+	Run:     mrModifyAccess,
+}, CIModifyMR01, CIModifyMR02)
 
 func mrModifyAccess(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -88,6 +53,14 @@ func elsewhere(p *kit.Pair) *kit.Pair {
 	return q
 }
 
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.modify.pd",
+	Title:   "another PD",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapModifyMR},
+	Run:     mrModifyPD,
+}, CIModifyMR01, CIModifyMR02, req.SAS2_3_07)
+
 func mrModifyPD(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	q := elsewhere(p)
@@ -100,6 +73,14 @@ func mrModifyPD(t *validate.T) {
 	p.WantUntouched("the region through its old PD", r.Remote(0), b.Bytes)
 	kit.Destroy(t, b, "MR moved to another PD")
 }
+
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.modify.memory",
+	Title:   "other memory",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapModifyMR},
+	Run:     mrModifyMemory,
+}, CIModifyMR01, CIModifyMR02)
 
 func mrModifyMemory(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -122,6 +103,17 @@ func mrModifyMemory(t *validate.T) {
 	kit.SameBytes(t, "message received with the new L_Key", mem[10:60], msg)
 }
 
+var CIModifyMR02 = mrModifyCases.Must("CI-ModifyMR-02", "IBTA 11.2.8", "ci_modify_mr (40), ci_modify_pmr (41)",
+	"A key that Modify has replaced grants no access.")
+
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.modify.old-key",
+	Title:   "the previous key",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapModifyMR},
+	Run:     mrModifyOldKey,
+}, CIModifyMR02)
+
 func mrModifyOldKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
@@ -143,6 +135,17 @@ func mrModifyOldKey(t *validate.T) {
 			ci.SendWR{Op: ci.OpWrite, SGL: to.SGL(0, 8), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
 	}
 }
+
+var CIModifyMR03 = mrModifyCases.Must("CI-ModifyMR-03", "IBTA 11.2.8", "ci_modify_mr (40), ci_modify_pmr (41)",
+	"A rejected Modify changes neither the region nor its keys.")
+
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.modify.refused",
+	Title:   "no field, unknown fields, invalid values",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapModifyMR},
+	Run:     mrModifyRefused,
+}, CIModifyMR03)
 
 func mrModifyRefused(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -175,6 +178,14 @@ func mrModifyRefused(t *validate.T) {
 	}
 }
 
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.modify.physical",
+	Title:   "virtual memory is replaced by DMA addresses",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapPhysicalMR | ci.CapModifyMR},
+	Run:     mrModifyPhysical,
+}, CIModifyMR01, CIModifyMR02)
+
 func mrModifyPhysical(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	page := smallPage(t.Attr())
@@ -194,6 +205,17 @@ func mrModifyPhysical(t *validate.T) {
 	p.WantWrite("the virtual memory", b.MR.Region().Remote(0), b.Bytes)
 	kit.Destroy(t, d, "DMA that no region uses")
 }
+
+var CIModifyMR04 = mrModifyCases.Must("CI-ModifyMR-04", "IBTA 10.6.7", "ci_modify_mr (40), ci_modify_pmr (41)",
+	"Modify of a region with a bound window fails with ResourceBusy.")
+
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.modify.bound",
+	Title:   "a region with a bound window",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapMW1 | ci.CapModifyMR},
+	Run:     mrModifyBound,
+}, CIModifyMR04)
 
 func mrModifyBound(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -222,6 +244,14 @@ func shared(t *validate.T, pd ci.PD, b *kit.Buf, iova uint64, a ci.Access) ci.MR
 	return kit.Own(t, mr, "shared MR")
 }
 
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.shared.bytes",
+	Title:   "both keys refer to the same bytes",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapSharedMR},
+	Run:     mrSharedBytes,
+}, req.SAS2_3_15)
+
 func mrSharedBytes(t *validate.T) {
 	p := kit.RC(t, kit.Size(8192))
 	b := p.B.CA.Buf(p.B.PD, 5000, kit.AllAccess)
@@ -246,6 +276,14 @@ func mrSharedBytes(t *validate.T) {
 	kit.SameBytes(t, "message received with the shared region's L_Key", b.Bytes[:100], msg)
 }
 
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.shared.address",
+	Title:   "with an IOVA",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapSharedMR},
+	Run:     mrSharedAddress,
+}, req.SAS2_3_15)
+
 func mrSharedAddress(t *validate.T) {
 	p := kit.RC(t, kit.Size(8192))
 	page := smallPage(t.Attr())
@@ -258,6 +296,17 @@ func mrSharedAddress(t *validate.T) {
 	}
 	p.WantWrite("the bytes at the shared region's address", r.Remote(0), b.Bytes)
 }
+
+var CIRegisterSMR01 = mrModifyCases.Must("CI-RegisterSMR-01", "IBTA 11.2.8", "ci_register_smr (42)",
+	"A shared region has its own PD and access rights, independent of those of its source.")
+
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.shared.rights",
+	Title:   "PD and access rights of the shared region",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapSharedMR},
+	Run:     mrSharedRights,
+}, CIRegisterSMR01, req.SAS2_3_07)
 
 func mrSharedRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -278,6 +327,17 @@ func mrSharedRights(t *validate.T) {
 	p.WantWrite("the source, whose access rights have not changed", b.Remote(0), b.Bytes)
 }
 
+var CIRegisterSMR02 = mrModifyCases.Must("CI-RegisterSMR-02", "IBTA 11.2.8", "ci_register_smr (42)",
+	"Destroy of a region that has shared regions fails with ResourceBusy, and the region still works.")
+
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.shared.busy",
+	Title:   "destroy the source first",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapSharedMR},
+	Run:     mrSharedBusy,
+}, CIRegisterSMR02, req.SAS2_3_26)
+
 func mrSharedBusy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
@@ -289,6 +349,18 @@ func mrSharedBusy(t *validate.T) {
 	}
 	kit.Destroy(t, b, "MR without shared regions")
 }
+
+var CIRegisterSMR03 = mrModifyCases.Must("CI-RegisterSMR-03", "IBTA 11.2.8", "ci_register_smr (42)",
+	"RegisterSMR of a destroyed region fails with InvalidMRHandle, and with invalid access rights with "+
+		"InvalidPermission.")
+
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.shared.refused",
+	Title:   "a destroyed source, invalid access rights",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapSharedMR},
+	Run:     mrSharedRefused,
+}, CIRegisterSMR03)
 
 func mrSharedRefused(t *validate.T) {
 	ca := kit.Open(t)

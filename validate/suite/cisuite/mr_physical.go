@@ -9,47 +9,19 @@ import (
 	"ciddk/validate/req"
 )
 
-// mrPhysicalArea returns the cases of regions over DMA addresses. (IBTA 11.2.8; the mapping is part of this kit.)
-func mrPhysicalArea() validate.Suite {
-	const pmr, dma = "ci_register_pmr (38)", "CA.MapDMA"
-	opt := validate.FeatureMROpt
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-RegisterPMR-01", "IBTA 11.2.8", pmr,
-			"A page size that the HCA does not support, a range that is not page-aligned, and bytes outside the "+
-				"ranges fail with InvalidParameter."),
-		req.Driver.Must("CI-RegisterPMR-02", "IBTA 11.2.8", pmr,
-			"A physical region covers its ranges in their order, from the given offset and with the given length."),
-		req.Driver.Must("CI-MapDMA-01", "CI DMA", dma,
-			"Destroy of a DMA mapping that a region uses fails with ResourceBusy, and the region still works."),
-		req.Driver.Must("CI-MapDMA-02", "CI DMA", dma,
-			"The ranges of a DMA mapping cover its memory and do not overlap those of other mappings. Missing or "+
-				"empty memory cannot be mapped."),
-	)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapPhysicalMR},
-		validate.NewCase("mr.physical.pages", "each page size", opt, mrPhysicalPages, "SAS-2.3-14",
-			"CI-RegisterPMR-02"),
-		validate.NewCase("mr.physical.offset", "offsets in the first range, odd lengths", opt, mrPhysicalOffset,
-			"CI-RegisterPMR-02"),
-		validate.NewCase("mr.physical.ranges", "ranges of two mappings, in both orders", opt, mrPhysicalRanges,
-			"CI-RegisterPMR-02", "SAS-2.3-14"),
-		validate.NewCase("mr.physical.refused", "invalid page sizes, alignments and lengths", opt, mrPhysicalRefused,
-			"CI-RegisterPMR-01"),
-		validate.NewCase("mr.physical.permission", "remote write without local write", opt, mrPhysicalPermission,
-			"CI-RegisterMR-02"),
-		validate.NewCase("mr.physical.destroy", "write to a destroyed physical region", opt, mrPhysicalDestroy,
-			ruleDeadKey),
-		validate.NewCase("mr.physical.busy", "unmap memory that a region uses", opt, mrPhysicalBusy, "CI-MapDMA-01",
-			"SAS-2.3-26"),
-	)...)
-	s.Cases = append(s.Cases, needing(validate.Needs{AnyCaps: ci.CapPhysicalMR | ci.CapFMR | ci.CapFastReg},
-		validate.NewCase("mr.dma.ranges", "ranges of memory, and of empty memory", opt, mrDMARanges,
-			"CI-MapDMA-02"))...)
-	return s
-}
+// mrPhysicalCases are the cases of regions over DMA addresses. (IBTA 11.2.8; the mapping is part of this kit.)
+var mrPhysicalCases = &validate.Area{}
 
 // largestPage is the largest page size that a case uses.
 const largestPage = 4 << 20
+
+var _ = mrPhysicalCases.Case(validate.Case{
+	ID:      "mr.physical.pages",
+	Title:   "each page size",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
+	Run:     mrPhysicalPages,
+}, req.SAS2_3_14, CIRegisterPMR02)
 
 func mrPhysicalPages(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
@@ -92,6 +64,17 @@ func mrPhysicalPages(t *validate.T) {
 	}
 }
 
+var CIRegisterPMR02 = mrPhysicalCases.Must("CI-RegisterPMR-02", "IBTA 11.2.8", "ci_register_pmr (38)",
+	"A physical region covers its ranges in their order, from the given offset and with the given length.")
+
+var _ = mrPhysicalCases.Case(validate.Case{
+	ID:      "mr.physical.offset",
+	Title:   "offsets in the first range, odd lengths",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
+	Run:     mrPhysicalOffset,
+}, CIRegisterPMR02)
+
 func mrPhysicalOffset(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
 	page := smallPage(t.Attr())
@@ -118,6 +101,14 @@ func mrPhysicalOffset(t *validate.T) {
 		kit.Destroy(t, mr, "PMR")
 	}
 }
+
+var _ = mrPhysicalCases.Case(validate.Case{
+	ID:      "mr.physical.ranges",
+	Title:   "ranges of two mappings, in both orders",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
+	Run:     mrPhysicalRanges,
+}, CIRegisterPMR02, req.SAS2_3_14)
 
 func mrPhysicalRanges(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
@@ -147,6 +138,18 @@ func mrPhysicalRanges(t *validate.T) {
 		kit.Destroy(t, mr, "PMR")
 	}
 }
+
+var CIRegisterPMR01 = mrPhysicalCases.Must("CI-RegisterPMR-01", "IBTA 11.2.8", "ci_register_pmr (38)",
+	"A page size that the HCA does not support, a range that is not page-aligned, and bytes outside the ranges "+
+		"fail with InvalidParameter.")
+
+var _ = mrPhysicalCases.Case(validate.Case{
+	ID:      "mr.physical.refused",
+	Title:   "invalid page sizes, alignments and lengths",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
+	Run:     mrPhysicalRefused,
+}, CIRegisterPMR01)
 
 func mrPhysicalRefused(t *validate.T) {
 	ca := kit.Open(t)
@@ -187,6 +190,14 @@ func mrPhysicalRefused(t *validate.T) {
 	kit.Destroy(t, d, "DMA after rejected calls of PD.RegisterPMR")
 }
 
+var _ = mrPhysicalCases.Case(validate.Case{
+	ID:      "mr.physical.permission",
+	Title:   "remote write without local write",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
+	Run:     mrPhysicalPermission,
+}, CIRegisterMR02)
+
 func mrPhysicalPermission(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -213,6 +224,14 @@ func physical(t *validate.T, e *kit.End, pages int) ([]byte, ci.DMA, ci.MR) {
 	return mem, d, kit.Own(t, mr, "PMR")
 }
 
+var _ = mrPhysicalCases.Case(validate.Case{
+	ID:      "mr.physical.destroy",
+	Title:   "write to a destroyed physical region",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
+	Run:     mrPhysicalDestroy,
+}, CIDeregisterMR02)
+
 func mrPhysicalDestroy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	mem, _, mr := physical(t, p.B, 1)
@@ -222,6 +241,17 @@ func mrPhysicalDestroy(t *validate.T) {
 	p.WantUntouched("the destroyed region", r.Remote(0), mem[:64])
 }
 
+var CIMapDMA01 = mrPhysicalCases.Must("CI-MapDMA-01", "CI DMA", "CA.MapDMA",
+	"Destroy of a DMA mapping that a region uses fails with ResourceBusy, and the region still works.")
+
+var _ = mrPhysicalCases.Case(validate.Case{
+	ID:      "mr.physical.busy",
+	Title:   "unmap memory that a region uses",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
+	Run:     mrPhysicalBusy,
+}, CIMapDMA01, req.SAS2_3_26)
+
 func mrPhysicalBusy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	mem, d, mr := physical(t, p.B, 2)
@@ -230,6 +260,18 @@ func mrPhysicalBusy(t *validate.T) {
 	kit.Destroy(t, mr, "PMR")
 	kit.DestroyTwice(t, d, "DMA that no region uses", ci.InvalidHandle)
 }
+
+var CIMapDMA02 = mrPhysicalCases.Must("CI-MapDMA-02", "CI DMA", "CA.MapDMA",
+	"The ranges of a DMA mapping cover its memory and do not overlap those of other mappings. Missing or empty "+
+		"memory cannot be mapped.")
+
+var _ = mrPhysicalCases.Case(validate.Case{
+	ID:      "mr.dma.ranges",
+	Title:   "ranges of memory, and of empty memory",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{AnyCaps: ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR},
+	Run:     mrDMARanges,
+}, CIMapDMA02)
 
 func mrDMARanges(t *validate.T) {
 	ca := kit.Open(t)

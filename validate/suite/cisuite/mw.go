@@ -9,87 +9,8 @@ import (
 	"ciddk/validate/req"
 )
 
-// mwArea returns the cases of memory windows of type 1. (IBTA 10.6.7, 11.2.9, 11.4.1.)
-func mwArea() validate.Suite {
-	const (
-		create  = "ci_create_mw (51)"
-		query   = "ci_query_mw (52)"
-		bind    = "ci_bind_mw (53)"
-		destroy = "ci_destroy_mw (54)"
-	)
-	mw := validate.FeatureMW
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-CreateMW-01", "IBTA 11.2.9", create, "The key of a new window grants no access."),
-		req.Driver.Must("CI-CreateMW-02", "IBTA 11.2.9", create,
-			"CreateMW with an unknown window type fails with InvalidParameter."),
-		req.Driver.Must("CI-QueryMW-01", "IBTA 11.2.9", query,
-			"Query returns the PD, type and current key of a window."),
-		req.Driver.Must("CI-BindMW-01", "IBTA 10.6.7", bind,
-			"Through a bound window a peer has the access rights of the bind for the range of the bind, and no "+
-				"others."),
-		req.Driver.Must("CI-BindMW-02", "IBTA 10.6.7", bind,
-			"A bind of type 1 changes the key of the window and returns the new key. The previous key grants no "+
-				"access."),
-		req.Driver.Must("CI-BindMW-03", "IBTA 10.6.7", bind,
-			"A bind of length 0 unbinds the window: its keys grant no access, and the region can be destroyed."),
-		req.Driver.Must("CI-BindMW-04", "IBTA 11.4.1", bind,
-			"A bind with a key other than the current one fails with InvalidRKey."),
-		req.Driver.Must("CI-BindMW-05", "IBTA 10.6.7", bind,
-			"A bind to a region without the bind right, with more access rights than the region, or beyond its range "+
-				"fails, either in BindMW or with WCBindErr."),
-		req.Driver.Must("CI-BindMW-06", "IBTA 11.4.1", bind,
-			"BindMW on a QP other than RC or UC fails with InvalidServiceType."),
-		req.Driver.Must("CI-BindMW-07", "IBTA 10.6.7", bind,
-			"A bind of a window of a PD other than the QP's, or to a region of one, fails, either in BindMW or with "+
-				"WCBindErr."),
-		req.Driver.Must("CI-BindMW-08", "IBTA 11.4.1", bind,
-			"A bind uses an entry of the send queue. It is signaled as requested and completes in order, and on a "+
-				"full queue it fails with InsufficientResources."),
-		req.Driver.Must("CI-BindMW-09", "IBTA 11.4.1", bind,
-			"A bind of a destroyed window fails with InvalidMWHandle, and to a destroyed region with InvalidMRHandle."),
-		req.Driver.Must("CI-BindMW-10", "IBTA 11.4.1", bind+"; OpBindMW",
-			"Each type of window has its own way to bind: OpBindMW rejects windows of type 1, and QP.BindMW rejects "+
-				"those of type 2."),
-		req.Driver.Must("CI-DestroyMW-01", "IBTA 11.2.9", destroy,
-			"Destroy unbinds a window. Verbs on it fail with InvalidMWHandle from then on."),
-		req.Driver.Must("CI-DestroyMW-02", "IBTA 10.6.7", destroy,
-			"Destroy of a region with a bound window fails with ResourceBusy, and the region still works."),
-	)
-	s.Cases = append(s.Cases, needing(validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2},
-		validate.NewCase("mw.create", "windows of each type, before any bind", mw, mwCreate, "CI-CreateMW-01",
-			"CI-QueryMW-01"),
-		validate.NewCase("mw.create.type", "unknown window types", mw, mwCreateType, "CI-CreateMW-02"),
-		validate.NewCase("mw.stale", "use a destroyed window", mw, mwStale, "CI-DestroyMW-01"),
-	)...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1},
-		validate.NewCase("mw.query", "key, type and PD of bound and unbound windows", mw, mwQuery, "CI-QueryMW-01",
-			"SAS-2.1-02"),
-		validate.NewCase("mw.bind", "access inside and outside a window", mw, mwBind, "CI-BindMW-01", "SAS-2.3-16"),
-		validate.NewCase("mw.rights", "access rights of the bind, and operations", mw, mwRights, "CI-BindMW-01"),
-		validate.NewCase("mw.rebind", "rebind to another range and to another region", mw, mwRebind, "CI-BindMW-02",
-			"CI-BindMW-01"),
-		validate.NewCase("mw.unbind", "a bind of length 0", mw, mwUnbind, "CI-BindMW-03"),
-		validate.NewCase("mw.wrong-key", "a bind with a key that is not current", mw, mwWrongKey, "CI-BindMW-04"),
-		validate.NewCase("mw.region-rights", "binds to regions that do not permit them", mw, mwRegionRights,
-			"CI-BindMW-05"),
-		validate.NewCase("mw.range", "a bind beyond the region", mw, mwRange, "CI-BindMW-05"),
-		validate.NewCase("mw.pd", "a window or region of another PD", mw, mwPD, "CI-BindMW-07", "SAS-2.3-07"),
-		validate.NewCase("mw.order", "a message directly after a bind", mw, mwOrder, "CI-BindMW-08"),
-		validate.NewCase("mw.signal", "unsignaled binds", mw, mwSignal, "CI-BindMW-08"),
-		validate.NewCase("mw.full", "a bind on a full queue", mw, mwFull, "CI-BindMW-08"),
-		validate.NewCase("mw.gone", "a bind with destroyed objects", mw, mwDestroyed, "CI-BindMW-09"),
-		validate.NewCase("mw.type1-by-post", "OpBindMW of a type 1 window", mw, mwTypeOneByPost, "CI-BindMW-10"),
-		validate.NewCase("mw.destroy", "destroy a bound window", mw, mwDestroy, "CI-DestroyMW-01"),
-		validate.NewCase("mw.region-busy", "destroy a region with a bound window", mw, mwRegionBusy, "CI-DestroyMW-02",
-			"SAS-2.3-26"),
-	)...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1 | ci.CapUD},
-		validate.NewCase("mw.service", "a bind on a UD QP", mw, mwService, "CI-BindMW-06"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1 | ci.CapUC},
-		validate.NewCase("mw.uc", "a bind on a UC QP", mw, mwUC, "CI-BindMW-06"))...)
-	return s
-}
+// mwCases are the cases of memory windows of type 1. (IBTA 10.6.7, 11.2.9, 11.4.1.)
+var mwCases = &validate.Area{}
 
 // bindID is the id of the binds that rebind makes.
 const bindID = 0x62696e64
@@ -142,6 +63,17 @@ func windowTypes(t *validate.T) []ci.MWType {
 	return out
 }
 
+var CICreateMW01 = mwCases.Must("CI-CreateMW-01", "IBTA 11.2.9", "ci_create_mw (51)",
+	"The key of a new window grants no access.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.create",
+	Title:   "windows of each type, before any bind",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2},
+	Run:     mwCreate,
+}, CICreateMW01, CIQueryMW01)
+
 func mwCreate(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	for _, typ := range kit.Variants(t, "type", windowTypes(t)) {
@@ -155,6 +87,17 @@ func mwCreate(t *validate.T) {
 	}
 }
 
+var CICreateMW02 = mwCases.Must("CI-CreateMW-02", "IBTA 11.2.9", "ci_create_mw (51)",
+	"CreateMW with an unknown window type fails with InvalidParameter.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.create.type",
+	Title:   "unknown window types",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2},
+	Run:     mwCreateType,
+}, CICreateMW02)
+
 func mwCreateType(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -163,6 +106,17 @@ func mwCreateType(t *validate.T) {
 		kit.WantRefused(t, w, err, fmt.Sprintf("PD.CreateMW of type %d", typ), ci.InvalidParameter)
 	}
 }
+
+var CIDestroyMW01 = mwCases.Must("CI-DestroyMW-01", "IBTA 11.2.9", "ci_destroy_mw (54)",
+	"Destroy unbinds a window. Verbs on it fail with InvalidMWHandle from then on.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.stale",
+	Title:   "use a destroyed window",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2},
+	Run:     mwStale,
+}, CIDestroyMW01)
 
 func mwStale(t *validate.T) {
 	ca := kit.Open(t)
@@ -174,6 +128,17 @@ func mwStale(t *validate.T) {
 		kit.WantExactly(t, err, "MW.Query after Destroy", ci.InvalidMWHandle)
 	}
 }
+
+var CIQueryMW01 = mwCases.Must("CI-QueryMW-01", "IBTA 11.2.9", "ci_query_mw (52)",
+	"Query returns the PD, type and current key of a window.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.query",
+	Title:   "key, type and PD of bound and unbound windows",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwQuery,
+}, CIQueryMW01, req.SAS2_1_02)
 
 func mwQuery(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -191,6 +156,17 @@ func mwQuery(t *validate.T) {
 	kit.Equal(t, "MW.Key of the bound window", w.Key(), key)
 	want("bound")
 }
+
+var CIBindMW01 = mwCases.Must("CI-BindMW-01", "IBTA 10.6.7", "ci_bind_mw (53)",
+	"Through a bound window a peer has the access rights of the bind for the range of the bind, and no others.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.bind",
+	Title:   "access inside and outside a window",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwBind,
+}, CIBindMW01, req.SAS2_3_16)
 
 func mwBind(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
@@ -223,6 +199,14 @@ func mwBind(t *validate.T) {
 	p.B.CQ.WaitStatus(1, ci.WCLocalProtErr)
 }
 
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.rights",
+	Title:   "access rights of the bind, and operations",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwRights,
+}, CIBindMW01)
+
 func mwRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), ci.LocalWrite|ci.BindWindow)
@@ -235,6 +219,17 @@ func mwRights(t *validate.T) {
 		probeRights(p, "a window with "+rightNames(a), ci.Remote{Addr: b.Addr, RKey: key}, a)
 	}
 }
+
+var CIBindMW02 = mwCases.Must("CI-BindMW-02", "IBTA 10.6.7", "ci_bind_mw (53)",
+	"A bind of type 1 changes the key of the window and returns the new key. The previous key grants no access.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.rebind",
+	Title:   "rebind to another range and to another region",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwRebind,
+}, CIBindMW02, CIBindMW01)
 
 func mwRebind(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -257,6 +252,17 @@ func mwRebind(t *validate.T) {
 	kit.Destroy(t, two, "MR to which the window is no longer bound")
 }
 
+var CIBindMW03 = mwCases.Must("CI-BindMW-03", "IBTA 10.6.7", "ci_bind_mw (53)",
+	"A bind of length 0 unbinds the window: its keys grant no access, and the region can be destroyed.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.unbind",
+	Title:   "a bind of length 0",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwUnbind,
+}, CIBindMW03)
+
 func mwUnbind(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
@@ -270,6 +276,17 @@ func mwUnbind(t *validate.T) {
 	kit.Destroy(t, b, "MR whose window was unbound")
 	rebind(t, p.B, w, ci.MWBind{}) // an unbind of an unbound window changes nothing
 }
+
+var CIBindMW04 = mwCases.Must("CI-BindMW-04", "IBTA 11.4.1", "ci_bind_mw (53)",
+	"A bind with a key other than the current one fails with InvalidRKey.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.wrong-key",
+	Title:   "a bind with a key that is not current",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwWrongKey,
+}, CIBindMW04)
 
 func mwWrongKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -289,6 +306,18 @@ func mwWrongKey(t *validate.T) {
 	}
 	p.B.CQ.Empty()
 }
+
+var CIBindMW05 = mwCases.Must("CI-BindMW-05", "IBTA 10.6.7", "ci_bind_mw (53)",
+	"A bind to a region without the bind right, with more access rights than the region, or beyond its range "+
+		"fails, either in BindMW or with WCBindErr.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.region-rights",
+	Title:   "binds to regions that do not permit them",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwRegionRights,
+}, CIBindMW05)
 
 func mwRegionRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -319,6 +348,14 @@ func mwRegionRights(t *validate.T) {
 	kit.Destroy(t, w, "MW")
 }
 
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.range",
+	Title:   "a bind beyond the region",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwRange,
+}, CIBindMW05)
+
 func mwRange(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
@@ -337,6 +374,17 @@ func mwRange(t *validate.T) {
 	}
 	kit.Destroy(t, b, "MR after failed binds")
 }
+
+var CIBindMW07 = mwCases.Must("CI-BindMW-07", "IBTA 10.6.7", "ci_bind_mw (53)",
+	"A bind of a window of a PD other than the QP's, or to a region of one, fails, either in BindMW or with WCBindErr.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.pd",
+	Title:   "a window or region of another PD",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwPD,
+}, CIBindMW07, req.SAS2_3_07)
 
 func mwPD(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -359,6 +407,18 @@ func mwPD(t *validate.T) {
 	q.WantUntouched("the window through another PD", ci.Remote{Addr: own.Addr, RKey: key}, own.Bytes)
 }
 
+var CIBindMW08 = mwCases.Must("CI-BindMW-08", "IBTA 11.4.1", "ci_bind_mw (53)",
+	"A bind uses an entry of the send queue. It is signaled as requested and completes in order, and on a full "+
+		"queue it fails with InsufficientResources.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.order",
+	Title:   "a message directly after a bind",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwOrder,
+}, CIBindMW08)
+
 func mwOrder(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
@@ -377,6 +437,14 @@ func mwOrder(t *validate.T) {
 	}
 }
 
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.signal",
+	Title:   "unsignaled binds",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwSignal,
+}, CIBindMW08)
+
 func mwSignal(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
@@ -394,6 +462,14 @@ func mwSignal(t *validate.T) {
 	p.B.CQ.Empty()
 }
 
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.full",
+	Title:   "a bind on a full queue",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwFull,
+}, CIBindMW08)
+
 func mwFull(t *validate.T) {
 	p := unanswering(t, kit.Depth(2))
 	a, err := p.A.Query()
@@ -408,6 +484,17 @@ func mwFull(t *validate.T) {
 	kit.Equal(t, "MW.Key after the rejected bind", w.Key(), before)
 	kit.Destroy(t, b, "MR after the rejected bind")
 }
+
+var CIBindMW09 = mwCases.Must("CI-BindMW-09", "IBTA 11.4.1", "ci_bind_mw (53)",
+	"A bind of a destroyed window fails with InvalidMWHandle, and to a destroyed region with InvalidMRHandle.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.gone",
+	Title:   "a bind with destroyed objects",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwDestroyed,
+}, CIBindMW09)
 
 func mwDestroyed(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -436,6 +523,18 @@ func mwDestroyed(t *validate.T) {
 	p.B.CQ.Empty()
 }
 
+var CIBindMW10 = mwCases.Must("CI-BindMW-10", "IBTA 11.4.1", "ci_bind_mw (53); OpBindMW",
+	"Each type of window has its own way to bind: OpBindMW rejects windows of type 1, and QP.BindMW rejects those "+
+		"of type 2.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.type1-by-post",
+	Title:   "OpBindMW of a type 1 window",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwTypeOneByPost,
+}, CIBindMW10)
+
 func mwTypeOneByPost(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
@@ -460,6 +559,14 @@ func mwTypeOneByPost(t *validate.T) {
 	p.B.CQ.Empty()
 }
 
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.destroy",
+	Title:   "destroy a bound window",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwDestroy,
+}, CIDestroyMW01)
+
 func mwDestroy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
@@ -471,6 +578,17 @@ func mwDestroy(t *validate.T) {
 	p.WantDenied("RDMA READ through the destroyed window", ci.OpRead, 8, to)
 	kit.Destroy(t, b, "MR whose window was destroyed")
 }
+
+var CIDestroyMW02 = mwCases.Must("CI-DestroyMW-02", "IBTA 10.6.7", "ci_destroy_mw (54)",
+	"Destroy of a region with a bound window fails with ResourceBusy, and the region still works.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.region-busy",
+	Title:   "destroy a region with a bound window",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwRegionBusy,
+}, CIDestroyMW02, req.SAS2_3_26)
 
 func mwRegionBusy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -488,6 +606,17 @@ func mwRegionBusy(t *validate.T) {
 	}
 	kit.Destroy(t, b, "MR without a bound window")
 }
+
+var CIBindMW06 = mwCases.Must("CI-BindMW-06", "IBTA 11.4.1", "ci_bind_mw (53)",
+	"BindMW on a QP other than RC or UC fails with InvalidServiceType.")
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.service",
+	Title:   "a bind on a UD QP",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapMW1},
+	Run:     mwService,
+}, CIBindMW06)
 
 func mwService(t *validate.T) {
 	p := kit.UD(t, kit.Size(4096))
@@ -507,6 +636,14 @@ func mwService(t *validate.T) {
 	}
 	p.B.CQ.Empty()
 }
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.uc",
+	Title:   "a bind on a UC QP",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapUC | ci.CapMW1},
+	Run:     mwUC,
+}, CIBindMW06)
 
 func mwUC(t *validate.T) {
 	p := kit.UC(t, kit.Size(4096))

@@ -4,45 +4,10 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 )
 
-// mw2Area returns the cases of memory windows of type 2. (IBTA 10.6.7.2, 11.4.1.)
-func mw2Area() validate.Suite {
-	const bind = "OpBindMW"
-	mw := validate.FeatureMW
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-BindMWTwo-01", "IBTA 10.6.7", bind,
-			"A work request binds a window of type 2 with a key whose low 8 bits the consumer chooses. The window "+
-				"has the access rights of the bind for its range."),
-		req.Driver.Must("CI-BindMWTwo-02", "IBTA 10.6.7", bind,
-			"Only the peer of the QP through which a window of type 2 was bound has access to it."),
-		req.Driver.Must("CI-BindMWTwo-03", "IBTA 10.6.7", bind+", OpLocalInv",
-			"A local invalidate unbinds a window of type 2: its key grants no access, the region can be destroyed, "+
-				"and the window can be bound again."),
-		req.Driver.Must("CI-BindMWTwo-04", "IBTA 10.6.7", bind,
-			"A bind of type 2 with a key that is not the window's, of a bound window, or to a region that does not "+
-				"permit it fails and changes nothing."),
-	)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2},
-		validate.NewCase("mw2.bind", "keys, access inside and outside the window", mw, mw2Bind, "CI-BindMWTwo-01"),
-		validate.NewCase("mw2.rights", "access rights of the bind, and operations", mw, mw2Rights, "CI-BindMWTwo-01"),
-		validate.NewCase("mw2.other-qp", "through another QP of the PD", mw, mw2OtherQP, "CI-BindMWTwo-02"),
-		validate.NewCase("mw2.refused", "invalid keys, regions that do not permit the bind", mw, mw2Refused,
-			"CI-BindMWTwo-04"),
-		validate.NewCase("mw2.twice", "bind a bound window", mw, mw2Twice, "CI-BindMWTwo-04"),
-		validate.NewCase("mw2.destroy", "destroy a bound window and its region", mw, mw2Destroy, "CI-DestroyMW-01",
-			"CI-DestroyMW-02").Checking("CI-DestroyMW-02"),
-		validate.NewCase("mw2.local-inv", "invalidate, bind again", mw, mw2LocalInv, "CI-BindMWTwo-03"),
-	)...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2 | ci.CapSendInvalidate},
-		validate.NewCase("mw2.send-inv", "the peer invalidates", mw, mw2SendInv, "CI-SendInv-01",
-			"CI-BindMWTwo-03"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1 | ci.CapMW2},
-		validate.NewCase("mw2.by-verb", "QP.BindMW of a type 2 window", mw, mw2ByVerb, "CI-BindMW-10"))...)
-	return s
-}
+// mw2Cases are the cases of memory windows of type 2. (IBTA 10.6.7.2, 11.4.1.)
+var mw2Cases = &validate.Area{}
 
 // bind2 returns a request that binds w with that key.
 func bind2(w ci.MW, key ci.Key, b *kit.Buf, off, n uint64, a ci.Access) ci.SendWR {
@@ -62,6 +27,18 @@ func bound2(t *validate.T, e *kit.End, w ci.MW, b *kit.Buf, a ci.Access) ci.Remo
 	kit.Equal(t, "MW.Key after a bind of type 2", w.Key(), key)
 	return ci.Remote{Addr: b.Addr, RKey: key}
 }
+
+var CIBindMWTwo01 = mw2Cases.Must("CI-BindMWTwo-01", "IBTA 10.6.7", "OpBindMW",
+	"A work request binds a window of type 2 with a key whose low 8 bits the consumer chooses. The window has the "+
+		"access rights of the bind for its range.")
+
+var _ = mw2Cases.Case(validate.Case{
+	ID:      "mw2.bind",
+	Title:   "keys, access inside and outside the window",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW2},
+	Run:     mw2Bind,
+}, CIBindMWTwo01)
 
 func mw2Bind(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -95,6 +72,14 @@ func unbindByDestroy(t *validate.T, p *kit.Pair, w ci.MW, to ci.Remote, at []byt
 	p.WantUntouched("the destroyed window", to, at)
 }
 
+var _ = mw2Cases.Case(validate.Case{
+	ID:      "mw2.rights",
+	Title:   "access rights of the bind, and operations",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW2},
+	Run:     mw2Rights,
+}, CIBindMWTwo01)
+
 func mw2Rights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), ci.LocalWrite|ci.BindWindow)
@@ -118,6 +103,17 @@ func mw2Rights(t *validate.T) {
 	}
 }
 
+var CIBindMWTwo02 = mw2Cases.Must("CI-BindMWTwo-02", "IBTA 10.6.7", "OpBindMW",
+	"Only the peer of the QP through which a window of type 2 was bound has access to it.")
+
+var _ = mw2Cases.Case(validate.Case{
+	ID:      "mw2.other-qp",
+	Title:   "through another QP of the PD",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW2},
+	Run:     mw2OtherQP,
+}, CIBindMWTwo02)
+
 func mw2OtherQP(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	q := p.More(false) // with the same PDs
@@ -128,6 +124,18 @@ func mw2OtherQP(t *validate.T) {
 	q.WantDenied("RDMA READ through another QP of the window's PD", ci.OpRead, 8, to)
 	p.WantWrite("the window through its QP", to, b.Bytes)
 }
+
+var CIBindMWTwo04 = mw2Cases.Must("CI-BindMWTwo-04", "IBTA 10.6.7", "OpBindMW",
+	"A bind of type 2 with a key that is not the window's, of a bound window, or to a region that does not permit "+
+		"it fails and changes nothing.")
+
+var _ = mw2Cases.Case(validate.Case{
+	ID:      "mw2.refused",
+	Title:   "invalid keys, regions that do not permit the bind",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW2},
+	Run:     mw2Refused,
+}, CIBindMWTwo04)
 
 func mw2Refused(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -161,6 +169,14 @@ func mw2Refused(t *validate.T) {
 	}
 }
 
+var _ = mw2Cases.Case(validate.Case{
+	ID:      "mw2.twice",
+	Title:   "bind a bound window",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW2},
+	Run:     mw2Twice,
+}, CIBindMWTwo04)
+
 func mw2Twice(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b, other := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(p.B.PD, 64, bindable)
@@ -170,6 +186,15 @@ func mw2Twice(t *validate.T) {
 	p.B.CQ.WaitStatus(bindID, ci.WCBindErr)
 	kit.Destroy(t, other, "MR of the failed bind")
 }
+
+var _ = mw2Cases.Case(validate.Case{
+	ID:      "mw2.destroy",
+	Title:   "destroy a bound window and its region",
+	Feature: validate.FeatureMW,
+	Checks:  []string{CIDestroyMW02.ID},
+	Needs:   validate.Needs{Caps: ci.CapMW2},
+	Run:     mw2Destroy,
+}, CIDestroyMW01, CIDestroyMW02)
 
 func mw2Destroy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -191,6 +216,18 @@ func mw2Destroy(t *validate.T) {
 	kit.Destroy(t, b, "MR whose window was destroyed")
 }
 
+var CIBindMWTwo03 = mw2Cases.Must("CI-BindMWTwo-03", "IBTA 10.6.7", "OpBindMW, OpLocalInv",
+	"A local invalidate unbinds a window of type 2: its key grants no access, the region can be destroyed, and the "+
+		"window can be bound again.")
+
+var _ = mw2Cases.Case(validate.Case{
+	ID:      "mw2.local-inv",
+	Title:   "invalidate, bind again",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW2},
+	Run:     mw2LocalInv,
+}, CIBindMWTwo03)
+
 func mw2LocalInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
@@ -204,6 +241,14 @@ func mw2LocalInv(t *validate.T) {
 	}
 	kit.Destroy(t, b, "MR whose window was invalidated")
 }
+
+var _ = mw2Cases.Case(validate.Case{
+	ID:      "mw2.send-inv",
+	Title:   "the peer invalidates",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW2 | ci.CapSendInvalidate},
+	Run:     mw2SendInv,
+}, CISendInv01, CIBindMWTwo03)
 
 func mw2SendInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -223,6 +268,14 @@ func mw2SendInv(t *validate.T) {
 	p.WantUntouched("the window after the peer has invalidated its key", to, b.Bytes)
 	kit.Destroy(t, b, "MR whose window was invalidated")
 }
+
+var _ = mw2Cases.Case(validate.Case{
+	ID:      "mw2.by-verb",
+	Title:   "QP.BindMW of a type 2 window",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1 | ci.CapMW2},
+	Run:     mw2ByVerb,
+}, CIBindMW10)
 
 func mw2ByVerb(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))

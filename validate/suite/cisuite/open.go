@@ -7,39 +7,21 @@ import (
 	"ciddk/validate/req"
 )
 
-// openArea returns the cases of HCA.OpenCA and CA.Destroy. (SAS 2.2, IBTA 11.2.1.)
-func openArea() validate.Suite {
-	must := func(id, text string) req.Requirement {
-		return req.Driver.Must(id, "IBTA 11.2.1", "ci_open_ca (1), ci_close_ca (7)", text)
-	}
-	return validate.Suite{
-		Requirements: []req.Requirement{
-			must("CI-OpenCA-01", "OpenCA with GUID 0 or with a nil event callback fails with InvalidParameter."),
-			must("CI-OpenCA-02",
-				"OpenCA with the GUID that Info returns opens the HCA. Its attributes have the same GUID."),
-			must("CI-CloseCA-01", "Destroy of a CA that has objects fails with ResourceBusy and changes nothing."),
-			must("CI-CloseCA-02",
-				"After Destroy each verb of the CA fails with InvalidCAHandle, and the HCA can be opened again."),
-		},
-		Cases: []validate.Case{
-			{ID: "open.guid", Title: "open with the GUID that Info returns", Feature: validate.FeatureCore,
-				Requirements: []string{"CI-OpenCA-02", "SAS-2.1-26", "SAS-2.2-02"},
-				Checks:       []string{"SAS-2.1-26", "SAS-2.2-02"}, Run: openGUID},
-			{ID: "open.unknown", Title: "open with an unknown GUID", Feature: validate.FeatureCore,
-				Requirements: []string{"SAS-2.1-27"}, Run: openUnknown},
-			{ID: "open.arguments", Title: "open with GUID 0, and without a callback", Feature: validate.FeatureCore,
-				Requirements: []string{"CI-OpenCA-01"}, Run: openArguments},
-			{ID: "open.twice", Title: "open an open CA", Feature: validate.FeatureCore,
-				Requirements: []string{"SAS-2.2-08"}, Run: openTwice},
-			{ID: "open.reopen", Title: "open, close and open again, ten times", Feature: validate.FeatureCore,
-				Requirements: []string{"CI-CloseCA-02", "SAS-2.2-08"}, Run: openReopen},
-			{ID: "open.close-busy", Title: "close a CA that has a PD", Feature: validate.FeatureCore,
-				Requirements: []string{"CI-CloseCA-01", "SAS-2.3-26"}, Run: openCloseBusy},
-		},
-	}
-}
+// openCases are the cases of HCA.OpenCA and CA.Destroy. (SAS 2.2, IBTA 11.2.1.)
+var openCases = &validate.Area{}
 
 func noEvents(ci.Event) {}
+
+var CIOpenCA02 = openCases.Must("CI-OpenCA-02", "IBTA 11.2.1", "ci_open_ca (1), ci_close_ca (7)",
+	"OpenCA with the GUID that Info returns opens the HCA. Its attributes have the same GUID.")
+
+var _ = openCases.Case(validate.Case{
+	ID:      "open.guid",
+	Title:   "open with the GUID that Info returns",
+	Feature: validate.FeatureCore,
+	Checks:  []string{req.SAS2_1_26.ID, req.SAS2_2_02.ID},
+	Run:     openGUID,
+}, CIOpenCA02, req.SAS2_1_26, req.SAS2_2_02)
 
 func openGUID(t *validate.T) {
 	info := t.HCA().Info()
@@ -54,6 +36,13 @@ func openGUID(t *validate.T) {
 	kit.Equal(t, "CAAttr.DeviceID", attr.DeviceID, info.DeviceID)
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
+
+var _ = openCases.Case(validate.Case{
+	ID:      "open.unknown",
+	Title:   "open with an unknown GUID",
+	Feature: validate.FeatureCore,
+	Run:     openUnknown,
+}, req.SAS2_1_27)
 
 func openUnknown(t *validate.T) {
 	known := map[ci.GUID]bool{0: true}
@@ -70,6 +59,16 @@ func openUnknown(t *validate.T) {
 	}
 	kit.Open(t) // the rejected opens have left the HCA closed
 }
+
+var CIOpenCA01 = openCases.Must("CI-OpenCA-01", "IBTA 11.2.1", "ci_open_ca (1), ci_close_ca (7)",
+	"OpenCA with GUID 0 or with a nil event callback fails with InvalidParameter.")
+
+var _ = openCases.Case(validate.Case{
+	ID:      "open.arguments",
+	Title:   "open with GUID 0, and without a callback",
+	Feature: validate.FeatureCore,
+	Run:     openArguments,
+}, CIOpenCA01)
 
 func openArguments(t *validate.T) {
 	ca, err := t.HCA().OpenCA(0, noEvents, nil)
@@ -88,6 +87,13 @@ func refusedCA(t *validate.T, ca ci.CA, err error, where string, want ci.Status)
 	kit.True(t, ca == nil, where, "no CA together with the error", "a CA of type %T", ca)
 }
 
+var _ = openCases.Case(validate.Case{
+	ID:      "open.twice",
+	Title:   "open an open CA",
+	Feature: validate.FeatureCore,
+	Run:     openTwice,
+}, req.SAS2_2_08)
+
 func openTwice(t *validate.T) {
 	first := kit.Open(t)
 	second, err := t.HCA().OpenCA(t.HCA().Info().GUID, noEvents, nil)
@@ -95,6 +101,16 @@ func openTwice(t *validate.T) {
 	_, err = first.Query()
 	kit.OK(t, err, "CA.Query of the first open after the rejected one")
 }
+
+var CICloseCA02 = openCases.Must("CI-CloseCA-02", "IBTA 11.2.1", "ci_open_ca (1), ci_close_ca (7)",
+	"After Destroy each verb of the CA fails with InvalidCAHandle, and the HCA can be opened again.")
+
+var _ = openCases.Case(validate.Case{
+	ID:      "open.reopen",
+	Title:   "open, close and open again, ten times",
+	Feature: validate.FeatureCore,
+	Run:     openReopen,
+}, CICloseCA02, req.SAS2_2_08)
 
 func openReopen(t *validate.T) {
 	guid := t.HCA().Info().GUID
@@ -109,6 +125,16 @@ func openReopen(t *validate.T) {
 		kit.WantExactly(t, ca.Destroy(), "second CA.Destroy", ci.InvalidCAHandle)
 	}
 }
+
+var CICloseCA01 = openCases.Must("CI-CloseCA-01", "IBTA 11.2.1", "ci_open_ca (1), ci_close_ca (7)",
+	"Destroy of a CA that has objects fails with ResourceBusy and changes nothing.")
+
+var _ = openCases.Case(validate.Case{
+	ID:      "open.close-busy",
+	Title:   "close a CA that has a PD",
+	Feature: validate.FeatureCore,
+	Run:     openCloseBusy,
+}, CICloseCA01, req.SAS2_3_26)
 
 func openCloseBusy(t *validate.T) {
 	ca := kit.Open(t)

@@ -7,31 +7,18 @@ import (
 	"ciddk/validate/req"
 )
 
-// pdArea returns the cases of protection domains. (IBTA 10.2.3, 11.2.1.5.)
-func pdArea() validate.Suite {
-	must := func(id, text string) req.Requirement {
-		return req.Driver.Must(id, "IBTA 11.2.1", "ci_allocate_pd (10), ci_deallocate_pd (11)", text)
-	}
-	return validate.Suite{
-		Requirements: []req.Requirement{
-			must("CI-DeallocatePD-01",
-				"Destroy of a PD that has a child fails with ResourceBusy. PD and child still work."),
-			must("CI-DeallocatePD-02", "Each verb on a destroyed PD fails with InvalidPDHandle."),
-			must("CI-AllocatePD-01", "A PD of each type can be allocated."),
-		},
-		Cases: []validate.Case{
-			{ID: "pd.types", Title: "allocate PDs of each type", Feature: validate.FeatureCore,
-				Requirements: []string{"CI-AllocatePD-01"}, Run: pdTypes},
-			{ID: "pd.busy", Title: "destroy a PD that has a CQ, an MR or a QP", Feature: validate.FeatureCore,
-				Requirements: []string{"CI-DeallocatePD-01", "SAS-2.3-26"}, Run: pdBusy},
-			{ID: "pd.stale", Title: "use a destroyed PD", Feature: validate.FeatureCore,
-				Requirements: []string{"CI-DeallocatePD-02",
-					"SAS-2.1-06"}, Checks: []string{"SAS-2.1-06"}, Run: pdStale},
-			{ID: "pd.cq-from-stale", Title: "create a CQ from a destroyed PD", Feature: validate.FeatureCore,
-				Requirements: []string{"SAS-2.1-04"}, Run: pdCQFromStale},
-		},
-	}
-}
+// pdCases are the cases of protection domains. (IBTA 10.2.3, 11.2.1.5.)
+var pdCases = &validate.Area{}
+
+var CIAllocatePD01 = pdCases.Must("CI-AllocatePD-01", "IBTA 11.2.1", "ci_allocate_pd (10), ci_deallocate_pd (11)",
+	"A PD of each type can be allocated.")
+
+var _ = pdCases.Case(validate.Case{
+	ID:      "pd.types",
+	Title:   "allocate PDs of each type",
+	Feature: validate.FeatureCore,
+	Run:     pdTypes,
+}, CIAllocatePD01)
 
 func pdTypes(t *validate.T) {
 	ca := kit.Open(t)
@@ -42,6 +29,16 @@ func pdTypes(t *validate.T) {
 		kit.Destroy(t, pd, "PD")
 	}
 }
+
+var CIDeallocatePD01 = pdCases.Must("CI-DeallocatePD-01", "IBTA 11.2.1", "ci_allocate_pd (10), ci_deallocate_pd (11)",
+	"Destroy of a PD that has a child fails with ResourceBusy. PD and child still work.")
+
+var _ = pdCases.Case(validate.Case{
+	ID:      "pd.busy",
+	Title:   "destroy a PD that has a CQ, an MR or a QP",
+	Feature: validate.FeatureCore,
+	Run:     pdBusy,
+}, CIDeallocatePD01, req.SAS2_3_26)
 
 func pdBusy(t *validate.T) {
 	ca := kit.Open(t)
@@ -64,6 +61,17 @@ func pdBusy(t *validate.T) {
 	}
 }
 
+var CIDeallocatePD02 = pdCases.Must("CI-DeallocatePD-02", "IBTA 11.2.1", "ci_allocate_pd (10), ci_deallocate_pd (11)",
+	"Each verb on a destroyed PD fails with InvalidPDHandle.")
+
+var _ = pdCases.Case(validate.Case{
+	ID:      "pd.stale",
+	Title:   "use a destroyed PD",
+	Feature: validate.FeatureCore,
+	Checks:  []string{req.SAS2_1_06.ID},
+	Run:     pdStale,
+}, CIDeallocatePD02, req.SAS2_1_06)
+
 func pdStale(t *validate.T) {
 	ca := kit.Open(t)
 	pd, alive := ca.PD(), ca.PD()
@@ -83,6 +91,13 @@ func pdStale(t *validate.T) {
 		kit.WantRefused(t, q, err, "PD.CreateCQ after PD.Destroy, when there is a younger PD", ci.InvalidPDHandle)
 	})
 }
+
+var _ = pdCases.Case(validate.Case{
+	ID:      "pd.cq-from-stale",
+	Title:   "create a CQ from a destroyed PD",
+	Feature: validate.FeatureCore,
+	Run:     pdCQFromStale,
+}, req.SAS2_1_04)
 
 func pdCQFromStale(t *validate.T) {
 	ca := kit.Open(t)

@@ -7,37 +7,19 @@ import (
 	"ciddk/validate/req"
 )
 
-// qpCreateArea returns the cases of the creation of queue pairs. (IBTA 10.2.4, 11.2.4.)
-func qpCreateArea() validate.Suite {
-	must := func(id, text string) req.Requirement {
-		return req.Driver.Must(id, "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)", text)
-	}
-	return validate.Suite{
-		Requirements: []req.Requirement{
-			must("CI-CreateQP-01", "A new QP is in Reset and has the requested type, PD and CQs."),
-			must("CI-CreateQP-02",
-				"QP numbers are unique in the CA, have 24 bits and differ from those of QP0 and QP1."),
-			must("CI-CreateQP-03",
-				"Depths above the limits of the CA fail with InvalidMaxWRs, scatter/gather counts with "+
-					"InvalidMaxSGE. No QP is created."),
-			must("CI-DestroyQP-01", "Each verb on a destroyed QP fails with InvalidQPHandle."),
-		},
-		Cases: []validate.Case{
-			{ID: "qp.create.reset", Title: "a new QP is in Reset and has the requested attributes",
-				Feature:      validate.FeatureQP,
-				Requirements: []string{"CI-CreateQP-01", "SAS-2.3-09", "SAS-2.3-06"},
-				Checks:       []string{"SAS-2.3-09", "SAS-2.3-06"}, Run: qpCreateReset},
-			{ID: "qp.create.granted", Title: "a new QP has at least the requested sizes", Feature: validate.FeatureQP,
-				Requirements: []string{"SAS-2.3-10"}, Run: qpCreateGranted},
-			{ID: "qp.create.numbers", Title: "QP numbers are unique", Feature: validate.FeatureQP,
-				Requirements: []string{"CI-CreateQP-02"}, Run: qpCreateNumbers},
-			{ID: "qp.create.limits", Title: "sizes above the limits", Feature: validate.FeatureQP,
-				Requirements: []string{"CI-CreateQP-03"}, Run: qpCreateLimits},
-			{ID: "qp.stale", Title: "use a destroyed QP", Feature: validate.FeatureQP,
-				Requirements: []string{"CI-DestroyQP-01"}, Run: qpStale},
-		},
-	}
-}
+// qpCreateCases are the cases of the creation of queue pairs. (IBTA 10.2.4, 11.2.4.)
+var qpCreateCases = &validate.Area{}
+
+var CICreateQP01 = qpCreateCases.Must("CI-CreateQP-01", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
+	"A new QP is in Reset and has the requested type, PD and CQs.")
+
+var _ = qpCreateCases.Case(validate.Case{
+	ID:      "qp.create.reset",
+	Title:   "a new QP is in Reset and has the requested attributes",
+	Feature: validate.FeatureQP,
+	Checks:  []string{req.SAS2_3_09.ID, req.SAS2_3_06.ID},
+	Run:     qpCreateReset,
+}, CICreateQP01, req.SAS2_3_09, req.SAS2_3_06)
 
 func qpCreateReset(t *validate.T) {
 	ca := kit.Open(t)
@@ -55,6 +37,13 @@ func qpCreateReset(t *validate.T) {
 		kit.SameObject(t, "QPAttr.RecvCQ", a.RecvCQ, recv.CQ)
 	})
 }
+
+var _ = qpCreateCases.Case(validate.Case{
+	ID:      "qp.create.granted",
+	Title:   "a new QP has at least the requested sizes",
+	Feature: validate.FeatureQP,
+	Run:     qpCreateGranted,
+}, req.SAS2_3_10)
 
 func qpCreateGranted(t *validate.T) {
 	ca := kit.Open(t)
@@ -81,6 +70,16 @@ func qpCreateGranted(t *validate.T) {
 	}
 }
 
+var CICreateQP02 = qpCreateCases.Must("CI-CreateQP-02", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
+	"QP numbers are unique in the CA, have 24 bits and differ from those of QP0 and QP1.")
+
+var _ = qpCreateCases.Case(validate.Case{
+	ID:      "qp.create.numbers",
+	Title:   "QP numbers are unique",
+	Feature: validate.FeatureQP,
+	Run:     qpCreateNumbers,
+}, CICreateQP02)
+
 func qpCreateNumbers(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -93,6 +92,17 @@ func qpCreateNumbers(t *validate.T) {
 		seen[n] = true
 	}
 }
+
+var CICreateQP03 = qpCreateCases.Must("CI-CreateQP-03", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
+	"Depths above the limits of the CA fail with InvalidMaxWRs, scatter/gather counts with InvalidMaxSGE. No QP is "+
+		"created.")
+
+var _ = qpCreateCases.Case(validate.Case{
+	ID:      "qp.create.limits",
+	Title:   "sizes above the limits",
+	Feature: validate.FeatureQP,
+	Run:     qpCreateLimits,
+}, CICreateQP03)
 
 func qpCreateLimits(t *validate.T) {
 	ca := kit.Open(t)
@@ -116,6 +126,16 @@ func qpCreateLimits(t *validate.T) {
 	}
 	kit.Destroy(t, cq, "CQ after rejected calls of PD.CreateQP")
 }
+
+var CIDestroyQP01 = qpCreateCases.Must("CI-DestroyQP-01", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
+	"Each verb on a destroyed QP fails with InvalidQPHandle.")
+
+var _ = qpCreateCases.Case(validate.Case{
+	ID:      "qp.stale",
+	Title:   "use a destroyed QP",
+	Feature: validate.FeatureQP,
+	Run:     qpStale,
+}, CIDestroyQP01)
 
 func qpStale(t *validate.T) {
 	ca := kit.Open(t)

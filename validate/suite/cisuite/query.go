@@ -10,43 +10,34 @@ import (
 	"ciddk/validate/req"
 )
 
-// queryArea returns the cases of CA.Query. (SAS 2.3, IBTA 11.2.1.2.)
-func queryArea() validate.Suite {
-	must := func(id, text string) req.Requirement {
-		return req.Driver.Must(id, "IBTA 11.2.1", "ci_query_ca (5)", text)
-	}
-	return validate.Suite{
-		Requirements: []req.Requirement{
-			must("CI-QueryCA-01", "The limits in the attributes permit at least one connection and are consistent."),
-			must("CI-QueryCA-02",
-				"Ports are numbered 1 to n in order. Each has an MTU that its hardware permits, a GID and, on "+
-					"InfiniBand, the default partition."),
-			must("CI-QueryCA-03",
-				"Query returns a snapshot that belongs to the caller: changes to it do not affect the next Query."),
-			must("CI-QueryCA-04", "Page sizes are powers of two in ascending order and include 4096."),
-			must("CI-QueryCA-06",
-				"A port has no MTUs by service level, or up to 16 valid codes that are at most its MTU. Connections "+
-					"and datagrams with that of their service level work, and with a larger one fail."),
-		},
-		Cases: []validate.Case{
-			{ID: "query.limits", Title: "limits are set and consistent", Feature: validate.FeatureCore,
-				Requirements: []string{"SAS-2.3-03", "CI-QueryCA-01"}, Run: queryLimits},
-			{ID: "query.limits-connection", Title: "limits permit a connection", Feature: validate.FeatureCore,
-				Requirements: []string{"CI-QueryCA-01"}, Run: queryConnection},
-			{ID: "query.ports", Title: "port attributes", Feature: validate.FeatureCore,
-				Requirements: []string{"CI-QueryCA-02"}, Run: queryPorts},
-			{ID: "query.mtus", Title: "MTUs by service level", Feature: validate.FeatureRC,
-				Requirements: []string{"CI-QueryCA-06"}, Run: queryMTUs},
-			{ID: "query.mtus-datagram", Title: "a datagram of the MTU of its service level, and a longer one",
-				Feature: validate.FeatureUD, Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
-				Requirements: []string{"CI-QueryCA-06"}, Run: queryMTUDatagram},
-			{ID: "query.page-sizes", Title: "page sizes", Feature: validate.FeatureCore,
-				Requirements: []string{"CI-QueryCA-04"}, Run: queryPageSizes},
-			{ID: "query.snapshot", Title: "the snapshot belongs to the caller", Feature: validate.FeatureCore,
-				Requirements: []string{"CI-QueryCA-03"}, Run: querySnapshot},
-		},
-	}
-}
+// queryCases are the cases of CA.Query. (SAS 2.3, IBTA 11.2.1.2.)
+var queryCases = &validate.Area{}
+
+var CIQueryCA06 = queryCases.Must("CI-QueryCA-06", "IBTA 11.2.1", "ci_query_ca (5)",
+	"A port has no MTUs by service level, or up to 16 valid codes that are at most its MTU. Connections and "+
+		"datagrams with that of their service level work, and with a larger one fail.")
+
+var _ = queryCases.Case(validate.Case{
+	ID:      "query.mtus",
+	Title:   "MTUs by service level",
+	Feature: validate.FeatureRC,
+	Run:     queryMTUs,
+}, CIQueryCA06)
+
+var _ = queryCases.Case(validate.Case{
+	ID:      "query.mtus-datagram",
+	Title:   "a datagram of the MTU of its service level, and a longer one",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     queryMTUDatagram,
+}, CIQueryCA06)
+
+var _ = queryCases.Case(validate.Case{
+	ID:      "query.limits",
+	Title:   "limits are set and consistent",
+	Feature: validate.FeatureCore,
+	Run:     queryLimits,
+}, req.SAS2_3_03, CIQueryCA01)
 
 func queryLimits(t *validate.T) {
 	a := kit.Open(t).Attr
@@ -80,6 +71,16 @@ func queryLimits(t *validate.T) {
 	}
 }
 
+var CIQueryCA01 = queryCases.Must("CI-QueryCA-01", "IBTA 11.2.1", "ci_query_ca (5)",
+	"The limits in the attributes permit at least one connection and are consistent.")
+
+var _ = queryCases.Case(validate.Case{
+	ID:      "query.limits-connection",
+	Title:   "limits permit a connection",
+	Feature: validate.FeatureCore,
+	Run:     queryConnection,
+}, CIQueryCA01)
+
 func queryConnection(t *validate.T) {
 	a := kit.Open(t).Attr
 	for _, x := range kit.Variants(t, "", []struct {
@@ -101,6 +102,17 @@ func queryConnection(t *validate.T) {
 	kit.AtLeast(t, "CAAttr.MaxMRSize", a.MaxMRSize, 4096)
 	kit.True(t, a.AckDelay < 32, "CAAttr.AckDelay", "a 5-bit exponent, below 32", "%d", a.AckDelay)
 }
+
+var CIQueryCA02 = queryCases.Must("CI-QueryCA-02", "IBTA 11.2.1", "ci_query_ca (5)",
+	"Ports are numbered 1 to n in order. Each has an MTU that its hardware permits, a GID and, on InfiniBand, the "+
+		"default partition.")
+
+var _ = queryCases.Case(validate.Case{
+	ID:      "query.ports",
+	Title:   "port attributes",
+	Feature: validate.FeatureCore,
+	Run:     queryPorts,
+}, CIQueryCA02)
 
 func queryPorts(t *validate.T) {
 	a := kit.Open(t).Attr
@@ -131,6 +143,16 @@ func queryPorts(t *validate.T) {
 	}
 }
 
+var CIQueryCA04 = queryCases.Must("CI-QueryCA-04", "IBTA 11.2.1", "ci_query_ca (5)",
+	"Page sizes are powers of two in ascending order and include 4096.")
+
+var _ = queryCases.Case(validate.Case{
+	ID:      "query.page-sizes",
+	Title:   "page sizes",
+	Feature: validate.FeatureCore,
+	Run:     queryPageSizes,
+}, CIQueryCA04)
+
 func queryPageSizes(t *validate.T) {
 	a := kit.Open(t).Attr
 	has4k := false
@@ -141,6 +163,16 @@ func queryPageSizes(t *validate.T) {
 	}
 	kit.True(t, has4k, "CAAttr.PageSizes", "a list that includes 4096", "%d", a.PageSizes)
 }
+
+var CIQueryCA03 = queryCases.Must("CI-QueryCA-03", "IBTA 11.2.1", "ci_query_ca (5)",
+	"Query returns a snapshot that belongs to the caller: changes to it do not affect the next Query.")
+
+var _ = queryCases.Case(validate.Case{
+	ID:      "query.snapshot",
+	Title:   "the snapshot belongs to the caller",
+	Feature: validate.FeatureCore,
+	Run:     querySnapshot,
+}, CIQueryCA03)
 
 func querySnapshot(t *validate.T) {
 	ca := kit.Open(t)

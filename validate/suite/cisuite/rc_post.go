@@ -12,79 +12,16 @@ import (
 	"ciddk/validate/req"
 )
 
-// rcPostArea returns the cases of posts: lists, full queues, signaling, inline data, fences, solicited completions.
+// rcPostCases are the cases of posts: lists, full queues, signaling, inline data, fences, solicited completions.
 // (IBTA 10.8, 11.4.1.)
-func rcPostArea() validate.Suite {
-	rc := validate.FeatureRC
-	const post = "ci_post_send (55), ci_post_recv (56)"
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-PostSend-03", "IBTA 10.8.2", post,
-			"A queue accepts as many outstanding requests as its depth. The next one fails with "+
-				"InsufficientResources. When requests have completed, it accepts as many others."),
-		req.Driver.Must("CI-PostSend-04", "IBTA 11.4.1.1", post,
-			"A request with more segments than the queue supports fails with InvalidMaxSGE and is not posted."),
-		req.Driver.Must("CI-PostSend-05", "CI posting", "QP.PostSend in ci",
-			"When a post returns, its requests, segment lists and inline data belong to the caller again: later "+
-				"changes to them have no effect."),
-		req.Driver.Must("CI-PostSend-06", "CI posting", "QP.PostSend in ci",
-			"A post of an empty list succeeds and does nothing."),
-		req.Driver.Must("CI-Signal-01", "IBTA 10.8.6", "SIGNALED; ib_qp_create_t.sq_signaled",
-			"A successful send completes exactly if it is signaled or its QP was created with SignalAll."),
-		req.Driver.Must("CI-Signal-02", "IBTA 10.8.6", "SIGNALED",
-			"Queue entries of unsignaled sends are free again when a later signaled one has completed."),
-		req.Driver.Must("CI-Signal-03", "IBTA 10.8.6", "SIGNALED",
-			"A send that fails or is flushed completes, whether it is signaled or not."),
-		req.Driver.Must("CI-Inline-01", "IBTA 11.4.1.1", "INLINE; SendWR.Inline",
-			"Inline data are sent as they were when they were posted. They need no region."),
-		req.Driver.Must("CI-Inline-02", "IBTA 11.4.1.1", "INLINE; QPCaps.MaxInline",
-			"Inline data longer than the QP's MaxInline, or in an operation that sends no data, fail with "+
-				"InvalidParameter."),
-		req.Driver.Must("CI-Fence-01", "IBTA 10.8.3.3", "FENCE",
-			"A request with SendFence starts after earlier reads of its queue have completed, so it sends the data "+
-				"that they have returned."),
-		req.Driver.Must("CI-Solicited-01", "IBTA 9.2.3", "SOLICITED",
-			"A CQ armed for solicited completions makes a callback for a message sent with SendSolicited, and none "+
-				"for other messages."),
-	)
-	s.Cases = append(s.Cases,
-		validate.NewCase("post.list.send", "a list of 32 sends in one post", rc, postListSend, "SAS-2.1-21",
-			"SAS-2.3-18"),
-		validate.NewCase("post.list.recv", "a list of 32 receives in one post", rc, postListRecv, "SAS-2.1-21"),
-		validate.NewCase("post.list.mixed", "a list of sends, writes and reads", rc, postListMixed, "SAS-2.1-21"),
-		validate.NewCase("post.list.bad-send",
-			"an invalid request at the start, in the middle and at the end of a list", rc, postBadSend, "SAS-2.1-23"),
-		validate.NewCase("post.list.bad-recv",
-			"an invalid receive at the start, in the middle and at the end of a list", rc, postBadRecv, "SAS-2.1-23"),
-		validate.NewCase("post.list.full", "a list longer than the free part of the queue", rc, postListFull,
-			"SAS-2.1-23", "CI-PostSend-03"),
-		validate.NewCase("post.list.empty", "an empty list", rc, postEmpty, "CI-PostSend-06"),
-		validate.NewCase("post.poll-list", "poll several completions in one call", rc, postPollList, "SAS-2.1-22"),
-		validate.NewCase("post.full.send", "fill a send queue", rc, postFullSend, "CI-PostSend-03"),
-		validate.NewCase("post.full.recv", "fill a receive queue", rc, postFullRecv, "CI-PostSend-03"),
-		validate.NewCase("post.sges", "more segments than the queue supports", rc, postSGEs, "CI-PostSend-04"),
-		validate.NewCase("post.copied", "overwrite a request directly after the post", rc, postCopied,
-			"CI-PostSend-05"),
-		validate.NewCase("post.returns", "post to a peer that does not answer", rc, postReturns, "SAS-2.3-19"),
-		validate.NewCase("post.signal.flag", "signaled and unsignaled sends", rc, signalFlag, "CI-Signal-01"),
-		validate.NewCase("post.signal.all", "SignalAll without flags", rc, signalAll, "CI-Signal-01"),
-		validate.NewCase("post.signal.freed", "a queue of 4 with one signaled send in four, 40 rounds", rc, signalFreed,
-			"CI-Signal-02"),
-		validate.NewCase("post.signal.error", "an unsignaled send fails", rc, signalError, "CI-Signal-03"),
-		validate.NewCase("post.fence", "a fenced send of data that a read returns", rc, postFence, "CI-Fence-01"),
-		validate.NewCase("post.solicited", "solicited and other messages, with a CQ armed for solicited ones", rc,
-			postSolicited, "CI-Solicited-01"),
-	)
-	s.Cases = append(s.Cases, needing(validate.Needs{Attr: inline16},
-		validate.NewCase("post.inline.overwritten", "inline data overwritten directly after the post", rc,
-			inlineOverwritten, "CI-Inline-01"),
-		validate.NewCase("post.inline.sizes", "inline sends and writes of 0 bytes to MaxInline bytes", rc, inlineSizes,
-			"CI-Inline-01"),
-		validate.NewCase("post.inline.too-long", "inline data that are too long, or in a read", rc, inlineTooLong,
-			"CI-Inline-02"),
-	)...)
-	return s
-}
+var rcPostCases = &validate.Area{}
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.list.send",
+	Title:   "a list of 32 sends in one post",
+	Feature: validate.FeatureRC,
+	Run:     postListSend,
+}, req.SAS2_1_21, req.SAS2_3_18)
 
 func postListSend(t *validate.T) {
 	const n = 32
@@ -102,6 +39,13 @@ func postListSend(t *validate.T) {
 	p.B.RecvCQ.Empty()
 }
 
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.list.recv",
+	Title:   "a list of 32 receives in one post",
+	Feature: validate.FeatureRC,
+	Run:     postListRecv,
+}, req.SAS2_1_21)
+
 func postListRecv(t *validate.T) {
 	const n = 32
 	p := kit.RC(t, kit.Depth(n))
@@ -117,6 +61,13 @@ func postListRecv(t *validate.T) {
 		kit.Equal(t, fmt.Sprintf("byte of message %d", i+1), p.B.Buf.Bytes[8*i], p.A.Buf.Bytes[i])
 	}
 }
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.list.mixed",
+	Title:   "a list of sends, writes and reads",
+	Feature: validate.FeatureRC,
+	Run:     postListMixed,
+}, req.SAS2_1_21)
 
 func postListMixed(t *validate.T) {
 	p := kit.RC(t)
@@ -146,6 +97,13 @@ func postListMixed(t *validate.T) {
 	kit.SameBytes(t, "first message", p.B.Buf.Bytes[:90], p.A.Buf.Bytes[100:190])
 	kit.SameBytes(t, "second message", p.B.Buf.Bytes[100:180], p.A.Buf.Bytes[300:380])
 }
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.list.bad-send",
+	Title:   "an invalid request at the start, in the middle and at the end of a list",
+	Feature: validate.FeatureRC,
+	Run:     postBadSend,
+}, req.SAS2_1_23)
 
 func postBadSend(t *validate.T) {
 	p := kit.RC(t)
@@ -188,6 +146,13 @@ func postBadSend(t *validate.T) {
 	}
 }
 
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.list.bad-recv",
+	Title:   "an invalid receive at the start, in the middle and at the end of a list",
+	Feature: validate.FeatureRC,
+	Run:     postBadRecv,
+}, req.SAS2_1_23)
+
 func postBadRecv(t *validate.T) {
 	p := kit.RC(t)
 	attr, err := p.B.Query()
@@ -206,6 +171,13 @@ func postBadRecv(t *validate.T) {
 		p.B.RecvCQ.WaitOK(append(ids(1, uint64(at)), 1000)...)
 	}
 }
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.list.full",
+	Title:   "a list longer than the free part of the queue",
+	Feature: validate.FeatureRC,
+	Run:     postListFull,
+}, req.SAS2_1_23, CIPostSend03)
 
 func postListFull(t *validate.T) {
 	p := unanswering(t, kit.Depth(4))
@@ -227,6 +199,16 @@ func postListFull(t *validate.T) {
 	p.B.WantDrained()
 }
 
+var CIPostSend06 = rcPostCases.Must("CI-PostSend-06", "CI posting", "QP.PostSend in ci",
+	"A post of an empty list succeeds and does nothing.")
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.list.empty",
+	Title:   "an empty list",
+	Feature: validate.FeatureRC,
+	Run:     postEmpty,
+}, CIPostSend06)
+
 func postEmpty(t *validate.T) {
 	p := kit.RC(t)
 	for _, wrs := range [][]ci.SendWR{nil, {}} {
@@ -240,6 +222,13 @@ func postEmpty(t *validate.T) {
 	p.A.Exchange(p.B, 10)
 	p.A.CQ.Empty()
 }
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.poll-list",
+	Title:   "poll several completions in one call",
+	Feature: validate.FeatureRC,
+	Run:     postPollList,
+}, req.SAS2_1_22)
 
 func postPollList(t *validate.T) {
 	const n, rounds = 8, 20
@@ -275,6 +264,17 @@ func postPollList(t *validate.T) {
 		"more than one completion in one call", "never more than one completion")
 }
 
+var CIPostSend03 = rcPostCases.Must("CI-PostSend-03", "IBTA 10.8.2", "ci_post_send (55), ci_post_recv (56)",
+	"A queue accepts as many outstanding requests as its depth. The next one fails with InsufficientResources. "+
+		"When requests have completed, it accepts as many others.")
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.full.send",
+	Title:   "fill a send queue",
+	Feature: validate.FeatureRC,
+	Run:     postFullSend,
+}, CIPostSend03)
+
 func postFullSend(t *validate.T) {
 	p := kit.NewPairInReset(t, kit.Type(ci.RC), kit.Depth(5))
 	p.A.Init()
@@ -306,6 +306,13 @@ func postFullSend(t *validate.T) {
 	}
 }
 
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.full.recv",
+	Title:   "fill a receive queue",
+	Feature: validate.FeatureRC,
+	Run:     postFullRecv,
+}, CIPostSend03)
+
 func postFullRecv(t *validate.T) {
 	p := kit.RC(t, kit.Depth(5))
 	attr, err := p.B.Query()
@@ -326,6 +333,16 @@ func postFullRecv(t *validate.T) {
 		}
 	}
 }
+
+var CIPostSend04 = rcPostCases.Must("CI-PostSend-04", "IBTA 11.4.1.1", "ci_post_send (55), ci_post_recv (56)",
+	"A request with more segments than the queue supports fails with InvalidMaxSGE and is not posted.")
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.sges",
+	Title:   "more segments than the queue supports",
+	Feature: validate.FeatureRC,
+	Run:     postSGEs,
+}, CIPostSend04)
 
 func postSGEs(t *validate.T) {
 	p := kit.RC(t, kit.SGEs(1))
@@ -360,6 +377,17 @@ func postSGEs(t *validate.T) {
 	}
 }
 
+var CIPostSend05 = rcPostCases.Must("CI-PostSend-05", "CI posting", "QP.PostSend in ci",
+	"When a post returns, its requests, segment lists and inline data belong to the caller again: later changes to "+
+		"them have no effect.")
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.copied",
+	Title:   "overwrite a request directly after the post",
+	Feature: validate.FeatureRC,
+	Run:     postCopied,
+}, CIPostSend05)
+
 func postCopied(t *validate.T) {
 	p := kit.RC(t)
 	kit.Random(t, p.A.Buf.Bytes[:512])
@@ -390,6 +418,13 @@ func postCopied(t *validate.T) {
 	}
 	kit.SameBytes(t, "messages into receives that used the same list", p.B.Buf.Bytes[:128], p.A.Buf.Bytes[:128])
 }
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.returns",
+	Title:   "post to a peer that does not answer",
+	Feature: validate.FeatureRC,
+	Run:     postReturns,
+}, req.SAS2_3_19)
 
 // postReturns posts to a peer that does not answer, in one list and then one by one. The second part compares the time
 // of a post with that of a post to a peer that answers, since the machine may be busy.
@@ -466,6 +501,16 @@ func medianPost(e *kit.End, n int) time.Duration {
 	return times[n/2]
 }
 
+var CISignal01 = rcPostCases.Must("CI-Signal-01", "IBTA 10.8.6", "SIGNALED; ib_qp_create_t.sq_signaled",
+	"A successful send completes exactly if it is signaled or its QP was created with SignalAll.")
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.signal.flag",
+	Title:   "signaled and unsignaled sends",
+	Feature: validate.FeatureRC,
+	Run:     signalFlag,
+}, CISignal01)
+
 func signalFlag(t *validate.T) {
 	const n = 12
 	p := kit.RC(t)
@@ -485,6 +530,13 @@ func signalFlag(t *validate.T) {
 	p.A.CQ.Empty()
 }
 
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.signal.all",
+	Title:   "SignalAll without flags",
+	Feature: validate.FeatureRC,
+	Run:     signalAll,
+}, CISignal01)
+
 func signalAll(t *validate.T) {
 	const n = 6
 	p := kit.RC(t, kit.Flags(ci.QPSignalAll))
@@ -499,6 +551,16 @@ func signalAll(t *validate.T) {
 	p.A.CQ.WaitOK(ids(1, n)...)
 	p.A.CQ.Empty()
 }
+
+var CISignal02 = rcPostCases.Must("CI-Signal-02", "IBTA 10.8.6", "SIGNALED",
+	"Queue entries of unsignaled sends are free again when a later signaled one has completed.")
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.signal.freed",
+	Title:   "a queue of 4 with one signaled send in four, 40 rounds",
+	Feature: validate.FeatureRC,
+	Run:     signalFreed,
+}, CISignal02)
 
 func signalFreed(t *validate.T) {
 	p := kit.RC(t, kit.Depth(4))
@@ -515,6 +577,16 @@ func signalFreed(t *validate.T) {
 	}
 }
 
+var CISignal03 = rcPostCases.Must("CI-Signal-03", "IBTA 10.8.6", "SIGNALED",
+	"A send that fails or is flushed completes, whether it is signaled or not.")
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.signal.error",
+	Title:   "an unsignaled send fails",
+	Feature: validate.FeatureRC,
+	Run:     signalError,
+}, CISignal03)
+
 func signalError(t *validate.T) {
 	p := kit.RC(t)
 	wrs := p.A.SendWRs(3)
@@ -529,6 +601,17 @@ func signalError(t *validate.T) {
 	p.A.WantDrained()
 }
 
+var CIInline01 = rcPostCases.Must("CI-Inline-01", "IBTA 11.4.1.1", "INLINE; SendWR.Inline",
+	"Inline data are sent as they were when they were posted. They need no region.")
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.inline.overwritten",
+	Title:   "inline data overwritten directly after the post",
+	Feature: validate.FeatureRC,
+	Needs:   validate.Needs{Attr: inline16},
+	Run:     inlineOverwritten,
+}, CIInline01)
+
 func inlineOverwritten(t *validate.T) {
 	n := min(64, t.Attr().MaxInline)
 	p := kit.RC(t, kit.Inline(n))
@@ -542,6 +625,14 @@ func inlineOverwritten(t *validate.T) {
 	kit.Equal(t, "Length", p.B.RecvCQ.WaitOK(1)[0].Length, uint32(n))
 	p.B.Buf.WantOnly(t, "inline data overwritten after the post", 0, sent)
 }
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.inline.sizes",
+	Title:   "inline sends and writes of 0 bytes to MaxInline bytes",
+	Feature: validate.FeatureRC,
+	Needs:   validate.Needs{Attr: inline16},
+	Run:     inlineSizes,
+}, CIInline01)
 
 func inlineSizes(t *validate.T) {
 	maxInline := min(256, t.Attr().MaxInline)
@@ -560,6 +651,17 @@ func inlineSizes(t *validate.T) {
 	}
 }
 
+var CIInline02 = rcPostCases.Must("CI-Inline-02", "IBTA 11.4.1.1", "INLINE; QPCaps.MaxInline",
+	"Inline data longer than the QP's MaxInline, or in an operation that sends no data, fail with InvalidParameter.")
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.inline.too-long",
+	Title:   "inline data that are too long, or in a read",
+	Feature: validate.FeatureRC,
+	Needs:   validate.Needs{Attr: inline16},
+	Run:     inlineTooLong,
+}, CIInline02)
+
 func inlineTooLong(t *validate.T) {
 	p := kit.RC(t, kit.Inline(16))
 	attr, err := p.A.Query()
@@ -575,6 +677,17 @@ func inlineTooLong(t *validate.T) {
 	kit.WantTaken(t, "QP.PostSend of a read with inline data", n, err, 0, ci.InvalidParameter)
 	p.A.Exchange(p.B, 4)
 }
+
+var CIFence01 = rcPostCases.Must("CI-Fence-01", "IBTA 10.8.3.3", "FENCE",
+	"A request with SendFence starts after earlier reads of its queue have completed, so it sends the data that "+
+		"they have returned.")
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.fence",
+	Title:   "a fenced send of data that a read returns",
+	Feature: validate.FeatureRC,
+	Run:     postFence,
+}, CIFence01)
 
 func postFence(t *validate.T) {
 	const n = 32 << 10
@@ -592,6 +705,17 @@ func postFence(t *validate.T) {
 			p.B.Buf.Bytes[:n])
 	}
 }
+
+var CISolicited01 = rcPostCases.Must("CI-Solicited-01", "IBTA 9.2.3", "SOLICITED",
+	"A CQ armed for solicited completions makes a callback for a message sent with SendSolicited, and none for "+
+		"other messages.")
+
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.solicited",
+	Title:   "solicited and other messages, with a CQ armed for solicited ones",
+	Feature: validate.FeatureRC,
+	Run:     postSolicited,
+}, CISolicited01)
 
 func postSolicited(t *validate.T) {
 	a, b := kit.OpenPair(t)

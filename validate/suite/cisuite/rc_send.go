@@ -10,58 +10,26 @@ import (
 	"ciddk/validate/req"
 )
 
-// rcSendArea returns the cases of messages on reliable connections. (IBTA 9.7, 10.8, 11.4.)
-func rcSendArea() validate.Suite {
-	rc := validate.FeatureRC
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("IBTA-9.7-01", "IBTA 9.7", "SEND; ci_post_send (55)",
-			"A SEND of any length from 0 to the limit of the port arrives completely, and nothing else is written."),
-		req.Driver.Must("IBTA-9.7-02", "IBTA 9.7", "ordering",
-			"Messages of a send queue use receives in the order of both posts, and both queues complete in that "+
-				"order."),
-		req.Driver.Must("IBTA-9.7-03", "IBTA 9.7", "segmentation by path MTU",
-			"A connection works with each path MTU up to that of the port."),
-		req.Driver.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55), data segments",
-			"The segments of a send are gathered in their order, whatever their lengths are. They may be empty."),
-		req.Driver.Must("CI-PostRecv-01", "IBTA 11.4.1.2", "ci_post_recv (56), data segments",
-			"The segments of a receive are filled in their order. Each is filled completely before the next one, and "+
-				"empty ones are skipped."),
-		req.Driver.Must("CI-PostSend-02", "IBTA 11.4.1.1", "IMMEDIATE; SendWR.Imm",
-			"Immediate data arrive with the value sent and with WCImmediate. Without SendImmediate that flag is not "+
-				"set."),
-		req.Driver.Must("CI-WC-01", "IBTA 11.4.2.1", "ci_poll_cq (59)",
-			"The completion of a send has the ID of its request, and its QP number, context and operation."),
-	)
-	s.Cases = append(s.Cases,
-		validate.NewCase("rc.send.sizes", "messages of 0 bytes to 1 MiB, around packet boundaries", rc, rcSizes,
-			"IBTA-9.7-01", "SAS-2.3-18"),
-		validate.NewCase("rc.send.large", "a message of 16 MiB", rc, rcLarge, "IBTA-9.7-01"),
-		validate.NewCase("rc.send.order", "64 messages, in order", rc, rcOrder, "IBTA-9.7-02"),
-		validate.NewCase("rc.send.both-ways", "both ends send at the same time", rc, rcBothWays, "IBTA-9.7-01",
-			"IBTA-9.7-02"),
-		validate.NewCase("rc.send.path-mtu", "each path MTU", rc, rcMTUs, "IBTA-9.7-03", "IBTA-9.7-01"),
-		validate.NewCase("rc.send.gather", "send from uneven and empty segments", rc, rcGather, "CI-PostSend-01"),
-		validate.NewCase("rc.send.gather-last", "lists whose last segment has one byte, around packet boundaries", rc,
-			rcGatherLast, "CI-PostSend-01", "CI-PostRecv-01").Checking("CI-PostRecv-01"),
-		validate.NewCase("rc.send.scatter", "receive into uneven and empty segments", rc, rcScatter, "CI-PostRecv-01"),
-		validate.NewCase("rc.send.immediate", "with and without immediate data", rc, rcImmediate, "CI-PostSend-02"),
-		validate.NewCase("rc.send.same-buffer", "a buffer registered once and used 200 times", rc, rcSameBuffer,
-			"SAS-2.3-25"),
-		validate.NewCase("rc.wc.recv", "all fields of a receive completion", rc, rcWCRecv, "SAS-2.3-23"),
-		validate.NewCase("rc.wc.send", "the fields of a send completion", rc, rcWCSend, "CI-WC-01", "SAS-2.3-23"),
-		validate.NewCase("rc.shared-cq", "two QPs of two PDs with one CQ, identified by their contexts", rc, rcSharedCQ,
-			"SAS-2.1-07", "SAS-2.3-23"),
-		validate.NewCase("rc.reuse", "create, connect, use and destroy QPs, 40 rounds", rc, rcReuse, "SAS-2.3-27"),
-	)
-	s.Cases[1].Needs.Attr = func(a *ci.CAAttr) string {
-		if a.MaxMRSize < 16<<20 || a.Ports[0].MaxMsgSize < 16<<20 {
-			return "regions or messages are limited to less than 16 MiB"
-		}
-		return ""
+// rcSendCases are the cases of messages on reliable connections. (IBTA 9.7, 10.8, 11.4.)
+var rcSendCases = &validate.Area{}
+
+// large16 returns why a CA cannot send messages of 16 MiB, or "".
+func large16(a *ci.CAAttr) string {
+	if a.MaxMRSize < 16<<20 || a.Ports[0].MaxMsgSize < 16<<20 {
+		return "regions or messages are limited to less than 16 MiB"
 	}
-	return s
+	return ""
 }
+
+var IBTA9_7_01 = rcSendCases.Must("IBTA-9.7-01", "IBTA 9.7", "SEND; ci_post_send (55)",
+	"A SEND of any length from 0 to the limit of the port arrives completely, and nothing else is written.")
+
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.send.sizes",
+	Title:   "messages of 0 bytes to 1 MiB, around packet boundaries",
+	Feature: validate.FeatureRC,
+	Run:     rcSizes,
+}, IBTA9_7_01, req.SAS2_3_18)
 
 func rcSizes(t *validate.T) {
 	maxSize := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
@@ -86,6 +54,14 @@ func rcSizes(t *validate.T) {
 	}
 }
 
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.send.large",
+	Title:   "a message of 16 MiB",
+	Feature: validate.FeatureRC,
+	Needs:   validate.Needs{Attr: large16},
+	Run:     rcLarge,
+}, IBTA9_7_01)
+
 func rcLarge(t *validate.T) {
 	const n = 16 << 20
 	p := kit.RC(t, kit.Size(n))
@@ -96,6 +72,16 @@ func rcLarge(t *validate.T) {
 	kit.Equal(t, "Length of a message of 16 MiB", p.B.RecvCQ.WaitOK(1)[0].Length, uint32(n))
 	kit.SameBytes(t, "message of 16 MiB", p.B.Buf.Bytes, p.A.Buf.Bytes)
 }
+
+var IBTA9_7_02 = rcSendCases.Must("IBTA-9.7-02", "IBTA 9.7", "ordering",
+	"Messages of a send queue use receives in the order of both posts, and both queues complete in that order.")
+
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.send.order",
+	Title:   "64 messages, in order",
+	Feature: validate.FeatureRC,
+	Run:     rcOrder,
+}, IBTA9_7_02)
 
 func rcOrder(t *validate.T) {
 	const n, size = 64, 96
@@ -112,6 +98,13 @@ func rcOrder(t *validate.T) {
 		kit.SameBytes(t, fmt.Sprintf("message %d", i+1), p.B.Buf.Bytes[i*size:i*size+len(want)], want)
 	}
 }
+
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.send.both-ways",
+	Title:   "both ends send at the same time",
+	Feature: validate.FeatureRC,
+	Run:     rcBothWays,
+}, IBTA9_7_01, IBTA9_7_02)
 
 func rcBothWays(t *validate.T) {
 	const n, size = 16, 2000
@@ -135,6 +128,16 @@ func rcBothWays(t *validate.T) {
 	kit.SameBytes(t, "messages to B", p.B.Buf.Bytes[half:], p.A.Buf.Bytes[:half])
 	kit.SameBytes(t, "messages to A", p.A.Buf.Bytes[half:], p.B.Buf.Bytes[:half])
 }
+
+var IBTA9_7_03 = rcSendCases.Must("IBTA-9.7-03", "IBTA 9.7", "segmentation by path MTU",
+	"A connection works with each path MTU up to that of the port.")
+
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.send.path-mtu",
+	Title:   "each path MTU",
+	Feature: validate.FeatureRC,
+	Run:     rcMTUs,
+}, IBTA9_7_03, IBTA9_7_01)
 
 func rcMTUs(t *validate.T) {
 	ca := kit.Open(t)
@@ -168,6 +171,16 @@ func pieces(n int) (off, length []int) {
 	return off, length
 }
 
+var CIPostSend01 = rcSendCases.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55), data segments",
+	"The segments of a send are gathered in their order, whatever their lengths are. They may be empty.")
+
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.send.gather",
+	Title:   "send from uneven and empty segments",
+	Feature: validate.FeatureRC,
+	Run:     rcGather,
+}, CIPostSend01)
+
 func rcGather(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(min(4, t.Attr().MaxSGEs)))
 	kit.Random(t, p.A.Buf.Bytes)
@@ -193,6 +206,14 @@ func rcGather(t *validate.T) {
 	p.A.CQ.WaitOK(9)
 	kit.Equal(t, "Length of a message with one empty segment", p.B.RecvCQ.WaitOK(9)[0].Length, 0)
 }
+
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.send.gather-last",
+	Title:   "lists whose last segment has one byte, around packet boundaries",
+	Feature: validate.FeatureRC,
+	Checks:  []string{CIPostRecv01.ID},
+	Run:     rcGatherLast,
+}, CIPostSend01, CIPostRecv01)
 
 // rcGatherLast transfers lists of two segments, the last of one byte. It may be alone in its packet.
 func rcGatherLast(t *validate.T) {
@@ -241,6 +262,17 @@ func rcGatherLast(t *validate.T) {
 	}
 }
 
+var CIPostRecv01 = rcSendCases.Must("CI-PostRecv-01", "IBTA 11.4.1.2", "ci_post_recv (56), data segments",
+	"The segments of a receive are filled in their order. Each is filled completely before the next one, and empty "+
+		"ones are skipped.")
+
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.send.scatter",
+	Title:   "receive into uneven and empty segments",
+	Feature: validate.FeatureRC,
+	Run:     rcScatter,
+}, CIPostRecv01)
+
 func rcScatter(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(min(4, t.Attr().MaxSGEs)))
 	kit.Random(t, p.A.Buf.Bytes)
@@ -272,6 +304,16 @@ func rcScatter(t *validate.T) {
 	}
 }
 
+var CIPostSend02 = rcSendCases.Must("CI-PostSend-02", "IBTA 11.4.1.1", "IMMEDIATE; SendWR.Imm",
+	"Immediate data arrive with the value sent and with WCImmediate. Without SendImmediate that flag is not set.")
+
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.send.immediate",
+	Title:   "with and without immediate data",
+	Feature: validate.FeatureRC,
+	Run:     rcImmediate,
+}, CIPostSend02)
+
 func rcImmediate(t *validate.T) {
 	p := kit.RC(t)
 	for i, imm := range kit.Variants(t, "immediate", []uint32{0x01020304, 0, 0xffffffff, 0x80000001}) {
@@ -298,12 +340,26 @@ func rcImmediate(t *validate.T) {
 	kit.Equal(t, "Flags of a SEND without immediate data", p.B.RecvCQ.WaitOK(99)[0].Flags&ci.WCImmediate, 0)
 }
 
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.send.same-buffer",
+	Title:   "a buffer registered once and used 200 times",
+	Feature: validate.FeatureRC,
+	Run:     rcSameBuffer,
+}, req.SAS2_3_25)
+
 func rcSameBuffer(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	for range 200 {
 		p.A.Exchange(p.B, 500)
 	}
 }
+
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.wc.recv",
+	Title:   "all fields of a receive completion",
+	Feature: validate.FeatureRC,
+	Run:     rcWCRecv,
+}, req.SAS2_3_23)
 
 func rcWCRecv(t *validate.T) {
 	type mine struct{ name string }
@@ -332,6 +388,16 @@ func rcWCRecv(t *validate.T) {
 	}
 }
 
+var CIWC01 = rcSendCases.Must("CI-WC-01", "IBTA 11.4.2.1", "ci_poll_cq (59)",
+	"The completion of a send has the ID of its request, and its QP number, context and operation.")
+
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.wc.send",
+	Title:   "the fields of a send completion",
+	Feature: validate.FeatureRC,
+	Run:     rcWCSend,
+}, CIWC01, req.SAS2_3_23)
+
 func rcWCSend(t *validate.T) {
 	ctx := new(int)
 	p := kit.RC(t, kit.With(func(c *kit.Config) { c.Context = ctx }))
@@ -354,6 +420,13 @@ func rcWCSend(t *validate.T) {
 		}
 	}
 }
+
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.shared-cq",
+	Title:   "two QPs of two PDs with one CQ, identified by their contexts",
+	Feature: validate.FeatureRC,
+	Run:     rcSharedCQ,
+}, req.SAS2_1_07, req.SAS2_3_23)
 
 func rcSharedCQ(t *validate.T) {
 	a, b := kit.OpenPair(t)
@@ -402,6 +475,13 @@ func rcSharedCQ(t *validate.T) {
 		}
 	}
 }
+
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.reuse",
+	Title:   "create, connect, use and destroy QPs, 40 rounds",
+	Feature: validate.FeatureRC,
+	Run:     rcReuse,
+}, req.SAS2_3_27)
 
 func rcReuse(t *validate.T) {
 	first := kit.RC(t, kit.Size(4096))

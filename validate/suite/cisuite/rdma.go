@@ -6,67 +6,20 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 )
 
-// rdmaArea returns the cases of RDMA WRITE and READ on reliable connections. (IBTA 9.4.3, 9.4.4, 9.5, 9.7.)
-func rdmaArea() validate.Suite {
-	rc := validate.FeatureRC
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("IBTA-9.4-01", "IBTA 9.4.3", "RDMA WRITE",
-			"An RDMA WRITE of any length writes its bytes to the given address, and nothing else is written."),
-		req.Driver.Must("IBTA-9.4-02", "IBTA 9.4.3", "RDMA WRITE",
-			"An RDMA WRITE without immediate data uses no receive and causes no completion at its target."),
-		req.Driver.Must("IBTA-9.4-03", "IBTA 9.4.3", "RDMA WRITE with immediate",
-			"An RDMA WRITE with immediate data uses one receive. Its completion has the number of bytes written, and "+
-				"its segments are not written."),
-		req.Driver.Must("IBTA-9.4-04", "IBTA 9.4.4", "RDMA READ",
-			"An RDMA READ of any length returns the bytes at the given address, and nothing else is written."),
-		req.Driver.Must("IBTA-9.4-05", "IBTA 9.4.4", "RDMA READ",
-			"The bytes of a READ fill its segments in their order. Empty ones are skipped."),
-		req.Driver.Must("IBTA-9.4-06", "IBTA 9.4.4", "initiator depth",
-			"Reads beyond the QP's initiator depth wait for earlier ones, and none of them fails."),
-		req.Driver.Must("IBTA-9.4-07", "IBTA 9.7.4", "R_Key check",
-			"The key and address of an RDMA request of no bytes are not checked."),
-		req.Driver.Must("IBTA-9.5-01", "IBTA 9.5", "ordering",
-			"The data of a WRITE are visible when the receive of a later SEND has been polled."),
-		req.Driver.Must("IBTA-9.5-02", "IBTA 9.5", "ordering",
-			"WRITEs of one queue to one place are executed in the order of their posts."),
-		req.Driver.Must("IBTA-9.5-03", "IBTA 9.5", "ordering",
-			"A READ returns the data of earlier WRITEs of the same queue."),
-		req.Driver.Must("CI-Memory-01", "CI memory model", "package ci, Memory model",
-			"When the new last word of a WRITE is visible to a load of sync/atomic, the whole WRITE is visible."),
-		req.Driver.Must("CI-Rights-01", "IBTA 10.6.3", "access rights",
-			"An operation needs only its own remote access right, on the region and on the QP."),
-	)
-	s.Cases = append(s.Cases,
-		validate.NewCase("rdma.write.sizes", "writes of 0 bytes to 1 MiB, around packet boundaries", rc, writeSizes,
-			"IBTA-9.4-01"),
-		validate.NewCase("rdma.write.gather", "a write gathered from uneven segments", rc, writeGather, "IBTA-9.4-01",
-			"CI-PostSend-01"),
-		validate.NewCase("rdma.write.silent", "a write uses no receive", rc, writeSilent, "IBTA-9.4-02"),
-		validate.NewCase("rdma.write.immediate", "a write with immediate data uses one receive", rc, writeImmediate,
-			"IBTA-9.4-03"),
-		validate.NewCase("rdma.write.last-word", "wait for the last word of a write", rc, writeLastWord,
-			"CI-Memory-01"),
-		validate.NewCase("rdma.read.sizes", "reads of 0 bytes to 1 MiB, around packet boundaries", rc, readSizes,
-			"IBTA-9.4-04"),
-		validate.NewCase("rdma.read.scatter", "a read into uneven segments", rc, readScatter, "IBTA-9.4-05"),
-		validate.NewCase("rdma.read.depth", "16 reads with initiator depth 1", rc, readDepth, "IBTA-9.4-06"),
-		validate.NewCase("rdma.read.many", "reads with the largest depth of both ends", rc, readMany, "IBTA-9.4-06",
-			"IBTA-9.4-04"),
-		validate.NewCase("rdma.zero", "writes and reads of no bytes with keys that do not exist", rc, rdmaZero,
-			"IBTA-9.4-07"),
-		validate.NewCase("rdma.order.write-send", "a write and a send", rc, orderWriteSend, "IBTA-9.5-01"),
-		validate.NewCase("rdma.order.write-write", "writes to the same place", rc, orderWriteWrite, "IBTA-9.5-02"),
-		validate.NewCase("rdma.order.write-read", "a write and a read of its target", rc, orderWriteRead,
-			"IBTA-9.5-03"),
-		validate.NewCase("rdma.rights", "each operation with only the access right that it needs", rc, rdmaRights,
-			"CI-Rights-01"),
-	)
-	return s
-}
+// rdmaCases are the cases of RDMA WRITE and READ on reliable connections. (IBTA 9.4.3, 9.4.4, 9.5, 9.7.)
+var rdmaCases = &validate.Area{}
+
+var IBTA9_4_01 = rdmaCases.Must("IBTA-9.4-01", "IBTA 9.4.3", "RDMA WRITE",
+	"An RDMA WRITE of any length writes its bytes to the given address, and nothing else is written.")
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.write.sizes",
+	Title:   "writes of 0 bytes to 1 MiB, around packet boundaries",
+	Feature: validate.FeatureRC,
+	Run:     writeSizes,
+}, IBTA9_4_01)
 
 func writeSizes(t *validate.T) {
 	maxSize := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
@@ -103,6 +56,13 @@ func settle(p *kit.Pair) {
 	p.B.RecvCQ.WaitOK(id)
 }
 
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.write.gather",
+	Title:   "a write gathered from uneven segments",
+	Feature: validate.FeatureRC,
+	Run:     writeGather,
+}, IBTA9_4_01, CIPostSend01)
+
 func writeGather(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
 	kit.Random(t, p.A.Buf.Bytes)
@@ -122,6 +82,16 @@ func writeGather(t *validate.T) {
 	}
 }
 
+var IBTA9_4_02 = rdmaCases.Must("IBTA-9.4-02", "IBTA 9.4.3", "RDMA WRITE",
+	"An RDMA WRITE without immediate data uses no receive and causes no completion at its target.")
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.write.silent",
+	Title:   "a write uses no receive",
+	Feature: validate.FeatureRC,
+	Run:     writeSilent,
+}, IBTA9_4_02)
+
 func writeSilent(t *validate.T) {
 	p := kit.RC(t)
 	p.B.Buf.Blank()
@@ -139,6 +109,17 @@ func writeSilent(t *validate.T) {
 	}
 	p.B.RecvCQ.Empty()
 }
+
+var IBTA9_4_03 = rdmaCases.Must("IBTA-9.4-03", "IBTA 9.4.3", "RDMA WRITE with immediate",
+	"An RDMA WRITE with immediate data uses one receive. Its completion has the number of bytes written, and its "+
+		"segments are not written.")
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.write.immediate",
+	Title:   "a write with immediate data uses one receive",
+	Feature: validate.FeatureRC,
+	Run:     writeImmediate,
+}, IBTA9_4_03)
 
 func writeImmediate(t *validate.T) {
 	p := kit.RC(t)
@@ -169,6 +150,16 @@ func writeImmediate(t *validate.T) {
 	p.B.RecvCQ.WaitOK(50)
 }
 
+var CIMemory01 = rdmaCases.Must("CI-Memory-01", "CI memory model", "package ci, Memory model",
+	"When the new last word of a WRITE is visible to a load of sync/atomic, the whole WRITE is visible.")
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.write.last-word",
+	Title:   "wait for the last word of a write",
+	Feature: validate.FeatureRC,
+	Run:     writeLastWord,
+}, CIMemory01)
+
 func writeLastWord(t *validate.T) {
 	const n = 8192
 	p := kit.RC(t, kit.Size(n))
@@ -188,6 +179,16 @@ func writeLastWord(t *validate.T) {
 		p.A.CQ.WaitOK(1)
 	}
 }
+
+var IBTA9_4_04 = rdmaCases.Must("IBTA-9.4-04", "IBTA 9.4.4", "RDMA READ",
+	"An RDMA READ of any length returns the bytes at the given address, and nothing else is written.")
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.read.sizes",
+	Title:   "reads of 0 bytes to 1 MiB, around packet boundaries",
+	Feature: validate.FeatureRC,
+	Run:     readSizes,
+}, IBTA9_4_04)
 
 func readSizes(t *validate.T) {
 	maxSize := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
@@ -211,6 +212,16 @@ func readSizes(t *validate.T) {
 	}
 }
 
+var IBTA9_4_05 = rdmaCases.Must("IBTA-9.4-05", "IBTA 9.4.4", "RDMA READ",
+	"The bytes of a READ fill its segments in their order. Empty ones are skipped.")
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.read.scatter",
+	Title:   "a read into uneven segments",
+	Feature: validate.FeatureRC,
+	Run:     readScatter,
+}, IBTA9_4_05)
+
 func readScatter(t *validate.T) {
 	sges := min(4, t.Attr().MaxReadSGEs)
 	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(sges))
@@ -231,6 +242,16 @@ func readScatter(t *validate.T) {
 	}
 }
 
+var IBTA9_4_06 = rdmaCases.Must("IBTA-9.4-06", "IBTA 9.4.4", "initiator depth",
+	"Reads beyond the QP's initiator depth wait for earlier ones, and none of them fails.")
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.read.depth",
+	Title:   "16 reads with initiator depth 1",
+	Feature: validate.FeatureRC,
+	Run:     readDepth,
+}, IBTA9_4_06)
+
 func readDepth(t *validate.T) {
 	const n, size = 16, 1500
 	p := kit.RC(t, kit.Depth(n), kit.Reads(1, 1))
@@ -244,6 +265,13 @@ func readDepth(t *validate.T) {
 	kit.SameBytes(t, "bytes of 16 reads", p.A.Buf.Bytes[:n*size], p.B.Buf.Bytes[:n*size])
 	p.A.WantState(ci.QPRTS)
 }
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.read.many",
+	Title:   "reads with the largest depth of both ends",
+	Feature: validate.FeatureRC,
+	Run:     readMany,
+}, IBTA9_4_06, IBTA9_4_04)
 
 func readMany(t *validate.T) {
 	a := t.Attr()
@@ -265,6 +293,16 @@ func readMany(t *validate.T) {
 	}
 }
 
+var IBTA9_4_07 = rdmaCases.Must("IBTA-9.4-07", "IBTA 9.7.4", "R_Key check",
+	"The key and address of an RDMA request of no bytes are not checked.")
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.zero",
+	Title:   "writes and reads of no bytes with keys that do not exist",
+	Feature: validate.FeatureRC,
+	Run:     rdmaZero,
+}, IBTA9_4_07)
+
 func rdmaZero(t *validate.T) {
 	p := kit.RC(t)
 	for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpWrite, ci.OpRead}) {
@@ -282,6 +320,16 @@ func rdmaZero(t *validate.T) {
 	p.A.Exchange(p.B, 10)
 }
 
+var IBTA9_5_01 = rdmaCases.Must("IBTA-9.5-01", "IBTA 9.5", "ordering",
+	"The data of a WRITE are visible when the receive of a later SEND has been polled.")
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.order.write-send",
+	Title:   "a write and a send",
+	Feature: validate.FeatureRC,
+	Run:     orderWriteSend,
+}, IBTA9_5_01)
+
 func orderWriteSend(t *validate.T) {
 	const n = 20000
 	p := kit.RC(t, kit.Size(2*n))
@@ -297,6 +345,16 @@ func orderWriteSend(t *validate.T) {
 		p.A.CQ.WaitOK(2)
 	}
 }
+
+var IBTA9_5_02 = rdmaCases.Must("IBTA-9.5-02", "IBTA 9.5", "ordering",
+	"WRITEs of one queue to one place are executed in the order of their posts.")
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.order.write-write",
+	Title:   "writes to the same place",
+	Feature: validate.FeatureRC,
+	Run:     orderWriteWrite,
+}, IBTA9_5_02)
 
 func orderWriteWrite(t *validate.T) {
 	const n, size = 12, 3000
@@ -314,6 +372,16 @@ func orderWriteWrite(t *validate.T) {
 	}
 }
 
+var IBTA9_5_03 = rdmaCases.Must("IBTA-9.5-03", "IBTA 9.5", "ordering",
+	"A READ returns the data of earlier WRITEs of the same queue.")
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.order.write-read",
+	Title:   "a write and a read of its target",
+	Feature: validate.FeatureRC,
+	Run:     orderWriteRead,
+}, IBTA9_5_03)
+
 func orderWriteRead(t *validate.T) {
 	const size = 4000
 	p := kit.RC(t)
@@ -324,6 +392,16 @@ func orderWriteRead(t *validate.T) {
 		kit.SameBytes(t, "data of a read after a write to the same place", p.A.Buf.Bytes[2*size:3*size], msg)
 	}
 }
+
+var CIRights01 = rdmaCases.Must("CI-Rights-01", "IBTA 10.6.3", "access rights",
+	"An operation needs only its own remote access right, on the region and on the QP.")
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.rights",
+	Title:   "each operation with only the access right that it needs",
+	Feature: validate.FeatureRC,
+	Run:     rdmaRights,
+}, CIRights01)
 
 func rdmaRights(t *validate.T) {
 	first := kit.RC(t)

@@ -7,76 +7,54 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 )
 
 // wellKnownQKey is the Q_Key of QP1 (IBTA 10.2.5).
 const wellKnownQKey ci.QKey = 0x80010000
 
-// specialArea returns the cases of QP0 and QP1 of a port. (IBTA 10.2.4.5, 11.2.4.1.)
-func specialArea() validate.Suite {
-	const verb = "ci_create_spl_qp (24)"
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-SpecialQP-01", "IBTA 11.2.4.1", verb,
-			"QP1 of a port can be created once, and again after it was destroyed. A second one fails with "+
-				"ResourceBusy."),
-		req.Driver.Must("CI-SpecialQP-02", "IBTA 11.2.4.1", verb,
-			"QP0 of an InfiniBand port can be created once, and again after it was destroyed. An Ethernet port has "+
-				"no QP0."),
-		req.Driver.Must("CI-SpecialQP-03", "IBTA 11.2.4.1", verb,
-			"A port that the CA does not have fails with InvalidPort."),
-		req.Driver.Must("CI-SpecialQP-04", "IBTA 11.2.4.1", verb,
-			"A type that is not special fails with InvalidServiceType, and CreateQP rejects special types."),
-		req.Driver.Must("CI-SpecialQP-05", "CI context", verb,
-			"Sizes above the limits fail with InvalidSetting and the largest possible sizes, which must then be "+
-				"granted."),
-		req.Driver.Must("CI-SpecialQP-06", "IBTA 10.2.4.5", verb,
-			"QP1 sends datagrams of 256 bytes with the P_Key index of each request. It receives them with the "+
-				"sender's QP number and the P_Key index."),
-		req.Driver.Must("CI-SpecialQP-07", "IBTA 10.2.5", verb,
-			"QP1 accepts only datagrams with the well-known Q_Key, and a request cannot set that key."),
-		req.Driver.Must("CI-SpecialQP-08", "IBTA 10.2.4.5", verb,
-			"QP0 exchanges datagrams of 256 bytes with QP0 of the peer."),
-		req.Driver.Must("CI-SpecialQP-09", "CI context", verb, "A process cannot create a special QP."),
-		req.Driver.Must("CI-SpecialQP-10", "IBTA 10.3.1", "ci_modify_qp (25)",
-			"A special QP has the states of a UD QP and needs no port attribute."),
-	)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP},
-		validate.NewCase("special.qp1.once", "QP1 created twice", validate.FeatureSpecial,
-			func(t *validate.T) { specialOnce(t, ci.QP1) }, "CI-SpecialQP-01"),
-		validate.NewCase("special.bad-port", "special QPs of ports 0 and n+1", validate.FeatureSpecial, specialBadPort,
-			"CI-SpecialQP-03"),
-		validate.NewCase("special.type", "wrong types for both verbs", validate.FeatureSpecial, specialType,
-			"CI-SpecialQP-04"),
-		validate.NewCase("special.sizes", "sizes above the limits", validate.FeatureSpecial, specialSizes,
-			"CI-SpecialQP-05"),
-		validate.NewCase("special.states", "states of QP1", validate.FeatureSpecial, specialStates,
-			"CI-SpecialQP-10"),
-		validate.NewCase("special.qp1.optional", "every transition of QP1 with its optional attributes",
-			validate.FeatureSpecial, func(t *validate.T) { specialOptional(t, ci.QP1) }, "CI-SpecialQP-10"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2},
-		validate.NewCase("special.qp1.exchange", "QP1 to QP1", validate.FeatureSpecial, specialExchange,
-			"CI-SpecialQP-06"),
-		validate.NewCase("special.qp1.qkey", "datagrams to QP1 with other Q_Keys", validate.FeatureSpecial, specialQKey,
-			"CI-SpecialQP-07"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}},
-		validate.NewCase("special.qp0.once", "QP0 created twice", validate.FeatureSpecial,
-			func(t *validate.T) { specialOnce(t, ci.QP0) }, "CI-SpecialQP-02"),
-		validate.NewCase("special.qp0.optional", "every transition of QP0 with its optional attributes",
-			validate.FeatureSpecial, func(t *validate.T) { specialOptional(t, ci.QP0) }, "CI-SpecialQP-10"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkEthernet}},
-		validate.NewCase("special.qp0.ethernet", "QP0 of an Ethernet port", validate.FeatureSpecial, specialNoQP0,
-			"CI-SpecialQP-02"))...)
-	s.Cases = append(s.Cases,
-		needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2, Links: []ci.Link{ci.LinkInfiniBand}},
-			validate.NewCase("special.qp0.exchange", "QP0 to QP0", validate.FeatureSpecial, specialQP0,
-				"CI-SpecialQP-08"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP | ci.CapUser},
-		validate.NewCase("special.user", "a special QP for a process", validate.FeatureSpecial, specialUser,
-			"CI-SpecialQP-09"))...)
-	return s
-}
+// specialCases are the cases of QP0 and QP1 of a port. (IBTA 10.2.4.5, 11.2.4.1.)
+var specialCases = &validate.Area{}
+
+var CISpecialQP01 = specialCases.Must("CI-SpecialQP-01", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
+	"QP1 of a port can be created once, and again after it was destroyed. A second one fails with ResourceBusy.")
+
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.qp1.once",
+	Title:   "QP1 created twice",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP},
+	Run:     func(t *validate.T) { specialOnce(t, ci.QP1) },
+}, CISpecialQP01)
+
+var CISpecialQP10 = specialCases.Must("CI-SpecialQP-10", "IBTA 10.3.1", "ci_modify_qp (25)",
+	"A special QP has the states of a UD QP and needs no port attribute.")
+
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.qp1.optional",
+	Title:   "every transition of QP1 with its optional attributes",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP},
+	Run:     func(t *validate.T) { specialOptional(t, ci.QP1) },
+}, CISpecialQP10)
+
+var CISpecialQP02 = specialCases.Must("CI-SpecialQP-02", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
+	"QP0 of an InfiniBand port can be created once, and again after it was destroyed. An Ethernet port has no QP0.")
+
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.qp0.once",
+	Title:   "QP0 created twice",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     func(t *validate.T) { specialOnce(t, ci.QP0) },
+}, CISpecialQP02)
+
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.qp0.optional",
+	Title:   "every transition of QP0 with its optional attributes",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     func(t *validate.T) { specialOptional(t, ci.QP0) },
+}, CISpecialQP10)
 
 // special creates QP0 or QP1 of the CA's port, in Reset, with a buffer.
 func special(t *validate.T, ca *kit.CA, typ ci.QPType) *kit.End {
@@ -115,6 +93,14 @@ func specialOnce(t *validate.T, typ ci.QPType) {
 	again.Init().RTR(nil).RTS().WantState(ci.QPRTS)
 }
 
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.qp0.ethernet",
+	Title:   "QP0 of an Ethernet port",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkEthernet}},
+	Run:     specialNoQP0,
+}, CISpecialQP02)
+
 func specialNoQP0(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -122,6 +108,17 @@ func specialNoQP0(t *validate.T) {
 	kit.WantRefused(t, q, err, "PD.CreateSpecialQP of QP0 of an Ethernet port", ci.Unsupported, ci.NotFound,
 		ci.InvalidServiceType)
 }
+
+var CISpecialQP03 = specialCases.Must("CI-SpecialQP-03", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
+	"A port that the CA does not have fails with InvalidPort.")
+
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.bad-port",
+	Title:   "special QPs of ports 0 and n+1",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP},
+	Run:     specialBadPort,
+}, CISpecialQP03)
 
 func specialBadPort(t *validate.T) {
 	ca := kit.Open(t)
@@ -133,6 +130,17 @@ func specialBadPort(t *validate.T) {
 			ci.InvalidPort)
 	}
 }
+
+var CISpecialQP04 = specialCases.Must("CI-SpecialQP-04", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
+	"A type that is not special fails with InvalidServiceType, and CreateQP rejects special types.")
+
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.type",
+	Title:   "wrong types for both verbs",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP},
+	Run:     specialType,
+}, CISpecialQP04)
 
 func specialType(t *validate.T) {
 	ca := kit.Open(t)
@@ -158,6 +166,17 @@ func specialType(t *validate.T) {
 		kit.Claim(t, x.bit, err, "PD.CreateSpecialQP of type "+x.typ.String())
 	}
 }
+
+var CISpecialQP05 = specialCases.Must("CI-SpecialQP-05", "CI context", "ci_create_spl_qp (24)",
+	"Sizes above the limits fail with InvalidSetting and the largest possible sizes, which must then be granted.")
+
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.sizes",
+	Title:   "sizes above the limits",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP},
+	Run:     specialSizes,
+}, CISpecialQP05)
 
 func specialSizes(t *validate.T) {
 	ca := kit.Open(t)
@@ -195,6 +214,14 @@ func specialSizes(t *validate.T) {
 		kit.Destroy(t, kit.Own(t, q, "QP1"), "QP1")
 	}
 }
+
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.states",
+	Title:   "states of QP1",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP},
+	Run:     specialStates,
+}, CISpecialQP10)
 
 func specialStates(t *validate.T) {
 	q := special(t, kit.Open(t), ci.QP1)
@@ -279,6 +306,18 @@ func swap(t *validate.T, a, b *kit.End, typ ci.QPType) {
 	}
 }
 
+var CISpecialQP06 = specialCases.Must("CI-SpecialQP-06", "IBTA 10.2.4.5", "ci_create_spl_qp (24)",
+	"QP1 sends datagrams of 256 bytes with the P_Key index of each request. It receives them with the sender's QP "+
+		"number and the P_Key index.")
+
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.qp1.exchange",
+	Title:   "QP1 to QP1",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2},
+	Run:     specialExchange,
+}, CISpecialQP06)
+
 func specialExchange(t *validate.T) {
 	a, b := specials(t, ci.QP1)
 	swap(t, a, b, ci.QP1)
@@ -294,6 +333,17 @@ func specialExchange(t *validate.T) {
 	kit.True(t, wc.ID == 1 && wc.Status != ci.WCSuccess, "completion of a request with a P_Key index beyond the table",
 		"an error", "%s", kit.Completions([]ci.WC{wc}))
 }
+
+var CISpecialQP07 = specialCases.Must("CI-SpecialQP-07", "IBTA 10.2.5", "ci_create_spl_qp (24)",
+	"QP1 accepts only datagrams with the well-known Q_Key, and a request cannot set that key.")
+
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.qp1.qkey",
+	Title:   "datagrams to QP1 with other Q_Keys",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2},
+	Run:     specialQKey,
+}, CISpecialQP07)
 
 func specialQKey(t *validate.T) {
 	a, b := specials(t, ci.QP1)
@@ -319,6 +369,17 @@ func specialQKey(t *validate.T) {
 	b.RecvCQ.Quiet(quiet / 4)
 }
 
+var CISpecialQP08 = specialCases.Must("CI-SpecialQP-08", "IBTA 10.2.4.5", "ci_create_spl_qp (24)",
+	"QP0 exchanges datagrams of 256 bytes with QP0 of the peer.")
+
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.qp0.exchange",
+	Title:   "QP0 to QP0",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:     specialQP0,
+}, CISpecialQP08)
+
 func specialQP0(t *validate.T) {
 	a, b := specials(t, ci.QP0)
 	swap(t, a, b, ci.QP0)
@@ -332,6 +393,17 @@ func (process) PointerBits() int { return 64 }
 func (process) Memory(uint64, uint64, ci.Access) (ci.Memory, error) {
 	return nil, ci.InvalidPermission
 }
+
+var CISpecialQP09 = specialCases.Must("CI-SpecialQP-09", "CI context", "ci_create_spl_qp (24)",
+	"A process cannot create a special QP.")
+
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.user",
+	Title:   "a special QP for a process",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP | ci.CapUser},
+	Run:     specialUser,
+}, CISpecialQP09)
 
 func specialUser(t *validate.T) {
 	ca := kit.Open(t)

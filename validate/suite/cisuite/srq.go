@@ -9,88 +9,35 @@ import (
 	"ciddk/validate/req"
 )
 
-// srqArea returns the cases of shared receive queues. (IBTA 10.2.9, 11.2.3.)
-func srqArea() validate.Suite {
-	const (
-		create  = "ci_create_srq (18)"
-		modify  = "ci_modify_srq (19)"
-		destroy = "ci_destroy_srq (21)"
-		post    = "ci_post_srq_recv (57)"
-	)
-	srq := validate.FeatureSRQ
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-CreateSRQ-01", "IBTA 11.2.3", create,
-			"A shared receive queue has at least the requested sizes, up to the limits of the CA."),
-		req.Driver.Must("CI-CreateSRQ-02", "IBTA 11.2.3", create,
-			"A size of 0 or above MaxSRQWRs fails with InvalidMaxWRs, and more SGEs than MaxSRQSGEs fail with "+
-				"InvalidMaxSGE."),
-		req.Driver.Must("CI-CreateSRQ-03", "IBTA 10.2.9", create,
-			"A QP with a shared receive queue has no receive queue: RecvDepth must be 0, and QP.PostRecv fails with "+
-				"InvalidWRType."),
-		req.Driver.Must("CI-SRQ-01", "IBTA 10.2.9", post,
-			"Each QP of a shared receive queue uses its oldest entry for a message. The completion identifies the QP."),
-		req.Driver.Must("CI-SRQ-02", "IBTA 10.2.9", post, "Entries are used in the order of their posts."),
-		req.Driver.Must("CI-SRQ-03", "IBTA 10.2.9", post,
-			"A message for an empty shared receive queue causes an RNR NAK on its connection. It is delivered after "+
-				"an entry is posted."),
-		req.Driver.Must("CI-SRQ-04", "IBTA 10.2.9", post,
-			"When a QP fails or is destroyed, the other QPs can use all entries that it has not used."),
-		req.Driver.Must("CI-SRQ-05", "IBTA 10.2.9", post,
-			"SGEs of a shared receive queue are checked against its own PD, not that of the QP."),
-		req.Driver.Must("CI-PostSRQRecv-01", "IBTA 11.4.1", post,
-			"A post to a full queue fails with InsufficientResources, and of a request with too many SGEs with "+
-				"InvalidMaxSGE. The requests before it in the list are posted."),
-		req.Driver.Must("CI-ModifySRQ-01", "IBTA 10.2.9", modify,
-			"The limit event is raised once for each arming, when fewer entries than the limit are left, and not "+
-				"before."),
-		req.Driver.Must("CI-ModifySRQ-02", "IBTA 11.2.3", modify,
-			"A change of depth keeps the entries and their order. A depth below their number is rejected and changes "+
-				"nothing."),
-		req.Driver.Must("CI-ModifySRQ-03", "IBTA 11.2.3", modify,
-			"No field, unknown fields, and a limit above the size fail with InvalidParameter."),
-		req.Driver.Must("CI-LastWQE-01", "IBTA 11.5.2", "SRQ_QP_LAST_WQE_REACHED (26)",
-			"When a QP with a shared receive queue goes to Error, an event reports that it uses no more entries."),
-		req.Driver.Must("CI-DestroySRQ-01", "IBTA 11.2.3", destroy,
-			"Destroy of a shared receive queue with a QP fails with ResourceBusy, and the queue still works."),
-		req.Driver.Must("CI-DestroySRQ-02", "IBTA 11.2.3", destroy,
-			"A verb on a destroyed shared receive queue fails with InvalidSRQHandle, and its entries never complete."),
-	)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ},
-		validate.NewCase("srq.create", "requested and granted sizes", srq, srqCreate, "CI-CreateSRQ-01"),
-		validate.NewCase("srq.limits", "invalid sizes", srq, srqLimits, "CI-CreateSRQ-02"),
-		validate.NewCase("srq.recv-depth", "a QP with an SRQ and a receive queue", srq, srqRecvDepth,
-			"CI-CreateSRQ-03"),
-		validate.NewCase("srq.rc", "three RC QPs", srq, func(t *validate.T) { srqShare(t, ci.RC) }, "CI-SRQ-01",
-			"SAS-2.3-23"),
-		validate.NewCase("srq.order", "32 entries in order", srq, srqOrder, "CI-SRQ-02", "SAS-2.1-21"),
-		validate.NewCase("srq.empty", "a message before an entry is posted", srq, srqEmpty, "CI-SRQ-03"),
-		validate.NewCase("srq.error", "one QP fails", srq, srqError, "CI-SRQ-04"),
-		validate.NewCase("srq.qp-destroy", "destroy one QP", srq, srqQPDestroy, "CI-SRQ-04"),
-		validate.NewCase("srq.pd", "QP and SRQ of different PDs", srq, srqPD, "CI-SRQ-05"),
-		validate.NewCase("srq.full", "post to a full queue", srq, srqFull, "CI-PostSRQRecv-01", "SAS-2.1-23"),
-		validate.NewCase("srq.sges", "too many SGEs in the middle of a list", srq, srqSGEs, "CI-PostSRQRecv-01",
-			"SAS-2.1-23"),
-		validate.NewCase("srq.limit", "the limit event", srq, srqLimit, "CI-ModifySRQ-01", "SAS-2.1-10"),
-		validate.NewCase("srq.limit.create", "a limit armed at creation", srq, srqLimitCreate, "CI-ModifySRQ-01"),
-		validate.NewCase("srq.modify.refused", "no field, unknown fields, invalid limits", srq, srqModifyRefused,
-			"CI-ModifySRQ-03"),
-		validate.NewCase("srq.last-wqe", "a QP that goes to Error", srq, srqLastWQE, "CI-LastWQE-01", "SAS-2.1-10"),
-		validate.NewCase("srq.busy", "destroy an SRQ that has QPs", srq, srqBusy, "CI-DestroySRQ-01", "SAS-2.3-26"),
-		validate.NewCase("srq.stale", "use a destroyed SRQ", srq, srqStale, "CI-DestroySRQ-02"),
-	)...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ | ci.CapUC},
-		validate.NewCase("srq.uc", "three UC QPs", srq, func(t *validate.T) { srqShare(t, ci.UC) }, "CI-SRQ-01"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ | ci.CapUD | ci.CapAV},
-		validate.NewCase("srq.ud", "three UD QPs", srq, func(t *validate.T) { srqShare(t, ci.UD) }, "CI-SRQ-01"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ | ci.CapModifySRQDepth},
-		validate.NewCase("srq.modify.depth", "larger and smaller depth, with entries posted", srq, srqModifyDepth,
-			"CI-ModifySRQ-02"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ, Lacks: ci.CapModifySRQDepth},
-		validate.NewCase("srq.modify.depth-unsupported", "a change of depth without a claim", srq, srqDepthUnsupported,
-			"CI-Claims-01"))...)
-	return s
-}
+// srqCases are the cases of shared receive queues. (IBTA 10.2.9, 11.2.3.)
+var srqCases = &validate.Area{}
+
+var CISRQ01 = srqCases.Must("CI-SRQ-01", "IBTA 10.2.9", "ci_post_srq_recv (57)",
+	"Each QP of a shared receive queue uses its oldest entry for a message. The completion identifies the QP.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.rc",
+	Title:   "three RC QPs",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     func(t *validate.T) { srqShare(t, ci.RC) },
+}, CISRQ01, req.SAS2_3_23)
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.uc",
+	Title:   "three UC QPs",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapUC | ci.CapSRQ},
+	Run:     func(t *validate.T) { srqShare(t, ci.UC) },
+}, CISRQ01)
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.ud",
+	Title:   "three UD QPs",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapSRQ},
+	Run:     func(t *validate.T) { srqShare(t, ci.UD) },
+}, CISRQ01)
 
 // srqStage is a shared receive queue on B's side with connections from A's side.
 type srqStage struct {
@@ -175,6 +122,17 @@ func (s *srqStage) message(i, id, n int) {
 	kit.SameBytes(s.t, "message", s.buf.Bytes[id*srqSlot+pad:id*srqSlot+pad+n], want)
 }
 
+var CICreateSRQ01 = srqCases.Must("CI-CreateSRQ-01", "IBTA 11.2.3", "ci_create_srq (18)",
+	"A shared receive queue has at least the requested sizes, up to the limits of the CA.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.create",
+	Title:   "requested and granted sizes",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqCreate,
+}, CICreateSRQ01)
+
 func srqCreate(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -195,6 +153,17 @@ func srqCreate(t *validate.T) {
 	}
 }
 
+var CICreateSRQ02 = srqCases.Must("CI-CreateSRQ-02", "IBTA 11.2.3", "ci_create_srq (18)",
+	"A size of 0 or above MaxSRQWRs fails with InvalidMaxWRs, and more SGEs than MaxSRQSGEs fail with InvalidMaxSGE.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.limits",
+	Title:   "invalid sizes",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqLimits,
+}, CICreateSRQ02)
+
 func srqLimits(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -213,6 +182,18 @@ func srqLimits(t *validate.T) {
 			x.want)
 	}
 }
+
+var CICreateSRQ03 = srqCases.Must("CI-CreateSRQ-03", "IBTA 10.2.9", "ci_create_srq (18)",
+	"A QP with a shared receive queue has no receive queue: RecvDepth must be 0, and QP.PostRecv fails with "+
+		"InvalidWRType.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.recv-depth",
+	Title:   "a QP with an SRQ and a receive queue",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqRecvDepth,
+}, CICreateSRQ03)
 
 func srqRecvDepth(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
@@ -241,6 +222,17 @@ func srqShare(t *validate.T, typ ci.QPType) {
 	s.cq.Empty()
 }
 
+var CISRQ02 = srqCases.Must("CI-SRQ-02", "IBTA 10.2.9", "ci_post_srq_recv (57)",
+	"Entries are used in the order of their posts.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.order",
+	Title:   "32 entries in order",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqOrder,
+}, CISRQ02, req.SAS2_1_21)
+
 func srqOrder(t *validate.T) {
 	s := newSRQ(t, 64, 1, kit.Type(ci.RC), kit.Depth(32))
 	s.post(1, 20)
@@ -253,6 +245,18 @@ func srqOrder(t *validate.T) {
 			s.from[0].Buf.Bytes[id-1:id])
 	}
 }
+
+var CISRQ03 = srqCases.Must("CI-SRQ-03", "IBTA 10.2.9", "ci_post_srq_recv (57)",
+	"A message for an empty shared receive queue causes an RNR NAK on its connection. It is delivered after an "+
+		"entry is posted.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.empty",
+	Title:   "a message before an entry is posted",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqEmpty,
+}, CISRQ03)
 
 func srqEmpty(t *validate.T) {
 	s := newSRQ(t, 8, 2, kit.Type(ci.RC), kit.MinRNR(5))
@@ -272,6 +276,17 @@ func srqEmpty(t *validate.T) {
 			"none for connection %d", i)
 	}
 }
+
+var CISRQ04 = srqCases.Must("CI-SRQ-04", "IBTA 10.2.9", "ci_post_srq_recv (57)",
+	"When a QP fails or is destroyed, the other QPs can use all entries that it has not used.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.error",
+	Title:   "one QP fails",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqError,
+}, CISRQ04)
 
 func srqError(t *validate.T) {
 	s := newSRQ(t, 16, 2, kit.Type(ci.RC))
@@ -293,6 +308,14 @@ func srqError(t *validate.T) {
 	s.cq.Empty()
 }
 
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.qp-destroy",
+	Title:   "destroy one QP",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqQPDestroy,
+}, CISRQ04)
+
 func srqQPDestroy(t *validate.T) {
 	s := newSRQ(t, 16, 2, kit.Type(ci.RC))
 	s.post(1, 4)
@@ -308,6 +331,17 @@ func srqQPDestroy(t *validate.T) {
 	s.message(2, 4, 10)
 }
 
+var CISRQ05 = srqCases.Must("CI-SRQ-05", "IBTA 10.2.9", "ci_post_srq_recv (57)",
+	"SGEs of a shared receive queue are checked against its own PD, not that of the QP.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.pd",
+	Title:   "QP and SRQ of different PDs",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqPD,
+}, CISRQ05)
+
 func srqPD(t *validate.T) {
 	s := newSRQ(t, 16, 1, kit.Type(ci.RC))
 	s.connect(s.b.PD())
@@ -320,6 +354,18 @@ func srqPD(t *validate.T) {
 	s.from[1].Send(s.from[1].SendWR(9, 0, 10))
 	s.cq.WaitStatus(3, ci.WCLocalProtErr) // the region has the QP's PD and not the SRQ's
 }
+
+var CIPostSRQRecv01 = srqCases.Must("CI-PostSRQRecv-01", "IBTA 11.4.1", "ci_post_srq_recv (57)",
+	"A post to a full queue fails with InsufficientResources, and of a request with too many SGEs with "+
+		"InvalidMaxSGE. The requests before it in the list are posted.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.full",
+	Title:   "post to a full queue",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqFull,
+}, CIPostSRQRecv01, req.SAS2_1_23)
 
 func srqFull(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
@@ -341,6 +387,14 @@ func srqFull(t *validate.T) {
 	s.message(0, 1, 5)
 }
 
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.sges",
+	Title:   "too many SGEs in the middle of a list",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqSGEs,
+}, CIPostSRQRecv01, req.SAS2_1_23)
+
 func srqSGEs(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
 	a, err := s.srq.Query()
@@ -356,6 +410,17 @@ func srqSGEs(t *validate.T) {
 	s.message(0, 1, 5)
 	s.message(0, 4, 5)
 }
+
+var CIModifySRQ01 = srqCases.Must("CI-ModifySRQ-01", "IBTA 10.2.9", "ci_modify_srq (19)",
+	"The limit event is raised once for each arming, when fewer entries than the limit are left, and not before.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.limit",
+	Title:   "the limit event",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqLimit,
+}, CIModifySRQ01, req.SAS2_1_10)
 
 func srqLimit(t *validate.T) {
 	s := newSRQ(t, 16, 1, kit.Type(ci.RC))
@@ -393,6 +458,14 @@ func srqLimit(t *validate.T) {
 	kit.Equal(t, "limit events of two armings", s.ev.Count(ci.EventSRQLimit), 2)
 }
 
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.limit.create",
+	Title:   "a limit armed at creation",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqLimitCreate,
+}, CIModifySRQ01)
+
 func srqLimitCreate(t *validate.T) {
 	s := newSRQ(t, 16, 0, kit.Type(ci.RC))
 	armed := kit.NewEvents(t)
@@ -418,6 +491,17 @@ func srqLimitCreate(t *validate.T) {
 	kit.Equal(t, "limit events", armed.Count(ci.EventSRQLimit), 1)
 }
 
+var CIModifySRQ03 = srqCases.Must("CI-ModifySRQ-03", "IBTA 11.2.3", "ci_modify_srq (19)",
+	"No field, unknown fields, and a limit above the size fail with InvalidParameter.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.modify.refused",
+	Title:   "no field, unknown fields, invalid limits",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqModifyRefused,
+}, CIModifySRQ03)
+
 func srqModifyRefused(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
 	before, err := s.srq.Query()
@@ -442,11 +526,30 @@ func srqModifyRefused(t *validate.T) {
 	s.message(0, 1, 1)
 }
 
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.modify.depth-unsupported",
+	Title:   "a change of depth without a claim",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ, Lacks: ci.CapModifySRQDepth},
+	Run:     srqDepthUnsupported,
+}, CIClaims01)
+
 func srqDepthUnsupported(t *validate.T) {
 	s := newSRQ(t, 8, 0, kit.Type(ci.RC))
 	kit.WantExactly(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 16}),
 		"SRQ.Modify of the depth without ModifySRQDepth", ci.Unsupported)
 }
+
+var CIModifySRQ02 = srqCases.Must("CI-ModifySRQ-02", "IBTA 11.2.3", "ci_modify_srq (19)",
+	"A change of depth keeps the entries and their order. A depth below their number is rejected and changes nothing.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.modify.depth",
+	Title:   "larger and smaller depth, with entries posted",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ | ci.CapModifySRQDepth},
+	Run:     srqModifyDepth,
+}, CIModifySRQ02)
 
 func srqModifyDepth(t *validate.T) {
 	s := newSRQ(t, 15, 1, kit.Type(ci.RC))
@@ -484,6 +587,17 @@ func srqModifyDepth(t *validate.T) {
 	s.message(0, 1, 4)
 }
 
+var CILastWQE01 = srqCases.Must("CI-LastWQE-01", "IBTA 11.5.2", "SRQ_QP_LAST_WQE_REACHED (26)",
+	"When a QP with a shared receive queue goes to Error, an event reports that it uses no more entries.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.last-wqe",
+	Title:   "a QP that goes to Error",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqLastWQE,
+}, CILastWQE01, req.SAS2_1_10)
+
 func srqLastWQE(t *validate.T) {
 	s := newSRQ(t, 8, 2, kit.Type(ci.RC))
 	s.post(1, 2)
@@ -498,6 +612,17 @@ func srqLastWQE(t *validate.T) {
 	kit.Equal(t, "events last WQE reached after one transition to Error", s.to[0].Events.Count(ci.EventLastWQE), 1)
 }
 
+var CIDestroySRQ01 = srqCases.Must("CI-DestroySRQ-01", "IBTA 11.2.3", "ci_destroy_srq (21)",
+	"Destroy of a shared receive queue with a QP fails with ResourceBusy, and the queue still works.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.busy",
+	Title:   "destroy an SRQ that has QPs",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqBusy,
+}, CIDestroySRQ01, req.SAS2_3_26)
+
 func srqBusy(t *validate.T) {
 	s := newSRQ(t, 8, 2, kit.Type(ci.RC))
 	s.post(1, 4)
@@ -509,6 +634,17 @@ func srqBusy(t *validate.T) {
 	kit.DestroyTwice(t, s.srq, "SRQ with posted entries", ci.InvalidSRQHandle)
 	s.cq.Empty()
 }
+
+var CIDestroySRQ02 = srqCases.Must("CI-DestroySRQ-02", "IBTA 11.2.3", "ci_destroy_srq (21)",
+	"A verb on a destroyed shared receive queue fails with InvalidSRQHandle, and its entries never complete.")
+
+var _ = srqCases.Case(validate.Case{
+	ID:      "srq.stale",
+	Title:   "use a destroyed SRQ",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     srqStale,
+}, CIDestroySRQ02)
 
 func srqStale(t *validate.T) {
 	s := newSRQ(t, 8, 0, kit.Type(ci.RC))

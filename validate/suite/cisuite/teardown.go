@@ -15,65 +15,9 @@ import (
 	"ciddk/validate/req"
 )
 
-// teardownArea returns the cases of destruction under load, concurrency, and objects left behind. (IBTA 11.2.5.4; SAS
+// teardownCases are the cases of destruction under load, concurrency, and objects left behind. (IBTA 11.2.5.4; SAS
 // 2.1, callbacks and destroy.)
-func teardownArea() validate.Suite {
-	const dqp = "ci_destroy_qp (28)"
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-Teardown-01", "IBTA 11.2.5.4", dqp,
-			"A QP can be destroyed while its peer sends to it and while its verbs are called. After Destroy has "+
-				"returned, each verb fails with InvalidQPHandle."),
-		req.Driver.Must("CI-Teardown-02", "IBTA 11.2.5.4", dqp,
-			"Outstanding requests of a destroyed QP never complete."),
-		req.Driver.Must("CI-Teardown-03", "IBTA 11.2.5.4", dqp,
-			"Completions in a CQ remain there when their QP is destroyed, and can be polled."),
-		req.Driver.Must("CI-Teardown-04", "IBTA 10.8.2", "ci_post_send (55), ci_poll_cq (59)",
-			"When several goroutines post and poll at the same time, each accepted request completes exactly once."),
-		req.Driver.Must("CI-Teardown-05", "SAS 0", "create and destroy verbs",
-			"Objects that are created and destroyed repeatedly leave nothing behind."),
-		req.Driver.Must("CI-Teardown-06", "CI context", "destroy verbs",
-			"Verbs on a destroyed object fail with its handle status, also after other objects were created, and do "+
-				"not affect those."),
-		req.Driver.Must("CI-Teardown-07", "CI context", "ci_close_ca (7)",
-			"CA.Destroy fails with ResourceBusy while any object exists. It succeeds when all are destroyed, even "+
-				"directly after their use."),
-		req.Driver.Must("CI-Teardown-08", "IBTA 11.2.5.4", "timewait argument of ci_destroy_qp (28)",
-			"The number of a destroyed QP is not used again before the time set with TimeWait has passed."),
-		req.Driver.Must("CI-Teardown-09", "IBTA 10.2.3", "ci_create_qp (22)",
-			"All existing QPs have different numbers."),
-	)
-	s.Cases = []validate.Case{
-		validate.NewCase("teardown.qp.flooded", "destroy a QP while its peer sends", validate.FeatureTeardown,
-			tearFlooded, "CI-Teardown-01"),
-		validate.NewCase("teardown.qp.posting", "destroy a QP while other goroutines post to it",
-			validate.FeatureTeardown, tearPosting, "CI-Teardown-01"),
-		validate.NewCase("teardown.qp.polling", "destroy a QP while another goroutine polls its CQ",
-			validate.FeatureTeardown, tearPolling, "CI-Teardown-01", "CI-Teardown-02"),
-		validate.NewCase("teardown.qp.outstanding", "destroy a QP with outstanding requests", validate.FeatureTeardown,
-			tearOutstanding, "CI-Teardown-02"),
-		validate.NewCase("teardown.qp.retrying", "destroy a QP that waits for acknowledgements",
-			validate.FeatureTeardown, tearRetrying, "CI-Teardown-02"),
-		validate.NewCase("teardown.qp.entries", "destroy a QP with unpolled completions", validate.FeatureTeardown,
-			tearEntries, "CI-Teardown-03"),
-		validate.NewCase("teardown.qp.time-wait", "quarantine of a QP number", validate.FeatureTeardown, tearTimeWait,
-			"CI-Teardown-08"),
-		validate.NewCase("teardown.qp.numbers", "many QPs at the same time", validate.FeatureTeardown, tearNumbers,
-			"CI-Teardown-09", "SAS-0-05"),
-		validate.NewCase("teardown.posters", "two goroutines post and three poll", validate.FeatureTeardown,
-			tearPosters, "CI-Teardown-04"),
-		validate.NewCase("teardown.stale", "verbs on destroyed objects after others were created",
-			validate.FeatureTeardown, tearStale, "CI-Teardown-06", "SAS-2.1-11"),
-		validate.NewCase("teardown.close.busy", "close a CA with one object of each kind", validate.FeatureTeardown,
-			tearCloseBusy, "CI-Teardown-07", "SAS-2.3-26"),
-		validate.NewCase("teardown.close.hot", "close a CA directly after traffic", validate.FeatureTeardown,
-			tearCloseHot, "CI-Teardown-07"),
-	}
-	s.Cases = append(s.Cases, needing(validate.Needs{Live: true},
-		validate.NewCase("teardown.churn", "create, use and destroy repeatedly", validate.FeatureTeardown, tearChurn,
-			"CI-Teardown-05", "SAS-0-05", "SAS-2.3-27", "SAS-2.3-24"))...)
-	return s
-}
+var teardownCases = &validate.Area{}
 
 // tick is the interval at which a case checks conditions that have no callback.
 const tick = 100 * time.Microsecond
@@ -128,6 +72,17 @@ func flood(t *validate.T, p *kit.Pair) (stop func()) {
 	return func() { close(end); <-done }
 }
 
+var CITeardown01 = teardownCases.Must("CI-Teardown-01", "IBTA 11.2.5.4", "ci_destroy_qp (28)",
+	"A QP can be destroyed while its peer sends to it and while its verbs are called. After Destroy has returned, "+
+		"each verb fails with InvalidQPHandle.")
+
+var _ = teardownCases.Case(validate.Case{
+	ID:      "teardown.qp.flooded",
+	Title:   "destroy a QP while its peer sends",
+	Feature: validate.FeatureTeardown,
+	Run:     tearFlooded,
+}, CITeardown01)
+
 func tearFlooded(t *validate.T) {
 	p := kit.RC(t)
 	for i := range 4 {
@@ -161,6 +116,13 @@ func wantDestroyed(t *validate.T, q *kit.QP) {
 	kit.WantExactly(t, q.QP.Destroy(), "second QP.Destroy", ci.InvalidQPHandle)
 }
 
+var _ = teardownCases.Case(validate.Case{
+	ID:      "teardown.qp.posting",
+	Title:   "destroy a QP while other goroutines post to it",
+	Feature: validate.FeatureTeardown,
+	Run:     tearPosting,
+}, CITeardown01)
+
 func tearPosting(t *validate.T) {
 	p := kit.RC(t)
 	for i := range 4 {
@@ -190,6 +152,13 @@ func tearPosting(t *validate.T) {
 		kit.Destroy(t, q.B.QP, "QP of the peer")
 	}
 }
+
+var _ = teardownCases.Case(validate.Case{
+	ID:      "teardown.qp.polling",
+	Title:   "destroy a QP while another goroutine polls its CQ",
+	Feature: validate.FeatureTeardown,
+	Run:     tearPolling,
+}, CITeardown01, CITeardown02)
 
 func tearPolling(t *validate.T) {
 	p := kit.RC(t)
@@ -261,6 +230,16 @@ func waitFor(t *validate.T, where, expected string, ok func() (bool, string)) {
 	}
 }
 
+var CITeardown02 = teardownCases.Must("CI-Teardown-02", "IBTA 11.2.5.4", "ci_destroy_qp (28)",
+	"Outstanding requests of a destroyed QP never complete.")
+
+var _ = teardownCases.Case(validate.Case{
+	ID:      "teardown.qp.outstanding",
+	Title:   "destroy a QP with outstanding requests",
+	Feature: validate.FeatureTeardown,
+	Run:     tearOutstanding,
+}, CITeardown02)
+
 func tearOutstanding(t *validate.T) {
 	p := unanswering(t)
 	p.A.Send(p.A.SendWRs(8)...)
@@ -270,6 +249,13 @@ func tearOutstanding(t *validate.T) {
 	p.A.RecvCQ.Empty()
 }
 
+var _ = teardownCases.Case(validate.Case{
+	ID:      "teardown.qp.retrying",
+	Title:   "destroy a QP that waits for acknowledgements",
+	Feature: validate.FeatureTeardown,
+	Run:     tearRetrying,
+}, CITeardown02)
+
 func tearRetrying(t *validate.T) {
 	// The first retry is due after 1 ms or, on a slower HCA, somewhat later.
 	p := unanswering(t, kit.AckTime(8), kit.Retry(7))
@@ -277,6 +263,16 @@ func tearRetrying(t *validate.T) {
 	kit.OK(t, p.A.QP.QP.Destroy(), "QP.Destroy between two retries")
 	p.A.CQ.Quiet(2 * quiet)
 }
+
+var CITeardown03 = teardownCases.Must("CI-Teardown-03", "IBTA 11.2.5.4", "ci_destroy_qp (28)",
+	"Completions in a CQ remain there when their QP is destroyed, and can be polled.")
+
+var _ = teardownCases.Case(validate.Case{
+	ID:      "teardown.qp.entries",
+	Title:   "destroy a QP with unpolled completions",
+	Feature: validate.FeatureTeardown,
+	Run:     tearEntries,
+}, CITeardown03)
 
 func tearEntries(t *validate.T) {
 	p := kit.RC(t)
@@ -292,6 +288,16 @@ func tearEntries(t *validate.T) {
 	}
 	p.B.RecvCQ.Empty()
 }
+
+var CITeardown08 = teardownCases.Must("CI-Teardown-08", "IBTA 11.2.5.4", "timewait argument of ci_destroy_qp (28)",
+	"The number of a destroyed QP is not used again before the time set with TimeWait has passed.")
+
+var _ = teardownCases.Case(validate.Case{
+	ID:      "teardown.qp.time-wait",
+	Title:   "quarantine of a QP number",
+	Feature: validate.FeatureTeardown,
+	Run:     tearTimeWait,
+}, CITeardown08)
 
 func tearTimeWait(t *validate.T) {
 	ca := kit.Open(t)
@@ -328,6 +334,16 @@ func tearTimeWait(t *validate.T) {
 		after)
 }
 
+var CITeardown09 = teardownCases.Must("CI-Teardown-09", "IBTA 10.2.3", "ci_create_qp (22)",
+	"All existing QPs have different numbers.")
+
+var _ = teardownCases.Case(validate.Case{
+	ID:      "teardown.qp.numbers",
+	Title:   "many QPs at the same time",
+	Feature: validate.FeatureTeardown,
+	Run:     tearNumbers,
+}, CITeardown09, req.SAS0_05)
+
 func tearNumbers(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -341,6 +357,16 @@ func tearNumbers(t *validate.T) {
 		seen[n] = true
 	}
 }
+
+var CITeardown04 = teardownCases.Must("CI-Teardown-04", "IBTA 10.8.2", "ci_post_send (55), ci_poll_cq (59)",
+	"When several goroutines post and poll at the same time, each accepted request completes exactly once.")
+
+var _ = teardownCases.Case(validate.Case{
+	ID:      "teardown.posters",
+	Title:   "two goroutines post and three poll",
+	Feature: validate.FeatureTeardown,
+	Run:     tearPosters,
+}, CITeardown04)
 
 func tearPosters(t *validate.T) {
 	const posters, each = 2, 150
@@ -482,6 +508,17 @@ func (l leftover) create(t *validate.T, s *claimStage) ci.Object {
 	return kit.Own(t, o, l.kind)
 }
 
+var CITeardown06 = teardownCases.Must("CI-Teardown-06", "CI context", "destroy verbs",
+	"Verbs on a destroyed object fail with its handle status, also after other objects were created, and do not "+
+		"affect those.")
+
+var _ = teardownCases.Case(validate.Case{
+	ID:      "teardown.stale",
+	Title:   "verbs on destroyed objects after others were created",
+	Feature: validate.FeatureTeardown,
+	Run:     tearStale,
+}, CITeardown06, req.SAS2_1_11)
+
 func tearStale(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -519,6 +556,17 @@ func handleOf(l leftover) []ci.Status {
 	return []ci.Status{l.status}
 }
 
+var CITeardown07 = teardownCases.Must("CI-Teardown-07", "CI context", "ci_close_ca (7)",
+	"CA.Destroy fails with ResourceBusy while any object exists. It succeeds when all are destroyed, even directly "+
+		"after their use.")
+
+var _ = teardownCases.Case(validate.Case{
+	ID:      "teardown.close.busy",
+	Title:   "close a CA with one object of each kind",
+	Feature: validate.FeatureTeardown,
+	Run:     tearCloseBusy,
+}, CITeardown07, req.SAS2_3_26)
+
 func tearCloseBusy(t *validate.T) {
 	for _, l := range kit.Variants(t, "", claimed(t)) {
 		ca := kit.Open(t)
@@ -544,6 +592,13 @@ func tearCloseBusy(t *validate.T) {
 	}
 }
 
+var _ = teardownCases.Case(validate.Case{
+	ID:      "teardown.close.hot",
+	Title:   "close a CA directly after traffic",
+	Feature: validate.FeatureTeardown,
+	Run:     tearCloseHot,
+}, CITeardown07)
+
 func tearCloseHot(t *validate.T) {
 	for range 3 {
 		p := kit.RC(t)
@@ -567,6 +622,17 @@ func tearCloseHot(t *validate.T) {
 		}
 	}
 }
+
+var CITeardown05 = teardownCases.Must("CI-Teardown-05", "SAS 0", "create and destroy verbs",
+	"Objects that are created and destroyed repeatedly leave nothing behind.")
+
+var _ = teardownCases.Case(validate.Case{
+	ID:      "teardown.churn",
+	Title:   "create, use and destroy repeatedly",
+	Feature: validate.FeatureTeardown,
+	Needs:   validate.Needs{Live: true},
+	Run:     tearChurn,
+}, CITeardown05, req.SAS0_05, req.SAS2_3_27, req.SAS2_3_24)
 
 func tearChurn(t *validate.T) {
 	p := kit.RC(t)

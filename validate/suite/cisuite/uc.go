@@ -6,42 +6,21 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 )
 
-// ucArea returns the cases of unreliable connections. (IBTA 9.8.2.)
-func ucArea() validate.Suite {
-	uc := validate.FeatureUC
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("IBTA-9.8-01", "IBTA 9.8.2", "SEND on UC",
-			"On a link without losses, a SEND on UC of any length arrives completely, with its length and immediate "+
-				"data."),
-		req.Driver.Must("IBTA-9.8-02", "IBTA 9.8.2", "RDMA WRITE on UC",
-			"On a link without losses, an RDMA WRITE on UC writes its bytes. With immediate data it uses one receive."),
-		req.Driver.Must("IBTA-9.8-03", "IBTA 9.8.2.2", "UC responder",
-			"A UC message that the responder cannot accept is dropped. The sender's request completes with success, "+
-				"and the connection still works."),
-		req.Driver.Must("IBTA-9.8-04", "IBTA 9.8.2.2", "UC responder",
-			"The next UC message uses the receive that a dropped message would have used."),
-		req.Driver.Must("IBTA-9.8-05", "IBTA 9.8.2", "ordering", "UC messages arrive in the order of their posts."),
-	)
-	s.Cases = needing(validate.Needs{Caps: ci.CapUC},
-		validate.NewCase("uc.send.sizes", "messages of 0 bytes to 32 KiB", uc, ucSizes, "IBTA-9.8-01"),
-		validate.NewCase("uc.send.order", "16 messages in order", uc, ucOrder, "IBTA-9.8-05", "IBTA-9.8-01"),
-		validate.NewCase("uc.send.immediate", "immediate data", uc, ucImmediate, "IBTA-9.8-01", "CI-PostSend-02"),
-		validate.NewCase("uc.write.sizes", "writes of 0 bytes to 32 KiB", uc, ucWriteSizes, "IBTA-9.8-02"),
-		validate.NewCase("uc.write.immediate", "a write with immediate data", uc, ucWriteImmediate, "IBTA-9.8-02"),
-		validate.NewCase("uc.drop.bad-key", "a write with a key that does not exist", uc, ucBadKey, "IBTA-9.8-03"),
-		validate.NewCase("uc.drop.qp-right", "a write to a QP that does not grant it", uc, ucNoRight, "IBTA-9.8-03",
-			"CI-Rights-02"),
-		validate.NewCase("uc.drop.keeps-receive", "a dropped write with immediate data, then a send", uc,
-			ucKeepsReceive, "IBTA-9.8-04"),
-		validate.NewCase("uc.drop.no-receive", "a send without a receive", uc, ucNoReceive, "IBTA-9.8-03"),
-		validate.NewCase("uc.drop.too-long", "a send longer than the receive", uc, ucTooLong, "IBTA-9.8-03"),
-	)
-	return s
-}
+// ucCases are the cases of unreliable connections. (IBTA 9.8.2.)
+var ucCases = &validate.Area{}
+
+var IBTA9_8_01 = ucCases.Must("IBTA-9.8-01", "IBTA 9.8.2", "SEND on UC",
+	"On a link without losses, a SEND on UC of any length arrives completely, with its length and immediate data.")
+
+var _ = ucCases.Case(validate.Case{
+	ID:      "uc.send.sizes",
+	Title:   "messages of 0 bytes to 32 KiB",
+	Feature: validate.FeatureUC,
+	Needs:   validate.Needs{Caps: ci.CapUC},
+	Run:     ucSizes,
+}, IBTA9_8_01)
 
 func ucSizes(t *validate.T) {
 	const maxSize = 32 << 10
@@ -60,6 +39,17 @@ func ucSizes(t *validate.T) {
 	}
 }
 
+var IBTA9_8_05 = ucCases.Must("IBTA-9.8-05", "IBTA 9.8.2", "ordering",
+	"UC messages arrive in the order of their posts.")
+
+var _ = ucCases.Case(validate.Case{
+	ID:      "uc.send.order",
+	Title:   "16 messages in order",
+	Feature: validate.FeatureUC,
+	Needs:   validate.Needs{Caps: ci.CapUC},
+	Run:     ucOrder,
+}, IBTA9_8_05, IBTA9_8_01)
+
 func ucOrder(t *validate.T) {
 	const n, size = 16, 64
 	p := kit.UC(t)
@@ -72,6 +62,14 @@ func ucOrder(t *validate.T) {
 	p.B.RecvCQ.WaitOK(ids(1, n)...)
 	kit.SameBytes(t, "UC messages", p.B.Buf.Bytes[:n*size], msgs)
 }
+
+var _ = ucCases.Case(validate.Case{
+	ID:      "uc.send.immediate",
+	Title:   "immediate data",
+	Feature: validate.FeatureUC,
+	Needs:   validate.Needs{Caps: ci.CapUC},
+	Run:     ucImmediate,
+}, IBTA9_8_01, CIPostSend02)
 
 func ucImmediate(t *validate.T) {
 	p := kit.UC(t)
@@ -88,6 +86,17 @@ func ucImmediate(t *validate.T) {
 	}
 }
 
+var IBTA9_8_02 = ucCases.Must("IBTA-9.8-02", "IBTA 9.8.2", "RDMA WRITE on UC",
+	"On a link without losses, an RDMA WRITE on UC writes its bytes. With immediate data it uses one receive.")
+
+var _ = ucCases.Case(validate.Case{
+	ID:      "uc.write.sizes",
+	Title:   "writes of 0 bytes to 32 KiB",
+	Feature: validate.FeatureUC,
+	Needs:   validate.Needs{Caps: ci.CapUC},
+	Run:     ucWriteSizes,
+}, IBTA9_8_02)
+
 func ucWriteSizes(t *validate.T) {
 	const maxSize = 32 << 10
 	p := kit.UC(t, kit.Size(maxSize))
@@ -101,6 +110,14 @@ func ucWriteSizes(t *validate.T) {
 		p.B.Buf.WantOnly(t, fmt.Sprintf("target of a UC write of %d bytes", n), at, p.A.Buf.Bytes[maxSize-n:])
 	}
 }
+
+var _ = ucCases.Case(validate.Case{
+	ID:      "uc.write.immediate",
+	Title:   "a write with immediate data",
+	Feature: validate.FeatureUC,
+	Needs:   validate.Needs{Caps: ci.CapUC},
+	Run:     ucWriteImmediate,
+}, IBTA9_8_02)
 
 func ucWriteImmediate(t *validate.T) {
 	p := kit.UC(t)
@@ -120,6 +137,18 @@ func ucWriteImmediate(t *validate.T) {
 	}
 }
 
+var IBTA9_8_03 = ucCases.Must("IBTA-9.8-03", "IBTA 9.8.2.2", "UC responder",
+	"A UC message that the responder cannot accept is dropped. The sender's request completes with success, and "+
+		"the connection still works.")
+
+var _ = ucCases.Case(validate.Case{
+	ID:      "uc.drop.bad-key",
+	Title:   "a write with a key that does not exist",
+	Feature: validate.FeatureUC,
+	Needs:   validate.Needs{Caps: ci.CapUC},
+	Run:     ucBadKey,
+}, IBTA9_8_03)
+
 func ucBadKey(t *validate.T) {
 	p := kit.UC(t)
 	p.B.Buf.Blank()
@@ -134,6 +163,14 @@ func ucBadKey(t *validate.T) {
 	p.A.Exchange(p.B, 100)
 }
 
+var _ = ucCases.Case(validate.Case{
+	ID:      "uc.drop.qp-right",
+	Title:   "a write to a QP that does not grant it",
+	Feature: validate.FeatureUC,
+	Needs:   validate.Needs{Caps: ci.CapUC},
+	Run:     ucNoRight,
+}, IBTA9_8_03, CIRights02)
+
 func ucNoRight(t *validate.T) {
 	p := kit.UC(t, kit.With(func(c *kit.Config) { c.Access, c.BufAccess = ci.RemoteRead, kit.AllAccess }))
 	p.B.Buf.Blank()
@@ -144,6 +181,17 @@ func ucNoRight(t *validate.T) {
 	p.B.WantState(ci.QPRTS)
 	p.A.Exchange(p.B, 100)
 }
+
+var IBTA9_8_04 = ucCases.Must("IBTA-9.8-04", "IBTA 9.8.2.2", "UC responder",
+	"The next UC message uses the receive that a dropped message would have used.")
+
+var _ = ucCases.Case(validate.Case{
+	ID:      "uc.drop.keeps-receive",
+	Title:   "a dropped write with immediate data, then a send",
+	Feature: validate.FeatureUC,
+	Needs:   validate.Needs{Caps: ci.CapUC},
+	Run:     ucKeepsReceive,
+}, IBTA9_8_04)
 
 func ucKeepsReceive(t *validate.T) {
 	p := kit.UC(t)
@@ -163,6 +211,14 @@ func ucKeepsReceive(t *validate.T) {
 	p.B.RecvCQ.WaitOK(2)
 }
 
+var _ = ucCases.Case(validate.Case{
+	ID:      "uc.drop.no-receive",
+	Title:   "a send without a receive",
+	Feature: validate.FeatureUC,
+	Needs:   validate.Needs{Caps: ci.CapUC},
+	Run:     ucNoReceive,
+}, IBTA9_8_03)
+
 func ucNoReceive(t *validate.T) {
 	p := kit.UC(t)
 	setWord(p.A.Buf, 0, 0x600d)
@@ -175,6 +231,14 @@ func ucNoReceive(t *validate.T) {
 	kit.Equal(t, "Length of the first receive, posted after a message was dropped", p.B.RecvCQ.WaitOK(1)[0].Length, 7)
 	p.B.WantState(ci.QPRTS)
 }
+
+var _ = ucCases.Case(validate.Case{
+	ID:      "uc.drop.too-long",
+	Title:   "a send longer than the receive",
+	Feature: validate.FeatureUC,
+	Needs:   validate.Needs{Caps: ci.CapUC},
+	Run:     ucTooLong,
+}, IBTA9_8_03)
 
 func ucTooLong(t *validate.T) {
 	p := kit.UC(t)

@@ -12,88 +12,20 @@ import (
 // grhLen is the number of bytes that precede the payload in the receive buffer of a datagram.
 const grhLen = 40
 
-// udArea returns the cases of datagrams and of the address vectors that they use. (IBTA 9.8.3, 10.2.2, 11.2.2.)
-func udArea() validate.Suite {
-	ud := validate.FeatureUD
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("IBTA-9.8-10", "IBTA 9.8.3", "UD SEND",
-			"A datagram of any length from 0 to the MTU arrives completely after the first 40 bytes of the receive "+
-				"buffer. Its length includes them."),
-		req.Driver.Must("IBTA-9.8-11", "IBTA 11.4.2.1", "IB_RECV_OPT_GRH_VALID",
-			"WCGRH is set exactly if the first 40 bytes hold the routing header, or on RoCEv2 over IPv4 bytes 20 to "+
-				"39 the IP header. The header has the source and destination addresses."),
-		req.Driver.Must("IBTA-9.8-12", "IBTA 11.4.2.1", "ci_poll_cq (59)",
-			"The completion of a datagram has the sender's QP number and, on InfiniBand, its LID and service level."),
-		req.Driver.Must("IBTA-9.8-13", "IBTA 10.2.5", "Q_Key",
-			"A datagram whose Q_Key is not that of the receiving QP is dropped and uses no receive. The sender's "+
-				"request completes with success."),
-		req.Driver.Must("IBTA-9.8-14", "IBTA 10.2.5", "Q_Key; D-64",
-			"If the Q_Key of a request has the high bit set, the Q_Key of the sending QP is used."),
-		req.Driver.Must("IBTA-9.8-15", "IBTA 9.8.3", "Q_Key counter",
-			"With CapQKeyCounter, a datagram with a wrong Q_Key increments the counter of the port."),
-		req.Driver.Must("IBTA-9.8-16", "IBTA 9.8.3", "UD length",
-			"A datagram longer than the MTU completes with a local length error or is rejected by PostSend, and is "+
-				"not sent."),
-		req.Driver.Must("IBTA-9.8-17", "IBTA 9.8.3", "UD responder",
-			"A datagram without a receive, with too short a receive, or to a QP that does not exist is dropped. The "+
-				"sender's request completes with success, and both QPs still work."),
-		req.Driver.Must("IBTA-9.8-18", "IBTA 9.8.3", "UD immediate", "A datagram can have immediate data."),
-		req.Driver.Must("CI-ModifyAV-01", "IBTA 11.2.2", "ci_modify_av (16)",
-			"Datagrams posted after AV.Modify go to the new address, and Query returns it."),
-		req.Driver.Must("CI-PostSend-07", "IBTA 11.4.1.1", "ci_post_send (55), address handle",
-			"PostSend of a datagram without an address vector, or with a destroyed one or one of another HCA, fails "+
-				"with InvalidAVHandle and does not post it."),
-		req.Driver.Must("CI-PostSend-08", "IBTA 11.4.1.1", "ci_post_send (55), address handle",
-			"A datagram with an address vector of a PD other than the QP's is rejected by PostSend with "+
-				"InvalidAVHandle, or completes with a local operation error. It is not sent."),
-		req.Driver.Must("CI-CreateAV-01", "IBTA 11.2.2", "ci_create_av (14); D-45",
-			"With CapAVPortCheck, CreateAV and AV.Modify with a port that does not exist fail with InvalidPort. "+
-				"Otherwise the send completes with a local operation error."),
-		req.Driver.Must("CI-CreateAV-02", "IBTA 11.2.2", "ci_create_av (14); D-45",
-			"An address that the port cannot use causes a local operation error of the send."),
-		req.Driver.Must("CI-DestroyAV-01", "IBTA 11.2.2", "ci_destroy_av (17)",
-			"Each verb on a destroyed AV fails with InvalidAVHandle."),
-	)
-	n := validate.Needs{Caps: ci.CapUD | ci.CapAV}
-	s.Cases = needing(n,
-		validate.NewCase("ud.sizes", "datagrams of 0 bytes to the MTU", ud, udSizes, "IBTA-9.8-10"),
-		validate.NewCase("ud.scatter", "a datagram into segments that end inside the header and the payload", ud,
-			udScatter, "IBTA-9.8-10", "CI-PostRecv-01"),
-		validate.NewCase("ud.grh", "the header before the payload", ud, udGRH, "IBTA-9.8-11"),
-		validate.NewCase("ud.grh-local", "no header on a local InfiniBand path, always a header on Ethernet", ud,
-			udGRHLocal, "IBTA-9.8-11"),
-		validate.NewCase("ud.wc", "all fields of a datagram's completion", ud, udWC, "IBTA-9.8-12", "SAS-2.3-23"),
-		validate.NewCase("ud.immediate", "immediate data", ud, udImmediate, "IBTA-9.8-18"),
-		validate.NewCase("ud.inline", "a datagram sent inline", ud, udInline, "CI-Inline-01", "IBTA-9.8-10"),
-		validate.NewCase("ud.qkey.mismatch", "a wrong Q_Key", ud, udQKeyMismatch, "IBTA-9.8-13"),
-		validate.NewCase("ud.qkey.privileged", "a Q_Key with the high bit set", ud, udQKeyPrivileged, "IBTA-9.8-14"),
-		validate.NewCase("ud.too-long", "a datagram of MTU+1 bytes", ud, udTooLong, "IBTA-9.8-16"),
-		validate.NewCase("ud.drop.short-receive", "a datagram longer than its receive", ud, udShort, "IBTA-9.8-17"),
-		validate.NewCase("ud.drop.no-receive", "a datagram without a receive", ud, udNoReceive, "IBTA-9.8-17"),
-		validate.NewCase("ud.drop.no-qp", "a datagram to a QP that does not exist", ud, udNoQP, "IBTA-9.8-17"),
-		validate.NewCase("ud.two-peers", "one QP exchanges datagrams with two others in turn", ud, udTwoPeers,
-			"IBTA-9.8-12"),
-		validate.NewCase("ud.av.modify", "send after AV.Modify", ud, udAVModify, "CI-ModifyAV-01"),
-		validate.NewCase("ud.av.gone", "send with no AV, with a destroyed one, and with one of another HCA", ud,
-			udAVInvalid, "CI-PostSend-07", "SAS-2.1-23"),
-		validate.NewCase("ud.av.other-pd", "send with an AV of another PD", ud, udAVOtherPD, "CI-PostSend-08"),
-		validate.NewCase("ud.av.stale", "use a destroyed AV", ud, udAVStale, "CI-DestroyAV-01"),
-		validate.NewCase("ud.av.port", "an AV for a port that does not exist", ud, udAVPort, "CI-CreateAV-01"),
-		validate.NewCase("ud.av.unusable", "an AV with an address that cannot be used", ud, udAVUnusable,
-			"CI-CreateAV-02"),
-	)
-	for i := range s.Cases {
-		if s.Cases[i].ID == "ud.inline" {
-			s.Cases[i].Needs.Attr = inline16
-		}
-	}
-	n.Caps |= ci.CapQKeyCounter
-	s.Cases = append(s.Cases,
-		needing(n, validate.NewCase("ud.qkey.counter", "the port's Q_Key violation counter", ud, udQKeyCounter,
-			"IBTA-9.8-15"))...)
-	return s
-}
+// udCases are the cases of datagrams and of the address vectors that they use. (IBTA 9.8.3, 10.2.2, 11.2.2.)
+var udCases = &validate.Area{}
+
+var IBTA9_8_10 = udCases.Must("IBTA-9.8-10", "IBTA 9.8.3", "UD SEND",
+	"A datagram of any length from 0 to the MTU arrives completely after the first 40 bytes of the receive buffer. "+
+		"Its length includes them.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.sizes",
+	Title:   "datagrams of 0 bytes to the MTU",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udSizes,
+}, IBTA9_8_10)
 
 func udSizes(t *validate.T) {
 	p := kit.UD(t)
@@ -113,6 +45,14 @@ func udSizes(t *validate.T) {
 		p.B.Buf.WantOnly(t, where, at+grhLen, p.A.Buf.Bytes[:n])
 	}
 }
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.scatter",
+	Title:   "a datagram into segments that end inside the header and the payload",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udScatter,
+}, IBTA9_8_10, CIPostRecv01)
 
 func udScatter(t *validate.T) {
 	p := kit.UD(t)
@@ -141,6 +81,18 @@ func global(t *validate.T, p *kit.Pair) (src, dst ci.GID) {
 	return a.Port.GIDs[attr.GRH.SGIDIndex].GID, attr.GRH.DGID
 }
 
+var IBTA9_8_11 = udCases.Must("IBTA-9.8-11", "IBTA 11.4.2.1", "IB_RECV_OPT_GRH_VALID",
+	"WCGRH is set exactly if the first 40 bytes hold the routing header, or on RoCEv2 over IPv4 bytes 20 to 39 the "+
+		"IP header. The header has the source and destination addresses.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.grh",
+	Title:   "the header before the payload",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udGRH,
+}, IBTA9_8_11)
+
 func udGRH(t *validate.T) {
 	p := kit.UD(t)
 	src, dst := global(t, p)
@@ -162,6 +114,14 @@ func udGRH(t *validate.T) {
 	kit.SameBytes(t, "destination in the routing header", h[24:40], dst[:])
 }
 
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.grh-local",
+	Title:   "no header on a local InfiniBand path, always a header on Ethernet",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udGRHLocal,
+}, IBTA9_8_11)
+
 func udGRHLocal(t *validate.T) {
 	p := kit.UD(t)
 	p.B.Recv(p.B.RecvWR(1, 0, 100))
@@ -175,6 +135,17 @@ func udGRHLocal(t *validate.T) {
 	}
 	kit.Equal(t, "Length", wc.Length, 100)
 }
+
+var IBTA9_8_12 = udCases.Must("IBTA-9.8-12", "IBTA 11.4.2.1", "ci_poll_cq (59)",
+	"The completion of a datagram has the sender's QP number and, on InfiniBand, its LID and service level.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.wc",
+	Title:   "all fields of a datagram's completion",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udWC,
+}, IBTA9_8_12, req.SAS2_3_23)
 
 func udWC(t *validate.T) {
 	ctx := new(string)
@@ -200,6 +171,17 @@ func udWC(t *validate.T) {
 	}
 }
 
+var IBTA9_8_18 = udCases.Must("IBTA-9.8-18", "IBTA 9.8.3", "UD immediate",
+	"A datagram can have immediate data.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.immediate",
+	Title:   "immediate data",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udImmediate,
+}, IBTA9_8_18)
+
 func udImmediate(t *validate.T) {
 	p := kit.UD(t)
 	for i, n := range kit.Variants(t, "bytes", []int{0, 60}) {
@@ -215,6 +197,14 @@ func udImmediate(t *validate.T) {
 		kit.Equal(t, "Length", wc.Length, uint32(grhLen+n))
 	}
 }
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.inline",
+	Title:   "a datagram sent inline",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV, Attr: inline16},
+	Run:     udInline,
+}, CIInline01, IBTA9_8_10)
 
 func udInline(t *validate.T) {
 	p := kit.UD(t, kit.Inline(16))
@@ -245,6 +235,18 @@ func dropped(t *validate.T, p *kit.Pair, what string, bad ci.SendWR) {
 	p.B.WantState(ci.QPRTS)
 }
 
+var IBTA9_8_13 = udCases.Must("IBTA-9.8-13", "IBTA 10.2.5", "Q_Key",
+	"A datagram whose Q_Key is not that of the receiving QP is dropped and uses no receive. The sender's request "+
+		"completes with success.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.qkey.mismatch",
+	Title:   "a wrong Q_Key",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udQKeyMismatch,
+}, IBTA9_8_13)
+
 func udQKeyMismatch(t *validate.T) {
 	p := kit.UD(t)
 	for _, bits := range kit.Variants(t, "bits", []ci.QKey{1, 0x40000000, 0x7fffffff}) {
@@ -253,6 +255,17 @@ func udQKeyMismatch(t *validate.T) {
 		dropped(t, p, fmt.Sprintf("a Q_Key with wrong bits %#x", uint32(bits)), bad)
 	}
 }
+
+var IBTA9_8_15 = udCases.Must("IBTA-9.8-15", "IBTA 9.8.3", "Q_Key counter",
+	"With CapQKeyCounter, a datagram with a wrong Q_Key increments the counter of the port.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.qkey.counter",
+	Title:   "the port's Q_Key violation counter",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapQKeyCounter},
+	Run:     udQKeyCounter,
+}, IBTA9_8_15)
 
 func udQKeyCounter(t *validate.T) {
 	p := kit.UD(t)
@@ -268,6 +281,17 @@ func udQKeyCounter(t *validate.T) {
 	dropped(t, p, "a wrong Q_Key", bad)
 	kit.Equal(t, "PortAttr.QKeyErrors after one datagram with a wrong Q_Key", count(), before+1)
 }
+
+var IBTA9_8_14 = udCases.Must("IBTA-9.8-14", "IBTA 10.2.5", "Q_Key; D-64",
+	"If the Q_Key of a request has the high bit set, the Q_Key of the sending QP is used.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.qkey.privileged",
+	Title:   "a Q_Key with the high bit set",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udQKeyPrivileged,
+}, IBTA9_8_14)
 
 func udQKeyPrivileged(t *validate.T) {
 	p := kit.UD(t, kit.QKey(0x0badcafe))
@@ -294,6 +318,17 @@ func udQKeyPrivileged(t *validate.T) {
 		q.B.RecvCQ.WaitOK(1)[0].Length, grhLen+3)
 }
 
+var IBTA9_8_16 = udCases.Must("IBTA-9.8-16", "IBTA 9.8.3", "UD length",
+	"A datagram longer than the MTU completes with a local length error or is rejected by PostSend, and is not sent.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.too-long",
+	Title:   "a datagram of MTU+1 bytes",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udTooLong,
+}, IBTA9_8_16)
+
 func udTooLong(t *validate.T) {
 	p := kit.UD(t)
 	mtu := p.A.QP.CA.MTU().Bytes()
@@ -313,6 +348,18 @@ func udTooLong(t *validate.T) {
 	kit.Equal(t, "Length of the first received datagram", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+6)
 }
 
+var IBTA9_8_17 = udCases.Must("IBTA-9.8-17", "IBTA 9.8.3", "UD responder",
+	"A datagram without a receive, with too short a receive, or to a QP that does not exist is dropped. The "+
+		"sender's request completes with success, and both QPs still work.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.drop.short-receive",
+	Title:   "a datagram longer than its receive",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udShort,
+}, IBTA9_8_17)
+
 func udShort(t *validate.T) {
 	p := kit.UD(t)
 	p.B.Buf.Blank()
@@ -325,6 +372,14 @@ func udShort(t *validate.T) {
 		kit.Equal(t, fmt.Sprintf("byte %d after a receive that is too short", i), c, 0xee)
 	}
 }
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.drop.no-receive",
+	Title:   "a datagram without a receive",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udNoReceive,
+}, IBTA9_8_17)
 
 func udNoReceive(t *validate.T) {
 	p := kit.UD(t)
@@ -346,6 +401,14 @@ func udNoReceive(t *validate.T) {
 	p.B.WantState(ci.QPRTS)
 }
 
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.drop.no-qp",
+	Title:   "a datagram to a QP that does not exist",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udNoQP,
+}, IBTA9_8_17)
+
 func udNoQP(t *validate.T) {
 	p := kit.UD(t)
 	q := p.More(false)
@@ -355,6 +418,14 @@ func udNoQP(t *validate.T) {
 	bad.To.QPN = old
 	dropped(t, p, "the number of a destroyed QP", bad)
 }
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.two-peers",
+	Title:   "one QP exchanges datagrams with two others in turn",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udTwoPeers,
+}, IBTA9_8_12)
 
 func udTwoPeers(t *validate.T) {
 	p := kit.UD(t)
@@ -378,6 +449,17 @@ func udTwoPeers(t *validate.T) {
 		kit.Equal(t, "SrcQP of the answer", p.A.RecvCQ.WaitOK(uint64(i))[0].SrcQP, to.Num())
 	}
 }
+
+var CIModifyAV01 = udCases.Must("CI-ModifyAV-01", "IBTA 11.2.2", "ci_modify_av (16)",
+	"Datagrams posted after AV.Modify go to the new address, and Query returns it.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.av.modify",
+	Title:   "send after AV.Modify",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udAVModify,
+}, CIModifyAV01)
 
 func udAVModify(t *validate.T) {
 	p := kit.UD(t)
@@ -408,6 +490,18 @@ func udAVModify(t *validate.T) {
 	kit.Equal(t, "Length of the datagram at this HCA", own.RecvCQ.WaitOK(1)[0].Length, grhLen+17)
 }
 
+var CIPostSend07 = udCases.Must("CI-PostSend-07", "IBTA 11.4.1.1", "ci_post_send (55), address handle",
+	"PostSend of a datagram without an address vector, or with a destroyed one or one of another HCA, fails with "+
+		"InvalidAVHandle and does not post it.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.av.gone",
+	Title:   "send with no AV, with a destroyed one, and with one of another HCA",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udAVInvalid,
+}, CIPostSend07, req.SAS2_1_23)
+
 func udAVInvalid(t *validate.T) {
 	p := kit.UD(t)
 	av, err := p.A.PD.CreateAV(p.A.QP.CA.AddressOf(p.B.QP.CA))
@@ -437,6 +531,18 @@ func udAVInvalid(t *validate.T) {
 	}
 }
 
+var CIPostSend08 = udCases.Must("CI-PostSend-08", "IBTA 11.4.1.1", "ci_post_send (55), address handle",
+	"A datagram with an address vector of a PD other than the QP's is rejected by PostSend with InvalidAVHandle, "+
+		"or completes with a local operation error. It is not sent.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.av.other-pd",
+	Title:   "send with an AV of another PD",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udAVOtherPD,
+}, CIPostSend08)
+
 func udAVOtherPD(t *validate.T) {
 	p := kit.UD(t)
 	w := p.A.SendWR(1, 0, 7)
@@ -456,6 +562,17 @@ func udAVOtherPD(t *validate.T) {
 		p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+9)
 }
 
+var CIDestroyAV01 = udCases.Must("CI-DestroyAV-01", "IBTA 11.2.2", "ci_destroy_av (17)",
+	"Each verb on a destroyed AV fails with InvalidAVHandle.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.av.stale",
+	Title:   "use a destroyed AV",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udAVStale,
+}, CIDestroyAV01)
+
 func udAVStale(t *validate.T) {
 	ca := kit.Open(t)
 	av, err := ca.PD().CreateAV(ca.AddressOf(ca))
@@ -466,6 +583,18 @@ func udAVStale(t *validate.T) {
 	kit.WantExactly(t, err, "AV.Query after Destroy", ci.InvalidAVHandle)
 	kit.WantExactly(t, av.Modify(ca.AddressOf(ca)), "AV.Modify after Destroy", ci.InvalidAVHandle)
 }
+
+var CICreateAV01 = udCases.Must("CI-CreateAV-01", "IBTA 11.2.2", "ci_create_av (14); D-45",
+	"With CapAVPortCheck, CreateAV and AV.Modify with a port that does not exist fail with InvalidPort. Otherwise "+
+		"the send completes with a local operation error.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.av.port",
+	Title:   "an AV for a port that does not exist",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udAVPort,
+}, CICreateAV01)
 
 func udAVPort(t *validate.T) {
 	p := kit.UD(t)
@@ -489,6 +618,17 @@ func udAVPort(t *validate.T) {
 	}
 	p.A.Exchange(p.B, 9)
 }
+
+var CICreateAV02 = udCases.Must("CI-CreateAV-02", "IBTA 11.2.2", "ci_create_av (14); D-45",
+	"An address that the port cannot use causes a local operation error of the send.")
+
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.av.unusable",
+	Title:   "an AV with an address that cannot be used",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udAVUnusable,
+}, CICreateAV02)
 
 func udAVUnusable(t *validate.T) {
 	p := kit.UD(t)

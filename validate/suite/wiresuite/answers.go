@@ -6,13 +6,12 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 	"ciddk/wire"
 )
 
 // Answers that no correct responder sends, and answers that another node sends in the peer's name. (IBTA 9.6, 9.7.5,
 // 9.9.)
-var answers = &validate.Area{Scope: req.Driver}
+var answers = area()
 
 var WIREReact17 = answers.Must("WIRE-React-17", "IBTA 9.7.5", "AETH syndrome, reserved values",
 	"An acknowledge with a syndrome of the reserved class or with a reserved NAK code does not acknowledge its "+

@@ -7,75 +7,24 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 	"ciddk/wire"
 )
 
-// datagramArea returns the cases of the services without acknowledgements, UD and UC. (IBTA 9.8; RoCEv2 A17.)
-func datagramArea() validate.Suite {
-	ud, uc := ci.CapUD|ci.CapAV, ci.CapUC
-	return validate.Suite{
-		Requirements: []req.Requirement{
-			req.Driver.Must("WIRE-Ud-01", "IBTA 9.8", "UD SEND",
-				"A datagram fills one receive after 40 reserved bytes. Its completion has the source QP of the DETH "+
-					"and the immediate data."),
-			req.Driver.Must("WIRE-Ud-02", "RoCEv2 A17.4", "the first 40 bytes of a receive",
-				"For IPv4, the first 40 bytes of a receive end with the datagram's IP header: version, total length, "+
-					"protocol and both addresses. For IPv6, they are the IP header."),
-			req.Driver.Must("WIRE-Ud-03", "IBTA 9.8", "Q_Key",
-				"A datagram whose Q_Key is not the QP's is dropped without an answer."),
-			req.Driver.Must("WIRE-Ud-04", "IBTA 9.8", "UD SEND",
-				"A datagram is sent as one packet, SEND ONLY or SEND ONLY with immediate, to the QP and with the "+
-					"Q_Key of the work request. The DETH holds the number of the sending QP."),
-			req.Driver.Must("WIRE-Ud-05", "IBTA 9.8", "PSN of datagrams",
-				"The PSN of each datagram that a QP sends is one more than that of the previous one."),
-			req.Driver.Must("WIRE-Ud-06", "IBTA 9.8", "PSN of datagrams",
-				"Datagrams are accepted whatever their PSN is."),
-			req.Driver.Must("WIRE-Ud-07", "IBTA 9.6", "packet validation",
-				"A datagram with a wrong ICRC, of another partition or longer than the receive does not complete a "+
-					"receive with success."),
-			req.Driver.Must("WIRE-Uc-01", "IBTA 9.8", "unreliable connection",
-				"A UC QP sends no answer, whether AckReq is set or not."),
-			req.Driver.Must("WIRE-Uc-02", "IBTA 9.8", "UC, lost packets",
-				"A UC message with a missing packet is dropped as a whole, and the next message is accepted."),
-			req.Driver.Must("WIRE-Uc-03", "IBTA 9.8", "UC, lost messages",
-				"A UC message whose PSN is beyond the expected one is accepted."),
-			req.Driver.Must("WIRE-Uc-04", "IBTA 9.8", "UC packets",
-				"A UC message is sent as full packets and a rest, with the opcodes FIRST, MIDDLE, LAST or ONLY and "+
-					"consecutive PSNs. A WRITE has a RETH in its first packet. Immediate data are in the last packet."),
-			req.Driver.Must("WIRE-Uc-05", "IBTA 9.8", "UC, access",
-				"A UC WRITE without access rights is dropped without an answer, and nothing is written."),
-		},
-		Cases: []validate.Case{
-			validate.NewCase("wire.ud.receive", "datagrams of 0 bytes to the MTU", validate.FeatureWire, udReceive,
-				"WIRE-Ud-01").Claiming(ud),
-			validate.NewCase("wire.ud.header", "the first 40 bytes of a receive", validate.FeatureWire, udHeader,
-				"WIRE-Ud-02").Claiming(ud),
-			validate.NewCase("wire.ud.qkey", "a datagram with another Q_Key", validate.FeatureWire, udQKey,
-				"WIRE-Ud-03").Claiming(ud),
-			validate.NewCase("wire.ud.send", "datagrams that the QP sends", validate.FeatureWire, udSend, "WIRE-Ud-04",
-				"WIRE-Ud-05").Claiming(ud),
-			validate.NewCase("wire.ud.send-psn", "PSNs of datagrams that the QP sends, across 0xffffff",
-				validate.FeatureWire, udSendPSN, "WIRE-Ud-05").Claiming(ud),
-			validate.NewCase("wire.ud.psn", "datagrams with PSNs in any order", validate.FeatureWire, udPSN,
-				"WIRE-Ud-06").Claiming(ud),
-			validate.NewCase("wire.ud.bad", "invalid datagrams", validate.FeatureWire, udBad,
-				"WIRE-Ud-07").Claiming(ud),
-			validate.NewCase("wire.uc.silent", "messages with AckReq", validate.FeatureWire, ucSilent,
-				"WIRE-Uc-01").Claiming(uc),
-			validate.NewCase("wire.uc.gap", "a SEND with a missing packet", validate.FeatureWire, ucGap,
-				"WIRE-Uc-02").Claiming(uc),
-			validate.NewCase("wire.uc.jump", "a message beyond the expected PSN", validate.FeatureWire, ucJump,
-				"WIRE-Uc-03").Claiming(uc),
-			validate.NewCase("wire.uc.send", "messages that the QP sends", validate.FeatureWire, ucSend,
-				"WIRE-Uc-04").Claiming(uc),
-			validate.NewCase("wire.uc.access", "a WRITE without access rights", validate.FeatureWire, ucAccess,
-				"WIRE-Uc-05").Claiming(uc),
-		},
-	}
-}
+// datagramCases are the cases of the services without acknowledgements, UD and UC. (IBTA 9.8; RoCEv2 A17.)
+var datagramCases = area()
 
 const areaLen = 40 // bytes that precede a datagram in its receive
+
+var WIREUd01 = datagramCases.Must("WIRE-Ud-01", "IBTA 9.8", "UD SEND",
+	"A datagram fills one receive after 40 reserved bytes. Its completion has the source QP of the DETH and the "+
+		"immediate data.")
+
+var _ = datagramCases.Case(validate.Case{
+	ID:    "wire.ud.receive",
+	Title: "datagrams of 0 bytes to the MTU",
+	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:   udReceive,
+}, WIREUd01)
 
 func udReceive(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
@@ -108,6 +57,17 @@ func udReceive(t *validate.T) {
 	}
 }
 
+var WIREUd02 = datagramCases.Must("WIRE-Ud-02", "RoCEv2 A17.4", "the first 40 bytes of a receive",
+	"For IPv4, the first 40 bytes of a receive end with the datagram's IP header: version, total length, protocol "+
+		"and both addresses. For IPv6, they are the IP header.")
+
+var _ = datagramCases.Case(validate.Case{
+	ID:    "wire.ud.header",
+	Title: "the first 40 bytes of a receive",
+	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:   udHeader,
+}, WIREUd02)
+
 func udHeader(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
 	p.needEthernet()
@@ -133,6 +93,16 @@ func udHeader(t *validate.T) {
 	kit.SameBytes(t, "addresses of the IPv4 header", h[12:20],
 		append(append([]byte(nil), p.info.GID[12:]...), p.local[12:]...))
 }
+
+var WIREUd03 = datagramCases.Must("WIRE-Ud-03", "IBTA 9.8", "Q_Key",
+	"A datagram whose Q_Key is not the QP's is dropped without an answer.")
+
+var _ = datagramCases.Case(validate.Case{
+	ID:    "wire.ud.qkey",
+	Title: "a datagram with another Q_Key",
+	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:   udQKey,
+}, WIREUd03)
 
 func udQKey(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
@@ -167,6 +137,17 @@ func (p *peer) mute(what string) {
 	p.CQ.WaitOK(id)
 }
 
+var WIREUd04 = datagramCases.Must("WIRE-Ud-04", "IBTA 9.8", "UD SEND",
+	"A datagram is sent as one packet, SEND ONLY or SEND ONLY with immediate, to the QP and with the Q_Key of the "+
+		"work request. The DETH holds the number of the sending QP.")
+
+var _ = datagramCases.Case(validate.Case{
+	ID:    "wire.ud.send",
+	Title: "datagrams that the QP sends",
+	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:   udSend,
+}, WIREUd04, WIREUd05)
+
 func udSend(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
 	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 2, 3, 4, 100, p.ca.MTU().Bytes()}) {
@@ -194,6 +175,16 @@ func udSend(t *validate.T) {
 	}
 }
 
+var WIREUd05 = datagramCases.Must("WIRE-Ud-05", "IBTA 9.8", "PSN of datagrams",
+	"The PSN of each datagram that a QP sends is one more than that of the previous one.")
+
+var _ = datagramCases.Case(validate.Case{
+	ID:    "wire.ud.send-psn",
+	Title: "PSNs of datagrams that the QP sends, across 0xffffff",
+	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:   udSendPSN,
+}, WIREUd05)
+
 func udSendPSN(t *validate.T) {
 	p := open(t).raw(kit.Type(ci.UD)).at(0, 0xfffffd).connect()
 	for i := range 6 {
@@ -204,6 +195,16 @@ func udSendPSN(t *validate.T) {
 	p.CQ.WaitOK(1, 2, 3, 4, 5, 6)
 }
 
+var WIREUd06 = datagramCases.Must("WIRE-Ud-06", "IBTA 9.8", "PSN of datagrams",
+	"Datagrams are accepted whatever their PSN is.")
+
+var _ = datagramCases.Case(validate.Case{
+	ID:    "wire.ud.psn",
+	Title: "datagrams with PSNs in any order",
+	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:   udPSN,
+}, WIREUd06)
+
 func udPSN(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
 	p.Recv(p.RecvWRs(5, 64)...)
@@ -212,6 +213,17 @@ func udPSN(t *validate.T) {
 		p.RecvCQ.WaitOK(uint64(i + 1))
 	}
 }
+
+var WIREUd07 = datagramCases.Must("WIRE-Ud-07", "IBTA 9.6", "packet validation",
+	"A datagram with a wrong ICRC, of another partition or longer than the receive does not complete a receive "+
+		"with success.")
+
+var _ = datagramCases.Case(validate.Case{
+	ID:    "wire.ud.bad",
+	Title: "invalid datagrams",
+	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:   udBad,
+}, WIREUd07)
 
 func udBad(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
@@ -236,6 +248,16 @@ func udBad(t *validate.T) {
 	}
 }
 
+var WIREUc01 = datagramCases.Must("WIRE-Uc-01", "IBTA 9.8", "unreliable connection",
+	"A UC QP sends no answer, whether AckReq is set or not.")
+
+var _ = datagramCases.Case(validate.Case{
+	ID:    "wire.uc.silent",
+	Title: "messages with AckReq",
+	Needs: validate.Needs{Caps: ci.CapUC},
+	Run:   ucSilent,
+}, WIREUc01)
+
 func ucSilent(t *validate.T) {
 	p := dial(t, kit.Type(ci.UC))
 	p.Recv(p.RecvWRs(2, 64)...)
@@ -246,6 +268,16 @@ func ucSilent(t *validate.T) {
 	p.RecvCQ.WaitOK(1, 2)
 	p.mute("UC messages with AckReq")
 }
+
+var WIREUc02 = datagramCases.Must("WIRE-Uc-02", "IBTA 9.8", "UC, lost packets",
+	"A UC message with a missing packet is dropped as a whole, and the next message is accepted.")
+
+var _ = datagramCases.Case(validate.Case{
+	ID:    "wire.uc.gap",
+	Title: "a SEND with a missing packet",
+	Needs: validate.Needs{Caps: ci.CapUC},
+	Run:   ucGap,
+}, WIREUc02)
 
 func ucGap(t *validate.T) {
 	s := open(t)
@@ -272,6 +304,16 @@ func ucGap(t *validate.T) {
 	}
 }
 
+var WIREUc03 = datagramCases.Must("WIRE-Uc-03", "IBTA 9.8", "UC, lost messages",
+	"A UC message whose PSN is beyond the expected one is accepted.")
+
+var _ = datagramCases.Case(validate.Case{
+	ID:    "wire.uc.jump",
+	Title: "a message beyond the expected PSN",
+	Needs: validate.Needs{Caps: ci.CapUC},
+	Run:   ucJump,
+}, WIREUc03)
+
 func ucJump(t *validate.T) {
 	p := dial(t, kit.Type(ci.UC))
 	p.Recv(p.RecvWRs(3, 64)...)
@@ -282,10 +324,31 @@ func ucJump(t *validate.T) {
 	}
 }
 
+var WIREUc04 = datagramCases.Must("WIRE-Uc-04", "IBTA 9.8", "UC packets",
+	"A UC message is sent as full packets and a rest, with the opcodes FIRST, MIDDLE, LAST or ONLY and consecutive "+
+		"PSNs. A WRITE has a RETH in its first packet. Immediate data are in the last packet.")
+
+var _ = datagramCases.Case(validate.Case{
+	ID:    "wire.uc.send",
+	Title: "messages that the QP sends",
+	Needs: validate.Needs{Caps: ci.CapUC},
+	Run:   ucSend,
+}, WIREUc04)
+
 func ucSend(t *validate.T) {
 	p := dial(t, kit.Type(ci.UC))
 	p.outbound(wire.OpSend, wire.OpWrite)
 }
+
+var WIREUc05 = datagramCases.Must("WIRE-Uc-05", "IBTA 9.8", "UC, access",
+	"A UC WRITE without access rights is dropped without an answer, and nothing is written.")
+
+var _ = datagramCases.Case(validate.Case{
+	ID:    "wire.uc.access",
+	Title: "a WRITE without access rights",
+	Needs: validate.Needs{Caps: ci.CapUC},
+	Run:   ucAccess,
+}, WIREUc05)
 
 func ucAccess(t *validate.T) {
 	p := dial(t, kit.Type(ci.UC))

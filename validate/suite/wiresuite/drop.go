@@ -6,82 +6,12 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 	"ciddk/wire"
 )
 
-// dropArea returns the cases of packets that a port or a QP must drop without an answer, and of header bits that a
+// dropCases are the cases of packets that a port or a QP must drop without an answer, and of header bits that a
 // receiver must ignore. (IBTA 9.6, 7.8; RoCEv2 A17.)
-func dropArea() validate.Suite {
-	return validate.Suite{
-		Requirements: []req.Requirement{
-			req.Driver.Must("WIRE-Drop-01", "IBTA 7.8", "ICRC",
-				"A packet with a wrong ICRC is dropped without an answer."),
-			req.Driver.Must("WIRE-Drop-02", "IBTA 9.6", "P_Key",
-				"A packet whose partition is not the QP's is dropped without an answer."),
-			req.Driver.Must("WIRE-Drop-03", "IBTA 9.6", "destination QP",
-				"A packet to a QP number that is not in use is dropped without an answer."),
-			req.Driver.Must("WIRE-Drop-04", "IBTA 9.6", "source of a connected QP's packets",
-				"A packet to a connected QP from an address other than its peer's is dropped without an answer."),
-			req.Driver.Must("WIRE-Drop-05", "IBTA 9.6", "TVer",
-				"A packet whose transport version is not 0 is dropped without an answer."),
-			req.Driver.Must("WIRE-Drop-06", "IBTA 9.6", "OpCode, the service",
-				"A packet with an opcode of a service other than the QP's is dropped without an answer."),
-			req.Driver.Must("WIRE-Drop-07", "IBTA 9.6", "packet length",
-				"A packet that is too short for its headers, or whose length is not a multiple of four bytes, is "+
-					"dropped without an answer."),
-			req.Driver.Must("WIRE-Drop-08", "IBTA 9.7.4", "PadCnt",
-				"A packet whose pad count is larger than its payload with pad is not executed."),
-			req.Driver.Must("WIRE-Drop-09", "IBTA 9.6", "QP state",
-				"A request to a QP in Init is dropped without an answer and changes neither the expected PSN nor the "+
-					"MSN."),
-			req.Driver.Must("WIRE-Drop-10", "RoCEv2 A17.9", "congestion notification",
-				"A congestion notification packet is not answered and changes neither the expected PSN nor the MSN."),
-			req.Driver.Must("WIRE-Take-01", "IBTA 9.2", "FECN, BECN; A17.9",
-				"A packet with FECN or BECN set is accepted like any other."),
-			req.Driver.Must("WIRE-Take-02", "IBTA 9.2", "reserved fields",
-				"The receiver ignores the reserved bits of the BTH."),
-			req.Driver.Must("WIRE-Take-03", "RoCEv2 A17.3", "UDP source port",
-				"A packet is accepted whatever its UDP source port is."),
-			req.Driver.Must("WIRE-Take-04", "IBTA 9.2", "pad",
-				"The receiver ignores the values of pad bytes and does not write them to memory."),
-			req.Driver.Must("WIRE-Take-05", "IBTA 10.9", "limited membership",
-				"A full member accepts packets that a limited member of its partition sends."),
-		},
-		Cases: []validate.Case{
-			validate.NewCase("wire.drop.icrc", "a wrong ICRC", validate.FeatureWire, dropICRC, "WIRE-Drop-01"),
-			validate.NewCase("wire.drop.corrupt", "a byte changed without a new ICRC", validate.FeatureWire,
-				dropCorrupt, "WIRE-Drop-01"),
-			validate.NewCase("wire.drop.pkey", "a packet of another partition", validate.FeatureWire, dropPKey,
-				"WIRE-Drop-02"),
-			validate.NewCase("wire.drop.qpn", "a packet to a QP number that is not in use", validate.FeatureWire,
-				dropQPN, "WIRE-Drop-03"),
-			validate.NewCase("wire.drop.source", "a packet from another source address", validate.FeatureWire,
-				dropSource, "WIRE-Drop-04"),
-			validate.NewCase("wire.drop.tver", "packets of another transport version", validate.FeatureWire, dropTVer,
-				"WIRE-Drop-05"),
-			validate.NewCase("wire.drop.service", "packets with opcodes of UC and UD", validate.FeatureWire,
-				dropService, "WIRE-Drop-06"),
-			validate.NewCase("wire.drop.short", "packets cut short", validate.FeatureWire, dropShort, "WIRE-Drop-07"),
-			validate.NewCase("wire.drop.pad", "a pad count larger than the payload", validate.FeatureWire, dropPad,
-				"WIRE-Drop-08"),
-			validate.NewCase("wire.drop.state", "a request to a QP in Init", validate.FeatureWire, dropState,
-				"WIRE-Drop-09"),
-			validate.NewCase("wire.drop.cnp", "a congestion notification packet", validate.FeatureWire, dropCNP,
-				"WIRE-Drop-10"),
-			validate.NewCase("wire.take.congestion", "FECN and BECN set", validate.FeatureWire, takeECN,
-				"WIRE-Take-01"),
-			validate.NewCase("wire.take.reserved", "each reserved bit of the BTH set", validate.FeatureWire,
-				takeReserved, "WIRE-Take-02"),
-			validate.NewCase("wire.take.source-port", "several UDP source ports", validate.FeatureWire, takeSport,
-				"WIRE-Take-03"),
-			validate.NewCase("wire.take.pad", "pad bytes that are not zero", validate.FeatureWire, takePad,
-				"WIRE-Take-04"),
-			validate.NewCase("wire.take.limited", "a P_Key without the membership bit", validate.FeatureWire,
-				takeLimited, "WIRE-Take-05"),
-		},
-	}
-}
+var dropCases = area()
 
 // needBytes skips the case on links where the adapter does not receive the bytes that the certifier sends.
 func (s *station) needBytes() {
@@ -128,6 +58,15 @@ func (p *peer) taken(what string, n int, twists ...twist) {
 	p.Buf.WantOnly(p.t, "memory after "+what, 0, data)
 }
 
+var WIREDrop01 = dropCases.Must("WIRE-Drop-01", "IBTA 7.8", "ICRC",
+	"A packet with a wrong ICRC is dropped without an answer.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.drop.icrc",
+	Title: "a wrong ICRC",
+	Run:   dropICRC,
+}, WIREDrop01)
+
 func dropICRC(t *validate.T) {
 	p := dial(t)
 	p.needBytes()
@@ -136,6 +75,12 @@ func dropICRC(t *validate.T) {
 			func(o *outgoing) { o.icrcDelta = d })
 	}
 }
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.drop.corrupt",
+	Title: "a byte changed without a new ICRC",
+	Run:   dropCorrupt,
+}, WIREDrop01)
 
 func dropCorrupt(t *validate.T) {
 	p := dial(t)
@@ -152,17 +97,44 @@ func dropCorrupt(t *validate.T) {
 	}
 }
 
+var WIREDrop02 = dropCases.Must("WIRE-Drop-02", "IBTA 9.6", "P_Key",
+	"A packet whose partition is not the QP's is dropped without an answer.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.drop.pkey",
+	Title: "a packet of another partition",
+	Run:   dropPKey,
+}, WIREDrop02)
+
 func dropPKey(t *validate.T) {
 	p := dial(t)
 	p.ignored("a WRITE of another partition", wire.RCWriteOnly, func(o *outgoing) { o.BTH.PKey ^= 0x0100 })
 	p.ignored("a WRITE with P_Key 0", wire.RCWriteOnly, func(o *outgoing) { o.BTH.PKey = 0 })
 }
 
+var WIREDrop03 = dropCases.Must("WIRE-Drop-03", "IBTA 9.6", "destination QP",
+	"A packet to a QP number that is not in use is dropped without an answer.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.drop.qpn",
+	Title: "a packet to a QP number that is not in use",
+	Run:   dropQPN,
+}, WIREDrop03)
+
 func dropQPN(t *validate.T) {
 	p := dial(t)
 	p.ignored("a WRITE to a QP number that is not in use", wire.RCWriteOnly, withQP(uint32(p.Num())^0x155555))
 	p.ignored("a WRITE to QP 0xfffffe", wire.RCWriteOnly, withQP(0xfffffe))
 }
+
+var WIREDrop04 = dropCases.Must("WIRE-Drop-04", "IBTA 9.6", "source of a connected QP's packets",
+	"A packet to a connected QP from an address other than its peer's is dropped without an answer.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.drop.source",
+	Title: "a packet from another source address",
+	Run:   dropSource,
+}, WIREDrop04)
 
 func dropSource(t *validate.T) {
 	p := dial(t)
@@ -171,6 +143,15 @@ func dropSource(t *validate.T) {
 	}
 	p.ignored("a WRITE from another address", wire.RCWriteOnly, p.fromOther)
 }
+
+var WIREDrop05 = dropCases.Must("WIRE-Drop-05", "IBTA 9.6", "TVer",
+	"A packet whose transport version is not 0 is dropped without an answer.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.drop.tver",
+	Title: "packets of another transport version",
+	Run:   dropTVer,
+}, WIREDrop05)
 
 func dropTVer(t *validate.T) {
 	p := dial(t)
@@ -181,6 +162,15 @@ func dropTVer(t *validate.T) {
 	}
 }
 
+var WIREDrop06 = dropCases.Must("WIRE-Drop-06", "IBTA 9.6", "OpCode, the service",
+	"A packet with an opcode of a service other than the QP's is dropped without an answer.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.drop.service",
+	Title: "packets with opcodes of UC and UD",
+	Run:   dropService,
+}, WIREDrop06)
+
 func dropService(t *validate.T) {
 	p := dial(t)
 	p.ignored("a UC WRITE to an RC QP", wire.UCWriteOnly)
@@ -189,6 +179,16 @@ func dropService(t *validate.T) {
 	p.ignored("a UD SEND to an RC QP", wire.UDSendOnly)
 	p.RecvCQ.Empty()
 }
+
+var WIREDrop07 = dropCases.Must("WIRE-Drop-07", "IBTA 9.6", "packet length",
+	"A packet that is too short for its headers, or whose length is not a multiple of four bytes, is dropped "+
+		"without an answer.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.drop.short",
+	Title: "packets cut short",
+	Run:   dropShort,
+}, WIREDrop07)
 
 func dropShort(t *validate.T) {
 	p := dial(t)
@@ -203,6 +203,15 @@ func dropShort(t *validate.T) {
 		o.alter = func(b []byte) { b[0] = byte(wire.RCWriteOnly) }
 	})
 }
+
+var WIREDrop08 = dropCases.Must("WIRE-Drop-08", "IBTA 9.7.4", "PadCnt",
+	"A packet whose pad count is larger than its payload with pad is not executed.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.drop.pad",
+	Title: "a pad count larger than the payload",
+	Run:   dropPad,
+}, WIREDrop08)
 
 func dropPad(t *validate.T) {
 	p := dial(t)
@@ -228,6 +237,15 @@ func dropPad(t *validate.T) {
 	p.RecvCQ.Empty()
 }
 
+var WIREDrop09 = dropCases.Must("WIRE-Drop-09", "IBTA 9.6", "QP state",
+	"A request to a QP in Init is dropped without an answer and changes neither the expected PSN nor the MSN.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.drop.state",
+	Title: "a request to a QP in Init",
+	Run:   dropState,
+}, WIREDrop09)
+
 func dropState(t *validate.T) {
 	p := open(t).raw()
 	p.Init()
@@ -242,6 +260,15 @@ func dropState(t *validate.T) {
 	p.Buf.WantOnly(t, "memory after a WRITE to a QP in Init", 0, nil)
 }
 
+var WIREDrop10 = dropCases.Must("WIRE-Drop-10", "RoCEv2 A17.9", "congestion notification",
+	"A congestion notification packet is not answered and changes neither the expected PSN nor the MSN.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.drop.cnp",
+	Title: "a congestion notification packet",
+	Run:   dropCNP,
+}, WIREDrop10)
+
 func dropCNP(t *validate.T) {
 	p := dial(t)
 	p.needEthernet()
@@ -251,6 +278,15 @@ func dropCNP(t *validate.T) {
 	p.barrier("congestion notification packets", 1)
 }
 
+var WIRETake01 = dropCases.Must("WIRE-Take-01", "IBTA 9.2", "FECN, BECN; A17.9",
+	"A packet with FECN or BECN set is accepted like any other.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.take.congestion",
+	Title: "FECN and BECN set",
+	Run:   takeECN,
+}, WIRETake01)
+
 func takeECN(t *validate.T) {
 	p := dial(t)
 	p.needBytes()
@@ -259,6 +295,15 @@ func takeECN(t *validate.T) {
 			func(o *outgoing) { o.alter = func(b []byte) { b[4] |= bits } })
 	}
 }
+
+var WIRETake02 = dropCases.Must("WIRE-Take-02", "IBTA 9.2", "reserved fields",
+	"The receiver ignores the reserved bits of the BTH.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.take.reserved",
+	Title: "each reserved bit of the BTH set",
+	Run:   takeReserved,
+}, WIRETake02)
 
 func takeReserved(t *validate.T) {
 	p := dial(t)
@@ -270,6 +315,15 @@ func takeReserved(t *validate.T) {
 	}
 }
 
+var WIRETake03 = dropCases.Must("WIRE-Take-03", "RoCEv2 A17.3", "UDP source port",
+	"A packet is accepted whatever its UDP source port is.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.take.source-port",
+	Title: "several UDP source ports",
+	Run:   takeSport,
+}, WIRETake03)
+
 func takeSport(t *validate.T) {
 	p := dial(t)
 	p.needEthernet()
@@ -277,6 +331,15 @@ func takeSport(t *validate.T) {
 		p.taken(fmt.Sprintf("a WRITE from UDP port %d", port), 16, func(o *outgoing) { o.sport = port })
 	}
 }
+
+var WIRETake04 = dropCases.Must("WIRE-Take-04", "IBTA 9.2", "pad",
+	"The receiver ignores the values of pad bytes and does not write them to memory.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.take.pad",
+	Title: "pad bytes that are not zero",
+	Run:   takePad,
+}, WIRETake04)
 
 func takePad(t *validate.T) {
 	p := dial(t)
@@ -286,6 +349,15 @@ func takePad(t *validate.T) {
 			func(o *outgoing) { o.padding = []byte{0xa5, 0xa5, 0xa5} })
 	}
 }
+
+var WIRETake05 = dropCases.Must("WIRE-Take-05", "IBTA 10.9", "limited membership",
+	"A full member accepts packets that a limited member of its partition sends.")
+
+var _ = dropCases.Case(validate.Case{
+	ID:    "wire.take.limited",
+	Title: "a P_Key without the membership bit",
+	Run:   takeLimited,
+}, WIRETake05)
 
 func takeLimited(t *validate.T) {
 	p := dial(t)

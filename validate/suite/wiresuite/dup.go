@@ -1,54 +1,16 @@
 package wiresuite
 
 import (
+	"ciddk/ci"
 	"fmt"
 
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 	"ciddk/wire"
 )
 
-// dupArea returns the cases of duplicate requests. (IBTA 9.7.5.1.2.)
-func dupArea() validate.Suite {
-	return validate.Suite{
-		Requirements: []req.Requirement{
-			req.Driver.Must("WIRE-Dup-01", "IBTA 9.7.5", "duplicate requests",
-				"A duplicate of an executed SEND or WRITE is acknowledged again. The PSN is between that of the "+
-					"duplicate and that of the newest executed request, and the MSN is the current one."),
-			req.Driver.Must("WIRE-Dup-02", "IBTA 9.7.5", "duplicate requests",
-				"A duplicate SEND or WRITE is not executed again: it uses no receive and writes nothing."),
-			req.Driver.Must("WIRE-Dup-03", "IBTA 9.7.5", "duplicate READ",
-				"A duplicate READ is answered again with the PSNs of the first answer."),
-			req.Driver.Must("WIRE-Dup-04", "IBTA 9.7.5", "duplicate READ of a part",
-				"A duplicate READ of the rest of the first one, starting with the PSN and address of any of its "+
-					"packets, is answered from that packet on."),
-			req.Driver.Must("WIRE-Dup-05", "IBTA 9.7.5", "duplicate atomic",
-				"A duplicate atomic is answered with the original value of its first execution."),
-			req.Driver.Must("WIRE-Dup-06", "IBTA 9.7.5", "duplicate atomic",
-				"A duplicate atomic is not executed again."),
-			req.Driver.Must("WIRE-Dup-07", "IBTA 9.7.5", "duplicate requests",
-				"A duplicate request does not change the expected PSN or the MSN, and the next new request is "+
-					"accepted."),
-		},
-		Cases: []validate.Case{
-			validate.NewCase("wire.dup.send", "duplicate SENDs", validate.FeatureWire, dupSend, "WIRE-Dup-01"),
-			validate.NewCase("wire.dup.send-once", "duplicate SENDs use no receive", validate.FeatureWire, dupSendOnce,
-				"WIRE-Dup-02", "WIRE-Dup-01"),
-			validate.NewCase("wire.dup.write-once", "a duplicate WRITE writes nothing", validate.FeatureWire,
-				dupWriteOnce, "WIRE-Dup-02", "WIRE-Dup-01"),
-			validate.NewCase("wire.dup.read", "duplicate READs", validate.FeatureWire, dupRead, "WIRE-Dup-03"),
-			validate.NewCase("wire.dup.read-rest", "the rest of a READ, from each of its packets on",
-				validate.FeatureWire, dupReadRest, "WIRE-Dup-04", "WIRE-Dup-03"),
-			atomics(validate.NewCase("wire.dup.atomic-answer", "duplicate atomics: the answer", validate.FeatureWire,
-				dupAtomicAnswer, "WIRE-Dup-05")),
-			atomics(validate.NewCase("wire.dup.atomic-once", "duplicate atomics: the memory", validate.FeatureWire,
-				dupAtomicOnce, "WIRE-Dup-06", "WIRE-Dup-05")),
-			validate.NewCase("wire.dup.goes-on", "new requests after duplicates", validate.FeatureWire, dupGoesOn,
-				"WIRE-Dup-07", "WIRE-Dup-01"),
-		},
-	}
-}
+// dupCases are the cases of duplicate requests. (IBTA 9.7.5.1.2.)
+var dupCases = area()
 
 // again expects the acknowledgement of a duplicate, with a PSN from that of the duplicate to that of the newest
 // request.
@@ -62,6 +24,16 @@ func (p *peer) again(what string, dup uint32, msn int) {
 		p.t.Note("the acknowledgement of a duplicate has the PSN of the duplicate, not that of the newest request")
 	}
 }
+
+var WIREDup01 = dupCases.Must("WIRE-Dup-01", "IBTA 9.7.5", "duplicate requests",
+	"A duplicate of an executed SEND or WRITE is acknowledged again. The PSN is between that of the duplicate and "+
+		"that of the newest executed request, and the MSN is the current one.")
+
+var _ = dupCases.Case(validate.Case{
+	ID:    "wire.dup.send",
+	Title: "duplicate SENDs",
+	Run:   dupSend,
+}, WIREDup01)
 
 func dupSend(t *validate.T) {
 	p := dial(t)
@@ -77,6 +49,15 @@ func dupSend(t *validate.T) {
 		p.again(fmt.Sprintf("the duplicate of SEND %d of 3", i+1), wire.PSNAdd(first, int(i)), 3)
 	}
 }
+
+var WIREDup02 = dupCases.Must("WIRE-Dup-02", "IBTA 9.7.5", "duplicate requests",
+	"A duplicate SEND or WRITE is not executed again: it uses no receive and writes nothing.")
+
+var _ = dupCases.Case(validate.Case{
+	ID:    "wire.dup.send-once",
+	Title: "duplicate SENDs use no receive",
+	Run:   dupSendOnce,
+}, WIREDup02, WIREDup01)
 
 func dupSendOnce(t *validate.T) {
 	p := dial(t)
@@ -95,6 +76,12 @@ func dupSendOnce(t *validate.T) {
 	p.Buf.WantOnly(t, "receives after one SEND and three duplicates of it", 0, data)
 }
 
+var _ = dupCases.Case(validate.Case{
+	ID:    "wire.dup.write-once",
+	Title: "a duplicate WRITE writes nothing",
+	Run:   dupWriteOnce,
+}, WIREDup02, WIREDup01)
+
 func dupWriteOnce(t *validate.T) {
 	p := dial(t)
 	data := p.bytes(8)
@@ -107,6 +94,15 @@ func dupWriteOnce(t *validate.T) {
 	p.Buf.WantOnly(t, "memory that was changed before a duplicate WRITE", 0, nil)
 }
 
+var WIREDup03 = dupCases.Must("WIRE-Dup-03", "IBTA 9.7.5", "duplicate READ",
+	"A duplicate READ is answered again with the PSNs of the first answer.")
+
+var _ = dupCases.Case(validate.Case{
+	ID:    "wire.dup.read",
+	Title: "duplicate READs",
+	Run:   dupRead,
+}, WIREDup03)
+
 func dupRead(t *validate.T) {
 	p := dial(t)
 	n := 2*p.mtu + 9
@@ -118,6 +114,16 @@ func dupRead(t *validate.T) {
 		p.readAnswer("duplicate READ", at, p.Buf.Bytes[:n], 1)
 	}
 }
+
+var WIREDup04 = dupCases.Must("WIRE-Dup-04", "IBTA 9.7.5", "duplicate READ of a part",
+	"A duplicate READ of the rest of the first one, starting with the PSN and address of any of its packets, is "+
+		"answered from that packet on.")
+
+var _ = dupCases.Case(validate.Case{
+	ID:    "wire.dup.read-rest",
+	Title: "the rest of a READ, from each of its packets on",
+	Run:   dupReadRest,
+}, WIREDup04, WIREDup03)
 
 func dupReadRest(t *validate.T) {
 	p := dial(t)
@@ -158,6 +164,16 @@ func (p *peer) orig(what string, psn uint32, v uint64, msn int) {
 	}
 }
 
+var WIREDup05 = dupCases.Must("WIRE-Dup-05", "IBTA 9.7.5", "duplicate atomic",
+	"A duplicate atomic is answered with the original value of its first execution.")
+
+var _ = dupCases.Case(validate.Case{
+	ID:    "wire.dup.atomic-answer",
+	Title: "duplicate atomics: the answer",
+	Needs: validate.Needs{Atomics: ci.AtomicLocal},
+	Run:   dupAtomicAnswer,
+}, WIREDup05)
+
 func dupAtomicAnswer(t *validate.T) {
 	p := dial(t)
 	n, first, eth := p.adds()
@@ -168,6 +184,16 @@ func dupAtomicAnswer(t *validate.T) {
 	}
 }
 
+var WIREDup06 = dupCases.Must("WIRE-Dup-06", "IBTA 9.7.5", "duplicate atomic",
+	"A duplicate atomic is not executed again.")
+
+var _ = dupCases.Case(validate.Case{
+	ID:    "wire.dup.atomic-once",
+	Title: "duplicate atomics: the memory",
+	Needs: validate.Needs{Atomics: ci.AtomicLocal},
+	Run:   dupAtomicOnce,
+}, WIREDup06, WIREDup05)
+
 func dupAtomicOnce(t *validate.T) {
 	p := dial(t)
 	n, first, eth := p.adds()
@@ -177,6 +203,15 @@ func dupAtomicOnce(t *validate.T) {
 	p.orig("duplicate fetch and add", last, uint64(100+5*(n-1)), -1)
 	kit.Equal(t, "word after a duplicate atomic", kit.LoadWord(p.Buf.Bytes), 7)
 }
+
+var WIREDup07 = dupCases.Must("WIRE-Dup-07", "IBTA 9.7.5", "duplicate requests",
+	"A duplicate request does not change the expected PSN or the MSN, and the next new request is accepted.")
+
+var _ = dupCases.Case(validate.Case{
+	ID:    "wire.dup.goes-on",
+	Title: "new requests after duplicates",
+	Run:   dupGoesOn,
+}, WIREDup07, WIREDup01)
 
 func dupGoesOn(t *validate.T) {
 	p := dial(t)

@@ -7,58 +7,12 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 	"ciddk/wire"
 )
 
-// linkArea returns the cases of the headers before the transport's: LRH and VCRC of an InfiniBand link, GRH, and IP
+// linkCases are the cases of the headers before the transport's: LRH and VCRC of an InfiniBand link, GRH, and IP
 // header. (IBTA 7.3, 7.6, 7.7, 7.8, 8.3; RoCEv2 A17.)
-func linkArea() validate.Suite {
-	ud := ci.CapUD | ci.CapAV
-	return validate.Suite{
-		Requirements: []req.Requirement{
-			req.Driver.Must("WIRE-Drop-11", "IBTA 7.8", "VCRC",
-				"A packet with a wrong VCRC is dropped without an answer."),
-			req.Driver.Must("WIRE-Drop-12", "IBTA 7.7", "LRH; link packet check",
-				"A packet is dropped without an answer if its link version is not 0, if it is a raw packet, or if "+
-					"its length is not that of its LRH."),
-			req.Driver.Must("WIRE-Drop-13", "IBTA 7.6", "VL 15",
-				"VL 15 carries only subnet management: a packet on VL 15 to a QP other than QP0 is dropped without "+
-					"an answer."),
-			req.Driver.Must("WIRE-Drop-14", "IBTA 8.3", "GRH",
-				"A packet is dropped without an answer if its GRH has a version other than 6, a next header other "+
-					"than that of a BTH, a length other than that of the packet, or a destination that is not a GID "+
-					"of the port."),
-			req.Driver.Must("WIRE-Take-06", "IBTA 7.7", "LRH, reserved fields",
-				"The receiver ignores the reserved bits of the LRH."),
-			req.Driver.Must("WIRE-Take-07", "IBTA 8.3", "GRH; ICRC",
-				"A packet with a GRH is accepted whatever its traffic class, flow label and hop limit are, also if "+
-					"they changed on the way. The ICRC covers neither these fields nor the LRH."),
-			req.Driver.Must("WIRE-Take-08", "RoCEv2 A17.3", "IP header; ICRC",
-				"A packet is accepted whatever its traffic class, hop limit and flow label are, since the ICRC does "+
-					"not cover them."),
-			req.Driver.Must("WIRE-Ud-08", "IBTA 9.8", "the first 40 bytes of a receive",
-				"On an InfiniBand link the GRH of a datagram is in the first 40 bytes of its receive, and the "+
-					"completion has the GRH flag."),
-		},
-		Cases: []validate.Case{
-			validate.NewCase("wire.drop.vcrc", "a wrong VCRC", validate.FeatureWire, dropVCRC, "WIRE-Drop-11"),
-			validate.NewCase("wire.drop.lrh", "packets with invalid LRHs", validate.FeatureWire, dropLRH,
-				"WIRE-Drop-12"),
-			validate.NewCase("wire.drop.vl15", "a request on VL 15", validate.FeatureWire, dropVL15, "WIRE-Drop-13"),
-			validate.NewCase("wire.drop.grh", "packets with invalid GRHs", validate.FeatureWire, dropGRH,
-				"WIRE-Drop-14"),
-			validate.NewCase("wire.take.lrh", "each reserved bit of the LRH set", validate.FeatureWire, takeLRH,
-				"WIRE-Take-06"),
-			validate.NewCase("wire.take.grh", "GRHs of any traffic class, flow label and hop limit",
-				validate.FeatureWire, takeGRH, "WIRE-Take-07"),
-			validate.NewCase("wire.take.class", "IP headers of any traffic class, hop limit and flow label",
-				validate.FeatureWire, takeClass, "WIRE-Take-08"),
-			validate.NewCase("wire.ud.grh", "a datagram with a GRH", validate.FeatureWire, udGRH,
-				"WIRE-Ud-08").Claiming(ud),
-		},
-	}
-}
+var linkCases = area()
 
 // dataVLs returns the number of data VLs for a VLCap code (IBTA volume 1, 14.2.5.6), or 0 for an undefined code.
 func dataVLs(code uint8) int {
@@ -97,6 +51,15 @@ func late(f func(b []byte)) twist {
 	}
 }
 
+var WIREDrop11 = linkCases.Must("WIRE-Drop-11", "IBTA 7.8", "VCRC",
+	"A packet with a wrong VCRC is dropped without an answer.")
+
+var _ = linkCases.Case(validate.Case{
+	ID:    "wire.drop.vcrc",
+	Title: "a wrong VCRC",
+	Run:   dropVCRC,
+}, WIREDrop11)
+
 func dropVCRC(t *validate.T) {
 	p := dialLink(t)
 	for _, d := range kit.Variants(t, "shift", []byte{0x01, 0x80, 0xff}) {
@@ -104,6 +67,16 @@ func dropVCRC(t *validate.T) {
 			func(o *outgoing) { o.whole = func(b []byte) { b[len(b)-1] ^= d } })
 	}
 }
+
+var WIREDrop12 = linkCases.Must("WIRE-Drop-12", "IBTA 7.7", "LRH; link packet check",
+	"A packet is dropped without an answer if its link version is not 0, if it is a raw packet, or if its length "+
+		"is not that of its LRH.")
+
+var _ = linkCases.Case(validate.Case{
+	ID:    "wire.drop.lrh",
+	Title: "packets with invalid LRHs",
+	Run:   dropLRH,
+}, WIREDrop12)
 
 func dropLRH(t *validate.T) {
 	p := dialLink(t)
@@ -122,10 +95,29 @@ func dropLRH(t *validate.T) {
 	}
 }
 
+var WIREDrop13 = linkCases.Must("WIRE-Drop-13", "IBTA 7.6", "VL 15",
+	"VL 15 carries only subnet management: a packet on VL 15 to a QP other than QP0 is dropped without an answer.")
+
+var _ = linkCases.Case(validate.Case{
+	ID:    "wire.drop.vl15",
+	Title: "a request on VL 15",
+	Run:   dropVL15,
+}, WIREDrop13)
+
 func dropVL15(t *validate.T) {
 	p := dialLink(t)
 	p.ignored("a WRITE on VL 15", wire.RCWriteOnly, func(o *outgoing) { o.vl = 15 })
 }
+
+var WIREDrop14 = linkCases.Must("WIRE-Drop-14", "IBTA 8.3", "GRH",
+	"A packet is dropped without an answer if its GRH has a version other than 6, a next header other than that of "+
+		"a BTH, a length other than that of the packet, or a destination that is not a GID of the port.")
+
+var _ = linkCases.Case(validate.Case{
+	ID:    "wire.drop.grh",
+	Title: "packets with invalid GRHs",
+	Run:   dropGRH,
+}, WIREDrop14)
 
 func dropGRH(t *validate.T) {
 	p := dialRouted(t)
@@ -143,6 +135,15 @@ func dropGRH(t *validate.T) {
 	}
 }
 
+var WIRETake06 = linkCases.Must("WIRE-Take-06", "IBTA 7.7", "LRH, reserved fields",
+	"The receiver ignores the reserved bits of the LRH.")
+
+var _ = linkCases.Case(validate.Case{
+	ID:    "wire.take.lrh",
+	Title: "each reserved bit of the LRH set",
+	Run:   takeLRH,
+}, WIRETake06)
+
 func takeLRH(t *validate.T) {
 	p := dialLink(t)
 	for _, x := range kit.Variants(t, "", []struct{ at, bits byte }{{1, 0x04}, {1, 0x0c}, {4, 0x08}, {4, 0xf8}}) {
@@ -150,6 +151,16 @@ func takeLRH(t *validate.T) {
 			front(func(b []byte) { b[x.at] |= x.bits }))
 	}
 }
+
+var WIRETake07 = linkCases.Must("WIRE-Take-07", "IBTA 8.3", "GRH; ICRC",
+	"A packet with a GRH is accepted whatever its traffic class, flow label and hop limit are, also if they "+
+		"changed on the way. The ICRC covers neither these fields nor the LRH.")
+
+var _ = linkCases.Case(validate.Case{
+	ID:    "wire.take.grh",
+	Title: "GRHs of any traffic class, flow label and hop limit",
+	Run:   takeGRH,
+}, WIRETake07)
 
 func takeGRH(t *validate.T) {
 	p := dialRouted(t)
@@ -170,6 +181,16 @@ func takeGRH(t *validate.T) {
 	p.taken("a WRITE whose service level changed on the way", 16, late(func(b []byte) { b[1] ^= 0x50 }))
 }
 
+var WIRETake08 = linkCases.Must("WIRE-Take-08", "RoCEv2 A17.3", "IP header; ICRC",
+	"A packet is accepted whatever its traffic class, hop limit and flow label are, since the ICRC does not cover "+
+		"them.")
+
+var _ = linkCases.Case(validate.Case{
+	ID:    "wire.take.class",
+	Title: "IP headers of any traffic class, hop limit and flow label",
+	Run:   takeClass,
+}, WIRETake08)
+
 func takeClass(t *validate.T) {
 	p := dial(t)
 	p.needEthernet()
@@ -187,6 +208,17 @@ func takeClass(t *validate.T) {
 		p.taken(what, 16, func(o *outgoing) { o.class, o.hops, o.label = x.class, x.hops, x.label })
 	}
 }
+
+var WIREUd08 = linkCases.Must("WIRE-Ud-08", "IBTA 9.8", "the first 40 bytes of a receive",
+	"On an InfiniBand link the GRH of a datagram is in the first 40 bytes of its receive, and the completion has "+
+		"the GRH flag.")
+
+var _ = linkCases.Case(validate.Case{
+	ID:    "wire.ud.grh",
+	Title: "a datagram with a GRH",
+	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:   udGRH,
+}, WIREUd08)
 
 func udGRH(t *validate.T) {
 	p := dialRouted(t, kit.Type(ci.UD))

@@ -6,110 +6,21 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 	"ciddk/wire"
 )
 
-// nakArea returns the cases of requests that are out of order, invalid or too early, and of the NAK that each gets.
+// nakCases are the cases of requests that are out of order, invalid or too early, and of the NAK that each gets.
 // (IBTA 9.7.4, 9.7.5, 9.9.)
-func nakArea() validate.Suite {
-	return validate.Suite{
-		Requirements: []req.Requirement{
-			req.Driver.Must("WIRE-Nak-01", "IBTA 9.7.5", "PSN sequence error",
-				"A request beyond the expected PSN is answered with a NAK 0x60 that has the expected PSN and the "+
-					"current MSN."),
-			req.Driver.Must("WIRE-Nak-02", "IBTA 9.7.5", "PSN sequence error",
-				"Until the expected PSN arrives, further requests beyond it are dropped without another NAK."),
-			req.Driver.Must("WIRE-Nak-03", "IBTA 9.7.5", "PSN sequence error",
-				"After the expected PSN has arrived, the next gap gets a NAK of its own."),
-			req.Driver.Must("WIRE-Nak-04", "IBTA 9.7.4", "responder PSN verification",
-				"A request beyond the expected PSN is not executed."),
-			req.Driver.Must("WIRE-Nak-05", "IBTA 9.7.4", "OpCode sequence",
-				"A packet that does not fit the message in progress is answered with a NAK 0x61 that has its PSN. "+
-					"This is a MIDDLE or LAST without FIRST, a FIRST or ONLY inside a message, or a change of "+
-					"operation."),
-			req.Driver.Must("WIRE-Nak-06", "IBTA 9.7.4", "length validation",
-				"A packet of a wrong length is answered with a NAK 0x61 that has its PSN. This is a FIRST or MIDDLE "+
-					"that is not full, an empty LAST, a payload above the MTU, or a WRITE of more or less than the "+
-					"length in its RETH."),
-			req.Driver.Must("WIRE-Nak-07", "IBTA 9.7.4", "R_Key validation",
-				"A WRITE or READ with a wrong key, outside the region, or without the region's access right is "+
-					"answered with a NAK 0x62 that has its PSN. Nothing is written or returned."),
-			req.Driver.Must("WIRE-Nak-08", "IBTA 9.9", "message longer than the receive",
-				"A SEND longer than its receive is answered with a NAK 0x61, and the receive completes with a local "+
-					"length error."),
-			req.Driver.Must("WIRE-Nak-09", "IBTA 9.9", "remote operational error",
-				"A SEND into a receive with an invalid key is answered with a NAK 0x63, and the receive completes "+
-					"with a local protection error."),
-			req.Driver.Must("WIRE-Nak-10", "IBTA 9.7.4", "atomic validation",
-				"An atomic with a wrong key or without the region's access right is answered with a NAK 0x62, and "+
-					"one at an address that is not a multiple of 8 with a NAK 0x61. The memory does not change."),
-			req.Driver.Must("WIRE-Nak-11", "IBTA 9.9", "responder error",
-				"After a fatal NAK the QP is in Error and sends no more answers."),
-			req.Driver.Must("WIRE-Nak-12", "IBTA 9.9", "reserved OpCode",
-				"A request with a reserved opcode of the service is not executed. It is dropped, or answered with a "+
-					"NAK 0x61 that has its PSN."),
-			req.Driver.Must("WIRE-Nak-13", "IBTA 9.7.4", "responder resources",
-				"A READ or atomic to a QP without responder resources is answered with a NAK 0x61 that has its PSN."),
-			req.Driver.Must("WIRE-Nak-14", "IBTA 9.7.4", "responder resources",
-				"READs beyond the responder resources of the QP are answered in order. Alternatively, the first of "+
-					"them is answered with a NAK 0x61 that has its PSN, after the answers to the READs before it."),
-			req.Driver.Must("WIRE-Nak-15", "IBTA 9.9.3", "unsupported function",
-				"A WRITE, READ or atomic that the QP does not grant is answered with a NAK 0x61 that has its PSN, "+
-					"whatever its key and the rights of the region are. Nothing is written or returned."),
-			req.Driver.Must("WIRE-Rnr-01", "IBTA 9.7.5", "RNR NAK; MinRNRTimer",
-				"A SEND without a posted receive is answered with an RNR NAK that has its PSN and the timer code of "+
-					"the QP. It is executed when it is retransmitted after a receive was posted."),
-			req.Driver.Must("WIRE-Rnr-02", "IBTA 9.7.5", "RNR NAK",
-				"Requests after a SEND that got an RNR NAK are not executed before that SEND has been retransmitted."),
-			req.Driver.Must("WIRE-Rnr-03", "IBTA 9.7.5", "RNR NAK of a WRITE with immediate",
-				"A WRITE with immediate data without a posted receive is answered with an RNR NAK that has the PSN "+
-					"of its last packet."),
-		},
-		Cases: []validate.Case{
-			validate.NewCase("wire.nak.gap", "a gap: one NAK, then the missing packet", validate.FeatureWire, nakGap,
-				"WIRE-Nak-01"),
-			validate.NewCase("wire.nak.once", "five requests after a gap", validate.FeatureWire, nakOnce, "WIRE-Nak-02",
-				"WIRE-Nak-01"),
-			validate.NewCase("wire.nak.again", "a second gap", validate.FeatureWire, nakAgain, "WIRE-Nak-03",
-				"WIRE-Nak-01"),
-			validate.NewCase("wire.nak.far", "a request 2^23-1 PSNs ahead", validate.FeatureWire, nakFar,
-				"WIRE-Nak-01"),
-			validate.NewCase("wire.nak.not-executed", "a WRITE after a gap", validate.FeatureWire, nakNotExecuted,
-				"WIRE-Nak-04", "WIRE-Nak-01"),
-			validate.NewCase("wire.nak.sequence", "packets that do not fit the message", validate.FeatureWire,
-				nakSequence, "WIRE-Nak-05"),
-			validate.NewCase("wire.nak.length", "packets of wrong lengths", validate.FeatureWire, nakLength,
-				"WIRE-Nak-06"),
-			validate.NewCase("wire.nak.access", "WRITE and READ without access rights", validate.FeatureWire, nakAccess,
-				"WIRE-Nak-07"),
-			validate.NewCase("wire.nak.unsupported", "WRITE and READ that the QP does not grant", validate.FeatureWire,
-				nakUnsupported, "WIRE-Nak-15"),
-			atomics(validate.NewCase("wire.nak.unsupported.atomic", "an atomic that the QP does not grant",
-				validate.FeatureWire, nakUnsupportedAtomic, "WIRE-Nak-15")),
-			validate.NewCase("wire.nak.too-long", "a SEND longer than the receive", validate.FeatureWire, nakTooLong,
-				"WIRE-Nak-08"),
-			validate.NewCase("wire.nak.bad-receive", "a receive with an invalid key", validate.FeatureWire,
-				nakBadReceive, "WIRE-Nak-09"),
-			atomics(validate.NewCase("wire.nak.atomic", "atomics without access rights, and misaligned ones",
-				validate.FeatureWire, nakAtomic, "WIRE-Nak-10")),
-			validate.NewCase("wire.nak.dead", "requests after a fatal NAK", validate.FeatureWire, nakAfterError,
-				"WIRE-Nak-11", "WIRE-Nak-07"),
-			validate.NewCase("wire.nak.reserved", "reserved opcodes", validate.FeatureWire, nakReserved, "WIRE-Nak-12"),
-			validate.NewCase("wire.nak.no-resources", "a READ and atomics to a QP without responder resources",
-				validate.FeatureWire, nakNoResources, "WIRE-Nak-13"),
-			validate.NewCase("wire.nak.resources", "eight READs to a QP with resources for two", validate.FeatureWire,
-				nakResources, "WIRE-Nak-14"),
-			validate.NewCase("wire.rnr.refused", "a SEND without a receive", validate.FeatureWire, rnrRefused,
-				"WIRE-Rnr-01"),
-			validate.NewCase("wire.rnr.codes", "each RNR timer code", validate.FeatureWire, rnrCodes, "WIRE-Rnr-01"),
-			validate.NewCase("wire.rnr.behind", "requests after a SEND that got an RNR NAK", validate.FeatureWire,
-				rnrLater, "WIRE-Rnr-02", "WIRE-Rnr-01"),
-			validate.NewCase("wire.rnr.write", "a WRITE with immediate data without a receive", validate.FeatureWire,
-				rnrWrite, "WIRE-Rnr-03"),
-		},
-	}
-}
+var nakCases = area()
+
+var WIRENak01 = nakCases.Must("WIRE-Nak-01", "IBTA 9.7.5", "PSN sequence error",
+	"A request beyond the expected PSN is answered with a NAK 0x60 that has the expected PSN and the current MSN.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.gap",
+	Title: "a gap: one NAK, then the missing packet",
+	Run:   nakGap,
+}, WIRENak01)
 
 func nakGap(t *validate.T) {
 	p := dial(t)
@@ -123,6 +34,15 @@ func nakGap(t *validate.T) {
 	p.expect("acknowledgement of the retransmitted request after it", acked(due+1, 3))
 }
 
+var WIRENak02 = nakCases.Must("WIRE-Nak-02", "IBTA 9.7.5", "PSN sequence error",
+	"Until the expected PSN arrives, further requests beyond it are dropped without another NAK.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.once",
+	Title: "five requests after a gap",
+	Run:   nakOnce,
+}, WIRENak02, WIRENak01)
+
 func nakOnce(t *validate.T) {
 	p := dial(t)
 	due := p.psn
@@ -132,6 +52,15 @@ func nakOnce(t *validate.T) {
 	p.expect("answer to five requests after a gap", nak(due, wire.NAKPSNSequence, 0))
 	p.barrier("the one NAK", 1)
 }
+
+var WIRENak03 = nakCases.Must("WIRE-Nak-03", "IBTA 9.7.5", "PSN sequence error",
+	"After the expected PSN has arrived, the next gap gets a NAK of its own.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.again",
+	Title: "a second gap",
+	Run:   nakAgain,
+}, WIRENak03, WIRENak01)
 
 func nakAgain(t *validate.T) {
 	p := dial(t)
@@ -144,6 +73,12 @@ func nakAgain(t *validate.T) {
 	}
 }
 
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.far",
+	Title: "a request 2^23-1 PSNs ahead",
+	Run:   nakFar,
+}, WIRENak01)
+
 func nakFar(t *validate.T) {
 	p := dial(t)
 	due := p.psn
@@ -151,6 +86,15 @@ func nakFar(t *validate.T) {
 	p.expect("answer to a request 2^23-1 PSNs beyond the expected one", nak(due, wire.NAKPSNSequence, 0))
 	p.barrier("the NAK", 1)
 }
+
+var WIRENak04 = nakCases.Must("WIRE-Nak-04", "IBTA 9.7.4", "responder PSN verification",
+	"A request beyond the expected PSN is not executed.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.not-executed",
+	Title: "a WRITE after a gap",
+	Run:   nakNotExecuted,
+}, WIRENak04, WIRENak01)
 
 func nakNotExecuted(t *validate.T) {
 	p := dial(t)
@@ -191,6 +135,16 @@ func refuse(t *validate.T, syn wire.Syndrome, list []refused) {
 	}
 }
 
+var WIRENak05 = nakCases.Must("WIRE-Nak-05", "IBTA 9.7.4", "OpCode sequence",
+	"A packet that does not fit the message in progress is answered with a NAK 0x61 that has its PSN. This is a "+
+		"MIDDLE or LAST without FIRST, a FIRST or ONLY inside a message, or a change of operation.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.sequence",
+	Title: "packets that do not fit the message",
+	Run:   nakSequence,
+}, WIRENak05)
+
 func nakSequence(t *validate.T) {
 	sendFirst := func(p *peer) { p.request(wire.RCSendFirst, p.bytes(p.mtu)) }
 	writeFirst := func(p *peer) { p.request(wire.RCWriteFirst, p.bytes(p.mtu), p.reth(0, 3*p.mtu)) }
@@ -223,6 +177,16 @@ func nakSequence(t *validate.T) {
 	})
 }
 
+var WIRENak06 = nakCases.Must("WIRE-Nak-06", "IBTA 9.7.4", "length validation",
+	"A packet of a wrong length is answered with a NAK 0x61 that has its PSN. This is a FIRST or MIDDLE that is "+
+		"not full, an empty LAST, a payload above the MTU, or a WRITE of more or less than the length in its RETH.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.length",
+	Title: "packets of wrong lengths",
+	Run:   nakLength,
+}, WIRENak06)
+
 func nakLength(t *validate.T) {
 	sendFirst := func(p *peer) { p.request(wire.RCSendFirst, p.bytes(p.mtu)) }
 	send := func(op wire.Opcode, n func(mtu int) int) func(*peer) {
@@ -249,6 +213,16 @@ func nakLength(t *validate.T) {
 		{"WRITE LAST that exceeds the length in the RETH", writeFirst, write(wire.RCWriteLast, is(12), is(0))},
 	})
 }
+
+var WIRENak07 = nakCases.Must("WIRE-Nak-07", "IBTA 9.7.4", "R_Key validation",
+	"A WRITE or READ with a wrong key, outside the region, or without the region's access right is answered with a "+
+		"NAK 0x62 that has its PSN. Nothing is written or returned.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.access",
+	Title: "WRITE and READ without access rights",
+	Run:   nakAccess,
+}, WIRENak07)
 
 func nakAccess(t *validate.T) {
 	s := open(t)
@@ -298,6 +272,16 @@ func nakAccess(t *validate.T) {
 // qpAccess sets the access rights of the QP. The region grants all.
 func qpAccess(a ci.Access) kit.Option { return func(c *kit.Config) { c.Access = a } }
 
+var WIRENak15 = nakCases.Must("WIRE-Nak-15", "IBTA 9.9.3", "unsupported function",
+	"A WRITE, READ or atomic that the QP does not grant is answered with a NAK 0x61 that has its PSN, whatever its "+
+		"key and the rights of the region are. Nothing is written or returned.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.unsupported",
+	Title: "WRITE and READ that the QP does not grant",
+	Run:   nakUnsupported,
+}, WIRENak15)
+
 func nakUnsupported(t *validate.T) {
 	s := open(t)
 	for _, x := range kit.Variants(t, "", []struct {
@@ -328,6 +312,13 @@ func nakUnsupported(t *validate.T) {
 	}
 }
 
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.unsupported.atomic",
+	Title: "an atomic that the QP does not grant",
+	Needs: validate.Needs{Atomics: ci.AtomicLocal},
+	Run:   nakUnsupportedAtomic,
+}, WIRENak15)
+
 func nakUnsupportedAtomic(t *validate.T) {
 	p := dial(t, kit.Size(4096), qpAccess(ci.RemoteRead|ci.RemoteWrite))
 	p.blank()
@@ -341,6 +332,15 @@ func nakUnsupportedAtomic(t *validate.T) {
 
 // bufAccess sets the access rights of the region. The QP grants all.
 func bufAccess(a ci.Access) kit.Option { return func(c *kit.Config) { c.BufAccess = a } }
+
+var WIRENak08 = nakCases.Must("WIRE-Nak-08", "IBTA 9.9", "message longer than the receive",
+	"A SEND longer than its receive is answered with a NAK 0x61, and the receive completes with a local length error.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.too-long",
+	Title: "a SEND longer than the receive",
+	Run:   nakTooLong,
+}, WIRENak08)
 
 func nakTooLong(t *validate.T) {
 	s := open(t)
@@ -356,6 +356,16 @@ func nakTooLong(t *validate.T) {
 	}
 }
 
+var WIRENak09 = nakCases.Must("WIRE-Nak-09", "IBTA 9.9", "remote operational error",
+	"A SEND into a receive with an invalid key is answered with a NAK 0x63, and the receive completes with a local "+
+		"protection error.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.bad-receive",
+	Title: "a receive with an invalid key",
+	Run:   nakBadReceive,
+}, WIRENak09)
+
 func nakBadReceive(t *validate.T) {
 	p := dial(t)
 	r := p.RecvWR(1, 0, 64)
@@ -367,6 +377,17 @@ func nakBadReceive(t *validate.T) {
 	p.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
 	p.fatal()
 }
+
+var WIRENak10 = nakCases.Must("WIRE-Nak-10", "IBTA 9.7.4", "atomic validation",
+	"An atomic with a wrong key or without the region's access right is answered with a NAK 0x62, and one at an "+
+		"address that is not a multiple of 8 with a NAK 0x61. The memory does not change.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.atomic",
+	Title: "atomics without access rights, and misaligned ones",
+	Needs: validate.Needs{Atomics: ci.AtomicLocal},
+	Run:   nakAtomic,
+}, WIRENak10)
 
 func nakAtomic(t *validate.T) {
 	s := open(t)
@@ -395,6 +416,15 @@ func nakAtomic(t *validate.T) {
 	}
 }
 
+var WIRENak11 = nakCases.Must("WIRE-Nak-11", "IBTA 9.9", "responder error",
+	"After a fatal NAK the QP is in Error and sends no more answers.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.dead",
+	Title: "requests after a fatal NAK",
+	Run:   nakAfterError,
+}, WIRENak11, WIRENak07)
+
 func nakAfterError(t *validate.T) {
 	s := open(t)
 	p, other := s.dial(), s.dial()
@@ -414,6 +444,16 @@ func nakAfterError(t *validate.T) {
 // reservedOps are opcodes of RC that no version of the specification defines (IBTA volume 1, table of opcodes). The
 // list omits 0x1c and 0x1d, which version 1.6 assigns to FLUSH and ATOMIC WRITE.
 var reservedOps = []byte{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
+
+var WIRENak12 = nakCases.Must("WIRE-Nak-12", "IBTA 9.9", "reserved OpCode",
+	"A request with a reserved opcode of the service is not executed. It is dropped, or answered with a NAK 0x61 "+
+		"that has its PSN.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.reserved",
+	Title: "reserved opcodes",
+	Run:   nakReserved,
+}, WIRENak12)
 
 func nakReserved(t *validate.T) {
 	s := open(t)
@@ -447,6 +487,15 @@ func nakReserved(t *validate.T) {
 	}
 }
 
+var WIRENak13 = nakCases.Must("WIRE-Nak-13", "IBTA 9.7.4", "responder resources",
+	"A READ or atomic to a QP without responder resources is answered with a NAK 0x61 that has its PSN.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.no-resources",
+	Title: "a READ and atomics to a QP without responder resources",
+	Run:   nakNoResources,
+}, WIRENak13)
+
 func nakNoResources(t *validate.T) {
 	s := open(t)
 	ops := []wire.Opcode{wire.RCReadRequest}
@@ -465,6 +514,16 @@ func nakNoResources(t *validate.T) {
 		p.fatal()
 	}
 }
+
+var WIRENak14 = nakCases.Must("WIRE-Nak-14", "IBTA 9.7.4", "responder resources",
+	"READs beyond the responder resources of the QP are answered in order. Alternatively, the first of them is "+
+		"answered with a NAK 0x61 that has its PSN, after the answers to the READs before it.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.nak.resources",
+	Title: "eight READs to a QP with resources for two",
+	Run:   nakResources,
+}, WIRENak14)
 
 func nakResources(t *validate.T) {
 	const resources, reads = 2, 8
@@ -492,6 +551,16 @@ func nakResources(t *validate.T) {
 	}
 }
 
+var WIRERnr01 = nakCases.Must("WIRE-Rnr-01", "IBTA 9.7.5", "RNR NAK; MinRNRTimer",
+	"A SEND without a posted receive is answered with an RNR NAK that has its PSN and the timer code of the QP. It "+
+		"is executed when it is retransmitted after a receive was posted.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.rnr.refused",
+	Title: "a SEND without a receive",
+	Run:   rnrRefused,
+}, WIRERnr01)
+
 func rnrRefused(t *validate.T) {
 	p := dial(t, kit.MinRNR(14))
 	data := p.bytes(40)
@@ -508,6 +577,12 @@ func rnrRefused(t *validate.T) {
 	p.Buf.WantOnly(t, "receive", 0, data)
 }
 
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.rnr.codes",
+	Title: "each RNR timer code",
+	Run:   rnrCodes,
+}, WIRERnr01)
+
 func rnrCodes(t *validate.T) {
 	s := open(t)
 	for code := uint8(1); code < 32; code += 5 {
@@ -517,6 +592,15 @@ func rnrCodes(t *validate.T) {
 			nak(p.psn, wire.RNRNAK(code), 0))
 	}
 }
+
+var WIRERnr02 = nakCases.Must("WIRE-Rnr-02", "IBTA 9.7.5", "RNR NAK",
+	"Requests after a SEND that got an RNR NAK are not executed before that SEND has been retransmitted.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.rnr.behind",
+	Title: "requests after a SEND that got an RNR NAK",
+	Run:   rnrLater,
+}, WIRERnr02, WIRERnr01)
 
 func rnrLater(t *validate.T) {
 	p := dial(t)
@@ -545,6 +629,16 @@ func rnrLater(t *validate.T) {
 	p.RecvCQ.WaitOK(1, 2)
 	kit.SameBytes(t, "data of both receives", p.Buf.Bytes[:16], append(append([]byte(nil), data[:8]...), data[16:]...))
 }
+
+var WIRERnr03 = nakCases.Must("WIRE-Rnr-03", "IBTA 9.7.5", "RNR NAK of a WRITE with immediate",
+	"A WRITE with immediate data without a posted receive is answered with an RNR NAK that has the PSN of its last "+
+		"packet.")
+
+var _ = nakCases.Case(validate.Case{
+	ID:    "wire.rnr.write",
+	Title: "a WRITE with immediate data without a receive",
+	Run:   rnrWrite,
+}, WIRERnr03)
 
 func rnrWrite(t *validate.T) {
 	p := dial(t)

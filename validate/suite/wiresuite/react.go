@@ -7,98 +7,21 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 	"ciddk/wire"
 )
 
-// reactArea returns the cases of a requester that gets valid or invalid answers, or none. (IBTA 9.7.5, 9.7.6, 9.9.)
-func reactArea() validate.Suite {
-	return validate.Suite{
-		Requirements: []req.Requirement{
-			req.Driver.Must("WIRE-React-01", "IBTA 9.7.6", "coalesced acknowledgements",
-				"An ACK completes each SEND and WRITE up to its PSN, in order, and none after it."),
-			req.Driver.Must("WIRE-React-02", "IBTA 9.7.6", "ACK of a PSN not sent",
-				"An ACK or NAK of a PSN that has not been sent is ignored."),
-			req.Driver.Must("WIRE-React-03", "IBTA 9.7.6", "duplicate ACK",
-				"An ACK or NAK of a PSN that was already acknowledged is ignored."),
-			req.Driver.Must("WIRE-React-04", "IBTA 9.7.6", "PSN sequence error",
-				"After a NAK 0x60 the requester resumes at its PSN, inside a message with the opcode of that packet. "+
-					"Requests before that PSN count as acknowledged."),
-			req.Driver.Must("WIRE-React-05", "IBTA 9.7.6", "RNR NAK; RNR timer",
-				"After an RNR NAK the requester retransmits from its PSN, and not before the time of its timer code "+
-					"has passed."),
-			req.Driver.Must("WIRE-React-06", "IBTA 9.7.6", "RNR retry count",
-				"A request that gets only RNR NAKs is retransmitted as often as the RNR retry count allows. Then it "+
-					"completes with the status RNR retries exhausted."),
-			req.Driver.Must("WIRE-React-07", "IBTA 9.9", "NAK codes",
-				"A NAK 0x61, 0x62 or 0x63 completes the request of its PSN with remote invalid request, remote "+
-					"access error or remote operation error. Requests before it complete with success, and those "+
-					"after it as flushed."),
-			req.Driver.Must("WIRE-React-08", "IBTA 9.7.6", "implied NAK",
-				"An ACK beyond an unanswered READ or atomic does not complete it. The requester sends the READ or "+
-					"atomic again."),
-			req.Driver.Must("WIRE-React-09", "IBTA 9.7.6", "READ response out of order",
-				"A READ response packet beyond the expected PSN is not written to memory. The requester sends the "+
-					"READ again from the missing PSN, with the rest of its address and length."),
-			req.Driver.Must("WIRE-React-10", "IBTA 9.7.6", "READ response of wrong length or opcode",
-				"A READ response packet of a wrong length completes the READ with a bad response error and is not "+
-					"accepted as data."),
-			req.Driver.Must("WIRE-React-11", "IBTA 9.7.6", "transport timer, retry count",
-				"A request without an answer is sent once and retransmitted as a whole as often as the retry count "+
-					"allows. Then it completes with the status transport retries exhausted."),
-			req.Driver.Must("WIRE-React-12", "IBTA 9.7.6", "transport timer",
-				"A request is not retransmitted before the local ACK timeout has passed."),
-			req.Driver.Must("WIRE-React-13", "IBTA 9.6", "packet validation",
-				"A response with a wrong ICRC, of another partition, from another address or to another QP is "+
-					"dropped."),
-			req.Driver.Must("WIRE-React-14", "IBTA 9.7.6", "retry",
-				"A retransmitted request has the bytes of the first transmission: opcode, PSN, headers and payload."),
-			req.Driver.Must("WIRE-React-15", "IBTA 9.7.6", "retry counter",
-				"An answer that makes progress resets the requester's retry counter."),
-			req.Driver.Must("WIRE-React-16", "IBTA 9.9.2", "response of another kind",
-				"A READ response to a request that is no READ, or an ATOMIC acknowledge of a request that is no "+
-					"atomic, completes the request with a bad response error and writes nothing."),
-		},
-		Cases: []validate.Case{
-			validate.NewCase("wire.react.coalesced", "one ACK for five messages", validate.FeatureWire, reactCoalesced,
-				"WIRE-React-01"),
-			validate.NewCase("wire.react.partly", "an ACK in the middle of a message", validate.FeatureWire,
-				reactPartly, "WIRE-React-01"),
-			validate.NewCase("wire.react.unsent", "answers to PSNs not sent", validate.FeatureWire, reactUnsent,
-				"WIRE-React-02"),
-			validate.NewCase("wire.react.old", "duplicate answers", validate.FeatureWire, reactOld, "WIRE-React-03"),
-			validate.NewCase("wire.react.sequence", "a NAK 0x60 in the middle of a message", validate.FeatureWire,
-				reactSequence, "WIRE-React-04"),
-			validate.NewCase("wire.react.sequence-message", "a NAK 0x60 between messages", validate.FeatureWire,
-				reactSequenceMessage, "WIRE-React-04"),
-			validate.NewCase("wire.react.rnr", "RNR NAKs with several timer codes", validate.FeatureWire, reactRNR,
-				"WIRE-React-05"),
-			validate.NewCase("wire.react.rnr-count", "RNR NAKs for each transmission", validate.FeatureWire,
-				reactRNRCount, "WIRE-React-06"),
-			validate.NewCase("wire.react.fatal", "NAKs that move the QP to Error", validate.FeatureWire, reactFatal,
-				"WIRE-React-07"),
-			validate.NewCase("wire.react.implied", "an ACK beyond a READ", validate.FeatureWire, reactImplied,
-				"WIRE-React-08"),
-			atomics(validate.NewCase("wire.react.implied-atomic", "an ACK beyond an atomic", validate.FeatureWire,
-				reactImpliedAtomic, "WIRE-React-08")),
-			validate.NewCase("wire.react.read-gap", "a READ response with a packet missing", validate.FeatureWire,
-				reactReadGap, "WIRE-React-09"),
-			validate.NewCase("wire.react.read-length", "READ responses of wrong lengths", validate.FeatureWire,
-				reactReadLength, "WIRE-React-10"),
-			validate.NewCase("wire.react.timeout", "no answer at all", validate.FeatureWire, reactTimeout,
-				"WIRE-React-11", "WIRE-React-14"),
-			validate.NewCase("wire.react.timeout-time", "the time between two transmissions", validate.FeatureWire,
-				reactTimeoutTime, "WIRE-React-12", "WIRE-React-11"),
-			validate.NewCase("wire.react.bad", "invalid responses", validate.FeatureWire, reactBad, "WIRE-React-13"),
-			validate.NewCase("wire.react.same", "a retransmitted message of three packets", validate.FeatureWire,
-				reactSame, "WIRE-React-14", "WIRE-React-11"),
-			validate.NewCase("wire.react.refreshed", "answers between timeouts", validate.FeatureWire, reactRefreshed,
-				"WIRE-React-15", "WIRE-React-11"),
-			validate.NewCase("wire.react.kind", "answers of another kind than the request", validate.FeatureWire,
-				reactKind, "WIRE-React-16"),
-		},
-	}
-}
+// reactCases are the cases of a requester that gets valid or invalid answers, or none. (IBTA 9.7.5, 9.7.6, 9.9.)
+var reactCases = area()
+
+var WIREReact16 = reactCases.Must("WIRE-React-16", "IBTA 9.9.2", "response of another kind",
+	"A READ response to a request that is no READ, or an ATOMIC acknowledge of a request that is no atomic, "+
+		"completes the request with a bad response error and writes nothing.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.kind",
+	Title: "answers of another kind than the request",
+	Run:   reactKind,
+}, WIREReact16)
 
 // sent posts n SENDs of 8 bytes with ids from 1, and receives their packets.
 func (p *peer) sent(n int) {
@@ -137,6 +60,15 @@ func (p *peer) settled(what string) {
 	p.expect("acknowledgement of the WRITE sent after "+what, acked(p.last(), -1))
 }
 
+var WIREReact01 = reactCases.Must("WIRE-React-01", "IBTA 9.7.6", "coalesced acknowledgements",
+	"An ACK completes each SEND and WRITE up to its PSN, in order, and none after it.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.coalesced",
+	Title: "one ACK for five messages",
+	Run:   reactCoalesced,
+}, WIREReact01)
+
 func reactCoalesced(t *validate.T) {
 	p := dial(t)
 	p.sent(5)
@@ -146,6 +78,12 @@ func reactCoalesced(t *validate.T) {
 	p.ack(p.from+4, 5)
 	p.CQ.WaitOK(4, 5)
 }
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.partly",
+	Title: "an ACK in the middle of a message",
+	Run:   reactPartly,
+}, WIREReact01)
 
 func reactPartly(t *validate.T) {
 	p := dial(t)
@@ -157,6 +95,15 @@ func reactPartly(t *validate.T) {
 	p.ack(p.from+2, 1)
 	p.CQ.WaitOK(1)
 }
+
+var WIREReact02 = reactCases.Must("WIRE-React-02", "IBTA 9.7.6", "ACK of a PSN not sent",
+	"An ACK or NAK of a PSN that has not been sent is ignored.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.unsent",
+	Title: "answers to PSNs not sent",
+	Run:   reactUnsent,
+}, WIREReact02)
 
 func reactUnsent(t *validate.T) {
 	p := dial(t)
@@ -170,6 +117,15 @@ func reactUnsent(t *validate.T) {
 	p.ack(p.from+1, 2)
 	p.CQ.WaitOK(1, 2)
 }
+
+var WIREReact03 = reactCases.Must("WIRE-React-03", "IBTA 9.7.6", "duplicate ACK",
+	"An ACK or NAK of a PSN that was already acknowledged is ignored.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.old",
+	Title: "duplicate answers",
+	Run:   reactOld,
+}, WIREReact03)
 
 func reactOld(t *validate.T) {
 	p := dial(t)
@@ -190,6 +146,16 @@ func reactOld(t *validate.T) {
 	p.noMore("a NAK 0x60 when nothing is outstanding")
 	kit.Equal(t, "state of the QP", p.State(), ci.QPRTS)
 }
+
+var WIREReact04 = reactCases.Must("WIRE-React-04", "IBTA 9.7.6", "PSN sequence error",
+	"After a NAK 0x60 the requester resumes at its PSN, inside a message with the opcode of that packet. Requests "+
+		"before that PSN count as acknowledged.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.sequence",
+	Title: "a NAK 0x60 in the middle of a message",
+	Run:   reactSequence,
+}, WIREReact04)
 
 func reactSequence(t *validate.T) {
 	p := dial(t)
@@ -214,6 +180,12 @@ func reactSequence(t *validate.T) {
 	}
 }
 
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.sequence-message",
+	Title: "a NAK 0x60 between messages",
+	Run:   reactSequenceMessage,
+}, WIREReact04)
+
 func reactSequenceMessage(t *validate.T) {
 	p := dial(t)
 	p.sent(4)
@@ -225,6 +197,15 @@ func reactSequenceMessage(t *validate.T) {
 	p.ack(p.from+3, 4)
 	p.CQ.WaitOK(3, 4)
 }
+
+var WIREReact05 = reactCases.Must("WIRE-React-05", "IBTA 9.7.6", "RNR NAK; RNR timer",
+	"After an RNR NAK the requester retransmits from its PSN, and not before the time of its timer code has passed.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.rnr",
+	Title: "RNR NAKs with several timer codes",
+	Run:   reactRNR,
+}, WIREReact05)
 
 func reactRNR(t *validate.T) {
 	p := dial(t)
@@ -244,6 +225,16 @@ func reactRNR(t *validate.T) {
 	p.ack(p.from+1, 2)
 	p.CQ.WaitOK(1, 2)
 }
+
+var WIREReact06 = reactCases.Must("WIRE-React-06", "IBTA 9.7.6", "RNR retry count",
+	"A request that gets only RNR NAKs is retransmitted as often as the RNR retry count allows. Then it completes "+
+		"with the status RNR retries exhausted.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.rnr-count",
+	Title: "RNR NAKs for each transmission",
+	Run:   reactRNRCount,
+}, WIREReact06)
 
 func reactRNRCount(t *validate.T) {
 	s := open(t)
@@ -275,6 +266,16 @@ func (s *station) over(p *peer, what string) {
 	other.match(x, "acknowledgement on another QP", acked(other.last(), 1))
 }
 
+var WIREReact07 = reactCases.Must("WIRE-React-07", "IBTA 9.9", "NAK codes",
+	"A NAK 0x61, 0x62 or 0x63 completes the request of its PSN with remote invalid request, remote access error or "+
+		"remote operation error. Requests before it complete with success, and those after it as flushed.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.fatal",
+	Title: "NAKs that move the QP to Error",
+	Run:   reactFatal,
+}, WIREReact07)
+
 func reactFatal(t *validate.T) {
 	s := open(t)
 	for _, x := range kit.Variants(t, "", []struct {
@@ -293,6 +294,15 @@ func reactFatal(t *validate.T) {
 	}
 }
 
+var WIREReact08 = reactCases.Must("WIRE-React-08", "IBTA 9.7.6", "implied NAK",
+	"An ACK beyond an unanswered READ or atomic does not complete it. The requester sends the READ or atomic again.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.implied",
+	Title: "an ACK beyond a READ",
+	Run:   reactImplied,
+}, WIREReact08)
+
 func reactImplied(t *validate.T) {
 	p := dial(t)
 	n := 2 * p.mtu
@@ -309,6 +319,13 @@ func reactImplied(t *validate.T) {
 	p.CQ.WaitOK(1, 2)
 	kit.SameBytes(t, "data of the READ", p.Buf.Bytes[32:32+n], data)
 }
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.implied-atomic",
+	Title: "an ACK beyond an atomic",
+	Needs: validate.Needs{Atomics: ci.AtomicLocal},
+	Run:   reactImpliedAtomic,
+}, WIREReact08)
 
 func reactImpliedAtomic(t *validate.T) {
 	p := dial(t)
@@ -334,6 +351,16 @@ func reactImpliedAtomic(t *validate.T) {
 
 // elsewhere8 is an aligned word of remote memory.
 var elsewhere8 = ci.Remote{Addr: 0x0000123456789ab8, RKey: 0xdeadbe01}
+
+var WIREReact09 = reactCases.Must("WIRE-React-09", "IBTA 9.7.6", "READ response out of order",
+	"A READ response packet beyond the expected PSN is not written to memory. The requester sends the READ again "+
+		"from the missing PSN, with the rest of its address and length.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.read-gap",
+	Title: "a READ response with a packet missing",
+	Run:   reactReadGap,
+}, WIREReact09)
 
 func reactReadGap(t *validate.T) {
 	p := dial(t)
@@ -367,6 +394,16 @@ func reactReadGap(t *validate.T) {
 	p.Buf.WantOnly(t, "data of the READ", 32, data)
 }
 
+var WIREReact10 = reactCases.Must("WIRE-React-10", "IBTA 9.7.6", "READ response of wrong length or opcode",
+	"A READ response packet of a wrong length completes the READ with a bad response error and is not accepted as "+
+		"data.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.read-length",
+	Title: "READ responses of wrong lengths",
+	Run:   reactReadLength,
+}, WIREReact10)
+
 func reactReadLength(t *validate.T) {
 	s := open(t)
 	for _, x := range kit.Variants(t, "", []struct {
@@ -398,6 +435,16 @@ func reactReadLength(t *validate.T) {
 // short enough to wait for several times.
 const tick = ci.TimeExp(11) // 8.4 ms
 
+var WIREReact11 = reactCases.Must("WIRE-React-11", "IBTA 9.7.6", "transport timer, retry count",
+	"A request without an answer is sent once and retransmitted as a whole as often as the retry count allows. "+
+		"Then it completes with the status transport retries exhausted.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.timeout",
+	Title: "no answer at all",
+	Run:   reactTimeout,
+}, WIREReact11, WIREReact14)
+
 func reactTimeout(t *validate.T) {
 	s := open(t)
 	for _, n := range kit.Variants(t, "retry count", []uint8{0, 1, 3}) {
@@ -411,6 +458,15 @@ func reactTimeout(t *validate.T) {
 		s.over(p, fmt.Sprintf("%d transmissions", n+1))
 	}
 }
+
+var WIREReact12 = reactCases.Must("WIRE-React-12", "IBTA 9.7.6", "transport timer",
+	"A request is not retransmitted before the local ACK timeout has passed.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.timeout-time",
+	Title: "the time between two transmissions",
+	Run:   reactTimeoutTime,
+}, WIREReact12, WIREReact11)
 
 func reactTimeoutTime(t *validate.T) {
 	const exp = ci.TimeExp(14) // 67 ms
@@ -430,6 +486,15 @@ func reactTimeoutTime(t *validate.T) {
 	}
 	p.CQ.WaitStatus(1, ci.WCTimeoutRetryErr)
 }
+
+var WIREReact13 = reactCases.Must("WIRE-React-13", "IBTA 9.6", "packet validation",
+	"A response with a wrong ICRC, of another partition, from another address or to another QP is dropped.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.bad",
+	Title: "invalid responses",
+	Run:   reactBad,
+}, WIREReact13)
 
 func reactBad(t *validate.T) {
 	p := dial(t)
@@ -451,6 +516,15 @@ func reactBad(t *validate.T) {
 	p.CQ.WaitOK(1)
 }
 
+var WIREReact14 = reactCases.Must("WIRE-React-14", "IBTA 9.7.6", "retry",
+	"A retransmitted request has the bytes of the first transmission: opcode, PSN, headers and payload.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.same",
+	Title: "a retransmitted message of three packets",
+	Run:   reactSame,
+}, WIREReact14, WIREReact11)
+
 func reactSame(t *validate.T) {
 	p := dial(t, kit.AckTime(tick), kit.Retry(7))
 	n := 2*p.mtu + 5
@@ -465,6 +539,15 @@ func reactSame(t *validate.T) {
 	p.ack(p.from+2, 1)
 	p.CQ.WaitOK(1)
 }
+
+var WIREReact15 = reactCases.Must("WIRE-React-15", "IBTA 9.7.6", "retry counter",
+	"An answer that makes progress resets the requester's retry counter.")
+
+var _ = reactCases.Case(validate.Case{
+	ID:    "wire.react.refreshed",
+	Title: "answers between timeouts",
+	Run:   reactRefreshed,
+}, WIREReact15, WIREReact11)
 
 func reactRefreshed(t *validate.T) {
 	s := open(t)

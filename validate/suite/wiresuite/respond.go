@@ -9,82 +9,21 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 	"ciddk/wire"
 )
 
-// respondArea returns the cases of the responder's answers to valid requests. (IBTA 9.7.4, 9.7.5.)
-func respondArea() validate.Suite {
-	return validate.Suite{
-		Requirements: []req.Requirement{
-			req.Driver.Must("WIRE-Ack-01", "IBTA 9.7.5", "acknowledge messages",
-				"A message with AckReq in its last packet is acknowledged once it has been executed. The "+
-					"acknowledgement has that packet's PSN and an ACK syndrome."),
-			req.Driver.Must("WIRE-Ack-02", "IBTA 9.7.5", "BTH AckReq",
-				"A packet with AckReq inside a message is acknowledged with its PSN before the message ends."),
-			req.Driver.Must("WIRE-Ack-03", "IBTA 9.7.7", "AETH MSN",
-				"The MSN counts every executed message exactly once since the QP was connected. Only the last packet "+
-					"of a message increments it."),
-			req.Driver.Must("WIRE-Ack-04", "IBTA 9.7.7", "AETH credit count; SRQ",
-				"A responder with a shared receive queue grants no credits: its ACKs have the credit code 31."),
-			req.Driver.Must("WIRE-Ack-05", "IBTA 9.7.1", "PSN modulo 2^24",
-				"Expected and acknowledged PSNs continue with 0 after 0xffffff."),
-			req.Driver.Must("WIRE-Send-01", "IBTA 9.7.4", "SEND",
-				"A SEND of several packets fills one receive with their payloads in order. The completion has the "+
-					"immediate data."),
-			req.Driver.Must("WIRE-Write-01", "IBTA 9.7.4", "RDMA WRITE",
-				"A WRITE of several packets writes their payloads in order at the address of the RETH in its first "+
-					"packet. It uses no receive."),
-			req.Driver.Must("WIRE-Write-02", "IBTA 9.7.4", "RDMA WRITE with immediate",
-				"A WRITE with immediate data uses one receive at its last packet. The completion has the immediate "+
-					"data and the length written."),
-			req.Driver.Must("WIRE-Read-01", "IBTA 9.7.5", "READ responses",
-				"A READ is answered with as many packets as its length needs, with the opcodes FIRST, MIDDLE, LAST "+
-					"or ONLY and consecutive PSNs from that of the request on. All except the last are full. FIRST, "+
-					"LAST and ONLY have an AETH with an ACK syndrome."),
-			req.Driver.Must("WIRE-Read-02", "IBTA 9.7.4", "zero-length RDMA",
-				"A READ or WRITE of no bytes is answered without a check of its key and address."),
-			req.Driver.Must("WIRE-Atomic-01", "IBTA 9.7.5", "atomic acknowledge",
-				"An atomic is answered with an ATOMIC ACKNOWLEDGE that has the request's PSN and the original value "+
-					"of the memory."),
-		},
-		Cases: []validate.Case{
-			validate.NewCase("wire.ack.send", "SENDs of one packet", validate.FeatureWire, ackSend, "WIRE-Ack-01"),
-			validate.NewCase("wire.ack.polling", "SENDs to a consumer that polls without a pause", validate.FeatureWire,
-				ackPolling, "WIRE-Ack-01"),
-			validate.NewCase("wire.ack.write", "a WRITE of one packet", validate.FeatureWire, ackWrite, "WIRE-Ack-01",
-				"WIRE-Write-01"),
-			validate.NewCase("wire.ack.last", "a message of three packets: one acknowledgement", validate.FeatureWire,
-				ackLast, "WIRE-Ack-01"),
-			validate.NewCase("wire.ack.inside", "AckReq in the first packet of a message", validate.FeatureWire,
-				ackInside, "WIRE-Ack-02"),
-			validate.NewCase("wire.ack.msn-inside", "the MSN inside a message", validate.FeatureWire, ackMSNInside,
-				"WIRE-Ack-03"),
-			validate.NewCase("wire.ack.msn", "the MSN after SEND, WRITE and READ of one and of several packets",
-				validate.FeatureWire, ackMSN, "WIRE-Ack-03"),
-			validate.NewCase("wire.ack.srq-credits", "credits of a QP with an SRQ", validate.FeatureWire, ackSRQ,
-				"WIRE-Ack-04").Claiming(ci.CapSRQ),
-			validate.NewCase("wire.ack.wrap", "messages across PSN 0xffffff", validate.FeatureWire, ackWrap,
-				"WIRE-Ack-05"),
-			validate.NewCase("wire.send.placed", "SENDs of 0 bytes to several packets", validate.FeatureWire,
-				sendPlaced, "WIRE-Send-01"),
-			validate.NewCase("wire.send.immediate", "SENDs with immediate data, of one packet and of three",
-				validate.FeatureWire, sendImm, "WIRE-Send-01"),
-			validate.NewCase("wire.write.placed", "WRITEs of 1 byte to several packets", validate.FeatureWire,
-				writePlaced, "WIRE-Write-01"),
-			validate.NewCase("wire.write.immediate", "WRITEs with immediate data", validate.FeatureWire, writeImm,
-				"WIRE-Write-02"),
-			validate.NewCase("wire.read.sizes", "READs of 1 byte to several packets", validate.FeatureWire, readSizes,
-				"WIRE-Read-01"),
-			validate.NewCase("wire.read.wrap", "a READ response across PSN 0xffffff", validate.FeatureWire, readWrap,
-				"WIRE-Read-01", "WIRE-Ack-05"),
-			validate.NewCase("wire.rdma.zero", "READ and WRITE of no bytes with an invalid key", validate.FeatureWire,
-				rdmaZero, "WIRE-Read-02"),
-			atomics(validate.NewCase("wire.atomic.answers", "compare and swap, fetch and add", validate.FeatureWire,
-				atomicAnswers, "WIRE-Atomic-01")),
-		},
-	}
-}
+// respondCases are the cases of the responder's answers to valid requests. (IBTA 9.7.4, 9.7.5.)
+var respondCases = area()
+
+var WIREAck01 = respondCases.Must("WIRE-Ack-01", "IBTA 9.7.5", "acknowledge messages",
+	"A message with AckReq in its last packet is acknowledged once it has been executed. The acknowledgement has "+
+		"that packet's PSN and an ACK syndrome.")
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.ack.send",
+	Title: "SENDs of one packet",
+	Run:   ackSend,
+}, WIREAck01)
 
 func ackSend(t *validate.T) {
 	p := dial(t)
@@ -95,6 +34,12 @@ func ackSend(t *validate.T) {
 	}
 	p.RecvCQ.WaitOK(1, 2, 3)
 }
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.ack.polling",
+	Title: "SENDs to a consumer that polls without a pause",
+	Run:   ackPolling,
+}, WIREAck01)
 
 // ackPolling checks that a consumer that spins on its CQs does not hold up acknowledgements.
 func ackPolling(t *validate.T) {
@@ -133,6 +78,12 @@ func ackPolling(t *validate.T) {
 	kit.True(t, slices.Equal(seen, want), "ids of the completions", fmt.Sprint(want), "%v", seen)
 }
 
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.ack.write",
+	Title: "a WRITE of one packet",
+	Run:   ackWrite,
+}, WIREAck01, WIREWrite01)
+
 func ackWrite(t *validate.T) {
 	p := dial(t)
 	p.blank()
@@ -142,6 +93,12 @@ func ackWrite(t *validate.T) {
 	p.Buf.WantOnly(t, "memory after the acknowledgement", 7, data)
 }
 
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.ack.last",
+	Title: "a message of three packets: one acknowledgement",
+	Run:   ackLast,
+}, WIREAck01)
+
 func ackLast(t *validate.T) {
 	p := dial(t)
 	data := p.bytes(2*p.mtu + 5)
@@ -150,7 +107,26 @@ func ackLast(t *validate.T) {
 	p.barrier("a WRITE of three packets", 2)
 }
 
+var WIREAck02 = respondCases.Must("WIRE-Ack-02", "IBTA 9.7.5", "BTH AckReq",
+	"A packet with AckReq inside a message is acknowledged with its PSN before the message ends.")
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.ack.inside",
+	Title: "AckReq in the first packet of a message",
+	Run:   ackInside,
+}, WIREAck02)
+
 func ackInside(t *validate.T) { acksInside(t, false) }
+
+var WIREAck03 = respondCases.Must("WIRE-Ack-03", "IBTA 9.7.7", "AETH MSN",
+	"The MSN counts every executed message exactly once since the QP was connected. Only the last packet of a "+
+		"message increments it.")
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.ack.msn-inside",
+	Title: "the MSN inside a message",
+	Run:   ackMSNInside,
+}, WIREAck03)
 
 func ackMSNInside(t *validate.T) { acksInside(t, true) }
 
@@ -169,6 +145,12 @@ func acksInside(t *validate.T, counted bool) {
 	p.request(wire.RCWriteLast, data[2*p.mtu:])
 	p.expect("acknowledgement of the LAST packet", acked(p.last(), done))
 }
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.ack.msn",
+	Title: "the MSN after SEND, WRITE and READ of one and of several packets",
+	Run:   ackMSN,
+}, WIREAck03)
 
 func ackMSN(t *validate.T) {
 	p := dial(t)
@@ -212,6 +194,16 @@ func (p *peer) readAnswer(what string, first uint32, data []byte, msn int) {
 	}
 }
 
+var WIREAck04 = respondCases.Must("WIRE-Ack-04", "IBTA 9.7.7", "AETH credit count; SRQ",
+	"A responder with a shared receive queue grants no credits: its ACKs have the credit code 31.")
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.ack.srq-credits",
+	Title: "credits of a QP with an SRQ",
+	Needs: validate.Needs{Caps: ci.CapSRQ},
+	Run:   ackSRQ,
+}, WIREAck04)
+
 func ackSRQ(t *validate.T) {
 	s := open(t)
 	pd := s.ca.PD()
@@ -224,6 +216,15 @@ func ackSRQ(t *validate.T) {
 	}
 }
 
+var WIREAck05 = respondCases.Must("WIRE-Ack-05", "IBTA 9.7.1", "PSN modulo 2^24",
+	"Expected and acknowledged PSNs continue with 0 after 0xffffff.")
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.ack.wrap",
+	Title: "messages across PSN 0xffffff",
+	Run:   ackWrap,
+}, WIREAck05)
+
 func ackWrap(t *validate.T) {
 	p := open(t).raw().at(0xfffffe, 5).connect()
 	data := p.bytes(3 * p.mtu)
@@ -233,6 +234,15 @@ func ackWrap(t *validate.T) {
 	p.Buf.WantOnly(t, "memory", 0, data)
 	p.barrier("a WRITE across PSN 0xffffff", 2)
 }
+
+var WIRESend01 = respondCases.Must("WIRE-Send-01", "IBTA 9.7.4", "SEND",
+	"A SEND of several packets fills one receive with their payloads in order. The completion has the immediate data.")
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.send.placed",
+	Title: "SENDs of 0 bytes to several packets",
+	Run:   sendPlaced,
+}, WIRESend01)
 
 func sendPlaced(t *validate.T) {
 	p := dial(t)
@@ -247,6 +257,12 @@ func sendPlaced(t *validate.T) {
 		p.Buf.WantOnly(t, fmt.Sprintf("SEND of %d bytes", n), 100, data)
 	}
 }
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.send.immediate",
+	Title: "SENDs with immediate data, of one packet and of three",
+	Run:   sendImm,
+}, WIRESend01)
 
 func sendImm(t *validate.T) {
 	p := dial(t)
@@ -264,6 +280,16 @@ func sendImm(t *validate.T) {
 	}
 }
 
+var WIREWrite01 = respondCases.Must("WIRE-Write-01", "IBTA 9.7.4", "RDMA WRITE",
+	"A WRITE of several packets writes their payloads in order at the address of the RETH in its first packet. It "+
+		"uses no receive.")
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.write.placed",
+	Title: "WRITEs of 1 byte to several packets",
+	Run:   writePlaced,
+}, WIREWrite01)
+
 func writePlaced(t *validate.T) {
 	p := dial(t)
 	p.Recv(p.RecvWR(1, 0, 16))
@@ -276,6 +302,16 @@ func writePlaced(t *validate.T) {
 	}
 	p.RecvCQ.Empty()
 }
+
+var WIREWrite02 = respondCases.Must("WIRE-Write-02", "IBTA 9.7.4", "RDMA WRITE with immediate",
+	"A WRITE with immediate data uses one receive at its last packet. The completion has the immediate data and "+
+		"the length written.")
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.write.immediate",
+	Title: "WRITEs with immediate data",
+	Run:   writeImm,
+}, WIREWrite02)
 
 func writeImm(t *validate.T) {
 	p := dial(t)
@@ -293,6 +329,17 @@ func writeImm(t *validate.T) {
 	}
 }
 
+var WIRERead01 = respondCases.Must("WIRE-Read-01", "IBTA 9.7.5", "READ responses",
+	"A READ is answered with as many packets as its length needs, with the opcodes FIRST, MIDDLE, LAST or ONLY and "+
+		"consecutive PSNs from that of the request on. All except the last are full. FIRST, LAST and ONLY have an "+
+		"AETH with an ACK syndrome.")
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.read.sizes",
+	Title: "READs of 1 byte to several packets",
+	Run:   readSizes,
+}, WIRERead01)
+
 func readSizes(t *validate.T) {
 	p := dial(t)
 	for i, n := range kit.Variants(t, "bytes", []int{1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 9}) {
@@ -303,6 +350,12 @@ func readSizes(t *validate.T) {
 	p.barrier("READs", 9)
 }
 
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.read.wrap",
+	Title: "a READ response across PSN 0xffffff",
+	Run:   readWrap,
+}, WIRERead01, WIREAck05)
+
 func readWrap(t *validate.T) {
 	p := open(t).raw().at(0xfffffe, 5).connect()
 	p.request(wire.RCReadRequest, nil, p.reth(0, 4*p.mtu))
@@ -310,6 +363,15 @@ func readWrap(t *validate.T) {
 	kit.Equal(t, "PSN of the next request", p.psn, 2)
 	p.barrier("a READ across PSN 0xffffff", 2)
 }
+
+var WIRERead02 = respondCases.Must("WIRE-Read-02", "IBTA 9.7.4", "zero-length RDMA",
+	"A READ or WRITE of no bytes is answered without a check of its key and address.")
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.rdma.zero",
+	Title: "READ and WRITE of no bytes with an invalid key",
+	Run:   rdmaZero,
+}, WIRERead02)
 
 func rdmaZero(t *validate.T) {
 	p := dial(t)
@@ -320,6 +382,16 @@ func rdmaZero(t *validate.T) {
 	p.request(wire.RCWriteOnly, nil, none)
 	p.expect("acknowledgement of a WRITE of no bytes", acked(p.last(), 2))
 }
+
+var WIREAtomic01 = respondCases.Must("WIRE-Atomic-01", "IBTA 9.7.5", "atomic acknowledge",
+	"An atomic is answered with an ATOMIC ACKNOWLEDGE that has the request's PSN and the original value of the memory.")
+
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.atomic.answers",
+	Title: "compare and swap, fetch and add",
+	Needs: validate.Needs{Atomics: ci.AtomicLocal},
+	Run:   atomicAnswers,
+}, WIREAtomic01)
 
 func atomicAnswers(t *validate.T) {
 	p := dial(t)

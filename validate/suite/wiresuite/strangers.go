@@ -7,13 +7,12 @@ import (
 	"ciddk/mad"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 	"ciddk/wire"
 )
 
 // Requests that are not for the QP: from another source, to another address of its port, of a partition that it has
 // left, or repeated after their time. (IBTA 9.6, 9.7.5.1, 10.9.)
-var strangers = &validate.Area{Scope: req.Driver}
+var strangers = area()
 
 var WIREDrop15 = strangers.Must("WIRE-Drop-15", "IBTA 9.6", "source of a connected QP's packets; services",
 	"SENDs, READs and atomics to an RC QP, and SENDs and WRITEs to a UC QP, are dropped without an answer if they "+

@@ -3,12 +3,13 @@ package wiresuite
 import (
 	"ciddk/ci"
 	"ciddk/validate"
+	"ciddk/validate/req"
 )
 
 // Suite returns all areas.
 func Suite() validate.Suite {
-	played := validate.Merge("", respondArea(), nakArea(), dupArea(), dropArea(), datagramArea(), requestArea(),
-		reactArea(), answers.Suite(), linkArea(), strangers.Suite())
+	played := validate.NewSuite("", respondCases, nakCases, dupCases, dropCases, datagramCases, requestCases,
+		reactCases, answers, linkCases, strangers)
 	for i := range played.Cases {
 		c := &played.Cases[i]
 		c.Requirements = append(c.Requirements, ruleAnyForm)
@@ -25,6 +26,9 @@ func Suite() validate.Suite {
 	}
 	return s
 }
+
+// area returns an empty area of the suite.
+func area() *validate.Area { return &validate.Area{Scope: req.Driver} }
 
 // atomics marks a case as one that needs atomic operations.
 func atomics(c validate.Case) validate.Case {
