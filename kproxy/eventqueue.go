@@ -199,6 +199,37 @@ func (c *Session) NewEventQueue(encode EventEncoder) (schema.Handle, *os.File, e
 	return h, theirs, nil
 }
 
+// HoldEventQueue is called with a client's end of a queue of NewEventQueue, before an object uses the queue, if
+// ReapEventQueue may have been called for it. Status: InvalidHandle; InsufficientResources.
+func (c *Session) HoldEventQueue(h schema.Handle, theirs *os.File) error {
+	const verb = "PD.CreateCQ"
+	o, err := c.lookup(verb, schema.KindEventQueue, h)
+	if err != nil {
+		return err
+	}
+	if err := o.queue.hold(theirs); err != nil {
+		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: "event queue", Err: err}
+	}
+	return nil
+}
+
+// ReapEventQueue destroys a queue of NewEventQueue if no object uses it and the client has closed its end. It reports
+// whether it did. The caller excludes HoldEventQueue, and the creation of objects that use the queue, until it returns.
+func (c *Session) ReapEventQueue(h schema.Handle) bool {
+	o, err := c.lookup("HCA.OpenCA", schema.KindEventQueue, h)
+	if err != nil {
+		return false
+	}
+	c.mu.Lock()
+	isUsed := o.users > 0
+	c.mu.Unlock()
+	if isUsed || !o.queue.isAbandoned() {
+		return false
+	}
+	_, err = c.Do(&Call{Command: schema.CmdDestroy, Body: &schema.Object{Handle: h}})
+	return err == nil
+}
+
 func (c *Session) newEventQueue(q *eventQueue) (schema.Handle, *os.File, error) {
 	const verb = "HCA.OpenCA"
 	o := &object{kind: schema.KindEventQueue}

@@ -24,13 +24,19 @@ func (q *eventQueue) open() (theirs *os.File, err error) {
 	return theirs, nil
 }
 
-// keep keeps a duplicate of the client's end, which blocks its readers from now on.
+// keep holds the client's end, which blocks its readers from now on.
 func (q *eventQueue) keep(theirs *os.File) error {
+	if err := control(theirs, func(fd int) error { return unix.SetNonblock(fd, false) }); err != nil {
+		return err
+	}
+	return q.hold(theirs)
+}
+
+// hold holds a duplicate of the client's end, unless the queue has one.
+func (q *eventQueue) hold(theirs *os.File) error {
 	var dup int
 	err := control(theirs, func(fd int) (err error) {
-		if err = unix.SetNonblock(fd, false); err == nil {
-			dup, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
-		}
+		dup, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 		return err
 	})
 	if err != nil {
@@ -39,12 +45,34 @@ func (q *eventQueue) keep(theirs *os.File) error {
 	f := os.NewFile(uintptr(dup), "events")
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed { // the session has been closed meanwhile
+	if q.closed || q.theirs != nil { // closed: the session has been closed meanwhile
 		f.Close()
 		return nil
 	}
 	q.theirs = f
 	return nil
+}
+
+// isAbandoned reports whether the client has closed its end. The queue has no duplicate of it afterwards, which would
+// keep it open.
+func (q *eventQueue) isAbandoned() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	if q.theirs != nil {
+		q.theirs.Close()
+		q.theirs = nil
+	}
+	isClosed := false
+	_ = control(q.file, func(fd int) error { // the error means that the queue has been closed
+		p := []unix.PollFd{{Fd: int32(fd)}}
+		n, err := unix.Poll(p, 0)
+		isClosed = err == nil && n == 1 && p[0].Revents&unix.POLLHUP != 0
+		return err
+	})
+	return isClosed
 }
 
 // takeBack removes the events with a token that the client has not read, and returns their number. mu is held.

@@ -16,5 +16,11 @@ func sendEvent(uintptr, []byte) bool { return false }
 // keep is not reached.
 func (*eventQueue) keep(*os.File) error { return errors.ErrUnsupported }
 
+// hold is not reached.
+func (*eventQueue) hold(*os.File) error { return errors.ErrUnsupported }
+
+// isAbandoned is not reached.
+func (*eventQueue) isAbandoned() bool { return false }
+
 // takeBack is not reached.
 func (*eventQueue) takeBack(uint64) uint64 { return 0 }

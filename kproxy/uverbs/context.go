@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"os"
+	"slices"
 	"syscall"
 
 	"ciddk/ci"
@@ -194,6 +195,7 @@ func linkLayer(l ci.Link) uint8 {
 
 // createCompChannel creates an event queue for completions.
 func (f *File) createCompChannel(c *call, _ *createCompChannel, _ *createCompChannelResp) error {
+	f.reapChannels()
 	queue, events, err := f.session.NewEventQueue(completionEvent)
 	if err != nil {
 		return err
@@ -207,6 +209,19 @@ func (f *File) createCompChannel(c *call, _ *createCompChannel, _ *createCompCha
 	defer f.mu.Unlock()
 	f.channels = append(f.channels, channel{queue, info})
 	return nil
+}
+
+// reapChannels removes the channels that the program has closed.
+func (f *File) reapChannels() {
+	f.channelMu.Lock()
+	defer f.channelMu.Unlock()
+	f.mu.Lock()
+	list := slices.Clone(f.channels)
+	f.mu.Unlock()
+	list = slices.DeleteFunc(list, func(x channel) bool { return !f.session.ReapEventQueue(x.queue) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.channels = slices.DeleteFunc(f.channels, func(x channel) bool { return slices.Contains(list, x) })
 }
 
 // channelOf returns the event queue of a descriptor of the program. wait reports that the carrier must send it first.

@@ -32,12 +32,19 @@ func (f *File) newCQ(c *call, q *exCreateCQ, r *createCQResp) error {
 	if q.CompVector >= uint32(max(1, a.NumVectors)) || q.CQE == 0 {
 		return syscall.EINVAL
 	}
-	events, wait, err := f.channelOf(c, q.CompChannel)
-	if err != nil || wait {
-		return err
-	}
 	pd, err := f.hiddenPD()
 	if err != nil {
+		return err
+	}
+	if q.CompChannel != noCompChannel {
+		f.channelMu.Lock()
+		defer f.channelMu.Unlock()
+	}
+	events, wait, err := f.channelOf(c, q.CompChannel)
+	if err == nil && !wait && events != 0 {
+		err = f.session.HoldEventQueue(events, c.request.File)
+	}
+	if err != nil || wait {
 		return err
 	}
 	made, err := do[schema.CreateCQReply](f, schema.CmdCreateCQ, &schema.CreateCQ{PD: pd, Token: q.UserHandle,
@@ -132,6 +139,7 @@ func (f *File) createSRQ(c *call, q *createSRQ, r *createSRQResp) error {
 	c.answer(&made.User)
 	granted, err := do[schema.SRQAttr](f, schema.CmdQuerySRQ, &schema.SRQ{SRQ: made.Handle})
 	if err != nil {
+		_, _ = do[schema.DestroyReply](f, schema.CmdDestroy, &schema.Object{Handle: made.Handle}) // see err
 		return err
 	}
 	r.MaxWR, r.MaxSGE = number(granted.MaxWR), number(granted.MaxSGE)

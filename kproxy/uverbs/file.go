@@ -59,6 +59,8 @@ type File struct {
 	next     uint32 // handle
 	channels []channel
 
+	channelMu sync.Mutex // held while channels are removed, and while a CQ with a channel is created
+
 	mcastMu sync.Mutex // guards the attachments of all QPs
 
 	pdMu sync.Mutex

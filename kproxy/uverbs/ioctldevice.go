@@ -192,6 +192,9 @@ func (f *File) queryGIDTable(c *ioctlCall) error {
 	return c.output(attrTableCount, ne.AppendUint64(nil, count))
 }
 
+// noData is ENODATA of Linux, which package syscall does not have on all systems.
+const noData = syscall.Errno(61)
+
 // queryGIDEntry returns an entry of a GID table. Error: ENODATA: the entry is empty.
 func (f *File) queryGIDEntry(c *ioctlCall) error {
 	if _, err := c.flags(attrEntryFlags, 0); err != nil {
@@ -214,7 +217,7 @@ func (f *File) queryGIDEntry(c *ioctlCall) error {
 	}
 	p := &ports[port-1]
 	if p.GIDs[index].GID == (ci.GID{}) {
-		return syscall.ENODATA
+		return noData
 	}
 	return c.outputStruct(attrEntryResp, appendGIDEntry(nil, int(port), int(index), p))
 }

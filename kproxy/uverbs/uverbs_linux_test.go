@@ -253,8 +253,14 @@ func TestErrnos(t *testing.T) {
 }
 
 // TestEvents reads completion events from a channel. The reply to the destroy of the CQ has the number of events that
-// were read.
+// were read, also if channels were removed meanwhile.
 func TestEvents(t *testing.T) {
+	t.Run("read", func(t *testing.T) { testEvents(t, 0, 1) })
+	t.Run("not read", func(t *testing.T) { testEvents(t, syscall.MSG_PEEK, 0) })
+}
+
+// testEvents receives an event with flags.
+func testEvents(t *testing.T, flags int, want uint32) {
 	r := newRig(t)
 	p := r.context()
 	var pd allocPDResp
@@ -283,15 +289,57 @@ func TestEvents(t *testing.T) {
 	p.poke(ne.Uint64(queues)+producerIndex, 1)
 	p.must(cmdModifyQP, modifyQP{QPHandle: qp.QPHandle, AttrMask: qpMaskState, QPState: 6}, nil)
 	b := make([]byte, 100)
-	n, err := events.Read(b)
+	raw, err := events.SyscallConn()
+	require.NoError(t, err)
+	n := 0
+	require.NoError(t, raw.Control(func(fd uintptr) { n, _, err = syscall.Recvfrom(int(fd), b, flags) }))
 	require.NoError(t, err)
 	require.Equal(t, 8, n)
+	p.f.(*File).reapChannels()
 	assert.EqualValues(t, 0x1234, ne.Uint64(b))
 	var last destroyEventsResp
 	p.must(cmdDestroyQP, destroyEvents{Response: replyAddr, Handle: qp.QPHandle}, &last)
 	var reported destroyCQResp
 	p.must(cmdDestroyCQ, destroyEvents{Response: replyAddr, Handle: cq.CQHandle}, &reported)
-	assert.Equal(t, destroyCQResp{CompEventsReported: 1}, reported)
+	assert.Equal(t, destroyCQResp{CompEventsReported: want}, reported)
+}
+
+// TestChannels makes and closes many more channels than a client may have. Those that a CQ uses, or that the program has
+// open, remain, with the events of their CQs.
+func TestChannels(t *testing.T) {
+	r := newRig(t)
+	p := r.context()
+	channel := func(number uint64) *os.File {
+		p.must(cmdCreateChan, createCompChannel{replyAddr}, nil)
+		f := p.files[replyAddr]
+		p.files[number] = f
+		return f
+	}
+	used, unused := channel(5), channel(6)
+	var cq createCQResp
+	p.must(cmdCreateCQ, createCQ{Response: replyAddr, UserHandle: 1, CQE: 10, CompChannel: 5}, &cq)
+	require.NoError(t, used.Close(), "the CQ keeps it")
+	raw, err := unused.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) { err = syscall.SetNonblock(int(fd), true) }))
+	require.NoError(t, err)
+	for range 3 * r.core.Sessions()[0].Quota().EventQueues {
+		require.NoError(t, channel(7).Close())
+	}
+	f := p.f.(*File)
+	assert.Len(t, f.channels, 3, "the two, and the last one")
+
+	p.must(cmdCreateCQ, createCQ{Response: replyAddr, UserHandle: 2, CQE: 10, CompChannel: 6}, &cq)
+	require.NoError(t, raw.Control(func(fd uintptr) { _, err = syscall.Read(int(fd), make([]byte, 8)) }))
+	require.ErrorIs(t, err, syscall.EAGAIN, "the mode remains")
+	channel(8)
+	f.reapChannels()
+	assert.Len(t, f.channels, 3, "the last one is gone, and there is a new one")
+
+	p.must(cmdDestroyCQ, destroyEvents{Response: replyAddr, Handle: cq.CQHandle}, new(destroyCQResp))
+	require.NoError(t, unused.Close())
+	f.reapChannels()
+	assert.Len(t, f.channels, 2)
 }
 
 // producerIndex is the offset of the producer's index in a queue of Linux Soft-RoCE.
