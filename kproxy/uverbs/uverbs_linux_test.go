@@ -304,8 +304,8 @@ func testEvents(t *testing.T, flags int, want uint32) {
 	assert.Equal(t, destroyCQResp{CompEventsReported: want}, reported)
 }
 
-// TestChannels makes and closes many more channels than a client may have. Those that a CQ uses, or that the program has
-// open, remain, with the events of their CQs.
+// TestChannels makes and closes many more channels than a client may have. Those that a CQ uses, or that the program
+// has open, remain.
 func TestChannels(t *testing.T) {
 	r := newRig(t)
 	p := r.context()
