@@ -63,10 +63,11 @@
 //
 // # Steps without waiting
 //
-// StartResolveAddr, StartResolveRoute, StartConnect, StartAccept, StartDisconnect and StartJoin check their arguments,
-// start the step and return. An error means that the step has not started, and there is no event. Otherwise the result
-// is one Event of the ID, as in librdmacm: see EventType. Bind, Listen, Reject, Delay, Establish, Notify, SetPath and
-// Group.StartLeave never wait. A pending step has no goroutine; the blocking forms are built on the Start forms.
+// StartResolveAddr, StartResolveRoute, StartSetRecord, StartConnect, StartAccept, StartDisconnect and StartJoin check
+// their arguments, start the step and return. An error means that the step has not started, and there is no event.
+// Otherwise the result is one Event of the ID, as in librdmacm: see EventType. Bind, Listen, Reject, Delay, Establish,
+// Notify, SetPath and Group.StartLeave never wait. A pending step has no goroutine; the blocking forms are built on the
+// Start forms.
 //
 // Programs with many IDs create them with IDConfig.Events, so that one EventChannel (rdma_event_channel) receives the
 // events of all of them:

@@ -406,3 +406,41 @@ func TestSharedClient(t *testing.T) {
 	require.NoError(t, err, "the program closes it")
 	require.NoError(t, c.Close())
 }
+
+// TestStartSetRecord sets the path by a record, and connects over it.
+func TestStartSetRecord(t *testing.T) {
+	s := newSubnet(t)
+	a, b := s.host(nil), s.host(nil)
+	ctx := within(t)
+	peer := b.listen(t, netip.AddrPortFrom(b.addr, 7174), rdmacm.IDConfig{})
+	id, err := a.m.NewID(rdmacm.IDConfig{})
+	require.NoError(t, err)
+	defer id.Close()
+	rec := mad.PathRecord{DGID: b.addr.As16(), SGID: a.addr.As16(), DLID: uint16(b.attr.LID), SLID: uint16(a.attr.LID),
+		PKey: 0xffff, MTU: mad.MTU1024, LifeTime: 12, Reversible: true, NumbPath: 1}
+	require.ErrorIs(t, id.StartSetRecord(&rec), ci.InvalidState, "the address is not resolved")
+	require.NoError(t, id.ResolveAddr(ctx, netip.AddrPortFrom(b.addr, 7174)))
+	for _, wrong := range []func(r *mad.PathRecord){
+		func(r *mad.PathRecord) { r.MTU = 0 }, func(r *mad.PathRecord) { r.MTU = 6 },
+		func(r *mad.PathRecord) { r.LifeTime = mad.MaxTimeExp + 1 },
+	} {
+		bad := rec
+		wrong(&bad)
+		require.ErrorIs(t, id.StartSetRecord(&bad), ci.InvalidParameter)
+	}
+	require.NoError(t, id.StartSetRecord(&rec))
+	e, err := id.Next(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, rdmacm.EventRouteResolved, e.Type)
+	require.ErrorIs(t, id.StartSetRecord(&rec), ci.InvalidState)
+	assert.Equal(t, b.attr.LID, id.Path().AV.DLID)
+	require.NoError(t, id.CreateQP(rdmacm.QPConfig{}))
+	require.NoError(t, id.Connect(ctx, rdmacm.ConnParam{}))
+	p := <-peer
+	require.NoError(t, p.err)
+	defer p.id.Close()
+	attr, err := id.QP().Query()
+	require.NoError(t, err)
+	assert.Equal(t, ci.MTU1024, attr.MTU)
+	require.NoError(t, id.Disconnect(ctx))
+}

@@ -10,6 +10,7 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
+	"ciddk/mad"
 )
 
 // Bind sets the local address and port. The zero address stands for any address, port 0 for a free port.
@@ -191,5 +192,39 @@ func (i *ID) SetPath(p cm.Path) error {
 		return &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: detail}
 	}
 	i.path, i.state = p, routeResolved
+	return nil
+}
+
+// StartSetRecord sets the path to that of a record of a subnet administrator, instead of ResolveRoute, and reports
+// EventRouteResolved, as rdma_set_ib_path of Linux does. On Ethernet, paths have no LIDs.
+// Status: InvalidParameter (MTU or life time), InvalidState (the address is not resolved, or the path is).
+func (i *ID) StartSetRecord(rec *mad.PathRecord) error {
+	const verb = "ID.StartSetRecord"
+	if mtu := ci.MTU(rec.MTU); mtu < ci.MTU256 || mtu > ci.MTU4096 || rec.LifeTime > mad.MaxTimeExp {
+		return invalid(verb, "the MTU is %d and the life time %d, want an IBTA MTU and at most %d", rec.MTU,
+			rec.LifeTime, mad.MaxTimeExp)
+	}
+	i.mu.Lock()
+	was, from := i.state, i.src
+	i.mu.Unlock()
+	if was == addrResolved {
+		p, err := portAttr(i.m.al, from.Port)
+		if err != nil {
+			return err // the adapter was removed
+		}
+		path := pathOf(rec, from, p)
+		if p.Link != ci.LinkInfiniBand {
+			path.AV = ci.AVAttr{Port: from.Port.Num, Global: true, GRH: path.AV.GRH}
+		}
+		i.mu.Lock()
+		if was = i.state; was == addrResolved {
+			i.path, i.state = path, routeResolved
+		}
+		i.mu.Unlock()
+	}
+	if was != addrResolved {
+		return invalidState(verb, "the ID is in the state: %v", was)
+	}
+	i.push(Event{Type: EventRouteResolved})
 	return nil
 }

@@ -67,6 +67,9 @@ const (
 	optionReuseAddr  = 1
 	optionAFOnly     = 2
 	optionAckTimeout = 3
+
+	levelIB      = 1
+	optionIBPath = 1
 )
 
 // The events (enum rdma_cm_event_type).

@@ -17,7 +17,7 @@ const noIndex = math.MaxUint32
 // Values of path records: one path, in both directions; a selector for exactly the value; a maximum rate of 2.5 Gb/s.
 const (
 	exactly    = 2
-	pathFlags  = 1<<0 | 1<<1 | 1<<5 // general, primary, both directions
+	pathFlags  = 1<<0 | 1<<1 | 1<<3 | 1<<5 // general, primary, both directions: outbound, and inbound reversed
 	rateDigits = 1<<6 - 1
 	usualRate  = 2
 )

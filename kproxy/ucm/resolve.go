@@ -130,6 +130,9 @@ func (f *File) setOption(_ *call, q *setOption, _ *none) error {
 	if _, err := f.find(q.ID); err != nil {
 		return err
 	}
+	if q.Level == levelIB && q.Name == optionIBPath {
+		return f.setPath(q)
+	}
 	size, ok := optionSizes[q.Name]
 	switch {
 	case q.Level != levelID || !ok:
@@ -154,6 +157,34 @@ func (f *File) setOption(_ *call, q *setOption, _ *none) error {
 		}
 		return x.setAckTimeout(b[0])
 	})
+}
+
+// maxPaths is the number of paths that the option of a path can have. Linux limits the memory of an option.
+const maxPaths = 64
+
+// setPath sets the path of an ID to the first of those in the program's memory that is for both directions and all
+// packets (ucma_set_ib_path). The program receives an event as if the path had been resolved.
+func (f *File) setPath(q *setOption) error {
+	const record = 8 // offset of the record in pathData
+	one := size[pathData]()
+	if q.Len > maxPaths*uint32(one) {
+		return syscall.EINVAL
+	}
+	b := make([]byte, q.Len)
+	if err := f.session.ReadMemory(b, q.Value); err != nil {
+		return syscall.EFAULT
+	}
+	if len(b)%one != 0 {
+		return syscall.EINVAL
+	}
+	for ; len(b) > 0; b = b[one:] {
+		if ne.Uint32(b) == pathFlags {
+			var rec mad.PathRecord
+			rec.Parse(b[record:])
+			return f.placed(q.ID, func(x *id) error { return x.cm.StartSetRecord(&rec) })
+		}
+	}
+	return syscall.EINVAL
 }
 
 // setAckTimeout sets the time that the QP waits for an acknowledgement, in any state, as Linux does. A path that is

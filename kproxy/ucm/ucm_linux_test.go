@@ -14,6 +14,7 @@ import (
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
 	"ciddk/kproxy/devices"
+	"ciddk/mad"
 )
 
 // TestSizes compares the sizes of the structures with those of Linux's header file, as a C compiler reports them.
@@ -224,7 +225,7 @@ func TestOptions(t *testing.T) {
 	}
 	assert.Equal(t, syscall.EFAULT, p.do(cmdSetOption, setOption{Value: 8, ID: x, Len: 1}, nil))
 	assert.Equal(t, syscall.EINVAL, p.do(cmdSetOption, setOption{Value: addr, ID: x, Len: 2}, nil))
-	assert.Equal(t, syscall.ENOSYS, p.do(cmdSetOption, setOption{Value: addr, ID: x, Level: 1, Name: 1, Len: 72}, nil))
+	assert.Equal(t, syscall.ENOSYS, p.do(cmdSetOption, setOption{Value: addr, ID: x, Level: 1, Name: 2, Len: 72}, nil))
 	assert.Equal(t, syscall.ENOSYS, p.do(cmdGetOption, none{}, nil))
 }
 
@@ -355,4 +356,67 @@ func TestLoopbackOfPeer(t *testing.T) {
 	al := newRigAt(t, "127.0.0.2").al
 	to := netip.MustParseAddrPort("127.0.0.1:7")
 	assert.Equal(t, to, reachable(al, netip.Addr{}, to))
+}
+
+// TestSetPath sets the path of an ID, as programs do that have asked the subnet administrator themselves.
+func TestSetPath(t *testing.T) {
+	r := newRig(t)
+	p := r.open()
+	x := p.create(spaceTCP, 5)
+	p.must(cmdResolveIP, resolveIP{Dst: at(7174), ID: x, TimeoutMS: 10_000}, nil)
+	p.next(eventAddrResolved)
+	rec := mad.PathRecord{DGID: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 1}, SGID: [16]byte{10: 0xff, 11: 0xff, 12: 10,
+		15: 1}, DLID: 77, SL: 3, PKey: 0xffff, HopLimit: 9, TrafficClass: 5, FlowLabel: 0x12345, MTU: mad.MTU512,
+		LifeTime: 14, Reversible: true, NumbPath: 1}
+	memory := make([]byte, 3*72)
+	option := setOption{Value: ci.Bytes(memory).Addr(), ID: x, Level: levelIB, Name: optionIBPath, Len: 3 * 72}
+	put := func(i int, flags uint32, rec *mad.PathRecord) {
+		ne.PutUint32(memory[72*i:], flags)
+		rec.Put(memory[72*i+8:])
+	}
+	set := func(change func(o *setOption)) syscall.Errno {
+		o := option
+		change(&o)
+		return p.do(cmdSetOption, o, nil)
+	}
+	none := func(*setOption) {}
+	assert.Equal(t, syscall.EINVAL, set(none), "no path has the flags")
+	wrong := rec
+	wrong.MTU = 6
+	put(1, pathFlags, &wrong)
+	assert.Equal(t, syscall.EINVAL, set(none), "MTU")
+	wrong = rec
+	wrong.LifeTime = mad.MaxTimeExp + 1
+	put(1, pathFlags, &wrong)
+	assert.Equal(t, syscall.EINVAL, set(none), "life time")
+	put(0, pathFlags|1<<2, &rec)
+	put(1, pathFlags, &rec)
+	assert.Equal(t, syscall.EFAULT, set(func(o *setOption) { o.Value = 8 }))
+	assert.Equal(t, syscall.EINVAL, set(func(o *setOption) { o.Len-- }))
+	assert.Equal(t, syscall.EINVAL, set(func(o *setOption) { o.Len = (maxPaths + 1) * 72 }))
+	assert.Equal(t, syscall.EINVAL, set(func(o *setOption) { o.Len = 0 }))
+	assert.Equal(t, syscall.EINVAL, set(func(o *setOption) { o.Len = 72 }), "the first has further flags")
+	assert.Equal(t, syscall.ENOENT, set(func(o *setOption) { o.ID = 99 }))
+	fresh := p.create(spaceTCP, 6)
+	assert.Equal(t, syscall.EINVAL, set(func(o *setOption) { o.ID = fresh }), "an ID without a device")
+
+	require.Zero(t, set(none))
+	e := p.next(eventRouteResolved)
+	assert.EqualValues(t, 5, e.UID)
+	assert.Zero(t, e.Status)
+	assert.Equal(t, syscall.EINVAL, set(none), "the route is resolved")
+	var got queryPathResp
+	p.must(cmdQuery, query{Response: replyAddr, ID: x, Option: queryPath}, &got)
+	assert.EqualValues(t, 1, got.NumPaths)
+	assert.EqualValues(t, 0x2b, got.Path.Flags)
+	var back mad.PathRecord
+	back.Parse(got.Path.Record[:])
+	assert.Equal(t, rec.DGID, back.DGID)
+	assert.Equal(t, rec.FlowLabel, back.FlowLabel)
+	assert.Equal(t, rec.MTU, back.MTU)
+	assert.Equal(t, rec.LifeTime, back.LifeTime)
+	assert.Equal(t, rec.HopLimit, back.HopLimit)
+	assert.Equal(t, rec.TrafficClass, back.TrafficClass)
+	assert.Zero(t, back.DLID, "Ethernet has no LIDs")
+	assert.Zero(t, back.SL)
 }
