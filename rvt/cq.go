@@ -368,6 +368,17 @@ func (q *CQ) moderate(n int) bool {
 	return true
 }
 
+// Pend is for a queue in the consumer's memory. The consumer has armed it while n completions wait that it has not
+// seen. Pend calls the completion callback, delayed as the moderation demands.
+func (q *CQ) Pend(n int) {
+	q.putMu.Lock()
+	fire := !q.destroyed.Load() && q.moderate(n)
+	q.putMu.Unlock()
+	if fire {
+		q.notify.completion()
+	}
+}
+
 // moderated runs at the end of a moderation period.
 func (q *CQ) moderated() {
 	q.putMu.Lock()

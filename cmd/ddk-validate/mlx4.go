@@ -12,6 +12,7 @@ import (
 	"ciddk/hca/mlx4"
 	"ciddk/hca/mlx4/fw"
 	"ciddk/hca/mlx4/model"
+	"ciddk/hca/mlx4/userlib"
 	"ciddk/link/capture"
 	"ciddk/link/capture/pcapng"
 	"ciddk/link/frame"
@@ -110,7 +111,7 @@ func openMLX4(ctx context.Context, o validate.Options) (*validate.Target, error)
 		return nil, err
 	}
 	t := &validate.Target{Version: "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups,
-		Lossless: true}
+		Lossless: true, UserLibrary: userlib.New()}
 	ports := l.ports
 	if o.Impair {
 		imp := newImpairer()

@@ -7,6 +7,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/mlx4/queue"
+	"ciddk/hca/mlx4/userabi"
 )
 
 type av struct {
@@ -27,6 +28,10 @@ type vector struct {
 // CreateAV creates an address vector. Status: InvalidPort, InvalidPDHandle, InsufficientResources.
 func (p *pd) CreateAV(attr ci.AVAttr) (_ ci.AV, err error) {
 	const verb = "PD.CreateAV"
+	shared, err := p.library(verb, attr.User, userabi.AVSize)
+	if err != nil {
+		return nil, err
+	}
 	if !p.get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
@@ -42,6 +47,11 @@ func (p *pd) CreateAV(attr ci.AVAttr) (_ ci.AV, err error) {
 	}
 	a := &av{pd: p}
 	a.now.Store(v)
+	if shared != nil {
+		answer(attr.User, v.describe())
+	} else {
+		nothing(attr.User)
+	}
 	return a, nil
 }
 
@@ -112,11 +122,21 @@ func (a *av) Modify(attr ci.AVAttr) error {
 	if !a.alive() {
 		return fail(verb, ci.InvalidAVHandle, "")
 	}
-	v, err := a.pd.newVector(verb, attr)
-	if err == nil {
-		a.now.Store(v)
+	shared, err := a.pd.library(verb, attr.User, userabi.AVSize)
+	if err != nil {
+		return err
 	}
-	return err
+	v, err := a.pd.newVector(verb, attr)
+	if err != nil {
+		return err
+	}
+	a.now.Store(v)
+	if shared != nil {
+		answer(attr.User, v.describe())
+	} else {
+		nothing(attr.User)
+	}
+	return nil
 }
 
 // Destroy destroys the vector. Status: InvalidAVHandle.

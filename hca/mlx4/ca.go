@@ -50,7 +50,7 @@ func (h *HCA) setLimits() {
 func (h *HCA) setClaims() {
 	c := ci.CapAV | ci.CapAVPortCheck | ci.CapCurrentQPState | ci.CapPeek | ci.CapResizeCQ | ci.CapModeration |
 		ci.CapLocalMAD | ci.CapSpecialQP | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapPortActiveEvent |
-		ci.CapFMR
+		ci.CapFMR | ci.CapUser
 	for _, e := range []struct {
 		flag uint
 		c    ci.Caps

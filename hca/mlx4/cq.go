@@ -8,6 +8,7 @@ import (
 	"ciddk/hca/mlx4/fw"
 	"ciddk/hca/mlx4/prm"
 	"ciddk/hca/mlx4/queue"
+	"ciddk/hca/mlx4/userabi"
 )
 
 type cq struct {
@@ -29,6 +30,8 @@ type cq struct {
 	arm    arm
 
 	moderation ci.Moderation
+
+	user *userCQ // of a queue in shared memory; then ring is nil
 
 	isResizing bool // from the command until Resize has found the entry that ends the old ring
 	hasEnded   bool // the adapter has failed; there are only the completions in saved
@@ -58,6 +61,10 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	if int(c.Affinity.Vector) > vectors {
 		return nil, fail(verb, ci.InvalidParameter, "Affinity.Vector is above CAAttr.Vectors")
 	}
+	shared, err := p.library(verb, c.User, userabi.CQSize)
+	if err != nil {
+		return nil, err
+	}
 	if !p.get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
@@ -74,17 +81,12 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 		return nil, firmwareError(verb, e)
 	}
 	u.add(func() { h.cqns.release(q.num) })
-	if q.record, e = h.dev.AllocRecord(); e != nil {
-		return nil, firmwareError(verb, e)
-	}
-	u.add(func() { h.dev.FreeRecord(q.record) })
 	log := logOf(c.Size)
-	if q.memory, e = h.dev.AllocQueue(h.ctx, h.caps.CQESize<<log); e != nil {
-		return nil, firmwareError(verb, e)
-	}
-	u.add(func() { _ = h.dev.FreeQueue(q.memory) }) // the error of the create is the one to return
-	if q.ring, e = queue.NewCompletionRing(q.memory.Bytes[:h.caps.CQESize<<log], q.record.Bytes, log,
-		h.cqeShift()); e != nil {
+	if shared != nil {
+		if e = q.allocateUser(shared, log, &u); e != nil {
+			return nil, userError(verb, e)
+		}
+	} else if e = q.allocate(log, &u); e != nil {
 		return nil, firmwareError(verb, e)
 	}
 	vector := int(q.num) % vectors
@@ -101,22 +103,54 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	if e := h.cmd(prm.CmdSW2HWCQ, fw.Args{In: b[:], Modifier: q.num}); e != nil {
 		return nil, firmwareError(verb, e)
 	}
+	if q.user != nil {
+		q.user.s.cqs[q.user.doorbell].Store(q)
+		answer(c.User, q.describe(q.user.area, log))
+	} else {
+		nothing(c.User)
+	}
 	return q, nil
+}
+
+// allocate allocates the queue in memory of the driver.
+func (q *cq) allocate(log uint8, u *undo) (err error) {
+	h := q.hca
+	if q.record, err = h.dev.AllocRecord(); err != nil {
+		return err
+	}
+	u.add(func() { h.dev.FreeRecord(q.record) })
+	if q.memory, err = h.dev.AllocQueue(h.ctx, h.caps.CQESize<<log); err != nil {
+		return err
+	}
+	u.add(func() { _ = h.dev.FreeQueue(q.memory) }) // the error of the create is the one to return
+	q.ring, err = queue.NewCompletionRing(q.memory.Bytes[:h.caps.CQESize<<log], q.record.Bytes, log, h.cqeShift())
+	return err
 }
 
 // encode writes the context.
 func (q *cq) encode(b []byte, log uint8, m *fw.Queue) {
 	prm.CQCLogSize.Put(b, uint64(log))
-	prm.CQCUAR.Put(b, uint64(q.hca.uar.Index()))
+	prm.CQCUAR.Put(b, uint64(q.uar().Index()))
 	prm.CQCEQN.Put(b, uint64(q.eqn))
 	prm.CQCMTTHigh.Put(b, m.MTT.Offset()>>32)
 	prm.CQCMTTLow.Put(b, m.MTT.Offset()&0xffffffff)
 	prm.CQCDoorbell.Put(b, q.record.IOVA)
 }
 
+// uar returns the page of the doorbell.
+func (q *cq) uar() *fw.UAR {
+	if q.user != nil {
+		return q.user.s.uar
+	}
+	return q.hca.uar
+}
+
 // completion handles a completion event.
 func (q *cq) completion() {
 	q.mu.Lock()
+	if q.user != nil && q.user.area != nil {
+		q.user.completion()
+	}
 	q.arm.command = 0
 	q.arm.sequence++
 	q.mu.Unlock()
@@ -142,13 +176,7 @@ func (q *cq) Destroy() error {
 	}
 	h.dev.ReleaseCQ(q.num)
 	q.notify.close()
-	q.mu.Lock()
-	m := q.memory
-	q.memory, q.ring = nil, nil
-	q.saved, q.last = nil, nil
-	q.mu.Unlock()
-	err := h.dev.FreeQueue(m)
-	h.dev.FreeRecord(q.record)
+	err := q.free()
 	h.cqns.release(q.num)
 	h.cqs.give()
 	q.pd.put()
@@ -158,11 +186,29 @@ func (q *cq) Destroy() error {
 	return nil
 }
 
+// free releases the memory.
+func (q *cq) free() error {
+	if q.user != nil {
+		return q.freeUser()
+	}
+	q.mu.Lock()
+	m := q.memory
+	q.memory, q.ring = nil, nil
+	q.saved, q.last = nil, nil
+	q.mu.Unlock()
+	err := q.hca.dev.FreeQueue(m)
+	q.hca.dev.FreeRecord(q.record)
+	return err
+}
+
 // Query returns the attributes. Status: InvalidCQHandle.
 func (q *cq) Query() (ci.CQAttr, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.alive() || q.ring == nil {
+	switch {
+	case q.user != nil && q.alive():
+		return ci.CQAttr{Size: q.user.slots, Moderation: q.moderation}, nil
+	case !q.alive() || q.ring == nil:
 		return ci.CQAttr{}, fail("CQ.Query", ci.InvalidCQHandle, "")
 	}
 	return ci.CQAttr{Size: q.ring.Slots(), Moderation: q.moderation}, nil
@@ -182,6 +228,9 @@ func (q *cq) Resize(r ci.CQResize) (granted int, err error) {
 	if r.Size < 1 || r.Size > int(h.caps.MaxCQSize) {
 		return 0, fail(verb, ci.InvalidCQSize, "want 1 to MaxCQEs")
 	}
+	if q.user != nil {
+		return q.resizeUser(verb, r.Size, r.User)
+	}
 	log := logOf(r.Size)
 	q.mu.Lock()
 	waiting, slots := q.waiting(), q.ring.Slots()
@@ -190,6 +239,7 @@ func (q *cq) Resize(r ci.CQResize) (granted int, err error) {
 	case waiting > r.Size:
 		return 0, fail(verb, ci.Overflow, "more entries wait than the size")
 	case slots == 1<<log:
+		nothing(r.User)
 		return slots, nil
 	}
 	m, e := h.dev.AllocQueue(h.ctx, h.caps.CQESize<<log)
@@ -217,6 +267,7 @@ func (q *cq) Resize(r ci.CQResize) (granted int, err error) {
 	if e := h.dev.FreeQueue(old); e != nil {
 		return 0, firmwareError(verb, e)
 	}
+	nothing(r.User)
 	return 1 << log, nil
 }
 

@@ -22,10 +22,13 @@ func (q *qp) flush() {
 	q.stopPosts()
 	defer q.resumePosts()
 	q.hasFailed = true
-	if q.sq == nil {
+	if q.memory == nil {
 		return // Destroy has released the queues
 	}
-	q.state.Store(int32(ci.QPError))
+	q.setState(ci.QPError)
+	if q.user != nil {
+		return // the library flushes them
+	}
 	q.send.end()
 	q.recv.end()
 	q.discardBinds()
@@ -47,7 +50,7 @@ type ring interface {
 func (q *cq) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.hasEnded {
+	if !q.hasEnded && q.user == nil {
 		q.drain()
 		q.hasEnded = true
 	}

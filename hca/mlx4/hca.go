@@ -13,6 +13,7 @@ import (
 	"ciddk/clock"
 	"ciddk/hca/mlx4/fw"
 	"ciddk/hca/mlx4/prm"
+	"ciddk/hca/mlx4/userabi"
 	"ciddk/mad"
 )
 
@@ -82,6 +83,9 @@ type HCA struct {
 	open   *ca
 	closed bool
 	wait   sync.WaitGroup
+
+	sharedMu sync.Mutex
+	shared   map[*shared]struct{} // of processes with the user library
 }
 
 // New initializes the adapter of a function. Close releases it; the function remains the caller's.
@@ -125,7 +129,8 @@ func (h *HCA) start(ctx context.Context) (err error) {
 		return err
 	}
 	h.info = ci.HCAInfo{GUID: ci.GUID(h.node.NodeGUID), DriverID: driverID, VendorID: h.node.VendorID,
-		DeviceID: h.node.DeviceID, Revision: uint16(h.node.Revision), Version: ci.InterfaceVersion}
+		DeviceID: h.node.DeviceID, Revision: uint16(h.node.Revision), Version: ci.InterfaceVersion,
+		Library: userabi.LibraryName}
 	h.setClaims()
 	h.dev.OnEvent(h.portEvent, prm.EventPortChange, prm.EventPortMgmtChange, prm.EventEQOverflow)
 	for _, p := range h.ports {
@@ -144,6 +149,7 @@ func (h *HCA) watch() {
 		return
 	}
 	h.flush()
+	h.failShared()
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if h.open != nil {

@@ -64,6 +64,7 @@ func (q *qp) AttachMcast(c ci.McastAttach) (_ ci.Mcast, err error) {
 	if err := h.join(verb, member{c.GID, q.hw}); err != nil {
 		return nil, err
 	}
+	nothing(c.User)
 	return &mcast{qp: q, gid: c.GID}, nil
 }
 

@@ -68,6 +68,7 @@ func (p *pd) CreateMW(c ci.MWCreate) (_ ci.MW, err error) {
 	w.applied = ci.Key(prm.KeyOf(w.index))
 	w.drawn = w.applied
 	w.key.Store(uint32(w.applied))
+	nothing(c.User)
 	return w, nil
 }
 
@@ -288,7 +289,7 @@ func (q *qp) postBind(id uint64, flags ci.SendFlags, b ci.MWBind, w *mw, region 
 	defer q.sqMu.Unlock()
 	switch {
 	case q.sq == nil || !q.alive():
-		return 0, bindErrors.Destroyed
+		return 0, q.postError(bindErrors.Destroyed, errUserBind)
 	case q.hasFailed:
 		return 0, errBindFailed
 	case ci.QPState(q.state.Load()) < ci.QPRTS:

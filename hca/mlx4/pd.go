@@ -5,9 +5,10 @@ import "ciddk/ci"
 type pd struct {
 	ci.UnimplementedPD
 	refs
-	ca  *ca
-	hca *HCA
-	num uint32
+	ca   *ca
+	hca  *HCA
+	num  uint32
+	user *user // of a process, or nil
 }
 
 // Destroy destroys the PD, which is only a number to the adapter. Status: ResourceBusy, InvalidPDHandle.

@@ -24,7 +24,7 @@ func (q *cq) Poll(wc []ci.WC) (n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.ring == nil || !q.alive() {
-		return 0, errPoll
+		return 0, q.unless(errPoll, errUserPoll)
 	}
 	if len(q.saved) > 0 {
 		n = copy(wc, q.saved)
@@ -136,6 +136,9 @@ const badEntry = 1 << 32
 func (q *cq) save() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.user != nil {
+		return // the library does it
+	}
 	q.drain()
 }
 
@@ -165,7 +168,7 @@ func (q *cq) Peek() (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.ring == nil || !q.alive() {
-		return 0, errPeek
+		return 0, q.unless(errPeek, errUserPeek)
 	}
 	return q.waiting(), nil
 }
@@ -177,7 +180,7 @@ func (q *cq) Notify(when ci.Notify) error {
 	defer q.mu.Unlock()
 	switch {
 	case q.ring == nil || !q.alive():
-		return errNotify
+		return q.unless(errNotify, errUserNotify)
 	case when > ci.NotifySolicited:
 		return errWhen
 	}

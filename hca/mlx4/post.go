@@ -20,7 +20,7 @@ func (q *qp) PostSend(wrs []ci.SendWR) (n int, err error) {
 	defer q.sqMu.Unlock()
 	switch {
 	case q.sq == nil || !q.alive():
-		return 0, sendErrors.Destroyed
+		return 0, q.postError(sendErrors.Destroyed, errUserSend)
 	case q.hasFailed:
 		return 0, errSendFailed
 	case len(wrs) == 0:
@@ -128,8 +128,8 @@ func (q *qp) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 	q.rqMu.Lock()
 	defer q.rqMu.Unlock()
 	switch {
-	case q.memory == nil || !q.alive():
-		return 0, recvErrors.Destroyed
+	case q.memory == nil || q.user != nil || !q.alive():
+		return 0, q.postError(recvErrors.Destroyed, errUserRecv)
 	case q.hasFailed:
 		return 0, errRecvFailed
 	case len(wrs) == 0:

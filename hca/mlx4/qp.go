@@ -10,6 +10,7 @@ import (
 	"ciddk/hca/mlx4/fw"
 	"ciddk/hca/mlx4/prm"
 	"ciddk/hca/mlx4/queue"
+	"ciddk/hca/mlx4/userabi"
 )
 
 type qp struct {
@@ -31,6 +32,7 @@ type qp struct {
 	timeWait   atomic.Int64
 	onEthernet atomic.Bool
 	onPort     atomic.Int32
+	user       *userQP // of queues in shared memory; then sq and rq are nil
 
 	modify sync.Mutex
 	attr   ci.QPAttr    // as set last; the adapter may be in another state
@@ -127,6 +129,11 @@ func (h *HCA) checkQP(verb string, c *ci.QPCreate, special bool) error {
 // newQP creates a QP. number is that of a special QP in the adapter, and else 0.
 func (p *pd) newQP(verb string, c ci.QPCreate, number uint32) (_ *qp, err error) {
 	h := p.hca
+	shared, err := p.library(verb, c.User, userabi.QPSize)
+	if err != nil {
+		return nil, err
+	}
+	ub := c.User
 	c.User = nil
 	q := &qp{pd: p, hca: h, create: c, hw: number, notify: newNotifier(nil, c.OnEvent, c.Context)}
 	q.service = services[c.Type]
@@ -151,11 +158,14 @@ func (p *pd) newQP(verb string, c ci.QPCreate, number uint32) (_ *qp, err error)
 		}
 		u.add(q.srq.put)
 	}
+	if !q.hasUserQueues(shared != nil) {
+		return nil, fail(verb, ci.InvalidCQHandle, "the user library has some of the queues, and not the others")
+	}
 	if err := h.qps.take(verb); err != nil {
 		return nil, err
 	}
 	u.add(h.qps.give)
-	if err := q.allocate(verb, &u); err != nil {
+	if err := q.allocate(verb, shared, &u); err != nil {
 		return nil, err
 	}
 	q.rules = wrrules.Rules{Type: c.Type, Atomicity: h.atomicity(), Caps: h.claims, MaxReadSGEs: h.maxSGEs(),
@@ -169,14 +179,20 @@ func (p *pd) newQP(verb string, c ci.QPCreate, number uint32) (_ *qp, err error)
 		return nil, firmwareError(verb, e)
 	}
 	h.qpTable.set(q.hw, q)
+	if q.user != nil {
+		q.user.s.qps[q.user.doorbell].Store(q)
+		answer(ub, q.describe())
+	} else {
+		nothing(ub)
+	}
 	return q, nil
 }
 
 var services = [...]uint8{ci.RC: prm.ServiceRC, ci.UC: prm.ServiceUC, ci.UD: prm.ServiceUD, ci.QP0: prm.ServiceMLX,
 	ci.QP1: prm.ServiceMLX}
 
-// allocate allocates number and memory.
-func (q *qp) allocate(verb string, u *undo) error {
+// allocate allocates number and memory, in shared memory if s is not nil.
+func (q *qp) allocate(verb string, s *shared, u *undo) error {
 	h := q.hca
 	if q.hw == 0 {
 		n, err := h.allocQPN()
@@ -187,6 +203,12 @@ func (q *qp) allocate(verb string, u *undo) error {
 		u.add(func() { h.qpns.release(n) })
 	}
 	q.arrange()
+	if s != nil {
+		if err := q.allocateUser(s, u); err != nil {
+			return userError(verb, err)
+		}
+		return nil
+	}
 	var err error
 	if q.memory, err = h.dev.AllocQueue(h.ctx, q.layout.size); err != nil {
 		return firmwareError(verb, err)
@@ -329,8 +351,13 @@ func (q *qp) free() error {
 	lists := q.lists
 	q.lists = nil
 	q.resumePosts()
-	err := h.dev.FreeQueue(m)
-	h.dev.FreeRecord(q.record)
+	var err error
+	if q.user != nil {
+		err = q.freeUser()
+	} else {
+		err = h.dev.FreeQueue(m)
+		h.dev.FreeRecord(q.record)
+	}
 	h.freeLists(lists)
 	switch until := time.Duration(q.timeWait.Load()); {
 	case q.num < 2:

@@ -154,7 +154,11 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	if err := q.checkMigration(verb, given, &a); err != nil {
 		return err
 	}
-	return q.change(verb, s.op, from, to, given, &a)
+	if err := q.change(verb, s.op, from, to, given, &a); err != nil {
+		return err
+	}
+	nothing(a.User)
+	return nil
 }
 
 // change executes a transition that has been checked.
@@ -184,7 +188,7 @@ func (q *qp) enter(next *ci.QPAttr) {
 	p := q.port()
 	q.onPort.Store(int32(p.num))
 	q.onEthernet.Store(p.isEthernet())
-	q.state.Store(int32(next.State))
+	q.setState(next.State)
 }
 
 // reset takes the QP to Reset. Posts are stopped.
@@ -195,10 +199,13 @@ func (q *qp) reset(verb string, from ci.QPState) error {
 		}
 	}
 	q.settle()
-	q.state.Store(int32(ci.QPReset))
+	q.setState(ci.QPReset)
 	q.attr = ci.QPAttr{Port: q.attr.Port, APM: ci.APMMigrated}
 	if q.num >= 2 {
 		q.attr.Port = 1
+	}
+	if q.user != nil {
+		return nil // the library empties the queues
 	}
 	q.sq.Reset()
 	if q.rq != nil {
@@ -339,7 +346,7 @@ func (q *qp) encode(ctx []byte, a *ci.QPAttr) {
 	} else {
 		put(prm.QPCLogRecvSize, prm.QPNoRecv)
 	}
-	put(prm.QPCUAR, uint64(h.uar.Index()))
+	put(prm.QPCUAR, uint64(q.uar().Index()))
 	put(prm.QPCNumber, uint64(q.hw))
 	put(prm.QPCRemote, uint64(a.DestNum))
 	put(prm.QPCSendCQN, uint64(q.send.num))
@@ -354,7 +361,9 @@ func (q *qp) encode(ctx []byte, a *ci.QPAttr) {
 	put(prm.QPCMinRNR, uint64(a.MinRNRTimer))
 	put(prm.QPCInitDepth, uint64(bits.Len8(max(a.InitDepth, 1))-1)) // rounded down: the peer has no more
 	put(prm.QPCRespDepth, uint64(logOf(int(a.RespRes))))
-	put(prm.QPCFastReg, 1)
+	if q.user == nil { // a process must not name memory by addresses (linux ib qp.c, __mlx4_ib_modify_qp)
+		put(prm.QPCFastReg, 1)
+	}
 	if q.srq != nil {
 		put(prm.QPCHasSRQ, 1)
 		put(prm.QPCUsesSRQ, 1)

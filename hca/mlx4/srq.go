@@ -8,6 +8,7 @@ import (
 	"ciddk/hca/mlx4/fw"
 	"ciddk/hca/mlx4/prm"
 	"ciddk/hca/mlx4/queue"
+	"ciddk/hca/mlx4/userabi"
 )
 
 // maxSharedSGEs is the most entries of a receive in an SRQ, beside the segment of the list.
@@ -23,6 +24,7 @@ type srq struct {
 	notify *notifier
 	memory *fw.Queue
 	record *fw.Record
+	user   *userSRQ // of a queue in shared memory; then ring is nil
 
 	mu   sync.Mutex
 	ring *queue.SharedRing // nil: destroyed
@@ -45,6 +47,10 @@ func (p *pd) CreateSRQ(c ci.SRQCreate) (_ ci.SRQ, err error) {
 	case c.Limit < 0 || c.Limit > c.MaxWR:
 		return nil, fail(verb, ci.InvalidParameter, "Limit is above MaxWR")
 	}
+	shared, err := p.library(verb, c.User, userabi.SRQSize)
+	if err != nil {
+		return nil, err
+	}
 	var u undo
 	defer u.run(&err)
 	if !p.get() {
@@ -59,8 +65,8 @@ func (p *pd) CreateSRQ(c ci.SRQCreate) (_ ci.SRQ, err error) {
 	log := max(logOf(c.MaxWR+1), 1)
 	shift := max(logOf((max(c.MaxSGE, 1)+1)*prm.DataSegment), queue.MinRecvShift+1)
 	s.attr = ci.SRQAttr{MaxWR: 1<<log - 1, MaxSGE: min(1<<shift/prm.DataSegment-1, h.maxSharedSGEs())}
-	if e := s.allocate(log, shift, &u); e != nil {
-		return nil, firmwareError(verb, e)
+	if e := s.allocate(shared, log, shift, &u); e != nil {
+		return nil, userError(verb, e)
 	}
 	if c.Limit > 0 {
 		if e := s.limit(c.Limit); e != nil {
@@ -69,28 +75,30 @@ func (p *pd) CreateSRQ(c ci.SRQCreate) (_ ci.SRQ, err error) {
 			return nil, firmwareError(verb, e)
 		}
 	}
+	if s.user != nil {
+		answer(c.User, s.describe(log, shift))
+	} else {
+		nothing(c.User)
+	}
 	return s, nil
 }
 
 func (h *HCA) maxSharedWRs() int  { return min(int(h.caps.MaxSRQSize), 1<<14) - 1 }
 func (h *HCA) maxSharedSGEs() int { return min(int(h.caps.MaxRecvSGE), maxSharedSGEs) }
 
-// allocate allocates number and memory, and passes the queue to the adapter.
-func (s *srq) allocate(log, shift uint8, u *undo) (err error) {
+// allocate allocates number and memory, in shared memory if x is not nil, and passes the queue to the adapter.
+func (s *srq) allocate(x *shared, log, shift uint8, u *undo) (err error) {
 	h := s.hca
 	if s.num, err = h.srqns.take(); err != nil {
 		return err
 	}
 	u.add(func() { h.srqns.release(s.num) })
-	if s.record, err = h.dev.AllocRecord(); err != nil {
-		return err
+	if x != nil {
+		err = s.allocateUser(x, log, shift, u)
+	} else {
+		err = s.allocateRing(log, shift, u)
 	}
-	u.add(func() { h.dev.FreeRecord(s.record) })
-	if s.memory, err = h.dev.AllocQueue(h.ctx, 1<<(log+shift)); err != nil {
-		return err
-	}
-	u.add(func() { _ = h.dev.FreeQueue(s.memory) }) // the error of the create is the one to return
-	if s.ring, err = queue.NewSharedRing(s.memory.Bytes[:1<<(log+shift)], s.record.Bytes, log, shift); err != nil {
+	if err != nil {
 		return err
 	}
 	if err = h.dev.HandleSRQ(s.num, s.event); err != nil {
@@ -106,6 +114,21 @@ func (s *srq) allocate(log, shift uint8, u *undo) (err error) {
 	prm.SRQCPD.Put(b[:], uint64(s.pd.num))
 	prm.SRQCDoorbell.Put(b[:], s.record.IOVA)
 	return h.cmd(prm.CmdSW2HWSRQ, fw.Args{In: b[:], Modifier: s.num})
+}
+
+// allocateRing allocates the queue in memory of the driver.
+func (s *srq) allocateRing(log, shift uint8, u *undo) (err error) {
+	h := s.hca
+	if s.record, err = h.dev.AllocRecord(); err != nil {
+		return err
+	}
+	u.add(func() { h.dev.FreeRecord(s.record) })
+	if s.memory, err = h.dev.AllocQueue(h.ctx, 1<<(log+shift)); err != nil {
+		return err
+	}
+	u.add(func() { _ = h.dev.FreeQueue(s.memory) }) // the error of the create is the one to return
+	s.ring, err = queue.NewSharedRing(s.memory.Bytes[:1<<(log+shift)], s.record.Bytes, log, shift)
+	return err
 }
 
 // event handles an event of the adapter.
@@ -132,6 +155,9 @@ func (s *srq) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ring == nil || !s.alive() {
+		if s.user != nil && s.alive() {
+			return 0, errUserSRQ
+		}
 		return 0, srqErrors.Destroyed
 	}
 	room := s.ring.Room()
@@ -187,11 +213,22 @@ func (s *srq) Modify(set ci.SRQField, a ci.SRQAttr) error {
 	if err := s.limit(a.Limit); err != nil {
 		return firmwareError(verb, err)
 	}
+	nothing(a.User)
 	return nil
 }
 
 func (s *srq) limit(n int) error {
 	return s.hca.cmd(prm.CmdArmSRQ, fw.Args{Imm: uint64(n), Modifier: s.num})
+}
+
+// free releases the memory.
+func (s *srq) free() error {
+	if s.user != nil {
+		return s.user.free()
+	}
+	err := s.hca.dev.FreeQueue(s.memory)
+	s.hca.dev.FreeRecord(s.record)
+	return err
 }
 
 // Destroy destroys the queue. Status: ResourceBusy (a QP uses it), InvalidSRQHandle.
@@ -210,8 +247,7 @@ func (s *srq) Destroy() error {
 	s.mu.Lock()
 	s.ring = nil
 	s.mu.Unlock()
-	err := h.dev.FreeQueue(s.memory)
-	h.dev.FreeRecord(s.record)
+	err := s.free()
 	h.srqns.release(s.num)
 	h.srqs.give()
 	s.pd.put()

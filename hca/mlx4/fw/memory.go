@@ -46,7 +46,26 @@ func (m *memory) alloc(size int) (*bus.DMA, error) {
 	return d, nil
 }
 
-// free releases memory of alloc. It is idempotent.
+// share makes memory of a file reachable. It counts as memory of alloc does.
+func (m *memory) share(x bus.Memory) (*bus.DMA, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
+	if n := int64(len(x.Bytes)); n > m.limit-m.used {
+		return nil, fmt.Errorf("%w: %d bytes of DMA memory (%d of %d are in use)", ErrExhausted, n, m.used, m.limit)
+	}
+	d, err := m.f.MapDMA(x)
+	if err != nil {
+		return nil, err
+	}
+	m.used += int64(len(x.Bytes))
+	m.live[d] = struct{}{}
+	return d, nil
+}
+
+// free releases memory of alloc and share. It is idempotent.
 func (m *memory) free(d *bus.DMA) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -98,6 +98,24 @@ func (d *Device) AllocQueue(ctx context.Context, size int) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	return d.newQueue(ctx, mem)
+}
+
+// MapQueue is AllocQueue with memory of a file that another process maps, too: whole pages. FreeQueue ends the mapping;
+// the memory remains the caller's. Errors: also those of bus.Function.MapDMA.
+func (d *Device) MapQueue(ctx context.Context, m bus.Memory) (*Queue, error) {
+	if len(m.Bytes) == 0 || len(m.Bytes)%prm.ICMPageSize != 0 {
+		return nil, fmt.Errorf("%w: a queue of %d bytes is not whole pages", ErrInvalid, len(m.Bytes))
+	}
+	mem, err := d.mem.share(m)
+	if err != nil {
+		return nil, err
+	}
+	return d.newQueue(ctx, mem)
+}
+
+// newQueue writes the translations of memory, which it takes over.
+func (d *Device) newQueue(ctx context.Context, mem *bus.DMA) (_ *Queue, err error) {
 	q := &Queue{DMA: mem}
 	pages := make([]uint64, len(mem.Bytes)/prm.ICMPageSize)
 	for i := range pages {

@@ -61,6 +61,6 @@ func (f *flames) write(off uint64, b []byte) (qpn uint32, ok bool) {
 // blueFlame executes a write to the BlueFlame pages.
 func (m *Model) blueFlame(off uint64, b []byte) {
 	if qpn, ok := m.flames.write(off, b); ok {
-		m.sendDoorbell(qpn)
+		m.sendDoorbell(uint32(off/prm.UARPageSize), qpn)
 	}
 }

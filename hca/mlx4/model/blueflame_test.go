@@ -82,3 +82,25 @@ func TestNoBlueFlame(t *testing.T) {
 		assert.Equal(t, !none, prm.CapBlueFlame.Has(d.query(prm.CmdQueryDevCap, 0, 0)))
 	}
 }
+
+// TestForeignPage rings doorbells in a page that is not the one of the queues: nothing is sent, and no queue is armed.
+func TestForeignPage(t *testing.T) {
+	a, b := newPair(t, prm.ServiceRC)
+	b.qp.postRecv(dataSegment(64, b.mr.key, b.mr.start))
+	wqe := a.qp.prepare(prm.WQESend, 0, 0, [][]byte{inlineSegment("own page")})
+	const foreign = 129 * prm.UARPageSize
+	var send, arm [8]byte
+	binary.BigEndian.PutUint32(send[:], a.qp.num<<8)
+	a.uar.Write32(foreign+prm.UARSendDoorbell, binary.LittleEndian.Uint32(send[:]))
+	for i, v := range flame(wqe, a.qp.num) {
+		a.uar.Write64(uint64(flameAt+prm.UARPageSize+8*i), v)
+	}
+	prm.CQDoorbellCommand.Put(arm[:], prm.ArmAny)
+	prm.CQDoorbellCQN.Put(arm[:], uint64(a.cq.num))
+	a.uar.Write64(foreign+prm.UARCQDoorbell, binary.LittleEndian.Uint64(arm[:]))
+	out := a.query(prm.CmdQueryCQ, a.cq.num, 0)
+	require.EqualValues(t, prm.CQFired, prm.CQCState.Get(out), "not armed")
+	require.Nil(t, b.cq.poll())
+	a.qp.ring()
+	requireInline(t, a, b, "own page")
+}

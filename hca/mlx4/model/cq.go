@@ -15,7 +15,9 @@ type cq struct {
 	m         *Model
 	num       uint32
 	face      ci.CQ
+	engine    *rvt.CQ // face
 	eqn       uint32
+	uar       uint32 // page of its doorbell
 	record    uint64 // address of the doorbell record
 	ignore    bool   // overruns
 	collapsed bool   // all entries go to the first slot
@@ -69,8 +71,8 @@ func (c *command) sw2hwCQ() prm.Status {
 	case c.cq(c.mod) != nil:
 		return prm.BadResState
 	}
-	q := &cq{m: c.Model, num: c.mod, eqn: uint32(prm.CQCEQN.Get(b)), record: prm.CQCDoorbell.Get(b),
-		ignore: prm.CQCIgnoreFull.Has(b), collapsed: prm.CQCCollapsed.Has(b), entry: c.layout.cqeSize}
+	q := &cq{m: c.Model, num: c.mod, eqn: uint32(prm.CQCEQN.Get(b)), uar: uint32(prm.CQCUAR.Get(b)),
+		record: prm.CQCDoorbell.Get(b), ignore: prm.CQCIgnoreFull.Has(b), collapsed: prm.CQCCollapsed.Has(b), entry: c.layout.cqeSize}
 	q.context = [0x40]byte(b)
 	var status prm.Status
 	if q.buf, q.log, status = c.cqBuffer(b); status != prm.OK {
@@ -85,6 +87,7 @@ func (c *command) sw2hwCQ() prm.Status {
 	if q.face, err = c.pd.CreateCQ(ci.CQCreate{Size: 1, OnCompletion: q.moderated}); err != nil {
 		return statusOf(err)
 	}
+	q.engine, _ = ci.As[*rvt.CQ](q.face)
 	c.objects.Lock()
 	defer c.objects.Unlock()
 	c.cqs[q.num] = q
@@ -379,11 +382,11 @@ func (q *cq) fireIfDue() {
 	}
 }
 
-// armCQ executes a doorbell that arms a CQ. If an entry is there that the driver has not seen, the event is raised at
-// once. A command that is not defined disarms the queue.
-func (m *Model) armCQ(b []byte) {
+// armCQ executes a doorbell in a page of doorbells that arms a CQ. If an entry is there that the driver has not seen, the
+// event is raised at once, or in a moderated queue after the delay. A command that is not defined disarms the queue.
+func (m *Model) armCQ(page uint32, b []byte) {
 	q := m.cq(uint32(prm.CQDoorbellCQN.Get(b)))
-	if q == nil {
+	if q == nil || q.uar != page {
 		return
 	}
 	q.request(uint8(prm.CQDoorbellCommand.Get(b)), uint32(prm.CQDoorbellConsumer.Get(b)))
@@ -392,11 +395,19 @@ func (m *Model) armCQ(b []byte) {
 // request arms the queue for a driver that has taken all entries before consumer.
 func (q *cq) request(command uint8, consumer uint32) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	if q.armed, q.armedAt = command, consumer; command > prm.ArmAny {
 		q.armed = 0
 	}
-	q.fireIfDue()
+	held := 0
+	if q.isModerated && q.isDue() {
+		held = int((q.producer - consumer) & indexMask)
+	} else {
+		q.fireIfDue()
+	}
+	q.mu.Unlock()
+	if held > 0 {
+		q.engine.Pend(held)
+	}
 }
 
 // The driver takes the entries, so that the transport has nothing to get. These methods complete rvt.CompletionRing.

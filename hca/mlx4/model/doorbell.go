@@ -4,7 +4,8 @@ import (
 	"ciddk/hca/mlx4/prm"
 )
 
-// writeDoorbell executes a write to the doorbell BAR.
+// writeDoorbell executes a write to the doorbell BAR. A process that maps a page of doorbells can ring those of the queues
+// whose contexts name the page. Other doorbells in the page have no effect (facts: UAR page of QPC and CQC).
 func (m *Model) writeDoorbell(off uint64, b []byte) {
 	if off >= uarBytes {
 		if !m.hasFailed() {
@@ -20,8 +21,8 @@ func (m *Model) writeDoorbell(off uint64, b []byte) {
 		}
 	case m.hasFailed():
 	case in == prm.UARSendDoorbell && len(b) == 4:
-		m.sendDoorbell(bigEndian.Uint32(b) >> 8)
+		m.sendDoorbell(page, bigEndian.Uint32(b)>>8)
 	case in == prm.UARCQDoorbell && len(b) == 8:
-		m.armCQ(b)
+		m.armCQ(page, b)
 	}
 }

@@ -29,6 +29,8 @@ type frameQP struct {
 	// Buffers of what is being sent, and of a received frame without its tag.
 	frame, inline, segment, tagged, untagged []byte
 
+	uar uint32 // page of its doorbells
+
 	stateMu sync.RWMutex
 	state   uint64 // prm.QPInit and others
 	context [prm.QPContextSize]byte
@@ -42,7 +44,7 @@ func (c *command) newFrameQP(num uint32, ctx []byte) (*frameQP, prm.Status) {
 		return nil, prm.BadParam
 	}
 	q := &frameQP{m: c.Model, num: num, port: p, pdn: uint32(prm.QPCPD.Get(ctx)) & pdMask, state: prm.QPInit,
-		keepsVLAN: prm.QPCKeepVLAN.Has(ctx)}
+		keepsVLAN: prm.QPCKeepVLAN.Has(ctx), uar: uint32(prm.QPCUAR.Get(ctx))}
 	copy(q.context[:], ctx)
 	queues := &qp{m: c.Model, num: num, hasReservedKey: prm.QPCReservedLKey.Has(ctx)}
 	copy(queues.context[:], ctx)

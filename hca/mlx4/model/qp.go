@@ -15,6 +15,7 @@ type qp struct {
 	port    uint8 // of a special QP; else 0
 	gsiPort uint8 // of a UD QP that sends the RoCE v2 packets of QP1; else 0
 	pdn     uint32
+	uar     uint32 // page of its doorbells
 	face    ci.QP
 	engine  *rvt.QP
 	context [prm.QPContextSize]byte // as the driver has set it
@@ -34,7 +35,7 @@ func (q *qp) isDatagram() bool { return q.typ != ci.RC && q.typ != ci.UC }
 // newQP makes the QP of a context, which is in Reset.
 func (c *command) newQP(num uint32, ctx []byte) (*qp, prm.Status) {
 	q := &qp{m: c.Model, num: num, service: uint8(prm.QPCService.Get(ctx)), pdn: uint32(prm.QPCPD.Get(ctx)),
-		hasReservedKey: prm.QPCReservedLKey.Has(ctx)}
+		uar: uint32(prm.QPCUAR.Get(ctx)), hasReservedKey: prm.QPCReservedLKey.Has(ctx)}
 	copy(q.context[:], ctx)
 	switch q.service {
 	case prm.ServiceRC:
@@ -188,11 +189,13 @@ func (m *Model) qp(num uint32) *qp {
 	return m.qps[num&indexMask]
 }
 
-// sendDoorbell executes a send doorbell.
-func (m *Model) sendDoorbell(num uint32) {
+// sendDoorbell executes a send doorbell in a page of doorbells.
+func (m *Model) sendDoorbell(page, num uint32) {
 	if q := m.qp(num); q != nil {
-		q.engine.Kick()
-	} else if f := m.frameQP(num); f != nil {
+		if q.uar == page {
+			q.engine.Kick()
+		}
+	} else if f := m.frameQP(num); f != nil && f.uar == page {
 		f.doorbell()
 	}
 }

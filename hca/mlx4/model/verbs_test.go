@@ -29,6 +29,7 @@ func (d *driver) newCQ(num uint32, log int) *completionQueue {
 	d.with(prm.CmdSW2HWCQ, num, 0, func(b []byte) {
 		prm.CQCLogSize.Put(b, uint64(log))
 		prm.CQCEQN.Put(b, compEQ)
+		prm.CQCUAR.Put(b, 128)
 		prm.CQCMTTLow.Put(b, q.mtt)
 		prm.CQCDoorbell.Put(b, q.rec.IOVA)
 	})
@@ -132,6 +133,7 @@ func (d *driver) newQP(num uint32, service uint64, cq *completionQueue) *queuePa
 	prm.QPCLogSendStride.Put(ctx, sendStride-4)
 	prm.QPCLogRecvSize.Put(ctx, recvLog)
 	prm.QPCLogRecvStride.Put(ctx, recvStride-4)
+	prm.QPCUAR.Put(ctx, 128)
 	prm.QPCSendCQN.Put(ctx, uint64(cq.num))
 	prm.QPCRecvCQN.Put(ctx, uint64(cq.num))
 	prm.QPCDoorbell.Put(ctx, q.rec.IOVA)

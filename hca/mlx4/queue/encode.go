@@ -43,6 +43,23 @@ func NewAddress(a *ci.AVAttr, pd uint32, isEthernet bool, mac [6]byte) Address {
 	return d
 }
 
+// AddressSize is the size of Bytes.
+const AddressSize = prm.AddressVector + 8
+
+// Bytes returns the address in a form for AddressOf in another process.
+func (a *Address) Bytes() (b [AddressSize]byte) {
+	n := copy(b[:], a.vector[:])
+	n += copy(b[n:], a.mac[:])
+	binary.BigEndian.PutUint16(b[n:], a.vlan)
+	return b
+}
+
+// AddressOf is the reverse of Bytes.
+func AddressOf(b [AddressSize]byte) Address {
+	mac := b[prm.AddressVector:]
+	return Address{vector: [prm.AddressVector]byte(b[:]), mac: [6]byte(mac), vlan: binary.BigEndian.Uint16(mac[6:])}
+}
+
 // MAC returns the destination's address on an Ethernet link.
 func (a *Address) MAC() [6]byte { return a.mac }
 

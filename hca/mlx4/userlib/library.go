@@ -1,0 +1,223 @@
+package userlib
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/ci/wrrules"
+	"ciddk/hca/mlx4/queue"
+	"ciddk/hca/mlx4/userabi"
+	"ciddk/hca/reference/arena"
+)
+
+// New returns the library.
+func New() *ci.UserLibrary {
+	return &ci.UserLibrary{
+		Name:       userabi.LibraryName,
+		Version:    ci.InterfaceVersion,
+		OpenCA:     ci.UserFallibleHook[ci.UserOpenCA]{Pre: preOpenCA, Post: postOpenCA},
+		DestroyCA:  ci.UserFallibleHook[ci.UserDestroyCA]{Post: postDestroyCA},
+		AllocatePD: ci.UserFallibleHook[ci.UserAllocatePD]{Post: postAllocatePD},
+		CreateAV:   ci.UserFallibleHook[ci.UserCreateAV]{Pre: preCreateAV, Post: postCreateAV},
+		ModifyAV:   ci.UserHook[ci.UserModifyAV]{Pre: preModifyAV, Post: postModifyAV},
+		DestroyAV:  ci.UserHook[ci.UserDestroyAV]{Post: postDestroyAV},
+		CreateCQ:   ci.UserFallibleHook[ci.UserCreateCQ]{Pre: preCreateCQ, Post: postCreateCQ},
+		ResizeCQ:   ci.UserHook[ci.UserResizeCQ]{Pre: preResizeCQ, Post: postResizeCQ},
+		DestroyCQ:  ci.UserHook[ci.UserDestroyCQ]{Post: postDestroyCQ},
+		CreateSRQ:  ci.UserFallibleHook[ci.UserCreateSRQ]{Pre: preCreateSRQ, Post: postCreateSRQ},
+		DestroySRQ: ci.UserHook[ci.UserDestroySRQ]{Post: postDestroySRQ},
+		CreateQP:   ci.UserFallibleHook[ci.UserCreateQP]{Pre: preCreateQP, Post: postCreateQP},
+		ModifyQP:   ci.UserHook[ci.UserModifyQP]{Pre: preModifyQP, Post: postModifyQP},
+		DestroyQP:  ci.UserHook[ci.UserDestroyQP]{Pre: preDestroyQP, Post: postDestroyQP},
+		CreateMW:   ci.UserFallibleHook[ci.UserCreateMW]{Post: postCreateMW},
+		QueryMW:    ci.UserHook[ci.UserQueryMW]{Post: postQueryMW},
+		DestroyMW:  ci.UserHook[ci.UserDestroyMW]{Post: postDestroyMW},
+	}
+}
+
+// notInUserMode are the capabilities of the adapter that a process does not have.
+const notInUserMode = ci.CapFastReg
+
+// notAnswered is the status that a hook presets.
+const notAnswered = -1
+
+// ask fills in the private data of a verb whose answer has n bytes.
+func ask(ub *ci.UserBuffer, n int) {
+	ub.Command, ub.Status, ub.Out = userabi.Command, notAnswered, make([]byte, 0, n)
+}
+
+// badAnswer returns the error of a verb whose answer makes no sense.
+func badAnswer(verb, format string, args ...any) error {
+	return &ci.Error{Verb: verb, Status: ci.UnknownError, Detail: "answer of the driver: " +
+		fmt.Sprintf(format, args...)}
+}
+
+// ca is an open CA.
+type ca struct {
+	rules    wrrules.Rules // of QPs, without what differs from QP to QP
+	cqeShift uint8
+	mem      *arena.Memory
+	ringer   *arena.Ringer
+	head     *userabi.Header
+	bells    atomic.Uint64 // times that the daemon was woken
+}
+
+// Counters are numbers of a CA.
+type Counters struct {
+	Doorbells uint64 // times that the daemon was woken: one system call each
+}
+
+// CountersOf returns the counters of a CA of the user access layer. ok is false if this library does not accompany it.
+func CountersOf(o ci.CA) (c Counters, ok bool) {
+	x, ok := ci.UserHandle[*ca](o)
+	if !ok {
+		return c, false
+	}
+	return Counters{Doorbells: x.bells.Load()}, true
+}
+
+func preOpenCA(_ *ci.UserOpenCA, ub *ci.UserBuffer) error {
+	ask(ub, userabi.OpenSize)
+	return nil
+}
+
+func postOpenCA(a *ci.UserOpenCA, ub *ci.UserBuffer, err error) error {
+	const verb = "HCA.OpenCA"
+	if err != nil || ub.Status != 0 {
+		return nil
+	}
+	var o userabi.Open
+	if err := userabi.Decode(ub.Out, &o); err != nil {
+		return badAnswer(verb, "%v", err)
+	}
+	if len(ub.OutFiles) != 2 {
+		return badAnswer(verb, "%d descriptors, want 2", len(ub.OutFiles))
+	}
+	m, err := arena.Open(ub.OutFiles[0])
+	if err != nil {
+		return &ci.Error{Verb: verb, Status: ci.InsufficientMemory, Err: err}
+	}
+	if uint64(len(m.Bytes())) != o.Size || o.Size < userabi.HeaderSize {
+		_ = m.Close() // the error to report is the next one
+		return badAnswer(verb, "memory of %d bytes, the driver reports %d", len(m.Bytes()), o.Size)
+	}
+	r, err := arena.OpenRinger(ub.OutFiles[1])
+	if err != nil {
+		_ = m.Close() // the error to report is the first one
+		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Err: err}
+	}
+	a.CA = &ca{mem: m, ringer: r, head: userabi.OpenHeader(m.Bytes()), cqeShift: uint8(o.CQEShift),
+		rules: wrrules.Rules{Caps: ci.Caps(o.Caps) &^ notInUserMode, Atomicity: ci.Atomicity(o.Atomicity),
+			MaxReadSGEs: int(o.MaxReadSGEs)}}
+	return nil
+}
+
+func postDestroyCA(a *ci.UserDestroyCA, _ *ci.UserBuffer, err error) error {
+	c, ok := a.CA.(*ca)
+	if !ok || err != nil {
+		return nil
+	}
+	_, _ = c.ringer.Close(), c.mem.Close() // nothing to do about an error
+	return nil
+}
+
+// area returns the memory of queues of size bytes, and the control words behind it.
+func (c *ca) area(verb string, off, size uint64) ([]byte, userabi.Control, error) {
+	b := c.mem.Bytes()
+	whole := (size + userabi.PageSize - 1) &^ (userabi.PageSize - 1)
+	end := uint64(len(b))
+	if off < userabi.HeaderSize || off%userabi.PageSize != 0 || off > end || whole < size ||
+		whole > end-off || userabi.ControlSize > end-off-whole {
+		return nil, userabi.Control{}, badAnswer(verb, "a queue of %d bytes at %d, outside the shared memory", size, off)
+	}
+	return b[off : off+size : off+size], userabi.OpenControl(b[off+whole:]), nil
+}
+
+// ring rings a doorbell, and wakes the daemon if it sleeps.
+func (c *ca) ring(doorbell uint32) {
+	if c.head.Ring(doorbell) {
+		c.bells.Add(1)
+		_ = c.ringer.Ring() // an error means that the daemon has exited, which the proxy reports
+	}
+}
+
+// pd is a protection domain.
+type pd struct{ ca *ca }
+
+func postAllocatePD(a *ci.UserAllocatePD, _ *ci.UserBuffer, err error) error {
+	if c, ok := a.CA.(*ca); ok && err == nil {
+		a.PD = &pd{ca: c}
+	}
+	return nil
+}
+
+// av is an address vector.
+type av struct {
+	pd        *pd
+	now       atomic.Pointer[vector]
+	destroyed atomic.Bool
+}
+
+// vector is an address vector in the adapter's form. Requests with one that is bad complete with an error.
+type vector struct {
+	address queue.Address
+	port    uint8
+	isBad   bool
+}
+
+// newVector returns the address vector of an answer.
+func newVector(verb string, answer []byte) (*vector, error) {
+	var r userabi.AV
+	if err := userabi.Decode(answer, &r); err != nil {
+		return nil, badAnswer(verb, "%v", err)
+	}
+	return &vector{queue.AddressOf(r.Address), r.Port, r.IsBad != 0}, nil
+}
+
+func preCreateAV(a *ci.UserCreateAV, ub *ci.UserBuffer) error {
+	if _, ok := a.PD.(*pd); ok {
+		ask(ub, userabi.AVSize)
+	}
+	return nil
+}
+
+func postCreateAV(a *ci.UserCreateAV, ub *ci.UserBuffer, err error) error {
+	d, ok := a.PD.(*pd)
+	if !ok || err != nil || ub.Status != 0 {
+		return nil
+	}
+	v, err := newVector("PD.CreateAV", ub.Out)
+	if err != nil {
+		return err
+	}
+	x := &av{pd: d}
+	x.now.Store(v)
+	a.AV = x
+	return nil
+}
+
+func preModifyAV(a *ci.UserModifyAV, ub *ci.UserBuffer) error {
+	if _, ok := a.AV.(*av); ok {
+		ask(ub, userabi.AVSize)
+	}
+	return nil
+}
+
+func postModifyAV(a *ci.UserModifyAV, ub *ci.UserBuffer, err error) {
+	x, ok := a.AV.(*av)
+	if !ok || err != nil {
+		return
+	}
+	v, e := newVector("AV.Modify", ub.Out)
+	if ub.Status != 0 || e != nil {
+		v = &vector{isBad: true} // what the vector is now is not known
+	}
+	x.now.Store(v)
+}
+
+func postDestroyAV(a *ci.UserDestroyAV, _ *ci.UserBuffer, err error) {
+	if v, ok := a.AV.(*av); ok && err == nil {
+		v.destroyed.Store(true)
+	}
+}

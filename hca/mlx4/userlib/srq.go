@@ -1,0 +1,97 @@
+package userlib
+
+import (
+	"sync"
+
+	"ciddk/ci"
+	"ciddk/ci/wrrules"
+	"ciddk/hca/mlx4/queue"
+	"ciddk/hca/mlx4/userabi"
+)
+
+// srq is a shared receive queue.
+type srq struct {
+	ca  *ca
+	sge int
+
+	mu        sync.Mutex // posts and completions
+	destroyed bool
+	ring      *queue.SharedRing
+}
+
+func preCreateSRQ(a *ci.UserCreateSRQ, ub *ci.UserBuffer) error {
+	if _, ok := a.PD.(*pd); ok {
+		ask(ub, userabi.SRQSize)
+	}
+	return nil
+}
+
+func postCreateSRQ(a *ci.UserCreateSRQ, ub *ci.UserBuffer, err error) error {
+	const verb = "PD.CreateSRQ"
+	d, ok := a.PD.(*pd)
+	if !ok || err != nil || ub.Status != 0 {
+		return nil
+	}
+	var r userabi.SRQ
+	if err := userabi.Decode(ub.Out, &r); err != nil {
+		return badAnswer(verb, "%v", err)
+	}
+	if r.Log > 15 || r.Shift > queue.MaxRecvShift {
+		return badAnswer(verb, "a queue of 1<<%d slots of 1<<%d bytes", r.Log, r.Shift)
+	}
+	b, control, err := d.ca.area(verb, r.Offset, 1<<(r.Log+r.Shift))
+	if err != nil {
+		return err
+	}
+	s := &srq{ca: d.ca, sge: int(r.MaxSGE)}
+	if s.ring, err = queue.NewSharedRing(b, control.Record(), uint8(r.Log), uint8(r.Shift)); err != nil {
+		return badAnswer(verb, "%v", err)
+	}
+	a.SRQ = ci.UserSRQ{Handle: s, PostRecv: s.postRecv}
+	return nil
+}
+
+func postDestroySRQ(a *ci.UserDestroySRQ, _ *ci.UserBuffer, err error) {
+	if s, ok := a.SRQ.(*srq); ok && err == nil {
+		s.mu.Lock()
+		s.destroyed = true
+		s.mu.Unlock()
+	}
+}
+
+// complete releases the slot of a completion.
+func (s *srq) complete(n uint16) (id uint64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.destroyed {
+		return 0, false
+	}
+	return s.ring.Complete(n)
+}
+
+var srqErrors = wrrules.NewErrors("SRQ.PostRecv", ci.InvalidSRQHandle)
+
+func (s *srq) postRecv(wrs []ci.RecvWR) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.destroyed {
+		return 0, srqErrors.Destroyed
+	}
+	room := s.ring.Room()
+	for n < len(wrs) {
+		if len(wrs[n].SGL) > s.sge {
+			err = srqErrors.Of(wrrules.SGEs)
+			break
+		}
+		if n >= room {
+			err = srqErrors.Full
+			break
+		}
+		s.ring.Put(&wrs[n])
+		n++
+	}
+	if n > 0 {
+		s.ring.Publish()
+	}
+	return n, err
+}
