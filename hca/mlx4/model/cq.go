@@ -72,7 +72,8 @@ func (c *command) sw2hwCQ() prm.Status {
 		return prm.BadResState
 	}
 	q := &cq{m: c.Model, num: c.mod, eqn: uint32(prm.CQCEQN.Get(b)), uar: uint32(prm.CQCUAR.Get(b)),
-		record: prm.CQCDoorbell.Get(b), ignore: prm.CQCIgnoreFull.Has(b), collapsed: prm.CQCCollapsed.Has(b), entry: c.layout.cqeSize}
+		record: prm.CQCDoorbell.Get(b), ignore: prm.CQCIgnoreFull.Has(b), collapsed: prm.CQCCollapsed.Has(b),
+		entry: c.layout.cqeSize}
 	q.context = [0x40]byte(b)
 	var status prm.Status
 	if q.buf, q.log, status = c.cqBuffer(b); status != prm.OK {
@@ -382,8 +383,9 @@ func (q *cq) fireIfDue() {
 	}
 }
 
-// armCQ executes a doorbell in a page of doorbells that arms a CQ. If an entry is there that the driver has not seen, the
-// event is raised at once, or in a moderated queue after the delay. A command that is not defined disarms the queue.
+// armCQ executes a doorbell in a page of doorbells that arms a CQ. If an entry is there that the driver has not seen,
+// the event is raised at once, or in a moderated queue after the delay. A command that is not defined disarms the
+// queue.
 func (m *Model) armCQ(page uint32, b []byte) {
 	q := m.cq(uint32(prm.CQDoorbellCQN.Get(b)))
 	if q == nil || q.uar != page {

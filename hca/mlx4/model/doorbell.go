@@ -4,8 +4,8 @@ import (
 	"ciddk/hca/mlx4/prm"
 )
 
-// writeDoorbell executes a write to the doorbell BAR. A process that maps a page of doorbells can ring those of the queues
-// whose contexts name the page. Other doorbells in the page have no effect (facts: UAR page of QPC and CQC).
+// writeDoorbell executes a write to the doorbell BAR. A process that maps a page of doorbells can ring those of the
+// queues whose contexts name the page. Other doorbells in the page have no effect (facts: UAR page of QPC and CQC).
 func (m *Model) writeDoorbell(off uint64, b []byte) {
 	if off >= uarBytes {
 		if !m.hasFailed() {

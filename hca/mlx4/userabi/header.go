@@ -31,8 +31,8 @@ type Header struct {
 	qps, cqs       doorbells
 }
 
-// doorbells are the doorbells of a kind: a word of 64 bits with a bit for each of the words that follow, and those, with
-// a bit for each doorbell.
+// doorbells are the doorbells of a kind: a word of 64 bits with a bit for each of the words that follow, and those,
+// with a bit for each doorbell.
 type doorbells struct {
 	summary *uint64
 	words   [numWords]*uint64

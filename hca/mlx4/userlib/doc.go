@@ -21,5 +21,6 @@
 //
 // # Failure of the adapter
 //
-// After a failure, outstanding requests complete with WCFlushErr when their CQ is polled, and posts return InvalidState.
+// After a failure, outstanding requests complete with WCFlushErr when their CQ is polled, and posts return
+// InvalidState.
 package userlib

@@ -129,7 +129,8 @@ func (c *ca) area(verb string, off, size uint64) ([]byte, userabi.Control, error
 	end := uint64(len(b))
 	if off < userabi.HeaderSize || off%userabi.PageSize != 0 || off > end || whole < size ||
 		whole > end-off || userabi.ControlSize > end-off-whole {
-		return nil, userabi.Control{}, badAnswer(verb, "a queue of %d bytes at %d, outside the shared memory", size, off)
+		return nil, userabi.Control{}, badAnswer(verb, "a queue of %d bytes at %d, outside the shared memory", size,
+			off)
 	}
 	return b[off : off+size : off+size], userabi.OpenControl(b[off+whole:]), nil
 }
