@@ -74,6 +74,21 @@ func TestBlueFlame(t *testing.T) {
 	requireInline(t, a, b, "interrupted")
 }
 
+// TestBlueFlameOfFailedDevice writes a WQE to the BlueFlame registers after a catastrophic error, and rings a doorbell:
+// the adapter executes neither.
+func TestBlueFlameOfFailedDevice(t *testing.T) {
+	m := newModel(t, direct.NewLink(), model.Config{})
+	p := newPeer(t, m, prm.ServiceUD)
+	p.qp.start()
+	nop := p.qp.prepare(prm.WQENop, 0, 0, nil)
+	m.FailDevice()
+	for i, v := range flame(nop, p.qp.num) {
+		p.uar.Write64(uint64(flameAt+8*i), v)
+	}
+	p.qp.ring()
+	assert.Nil(t, p.cq.poll(), "a nop would be complete by now")
+}
+
 // TestNoBlueFlame checks the capability.
 func TestNoBlueFlame(t *testing.T) {
 	for _, none := range []bool{false, true} {
