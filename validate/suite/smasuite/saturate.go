@@ -10,7 +10,7 @@ import (
 )
 
 var SMAComp05 = components.Must("SMA-Comp-05", "IBTA 14.2.5.6", "ci_local_mad; PortInfo.QKeyViolations",
-	"The counter of Q_Key violations counts each packet, and stops at 0xffff.")
+	"The counter of Q_Key violations counts each packet, and stops at 0xffff, in PortInfo and in CA.Query.")
 
 var _ = components.Case(validate.Case{
 	ID:      "sma.component.saturate",
@@ -45,16 +45,19 @@ func componentSaturate(t *validate.T) {
 		from.CQ.WaitOK(batch - 1)
 	}
 	count := func() int { return int(p.info().QKeyViolations) }
-	was := count()
+	queried := func() int { return int(p.attr().QKeyErrors) }
+	was, wasQueried := count(), queried()
 	send()
 	if !await(t, func() bool { return count() >= was+batch }) {
 		t.Failf("QKeyViolations after 64 packets with a wrong Q_Key", "64 more", "%d, before them %d", count(), was)
 	}
 	kit.Equal(t, "QKeyViolations after 64 packets with a wrong Q_Key", count(), was+batch)
+	kit.Equal(t, "PortAttr.QKeyErrors after 64 packets with a wrong Q_Key", queried(), wasQueried+batch)
 	// A link may lose packets of such a number without a pause, so that more are sent until the counter has stopped.
-	for n := 0; count() < most; n++ {
+	for n := 0; count() < most || queried() < most; n++ {
 		if n == 4 {
-			t.Failf("QKeyViolations after more than 4 * 0xffff packets with a wrong Q_Key", "65535", "%d", count())
+			t.Failf("QKeyViolations and PortAttr.QKeyErrors after more than 4 * 0xffff packets with a wrong Q_Key",
+				"65535 and 65535", "%d and %d", count(), queried())
 		}
 		for range most/batch + 1 {
 			send()
@@ -62,5 +65,6 @@ func componentSaturate(t *validate.T) {
 	}
 	send()
 	kit.Equal(t, "QKeyViolations after further packets", count(), most)
+	kit.Equal(t, "PortAttr.QKeyErrors after further packets", queried(), most)
 	p.change(func(i *mad.PortInfo) { i.QKeyViolations = 0 })
 }
