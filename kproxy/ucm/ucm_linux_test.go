@@ -420,3 +420,20 @@ func TestSetPath(t *testing.T) {
 	assert.Zero(t, back.DLID, "Ethernet has no LIDs")
 	assert.Zero(t, back.SL)
 }
+
+// TestForeignGroup leaves a group of another file: that of another program.
+func TestForeignGroup(t *testing.T) {
+	r := newRig(t)
+	owner, other := r.open(), r.open()
+	x := owner.resolved(spaceUDP, 7174)
+	join := joinIPMcast{Response: replyAddr, UID: 6, Addr: at(0), ID: x}
+	copy(join.Addr[4:], []byte{239, 1, 2, 3})
+	var group idResp
+	owner.must(cmdJoinIPMcast, join, &group)
+	owner.next(eventMulticastJoin)
+	var left eventsResp
+	assert.Equal(t, syscall.EINVAL, other.do(cmdLeaveMcast, byID{Response: replyAddr, ID: group.ID}, &left))
+	assert.Equal(t, syscall.ENOENT, other.do(cmdLeaveMcast, byID{Response: replyAddr, ID: group.ID + 1}, &left))
+	owner.must(cmdLeaveMcast, byID{Response: replyAddr, ID: group.ID}, &left)
+	assert.EqualValues(t, 1, left.EventsReported)
+}
