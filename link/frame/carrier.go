@@ -16,8 +16,8 @@ type Carrier interface {
 // A LinkCarrier is a Carrier whose other side sees whether the link is up. A TAP device is one.
 type LinkCarrier interface {
 	Carrier
-	// SetLink shows the other side whether the link is up, which it is in the beginning. Calls come one at a time, and
-	// must not call the port or hub back.
+	// SetLink sets the state of the link that the other side sees. In the beginning it is up. Calls come one at a
+	// time, and must not call the port or hub back.
 	SetLink(up bool)
 }
 

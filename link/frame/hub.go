@@ -67,7 +67,7 @@ func (h *Hub) add(m *member) {
 	defer h.mu.Unlock()
 	list := append(slices.Clone(h.list()), m)
 	h.members.Store(&list)
-	h.showLinks()
+	h.setLinks()
 }
 
 // SetLink implements LinkCarrier for the port of Join.
@@ -75,11 +75,11 @@ func (m *member) SetLink(up bool) {
 	m.hub.mu.Lock()
 	defer m.hub.mu.Unlock()
 	m.isDown = !up
-	m.hub.showLinks()
+	m.hub.setLinks()
 }
 
-// showLinks shows the carriers of the hub whether it leads to a port whose link is up. mu is held.
-func (h *Hub) showLinks() {
+// setLinks sets the links of the hub's carriers: up if another member's link is. mu is held.
+func (h *Hub) setLinks() {
 	list := h.list()
 	for _, m := range list {
 		c, ok := m.carrier.(LinkCarrier)
@@ -107,7 +107,7 @@ func (h *Hub) remove(m *member) {
 	defer h.mu.Unlock()
 	list := slices.DeleteFunc(slices.Clone(h.list()), func(x *member) bool { return x == m })
 	h.members.Store(&list)
-	h.showLinks()
+	h.setLinks()
 	h.table.Range(func(mac, x any) bool {
 		if x == m && h.table.CompareAndDelete(mac, x) {
 			h.known.Add(-1)
