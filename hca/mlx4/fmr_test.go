@@ -1,13 +1,17 @@
 package mlx4_test
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/bus/local"
 	"ciddk/ci"
+	"ciddk/hca/mlx4"
 	"ciddk/hca/mlx4/prm"
+	"ciddk/link/direct"
 )
 
 // mapped is an adapter with an FMR and two DMA mappings of two pages each.
@@ -107,4 +111,83 @@ func TestFMRFailure(t *testing.T) {
 			o.close(t, o.FMR, o.dma[0], o.dma[1])
 		})
 	}
+}
+
+// repeating is a source of random bits for keys: whole words from a list, the last one again and again.
+type repeating struct{ words []uint32 }
+
+func (r *repeating) Read(b []byte) (int, error) {
+	for at := 0; at+4 <= len(b); at += 4 {
+		binary.BigEndian.PutUint32(b[at:], r.words[0])
+		if len(r.words) > 1 {
+			r.words = r.words[1:]
+		}
+	}
+	return len(b), nil
+}
+
+// TestFMRKeys checks that no mapping has a key of an earlier one before UnmapFMRs, whatever bits the source returns, and
+// that there is an R_Key only for a region with remote rights.
+func TestFMRKeys(t *testing.T) {
+	f := local.New(newModel(t, new(direct.Link)), "model 0")
+	c := config
+	source := &repeating{words: []uint32{0}}
+	c.Rand = source
+	h, err := mlx4.New(t.Context(), f, c)
+	require.NoError(t, err)
+	ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
+	require.NoError(t, err)
+	pd, err := ca.AllocatePD(ci.PDNormal)
+	require.NoError(t, err)
+	b := make([]byte, 2*4096)
+	d, err := ca.MapDMA(ci.Bytes(b))
+	require.NoError(t, err)
+	page := (d.Ranges()[0].Addr + 4095) &^ 4095
+	fmr, err := pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 3, PageShift: 12, Access: ci.LocalWrite})
+	require.NoError(t, err)
+	source.words = []uint32{1 << 20, 2 << 20, 1 << 20, 2 << 20, 3 << 20}
+	keys := map[ci.Key]bool{}
+	for range 3 {
+		r, err := fmr.Map([]uint64{page}, 0x10000)
+		require.NoError(t, err)
+		keys[r.LKey] = true
+		assert.Zero(t, r.RKey, "no remote rights")
+	}
+	assert.Len(t, keys, 3)
+	require.NoError(t, pd.UnmapFMRs([]ci.FMR{fmr}))
+	source.words = []uint32{1 << 20, 4 << 20}
+	r, err := fmr.Map([]uint64{page}, 0x10000)
+	require.NoError(t, err)
+	assert.True(t, keys[r.LKey], "of an earlier one, after the unmap")
+	require.NoError(t, pd.UnmapFMRs([]ci.FMR{fmr}))
+	for _, o := range []ci.Object{fmr, d, pd, ca} {
+		require.NoError(t, o.Destroy())
+	}
+	require.NoError(t, h.Close())
+	require.NoError(t, f.Close())
+}
+
+// TestBadFMRPages checks that a Map with invalid arguments fails and leaves the FMR as it was.
+func TestBadFMRPages(t *testing.T) {
+	o := newMapped(t)
+	for name, tt := range map[string]struct {
+		pages []uint64
+		iova  uint64
+	}{
+		"unaligned iova":     {o.pages[0], 0x10008},
+		"iova wraps around":  {o.pages[0], ^uint64(0) &^ 4095},
+		"unaligned page":     {[]uint64{o.pages[0][0] + 8}, 0x10000},
+		"no pages":           {nil, 0x10000},
+		"three pages of two": {[]uint64{o.pages[0][0], o.pages[0][0], o.pages[0][0]}, 0x10000},
+		"not mapped":         {[]uint64{1 << 50}, 0x10000},
+	} {
+		_, err := o.Map(tt.pages, tt.iova)
+		require.ErrorIs(t, err, ci.InvalidParameter, name)
+	}
+	for range 2 {
+		_, err := o.Map(o.pages[0], 0x10000)
+		require.NoError(t, err, "a rejected Map does not count")
+	}
+	require.NoError(t, o.pd.UnmapFMRs([]ci.FMR{o.FMR}))
+	o.close(t, o.FMR, o.dma[0], o.dma[1])
 }

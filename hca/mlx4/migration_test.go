@@ -101,3 +101,32 @@ func TestMigration(t *testing.T) {
 	require.Equal(t, ci.APMMigrated, query().APM)
 	o.close(t)
 }
+
+// TestBadAlternate checks that an alternate path that cannot be is rejected, and that nothing changes.
+func TestBadAlternate(t *testing.T) {
+	o := newTwoPorts(t)
+	before, err := o.qp.Query()
+	require.NoError(t, err)
+	for name, tt := range map[string]struct {
+		change func(*ci.Path)
+		want   ci.Status
+	}{
+		"port 3":          {func(p *ci.Path) { p.AV.Port = 3 }, ci.InvalidPort},
+		"P_Key index":     {func(p *ci.Path) { p.PKeyIndex = 1000 }, ci.InvalidPKey},
+		"timeout":         {func(p *ci.Path) { p.AckTimeout = 32 }, ci.InvalidParameter},
+		"no DLID":         {func(p *ci.Path) { p.AV.DLID = 0 }, ci.InvalidParameter},
+		"a group":         {func(p *ci.Path) { p.AV.DLID = 0xc001 }, ci.InvalidParameter},
+		"SL 16":           {func(p *ci.Path) { p.AV.SL = 16 }, ci.InvalidParameter},
+		"a long label":    {func(p *ci.Path) { p.AV.GRH.FlowLabel = 1 << 20 }, ci.InvalidParameter},
+		"an unknown SGID": {func(p *ci.Path) { p.AV.Global, p.AV.GRH.SGIDIndex = true, 200 }, ci.InvalidParameter},
+	} {
+		p := ci.Path{AV: o.address(t, 2)}
+		tt.change(&p)
+		err := o.qp.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{Alternate: p, APM: ci.APMRearm})
+		require.Equal(t, tt.want, ci.StatusOf(err), "%s: %v", name, err)
+	}
+	after, err := o.qp.Query()
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	o.close(t)
+}
