@@ -126,8 +126,8 @@ func (r *repeating) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestFMRKeys checks that no mapping has a key of an earlier one before UnmapFMRs, whatever bits the source returns, and
-// that there is an R_Key only for a region with remote rights.
+// TestFMRKeys checks that no mapping has a key of an earlier one before UnmapFMRs, whatever bits the source returns,
+// and that there is an R_Key only for a region with remote rights.
 func TestFMRKeys(t *testing.T) {
 	f := local.New(newModel(t, new(direct.Link)), "model 0")
 	c := config
