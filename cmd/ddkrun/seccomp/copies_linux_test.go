@@ -32,7 +32,8 @@ func TestHostileCopies(t *testing.T) {
 	add := func(from, size uint64, isWritable bool) (uint64, error) {
 		return c.add(&registration{addr: addr + from, size: size, hasAccess: true, isWritable: isWritable})
 	}
-	for _, bad := range [][2]uint64{{3 * page, 1}, {2 * page, page + 1}, {-addr + 16, 1}, {page, math.MaxUint64 - page}} {
+	for _, bad := range [][2]uint64{{3 * page, 1}, {2 * page, page + 1}, {-addr + 16, 1},
+		{page, math.MaxUint64 - page}} {
 		_, err := add(bad[0], bad[1], false)
 		require.ErrorIs(t, err, unix.EFAULT, "%x", bad)
 	}
