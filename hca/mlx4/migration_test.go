@@ -68,6 +68,8 @@ func TestMigration(t *testing.T) {
 	}
 	move := func(port uint8, leave func()) {
 		alternate := ci.Path{AV: o.address(t, port), AckTimeout: 20} // the last retry is seconds away
+		require.NoError(t, o.qp.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: alternate}))
+		require.Equal(t, alternate, query().Alternate, "loaded, which is no migration")
 		require.NoError(t, o.qp.Modify(ci.QPFieldAlternate|ci.QPFieldAPM,
 			ci.QPAttr{Alternate: alternate, APM: ci.APMRearm}))
 		post(t, o, []ci.SendWR{o.write([]byte("arm"))})
