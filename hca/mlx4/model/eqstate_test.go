@@ -66,6 +66,7 @@ func (d *driver) newCQOn(eqn uint32) *completionQueue {
 	d.with(prm.CmdSW2HWCQ, q.num, 0, func(b []byte) {
 		prm.CQCLogSize.Put(b, uint64(q.log))
 		prm.CQCEQN.Put(b, uint64(eqn))
+		prm.CQCUAR.Put(b, 128)
 		prm.CQCMTTLow.Put(b, q.mtt)
 		prm.CQCDoorbell.Put(b, q.rec.IOVA)
 	})

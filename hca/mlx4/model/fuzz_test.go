@@ -125,7 +125,7 @@ func FuzzWQE(f *testing.F) {
 		q.mem.Bytes[0] &= 0x7f // the hardware's
 		var b [4]byte
 		binary.BigEndian.PutUint32(b[:], q.num<<8)
-		a.uar.Write32(prm.UARSendDoorbell, binary.LittleEndian.Uint32(b[:]))
+		a.uar.Write32(128*prm.UARPageSize+prm.UARSendDoorbell, binary.LittleEndian.Uint32(b[:]))
 		a.imm(prm.Cmd2RST, 0, q.num, 2)
 		requireAlive(t, a.driver)
 	})

@@ -28,14 +28,15 @@ func TestRegisterValues(t *testing.T) {
 
 // TestDoorbellWidths writes the send doorbell of a QP with other widths than 32 bits, which the adapter ignores.
 func TestDoorbellWidths(t *testing.T) {
+	const uar = 128 * prm.UARPageSize // the page of the QP's context
 	m := newModel(t, direct.NewLink(), model.Config{})
 	p := newPeer(t, m, prm.ServiceUD)
 	p.qp.start()
 	p.qp.prepare(prm.WQENop, 0, 0, nil)
 	for _, size := range []int{1, 2, 8} {
-		m.WriteBAR(prm.BARDoorbells, prm.UARSendDoorbell, size, 0x400200) // QP 0x240, in little endian
+		m.WriteBAR(prm.BARDoorbells, uar+prm.UARSendDoorbell, size, 0x400200) // QP 0x240, in little endian
 		require.Nil(t, p.cq.poll(), "%d bytes", size)
 	}
-	m.WriteBAR(prm.BARDoorbells, prm.UARSendDoorbell, 4, 0x400200)
+	m.WriteBAR(prm.BARDoorbells, uar+prm.UARSendDoorbell, 4, 0x400200)
 	requireCQE(t, p.cq.wait(), p.qp.num, true, prm.WQENop)
 }
