@@ -472,7 +472,8 @@ func throughs() [][]string {
 	return append(list, combined[part])
 }
 
-// mlx4Links are the links over which the ConnectX-3 driver is certified, which take turns.
+// mlx4Links are the links over which the ConnectX-3 driver is certified, alone and with its user library. Both take
+// turns.
 func mlx4Links() [][]string {
 	list := [][]string{
 		{"--link", "infiniband"},
@@ -480,11 +481,15 @@ func mlx4Links() [][]string {
 		{"--link", "ethernet"},
 		{"--link", "ethernet", "--set", "roce=1"},
 	}
+	shared := [][]string{
+		{"--through", "bypass", "--link", "infiniband"},
+		{"--through", "bypass", "--link", "ethernet"},
+	}
 	turn, all := testenv.Turn(len(list))
 	if all {
-		return list
+		return append(list, shared...)
 	}
-	return list[turn : turn+1]
+	return [][]string{list[turn], shared[turn%len(shared)]}
 }
 
 func certify(ctx context.Context, r *runner) error {

@@ -175,7 +175,8 @@ func (r *rig) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	r.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, self(r.as), append(slices.Clone(r.flags), args...)...)
 	out := new(bytes.Buffer)
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = r.env, out, out, r.as
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env, cmd.SysProcAttr = r.env, r.as
 	cmd.WaitDelay = 10 * time.Second
 	return cmd, out
 }

@@ -54,8 +54,8 @@ func TestCompletionEntry(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var got, want [prm.CQESize]byte
 		num := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
-		qpn, index, opcode, pkey, bytes, round := num("QPN"), num("index"), num("opcode"), num("P_Key"), num("bytes"),
-			num("round")
+		qpn, index, opcode := num("QPN"), num("index"), num("opcode")
+		pkey, bytes, round := num("P_Key"), num("bytes"), num("round")
 		isSend := rapid.Bool().Draw(t, "send")
 		putCompletion(got[:], uint32(qpn), uint16(index), uint8(opcode), isSend)
 		putByteCount(got[:], uint32(bytes))
