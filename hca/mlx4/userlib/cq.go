@@ -257,9 +257,9 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 }
 
 // translateDatagram sets what only datagrams have.
-func (x *qp) translateDatagram(c *queue.Completion, wc *ci.WC) {
+func (q *qp) translateDatagram(c *queue.Completion, wc *ci.WC) {
 	wc.SrcQP = c.SrcQP
-	isEthernet := x.control.State().IsEthernet
+	isEthernet := q.control.State().IsEthernet
 	if c.GRH || isEthernet {
 		wc.Flags |= ci.WCGRH
 	}
@@ -292,14 +292,14 @@ type ring interface {
 	Complete(index uint16) (id uint64, ok bool)
 }
 
-func (x *qp) flush(wc []ci.WC, op ci.WCOp, r ring) (n int) {
+func (q *qp) flush(wc []ci.WC, op ci.WCOp, r ring) (n int) {
 	for n < len(wc) {
 		index, ok := r.Oldest()
 		if !ok {
 			break
 		}
 		id, _ := r.Complete(index) // it is outstanding
-		wc[n] = ci.WC{ID: id, Context: x.context, QPN: x.num, Status: ci.WCFlushErr, Op: op}
+		wc[n] = ci.WC{ID: id, Context: q.context, QPN: q.num, Status: ci.WCFlushErr, Op: op}
 		n++
 	}
 	return n

@@ -300,7 +300,7 @@ func eventOrderWaiting(t *validate.T) {
 	qa.RTS()
 	qa.Send(p.A.SendWR(1, 0, 1))
 	b.RecvCQ.WaitOK(1)
-	got := []ci.EventType{expect(t, entered, "event of a QP that received in RTR")}
+	got := []any{expect(t, entered, "event of a QP that received in RTR")}
 	qb.RTS()
 	drain(t, qb)
 	qb.Becomes(ci.QPSQD)            // the send queue has drained, so the second event has been generated
@@ -313,7 +313,7 @@ func eventOrderWaiting(t *validate.T) {
 		got = append(got, expect(t, entered, fmt.Sprintf("next event of a QP after %v", got)))
 	}
 	kit.Equal(t, "events of a QP whose second and third event were generated in the callback of the first",
-		fmt.Sprint(got), fmt.Sprint([]ci.EventType{ci.EventQPComm, ci.EventSQDrained, ci.EventLastWQE}))
+		fmt.Sprintln(got...), fmt.Sprintln(ci.EventQPComm, ci.EventSQDrained, ci.EventLastWQE))
 }
 
 var CIEventComm01 = callbacksCases.Must("CI-EventComm-01", "IBTA 11.6.3.1", "ci_create_qp (22)",
