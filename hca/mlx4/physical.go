@@ -7,11 +7,14 @@ import (
 )
 
 // RegisterPMR registers DMA addresses of MapDMA. Status: as RegisterMR; InvalidParameter for a page size that the
-// adapter does not have, or ranges that are not mapped or not on its bounds.
+// adapter does not have, or ranges that are not mapped or not on its bounds; InvalidPermission for the PD of a process.
 func (p *pd) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
 	const verb = "PD.RegisterPMR"
-	if !p.alive() {
+	switch {
+	case !p.alive():
 		return nil, fail(verb, ci.InvalidPDHandle, "")
+	case p.user != nil:
+		return nil, fail(verb, ci.InvalidPermission, "the PD is that of a client process")
 	}
 	if err := checkAccess(verb, c.Access); err != nil {
 		return nil, err

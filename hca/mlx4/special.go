@@ -39,6 +39,8 @@ func (p *pd) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	switch {
 	case !p.alive():
 		return nil, fail(verb, ci.InvalidPDHandle, "")
+	case p.user != nil:
+		return nil, fail(verb, ci.InvalidPermission, "the PD is that of a client process")
 	case c.User != nil:
 		return nil, fail(verb, ci.InvalidParameter, "a special QP has no user library: User must be nil")
 	case port == nil:

@@ -311,6 +311,10 @@ func TestUserPrivate(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, ub.Status)
 
+	_, err = pd.RegisterPMR(ci.PMRCreate{})
+	require.ErrorIs(t, err, ci.InvalidPermission)
+	_, err = pd.CreateSpecialQP(1, ci.QPCreate{Type: ci.QP1})
+	require.ErrorIs(t, err, ci.InvalidPermission)
 	_, err = pd.CreateCQ(ci.CQCreate{Size: 4, User: ask(3)})
 	require.ErrorIs(t, err, ci.InvalidParameter)
 	theirs, err := pd.CreateCQ(ci.CQCreate{Size: 4, User: ask(userabi.CQSize)})
