@@ -39,7 +39,7 @@ func TestUserProfile(t *testing.T) {
 	for _, x := range r.Results {
 		if x.Status == validate.Skip {
 			assert.Equal(t, "not claimed: User", x.Reason, x.Case)
-			assert.Contains(t, []string{"user.library.traffic", "user.exit.context"}, x.Case)
+			assert.Contains(t, []string{"user.library.traffic", "user.library.room", "user.exit.context"}, x.Case)
 		}
 	}
 }

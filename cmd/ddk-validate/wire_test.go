@@ -134,14 +134,18 @@ func TestWireEvidenceInfiniBand(t *testing.T) {
 	}
 }
 
-// TestWireLinks checks that over each link exactly the cases are skipped that do not apply to it.
+// TestWireLinks checks that over each link exactly the cases are skipped that do not apply to it, or that need an HCA
+// with odd values.
 func TestWireLinks(t *testing.T) {
 	infiniband := []string{"wire.form.lrh", "wire.form.vcrc", "wire.form.path", "wire.form.grh", "wire.drop.vcrc",
 		"wire.drop.lrh", "wire.drop.vl15", "wire.drop.grh", "wire.take.lrh", "wire.take.grh", "wire.ud.grh"}
 	ipv6 := []string{"wire.form.flow-label", "wire.form.flow-label-path"}
+	const secondGID, secondPKey = "wire.drop.destination", "wire.drop.pkey-removed"
+	infiniband = append(infiniband, secondGID, secondPKey)
 	ip := append(
 		[]string{"wire.form.udp", "wire.form.source-port", "wire.form.ip", "wire.form.checksum", "wire.form.class",
-			"wire.drop.cnp", "wire.take.source-port", "wire.take.class", "wire.ud.header"},
+			"wire.drop.cnp", "wire.take.source-port", "wire.take.class", "wire.ud.header",
+			secondGID},
 		ipv6...)
 	for _, tt := range []struct {
 		link string

@@ -75,6 +75,18 @@ func openReference(t *testing.T, c frame.Carrier) *rdmacm.Manager {
 	return m
 }
 
+// bootCard boots a guest with an Ethernet card that has an address.
+func bootCard(t *testing.T, ctx context.Context, m *model.Model) *guest.Guest {
+	t.Helper()
+	g := boot(t, ctx, guestConfig(serve(t, m)))
+	load(t, ctx, g, "mlx4_en", "mlx4_ib")
+	run(t, ctx, g, "ip", "addr", "add", netip.PrefixFrom(cardAddr(0), 24).String(), "dev", netdev)
+	run(t, ctx, g, "ip", "link", "set", netdev, "up")
+	awaitActive(t, ctx, g, 1)
+	gidIndex(t, ctx, g, cardAddr(0), "RoCE v2")
+	return g
+}
+
 // TestReferenceHCA runs rping between a card and the reference HCA of this process, in both roles: SEND, READ and WRITE
 // over RoCE v2, with checked data. tshark dissects the frames.
 func TestReferenceHCA(t *testing.T) {
@@ -84,35 +96,32 @@ func TestReferenceHCA(t *testing.T) {
 	rec := &recorder{Carrier: hub.Join()}
 	m := openReference(t, rec)
 	model := newModel(t, model.Config{Pro: true}, ethernetLinks(t, hub)[0])
-	g := boot(t, ctx, guestConfig(serve(t, model)))
-	load(t, ctx, g, "mlx4_en", "mlx4_ib")
-	run(t, ctx, g, "ip", "addr", "add", netip.PrefixFrom(cardAddr(0), 24).String(), "dev", netdev)
-	run(t, ctx, g, "ip", "link", "set", netdev, "up")
-	awaitActive(t, ctx, g, 1)
-	gidIndex(t, ctx, g, cardAddr(0), "RoCE v2")
-
-	t.Run("the card is the server", func(t *testing.T) {
-		s, err := g.Start(ctx, "rping", "-s", "-a", cardAddr(0).String(), "-C", strconv.Itoa(numPings),
-			"-S", "5000", "-v")
-		require.NoError(t, err)
-		awaitListener(t, ctx, g)
-		p := new(rpingPeer)
-		id, err := m.DialID(ctx, netip.AddrPortFrom(cardAddr(0), rpingPort),
-			rdmacm.DialIDConfig{QP: rpingQP(), Conn: rpingTerms(), Setup: p.setup})
-		require.NoError(t, err)
-		for n := range numPings {
-			require.NoError(t, p.ping(ctx, n), "ping %d", n)
-		}
-		require.NoError(t, id.Disconnect(ctx)) // the server ends with its client
-		require.NoError(t, id.Close())
-		require.NoError(t, p.mr.Destroy())
-		r, err := s.Wait()
-		require.NoError(t, err)
-		require.Equal(t, numPings, strings.Count(r.Stdout, "server ping data: "), "%+v", r)
-	})
+	g := bootCard(t, ctx, model)
+	t.Run("the card is the server", func(t *testing.T) { requireServer(t, ctx, m, g) })
 	t.Run("the card is the client", func(t *testing.T) { requireServed(t, ctx, m, g) })
 	requireQuiet(t, ctx, g)
 	t.Run("tshark", rec.dissect)
+}
+
+// requireServer runs rping as the server of a client of this process.
+func requireServer(t *testing.T, ctx context.Context, m *rdmacm.Manager, g *guest.Guest) {
+	t.Helper()
+	s, err := g.Start(ctx, "rping", "-s", "-a", cardAddr(0).String(), "-C", strconv.Itoa(numPings), "-S", "5000", "-v")
+	require.NoError(t, err)
+	awaitListener(t, ctx, g)
+	p := new(rpingPeer)
+	id, err := m.DialID(ctx, netip.AddrPortFrom(cardAddr(0), rpingPort),
+		rdmacm.DialIDConfig{QP: rpingQP(), Conn: rpingTerms(), Setup: p.setup})
+	require.NoError(t, err)
+	for n := range numPings {
+		require.NoError(t, p.ping(ctx, n), "ping %d", n)
+	}
+	require.NoError(t, id.Disconnect(ctx)) // the server ends with its client
+	require.NoError(t, id.Close())
+	require.NoError(t, p.mr.Destroy())
+	r, err := s.Wait()
+	require.NoError(t, err)
+	require.Equal(t, numPings, strings.Count(r.Stdout, "server ping data: "), "%+v", r)
 }
 
 // requireServed runs rping as a client of a server of this process.
