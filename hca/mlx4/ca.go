@@ -173,13 +173,24 @@ func (h *HCA) notifyCA(e ci.Event) {
 
 // notifyRemoval delivers an event to the consumer, and waits until it has been delivered.
 func (h *HCA) notifyRemoval(e ci.Event) {
-	h.mu.RLock()
-	c := h.open
-	h.mu.RUnlock()
-	if c != nil {
+	if c := h.opened(); c != nil {
 		c.event(e)
 		c.notify.flush()
 	}
+}
+
+// flushEvents waits until the consumers have received the events so far.
+func (h *HCA) flushEvents() {
+	if c := h.opened(); c != nil {
+		c.notify.flush()
+	}
+}
+
+// opened returns the open CA, or nil.
+func (h *HCA) opened() *ca {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.open
 }
 
 // Destroy closes the CA. Status: ResourceBusy, InvalidCAHandle. Context: drain.

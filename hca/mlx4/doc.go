@@ -10,7 +10,7 @@
 //
 // # Parts
 //
-//	hca.go       HCA: start, failure, close; driver.go: probe and removal on a bus
+//	hca.go       HCA: start, failure, close; driver.go: probe on a bus; recovery.go: failure and removal there
 //	ca.go        CA: capabilities, limits; port.go: ports, their tables and events; localmad.go
 //	pd.go, av.go protection domains and address vectors
 //	mr.go        memory regions; mrmodify.go, physical.go, fastreg.go: the other kinds; storage.go: memory for DMA

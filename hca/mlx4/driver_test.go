@@ -46,9 +46,18 @@ func newRegistrar() *registrar {
 	return &registrar{cas: map[ci.GUID]ci.CA{}, events: make(chan ci.Event, 64)}
 }
 
+func (r *registrar) setError(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fail = err
+}
+
 func (r *registrar) Register(h ci.HCA) error {
-	if r.fail != nil {
-		return r.fail
+	r.mu.Lock()
+	err := r.fail
+	r.mu.Unlock()
+	if err != nil {
+		return err
 	}
 	guid := h.Info().GUID
 	c, err := h.OpenCA(guid, func(e ci.Event) { r.events <- e }, nil)
@@ -70,6 +79,13 @@ func (r *registrar) Deregister(g ci.GUID) error {
 	}
 	delete(r.cas, g)
 	return c.Destroy()
+}
+
+// ca returns the CA of an adapter that is registered.
+func (r *registrar) ca(g ci.GUID) ci.CA {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cas[g]
 }
 
 // wait returns when an event of the type has come.

@@ -30,3 +30,6 @@ func PutEntry(o ci.CQ, entry []byte) {
 
 // Hardware returns the number of a QP in the adapter.
 func Hardware(q ci.QP) uint32 { return q.(*qp).hw }
+
+// RecoveryDelay is recoveryDelay.
+var RecoveryDelay = recoveryDelay

@@ -48,6 +48,10 @@ type Config struct {
 	// HardwareAgents states that management datagrams of the InfiniBand ports are answered below the driver. This holds
 	// for a model on ports of package fabric. The driver cannot find it out.
 	HardwareAgents bool
+	// OnRecovery, if not nil, is called by the driver of a bus after each attempt to start an adapter again that had
+	// failed for the reason cause. err is nil if the adapter is registered again. Otherwise there will be another
+	// attempt. It must not remove the adapter from its bus.
+	OnRecovery func(f bus.Function, cause, err error)
 }
 
 // An HCA is an adapter. It implements ci.HCA.
@@ -66,6 +70,7 @@ type HCA struct {
 	ports  []*port
 	node   mad.NodeInfo
 	down   chan struct{} // wakes watchTraining
+	failed chan struct{} // closed when the consumers have been told of a failure
 
 	pds, avs, cqs, qps, srqs, mrs, mws, fmrs, mcasts pool
 
@@ -95,7 +100,7 @@ func New(ctx context.Context, f bus.Function, c Config) (*HCA, error) {
 		return nil, fmt.Errorf("mlx4.New: %w", err)
 	}
 	h := &HCA{cfg: c, f: f, dev: dev, caps: dev.Caps(), clock: c.Firmware.Clock,
-		down: make(chan struct{}, 1)}
+		down: make(chan struct{}, 1), failed: make(chan struct{})}
 	if h.clock == nil {
 		h.clock = clock.Real()
 	}
@@ -148,6 +153,7 @@ func (h *HCA) watch() {
 	case <-h.ctx.Done():
 		return
 	}
+	defer close(h.failed)
 	h.flush()
 	h.failShared()
 	h.mu.RLock()
