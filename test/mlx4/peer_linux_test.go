@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -210,7 +211,7 @@ func (p *pinger) ping(t *testing.T, ctx context.Context, i int) {
 			}
 		}
 		if n += m; m == 0 {
-			time.Sleep(100 * time.Microsecond)
+			runtime.Gosched()
 		}
 		require.NoError(t, ctx.Err(), "message %d", i)
 	}
