@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"ciddk/accesslayer"
+	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
+	"ciddk/mad"
 )
 
 // conn is one connection. Both ends share it outside of the network.
@@ -91,7 +93,14 @@ func (w *world) connection(a *actor, from, to *host, fragile bool) {
 		e.leave(a)
 	}()
 	if err := e.dial(a, from, to.addr); err != nil {
-		if !fragile && !w.dog.starved() && w.ctx.Err() == nil {
+		switch {
+		case isStale(err):
+			w.tally.add(staleDials, 1)
+			if m := w.tally.snapshot(); m[staleDials] > 5+m["connections"]/50 {
+				w.v.failf("%s: dial: %v, for the %d. time in %d connections", c.name, err, m[staleDials],
+					m["connections"])
+			}
+		case !fragile && !w.dog.starved() && w.ctx.Err() == nil:
 			w.v.failf("%s: dial: %v", c.name, err)
 		}
 		w.tally.add("dials failed", 1)
@@ -117,6 +126,16 @@ func (w *world) connection(a *actor, from, to *host, fragile bool) {
 	e.start(a.rnd.Uint64())
 	a.pause(lifetime)
 	c.finish(a)
+}
+
+// staleDials counts dials for which isStale is true. There are few.
+const staleDials = "dials rejected, stale connection"
+
+// isStale reports whether the peer has a connection of the same QP. The forger can make one: it sends a REQ that it has
+// seen with another communication ID, and the network loses the original.
+func isStale(err error) bool {
+	var r *cm.RejectError
+	return errors.As(err, &r) && r.Reason == mad.RejStaleConnection
 }
 
 // serve accepts connections.
