@@ -143,7 +143,7 @@ func FuzzCommands(f *testing.F) {
 	f.Add([]byte("\x0f\xfa\x00\x00\x00\x01\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		function := newFunction(t, newModel(t, model.Config{}))
-		// Commands that end event queues leave Close without a completion. An input that takes 10 seconds counts as hung.
+		// Commands that end event queues leave Close without a completion. An input of 10 seconds counts as hung.
 		d, err := fw.Open(t.Context(), function, quick(fw.Config{Profile: small, CompletionEQs: 1,
 			CommandTimeout: 3 * time.Second}))
 		require.NoError(t, err)
