@@ -1,9 +1,6 @@
 package mlx4
 
 import (
-	"sync"
-	"sync/atomic"
-
 	"ciddk/ci"
 	"ciddk/ci/wrrules"
 	"ciddk/hca/mlx4/fw"
@@ -19,12 +16,8 @@ type mw struct {
 	pd    *pd
 	hca   *HCA
 	typ   ci.MWType
-	index uint32        // of the MPT, with its upper bits
-	key   atomic.Uint32 // current; it changes with mu
-
-	mu      sync.Mutex
-	applied ci.Key // of the last bind that has completed
-	drawn   ci.Key // type 1: for the last bind that was posted
+	index uint32 // of the MPT, with its upper bits
+	keys  queue.Window
 }
 
 // CreateMW creates a window that is not bound. Status: Unsupported and InvalidParameter (type), InvalidPDHandle,
@@ -65,9 +58,7 @@ func (p *pd) CreateMW(c ci.MWCreate) (_ ci.MW, err error) {
 	if e := h.cmd(prm.CmdSW2HWMPT, fw.Args{In: b[:], Modifier: index}); e != nil {
 		return nil, firmwareError(verb, e)
 	}
-	w.applied = ci.Key(prm.KeyOf(w.index))
-	w.drawn = w.applied
-	w.key.Store(uint32(w.applied))
+	w.keys.Init(c.Type, ci.Key(prm.KeyOf(w.index)))
 	nothing(c.User)
 	return w, nil
 }
@@ -84,7 +75,7 @@ func (w *mw) encode(b []byte) {
 }
 
 // Key returns the current key: that of the last bind that was posted (type 1) or that has completed (type 2).
-func (w *mw) Key() ci.Key { return ci.Key(w.key.Load()) }
+func (w *mw) Key() ci.Key { return w.keys.Key() }
 
 // Query returns the attributes. Status: InvalidMWHandle.
 func (w *mw) Query() (ci.MWAttr, error) {
@@ -111,51 +102,6 @@ func (w *mw) Destroy() error {
 	return nil
 }
 
-// owns reports whether a key is one of the 256 of the window.
-func (w *mw) owns(k ci.Key) bool { return uint32(k)>>8 == w.key.Load()>>8 }
-
-// nextKey draws the key that a window of type 1 will have once the bind that is about to be posted is executed, and
-// makes it current. It reports false for another type, and if current is not the current key.
-func (w *mw) nextKey(current ci.Key) (ci.Key, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.typ != ci.MWType1 || w.Key() != current {
-		return 0, false
-	}
-	k := nextVariant(w.drawn)
-	if k == w.applied {
-		k = nextVariant(k)
-	}
-	w.drawn = k
-	w.key.Store(uint32(k))
-	return k, true
-}
-
-// nextVariant returns the key with the next value in its low byte.
-func nextVariant(k ci.Key) ci.Key { return k&^0xff | (k+1)&0xff }
-
-// settle records the end of a bind. If it has failed or was discarded, the key in effect becomes current again, unless
-// a later bind has been posted.
-func (w *mw) settle(k ci.Key, isBound bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case isBound:
-		w.applied = k
-		if w.typ == ci.MWType2 {
-			w.key.Store(uint32(k))
-		}
-	case w.Key() == k:
-		w.key.Store(uint32(w.applied))
-	}
-}
-
-// A pendingBind is the window of a slot of a send queue that has a bind, with the key of the bind.
-type pendingBind struct {
-	w   *mw
-	key ci.Key
-}
-
 // bindPost is the request that BindMW posts. It belongs to the QP, so that a bind does not allocate.
 type bindPost struct {
 	wr  ci.SendWR
@@ -173,7 +119,7 @@ func (q *qp) hasBind(wr *ci.SendWR) bool {
 	if !ok || w.hca != q.hca || !w.alive() || w.typ != ci.MWType2 {
 		return false
 	}
-	if !w.owns(b.Key) || !wrrules.IsWindowAccess(b.Access) {
+	if !w.keys.Owns(b.Key) || !wrrules.IsWindowAccess(b.Access) {
 		return false
 	}
 	var region *mr
@@ -192,53 +138,15 @@ func (q *qp) setBind(w *mw, region *mr, key ci.Key) {
 	if region != nil {
 		q.extra.Region = region.now.Load().region.LKey
 	}
-	q.binding = pendingBind{w, key}
-}
-
-// keepBind keeps the bind that is written to the next slot. sqMu is held.
-func (q *qp) keepBind() {
-	list := q.binds.Load()
-	if list == nil {
-		slots := make([]pendingBind, q.sq.Slots())
-		list = &slots
-		q.binds.Store(list)
-	}
-	(*list)[q.sq.Slot()] = q.binding
-	q.binding = pendingBind{}
-}
-
-// settleBinds records the end of the binds up to the request of a completion. The lock of the send CQ is held, and the
-// slots are not free yet.
-func (q *qp) settleBinds(index uint16, isOK bool) {
-	list := q.binds.Load()
-	if list == nil {
-		return
-	}
-	first, n := q.sq.Until(index)
-	for i := range n {
-		b := &(*list)[int(first+i)&(len(*list)-1)]
-		if b.w != nil {
-			b.w.settle(b.key, isOK || i < n-1)
-			*b = pendingBind{}
-		}
-	}
+	q.binding = queue.Bind{Window: &w.keys, Key: key}
 }
 
 // discardBinds records that the outstanding binds of a QP that enters Reset are not executed any more. Posts are
 // stopped.
 func (q *qp) discardBinds() {
-	list := q.binds.Load()
-	if list == nil {
-		return
-	}
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
-	for i := range *list {
-		if b := &(*list)[i]; b.w != nil {
-			b.w.settle(b.key, false)
-			*b = pendingBind{}
-		}
-	}
+	q.binds.Discard()
 }
 
 var bindErrors = wrrules.NewErrors("QP.BindMW", ci.InvalidQPHandle)
@@ -297,7 +205,7 @@ func (q *qp) postBind(id uint64, flags ci.SendFlags, b ci.MWBind, w *mw, region 
 	case q.sq.Room() < 1:
 		return 0, bindErrors.Full
 	}
-	key, ok := w.nextKey(b.Key)
+	key, ok := w.keys.NextKey(b.Key)
 	if !ok {
 		return 0, fail("QP.BindMW", ci.InvalidRKey, "Key is not the current key of the window")
 	}

@@ -82,7 +82,7 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 	*wc = ci.WC{Context: x.create.Context, QPN: x.num, Status: c.Status, Op: c.Op, VendorErr: uint32(c.Vendor)}
 	switch {
 	case c.IsSend:
-		x.settleBinds(c.Index, c.Status == ci.WCSuccess)
+		x.binds.Settle(x.sq, c.Index, c.Status == ci.WCSuccess)
 		wc.ID, ok = x.sq.Complete(c.Index)
 		wc.Length = c.Length
 		return ok

@@ -100,7 +100,7 @@ func (q *qp) write(wr *ci.SendWR) (uint32, error) {
 // index.
 func (q *qp) encodeNext(wr *ci.SendWR, isBad bool) uint32 {
 	if wr.Op == ci.OpBindMW {
-		q.keepBind()
+		q.binds.Keep(q.sq, q.binding)
 	}
 	opcode, units := queue.EncodeSend(q.sq.Next(), wr, &q.extra)
 	if isBad {

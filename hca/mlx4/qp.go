@@ -43,8 +43,8 @@ type qp struct {
 	extra   queue.Extra
 	lists   []list // of fast registrations, by slot
 	flame   []byte
-	binding pendingBind // of the request that is being posted
-	bind    *bindPost   // from the first BindMW on
+	binding queue.Bind // of the request that is being posted
+	bind    *bindPost  // from the first BindMW on
 	rqMu    sync.Mutex
 
 	rq *queue.RecvRing // nil with an SRQ
@@ -53,7 +53,7 @@ type qp struct {
 
 	// By slot, from the first bind on. Those of outstanding requests belong to the goroutine that polls, others to the
 	// one that posts.
-	binds atomic.Pointer[[]pendingBind]
+	binds queue.Binds
 }
 
 // layout is the arrangement of the two queues in memory.

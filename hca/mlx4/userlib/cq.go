@@ -234,7 +234,7 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 	*wc = ci.WC{Context: x.context, QPN: x.num, Status: c.Status, Op: c.Op, VendorErr: uint32(c.Vendor)}
 	switch {
 	case c.IsSend:
-		x.settleBinds(c.Index, c.Status == ci.WCSuccess)
+		x.binds.Settle(x.sq, c.Index, c.Status == ci.WCSuccess)
 		wc.ID, ok = x.sq.Complete(c.Index)
 		wc.Length = c.Length
 		return ok
@@ -277,7 +277,7 @@ func (q *cq) flush(wc []ci.WC) (n int) {
 	for _, x := range q.qps {
 		if x.sendCQ == q {
 			n += x.flush(wc[n:], ci.WCSend, x.sq)
-			x.discardBinds()
+			x.binds.Discard()
 		}
 		if x.recvCQ == q && x.rq != nil {
 			n += x.flush(wc[n:], ci.WCRecv, x.rq)

@@ -1,7 +1,6 @@
 package userlib
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"ciddk/ci"
@@ -9,23 +8,18 @@ import (
 	"ciddk/hca/mlx4/queue"
 )
 
-// mw is a memory window. The adapter takes any of the 256 keys of a window in a bind, and reports the key in effect
-// nowhere. Therefore the library keeps the keys of the binds that have been posted, until they complete.
+// mw is a memory window.
 type mw struct {
 	pd        *pd
 	typ       ci.MWType
 	destroyed atomic.Bool
-	key       atomic.Uint32 // current; it changes with mu
-
-	mu      sync.Mutex
-	applied ci.Key // of the last bind that has completed
-	drawn   ci.Key // type 1: for the last bind that was posted
+	keys      queue.Window
 }
 
 func postCreateMW(a *ci.UserCreateMW, _ *ci.UserBuffer, err error) error {
 	if d, ok := a.PD.(*pd); ok && err == nil {
-		w := &mw{pd: d, typ: a.Create.Type, applied: a.Key, drawn: a.Key}
-		w.key.Store(uint32(a.Key))
+		w := &mw{pd: d, typ: a.Create.Type}
+		w.keys.Init(a.Create.Type, a.Key)
 		a.MW = w
 	}
 	return nil
@@ -34,7 +28,7 @@ func postCreateMW(a *ci.UserCreateMW, _ *ci.UserBuffer, err error) error {
 // postQueryMW sets the current key, which the driver does not know.
 func postQueryMW(a *ci.UserQueryMW, _ *ci.UserBuffer, err error) {
 	if w, ok := a.MW.(*mw); ok && err == nil {
-		a.Attr.Key = w.current()
+		a.Attr.Key = w.keys.Key()
 	}
 }
 
@@ -42,54 +36,6 @@ func postDestroyMW(a *ci.UserDestroyMW, _ *ci.UserBuffer, err error) {
 	if w, ok := a.MW.(*mw); ok && err == nil {
 		w.destroyed.Store(true)
 	}
-}
-
-// current returns the current key: that of the last bind that was posted (type 1) or that has completed (type 2).
-func (w *mw) current() ci.Key { return ci.Key(w.key.Load()) }
-
-// owns reports whether a key is one of the 256 of the window.
-func (w *mw) owns(k ci.Key) bool { return uint32(k)>>8 == w.key.Load()>>8 }
-
-// nextKey draws the key that a window of type 1 will have once the bind that is about to be posted is executed, and
-// makes it current. It reports false for another type, and if current is not the current key.
-func (w *mw) nextKey(current ci.Key) (ci.Key, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.typ != ci.MWType1 || w.current() != current {
-		return 0, false
-	}
-	k := nextVariant(w.drawn)
-	if k == w.applied {
-		k = nextVariant(k)
-	}
-	w.drawn = k
-	w.key.Store(uint32(k))
-	return k, true
-}
-
-// nextVariant returns the key with the next value in its low byte.
-func nextVariant(k ci.Key) ci.Key { return k&^0xff | (k+1)&0xff }
-
-// settle records the end of a bind. If it has failed or was discarded, the key in effect becomes current again, unless
-// a later bind has been posted.
-func (w *mw) settle(k ci.Key, isBound bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case isBound:
-		w.applied = k
-		if w.typ == ci.MWType2 {
-			w.key.Store(uint32(k))
-		}
-	case w.current() == k:
-		w.key.Store(uint32(w.applied))
-	}
-}
-
-// A pendingBind is the window of a slot of a send queue that has a bind, with the key of the bind.
-type pendingBind struct {
-	w   *mw
-	key ci.Key
 }
 
 // bindPost is the request that bindMW posts. It belongs to the QP, so that a bind allocates nothing.
@@ -106,7 +52,7 @@ func (q *qp) hasBind(wr *ci.SendWR) bool {
 	}
 	b := &wr.Ext.Bind
 	w, ok := ci.UserHandle[*mw](b.MW)
-	if !ok || w.pd.ca != q.pd.ca || w.destroyed.Load() || w.typ != ci.MWType2 || !w.owns(b.Key) ||
+	if !ok || w.pd.ca != q.pd.ca || w.destroyed.Load() || w.typ != ci.MWType2 || !w.keys.Owns(b.Key) ||
 		!wrrules.IsWindowAccess(b.Access) {
 		return false
 	}
@@ -130,50 +76,7 @@ func (q *qp) hasBind(wr *ci.SendWR) bool {
 // setBind sets what the encoder needs for a bind. region is 0 for the end of one. sendMu is held.
 func (q *qp) setBind(w *mw, region, key ci.Key) {
 	q.extra.Window, q.extra.Type2, q.extra.Region = key, w.typ == ci.MWType2, region
-	q.binding = pendingBind{w, key}
-}
-
-// keepBind keeps the bind that is written to the next slot. sendMu is held.
-func (q *qp) keepBind() {
-	list := q.binds.Load()
-	if list == nil {
-		slots := make([]pendingBind, q.sq.Slots())
-		list = &slots
-		q.binds.Store(list)
-	}
-	(*list)[q.sq.Slot()] = q.binding
-	q.binding = pendingBind{}
-}
-
-// settleBinds records the end of the binds up to the request of a completion. The lock of the send CQ is held, and the
-// slots are not free yet.
-func (q *qp) settleBinds(index uint16, isOK bool) {
-	list := q.binds.Load()
-	if list == nil {
-		return
-	}
-	first, n := q.sq.Until(index)
-	for i := range n {
-		b := &(*list)[int(first+i)&(len(*list)-1)]
-		if b.w != nil {
-			b.w.settle(b.key, isOK || i < n-1)
-			*b = pendingBind{}
-		}
-	}
-}
-
-// discardBinds records that the outstanding binds are not executed any more. The lock of the send CQ is held.
-func (q *qp) discardBinds() {
-	list := q.binds.Load()
-	if list == nil {
-		return
-	}
-	for i := range *list {
-		if b := &(*list)[i]; b.w != nil {
-			b.w.settle(b.key, false)
-			*b = pendingBind{}
-		}
-	}
+	q.binding = queue.Bind{Window: &w.keys, Key: key}
 }
 
 var (
@@ -252,7 +155,7 @@ func (q *qp) postBind(id uint64, flags ci.SendFlags, b *ci.MWBind, w *mw, region
 	case q.sq.Room() < 1:
 		return 0, bindErrors.Full
 	}
-	key, ok := w.nextKey(b.Key)
+	key, ok := w.keys.NextKey(b.Key)
 	if !ok {
 		return 0, errBindKey
 	}

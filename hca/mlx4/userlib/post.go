@@ -78,7 +78,7 @@ func (q *qp) write(w *ci.SendWR) {
 		isBad = v.isBad || v.port != q.control.State().Port
 		q.extra.Address = &v.address
 	case w.Op == ci.OpBindMW:
-		q.keepBind()
+		q.binds.Keep(q.sq, q.binding)
 	}
 	opcode, units := queue.EncodeSend(q.sq.Next(), w, &q.extra)
 	if isBad {

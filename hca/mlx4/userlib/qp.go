@@ -2,7 +2,6 @@ package userlib
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"ciddk/ci"
 	"ciddk/ci/wrrules"
@@ -27,7 +26,7 @@ type qp struct {
 	sendMu    sync.Mutex // of posts
 	sq        *queue.SendRing
 	extra     queue.Extra
-	binding   pendingBind // of the request that is being posted
+	binding   queue.Bind // of the request that is being posted
 	bind      bindPost
 	destroyed bool // with sendMu and recvMu
 
@@ -36,7 +35,7 @@ type qp struct {
 
 	// By slot, from the first bind on. Those of outstanding requests belong to the goroutine that polls, others to the
 	// one that posts.
-	binds atomic.Pointer[[]pendingBind]
+	binds queue.Binds
 }
 
 func preCreateQP(a *ci.UserCreateQP, ub *ci.UserBuffer) error {
@@ -160,7 +159,7 @@ func postModifyQP(a *ci.UserModifyQP, _ *ci.UserBuffer, err error) {
 func (q *qp) end() {
 	q.sendCQ.mu.Lock()
 	defer q.sendCQ.mu.Unlock()
-	q.discardBinds()
+	q.binds.Discard()
 }
 
 // preDestroyQP makes posts wait until the QP is destroyed or remains.
