@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -27,7 +28,23 @@ func MissingPerftest() string {
 	return ""
 }
 
+// errClock says that a program could not tell the time: perftest compares the counter of the processor with the clock for
+// a moment as it starts, takes the frequency for 0 if they disagree (as on a busy machine), and prints inf, nan or 0.
+var errClock = errors.New("perftest could not find the frequency of the processor")
+
+// clockTries is how often a measurement is made until its program can tell the time.
+const clockTries = 10
+
 func (p perftest) run(at surroundings, ops int, timed bool) (s Sample, err error) {
+	for range clockTries {
+		if s, err = p.try(at, ops, timed); !errors.Is(err, errClock) {
+			break
+		}
+	}
+	return s, err
+}
+
+func (p perftest) try(at surroundings, ops int, timed bool) (s Sample, err error) {
 	args := append(p.args[:len(p.args):len(p.args)], "-F", "-s", strconv.Itoa(p.bytes), "-n", strconv.Itoa(ops))
 	at.prefix = slices.Concat(at.prefix, p.flags)
 	text, err := at.runPrograms(args, "ouldn't connect")
@@ -48,10 +65,7 @@ func (p perftest) run(at surroundings, ops int, timed bool) (s Sample, err error
 		s.P99 = p99
 		return s, errors.Join(err, e)
 	}
-	rate, err := strconv.ParseFloat(f[len(f)-1], 64) // millions of messages a second
-	if err == nil && rate <= 0 {
-		err = fmt.Errorf("%s: a rate of %q", p.args[0], f[len(f)-1])
-	}
+	rate, err := figure(f[len(f)-1]) // millions of messages a second
 	if err != nil {
 		return s, err
 	}
@@ -71,9 +85,18 @@ func perftestLine(text string, bytes, ops int) ([]string, error) {
 }
 
 func microseconds(text string) (time.Duration, error) {
-	v, err := strconv.ParseFloat(text, 64)
-	if err == nil && v <= 0 {
-		err = fmt.Errorf("a time of %q", text)
-	}
+	v, err := figure(text)
 	return time.Duration(v * 1000), err
+}
+
+// figure returns a measured value, which is positive. See errClock.
+func figure(text string) (float64, error) {
+	v, err := strconv.ParseFloat(strings.Replace(text, "-nan", "nan", 1), 64) // C prints a sign, Go reads none
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("perftest: a figure of %q: %w", text, err)
+	case !(v > 0) || math.IsInf(v, 0):
+		return 0, fmt.Errorf("%w: a figure of %q", errClock, text)
+	}
+	return v, nil
 }

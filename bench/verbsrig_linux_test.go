@@ -2,6 +2,9 @@ package bench
 
 import (
 	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -49,9 +52,38 @@ func TestPerftestLine(t *testing.T) {
 	assert.Equal(t, 3500*time.Nanosecond, median)
 	_, err = perftestLine(text, 65, 5000)
 	require.ErrorContains(t, err, "no figures")
-	for _, bad := range []string{"", "x", "0", "-1"} {
+	for _, bad := range []string{"", "x"} {
 		_, err := microseconds(bad)
 		require.Error(t, err, bad)
+		require.NotErrorIs(t, err, errClock, bad)
+	}
+	for _, bad := range []string{"0", "0.00", "-1", "inf", "-inf", "nan", "-nan"} {
+		_, err := microseconds(bad)
+		require.ErrorIs(t, err, errClock, bad)
+	}
+}
+
+// TestPerftestClock checks that a program that could not tell the time runs again, but not for ever.
+func TestPerftestClock(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ bad, runs int }{{0, 1}, {3, 4}, {clockTries - 1, clockTries}, {clockTries, clockTries}} {
+		count := filepath.Join(t.TempDir(), "count")
+		// The server has no argument after the port, and does nothing.
+		script := fmt.Sprintf(`case "$*" in *127.0.0.1) ;; *) exit 0 ;; esac
+			echo >>%[1]s
+			v=2.5; [ $(wc -l <%[1]s) -gt %[2]d ] || v=inf
+			echo 64 10 $v $v $v $v $v $v $v`, count, tt.bad)
+		s, err := perftest{args: []string{"lat"}, bytes: 64}.run(surroundings{prefix: []string{"sh", "-c", script, "sh"}},
+			10, true)
+		if tt.bad < clockTries {
+			require.NoError(t, err)
+			assert.Equal(t, Sample{Ops: 10, Median: 2500, P99: 2500}, s)
+		} else {
+			require.ErrorIs(t, err, errClock)
+		}
+		runs, err := os.ReadFile(count)
+		require.NoError(t, err)
+		assert.Len(t, runs, tt.runs)
 	}
 }
 
