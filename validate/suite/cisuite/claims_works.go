@@ -15,7 +15,7 @@ type proof struct {
 	bit   ci.Caps
 	with  ci.Caps // further capabilities that the test needs
 	title string
-	needs validate.Needs // without Caps, which claimsWorkArea sets
+	needs validate.Needs // without Caps, which the matrix sets
 	// spoils reports whether the target is unfit for other cases afterwards.
 	spoils bool
 	run    func(*validate.T)
@@ -160,24 +160,25 @@ var notTested = []validate.NotTested{
 	{Caps: ci.CapRawMulticast, Why: "no case tests raw multicast: no adapter is available that supports it"},
 }
 
-// worksRule is the requirement that all these cases prove.
-const worksRule = "CI-Claims-04"
+// worksCases use each capability, which must work.
+var worksCases = &validate.Area{}
 
-// claimsWorkArea returns one case for each capability. It uses the capability, which must work.
-func claimsWorkArea() validate.Suite {
-	s := validate.Suite{NotTested: notTested}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must(worksRule, "CI claims", "Caps in ci; IBTA 11.2.1, HCA attributes",
-			"A claimed capability works. A claim that cannot be tested withholds the certificate."))
-	for _, p := range proofs {
-		p.needs.Caps = p.bit | p.with
-		s.Cases = append(s.Cases,
-			validate.Case{ID: "claims.works." + p.name, Title: p.title, Feature: validate.FeatureClaims,
-				Requirements: []string{worksRule}, Needs: p.needs, Proves: p.bit, TestsSetup: true, Spoils: p.spoils,
-				Run: p.run})
-	}
-	return s
-}
+var CIClaims04 = worksCases.Must("CI-Claims-04", "CI claims", "Caps in ci; IBTA 11.2.1, HCA attributes",
+	"A claimed capability works. A claim that cannot be tested withholds the certificate.")
+
+var _ = validate.Matrix(worksCases, proofs, func(p proof) (validate.Case, []*req.Requirement) {
+	p.needs.Caps = p.bit | p.with
+	return validate.Case{
+		ID:         "claims.works." + p.name,
+		Title:      p.title,
+		Feature:    validate.FeatureClaims,
+		Needs:      p.needs,
+		Proves:     p.bit,
+		TestsSetup: true,
+		Spoils:     p.spoils,
+		Run:        p.run,
+	}, []*req.Requirement{CIClaims04}
+})
 
 // specialWorks sends datagrams from QP1 to the peer's QP1 and back, or to itself with one adapter.
 func specialWorks(t *validate.T) {

@@ -8,14 +8,6 @@ import (
 	"ciddk/validate/kit"
 )
 
-// needing sets the needs of cases.
-func needing(n validate.Needs, cases ...validate.Case) []validate.Case {
-	for i := range cases {
-		cases[i].Needs = n
-	}
-	return cases
-}
-
 // inline16 returns why a CA cannot send 16 bytes of inline data, or "".
 func inline16(a *ci.CAAttr) string {
 	if a.MaxInline < 16 {

@@ -7,13 +7,14 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // fault is a row of the two-sided fault table: one faulty request of A and its effects at both ends. (IBTA 9.9, tables
 // 58 to 60; 10.10.2.)
 type fault struct {
 	id, title string
-	rules     []string
+	rules     []*req.Requirement
 	needs     validate.Needs
 	opts      []kit.Option
 	typ       ci.QPType
@@ -163,14 +164,14 @@ var segmentFaults = []segmentFault{
 }
 
 // localRule returns the requirements for a fault of a segment. The first is the one that it breaks.
-func localRule(name, other string) []string {
+func localRule(name string, other *req.Requirement) []*req.Requirement {
 	switch name {
 	case "bad-key":
-		return []string{"SAS-2.3-12", other}
+		return []*req.Requirement{req.SAS2_3_12, other}
 	case "other-pd":
-		return []string{"SAS-2.3-07", other}
+		return []*req.Requirement{req.SAS2_3_07, other}
 	}
-	return []string{other, "SAS-2.3-17"}
+	return []*req.Requirement{other, req.SAS2_3_17}
 }
 
 // faults returns all rows of the table.
@@ -180,16 +181,16 @@ func faults() []fault {
 		a := func(t *validate.T, p *kit.Pair, g *ci.SGE) { s.change(t, p.A, g) }
 		b := func(t *validate.T, p *kit.Pair, g *ci.SGE) { s.change(t, p.B, g) }
 		out = append(out,
-			fault{id: "fault.send." + s.name, title: "send from " + s.title, rules: localRule(s.name, "IBTA-9.9-01"),
+			fault{id: "fault.send." + s.name, title: "send from " + s.title, rules: localRule(s.name, IBTA9_9_01),
 				make: withSend(a), want: []ci.WCStatus{ci.WCLocalProtErr}, peerRTS: true},
-			fault{id: "fault.recv." + s.name, title: "receive into " + s.title, rules: localRule(s.name, "IBTA-9.9-02"),
+			fault{id: "fault.recv." + s.name, title: "receive into " + s.title, rules: localRule(s.name, IBTA9_9_02),
 				make: withSend(func(*validate.T, *kit.Pair, *ci.SGE) {}), recv: withRecv(b),
 				want: []ci.WCStatus{ci.WCRemOpErr}, first: []ci.WCStatus{ci.WCLocalProtErr}})
 	}
 	local := []ci.WCStatus{ci.WCLocalProtErr}
 	out = append(out,
 		fault{id: "fault.send.second-segment", title: "send whose second segment has a key that does not exist",
-			rules: []string{"IBTA-9.9-01", "SAS-2.3-17"},
+			rules: []*req.Requirement{IBTA9_9_01, req.SAS2_3_17},
 			needs: twoSGEs, want: local, peerRTS: true,
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.SendWR(1, sourceAt, faultLen)
@@ -198,36 +199,36 @@ func faults() []fault {
 				return w
 			}},
 		fault{id: "fault.write.bad-key", title: "write from a segment with a key that does not exist",
-			rules: []string{"IBTA-9.9-01", "SAS-2.3-12"}, want: local, peerRTS: true,
+			rules: []*req.Requirement{IBTA9_9_01, req.SAS2_3_12}, want: local, peerRTS: true,
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.RDMA(ci.OpWrite, 1, sourceAt, faultLen, p.B, targetAt)
 				w.SGL[0].LKey ^= 0x00515100
 				return w
 			}},
 		fault{id: "fault.read.no-local-write", title: "read into a region without local write",
-			rules: []string{"IBTA-9.9-01"}, want: local, peerRTS: true,
+			rules: []*req.Requirement{IBTA9_9_01}, want: local, peerRTS: true,
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.RDMA(ci.OpRead, 1, sourceAt, faultLen, p.B, targetAt)
 				w.SGL = p.A.QP.CA.Buf(p.A.PD, 100, 0).SGL(0, faultLen)
 				return w
 			}},
 		fault{id: "fault.recv.no-local-write", title: "receive into a region without local write",
-			rules: []string{"IBTA-9.9-02"},
+			rules: []*req.Requirement{IBTA9_9_02},
 			make:  withSend(func(*validate.T, *kit.Pair, *ci.SGE) {}),
 			recv: withRecv(func(_ *validate.T, p *kit.Pair, g *ci.SGE) {
 				*g = p.B.QP.CA.Buf(p.B.PD, 256, ci.RemoteRead).SGE(0, 256)
 			}),
 			want: []ci.WCStatus{ci.WCRemOpErr}, first: local},
 		fault{id: "fault.recv.too-short", title: "a message one byte longer than its receive",
-			rules: []string{"IBTA-9.9-03"},
+			rules: []*req.Requirement{IBTA9_9_03},
 			make:  func(_ *validate.T, p *kit.Pair) ci.SendWR { return p.A.SendWR(1, sourceAt, 257) },
 			want:  []ci.WCStatus{ci.WCRemInvalidReqErr}, first: []ci.WCStatus{ci.WCLocalLenErr}},
 		fault{id: "fault.recv.too-short-packets", title: "a message of several packets, longer than its receive",
-			rules: []string{"IBTA-9.9-03"},
+			rules: []*req.Requirement{IBTA9_9_03},
 			make:  func(_ *validate.T, p *kit.Pair) ci.SendWR { return p.A.SendWR(1, 0, 4*p.A.PathMTU()) },
 			want:  []ci.WCStatus{ci.WCRemInvalidReqErr}, first: []ci.WCStatus{ci.WCLocalLenErr}},
 		fault{id: "fault.recv.no-segment", title: "a message of one byte to a receive without segments",
-			rules: []string{"IBTA-9.9-03"},
+			rules: []*req.Requirement{IBTA9_9_03},
 			make:  func(_ *validate.T, p *kit.Pair) ci.SendWR { return p.A.SendWR(1, sourceAt, 1) },
 			recv: func(_ *validate.T, p *kit.Pair) []ci.RecvWR {
 				return []ci.RecvWR{{ID: 11}, p.B.RecvWR(12, 256, 256), p.B.RecvWR(13, 512, 256)}
@@ -243,7 +244,7 @@ func faults() []fault {
 			out = append(out,
 				fault{id: "fault." + svc.name + ".send." + s.name,
 					title: "on " + svc.typ.String() + ", send from " + s.title,
-					rules: []string{"IBTA-9.9-04"}, typ: svc.typ, needs: validate.Needs{Caps: svc.caps},
+					rules: []*req.Requirement{IBTA9_9_04}, typ: svc.typ, needs: validate.Needs{Caps: svc.caps},
 					make: withSend(func(t *validate.T, p *kit.Pair, g *ci.SGE) { s.change(t, p.A, g) }), want: local,
 					peerRTS: true})
 		}
@@ -316,17 +317,17 @@ func remoteFaults() []fault {
 			}, nil},
 		} {
 			f := fault{id: "fault.remote." + op.name + "." + c.name, title: "a remote " + op.name + " " + c.title,
-				rules: []string{"IBTA-9.9-05"},
+				rules: []*req.Requirement{IBTA9_9_05},
 				needs: op.needs, opts: c.opts, make: aimed(c.change), want: []ci.WCStatus{ci.WCRemAccessErr},
 				event: ci.EventWQAccessError}
 			if c.name == "other-pd" {
-				f.rules = []string{"SAS-2.3-07", "IBTA-9.9-05"}
+				f.rules = []*req.Requirement{req.SAS2_3_07, IBTA9_9_05}
 			}
 			switch c.name {
 			case "mr-right":
-				f.rules = []string{"CI-Rights-02", "IBTA-9.9-05"}
+				f.rules = []*req.Requirement{CIRights02, IBTA9_9_05}
 			case "qp-right": // an unsupported function and not an access error (IBTA 9.9.3, 9.7.4.1.4)
-				f.rules = []string{"IBTA-9.9-13", "CI-Rights-02"}
+				f.rules = []*req.Requirement{IBTA9_9_13, CIRights02}
 				f.want, f.event = []ci.WCStatus{ci.WCRemInvalidReqErr}, ci.EventWQReqError
 			}
 			out = append(out, f)
@@ -335,21 +336,21 @@ func remoteFaults() []fault {
 			out = append(out,
 				fault{id: "fault.remote." + op.name + ".no-resources",
 					title: "a remote " + op.name + " to a QP without responder resources",
-					rules: []string{"IBTA-9.9-06"}, needs: op.needs, opts: []kit.Option{kit.Reads(1, 0)},
+					rules: []*req.Requirement{IBTA9_9_06}, needs: op.needs, opts: []kit.Option{kit.Reads(1, 0)},
 					make: aimed(func(*validate.T, *kit.Pair, *ci.Remote) {}),
 					want: []ci.WCStatus{ci.WCRemInvalidReqErr}})
 		}
 	}
 	return append(out,
 		fault{id: "fault.remote.atomic.misaligned", title: "a remote atomic at an address that is not a multiple of 8",
-			rules: []string{"IBTA-9.9-06", "IBTA-9.4-13"},
+			rules: []*req.Requirement{IBTA9_9_06, IBTA9_4_13},
 			needs: validate.Needs{Atomics: ci.AtomicLocal},
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				return p.A.RDMA(ci.OpFetchAdd, 1, sourceAt, 8, p.B, targetAt+4)
 			},
 			want: []ci.WCStatus{ci.WCRemInvalidReqErr}},
 		fault{id: "fault.remote.write-imm.bad-key", title: "a write with immediate data and a key that does not exist",
-			rules: []string{"IBTA-9.9-05"},
+			rules: []*req.Requirement{IBTA9_9_05},
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.RDMA(ci.OpWrite, 1, sourceAt, faultLen, p.B, targetAt)
 				w.Flags |= ci.SendImmediate
@@ -359,7 +360,7 @@ func remoteFaults() []fault {
 			want: []ci.WCStatus{ci.WCRemAccessErr}, first: []ci.WCStatus{ci.WCFlushErr, ci.WCLocalAccessErr},
 			event: ci.EventWQAccessError},
 		fault{id: "fault.remote.write-packets.beyond", title: "a write of several packets that ends after the region",
-			rules: []string{"IBTA-9.9-05"},
+			rules: []*req.Requirement{IBTA9_9_05},
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				n := 3 * p.A.PathMTU()
 				w := p.A.RDMA(ci.OpWrite, 1, 0, n, p.B, 0)
@@ -370,7 +371,7 @@ func remoteFaults() []fault {
 	)
 }
 
-// faultCases are the requirements of errors of the data path. faultArea adds their cases.
+// faultCases are the fault table and the rules that all faults have in common.
 var faultCases = &validate.Area{}
 
 var IBTA9_9_01 = faultCases.Must("IBTA-9.9-01", "IBTA 9.9.2", "table 58, requester class B",
@@ -440,63 +441,134 @@ var IBTA9_9_12 = faultCases.Must("IBTA-9.9-12", "IBTA 9.9.3", "receive errors of
 var CIEvent01 = faultCases.Must("CI-Event-01", "IBTA 11.6.3", "affiliated errors",
 	"A QP that goes to Error because of its peer does not affect other QPs of its adapter.")
 
-// faultArea returns the fault table and the rules that all faults have in common.
-func faultArea() validate.Suite {
-	s := faultCases.Suite()
-	for _, f := range faults() {
-		c := validate.NewCase(f.id, f.title, validate.FeatureRC, f.run, f.rules...)
-		switch {
-		case f.typ == ci.UC:
-			c.Feature = validate.FeatureUC
-		case f.typ == ci.UD:
-			c.Feature = validate.FeatureUD
-		case f.needs.Atomics != 0:
-			c.Feature = validate.FeatureAtomic
-		}
-		c.Needs = f.needs
-		s.Cases = append(s.Cases, c)
+var _ = validate.Matrix(faultCases, faults(), func(f fault) (validate.Case, []*req.Requirement) {
+	c := validate.Case{ID: f.id, Title: f.title, Feature: validate.FeatureRC, Needs: f.needs, Run: f.run}
+	switch {
+	case f.typ == ci.UC:
+		c.Feature = validate.FeatureUC
+	case f.typ == ci.UD:
+		c.Feature = validate.FeatureUD
+	case f.needs.Atomics != 0:
+		c.Feature = validate.FeatureAtomic
 	}
-	rc := validate.FeatureRC
-	s.Cases = append(s.Cases,
-		validate.NewCase("fault.rnr.exhausted", "no receive, with RNRRetry 0, 1 and 3", rc, rnrExhausted,
-			"IBTA-9.9-07"),
-		validate.NewCase("fault.rnr.in-time", "a receive posted between two retries", rc, rnrInTime, "IBTA-9.9-07"),
-		validate.NewCase("fault.rnr.for-ever", "a receive posted long after the send, with RNRRetry 7", rc, rnrForEver,
-			"IBTA-9.9-08"),
-		validate.NewCase("fault.rnr.write-imm", "a write with immediate data without a receive", rc, rnrWriteImm,
-			"IBTA-9.9-08", "IBTA-9.4-03"),
-		validate.NewCase("fault.timeout.init", "a peer in Init", rc, timeoutInit, "IBTA-9.9-09"),
-		validate.NewCase("fault.timeout.error", "a peer in Error", rc, timeoutError, "IBTA-9.9-09"),
-		validate.NewCase("fault.timeout.destroyed", "a destroyed peer", rc, timeoutDestroyed, "IBTA-9.9-09"),
-		validate.NewCase("fault.timeout.read", "a read without an answer", rc, timeoutRead, "IBTA-9.9-09"),
-		validate.NewCase("fault.psn", "an unexpected packet sequence number", rc, faultPSN, "IBTA-9.9-10"),
-		validate.NewCase("fault.send.too-long", "a message of more than 2^31 bytes", rc, faultTooLong, "IBTA-9.9-11"),
-		validate.NewCase("fault.flush.forced", "Modify to Error with requests on both queues", rc, flushForced,
-			"CI-Flush-01"),
-		validate.NewCase("fault.flush.responder", "a responder that fails and has sends of its own", rc, flushResponder,
-			"CI-Flush-02", "CI-Flush-01"),
-		validate.NewCase("fault.flush.before", "requests executed before the one that fails", rc, flushBefore,
-			"CI-Flush-03", "IBTA-9.9-05"),
-		validate.NewCase("fault.others", "other QPs of the same adapters while one fails", rc, faultOthers,
-			"CI-Event-01"),
-	)
-	for _, svc := range []struct {
-		typ  ci.QPType
-		name string
-		f    validate.Feature
-		caps ci.Caps
-	}{{ci.UC, "uc", validate.FeatureUC, ci.CapUC}, {ci.UD, "ud", validate.FeatureUD, ci.CapUD | ci.CapAV}} {
-		s.Cases = append(s.Cases,
-			needing(validate.Needs{Caps: svc.caps},
-				validate.NewCase("fault."+svc.name+".recv.bad-key",
-					"on "+svc.typ.String()+", receive into a key that does not exist",
-					svc.f, func(t *validate.T) { recvFaultUnreliable(t, svc.typ) }, "IBTA-9.9-12"))...)
-	}
-	s.Cases = append(s.Cases,
-		needing(validate.Needs{Impair: true},
-			validate.NewCase("fault.timeout.cut", "the link is cut", rc, timeoutCut, "IBTA-9.9-09"))...)
-	return s
-}
+	return c, f.rules
+})
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.rnr.exhausted",
+	Title:   "no receive, with RNRRetry 0, 1 and 3",
+	Feature: validate.FeatureRC,
+	Run:     rnrExhausted,
+}, IBTA9_9_07)
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.rnr.in-time",
+	Title:   "a receive posted between two retries",
+	Feature: validate.FeatureRC,
+	Run:     rnrInTime,
+}, IBTA9_9_07)
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.rnr.for-ever",
+	Title:   "a receive posted long after the send, with RNRRetry 7",
+	Feature: validate.FeatureRC,
+	Run:     rnrForEver,
+}, IBTA9_9_08)
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.rnr.write-imm",
+	Title:   "a write with immediate data without a receive",
+	Feature: validate.FeatureRC,
+	Run:     rnrWriteImm,
+}, IBTA9_9_08, IBTA9_4_03)
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.timeout.init",
+	Title:   "a peer in Init",
+	Feature: validate.FeatureRC,
+	Run:     timeoutInit,
+}, IBTA9_9_09)
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.timeout.error",
+	Title:   "a peer in Error",
+	Feature: validate.FeatureRC,
+	Run:     timeoutError,
+}, IBTA9_9_09)
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.timeout.destroyed",
+	Title:   "a destroyed peer",
+	Feature: validate.FeatureRC,
+	Run:     timeoutDestroyed,
+}, IBTA9_9_09)
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.timeout.read",
+	Title:   "a read without an answer",
+	Feature: validate.FeatureRC,
+	Run:     timeoutRead,
+}, IBTA9_9_09)
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.psn",
+	Title:   "an unexpected packet sequence number",
+	Feature: validate.FeatureRC,
+	Run:     faultPSN,
+}, IBTA9_9_10)
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.send.too-long",
+	Title:   "a message of more than 2^31 bytes",
+	Feature: validate.FeatureRC,
+	Run:     faultTooLong,
+}, IBTA9_9_11)
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.flush.forced",
+	Title:   "Modify to Error with requests on both queues",
+	Feature: validate.FeatureRC,
+	Run:     flushForced,
+}, CIFlush01)
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.flush.responder",
+	Title:   "a responder that fails and has sends of its own",
+	Feature: validate.FeatureRC,
+	Run:     flushResponder,
+}, CIFlush02, CIFlush01)
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.flush.before",
+	Title:   "requests executed before the one that fails",
+	Feature: validate.FeatureRC,
+	Run:     flushBefore,
+}, CIFlush03, IBTA9_9_05)
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.others",
+	Title:   "other QPs of the same adapters while one fails",
+	Feature: validate.FeatureRC,
+	Run:     faultOthers,
+}, CIEvent01)
+
+var _ = validate.Matrix(faultCases, services[1:], func(s service) (validate.Case, []*req.Requirement) {
+	return validate.Case{
+		ID:      "fault." + s.name + ".recv.bad-key",
+		Title:   "on " + s.typ.String() + ", receive into a key that does not exist",
+		Feature: s.feature,
+		Needs:   validate.Needs{Caps: s.caps},
+		Run:     func(t *validate.T) { recvFaultUnreliable(t, s.typ) },
+	}, []*req.Requirement{IBTA9_9_12}
+})
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.timeout.cut",
+	Title:   "the link is cut",
+	Feature: validate.FeatureRC,
+	Needs:   validate.Needs{Impair: true},
+	Run:     timeoutCut,
+}, IBTA9_9_09)
 
 func rnrExhausted(t *validate.T) {
 	first := kit.RC(t)

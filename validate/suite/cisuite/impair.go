@@ -11,75 +11,125 @@ import (
 	"ciddk/validate/req"
 )
 
-// impairArea returns the cases of services on a bad link. They run on targets that can impair their link.
-func impairArea() validate.Suite {
-	rc := validate.FeatureRC
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("IBTA-9.7-10", "IBTA 9.7", "reliability",
-			"On a link that loses, duplicates, reorders or corrupts packets, each RC message is delivered once, "+
-				"intact and in order."),
-		req.Driver.Must("IBTA-9.7-11", "IBTA 9.7.5.1", "READ responses",
-			"On such a link a READ returns the requested bytes, and a WRITE writes the given ones."),
-		req.Driver.Must("IBTA-9.7-12", "IBTA 9.7.5.1.2", "duplicate atomics",
-			"On such a link an atomic is executed once, however often its packets are retransmitted, and returns the "+
-				"result of that execution."),
-		req.Driver.Must("IBTA-9.7-13", "IBTA 9.9.2.1", "retry",
-			"A message that is lost for some time is delivered when the link is good again, if retries are left."),
-		req.Driver.Must("IBTA-9.8-20", "IBTA 9.8.2", "UC",
-			"On a link that loses or corrupts packets a UC message arrives intact or not at all, and those that "+
-				"arrive are in order."),
-		req.Driver.Must("IBTA-9.8-22", "IBTA 9.8.2.2", "UC, PSN",
-			"On a link that reorders packets a UC message arrives intact or not at all."),
-		req.Driver.Must("IBTA-9.8-21", "IBTA 9.8.3", "UD",
-			"On a link that loses or corrupts packets a datagram arrives intact or not at all."),
-	)
-	bad := validate.Needs{Impair: true}
-	for _, x := range []struct {
-		name string
-		i    validate.Impairment
-	}{
+// impairCases are the cases of services on a bad link. They run on targets that can impair their link.
+var impairCases = &validate.Area{Complete: func(c *validate.Case) { c.Needs.Impair = true }}
+
+var IBTA9_7_10 = impairCases.Must("IBTA-9.7-10", "IBTA 9.7", "reliability",
+	"On a link that loses, duplicates, reorders or corrupts packets, each RC message is delivered once, intact "+
+		"and in order.")
+
+var IBTA9_7_11 = impairCases.Must("IBTA-9.7-11", "IBTA 9.7.5.1", "READ responses",
+	"On such a link a READ returns the requested bytes, and a WRITE writes the given ones.")
+
+var IBTA9_7_12 = impairCases.Must("IBTA-9.7-12", "IBTA 9.7.5.1.2", "duplicate atomics",
+	"On such a link an atomic is executed once, however often its packets are retransmitted, and returns the "+
+		"result of that execution.")
+
+var IBTA9_7_13 = impairCases.Must("IBTA-9.7-13", "IBTA 9.9.2.1", "retry",
+	"A message that is lost for some time is delivered when the link is good again, if retries are left.")
+
+var IBTA9_8_20 = impairCases.Must("IBTA-9.8-20", "IBTA 9.8.2", "UC",
+	"On a link that loses or corrupts packets a UC message arrives intact or not at all, and those that arrive "+
+		"are in order.")
+
+var IBTA9_8_22 = impairCases.Must("IBTA-9.8-22", "IBTA 9.8.2.2", "UC, PSN",
+	"On a link that reorders packets a UC message arrives intact or not at all.")
+
+var IBTA9_8_21 = impairCases.Must("IBTA-9.8-21", "IBTA 9.8.3", "UD",
+	"On a link that loses or corrupts packets a datagram arrives intact or not at all.")
+
+// badLink is a kind of impairment.
+type badLink struct {
+	name string
+	i    validate.Impairment
+}
+
+// badTraffic is traffic that a link impairs.
+type badTraffic struct {
+	name, title string
+	feature     validate.Feature
+	atomics     ci.Atomicity
+	rule        *req.Requirement
+	run         func(*validate.T, validate.Impairment)
+}
+
+// impairRow is a kind of traffic with a kind of impairment.
+type impairRow struct {
+	badLink
+	of badTraffic
+}
+
+// impairRows returns each kind of traffic with each kind of impairment.
+func impairRows() []impairRow {
+	links := []badLink{
 		{"drop", validate.Impairment{Drop: 0.05}},
 		{"duplicate", validate.Impairment{Duplicate: 0.05}},
 		{"reorder", validate.Impairment{Reorder: 0.05}},
 		{"corrupt", validate.Impairment{Corrupt: 0.05}},
 		{"all", validate.Impairment{Drop: 0.02, Duplicate: 0.02, Reorder: 0.02, Corrupt: 0.02}},
-	} {
-		s.Cases = append(s.Cases, needing(bad,
-			validate.NewCase("impair.rc.send."+x.name, "RC messages with "+x.name, rc,
-				func(t *validate.T) { impairSend(t, x.i) }, "IBTA-9.7-10"),
-			validate.NewCase("impair.rc.rdma."+x.name, "RC writes and reads with "+x.name, rc,
-				func(t *validate.T) { impairRDMA(t, x.i) }, "IBTA-9.7-11"),
-		)...)
-		n := bad
-		n.Atomics = ci.AtomicLocal
-		s.Cases = append(s.Cases, needing(n,
-			validate.NewCase("impair.rc.atomic."+x.name, "atomics with "+x.name, validate.FeatureAtomic,
-				func(t *validate.T) { impairAtomic(t, x.i) }, "IBTA-9.7-12"))...)
 	}
-	s.Cases = append(s.Cases, needing(bad,
-		validate.NewCase("impair.rc.rnr", "receives that are posted late, with loss", rc, impairRNR, "IBTA-9.7-10",
-			"IBTA-9.9-08"),
-		validate.NewCase("impair.rc.mended", "a link that is cut for a moment", rc, impairRepaired, "IBTA-9.7-13"),
-	)...)
-	n := bad
-	n.Caps = ci.CapUC
-	s.Cases = append(s.Cases, needing(n,
-		validate.NewCase("impair.uc", "UC messages with loss and corruption", validate.FeatureUC, func(t *validate.T) {
-			impairUC(t, validate.Impairment{Drop: 0.05, Corrupt: 0.05}, true)
-		}, "IBTA-9.8-20"),
-		// A first packet begins a message whatever its PSN (IBTA 9.8.2.2.1), so messages may arrive out of order.
-		validate.NewCase("impair.uc-reorder", "UC messages with loss and reordering", validate.FeatureUC,
-			func(t *validate.T) {
-				impairUC(t, validate.Impairment{Drop: 0.02, Reorder: 0.05}, false)
-			}, "IBTA-9.8-22"),
-	)...)
-	n.Caps = ci.CapUD | ci.CapAV
-	s.Cases = append(s.Cases,
-		needing(n, validate.NewCase("impair.ud", "datagrams with loss and corruption", validate.FeatureUD, impairUD,
-			"IBTA-9.8-21"))...)
-	return s
+	traffic := []badTraffic{
+		{"rc.send", "RC messages", validate.FeatureRC, ci.AtomicNone, IBTA9_7_10, impairSend},
+		{"rc.rdma", "RC writes and reads", validate.FeatureRC, ci.AtomicNone, IBTA9_7_11, impairRDMA},
+		{"rc.atomic", "atomics", validate.FeatureAtomic, ci.AtomicLocal, IBTA9_7_12, impairAtomic},
+	}
+	var out []impairRow
+	for _, l := range links {
+		for _, f := range traffic {
+			out = append(out, impairRow{l, f})
+		}
+	}
+	return out
 }
+
+var _ = validate.Matrix(impairCases, impairRows(), func(r impairRow) (validate.Case, []*req.Requirement) {
+	return validate.Case{
+		ID:      "impair." + r.of.name + "." + r.name,
+		Title:   r.of.title + " with " + r.name,
+		Feature: r.of.feature,
+		Needs:   validate.Needs{Atomics: r.of.atomics},
+		Run:     func(t *validate.T) { r.of.run(t, r.i) },
+	}, []*req.Requirement{r.of.rule}
+})
+
+var _ = impairCases.Case(validate.Case{
+	ID:      "impair.rc.rnr",
+	Title:   "receives that are posted late, with loss",
+	Feature: validate.FeatureRC,
+	Run:     impairRNR,
+}, IBTA9_7_10, IBTA9_9_08)
+
+var _ = impairCases.Case(validate.Case{
+	ID:      "impair.rc.mended",
+	Title:   "a link that is cut for a moment",
+	Feature: validate.FeatureRC,
+	Run:     impairRepaired,
+}, IBTA9_7_13)
+
+var _ = impairCases.Case(validate.Case{
+	ID:      "impair.uc",
+	Title:   "UC messages with loss and corruption",
+	Feature: validate.FeatureUC,
+	Needs:   validate.Needs{Caps: ci.CapUC},
+	Run:     func(t *validate.T) { impairUC(t, validate.Impairment{Drop: 0.05, Corrupt: 0.05}, true) },
+}, IBTA9_8_20)
+
+// A first packet begins a message whatever its PSN (IBTA 9.8.2.2.1), so messages may arrive out of order.
+var _ = impairCases.Case(validate.Case{
+	ID:      "impair.uc-reorder",
+	Title:   "UC messages with loss and reordering",
+	Feature: validate.FeatureUC,
+	Needs:   validate.Needs{Caps: ci.CapUC},
+	Run:     func(t *validate.T) { impairUC(t, validate.Impairment{Drop: 0.02, Reorder: 0.05}, false) },
+}, IBTA9_8_22)
+
+var _ = impairCases.Case(validate.Case{
+	ID:      "impair.ud",
+	Title:   "datagrams with loss and corruption",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     impairUD,
+}, IBTA9_8_21)
 
 // patient returns options for a pair on a link that loses packets: all retries and an ACK timeout of 134 ms, since each
 // loss may cost one. On a busy machine eight timeouts may pass before the other half of a software driver runs.

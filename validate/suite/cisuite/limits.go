@@ -40,33 +40,35 @@ func (c *countable) goesTo(t *validate.T) int {
 	return max(c.full, fullTable)
 }
 
-// limitsArea returns the cases that create as many objects as the CA permits, and one more. (SAS abstract; IBTA
-// 11.2.1.)
-func limitsArea() validate.Suite {
-	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must("CI-Limits-01", "IBTA 11.2.1", "create verbs; CAAttr",
-			"A create verb beyond the limit of its kind fails with InsufficientResources and does not change "+
-				"existing objects."),
-	}}
-	for _, c := range countables {
-		k := validate.NewCase("limits."+c.name, "as many objects as the limit: "+c.name, validate.FeatureCore,
-			func(t *validate.T) { limitsCase(t, c) }, "SAS-0-05", "CI-Limits-01")
-		k.Exhaustive = exhaustiveTime
-		k.Needs.Caps = c.needs
-		if c.any {
-			k.Needs.Caps, k.Needs.AnyCaps = 0, c.needs
-		}
-		s.Cases = append(s.Cases, k)
-		k = validate.NewCase("limits."+c.name+".beyond", "one object more than the limit: "+c.name,
-			validate.FeatureCore, func(t *validate.T) { beyondCase(t, c) }, "CI-Limits-01")
-		k.Exhaustive = exhaustiveTime
-		k.Needs.Caps = c.needs
-		if c.any {
-			k.Needs.Caps, k.Needs.AnyCaps = 0, c.needs
-		}
-		s.Cases = append(s.Cases, k)
+// limitsCases create as many objects as the CA permits, and one more. (SAS abstract; IBTA 11.2.1.)
+var limitsCases = &validate.Area{}
+
+var CILimits01 = limitsCases.Must("CI-Limits-01", "IBTA 11.2.1", "create verbs; CAAttr",
+	"A create verb beyond the limit of its kind fails with InsufficientResources and does not change existing "+
+		"objects.")
+
+var _ = validate.Matrix(limitsCases, countables, func(c countable) (validate.Case, []*req.Requirement) {
+	return c.at("", "as many objects as the limit: ", limitsCase), []*req.Requirement{req.SAS0_05, CILimits01}
+})
+
+var _ = validate.Matrix(limitsCases, countables, func(c countable) (validate.Case, []*req.Requirement) {
+	return c.at(".beyond", "one object more than the limit: ", beyondCase), []*req.Requirement{CILimits01}
+})
+
+// at returns a case that runs f with c.
+func (c countable) at(suffix, title string, f func(*validate.T, countable)) validate.Case {
+	k := validate.Case{
+		ID:         "limits." + c.name + suffix,
+		Title:      title + c.name,
+		Feature:    validate.FeatureCore,
+		Needs:      validate.Needs{Caps: c.needs},
+		Exhaustive: exhaustiveTime,
+		Run:        func(t *validate.T) { f(t, c) },
 	}
-	return s
+	if c.any {
+		k.Needs.Caps, k.Needs.AnyCaps = 0, c.needs
+	}
+	return k
 }
 
 var countables = []countable{

@@ -10,45 +10,47 @@ import (
 	"ciddk/validate/req"
 )
 
-// nothingArea returns the cases of nil arguments. In Go a nil pointer that is assigned to an interface is an interface
-// value other than nil and usually panics when it is used. Consumers make this mistake easily, and a driver must reject
-// it.
-func nothingArea() validate.Suite {
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-Nil-01", "CI Object", "verbs that take objects",
-			"A nil object, or a nil pointer in an interface, is rejected with the handle status of its kind or "+
-				"InvalidParameter, and nothing changes."),
-		req.Driver.Must("CI-Nil-02", "CI Memory", "ci_register_mr (35)",
-			"A nil pointer in a Memory interface is rejected with InvalidParameter."),
-	)
-	s.Cases = append(s.Cases,
-		validate.NewCase("nil.create", "a QP without CQs, or with a nil pointer as SRQ", validate.FeatureQP, nilCreate,
-			"CI-Nil-01"),
-		validate.NewCase("nil.memory", "regions with a nil pointer as memory", validate.FeatureMR, nilMemory,
-			"CI-Nil-02"),
-	)
-	for _, x := range []struct {
-		name, title string
-		caps        ci.Caps
-		feature     validate.Feature
-		run         func(*validate.T)
-		rule        string
-	}{
-		{"send", "datagrams with a nil address vector", ci.CapUD | ci.CapAV, validate.FeatureUD, nilSend, "CI-Nil-01"},
-		{"bind", "binds of a nil window or to a nil region", ci.CapMW1, validate.FeatureMW, nilBind, "CI-Nil-01"},
-		{"fast", "fast registration of a nil region", ci.CapFastReg, validate.FeatureMROpt, nilFast, "CI-Nil-01"},
-		{"shared", "a shared region of a nil region", ci.CapSharedMR, validate.FeatureMROpt, nilShared, "CI-Nil-01"},
-		{"modify", "modify a region to a nil PD", ci.CapModifyMR, validate.FeatureMROpt, nilModify, "CI-Nil-01"},
-		{"fmr", "unmap a list with a nil FMR", ci.CapFMR, validate.FeatureMROpt, nilFMR, "CI-Nil-01"},
-		{"dma", "map a nil pointer for DMA", ci.CapFastReg, validate.FeatureMROpt, nilDMA, "CI-Nil-02"},
-	} {
-		s.Cases = append(s.Cases,
-			needing(validate.Needs{Caps: x.caps},
-				validate.NewCase("nil."+x.name, x.title, x.feature, x.run, x.rule))...)
-	}
-	return s
+// nilCases are the cases of nil arguments. In Go a nil pointer that is assigned to an interface is an interface value
+// other than nil and usually panics when it is used. Consumers make this mistake easily, and a driver must reject it.
+var nilCases = &validate.Area{}
+
+var CINil01 = nilCases.Must("CI-Nil-01", "CI Object", "verbs that take objects",
+	"A nil object, or a nil pointer in an interface, is rejected with the handle status of its kind or "+
+		"InvalidParameter, and nothing changes.")
+
+var CINil02 = nilCases.Must("CI-Nil-02", "CI Memory", "ci_register_mr (35)",
+	"A nil pointer in a Memory interface is rejected with InvalidParameter.")
+
+// nilArgument is a verb with a nil argument.
+type nilArgument struct {
+	name, title string
+	caps        ci.Caps
+	feature     validate.Feature
+	run         func(*validate.T)
+	rule        *req.Requirement
 }
+
+var nilArguments = []nilArgument{
+	{"create", "a QP without CQs, or with a nil pointer as SRQ", 0, validate.FeatureQP, nilCreate, CINil01},
+	{"memory", "regions with a nil pointer as memory", 0, validate.FeatureMR, nilMemory, CINil02},
+	{"send", "datagrams with a nil address vector", ci.CapUD | ci.CapAV, validate.FeatureUD, nilSend, CINil01},
+	{"bind", "binds of a nil window or to a nil region", ci.CapMW1, validate.FeatureMW, nilBind, CINil01},
+	{"fast", "fast registration of a nil region", ci.CapFastReg, validate.FeatureMROpt, nilFast, CINil01},
+	{"shared", "a shared region of a nil region", ci.CapSharedMR, validate.FeatureMROpt, nilShared, CINil01},
+	{"modify", "modify a region to a nil PD", ci.CapModifyMR, validate.FeatureMROpt, nilModify, CINil01},
+	{"fmr", "unmap a list with a nil FMR", ci.CapFMR, validate.FeatureMROpt, nilFMR, CINil01},
+	{"dma", "map a nil pointer for DMA", ci.CapFastReg, validate.FeatureMROpt, nilDMA, CINil02},
+}
+
+var _ = validate.Matrix(nilCases, nilArguments, func(n nilArgument) (validate.Case, []*req.Requirement) {
+	return validate.Case{
+		ID:      "nil." + n.name,
+		Title:   n.title,
+		Feature: n.feature,
+		Needs:   validate.Needs{Caps: n.caps},
+		Run:     n.run,
+	}, []*req.Requirement{n.rule}
+})
 
 // nothing is a nil argument.
 type nothing[T any] struct {

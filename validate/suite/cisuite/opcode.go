@@ -2,6 +2,7 @@ package cisuite
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"ciddk/ci"
@@ -50,72 +51,87 @@ var opForms = []opForm{
 	{name: "unknown", title: "unknown operation 200", op: 200},
 }
 
-// opcodeArea returns one case for each operation on each service.
-func opcodeArea() validate.Suite {
-	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must("CI-Opcode-01", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)",
-			"PostSend accepts each operation that the service of the QP supports, and its completion has the "+
-				"operation's code."),
-		req.Driver.Must("CI-Opcode-02", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)",
-			"PostSend of an operation that the service of the QP does not support fails with InvalidWRType, posts "+
-				"nothing and has no other effect."),
-		req.Driver.Must("CI-Opcode-03", "CI claims", "docs/sas, Operations",
-			"PostSend of an operation that the service supports and whose capability is not claimed fails with "+
-				"Unsupported."),
-		req.Driver.Must("CI-Opcode-04", "IBTA 11.4.1.1", "docs/sas, Operations, Options",
-			"PostSend with both immediate data and invalidation in one request fails with InvalidParameter."),
-		req.Driver.Must("CI-PostRecv-02", "IBTA 10.2.9", "ci_post_recv (56)",
-			"PostRecv on a QP with a shared receive queue fails with InvalidWRType."),
-	}}
-	for _, svc := range []struct {
-		typ     ci.QPType
-		name    string
-		feature validate.Feature
-		caps    ci.Caps
-	}{
-		{ci.RC, "rc", validate.FeatureRC, 0},
-		{ci.UC, "uc", validate.FeatureUC, ci.CapUC},
-		{ci.UD, "ud", validate.FeatureUD, ci.CapUD | ci.CapAV},
-		{ci.QP1, "qp1", validate.FeatureSpecial, ci.CapSpecialQP | ci.CapAV},
-	} {
+// opcodeCases are one case for each operation on each service.
+var opcodeCases = &validate.Area{}
+
+var CIOpcode01 = opcodeCases.Must("CI-Opcode-01", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)",
+	"PostSend accepts each operation that the service of the QP supports, and its completion has the operation's "+
+		"code.")
+
+var CIOpcode02 = opcodeCases.Must("CI-Opcode-02", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)",
+	"PostSend of an operation that the service of the QP does not support fails with InvalidWRType, posts "+
+		"nothing and has no other effect.")
+
+var CIOpcode03 = opcodeCases.Must("CI-Opcode-03", "CI claims", "docs/sas, Operations",
+	"PostSend of an operation that the service supports and whose capability is not claimed fails with "+
+		"Unsupported.")
+
+var CIOpcode04 = opcodeCases.Must("CI-Opcode-04", "IBTA 11.4.1.1", "docs/sas, Operations, Options",
+	"PostSend with both immediate data and invalidation in one request fails with InvalidParameter.")
+
+var CIPostRecv02 = opcodeCases.Must("CI-PostRecv-02", "IBTA 10.2.9", "ci_post_recv (56)",
+	"PostRecv on a QP with a shared receive queue fails with InvalidWRType.")
+
+// opRow is an operation on a service.
+type opRow struct {
+	service
+	opForm
+}
+
+// opRows returns each operation on each service, except those that the area of special QPs tests on QP1.
+func opRows() []opRow {
+	var out []opRow
+	qp1 := service{"qp1", ci.QP1, validate.FeatureSpecial, ci.CapSpecialQP | ci.CapAV}
+	for _, s := range append(slices.Clone(services), qp1) {
 		for _, f := range opForms {
-			c := validate.Case{
-				ID:      "opcode." + svc.name + "." + f.name,
-				Feature: svc.feature,
-				Needs:   validate.Needs{Caps: svc.caps},
+			if s.typ != ci.QP1 || !f.legal(s.typ) {
+				out = append(out, opRow{s, f})
 			}
-			service := strings.ToUpper(svc.name)
-			switch legal := f.legal(svc.typ); {
-			case !legal:
-				c.Title = f.title + " on " + service + ", which does not support it"
-				c.Requirements = []string{"CI-Opcode-02", "SAS-2.1-23"}
-				c.Run = func(t *validate.T) { f.illegal(t, svc.typ) }
-			case f.plain && svc.typ != ci.QP1:
-				c.Title = f.title + " on " + service
-				c.Requirements = []string{"CI-Opcode-01"}
-				if f.atom {
-					c.Needs.Atomics = ci.AtomicLocal
-				}
-				c.Run = func(t *validate.T) { f.taken(t, svc.typ) }
-			case f.caps != 0 && svc.typ != ci.QP1:
-				c.Title = f.title + " on " + service + ", claimed or not claimed"
-				c.Requirements = []string{"CI-Opcode-03"}
-				c.Run = func(t *validate.T) { f.claimed(t, svc.typ) }
-			default:
-				continue // the area of special QPs tests the traffic of QP1
-			}
-			s.Cases = append(s.Cases, c)
 		}
 	}
-	s.Cases = append(s.Cases,
-		validate.NewCase("opcode.rc.imm-and-inv", "immediate data and invalidation in one send", validate.FeatureRC,
-			immAndInv, "CI-Opcode-04"))
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ},
-		validate.NewCase("opcode.recv.srq", "PostRecv on a QP with an SRQ", validate.FeatureSRQ, recvWithSRQ,
-			"CI-PostRecv-02"))...)
-	s.Cases[len(s.Cases)-2].Needs.Caps = ci.CapSendInvalidate
-	return s
+	return out
 }
+
+var _ = validate.Matrix(opcodeCases, opRows(), func(r opRow) (validate.Case, []*req.Requirement) {
+	f, typ, name := r.opForm, r.typ, strings.ToUpper(r.service.name)
+	c := validate.Case{
+		ID:      "opcode." + r.service.name + "." + f.name,
+		Feature: r.feature,
+		Needs:   validate.Needs{Caps: r.service.caps},
+	}
+	switch {
+	case !f.legal(typ):
+		c.Title = f.title + " on " + name + ", which does not support it"
+		c.Run = func(t *validate.T) { f.illegal(t, typ) }
+		return c, []*req.Requirement{CIOpcode02, req.SAS2_1_23}
+	case f.plain:
+		c.Title = f.title + " on " + name
+		if f.atom {
+			c.Needs.Atomics = ci.AtomicLocal
+		}
+		c.Run = func(t *validate.T) { f.taken(t, typ) }
+		return c, []*req.Requirement{CIOpcode01}
+	}
+	c.Title = f.title + " on " + name + ", claimed or not claimed"
+	c.Run = func(t *validate.T) { f.claimed(t, typ) }
+	return c, []*req.Requirement{CIOpcode03}
+})
+
+var _ = opcodeCases.Case(validate.Case{
+	ID:      "opcode.rc.imm-and-inv",
+	Title:   "immediate data and invalidation in one send",
+	Feature: validate.FeatureRC,
+	Needs:   validate.Needs{Caps: ci.CapSendInvalidate},
+	Run:     immAndInv,
+}, CIOpcode04)
+
+var _ = opcodeCases.Case(validate.Case{
+	ID:      "opcode.recv.srq",
+	Title:   "PostRecv on a QP with an SRQ",
+	Feature: validate.FeatureSRQ,
+	Needs:   validate.Needs{Caps: ci.CapSRQ},
+	Run:     recvWithSRQ,
+}, CIPostRecv02)
 
 func (f opForm) legal(typ ci.QPType) bool {
 	switch typ {

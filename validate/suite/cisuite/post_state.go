@@ -2,6 +2,7 @@ package cisuite
 
 import (
 	"fmt"
+	"slices"
 
 	"ciddk/ci"
 	"ciddk/validate"
@@ -9,53 +10,60 @@ import (
 	"ciddk/validate/req"
 )
 
-// postStateArea returns the cases of posts in each state of a QP. (IBTA 10.3.1; docs/sas, What a state allows.)
-func postStateArea() validate.Suite {
-	rc, uc, ud := validate.FeatureRC, validate.FeatureUC, validate.FeatureUD
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-PostState-01", "IBTA 10.3.1", "ci_post_send (55); D-42",
-			"PostSend in Reset, Init and RTR fails with InvalidQPState. Nothing is posted, and nothing is sent later."),
-		req.Driver.Must("CI-PostState-02", "IBTA 10.3.1", "ci_post_recv (56); D-42",
-			"PostRecv in Reset fails with InvalidQPState."),
-		req.Driver.Must("CI-PostState-03", "IBTA 10.3.1", "ci_post_recv (56); D-41",
-			"The first messages use the receives posted in Init and RTR, in order."),
-		req.Driver.Must("CI-PostState-04", "IBTA 10.3.1.6", "ci_post_send (55), ci_post_recv (56); D-40",
-			"PostSend and PostRecv in Error accept requests. Each completes once as flushed, signaled or not, in "+
-				"order."),
-		req.Driver.Must("CI-PostState-05", "IBTA 10.3.1.5", "ci_post_send (55); D-40",
-			"PostSend in SQError accepts sends, which are flushed. The receive queue still works."),
-		req.Driver.Must("CI-PostState-06", "IBTA 10.3.1.4", "ci_post_send (55)",
-			"PostSend in SQD accepts sends. They wait while the QP is drained and are executed after it is back in "+
-				"RTS."),
-	)
-	for _, svc := range []struct {
-		typ  ci.QPType
-		name string
-		f    validate.Feature
-		n    validate.Needs
-	}{{ci.RC, "rc", rc, validate.Needs{}}, {ci.UC, "uc", uc, validate.Needs{Caps: ci.CapUC}},
-		{ci.UD, "ud", ud, validate.Needs{Caps: ci.CapUD | ci.CapAV}}} {
-		on := func(f func(*validate.T, ci.QPType)) func(*validate.T) { return func(t *validate.T) { f(t, svc.typ) } }
-		s.Cases = append(s.Cases, needing(svc.n,
-			validate.NewCase("post.state."+svc.name+".send-early", "PostSend before RTS", svc.f, on(stateSendEarly),
-				"CI-PostState-01"),
-			validate.NewCase("post.state."+svc.name+".recv-early", "PostRecv from Reset to RTR", svc.f,
-				on(stateRecvEarly), "CI-PostState-03", "CI-PostState-02"),
-			validate.NewCase("post.state."+svc.name+".recv-reset", "PostRecv in Reset", svc.f, on(stateRecvReset),
-				"CI-PostState-02"),
-			validate.NewCase("post.state."+svc.name+".error", "post in Error", svc.f, on(stateError),
-				"CI-PostState-04"),
-			validate.NewCase("post.state."+svc.name+".sqd", "post in SQD", svc.f, on(stateSQD), "CI-PostState-06"),
-		)...)
-		if svc.typ != ci.RC {
-			s.Cases = append(s.Cases, needing(svc.n,
-				validate.NewCase("post.state."+svc.name+".sqerror", "post in SQError", svc.f, on(stateSQError),
-					"CI-PostState-05"))...)
-		}
-	}
-	return s
+// postStateCases are the cases of posts in each state of a QP. (IBTA 10.3.1; docs/sas, What a state allows.)
+var postStateCases = &validate.Area{}
+
+var CIPostState01 = postStateCases.Must("CI-PostState-01", "IBTA 10.3.1", "ci_post_send (55); D-42",
+	"PostSend in Reset, Init and RTR fails with InvalidQPState. Nothing is posted, and nothing is sent later.")
+
+var CIPostState02 = postStateCases.Must("CI-PostState-02", "IBTA 10.3.1", "ci_post_recv (56); D-42",
+	"PostRecv in Reset fails with InvalidQPState.")
+
+var CIPostState03 = postStateCases.Must("CI-PostState-03", "IBTA 10.3.1", "ci_post_recv (56); D-41",
+	"The first messages use the receives posted in Init and RTR, in order.")
+
+var CIPostState04 = postStateCases.Must("CI-PostState-04", "IBTA 10.3.1.6",
+	"ci_post_send (55), ci_post_recv (56); D-40",
+	"PostSend and PostRecv in Error accept requests. Each completes once as flushed, signaled or not, in order.")
+
+var CIPostState05 = postStateCases.Must("CI-PostState-05", "IBTA 10.3.1.5", "ci_post_send (55); D-40",
+	"PostSend in SQError accepts sends, which are flushed. The receive queue still works.")
+
+var CIPostState06 = postStateCases.Must("CI-PostState-06", "IBTA 10.3.1.4", "ci_post_send (55)",
+	"PostSend in SQD accepts sends. They wait while the QP is drained and are executed after it is back in RTS.")
+
+// postPattern is a case of posts in a state, which exists for each service.
+type postPattern struct {
+	id, title string
+	rules     []*req.Requirement
+	run       func(*validate.T, ci.QPType)
 }
+
+var postPatterns = []postPattern{
+	{"send-early", "PostSend before RTS", []*req.Requirement{CIPostState01}, stateSendEarly},
+	{"recv-early", "PostRecv from Reset to RTR", []*req.Requirement{CIPostState03, CIPostState02}, stateRecvEarly},
+	{"recv-reset", "PostRecv in Reset", []*req.Requirement{CIPostState02}, stateRecvReset},
+	{"error", "post in Error", []*req.Requirement{CIPostState04}, stateError},
+	{"sqd", "post in SQD", []*req.Requirement{CIPostState06}, stateSQD},
+	{"sqerror", "post in SQError", []*req.Requirement{CIPostState05}, stateSQError},
+}
+
+// postRows returns each pattern for each service. An RC QP has no state SQError.
+func postRows() []perService[postPattern] {
+	return slices.DeleteFunc(eachService(postPatterns),
+		func(p perService[postPattern]) bool { return p.typ == ci.RC && p.of.id == "sqerror" })
+}
+
+var _ = validate.Matrix(postStateCases, postRows(),
+	func(p perService[postPattern]) (validate.Case, []*req.Requirement) {
+		return validate.Case{
+			ID:      "post.state." + p.name + "." + p.of.id,
+			Title:   p.of.title,
+			Feature: p.feature,
+			Needs:   validate.Needs{Caps: p.caps},
+			Run:     func(t *validate.T) { p.of.run(t, p.typ) },
+		}, p.of.rules
+	})
 
 func stateSendEarly(t *validate.T, typ ci.QPType) {
 	p := kit.NewPairInReset(t, kit.Type(typ))

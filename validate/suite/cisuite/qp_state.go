@@ -11,84 +11,112 @@ import (
 	"ciddk/validate/req"
 )
 
-// qpStateArea returns the cases of the state machine of queue pairs and of its attributes. (IBTA 10.3.1, 11.2.5.2.)
-func qpStateArea() validate.Suite {
-	must := func(id, section, text string) req.Requirement {
-		return req.Driver.Must(id, section, "ci_modify_qp (25)", text)
-	}
-	s := validate.Suite{
-		Requirements: []req.Requirement{
-			must("CI-ModifyQP-01", "IBTA 10.3.1",
-				"Each transition of the state diagram succeeds with exactly the attributes that it requires."),
-			must("CI-ModifyQP-02", "IBTA 10.3.1",
-				"A transition that the state diagram does not have fails with InvalidQPState and changes nothing."),
-			must("CI-ModifyQP-03", "IBTA 11.2.5.2",
-				"A transition without a required attribute fails with InvalidParameter and changes nothing."),
-			must("CI-ModifyQP-04", "IBTA 11.2.5.2",
-				"A transition with an attribute that it does not permit fails with InvalidParameter and changes "+
-					"nothing."),
-			must("CI-ModifyQP-05", "IBTA 11.2.5.2",
-				"An attribute out of range fails with the status of its kind, and nothing changes."),
-			must("CI-ModifyQP-06", "IBTA 11.2.5.3", "Query returns the attributes that Modify has set."),
-			must("CI-ModifyQP-07", "IBTA 10.3.1.1",
-				"A QP can be moved to Reset from every state and then be connected again."),
-			must("CI-ModifyQP-08", "IBTA 10.3.1.7",
-				"A QP can be moved to Error from every state, and from Error only to Reset."),
-			must("CI-ModifyQP-09", "IBTA 11.2.5.2", "Values of attributes that are not in the mask are ignored."),
-			must("CI-ModifyQP-10", "IBTA 11.2.5.2",
-				"An unknown bit of the mask fails with InvalidParameter, and nothing changes."),
-			must("CI-ModifyQP-11", "IBTA 10.3.1", "Modify of a destroyed QP fails with InvalidQPHandle."),
-			must("CI-SQD-01", "IBTA 10.3.1.5",
-				"A QP that is moved to SQD completes the sends that it has begun and begins no others. Posted "+
-					"requests are accepted and wait."),
-			must("CI-SQD-02", "IBTA 10.3.1.5",
-				"When the send queue has drained, the event SQ drained is raised once if it was requested, and "+
-					"otherwise not."),
-			must("CI-SQD-03", "IBTA 10.3.1.5", "A QP in SQD still receives."),
-			must("CI-SQD-04", "IBTA 10.3.1.5", "When the QP is back in RTS, the waiting requests are sent in order."),
-			must("CI-CurrentState-01", "IBTA 11.2.5.2",
-				"If CapCurrentQPState is claimed, a Modify whose current state is not that of the QP fails with "+
-					"InvalidQPState."),
-		},
-	}
-	for _, v := range []struct {
-		name    string
-		typ     ci.QPType
-		feature validate.Feature
-		needs   ci.Caps
-	}{{"rc", ci.RC, validate.FeatureQP, 0}, {"uc", ci.UC, validate.FeatureUC, ci.CapUC},
-		{"ud", ci.UD, validate.FeatureUD, ci.CapUD}} {
-		add := func(id, title, rule string, run func(*validate.T, ci.QPType), more ...string) {
-			s.Cases = append(s.Cases,
-				validate.Case{ID: "qp.state." + v.name + "." + id, Title: fmt.Sprintf("%s QP: %s", v.typ, title),
-					Feature: v.feature, Needs: validate.Needs{Caps: v.needs},
-					Requirements: append([]string{rule}, more...), Checks: more,
-					Run: func(t *validate.T) { run(t, v.typ) }})
-		}
-		add("legal", "every transition with the attributes that it requires", "CI-ModifyQP-01", qpLegal, "SAS-2.3-11")
-		add("illegal", "every transition that does not exist", "CI-ModifyQP-02", qpIllegal)
-		add("missing", "each required attribute missing", "CI-ModifyQP-03", qpMissing)
-		add("extra", "attributes that the transition does not permit", "CI-ModifyQP-04", qpExtra)
-		add("values", "values out of range", "CI-ModifyQP-05", qpValues)
-		add("query", "attributes that Query returns", "CI-ModifyQP-06", qpShows)
-		add("optional", "every transition with each optional attribute", "CI-ModifyQP-01", qpOptional)
-		add("largest", "largest value of each attribute", "CI-ModifyQP-06", qpLargest)
-		add("reset", "from every state to Reset, then connected again", "CI-ModifyQP-07", qpResets)
-		add("error", "from every state to Error, and from there", "CI-ModifyQP-08", qpErrors)
-		add("mask", "values that are not in the mask", "CI-ModifyQP-09", qpMask)
-		add("unknown", "unknown bits of the mask", "CI-ModifyQP-10", qpUnknown)
-		add("stale", "Modify and Query after Destroy", "CI-ModifyQP-11", qpModifyStale)
-		add("drain-event", "drain with and without an event", "CI-SQD-02", qpDrainEvent)
-		add("drain-posts", "post to a drained QP, then resume", "CI-SQD-04", qpDrainPosts, "CI-SQD-01")
-		add("drain-receives", "receive on a drained QP", "CI-SQD-03", qpDrainReceives)
-	}
-	s.Cases = append(s.Cases,
-		validate.Case{ID: "qp.state.current", Title: "a wrong and the correct current state",
-			Feature: validate.FeatureQP,
-			Needs:   validate.Needs{Caps: ci.CapCurrentQPState}, Requirements: []string{"CI-CurrentState-01"},
-			Run: qpCurrent})
-	return s
+// qpStateCases are the cases of the state machine of queue pairs and of its attributes. (IBTA 10.3.1, 11.2.5.2.)
+var qpStateCases = &validate.Area{}
+
+var CIModifyQP01 = qpStateCases.Must("CI-ModifyQP-01", "IBTA 10.3.1", "ci_modify_qp (25)",
+	"Each transition of the state diagram succeeds with exactly the attributes that it requires.")
+
+var CIModifyQP02 = qpStateCases.Must("CI-ModifyQP-02", "IBTA 10.3.1", "ci_modify_qp (25)",
+	"A transition that the state diagram does not have fails with InvalidQPState and changes nothing.")
+
+var CIModifyQP03 = qpStateCases.Must("CI-ModifyQP-03", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+	"A transition without a required attribute fails with InvalidParameter and changes nothing.")
+
+var CIModifyQP04 = qpStateCases.Must("CI-ModifyQP-04", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+	"A transition with an attribute that it does not permit fails with InvalidParameter and changes nothing.")
+
+var CIModifyQP05 = qpStateCases.Must("CI-ModifyQP-05", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+	"An attribute out of range fails with the status of its kind, and nothing changes.")
+
+var CIModifyQP06 = qpStateCases.Must("CI-ModifyQP-06", "IBTA 11.2.5.3", "ci_modify_qp (25)",
+	"Query returns the attributes that Modify has set.")
+
+var CIModifyQP07 = qpStateCases.Must("CI-ModifyQP-07", "IBTA 10.3.1.1", "ci_modify_qp (25)",
+	"A QP can be moved to Reset from every state and then be connected again.")
+
+var CIModifyQP08 = qpStateCases.Must("CI-ModifyQP-08", "IBTA 10.3.1.7", "ci_modify_qp (25)",
+	"A QP can be moved to Error from every state, and from Error only to Reset.")
+
+var CIModifyQP09 = qpStateCases.Must("CI-ModifyQP-09", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+	"Values of attributes that are not in the mask are ignored.")
+
+var CIModifyQP10 = qpStateCases.Must("CI-ModifyQP-10", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+	"An unknown bit of the mask fails with InvalidParameter, and nothing changes.")
+
+var CIModifyQP11 = qpStateCases.Must("CI-ModifyQP-11", "IBTA 10.3.1", "ci_modify_qp (25)",
+	"Modify of a destroyed QP fails with InvalidQPHandle.")
+
+var CISQD01 = qpStateCases.Must("CI-SQD-01", "IBTA 10.3.1.5", "ci_modify_qp (25)",
+	"A QP that is moved to SQD completes the sends that it has begun and begins no others. Posted requests are "+
+		"accepted and wait.")
+
+var CISQD02 = qpStateCases.Must("CI-SQD-02", "IBTA 10.3.1.5", "ci_modify_qp (25)",
+	"When the send queue has drained, the event SQ drained is raised once if it was requested, and otherwise not.")
+
+var CISQD03 = qpStateCases.Must("CI-SQD-03", "IBTA 10.3.1.5", "ci_modify_qp (25)",
+	"A QP in SQD still receives.")
+
+var CISQD04 = qpStateCases.Must("CI-SQD-04", "IBTA 10.3.1.5", "ci_modify_qp (25)",
+	"When the QP is back in RTS, the waiting requests are sent in order.")
+
+var CICurrentState01 = qpStateCases.Must("CI-CurrentState-01", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+	"If CapCurrentQPState is claimed, a Modify whose current state is not that of the QP fails with "+
+		"InvalidQPState.")
+
+// statePattern is a case of the state machine, which exists for each service.
+type statePattern struct {
+	id, title string
+	proves    *req.Requirement
+	checks    *req.Requirement // may be nil
+	run       func(*validate.T, ci.QPType)
 }
+
+var statePatterns = []statePattern{
+	{"legal", "every transition with the attributes that it requires", CIModifyQP01, req.SAS2_3_11, qpLegal},
+	{"illegal", "every transition that does not exist", CIModifyQP02, nil, qpIllegal},
+	{"missing", "each required attribute missing", CIModifyQP03, nil, qpMissing},
+	{"extra", "attributes that the transition does not permit", CIModifyQP04, nil, qpExtra},
+	{"values", "values out of range", CIModifyQP05, nil, qpValues},
+	{"query", "attributes that Query returns", CIModifyQP06, nil, qpShows},
+	{"optional", "every transition with each optional attribute", CIModifyQP01, nil, qpOptional},
+	{"largest", "largest value of each attribute", CIModifyQP06, nil, qpLargest},
+	{"reset", "from every state to Reset, then connected again", CIModifyQP07, nil, qpResets},
+	{"error", "from every state to Error, and from there", CIModifyQP08, nil, qpErrors},
+	{"mask", "values that are not in the mask", CIModifyQP09, nil, qpMask},
+	{"unknown", "unknown bits of the mask", CIModifyQP10, nil, qpUnknown},
+	{"stale", "Modify and Query after Destroy", CIModifyQP11, nil, qpModifyStale},
+	{"drain-event", "drain with and without an event", CISQD02, nil, qpDrainEvent},
+	{"drain-posts", "post to a drained QP, then resume", CISQD04, CISQD01, qpDrainPosts},
+	{"drain-receives", "receive on a drained QP", CISQD03, nil, qpDrainReceives},
+}
+
+var _ = validate.Matrix(qpStateCases, eachService(statePatterns),
+	func(p perService[statePattern]) (validate.Case, []*req.Requirement) {
+		c := validate.Case{
+			ID:      "qp.state." + p.name + "." + p.of.id,
+			Title:   fmt.Sprintf("%s QP: %s", p.typ, p.of.title),
+			Feature: p.feature,
+			Needs:   validate.Needs{Caps: p.caps &^ ci.CapAV},
+			Run:     func(t *validate.T) { p.of.run(t, p.typ) },
+		}
+		if p.typ == ci.RC {
+			c.Feature = validate.FeatureQP
+		}
+		if p.of.checks == nil {
+			return c, []*req.Requirement{p.of.proves}
+		}
+		c.Checks = []string{p.of.checks.ID}
+		return c, []*req.Requirement{p.of.proves, p.of.checks}
+	})
+
+var _ = qpStateCases.Case(validate.Case{
+	ID:      "qp.state.current",
+	Title:   "a wrong and the correct current state",
+	Feature: validate.FeatureQP,
+	Needs:   validate.Needs{Caps: ci.CapCurrentQPState},
+	Run:     qpCurrent,
+}, CICurrentState01)
 
 // ladder is a QP that a case moves through its states, and a peer.
 type ladder struct {

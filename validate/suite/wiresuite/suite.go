@@ -15,7 +15,7 @@ func Suite() validate.Suite {
 		c.Requirements = append(c.Requirements, ruleAnyForm)
 		c.Checks = append(c.Checks, ruleAnyForm)
 	}
-	s := validate.Merge("wire", trafficArea(), played)
+	s := validate.Merge("wire", trafficCases.Suite(), played)
 	for i := range s.Cases {
 		c := &s.Cases[i]
 		c.Feature = validate.FeatureWire

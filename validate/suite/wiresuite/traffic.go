@@ -10,113 +10,153 @@ import (
 	"ciddk/wire"
 )
 
-// trafficArea returns the cases of the rules of form and order, which hold for every packet. They are checked on
-// traffic of all kinds that two QPs exchange through the certifier: each kind of message, sizes around packet
-// boundaries, both directions, lost and duplicated packets, receivers that are not ready, and a request that gets a
-// NAK. (IBTA 5.2, 7.8, 9.2, 9.3, 9.7; RoCEv2 A17.)
-func trafficArea() validate.Suite {
-	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must(ruleICRC, "IBTA 7.8", "ICRC; annex A17",
-			"The ICRC of each packet is the CRC of its invariant fields."),
-		req.Driver.Must(ruleTVer, "IBTA 9.2", "TVer", "The transport version of each packet is 0."),
-		req.Driver.Must(ruleReserved, "IBTA 9.2", "reserved fields",
-			"The reserved bits of the BTH and DETH are zero in each packet."),
-		req.Driver.Must(rulePadCount, "IBTA 9.2", "PadCnt",
-			"Only the last packet of a message has pad bytes, as many as make its payload a multiple of four bytes."),
-		req.Driver.Must(rulePadZero, "IBTA 9.2", "pad", "Pad bytes are zero."),
-		req.Driver.Must(rulePKey, "IBTA 9.2", "P_Key",
-			"The P_Key of each packet is the one at the QP's index in the P_Key table."),
-		req.Driver.Must(ruleOpcode, "IBTA 9.2", "OpCode",
-			"Each packet has an opcode that the service of its QP defines and the extension headers of that opcode. "+
-				"It has a payload only if the opcode permits one, and its destination is a QP of the peer."),
-		req.Driver.Must(ruleUDP, "RoCEv2 A17.3", "UDP header",
-			"Each packet goes to the UDP port of RoCEv2, and its UDP length is correct."),
-		req.Driver.Should(ruleSport, "RoCEv2 A17.3", "UDP source port",
-			"All packets of a QP to one peer have the same UDP source port, so that the network keeps them in order."),
-		req.Driver.Must(ruleIP, "RoCEv2 A17.3", "IP header",
-			"The IP header has no options, DF set without fragments, the correct length, a TTL or hop limit above 0, "+
-				"protocol UDP and a correct checksum."),
-		req.Driver.Must(ruleChecksum, "RoCEv2 A17.3", "UDP checksum", "The UDP checksum is zero or correct."),
-		req.Driver.Must(ruleSyndrome, "IBTA 9.3", "AETH syndrome",
-			"AETH syndromes are defined values. Those of READ responses and atomic acknowledges are ACK syndromes."),
-		req.Driver.Must(ruleLRH, "IBTA 7.7", "LRH",
-			"On an InfiniBand link the LRH has version 0, reserved bits of zero, the packet's length, a data VL of "+
-				"the port and the destination LID. It announces a GRH exactly if the address vector has one."),
-		req.Driver.Must(ruleVCRC, "IBTA 7.8", "VCRC", "On an InfiniBand link the VCRC of each packet is correct."),
-		req.Driver.Must(ruleLRHPath, "IBTA 7.7", "LRH SLID, SL",
-			"The source LID is that of the port with the path bits of the address vector. The service level is that "+
-				"of the address vector."),
-		req.Driver.Must(ruleGRH, "IBTA 8.3", "GRH",
-			"A GRH has version 6, the next header of a BTH, the correct length, and the GID of the port as its "+
-				"source. Its destination, traffic class, flow label and hop limit are those of the address vector."),
-		req.Driver.Must(ruleClass, "RoCEv2 A17.3", "traffic class, hop limit",
-			"The IP header has the hop limit of the address vector and its traffic class, except for the two bits of "+
-				"congestion notification."),
-		req.Driver.Should(ruleLabel, "RoCEv2 A17.3", "IPv6 flow label",
-			"All packets of a QP to one peer have the same IPv6 flow label, so that the network keeps them in order."),
-		req.Driver.Must(ruleLabelAV, "RoCEv2 A17.3", "IPv6 flow label; ci, GRH.FlowLabel",
-			"The IPv6 header has the flow label of the address vector, unless that is 0."),
-		req.Driver.Must(ruleOrder, "IBTA 9.7.3", "OpCode sequence",
-			"The packets of a message are consecutive, FIRST, MIDDLE, LAST, with no other request of the QP between "+
-				"them."),
-		req.Driver.Must(rulePSN, "IBTA 9.7.3", "PSN",
-			"A request packet has the PSN after that of the newest one, or it is a retransmission."),
-		req.Driver.Must(ruleAgain, "IBTA 9.7.3", "retransmission",
-			"A retransmitted request packet has the opcode, headers and payload of the first transmission. A READ "+
-				"may be repeated in part, with a PSN and an address that match."),
-		req.Driver.Must(ruleFull, "IBTA 9.7.3", "payload length",
-			"Each packet of a message except the last is as long as the path MTU, and a LAST is not empty."),
-		req.Driver.Must(ruleTotal, "IBTA 9.7.3", "RETH DMA length",
-			"The payloads of a WRITE add up to the length in its RETH."),
-		req.Driver.Must(ruleDepth, "IBTA 9.7.3", "initiator depth",
-			"The number of outstanding READs and atomics is at most the QP's initiator depth."),
-		req.Driver.Must(ruleAnswer, "IBTA 9.7.5", "acknowledge",
-			"An answer has the PSN of a request that has arrived together with all requests before it."),
-		req.Driver.Must(ruleRead, "IBTA 9.7.5", "READ responses",
-			"The packets of a READ response are consecutive, FIRST, MIDDLE, LAST, with the PSNs of a READ that "+
-				"arrived. All except the last are as long as the path MTU."),
-		req.Driver.Must(ruleMSN, "IBTA 9.7.7", "AETH MSN",
-			"The MSN of an answer counts the executed messages and does not decrease."),
-		req.Driver.Must(ruleAnyForm, "IBTA 9.6", "packet validation",
-			"All packets that the adapter sends have the form that the WIRE-Form rules require, whether the "+
-				"certifier's packets are valid or not."),
-	}}
-	for _, x := range []struct{ id, title, rule string }{
-		{"form.icrc", "the ICRC, computed again", ruleICRC},
-		{"form.tver", "TVer", ruleTVer},
-		{"form.reserved", "reserved bits", ruleReserved},
-		{"form.pad-count", "pad counts", rulePadCount},
-		{"form.pad-zero", "pad bytes", rulePadZero},
-		{"form.pkey", "P_Keys", rulePKey},
-		{"form.opcode", "opcodes and their headers", ruleOpcode},
-		{"form.udp", "UDP port and length", ruleUDP},
-		{"form.source-port", "UDP source ports", ruleSport},
-		{"form.ip", "IP headers", ruleIP},
-		{"form.checksum", "UDP checksums", ruleChecksum},
-		{"form.syndrome", "AETH syndromes", ruleSyndrome},
-		{"form.lrh", "LRHs", ruleLRH},
-		{"form.vcrc", "VCRCs", ruleVCRC},
-		{"form.path", "source LIDs and service levels", ruleLRHPath},
-		{"form.grh", "GRHs", ruleGRH},
-		{"form.class", "traffic classes and hop limits", ruleClass},
-		{"form.flow-label", "IPv6 flow labels", ruleLabel},
-		{"form.flow-label-path", "IPv6 flow labels of address vectors", ruleLabelAV},
-		{"traffic.opcodes", "opcodes in order", ruleOrder},
-		{"traffic.psn", "PSNs of requests", rulePSN},
-		{"traffic.again", "retransmitted requests", ruleAgain},
-		{"traffic.full", "payload lengths", ruleFull},
-		{"traffic.total", "lengths of WRITEs and their RETHs", ruleTotal},
-		{"traffic.depth", "outstanding READs and atomics", ruleDepth},
-		{"traffic.answers", "PSNs of answers", ruleAnswer},
-		{"traffic.reads", "READ responses in order", ruleRead},
-		{"traffic.msn", "MSNs of answers", ruleMSN},
-	} {
-		s.Cases = append(s.Cases,
-			validate.NewCase("wire."+x.id, x.title+", over all kinds of traffic", validate.FeatureWire,
-				func(t *validate.T) { traffic(t, x.rule) }, x.rule))
-	}
-	return s
+// trafficCases are the cases of the rules of form and order, which hold for every packet. They are checked on traffic
+// of all kinds that two QPs exchange through the certifier: each kind of message, sizes around packet boundaries, both
+// directions, lost and duplicated packets, receivers that are not ready, and a request that gets a NAK. (IBTA 5.2, 7.8,
+// 9.2, 9.3, 9.7; RoCEv2 A17.)
+var trafficCases = area()
+
+var WIREForm01 = trafficCases.Must(ruleICRC, "IBTA 7.8", "ICRC; annex A17",
+	"The ICRC of each packet is the CRC of its invariant fields.")
+
+var WIREForm02 = trafficCases.Must(ruleTVer, "IBTA 9.2", "TVer",
+	"The transport version of each packet is 0.")
+
+var WIREForm03 = trafficCases.Must(ruleReserved, "IBTA 9.2", "reserved fields",
+	"The reserved bits of the BTH and DETH are zero in each packet.")
+
+var WIREForm04 = trafficCases.Must(rulePadCount, "IBTA 9.2", "PadCnt",
+	"Only the last packet of a message has pad bytes, as many as make its payload a multiple of four bytes.")
+
+var WIREForm05 = trafficCases.Must(rulePadZero, "IBTA 9.2", "pad",
+	"Pad bytes are zero.")
+
+var WIREForm06 = trafficCases.Must(rulePKey, "IBTA 9.2", "P_Key",
+	"The P_Key of each packet is the one at the QP's index in the P_Key table.")
+
+var WIREForm07 = trafficCases.Must(ruleOpcode, "IBTA 9.2", "OpCode",
+	"Each packet has an opcode that the service of its QP defines and the extension headers of that opcode. It "+
+		"has a payload only if the opcode permits one, and its destination is a QP of the peer.")
+
+var WIREForm08 = trafficCases.Must(ruleUDP, "RoCEv2 A17.3", "UDP header",
+	"Each packet goes to the UDP port of RoCEv2, and its UDP length is correct.")
+
+var WIREForm09 = trafficCases.Should(ruleSport, "RoCEv2 A17.3", "UDP source port",
+	"All packets of a QP to one peer have the same UDP source port, so that the network keeps them in order.")
+
+var WIREForm10 = trafficCases.Must(ruleIP, "RoCEv2 A17.3", "IP header",
+	"The IP header has no options, DF set without fragments, the correct length, a TTL or hop limit above 0, "+
+		"protocol UDP and a correct checksum.")
+
+var WIREForm11 = trafficCases.Must(ruleChecksum, "RoCEv2 A17.3", "UDP checksum",
+	"The UDP checksum is zero or correct.")
+
+var WIREForm12 = trafficCases.Must(ruleSyndrome, "IBTA 9.3", "AETH syndrome",
+	"AETH syndromes are defined values. Those of READ responses and atomic acknowledges are ACK syndromes.")
+
+var WIREForm13 = trafficCases.Must(ruleLRH, "IBTA 7.7", "LRH",
+	"On an InfiniBand link the LRH has version 0, reserved bits of zero, the packet's length, a data VL of the "+
+		"port and the destination LID. It announces a GRH exactly if the address vector has one.")
+
+var WIREForm14 = trafficCases.Must(ruleVCRC, "IBTA 7.8", "VCRC",
+	"On an InfiniBand link the VCRC of each packet is correct.")
+
+var WIREForm16 = trafficCases.Must(ruleLRHPath, "IBTA 7.7", "LRH SLID, SL",
+	"The source LID is that of the port with the path bits of the address vector. The service level is that of "+
+		"the address vector.")
+
+var WIREForm17 = trafficCases.Must(ruleGRH, "IBTA 8.3", "GRH",
+	"A GRH has version 6, the next header of a BTH, the correct length, and the GID of the port as its source. "+
+		"Its destination, traffic class, flow label and hop limit are those of the address vector.")
+
+var WIREForm18 = trafficCases.Must(ruleClass, "RoCEv2 A17.3", "traffic class, hop limit",
+	"The IP header has the hop limit of the address vector and its traffic class, except for the two bits of "+
+		"congestion notification.")
+
+var WIREForm19 = trafficCases.Should(ruleLabel, "RoCEv2 A17.3", "IPv6 flow label",
+	"All packets of a QP to one peer have the same IPv6 flow label, so that the network keeps them in order.")
+
+var WIREForm20 = trafficCases.Must(ruleLabelAV, "RoCEv2 A17.3", "IPv6 flow label; ci, GRH.FlowLabel",
+	"The IPv6 header has the flow label of the address vector, unless that is 0.")
+
+var WIRESeq01 = trafficCases.Must(ruleOrder, "IBTA 9.7.3", "OpCode sequence",
+	"The packets of a message are consecutive, FIRST, MIDDLE, LAST, with no other request of the QP between them.")
+
+var WIRESeq02 = trafficCases.Must(rulePSN, "IBTA 9.7.3", "PSN",
+	"A request packet has the PSN after that of the newest one, or it is a retransmission.")
+
+var WIRESeq03 = trafficCases.Must(ruleAgain, "IBTA 9.7.3", "retransmission",
+	"A retransmitted request packet has the opcode, headers and payload of the first transmission. A READ may be "+
+		"repeated in part, with a PSN and an address that match.")
+
+var WIRESeq04 = trafficCases.Must(ruleFull, "IBTA 9.7.3", "payload length",
+	"Each packet of a message except the last is as long as the path MTU, and a LAST is not empty.")
+
+var WIRESeq05 = trafficCases.Must(ruleTotal, "IBTA 9.7.3", "RETH DMA length",
+	"The payloads of a WRITE add up to the length in its RETH.")
+
+var WIRESeq06 = trafficCases.Must(ruleDepth, "IBTA 9.7.3", "initiator depth",
+	"The number of outstanding READs and atomics is at most the QP's initiator depth.")
+
+var WIRERsp01 = trafficCases.Must(ruleAnswer, "IBTA 9.7.5", "acknowledge",
+	"An answer has the PSN of a request that has arrived together with all requests before it.")
+
+var WIRERsp02 = trafficCases.Must(ruleRead, "IBTA 9.7.5", "READ responses",
+	"The packets of a READ response are consecutive, FIRST, MIDDLE, LAST, with the PSNs of a READ that arrived. "+
+		"All except the last are as long as the path MTU.")
+
+var WIRERsp03 = trafficCases.Must(ruleMSN, "IBTA 9.7.7", "AETH MSN",
+	"The MSN of an answer counts the executed messages and does not decrease.")
+
+var WIREForm15 = trafficCases.Must(ruleAnyForm, "IBTA 9.6", "packet validation",
+	"All packets that the adapter sends have the form that the WIRE-Form rules require, whether the certifier's "+
+		"packets are valid or not.")
+
+// trafficRule is a rule that holds for every packet.
+type trafficRule struct {
+	id, title string
+	rule      *req.Requirement
 }
+
+var trafficRules = []trafficRule{
+	{"form.icrc", "the ICRC, computed again", WIREForm01},
+	{"form.tver", "TVer", WIREForm02},
+	{"form.reserved", "reserved bits", WIREForm03},
+	{"form.pad-count", "pad counts", WIREForm04},
+	{"form.pad-zero", "pad bytes", WIREForm05},
+	{"form.pkey", "P_Keys", WIREForm06},
+	{"form.opcode", "opcodes and their headers", WIREForm07},
+	{"form.udp", "UDP port and length", WIREForm08},
+	{"form.source-port", "UDP source ports", WIREForm09},
+	{"form.ip", "IP headers", WIREForm10},
+	{"form.checksum", "UDP checksums", WIREForm11},
+	{"form.syndrome", "AETH syndromes", WIREForm12},
+	{"form.lrh", "LRHs", WIREForm13},
+	{"form.vcrc", "VCRCs", WIREForm14},
+	{"form.path", "source LIDs and service levels", WIREForm16},
+	{"form.grh", "GRHs", WIREForm17},
+	{"form.class", "traffic classes and hop limits", WIREForm18},
+	{"form.flow-label", "IPv6 flow labels", WIREForm19},
+	{"form.flow-label-path", "IPv6 flow labels of address vectors", WIREForm20},
+	{"traffic.opcodes", "opcodes in order", WIRESeq01},
+	{"traffic.psn", "PSNs of requests", WIRESeq02},
+	{"traffic.again", "retransmitted requests", WIRESeq03},
+	{"traffic.full", "payload lengths", WIRESeq04},
+	{"traffic.total", "lengths of WRITEs and their RETHs", WIRESeq05},
+	{"traffic.depth", "outstanding READs and atomics", WIRESeq06},
+	{"traffic.answers", "PSNs of answers", WIRERsp01},
+	{"traffic.reads", "READ responses in order", WIRERsp02},
+	{"traffic.msn", "MSNs of answers", WIRERsp03},
+}
+
+var _ = validate.Matrix(trafficCases, trafficRules, func(r trafficRule) (validate.Case, []*req.Requirement) {
+	return validate.Case{
+		ID:      "wire." + r.id,
+		Title:   r.title + ", over all kinds of traffic",
+		Feature: validate.FeatureWire,
+		Run:     func(t *validate.T) { traffic(t, r.rule.ID) },
+	}, []*req.Requirement{r.rule}
+})
 
 // traffic runs all kinds of traffic through a relay and checks one rule. Other cases test whether the traffic arrives,
 // so its failures count as failures of the set-up.
