@@ -60,44 +60,96 @@ var errStuck = errors.New("a copy of memory of the process took too long (a netw
 func (c *copier) do(b []byte, at place, isWrite bool) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.jobs == nil && !c.closed {
-		c.jobs, c.results = make(chan copyJob), make(chan copyResult, 1)
-		c.watch.late, c.watch.limit = make(chan struct{}), c.limit
-		go c.serve(c.jobs, c.results)
-	}
+	c.start()
 	for n < len(b) && err == nil {
 		var k int
-		k, err = c.chunk(b[n:min(len(b), n+copyChunk)], at.plus(uint64(n)), isWrite)
+		part := b[n:min(len(b), n+copyChunk)]
+		buf, e := c.room(len(part))
+		if e != nil {
+			return n, e
+		}
+		if isWrite {
+			copy(buf, part)
+		}
+		k, err = c.run(buf, at.plus(uint64(n)), isWrite)
+		if !isWrite {
+			copy(part, buf[:k])
+		}
 		n += k
 	}
 	return n, err
 }
 
-// chunk copies at most copyChunk bytes. mu is held.
-func (c *copier) chunk(b []byte, at place, isWrite bool) (int, error) {
+// writePieces is do for writes of several pieces, of n bytes in total, which are stored one behind the other.
+func (c *copier) writePieces(pieces [][]byte, n int, at place) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.start()
+	from := pieceReader{pieces: pieces}
+	for n > 0 {
+		buf, err := c.room(min(n, copyChunk))
+		if err != nil {
+			return err
+		}
+		from.fill(buf)
+		if _, err := c.run(buf, at, true); err != nil {
+			return err
+		}
+		n, at = n-len(buf), at.plus(uint64(len(buf)))
+	}
+	return nil
+}
+
+// pieceReader reads pieces in their order.
+type pieceReader struct {
+	pieces [][]byte
+	used   int // bytes of the first piece
+}
+
+// fill reads len(b) bytes, which exist.
+func (r *pieceReader) fill(b []byte) {
+	for len(b) > 0 {
+		n := copy(b, r.pieces[0][r.used:])
+		b = b[n:]
+		if r.used += n; r.used == len(r.pieces[0]) {
+			r.pieces, r.used = r.pieces[1:], 0
+		}
+	}
+}
+
+// start starts the goroutine if it does not run. mu is held.
+func (c *copier) start() {
+	if c.jobs == nil && !c.closed {
+		c.jobs, c.results = make(chan copyJob), make(chan copyResult, 1)
+		c.watch.late, c.watch.limit = make(chan struct{}), c.limit
+		go c.serve(c.jobs, c.results)
+	}
+}
+
+// room returns the buffer of a copy of n bytes, at most copyChunk, or the reason why none is executed. mu is held.
+func (c *copier) room(n int) ([]byte, error) {
 	switch {
 	case c.stuck != nil:
-		return 0, c.stuck
+		return nil, c.stuck
 	case c.closed:
-		return 0, errors.ErrUnsupported
+		return nil, errors.ErrUnsupported
 	case c.users.holds(c.uid, c.clock.Now()):
-		return 0, errSuspended
+		return nil, errSuspended
 	}
-	if len(c.buf) < len(b) {
-		c.buf = make([]byte, max(len(b), min(2*len(c.buf), copyChunk)))
+	if len(c.buf) < n {
+		c.buf = make([]byte, max(n, min(2*len(c.buf), copyChunk)))
 	}
-	buf := c.buf[:len(b)]
-	if isWrite {
-		copy(buf, b)
-	}
+	return c.buf[:n], nil
+}
+
+// run executes a copy between the result of room and the process. After a copy that took too long, the buffer is not
+// used any more. mu is held.
+func (c *copier) run(buf []byte, at place, isWrite bool) (int, error) {
 	c.watch.begin(c.clock)
 	c.jobs <- copyJob{buf, at, isWrite}
 	select {
 	case r := <-c.results:
 		c.watch.end()
-		if !isWrite {
-			copy(b, buf[:r.n])
-		}
 		return r.n, r.err
 	case <-c.watch.late:
 		c.stuck, c.buf = c.reach.abort(), nil

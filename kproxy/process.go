@@ -203,6 +203,23 @@ func (m *processMemory) WriteAt(b []byte, off int64) (int, error) {
 	return m.p.reach.write(b, to)
 }
 
+// WritePieces is WriteAt for several pieces. See rvt.PieceMemory.
+func (m *processMemory) WritePieces(pieces [][]byte, n int, off int64) error {
+	to, err := m.span(off, n)
+	if err != nil || n == 0 {
+		return err
+	}
+	m.p.mu.RLock()
+	defer m.p.mu.RUnlock()
+	if m.p.closed {
+		return ci.InvalidState
+	}
+	if m.by != nil {
+		return m.by.writePieces(pieces, n, to)
+	}
+	return m.p.reach.writePieces(pieces, n, to)
+}
+
 // CompareSwap stores swap if the 8 bytes at off are compare. See ci.AtomicMemory.
 func (m *processMemory) CompareSwap(off, compare, swap uint64) (uint64, error) {
 	lock := m.p.locks.of(m.p.pid)

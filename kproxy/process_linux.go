@@ -151,6 +151,55 @@ func (r *processReach) write(b []byte, to place) (int, error) {
 	return copied(n, len(b), err, io.ErrShortWrite)
 }
 
+// maxPieces is the number of pieces that one system call copies. The kernel permits 1024 (IOV_MAX).
+const maxPieces = 64
+
+// chunks are buffers of copyChunk bytes.
+var chunks = sync.Pool{New: func() any { return new([copyChunk]byte) }}
+
+// writePieces is write for several pieces of n bytes in total, which are stored one behind the other. /proc/PID/mem has
+// no call for them, so they are collected before.
+func (r *processReach) writePieces(pieces [][]byte, n int, to place) error {
+	if r.isBound {
+		buf := chunks.Get().(*[copyChunk]byte)
+		defer chunks.Put(buf)
+		for from := (pieceReader{pieces: pieces}); n > 0; {
+			b := buf[:min(n, copyChunk)]
+			from.fill(b)
+			if _, err := r.write(b, to); err != nil {
+				return err
+			}
+			n, to = n-len(b), to.plus(uint64(len(b)))
+		}
+		return nil
+	}
+	var local [maxPieces]unix.Iovec
+	for len(pieces) > 0 {
+		k, n := 0, 0
+		for k < len(pieces) && k < maxPieces {
+			if b := pieces[k]; len(b) > 0 {
+				local[k].Base = &b[0]
+			}
+			local[k].SetLen(len(pieces[k]))
+			n += len(pieces[k])
+			k++
+		}
+		pieces = pieces[k:]
+		if n == 0 {
+			continue
+		}
+		if r.exited() {
+			return ci.InvalidState
+		}
+		got, err := unix.ProcessVMWritev(r.pid, local[:k], []unix.RemoteIovec{{Base: uintptr(to.addr), Len: n}}, 0)
+		if _, err := copied(got, n, err, io.ErrShortWrite); err != nil {
+			return err
+		}
+		to = to.plus(uint64(n))
+	}
+	return nil
+}
+
 // copied returns the result of a copy of n out of want bytes.
 func copied(n, want int, err, short error) (int, error) {
 	switch {

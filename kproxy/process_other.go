@@ -23,6 +23,8 @@ func (*processReach) read([]byte, place) (int, error) { return 0, errors.ErrUnsu
 
 func (*processReach) write([]byte, place) (int, error) { return 0, errors.ErrUnsupported }
 
+func (*processReach) writePieces([][]byte, int, place) error { return errors.ErrUnsupported }
+
 func (*processReach) check(uint64, uint64, bool) (bool, error) {
 	return false, errors.ErrUnsupported
 }

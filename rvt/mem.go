@@ -28,6 +28,8 @@ type storage struct {
 	flat []byte // all of it, when segs is nil
 	segs []segment
 	lent LentMemory // of the only segment, if a turn can borrow it
+
+	pieces PieceMemory // of the only segment, if it takes several pieces at once
 }
 
 // segment is a part of storage with one backing: a slice, or a ci.Memory that must be copied.
@@ -55,7 +57,7 @@ func newStorage(segs []segment) *storage {
 		segs[i].start = start
 		start += segs[i].n
 	}
-	return &storage{segs: segs, lent: lentOf(segs)}
+	return &storage{segs: segs, lent: lentOf(segs), pieces: pieceMemoryOf(segs)}
 }
 
 // len returns the number of bytes.
@@ -213,6 +215,18 @@ func (m mem) write(p []byte) error {
 		off += s.n
 	}
 	return nil
+}
+
+// takesPieces reports whether writePieces can be called.
+func (m mem) takesPieces() bool { return m.mr != nil && m.mr.pieces != nil }
+
+// writePieces copies pieces of n bytes in total to the region. After an error, a part may have been written.
+func (m mem) writePieces(pieces [][]byte, n uint32) error {
+	y := m.mr
+	if !y.has(m.off, uint64(n)) {
+		return errOutside
+	}
+	return y.pieces.WritePieces(pieces, int(n), int64(y.segs[0].at+m.off))
 }
 
 // writeLast writes p as the end of an RDMA WRITE. The last 8 bytes of p that are aligned in the storage are stored

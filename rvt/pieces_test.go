@@ -2,8 +2,7 @@ package rvt
 
 import (
 	"bytes"
-	"fmt"
-	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,75 +10,108 @@ import (
 	"ciddk/ci"
 )
 
-// pieces is memory that can be addressed only in extents of a few bytes. With size 0 it can only be copied.
-type pieces struct {
+// pieceMemory takes pieces at once, and counts copies.
+type pieceMemory struct {
 	ci.Memory
-	b    []byte
-	size uint64
+	t      *testing.T
+	calls  atomic.Int64
+	fail   atomic.Bool
+	pieces bool // false: it takes none
 }
 
-func newPieces(n int, size uint64) *pieces {
-	b := make([]byte, n)
-	return &pieces{Memory: ci.Bytes(b), b: b, size: size}
-}
+func (m *pieceMemory) Slice(uint64, uint64) []byte { return nil }
 
-func (p *pieces) Slice(off, n uint64) []byte {
-	if p.size == 0 {
-		return nil
+func (m *pieceMemory) WriteAt(p []byte, off int64) (int, error) {
+	m.calls.Add(1)
+	if m.fail.Load() {
+		return 0, ci.InvalidState
 	}
-	return p.b[off : off+min(n, p.size-off%p.size)]
+	return m.Memory.WriteAt(p, off)
 }
 
-// TestManyPieces sends gather lists with more extents than a batch holds, combined with memory that is copied and with
-// inline data after them, and reads such memory. The data always arrives.
-func TestManyPieces(t *testing.T) {
-	for _, k := range linkKinds {
-		for _, typ := range []ci.QPType{ci.RC, ci.UC, ci.UD} {
-			t.Run(fmt.Sprint(k.name, typ), func(t *testing.T) {
-				l := &wireLink{mtu: ci.MTU4096, hints: k.hints}
-				a, b := pair(t, l, typ)
-				var mems []*pieces
-				var regions []ci.Region
-				for _, size := range []uint64{0, 1, 7, 16, 4096} {
-					m := newPieces(8192, size)
-					fillRandom(rand.New(rand.NewPCG(size, 1)), m.b)
-					mr, err := a.pd.RegisterMR(ci.MRCreate{Memory: m, Access: allRemote})
-					require.NoError(t, err)
-					t.Cleanup(func() { require.NoError(t, mr.Destroy()) })
-					mems, regions = append(mems, m), append(regions, mr.Region())
-				}
-				head := 0
-				if typ == ci.UD {
-					head = grhSize
-				}
-				for i := range mems {
-					for j := range mems {
-						for _, lens := range [][2]int{{255, 1}, {256, 1}, {256, 8}, {1, 256}, {1792, 7}, {2000, 2000}} {
-							want := append(bytes.Clone(mems[i].b[:lens[0]]), mems[j].b[64:64+lens[1]]...)
-							b.recv(ci.RecvWR{ID: 1, SGL: b.sge(0, 8192)}, ci.RecvWR{ID: 2, SGL: b.sge(8192, 1024)})
-							a.send(
-								ci.SendWR{ID: 1, To: a.dest(b, 0x1234),
-									SGL: []ci.SGE{regions[i].SGE(0, uint32(lens[0])),
-										regions[j].SGE(64, uint32(lens[1]))}},
-								ci.SendWR{ID: 2, To: a.dest(b, 0x1234), Inline: []byte("behind")})
-							a.clock.(*fakeClock).Advance(1e6) // for the bursts of UC
-							wcs := b.poll()
-							require.Len(t, wcs, 2, "pieces of %d and %d bytes, lengths %v", mems[i].size,
-								mems[j].size, lens)
-							require.EqualValues(t, len(want)+head, wcs[0].Length)
-							require.Equal(t, want, b.buf[head:head+len(want)])
-							require.Equal(t, "behind", string(b.buf[8192+head:8192+head+6]))
-						}
-					}
-					if typ != ci.RC {
-						continue
-					}
-					b.send(ci.SendWR{ID: 3, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: b.sge(0, 8192),
-						Remote: regions[i].Remote(0)})
-					require.Equal(t, ci.WCSuccess, b.onlyWC().Status)
-					require.Equal(t, mems[i].b, b.buf[:8192])
-				}
-			})
+// WritePieces implements PieceMemory.
+func (m *pieceMemory) WritePieces(pieces [][]byte, n int, off int64) error {
+	b := bytes.Join(pieces, nil)
+	require.Len(m.t, b, n)
+	_, err := m.WriteAt(b, off)
+	return err
+}
+
+// plainMemory has only the methods of ci.Memory.
+type plainMemory struct{ ci.Memory }
+
+// TestPieceMemory receives messages to memory that takes several pieces at once: as the target of a WRITE, and in a
+// scatter list whose entries end within packets. The data is the same as in memory that does not, with fewer copies.
+func TestPieceMemory(t *testing.T) {
+	const packets, mtu = 16, 1024
+	for _, n := range []int{0, 1, 7, mtu - 1, mtu, mtu + 1, packets * mtu, packets*mtu - 3} {
+		data := make([]byte, n)
+		for i := range data {
+			data[i] = byte(i*7 + i>>8 + 1)
 		}
+		var payload [][]byte
+		for b := data; len(b) > 0; b = b[min(len(b), mtu):] {
+			payload = append(payload, b[:min(len(b), mtu)])
+		}
+		var copies [2]int64
+		for k, takes := range []bool{true, false} {
+			b := make([]byte, packets*mtu+64)
+			m := &pieceMemory{Memory: ci.Bytes(b), t: t}
+			var memory ci.Memory = m
+			if !takes {
+				memory = plainMemory{m}
+			}
+			y := newStorage([]segment{{n: uint64(len(b)), m: memory}})
+			require.Equal(t, takes, y.pieces != nil)
+			for _, last := range []bool{true, false} {
+				clear(b)
+				turn := new(turn)
+				require.Equal(t, placed, turn.storeAt(mem{y, 5}, payload, uint32(n), last))
+				require.Equal(t, data, b[5:5+n])
+				require.Equal(t, make([]byte, 5), b[:5])
+				require.Equal(t, make([]byte, 59), b[5+n:][:59])
+				for _, p := range turn.pieces {
+					require.Nil(t, p, "a turn keeps no data")
+				}
+			}
+			copies[k] = m.calls.Load()
+			if n > 0 {
+				beyond := mem{y, uint64(len(b) - n + 1)}
+				require.Equal(t, access, new(turn).storeAt(beyond, payload, uint32(n), false))
+				m.fail.Store(true)
+				require.Equal(t, access, new(turn).storeAt(mem{y, 5}, payload, uint32(n), true))
+			}
+		}
+		if n >= 3*mtu {
+			require.Less(t, copies[0], int64(6), "%d bytes", n)
+			require.Greater(t, copies[1], int64(2*n/mtu-1), "%d bytes", n)
+		}
+	}
+}
+
+// TestScatterPieces copies pieces to entries of a scatter list that end within pieces.
+func TestScatterPieces(t *testing.T) {
+	const size = 3000
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(i*11 + i>>8 + 1)
+	}
+	for _, takes := range []bool{true, false} {
+		b := make([]byte, 2*size)
+		m := &pieceMemory{Memory: ci.Bytes(b), t: t}
+		var memory ci.Memory = m
+		if !takes {
+			memory = plainMemory{m}
+		}
+		y := newStorage([]segment{{n: uint64(len(b)), m: memory}})
+		src, turn := pieceSource{pieces: [][]byte{data[:1000], {}, data[1000:1001], data[1001:]}}, new(turn)
+		at := uint64(0)
+		for _, n := range []uint32{0, 1, 500, 499, 1, 1500, 0, 499} {
+			require.NoError(t, turn.scatterPart(mem{y, 2 * at}, &src, n))
+			require.Equal(t, data[at:at+uint64(n)], b[2*at:2*at+uint64(n)], "entry of %d bytes at %d", n, at)
+			at += uint64(n)
+		}
+		require.EqualValues(t, size, at)
+		require.Empty(t, src.pieces)
 	}
 }

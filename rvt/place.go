@@ -23,7 +23,7 @@ const (
 
 // scatter copies n bytes of payload to a scatter list of pd, from offset off.
 func (t *turn) scatter(pd *PD, sgl []ci.SGE, off uint64, payload [][]byte, n uint32) outcome {
-	i, in := 0, 0 // source: segment, bytes of it used
+	src := pieceSource{pieces: payload}
 	for k := range sgl {
 		if n == 0 {
 			return placed
@@ -41,25 +41,31 @@ func (t *turn) scatter(pd *PD, sgl []ci.SGE, off uint64, payload [][]byte, n uin
 			return protection
 		}
 		n -= g.Length
-		for left := g.Length; left > 0; {
-			src := payload[i][in:]
-			if uint32(len(src)) > left {
-				src = src[:left]
-			}
-			if t.write(m, src) != nil {
-				return protection
-			}
-			m = m.advance(uint64(len(src)))
-			left -= uint32(len(src))
-			if in += len(src); in == len(payload[i]) {
-				i, in = i+1, 0
-			}
+		if t.scatterPart(m, &src, g.Length) != nil {
+			return protection
 		}
 	}
 	if n > 0 {
 		return tooLong
 	}
 	return placed
+}
+
+// scatterPart copies n bytes of the payload to one entry of a scatter list.
+func (t *turn) scatterPart(m mem, src *pieceSource, n uint32) error {
+	if m.takesPieces() {
+		defer t.returnPieces()
+		return m.writePieces(t.take(src, n), n)
+	}
+	for n > 0 {
+		b := src.next(n)
+		if err := t.write(m, b); err != nil {
+			return err
+		}
+		m = m.advance(uint64(len(b)))
+		n -= uint32(len(b))
+	}
+	return nil
 }
 
 // scatter64 stores the original value of an atomic, in host order.
@@ -78,6 +84,14 @@ func (t *turn) store(key ci.Key, addr uint64, payload [][]byte, n uint32, last b
 	m, ok := t.holds.remote(&t.dev.keys, t.endpoint, key, addr, uint64(n), ci.RemoteWrite)
 	if !ok {
 		return access
+	}
+	return t.storeAt(m, payload, n, last)
+}
+
+// storeAt is store for memory that was checked.
+func (t *turn) storeAt(m mem, payload [][]byte, n uint32, last bool) outcome {
+	if len(payload) > 2 && m.takesPieces() {
+		return t.storePieces(m, payload, n, last)
 	}
 	for _, src := range payload {
 		if uint32(len(src)) > n {
@@ -100,3 +114,32 @@ func (t *turn) store(key ci.Key, addr uint64, payload [][]byte, n uint32, last b
 	}
 	return placed
 }
+
+// storePieces is store for memory that takes several pieces at once.
+func (t *turn) storePieces(m mem, payload [][]byte, n uint32, last bool) outcome {
+	list := t.take(&pieceSource{pieces: payload}, n)
+	defer t.returnPieces()
+	var end []byte
+	if last && n > 0 {
+		end = list[len(list)-1]
+		list, n = list[:len(list)-1], n-uint32(len(end))
+	}
+	if m.writePieces(list, n) != nil || m.advance(uint64(n)).writeLast(end) != nil {
+		return access
+	}
+	return placed
+}
+
+// take takes n bytes, which exist, as pieces. The result is valid until the next call, and ends with t.returnPieces.
+func (t *turn) take(s *pieceSource, n uint32) [][]byte {
+	t.pieces = t.pieces[:0]
+	for n > 0 {
+		b := s.next(n)
+		t.pieces = append(t.pieces, b)
+		n -= uint32(len(b))
+	}
+	return t.pieces
+}
+
+// returnPieces ends the use of the result of take, whose bytes may be used again.
+func (t *turn) returnPieces() { clear(t.pieces) }

@@ -27,6 +27,7 @@ type turn struct {
 	buf       []byte // copies of what cannot be addressed directly
 	holds     holds
 	targets   [4][]byte // of write
+	pieces    [][]byte  // of take
 	word      []byte
 	grh       [1][]byte
 	wordSeg   [][]byte

@@ -34,10 +34,13 @@ func TestMoveAfterWrap(t *testing.T) {
 	require.False(t, recv.Next(&w))
 
 	smallCQ, largeCQ := shape(CompletionShape(7)), shape(CompletionShape(15))
-	for _, plain := range []bool{false, true} {
+	for _, x := range []struct {
+		plain bool
+		taken uint32 // entries that the consumer has read
+	}{{false, 5}, {true, 5}, {false, 1}, {true, 1}, {false, 7}} {
 		control := ControlSize
 		create := NewSharedCompletion
-		if plain {
+		if x.plain {
 			control, create = 0, NewPlainCompletion
 		}
 		b := alignedBytes(control + smallCQ.Bytes())
@@ -47,20 +50,20 @@ func TestMoveAfterWrap(t *testing.T) {
 			require.True(t, cq.Put(&ci.WC{ID: id}))
 		}
 		require.False(t, cq.Put(&ci.WC{}))
-		*consumer = 5
+		*consumer = x.taken
 		require.True(t, cq.Put(&ci.WC{ID: 7}))
 		to := alignedBytes(control + largeCQ.Bytes())
 		require.NoError(t, cq.Move(to, largeCQ, noFree))
-		require.Equal(t, 3, cq.Len())
-		for id := uint64(8); id < 20; id++ {
-			require.True(t, cq.Put(&ci.WC{ID: id}), "%d", id)
+		require.EqualValues(t, 8-x.taken, cq.Len())
+		for id := range uint64(7 + x.taken) {
+			require.True(t, cq.Put(&ci.WC{ID: 8 + id}), "%+v %d", x, id)
 		}
-		require.False(t, cq.Put(&ci.WC{}))
+		require.False(t, cq.Put(&ci.WC{}), "%+v", x)
 		q := openQueue(to[control:], largeCQ)
 		for i := range uint32(15) {
 			var wc ci.WC
 			decodeWC(&wc, q.slot(i))
-			require.EqualValues(t, 5+i, wc.ID, "plain %v", plain)
+			require.EqualValues(t, x.taken+i, wc.ID, "%+v", x)
 		}
 	}
 }
