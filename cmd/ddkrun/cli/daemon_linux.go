@@ -27,6 +27,13 @@ const (
 	startPoll    = 10 * time.Millisecond
 )
 
+// defaultAdapters are the settings of the adapter of a user's daemon, in the order in which they are tried. The second
+// one needs no socket: the UDP port may belong to the daemon of another user, or the loopback interface may be down.
+var defaultAdapters = []string{"address=" + defaultAddress, "link=network,address=" + defaultAddress}
+
+// errEnded is the error when the daemon of the user ended at once.
+var errEnded = errors.New("the daemon of the user ended at once")
+
 // daemon is a daemon that answers.
 type daemon struct {
 	socket string // for verbs programs
@@ -99,8 +106,19 @@ func startDaemon() (*daemon, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(self, daemonArg, "serve", "--socket", userSocket(), "--adapter", "address="+defaultAddress,
-		"--idle", daemonIdle)
+	for _, adapter := range defaultAdapters {
+		var d *daemon
+		if d, err = startWith(self, adapter, log); !errors.Is(err, errEnded) {
+			return d, err
+		}
+	}
+	text, _ := os.ReadFile(log.Name()) // without it, the error is still right
+	return nil, fmt.Errorf("%w (start ddkd with another adapter, and set DDKD_SOCKET): %s", err, bytes.TrimSpace(text))
+}
+
+// startWith starts the daemon of the user with an adapter, and returns it when it answers, or errEnded.
+func startWith(self, adapter string, log *os.File) (*daemon, error) {
+	cmd := exec.Command(self, daemonArg, "serve", "--socket", userSocket(), "--adapter", adapter, "--idle", daemonIdle)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -122,9 +140,7 @@ func await(exited <-chan error, log string) (*daemon, error) {
 		}
 		select {
 		case status := <-exited:
-			text, _ := os.ReadFile(log) // without it, the error is still right
-			return nil, fmt.Errorf("the daemon of the user ended at once (%v; start ddkd with another adapter, and "+
-				"set DDKD_SOCKET): %s", status, bytes.TrimSpace(text))
+			return nil, fmt.Errorf("%w: %v", errEnded, status)
 		case <-late:
 			return nil, fmt.Errorf("the daemon of the user does not answer: %w (its log is %s)", err, log)
 		case <-tick.C:
