@@ -155,14 +155,29 @@ func (f *File) queryPort(_ *call, q *queryPort, r *queryPortResp) error {
 		return syscall.EINVAL
 	}
 	p := &a.Ports[q.PortNum-1]
-	*r = queryPortResp{PortCapFlags: uint32(p.Capability), MaxMsgSz: number(p.MaxMsgSize),
+	*r = queryPortResp{PortCapFlags: capability(p.Link, p.Capability), MaxMsgSz: number(p.MaxMsgSize),
 		BadPKeyCntr: uint32(p.PKeyErrors), QKeyViolCntr: uint32(p.QKeyErrors), GIDTblLen: uint32(numGIDs(p.GIDs)),
 		PKeyTblLen: uint16(min(len(p.PKeys), math.MaxUint16)), LID: uint16(p.LID), SMLID: uint16(p.SMLID),
 		State: uint8(p.State), MaxMTU: uint8(p.MaxMTU), ActiveMTU: uint8(p.MTU), LMC: p.LMC, MaxVLNum: p.MaxVLs,
 		SMSL: p.SMSL, SubnetTimeout: uint8(p.SubnetTimeout), InitTypeReply: uint8(p.InitTypeReply),
 		ActiveWidth: p.WidthActive, ActiveSpeed: activeSpeed(p), PhysState: p.PhysState,
 		LinkLayer: linkLayer(p.Link)}
+	if p.Link == ci.LinkEthernet {
+		r.Flags = grhRequired
+	}
 	return nil
+}
+
+// grhRequired is the flag of ports whose addresses need a GID (enum ib_uverbs_query_port_flags).
+const grhRequired = 1
+
+// capability returns the capabilities of a port. On Ethernet, they include the daemon's connection manager. On
+// InfiniBand, they are those that the subnet manager sees.
+func capability(link ci.Link, c ci.PortCap) uint32 {
+	if link == ci.LinkEthernet {
+		c |= ci.PortCapCM
+	}
+	return uint32(c)
 }
 
 // numGIDs returns the number of entries up to the last one in use, so that each has files in sysfs.

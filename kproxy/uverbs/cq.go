@@ -29,8 +29,11 @@ func (f *File) newCQ(c *call, q *exCreateCQ, r *createCQResp) error {
 	if err != nil {
 		return err
 	}
-	if q.CompVector >= uint32(max(1, a.NumVectors)) || q.CQE == 0 {
+	if q.CompVector >= uint32(max(1, a.NumVectors)) {
 		return syscall.EINVAL
+	}
+	if err := f.checkCQE(q.CQE); err != nil {
+		return err
 	}
 	pd, err := f.hiddenPD()
 	if err != nil {
@@ -58,6 +61,14 @@ func (f *File) newCQ(c *call, q *exCreateCQ, r *createCQResp) error {
 	return nil
 }
 
+// checkCQE returns EINVAL for a size that no CQ of the device has, as the drivers of Linux do.
+func (f *File) checkCQE(n uint32) error {
+	if n == 0 || uint64(n) > uint64(f.dev.attr.MaxCQEs) {
+		return syscall.EINVAL
+	}
+	return nil
+}
+
 // hiddenPD returns the PD in which CQs are created, since CQs of the ABI have none.
 func (f *File) hiddenPD() (schema.Handle, error) {
 	f.pdMu.Lock()
@@ -75,6 +86,9 @@ func (f *File) hiddenPD() (schema.Handle, error) {
 func (f *File) resizeCQ(c *call, q *resizeCQ, r *resizeCQResp) error {
 	cq, err := f.handleOf(kindCQ, q.CQHandle)
 	if err != nil {
+		return err
+	}
+	if err := f.checkCQE(q.CQE); err != nil {
 		return err
 	}
 	resized, err := do[schema.ResizeCQReply](f, schema.CmdResizeCQ, &schema.ResizeCQ{CQ: cq, Size: limit(q.CQE),
@@ -130,6 +144,9 @@ func (f *File) createSRQ(c *call, q *createSRQ, r *createSRQResp) error {
 	if err != nil {
 		return err
 	}
+	if uint64(q.MaxWR) > uint64(f.dev.attr.MaxSRQWRs) {
+		return syscall.EINVAL
+	}
 	attr := schema.SRQAttr{MaxWR: limit(q.MaxWR), MaxSGE: limit(q.MaxSGE), Limit: limit(q.SRQLimit)}
 	made, err := do[schema.Created](f, schema.CmdCreateSRQ, &schema.CreateSRQ{PD: pd, Token: q.UserHandle,
 		Async: f.async, Attr: attr, User: f.private(c)})
@@ -168,6 +185,9 @@ func (f *File) modifySRQ(c *call, q *modifySRQ, _ *none) error {
 	srq, err := f.handleOf(kindSRQ, q.SRQHandle)
 	if err != nil {
 		return err
+	}
+	if q.AttrMask&srqMaxWR != 0 && uint64(q.MaxWR) > uint64(f.dev.attr.MaxSRQWRs) {
+		return syscall.EINVAL
 	}
 	modify := &schema.ModifySRQ{SRQ: srq, Attr: schema.SRQAttr{MaxWR: limit(q.MaxWR), Limit: limit(q.SRQLimit)},
 		User: f.private(c)}

@@ -34,6 +34,9 @@ type object struct {
 	sigAll bool      // of a QP
 
 	mcasts map[mcast]schema.Handle // of a QP: by the request that attached it
+
+	bellIndex uint32 // of a QP
+	hasBell   bool
 }
 
 // channel is a completion event channel. The program names it by a descriptor.
@@ -178,14 +181,25 @@ func (f *File) remove(k kind, handle uint32) (*schema.DestroyReply, error) {
 	}
 	delete(f.objects, handle)
 	f.mu.Unlock()
-	r, err := f.session.Do(&kproxy.Call{Command: schema.CmdDestroy, Body: &schema.Object{Handle: o.handle}})
+	r, err := f.destroy(o)
 	if err != nil {
 		f.mu.Lock()
 		f.objects[handle] = o
 		f.mu.Unlock()
 		return nil, err
 	}
-	return r.Body.(*schema.DestroyReply), nil
+	return r, nil
+}
+
+// destroy destroys an object. Error: EBUSY: a QP is attached to a multicast group, as in Linux (uverbs_free_qp).
+func (f *File) destroy(o *object) (*schema.DestroyReply, error) {
+	f.mcastMu.Lock()
+	isAttached := len(o.mcasts) > 0
+	f.mcastMu.Unlock()
+	if isAttached {
+		return nil, syscall.EBUSY
+	}
+	return do[schema.DestroyReply](f, schema.CmdDestroy, &schema.Object{Handle: o.handle})
 }
 
 // destroyer returns the function of a command that destroys an object without events.

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"math"
 	"os"
 	"syscall"
 
@@ -21,13 +22,18 @@ const (
 	accessRemoteAtomic
 	accessMWBind
 	accessZeroBased
+	accessOnDemand
+	accessHugePages
 
 	accessOptional = 0x3ff << 20 // rights that a kernel may ignore, such as relaxed ordering
+	// accessIgnored are hints: of huge pages, and of addresses that begin with 0, which they do only if the program
+	// registers such an address. Linux's Soft-RoCE accepts and ignores them, too.
+	accessIgnored = accessOptional | accessZeroBased | accessHugePages
 )
 
 // access returns the rights of a region.
 func access(flags uint32) (ci.Access, error) {
-	flags &^= accessOptional
+	flags &^= accessIgnored
 	if flags&^(accessLocalWrite|accessRemoteWrite|accessRemoteRead|accessRemoteAtomic|accessMWBind) != 0 {
 		return 0, syscall.EINVAL
 	}
@@ -77,10 +83,30 @@ func memory(start, length, iova uint64, flags uint32) (m schema.Memory, err erro
 	if err != nil {
 		return m, err
 	}
+	if err := checkRange(start, length); err != nil {
+		return m, err
+	}
 	if iova == 0 && start != 0 {
 		a |= ci.ZeroBased
 	}
 	return schema.Memory{Addr: start, Length: length, IOVA: iova, Access: a}, nil
+}
+
+// firstKernel is the first address of the kernel's half of the address space.
+const firstKernel = 1 << 63
+
+// checkRange returns the errors of Linux for ranges that no process has (ib_umem_get).
+func checkRange(start, length uint64) error {
+	end := start + length
+	switch {
+	case length == 0, end < start, end > math.MaxUint64-pageMask:
+		return syscall.EINVAL
+	case (end+pageMask)/(pageMask+1)-start/(pageMask+1) > math.MaxUint32:
+		return syscall.EINVAL
+	case end > firstKernel:
+		return syscall.EFAULT
+	}
+	return nil
 }
 
 // notMapped replaces the status of memory that the process does not have, or may not write to, by the errno.

@@ -48,6 +48,9 @@ func (f *File) newQP(c *call, q *createQPArgs, r *createQPResp) error {
 	if q.Reserved != 0 {
 		return syscall.EINVAL
 	}
+	if err := f.checkCaps(q); err != nil {
+		return err
+	}
 	create := &schema.CreateQP{Token: q.UserHandle, Async: f.async, Type: t, User: f.private(c),
 		Caps: schema.QPCaps{SendDepth: limit(q.MaxSendWR), RecvDepth: limit(q.MaxRecvWR), SendSGE: limit(q.MaxSendSGE),
 			RecvSGE: limit(q.MaxRecvSGE), MaxInline: max(limit(q.MaxInlineData), limit(q.MaxSendSGE)*sizeofSGE)}}
@@ -76,11 +79,35 @@ func (f *File) newQP(c *call, q *createQPArgs, r *createQPResp) error {
 	c.answer(&made.User)
 	o := &object{kind: kindQP, handle: made.Handle, typ: t, sigAll: q.SQSigAll != 0,
 		mcasts: map[mcast]schema.Handle{}}
+	if at := f.dev.provider.BellOffset; at > 0 && len(c.out) >= at+4 {
+		o.bellIndex, o.hasBell = ne.Uint32(c.out[at:]), true
+	}
 	*r = createQPResp{QPHandle: f.add(o), QPN: uint32(made.Num), MaxSendWR: number(made.Caps.SendDepth),
 		MaxRecvWR: number(made.Caps.RecvDepth), MaxSendSGE: number(made.Caps.SendSGE),
 		MaxRecvSGE: number(made.Caps.RecvSGE), MaxInlineData: number(made.Caps.MaxInline)}
-	if at := f.dev.provider.BellOffset; at > 0 && len(c.out) >= at+4 {
-		c.reply.Bell = &devices.Bell{Handle: r.QPHandle, Index: ne.Uint32(c.out[at:]), IsSet: true}
+	return nil
+}
+
+// bell returns the change of a QP's bell when it enters a state. A QP has one in the states in which Linux accepts
+// requests to send. In the others, carriers pass the program's doorbell to postSend, which rejects it.
+func (o *object) bell(handle uint32, s ci.QPState) *devices.Bell {
+	if !o.hasBell {
+		return nil
+	}
+	b := &devices.Bell{Handle: handle}
+	switch s {
+	case ci.QPReset, ci.QPInit, ci.QPRTR:
+	default:
+		b.Index, b.IsSet = o.bellIndex, true
+	}
+	return b
+}
+
+// checkCaps returns EINVAL for queues that are longer than those of any QP of the device, as the drivers of Linux do.
+// ENOMEM, which the adapter would return, makes programs retry.
+func (f *File) checkCaps(q *createQPArgs) error {
+	if most := uint64(f.dev.attr.MaxWRs); uint64(q.MaxSendWR) > most || q.IsSRQ == 0 && uint64(q.MaxRecvWR) > most {
+		return syscall.EINVAL
 	}
 	return nil
 }
@@ -95,7 +122,7 @@ func (f *File) destroyQP(c *call, q *destroyEvents, r *destroyEventsResp) error 
 }
 
 // postSend reports an error: requests are in the queue that the program shares with the adapter, and carriers start it
-// by its bell.
+// by its bell. As in Linux, a request stays in the queue if the QP is not in a state to send.
 func (f *File) postSend(*call, *postSend, *postSendResp) error { return syscall.EINVAL }
 
 // The states of a QP.
@@ -181,6 +208,9 @@ func (f *File) modifyQP(c *call, q *modifyQP, _ *none) error {
 	if q.AttrMask&qpMaskCap != 0 { // the command has no fields for them
 		return syscall.EINVAL
 	}
+	if err := f.checkPorts(q); err != nil {
+		return err
+	}
 	for mask, field := range qpFields {
 		if q.AttrMask&mask != 0 {
 			modify.Set |= field
@@ -193,10 +223,26 @@ func (f *File) modifyQP(c *call, q *modifyQP, _ *none) error {
 		modify.Attr.Access = rights(q.QPAccessFlags &^ accessMWBind)
 	}
 	changed, err := do[schema.Changed](f, schema.CmdModifyQP, modify)
-	if err == nil {
-		c.answer(&changed.User)
+	if err != nil {
+		return err
 	}
-	return err
+	c.answer(&changed.User)
+	if q.AttrMask&qpMaskState != 0 {
+		c.reply.Bell = o.bell(q.QPHandle, modify.Attr.State)
+	}
+	return nil
+}
+
+// checkPorts returns EINVAL for paths by ports that the device does not have, as Linux does for every driver
+// (modify_qp of uverbs). The reference adapter has a port of its own for a QP, and ignores that of the path.
+func (f *File) checkPorts(q *modifyQP) error {
+	isValid := func(port uint8) bool { return port != 0 && int(port) <= len(f.dev.attr.Ports) }
+	switch {
+	case q.AttrMask&qpMaskAV != 0 && !isValid(q.Dest.PortNum),
+		q.AttrMask&qpMaskAltPath != 0 && (!isValid(q.AltPortNum) || q.AltPortNum != q.AltDest.PortNum):
+		return syscall.EINVAL
+	}
+	return nil
 }
 
 // setQP sets the attributes of a change, which uses those that the mask names.
@@ -297,9 +343,10 @@ func (f *File) createAH(c *call, q *createAH, r *createAHResp) error {
 	return nil
 }
 
-// checkAH returns EINVAL for an address that Linux rejects (rdma_check_ah_attr, rdma_get_gid_attr): one without a GID
-// on an Ethernet port, and one with an empty or missing entry of the GID table. Programs that expect InfiniBand, such
-// as the datagrams of rsockets, would otherwise send messages that nobody receives.
+// checkAH returns the error of Linux for an address that it rejects (rdma_check_ah_attr, rdma_get_gid_attr): EINVAL for
+// one without a GID on an Ethernet port and for one with a missing entry of the GID table, ENODATA for an empty entry.
+// Programs that expect InfiniBand, such as the datagrams of rsockets, would otherwise send messages that nobody
+// receives.
 func (f *File) checkAH(a *ahAttr) error {
 	ports, err := f.ports()
 	if err != nil {
@@ -315,8 +362,11 @@ func (f *File) checkAH(a *ahAttr) error {
 		}
 		return nil
 	}
-	if int(a.SGIDIndex) >= len(p.GIDs) || p.GIDs[a.SGIDIndex].GID == (ci.GID{}) {
+	switch {
+	case int(a.SGIDIndex) >= len(p.GIDs), p.Link == ci.LinkEthernet && a.DGID == ci.GID{}:
 		return syscall.EINVAL
+	case p.GIDs[a.SGIDIndex].GID == (ci.GID{}):
+		return noData
 	}
 	return nil
 }

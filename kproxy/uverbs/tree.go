@@ -79,7 +79,7 @@ func (t *tree) port(dir, net string, p *ci.PortAttr) {
 	t.file(path.Join(dir, "lid_mask_count"), "%d", p.LMC)
 	t.file(path.Join(dir, "sm_lid"), "0x%x", uint16(p.SMLID))
 	t.file(path.Join(dir, "sm_sl"), "%d", p.SMSL)
-	t.file(path.Join(dir, "cap_mask"), "0x%08x", uint32(p.Capability))
+	t.file(path.Join(dir, "cap_mask"), "0x%08x", capability(p.Link, p.Capability))
 	t.file(path.Join(dir, "rate"), "%s", rateText(p))
 	link := "Ethernet"
 	if p.Link == ci.LinkInfiniBand {

@@ -57,7 +57,7 @@ func TestNames(t *testing.T) {
 }
 
 // objects are one of each kind.
-type objects struct{ pd, mr, cq, qp, srq, ah, mw uint32 }
+type objects struct{ pd, mr, cq, qp, srq, ah, mw, bell uint32 }
 
 func (p *program) create(b []byte) (o objects) {
 	var pd allocPDResp
@@ -82,16 +82,18 @@ func (p *program) create(b []byte) (o objects) {
 		SQSigAll: 1}}, &qp)
 	o.qp = qp.QPHandle
 	require.GreaterOrEqual(p.t, len(out), rings.VerbsQPSize)
-	require.NotNil(p.t, p.bell)
-	assert.Equal(p.t, devices.Bell{Handle: o.qp, Index: ne.Uint32(out[rings.VerbsIndex:]), IsSet: true}, *p.bell)
+	o.bell = ne.Uint32(out[rings.VerbsIndex:])
+	assert.Nil(p.t, p.bell, "before the QP can send")
 	var ah createAHResp
 	out = p.must(cmdCreateAH, createAH{Response: replyAddr, PDHandle: o.pd,
 		Attr: ahAttr{PortNum: 1, IsGlobal: 1, DGID: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 1}}}, &ah)
 	o.ah = ah.AHHandle
 	assert.NotZero(p.t, ne.Uint32(out), "the user library then uses the number, and needs no route of its own")
-	for name, a := range map[string]ahAttr{"no GID": {PortNum: 1}, "no port": {IsGlobal: 1},
-		"a port beyond the last": {PortNum: 2, IsGlobal: 1}, "a GID beyond the table": {PortNum: 1, IsGlobal: 1,
-			SGIDIndex: 255}} {
+	to := [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 1}
+	for name, a := range map[string]ahAttr{"no GID": {PortNum: 1}, "no port": {IsGlobal: 1, DGID: to},
+		"a port beyond the last": {PortNum: 2, IsGlobal: 1, DGID: to},
+		"a GID beyond the table": {PortNum: 1, IsGlobal: 1, SGIDIndex: 255, DGID: to},
+		"no destination":         {PortNum: 1, IsGlobal: 1}} {
 		_, errno := p.do(cmdCreateAH, createAH{Response: replyAddr, PDHandle: o.pd, Attr: a}, &ah)
 		assert.Equal(p.t, syscall.EINVAL, errno, name)
 	}
@@ -150,6 +152,90 @@ func TestLifeOfObjects(t *testing.T) {
 	for _, c := range []uint32{cmdDestroyAH, cmdDeallocMW, cmdDeregMR, cmdDeallocPD} {
 		_, errno = p.do(c, byHandle{o.pd}, nil)
 		assert.Equal(t, syscall.ENOENT, errno, "command %d", c)
+	}
+}
+
+// newUD creates a UD QP in the state Init.
+func (p *program) newUD(o *objects) uint32 {
+	var qp createQPResp
+	p.must(cmdCreateQP, createQP{Response: replyAddr, Args: createQPArgs{PDHandle: o.pd, SendCQHandle: o.cq,
+		RecvCQHandle: o.cq, MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, QPType: createQPUD}}, &qp)
+	p.must(cmdModifyQP, modifyQP{QPHandle: qp.QPHandle, PortNum: 1, QKey: 1, QPState: 1,
+		AttrMask: qpMaskState | qpMaskPKeyIndex | qpMaskPort | qpMaskQKey}, nil)
+	return qp.QPHandle
+}
+
+// TestBells moves a QP through its states. Carriers know its bell in those in which Linux accepts requests to send, and
+// pass on the doorbell in the others, which is rejected.
+func TestBells(t *testing.T) {
+	r := newRig(t)
+	p := r.context()
+	o := p.create(make([]byte, 4096))
+	qp := p.newUD(&o)
+	for _, x := range []struct {
+		name  string
+		state uint8
+		mask  uint32
+		isSet bool
+	}{{"RTR", 2, 0, false}, {"RTS", 3, qpMaskSQPSN, true}, {"error", 6, 0, true}, {"reset", 0, 0, false},
+		{"error again", 6, 0, true}} {
+		p.must(cmdModifyQP, modifyQP{QPHandle: qp, AttrMask: qpMaskState | x.mask, QPState: x.state}, nil)
+		require.NotNil(t, p.bell, x.name)
+		assert.Equal(t, x.isSet, p.bell.IsSet, x.name)
+		assert.Equal(t, qp, p.bell.Handle)
+		if x.isSet {
+			assert.Equal(t, o.bell+1, p.bell.Index, "that of the second QP")
+		}
+	}
+	_, errno := p.do(cmdModifyQP, modifyQP{QPHandle: qp, AttrMask: qpMaskState, QPState: 3}, nil)
+	assert.Equal(t, syscall.EINVAL, errno)
+	assert.Nil(t, p.bell)
+	p.must(cmdModifyQP, modifyQP{QPHandle: o.qp, AttrMask: qpMaskState | qpMaskPKeyIndex | qpMaskPort | qpMaskAccess,
+		QPState: 1, PortNum: 1}, nil)
+	p.must(cmdModifyQP, modifyQP{QPHandle: o.qp, AttrMask: qpMaskAccess}, nil)
+	assert.Nil(t, p.bell, "the state is the same")
+}
+
+// TestAttached destroys a QP that is attached to a group, which works after it is detached.
+func TestAttached(t *testing.T) {
+	r := newRig(t)
+	p := r.ioctlContext()
+	o := p.create(make([]byte, 4096))
+	qp := p.newUD(&o)
+	group := mcast{GID: [16]byte{10: 0xff, 11: 0xff, 12: 239, 15: 7}, QPHandle: qp}
+	p.must(cmdAttachMcast, group, nil)
+	p.must(cmdAttachMcast, group, nil)
+	var events destroyEventsResp
+	_, errno := p.do(cmdDestroyQP, destroyEvents{Response: replyAddr, Handle: qp}, &events)
+	assert.Equal(t, syscall.EBUSY, errno)
+	destroy := newIoctl(typeQP, 1).use(attrHandle, uint64(qp)).out(attrDestroyResp, 4)
+	assert.Equal(t, syscall.EBUSY, p.ioctl(destroy).Errno)
+	p.must(cmdDetachMcast, group, nil)
+	_, errno = p.do(cmdDetachMcast, group, nil)
+	assert.Equal(t, syscall.EINVAL, errno)
+	p.must(cmdDestroyQP, destroyEvents{Response: replyAddr, Handle: qp}, &events)
+
+	qp = p.newUD(&o)
+	group.QPHandle = qp
+	p.must(cmdAttachMcast, group, nil)
+	p.f.Close() // with it
+	assert.Empty(t, r.live())
+}
+
+// TestIgnoredRights registers memory with rights that are hints.
+func TestIgnoredRights(t *testing.T) {
+	r := newRig(t)
+	p := r.context()
+	b := make([]byte, 8192)
+	o := p.create(b)
+	addr := ci.Bytes(b).Addr()
+	for flags, want := range map[uint32]syscall.Errno{accessZeroBased: 0, accessHugePages: 0,
+		accessZeroBased | accessHugePages | accessLocalWrite: 0, 1 << 29: 0, accessOnDemand: syscall.EINVAL,
+		accessHugePages << 1: syscall.EINVAL} {
+		var mr regMRResp
+		_, errno := p.do(cmdRegMR, regMR{Response: replyAddr, Start: addr, Length: 100, HCAVA: addr, PDHandle: o.pd,
+			AccessFlags: flags}, &mr)
+		assert.Equal(t, want, errno, "%#x", flags)
 	}
 }
 
@@ -215,10 +301,30 @@ func TestErrnos(t *testing.T) {
 			syscall.EINVAL},
 		{"not mapped", encode(cmdRegMR, regMR{Start: addr, Length: 10, HCAVA: addr, PDHandle: o.pd}, nil, 12),
 			syscall.EFAULT},
+		{"no bytes", encode(cmdRegMR, regMR{Start: addr, HCAVA: addr, PDHandle: o.pd}, nil, 12), syscall.EINVAL},
+		{"range that wraps", encode(cmdRegMR, regMR{Start: addr, Length: 1<<64 - 1, HCAVA: addr, PDHandle: o.pd}, nil,
+			12), syscall.EINVAL},
+		{"range of more than 2^32 pages", encode(cmdRegMR, regMR{Start: addr, Length: 1 << 50, HCAVA: addr,
+			PDHandle: o.pd}, nil, 12), syscall.EINVAL},
+		{"range of the kernel", encode(cmdRegMR, regMR{Start: 1<<64 - 1<<40, Length: 10, HCAVA: 1<<64 - 1<<40,
+			PDHandle: o.pd}, nil, 12), syscall.EFAULT},
+		{"path by port 0", encode(cmdModifyQP, modifyQP{QPHandle: o.qp, AttrMask: qpMaskAV}, nil, 0), syscall.EINVAL},
+		{"alternate path by two ports", encode(cmdModifyQP, modifyQP{QPHandle: o.qp, AttrMask: qpMaskAltPath,
+			AltPortNum: 1}, nil, 0), syscall.EINVAL},
 		{"window type", encode(cmdAllocMW, allocMW{PDHandle: o.pd, MWType: 3}, nil, 8), syscall.EINVAL},
 		{"CQ of size 0", encode(cmdCreateCQ, createCQ{CompChannel: noCompChannel}, nil, 8), syscall.EINVAL},
 		{"CQ too large", encode(cmdCreateCQ, createCQ{CQE: 1 << 31, CompChannel: noCompChannel}, nil, 8),
-			syscall.ENOMEM},
+			syscall.EINVAL},
+		{"CQ resized too large", encode(cmdResizeCQ, resizeCQ{CQHandle: o.cq, CQE: 1 << 31}, nil, 8), syscall.EINVAL},
+		{"CQ resized to 0", encode(cmdResizeCQ, resizeCQ{CQHandle: o.cq}, nil, 8), syscall.EINVAL},
+		{"SRQ too large", encode(cmdCreateSRQ, createSRQ{PDHandle: o.pd, MaxWR: 1 << 31, MaxSGE: 1}, nil, 16),
+			syscall.EINVAL},
+		{"SRQ resized too large", encode(cmdModifySRQ, modifySRQ{SRQHandle: o.srq, AttrMask: srqMaxWR,
+			MaxWR: 1 << 31}, make([]byte, 8), 0), syscall.EINVAL},
+		{"send queue too long", encode(cmdCreateQP, createQP{Args: createQPArgs{PDHandle: o.pd, SendCQHandle: o.cq,
+			RecvCQHandle: o.cq, QPType: createQPRC, MaxSendWR: 1 << 31}}, nil, 32), syscall.EINVAL},
+		{"receive queue too long", encode(cmdCreateQP, createQP{Args: createQPArgs{PDHandle: o.pd, SendCQHandle: o.cq,
+			RecvCQHandle: o.cq, QPType: createQPRC, MaxRecvWR: 1 << 31}}, nil, 32), syscall.EINVAL},
 		{"vector", encode(cmdCreateCQ, createCQ{CQE: 1, CompVector: 1 << 20, CompChannel: noCompChannel}, nil, 8),
 			syscall.EINVAL},
 		{"raw QP", encode(cmdCreateQP, createQP{Args: createQPArgs{PDHandle: o.pd, SendCQHandle: o.cq,
@@ -371,6 +477,8 @@ func TestDevice(t *testing.T) {
 	p.must(cmdQueryPort, queryPort{Response: replyAddr, PortNum: 1}, &port)
 	assert.EqualValues(t, 4, port.State)
 	assert.EqualValues(t, 2, port.LinkLayer)
+	assert.EqualValues(t, grhRequired, port.Flags)
+	assert.EqualValues(t, ci.PortCapCM, port.PortCapFlags)
 	tree := map[string]string{}
 	for _, e := range r.front.Tree() {
 		tree[e.Path] = strings.TrimSuffix(string(e.Data), "\n")
@@ -378,6 +486,7 @@ func TestDevice(t *testing.T) {
 	assert.Equal(t, "rxe_ddk0", tree["/sys/class/infiniband_verbs/uverbs0/ibdev"])
 	assert.Equal(t, "231:192", tree["/sys/class/infiniband_verbs/uverbs0/dev"])
 	assert.Equal(t, "6", tree["/sys/class/infiniband_verbs/abi_version"])
+	assert.Equal(t, "0x00010000", tree["/sys/class/infiniband/rxe_ddk0/ports/1/cap_mask"])
 	assert.Equal(t, "4: ACTIVE", tree["/sys/class/infiniband/rxe_ddk0/ports/1/state"])
 	assert.Equal(t, "0000:0000:0000:0000:0000:ffff:0a00:0001", tree["/sys/class/infiniband/rxe_ddk0/ports/1/gids/0"])
 	assert.Equal(t, "RoCE v2", tree["/sys/class/infiniband/rxe_ddk0/ports/1/gid_attrs/types/0"])
