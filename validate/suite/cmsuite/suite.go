@@ -9,7 +9,7 @@ import (
 // Suite returns all areas.
 func Suite() validate.Suite {
 	return validate.NewSuite("cm", datagrams, connects, requests, answers, ends, lookups, states, handoffs,
-		proposals, arguments, filters, forgeries)
+		proposals, arguments, filters, forgeries, reactions)
 }
 
 // area returns an empty area of the suite.

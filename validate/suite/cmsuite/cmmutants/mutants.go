@@ -13,7 +13,7 @@ import (
 
 // All returns the mutants of all areas.
 func All() []mutant.Mutant {
-	return slices.Concat(datagrams, connects, requests, answers, ends, lookups, states, forgeries)
+	return slices.Concat(datagrams, connects, requests, answers, ends, lookups, states, forgeries, reactions)
 }
 
 // Attributes of the connection manager (IBTA volume 1, 16.7.2).
