@@ -56,6 +56,19 @@ var datagrams = []mutant.Mutant{
 	fault("mad.last-segment", cmsuite.MADGSI07, "segments beyond 80 are lost", tap.MAD(func(b []byte) bool {
 		return b[1] != 0x03 || b[25] != 1 || binary.BigEndian.Uint32(b[28:]) <= 80
 	})),
+	fault("mad.rmpp-abort", cmsuite.MADRMPP01, "each ABORT of a transfer has status 127", tap.MAD(func(b []byte) bool {
+		if b[1] == 0x03 && b[25] == 4 {
+			b[27] = 127
+		}
+		return true
+	})),
+	fault("mad.rmpp-length", cmsuite.MADRMPP02, "the payload length of a last segment is one less",
+		tap.MAD(func(b []byte) bool {
+			if b[1] == 0x03 && b[25] == 1 && b[26]&4 != 0 {
+				b[35]--
+			}
+			return true
+		})),
 	fault("mad.keeps-avs", cmsuite.MADGSI08, "Destroy of an address vector does not release it", tap.Layer(ciwrap.Layer{
 		AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return keptAV{ciwrap.AV{AV: a}} },
 	})),
