@@ -33,11 +33,12 @@ type copier struct {
 	watch watch
 }
 
-// copyJob is a copy of buf[:n] from or to an address of the process.
+// copyJob is a copy of buf[:n] from or to an address of the process, or the call of check.
 type copyJob struct {
 	buf     []byte
 	at      place
 	isWrite bool
+	check   func() error // nil: a copy
 }
 
 type copyResult struct {
@@ -145,8 +146,26 @@ func (c *copier) room(n int) ([]byte, error) {
 // run executes a copy between the result of room and the process. After a copy that took too long, the buffer is not
 // used any more. mu is held.
 func (c *copier) run(buf []byte, at place, isWrite bool) (int, error) {
+	return c.execute(copyJob{buf: buf, at: at, isWrite: isWrite})
+}
+
+// check calls fn, which may take any time, too. If it takes too long, fn is not waited for, and no copy is executed any
+// more.
+func (c *copier) check(fn func() error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.start()
+	if _, err := c.room(0); err != nil {
+		return err
+	}
+	_, err := c.execute(copyJob{check: fn})
+	return err
+}
+
+// execute has the goroutine execute a job. mu is held.
+func (c *copier) execute(j copyJob) (int, error) {
 	c.watch.begin(c.clock)
-	c.jobs <- copyJob{buf, at, isWrite}
+	c.jobs <- j
 	select {
 	case r := <-c.results:
 		c.watch.end()
@@ -162,9 +181,12 @@ func (c *copier) run(buf []byte, at place, isWrite bool) (int, error) {
 func (c *copier) serve(jobs <-chan copyJob, results chan<- copyResult) {
 	for j := range jobs {
 		var x copyResult
-		if j.isWrite {
+		switch {
+		case j.check != nil:
+			x.err = j.check()
+		case j.isWrite:
 			x.n, x.err = c.reach.write(j.buf, j.at)
-		} else {
+		default:
 			x.n, x.err = c.reach.read(j.buf, j.at)
 		}
 		results <- x

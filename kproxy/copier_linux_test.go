@@ -94,3 +94,58 @@ func TestSlowCopies(t *testing.T) {
 		})
 	}
 }
+
+// TestStuckRegistration registers memory whose first page does not come. That is limited for every process, also one of
+// the daemon's own user, and the end of the session does not wait.
+func TestStuckRegistration(t *testing.T) {
+	for name, isTrusted := range map[string]bool{"own user": true, "another user": false} {
+		t.Run(name, func(t *testing.T) {
+			b := pages(t, 4)
+			p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
+			p.reach.isBound, p.isTrusted = false, isTrusted
+			release := withoutPages(t, b)
+			_, err := p.Memory(ci.Bytes(b).Addr(), uint64(len(b)), ci.LocalWrite)
+			require.ErrorIs(t, err, errStuck)
+			require.ErrorIs(t, err, ci.InvalidPermission)
+			p.close()
+			release()
+		})
+	}
+}
+
+// TestStuckCheck has a check of a process's mappings that does not end, as while the kernel waits for a FUSE file
+// system. It is not waited for, no memory of the process is reached any more, and its user is suspended. The access to
+// the process is given up when the check ends.
+func TestStuckCheck(t *testing.T) {
+	b := pages(t, 1)
+	virtual := clock.NewVirtual(0)
+	p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), virtual)
+	p.isTrusted = false
+	users := new(suspensions)
+	p.suspend(7, users)
+	begun, proceed, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	result := make(chan error, 1)
+	go func() {
+		result <- p.copies.check(func() error {
+			close(begun)
+			<-proceed
+			defer close(ended)
+			if p.reach.exited() {
+				return errNoProcess
+			}
+			return nil
+		})
+	}()
+	<-begun
+	virtual.Advance(copyLimit)
+	virtual.Advance(copyLimit)
+	require.ErrorIs(t, <-result, errStuck)
+	require.True(t, users.holds(7, virtual.Now()))
+	require.False(t, users.holds(8, virtual.Now()))
+	_, err := p.Memory(ci.Bytes(b).Addr(), 1, 0)
+	require.ErrorIs(t, err, errStuck, "a later registration")
+	p.close()
+	require.False(t, p.reach.exited(), "the check uses the descriptor still")
+	close(proceed)
+	<-ended
+}

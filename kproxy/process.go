@@ -3,6 +3,7 @@ package kproxy
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"ciddk/ci"
 	"ciddk/clock"
@@ -124,14 +125,22 @@ func (m *processMemory) check(isWrite bool) error {
 	case m.n == 0:
 		return nil
 	}
-	isFile, err := m.p.reach.check(m.at.addr, m.n, isWrite)
+	// /proc/PID/maps waits for the lock of the process's mappings, which an access to a page of a FUSE file may hold.
+	var isFile atomic.Bool
+	err := m.p.copies.check(func() error {
+		is, err := m.p.reach.check(m.at.addr, m.n, isWrite)
+		isFile.Store(is)
+		return err
+	})
 	if err != nil {
 		return explainCopy(err)
 	}
-	if isFile || !m.p.isTrusted {
-		m.by = &m.p.copies
+	m.by = &m.p.copies
+	err = m.try() // limited in any case
+	if !isFile.Load() && m.p.isTrusted {
+		m.by = nil
 	}
-	return explainCopy(m.try())
+	return explainCopy(err)
 }
 
 // try copies the first byte from the process.

@@ -80,6 +80,7 @@ func testProcessMemory(t *testing.T, isBound bool) {
 	require.ErrorIs(t, err, ci.InvalidState)
 
 	stranger := newProcess(Peer{}, 64, &locks, clock.Real())
+	defer stranger.close()
 	stranger.reach.isBound = isBound
 	_, err = stranger.Memory(4096, 8, 0)
 	require.ErrorIs(t, err, ci.InvalidPermission)

@@ -26,9 +26,11 @@ func name(ub *ci.UserBuffer, isOwn bool) (*appQueue, error) {
 		if err != nil {
 			return nil, err
 		}
-		release, err := ual.Expose(ci.Bytes(b))
-		if err != nil {
-			return nil, err
+		release := func() {}
+		if os.Getenv(hideEnv) == "" {
+			if release, err = ual.Expose(ci.Bytes(b)); err != nil {
+				return nil, err
+			}
 		}
 		q.b, q.close = b, func() error {
 			release()

@@ -36,6 +36,7 @@ var roles = map[string]func(path string) error{
 	"few":      fewDescriptors,
 	"closes":   closesDescriptors,
 	"daemon":   daemonWithFewDescriptors,
+	"queues":   daemonOfQueues,
 }
 
 // runRole runs a client process and does not return, if this is one.

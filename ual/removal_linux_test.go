@@ -88,12 +88,67 @@ func TestAdapterRemoved(t *testing.T) {
 				require.NoError(t, o.Destroy())
 			}
 			assert.EqualValues(t, 1, fatal.Load())
+			left := r.core.Load()
+			assert.Equal(t, mine.Region().Length, uint64(left.MemoryBytes), "only the region of the new adapter")
+			assert.Positive(t, left.QueueBytes)
+			for _, o := range []ci.Object{other.a, other.b, other.cq, mine} {
+				require.NoError(t, o.Destroy())
+			}
+			left = r.core.Load()
+			assert.Zero(t, left.MemoryBytes)
+			assert.Zero(t, left.QueueBytes)
 			require.NoError(t, m.Close())
 			require.NoError(t, c.Close())
 			require.NoError(t, r.al.Deregister(guid))
 			require.NoError(t, again.Close())
 		})
 	}
+}
+
+// TestOtherAdapterStays removes one of two adapters that a client has open. The memory and the queues of the other one
+// remain, and are still counted.
+func TestOtherAdapterStays(t *testing.T) {
+	r := newRig(t, kproxy.Config{})
+	c := r.dial()
+	p := newPair(t, r.open(c, nil), ci.CQCreate{OnCompletion: func(any) {}})
+	port, err := sim.New(sim.NewNetwork(sim.NetworkConfig{}), sim.Config{Addr: netip.MustParseAddr("10.0.0.2")})
+	require.NoError(t, err)
+	second, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
+	require.NoError(t, err)
+	require.NoError(t, r.al.Register(second))
+	h, err := c.HCA(second.Info().GUID)
+	require.NoError(t, err)
+	ca, err := h.OpenCA(second.Info().GUID, func(ci.Event) {}, nil)
+	require.NoError(t, err)
+
+	m, err := ual.NewMemory(8192)
+	require.NoError(t, err)
+	mr, err := p.pd.RegisterMR(ci.MRCreate{Memory: m, Access: ci.LocalWrite})
+	require.NoError(t, err)
+	before := r.core.Load()
+	gone := newPair(t, ca, ci.CQCreate{OnCompletion: func(any) {}})
+	other, err := ual.NewMemory(4096)
+	require.NoError(t, err)
+	_, err = gone.pd.RegisterMR(ci.MRCreate{Memory: other, Access: ci.LocalWrite})
+	require.NoError(t, err)
+	require.NoError(t, r.al.Deregister(second.Info().GUID))
+
+	after := r.core.Load()
+	assert.Equal(t, before.MemoryBytes, after.MemoryBytes)
+	assert.Equal(t, before.QueueBytes, after.QueueBytes)
+	copy(m.Bytes(), "stays")
+	_, err = p.b.PostRecv([]ci.RecvWR{{SGL: []ci.SGE{mr.Region().SGE(4096, 5)}}})
+	require.NoError(t, err)
+	_, err = p.a.PostSend([]ci.SendWR{{Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{mr.Region().SGE(0, 5)}}})
+	require.NoError(t, err)
+	for _, wc := range p.wait(2) {
+		require.NoError(t, wc.Err())
+	}
+	assert.Equal(t, "stays", string(m.Bytes()[4096:4101]))
+	require.NoError(t, c.Close())
+	require.NoError(t, other.Close())
+	require.NoError(t, m.Close())
+	require.NoError(t, second.Close())
 }
 
 // TestStop announces the end of the daemon to a client, whose verbs continue to work. Its later open is informed, too,

@@ -60,7 +60,7 @@ func (p *pair) wait(n int) []ci.WC {
 		require.NoError(p.t, err)
 		list = append(list, wc[:got]...)
 		return len(list) >= n
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	return list
 }
 
