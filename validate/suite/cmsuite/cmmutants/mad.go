@@ -56,6 +56,10 @@ var datagrams = []mutant.Mutant{
 	fault("mad.last-segment", cmsuite.MADGSI07, "segments beyond 80 are lost", tap.MAD(func(b []byte) bool {
 		return b[1] != 0x03 || b[25] != 1 || binary.BigEndian.Uint32(b[28:]) <= 80
 	})),
+	fault("mad.address-payload", cmsuite.MADAddr01, "byte 254 of each datagram sent through QP1 is zero",
+		tap.MAD(func(b []byte) bool { b[254] = 0; return true })),
+	on("direct", fault("mad.grh-payload", cmsuite.MADAddr02, "byte 253 of each datagram sent through QP1 is zero",
+		tap.MAD(func(b []byte) bool { b[253] = 0; return true }))),
 	fault("mad.rmpp-abort", cmsuite.MADRMPP01, "each ABORT of a transfer has status 127", tap.MAD(func(b []byte) bool {
 		if b[1] == 0x03 && b[25] == 4 {
 			b[27] = 127
