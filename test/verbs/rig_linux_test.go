@@ -81,6 +81,7 @@ type rig struct {
 	t      *testing.T
 	env    []string
 	socket string
+	before []string             // the program that becomes ddkrun, with its arguments; nil: none
 	flags  []string             // of ddkrun
 	as     *syscall.SysProcAttr // of ddkrun; nil: the test's user
 	peer   *rig                 // of clients; nil: the same
@@ -173,7 +174,8 @@ func (r *rig) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	r.t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, self(r.as), append(slices.Clone(r.flags), args...)...)
+	line := slices.Concat(r.before, []string{self(r.as)}, r.flags, args)
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	out := new(bytes.Buffer)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env, cmd.SysProcAttr = r.env, r.as

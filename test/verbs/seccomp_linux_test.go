@@ -68,6 +68,26 @@ func TestSeccompPrograms(t *testing.T) {
 	}
 }
 
+// TestContainerProfile runs programs on the carrier where pidfd_getfd is forbidden, as in containers: with a completion
+// channel, and with librdmacm.
+func TestContainerProfile(t *testing.T) {
+	if skip != "" {
+		t.Skip(skip)
+	}
+	forbid := compile(t, "forbid.c")
+	confined := func(t *testing.T) *rig {
+		r := newSeccompRig(t)
+		r.before, r.flags = []string{forbid}, []string{"--carrier", "seccomp"}
+		return r
+	}
+	t.Run("ibv_rc_pingpong -e", func(t *testing.T) {
+		assert.Contains(t, confined(t).pair("ibv_rc_pingpong", "-g", "0", "-n", "50", "-e"), "50 iters in")
+	})
+	t.Run("ucmatose", func(t *testing.T) {
+		assert.Contains(t, confined(t).connect("ucmatose", "ucmatose -s 10.0.0.1", false), "return status 0")
+	})
+}
+
 // TestSeccompStatus checks exit statuses, and children that outlive the program.
 func TestSeccompStatus(t *testing.T) {
 	r := newSeccompRig(t)

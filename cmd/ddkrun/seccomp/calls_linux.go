@@ -246,7 +246,10 @@ func (t *task) accept(d *descriptor, r *devices.Reply) result {
 		}
 	}
 	for _, f := range r.Files {
-		n, err := add(t.listener, &addition{id: t.id, source: uint32(numberOf(f.File)), numberFlags: unix.O_CLOEXEC})
+		fd := numberOf(f.File)
+		n, err := t.kept.during(fd, func() (int, error) {
+			return add(t.listener, &addition{id: t.id, source: uint32(fd), numberFlags: unix.O_CLOEXEC})
+		})
 		if err == nil && f.Addr != 0 {
 			err = writeMemory(t.tid, f.Addr, ne.AppendUint32(nil, uint32(n)))
 		}

@@ -228,7 +228,11 @@ func (t *task) copyDescriptor(number int) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(pidfd)
-	return unix.PidfdGetfd(pidfd, number, 0)
+	fd, err := unix.PidfdGetfd(pidfd, number, 0)
+	if isForbidden(err) && t.kept != nil {
+		return t.kept.copy(t.procPath(number))
+	}
+	return fd, err
 }
 
 // openDevice opens a device file.
@@ -320,8 +324,10 @@ func (t *task) giveAt(fd, number int, flags uint32) result {
 
 // install installs a descriptor in the program at a number.
 func (t *task) install(fd, number int, flags, how uint32) error {
-	_, err := add(t.listener, &addition{id: t.id, flags: unix.SECCOMP_ADDFD_FLAG_SETFD | how, source: uint32(fd),
-		number: uint32(number), numberFlags: flags})
+	_, err := t.kept.during(fd, func() (int, error) {
+		return add(t.listener, &addition{id: t.id, flags: unix.SECCOMP_ADDFD_FLAG_SETFD | how, source: uint32(fd),
+			number: uint32(number), numberFlags: flags})
+	})
 	if errors.Is(err, unix.EBADF) { // the number is beyond the program's limit
 		return syscall.EMFILE
 	}

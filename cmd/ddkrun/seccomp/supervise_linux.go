@@ -99,7 +99,8 @@ func start(c *Config) (*supervisor, *exec.Cmd, *message) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return fail(err)
 	}
-	s := &supervisor{socket: c.Socket, root: c.Root, numbers: spanFor(limit.Max), files: map[inode]*device{}}
+	s := &supervisor{socket: c.Socket, root: c.Root, numbers: spanFor(limit.Max), kept: newKept(),
+		files: map[inode]*device{}}
 	self, err := os.Executable()
 	if err != nil {
 		return fail(err)

@@ -27,6 +27,7 @@ type supervisor struct {
 	socket   string // of the daemon
 	root     string // directory with the files of the tree
 	numbers  span
+	kept     *kept // nil if descriptors of programs can be copied
 
 	numberMu sync.Mutex // serializes the choice of numbers
 
