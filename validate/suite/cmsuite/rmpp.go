@@ -219,6 +219,7 @@ func rmppReceive(t *validate.T) {
 			continue
 		}
 		kit.OK(t, err, "mads.Agent.Do, "+tt.name)
+		kit.Equal(t, "transaction ID of the response, "+tt.name, r.Header().TID, s.tid)
 		kit.SameBytes(t, "response, "+tt.name, r.MAD[mad.SAHeaderLen:], saData(2000)[:tt.bytes])
 	}
 }
