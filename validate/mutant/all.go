@@ -22,6 +22,8 @@ func All() [][]Mutant {
 		Nothing(),
 		Migration(),
 		Statuses(),
+		Stale(),
+		Reread(),
 		Rules(),
 	}
 }

@@ -15,6 +15,7 @@ var areas = []*validate.Area{
 	claimsCases,
 	worksCases,
 	teardownCases,
+	staleCases,
 	heapCases,
 	callbacksCases,
 	caModifyCases,

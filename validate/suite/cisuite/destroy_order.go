@@ -23,6 +23,8 @@ type orderStage struct {
 	ca *kit.CA
 	pd ci.PD // the parent, or the PD of parent and child
 	cq *kit.CQ
+	// probe uses the parent, if it is neither the PD nor the CA. It may be nil: cases of their own use the others.
+	probe func()
 }
 
 // orderCases are one case for each parent and child, which destroys the parent first. (SAS 2.3; IBTA 11.2.)
@@ -120,15 +122,32 @@ var families = []family{
 		ofPD("PD.AllocRDD", func(s *orderStage) (ci.Object, error) { return s.pd.AllocRDD() })},
 	{"cq.send", "CQ before the QP that uses it for sends", 0, func(s *orderStage) (func() error, func() error) {
 		q := s.ca.CQ(s.pd, 4)
-		return q.Destroy, s.qp(q, s.cq, nil).Destroy
+		qp := s.qp(q, s.cq, nil)
+		s.probe = func() {
+			qp.Init().To(ci.QPError)
+			qp.Send(ci.SendWR{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled})
+			q.WaitFlushed(1)
+		}
+		return q.Destroy, qp.Destroy
 	}},
 	{"cq.recv", "CQ before the QP that uses it for receives", 0, func(s *orderStage) (func() error, func() error) {
 		q := s.ca.CQ(s.pd, 4)
-		return q.Destroy, s.qp(s.cq, q, nil).Destroy
+		qp := s.qp(s.cq, q, nil)
+		s.probe = func() {
+			qp.Init().To(ci.QPError)
+			qp.Recv(ci.RecvWR{ID: 1})
+			q.WaitFlushed(1)
+		}
+		return q.Destroy, qp.Destroy
 	}},
 	{"srq.qp", "SRQ before QP", ci.CapSRQ, func(s *orderStage) (func() error, func() error) {
 		q, _ := s.ca.SRQ(s.pd, 1, 1)
-		return q.Destroy, s.qp(s.cq, s.cq, q).Destroy
+		qp := s.qp(s.cq, s.cq, q)
+		s.probe = func() {
+			n, err := q.PostRecv([]ci.RecvWR{{ID: 1}})
+			kit.WantTaken(s.t, "SRQ.PostRecv after the rejected destroy", n, err, 1)
+		}
+		return q.Destroy, qp.Destroy
 	}},
 	{"qp.mcast", "QP before its multicast attachment", ci.CapUD | ci.CapMulticast,
 		func(s *orderStage) (func() error, func() error) {
@@ -175,7 +194,7 @@ var families = []family{
 	}},
 }
 
-// stillWorks expects that the PD or the CA works after its rejected Destroy.
+// stillWorks expects that the parent works after its rejected Destroy.
 func (s *orderStage) stillWorks(f family) {
 	switch parent, _, _ := strings.Cut(f.name, "."); parent {
 	case "pd":
@@ -186,6 +205,9 @@ func (s *orderStage) stillWorks(f family) {
 		pd, err := s.ca.AllocatePD(ci.PDNormal)
 		kit.OK(s.t, err, "CA.AllocatePD after the rejected destroy: "+f.title)
 		kit.Destroy(s.t, kit.Own(s.t, pd, "PD"), "PD")
+	}
+	if s.probe != nil {
+		s.probe()
 	}
 }
 

@@ -473,6 +473,17 @@ func madInitEvent(t *validate.T) {
 		s, n := portOf(t, ca).State, ca.Events.Count(ci.EventPortInit)-before
 		return s == ci.PortInit && n > 0, fmt.Sprintf("state %s, %d events of this type", s, n)
 	})
+	for _, e := range ca.Events.All() {
+		if e.Type == ci.EventPortInit {
+			kit.Equal(t, "Event.Port of the event after a port reaches Init", e.Port, ca.Port.Num)
+		}
+	}
+	for _, s := range []ci.PortState{ci.PortArmed, ci.PortActive} {
+		setPortInfo(t, ca, func(d []byte) { d[piState] |= byte(s) })
+		kit.Equal(t, "PortAttr.State after Set PortInfo to "+s.String(), portOf(t, ca).State, s)
+	}
+	ca.Events.HasWithin(ci.EventPortActive, quiet) // optional; events come in order, so that one of Init came before it
+	kit.Equal(t, "events of a port that reached Init once", ca.Events.Count(ci.EventPortInit)-before, 1)
 }
 
 var CILocalMAD09 = madCases.Must("CI-LocalMAD-09", "IBTA 14.2.5.6", "ci_local_mad (65)",

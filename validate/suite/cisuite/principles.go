@@ -1,6 +1,7 @@
 package cisuite
 
 import (
+	"bytes"
 	"fmt"
 
 	"ciddk/ci"
@@ -24,6 +25,11 @@ func contractMeanings(t *validate.T) {
 	ca := p.A.QP.CA
 	p.A.Exchange(p.B, 100)
 	p.WantWrite("memory of the peer", p.B.Buf.Remote(0), p.B.Buf.Bytes[:64])
+	want := bytes.Clone(p.B.Buf.Fill(t, 1024, 64))
+	p.WantStatus("RDMA READ", p.A.RDMA(ci.OpRead, 1, 2048, 64, p.B, 1024), ci.WCSuccess)
+	p.Fence()
+	kit.SameBytes(t, "memory that an RDMA READ has returned", p.A.Buf.Bytes[2048:2112], want)
+	kit.SameBytes(t, "memory of the peer after an RDMA READ", p.B.Buf.Bytes[1024:1088], want)
 	q := p.More(false)
 	q.B.Recv(q.B.RecvWR(1, 0, 8))
 	kit.OK(t, q.B.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify to Error")
@@ -92,7 +98,10 @@ func contractMandatory(t *validate.T) {
 	supported("QP.Modify to Error", p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
 	for _, op := range []ci.SendOp{ci.OpSend, ci.OpWrite, ci.OpRead} {
 		for _, flags := range []ci.SendFlags{ci.SendSignaled, ci.SendSignaled | ci.SendSolicited,
-			ci.SendSignaled | ci.SendFence} {
+			ci.SendSignaled | ci.SendFence, ci.SendSignaled | ci.SendImmediate} {
+			if op == ci.OpRead && flags&ci.SendImmediate != 0 {
+				continue // no such operation
+			}
 			_, err := p.A.PostSend([]ci.SendWR{{Op: op, Flags: flags, SGL: p.A.Buf.SGL(0, 8),
 				Remote: p.B.Buf.Remote(0)}})
 			supported(fmt.Sprintf("QP.PostSend of opcode %d with flags %#x", op, flags), err)
@@ -100,6 +109,9 @@ func contractMandatory(t *validate.T) {
 	}
 	_, err = p.A.PostRecv([]ci.RecvWR{p.A.RecvWR(1, 0, 8)})
 	supported("QP.PostRecv", err)
+	_, err = p.A.PostSend([]ci.SendWR{{Op: ci.OpNop, Flags: ci.SendSignaled}})
+	supported("QP.PostSend of OpNop", err)
+	supported("QP.Modify to Reset", p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
 	supported("MR.Destroy", mr.Destroy())
 	supported("CQ.Destroy", cq.Destroy())
 	supported("PD.Destroy", pd.Destroy())
@@ -118,22 +130,29 @@ func pdInnermost(t *validate.T) {
 	for _, h := range t.HCAs()[:min(2, len(t.HCAs()))] {
 		cas = append(cas, kit.OpenHCA(t, h))
 	}
-	ca := cas[0]
-	for _, l := range kit.Variants(t, "", claimed(t)) {
+	// Only one CA has objects. It is each of them in turn, since a driver may add them all to the first or the last.
+	for i := 0; len(cas) > 1 && i < len(cas); i++ {
+		pd := cas[i].PD()
+		kit.WantExactly(t, cas[i].Destroy(), "CA.Destroy of the CA that has objects", ci.ResourceBusy)
+		rest := 1 - i
+		kit.OK(t, cas[rest].Destroy(), "CA.Destroy of the other CA, which has none")
+		kit.Destroy(t, pd, "PD")
+		cas[rest] = kit.OpenHCA(t, t.HCAs()[rest])
+	}
+	for i, l := range kit.Variants(t, "", claimed(t)) {
 		if l.kind == "handler" || l.kind == "DMA mapping" {
 			continue // objects of the CA
 		}
+		ca := cas[i%len(cas)]
 		other, pd := ca.PD(), ca.PD()
-		s := &claimStage{t: t, ca: ca, pd: pd, cq: ca.CQ(ca.PD(), 4)}
+		cq := ca.CQ(other, 4)
+		s := &claimStage{t: t, ca: ca, pd: pd, cq: cq}
 		o := l.create(t, s)
 		kit.WantExactly(t, pd.Destroy(), "PD.Destroy of the PD that the verb was called on: "+l.kind, ci.ResourceBusy)
-		kit.Destroy(t, other, "an older PD of the same CA, which is not the parent")
 		kit.OK(t, o.Destroy(), l.kind+".Destroy")
 		kit.Destroy(t, pd, "PD without objects")
-	}
-	if len(cas) > 1 {
-		kit.WantExactly(t, ca.Destroy(), "CA.Destroy of the CA that has objects", ci.ResourceBusy)
-		kit.OK(t, cas[1].Destroy(), "CA.Destroy of the other CA, which has none")
+		kit.Destroy(t, cq, "CQ")
+		kit.Destroy(t, other, "an older PD of the same CA, which is not the parent")
 	}
 }
 
@@ -314,11 +333,19 @@ var _ = principles.Case(validate.Case{
 func mrDestroyCompleted(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	for i := range uint64(64) {
-		b := p.A.CA.Buf(p.A.PD, 256, kit.AllAccess)
-		p.A.Send(ci.SendWR{
-			ID: i, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: b.SGL(0, 256), Remote: p.B.Buf.Remote(0),
-		})
-		p.A.CQ.WaitOK(i)
-		kit.Destroy(t, b.MR, "MR whose request has completed")
+		for _, op := range []ci.SendOp{ci.OpWrite, ci.OpRead, ci.OpSend} {
+			b := p.A.CA.Buf(p.A.PD, 256, kit.AllAccess)
+			into := p.B.CA.Buf(p.B.PD, 256, kit.AllAccess)
+			if op == ci.OpSend {
+				p.B.Recv(ci.RecvWR{ID: i, SGL: into.SGL(0, 256)})
+			}
+			p.A.Send(ci.SendWR{ID: i, Op: op, Flags: ci.SendSignaled, SGL: b.SGL(0, 256), Remote: into.Remote(0)})
+			p.A.CQ.WaitOK(i)
+			kit.Destroy(t, b.MR, "MR whose request has completed")
+			if op == ci.OpSend {
+				p.B.RecvCQ.WaitOK(i)
+			}
+			kit.Destroy(t, into.MR, "MR of the peer whose request has completed")
+		}
 	}
 }
