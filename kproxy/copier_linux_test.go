@@ -61,11 +61,14 @@ func TestSlowCopies(t *testing.T) {
 	mappedFile, err := unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Munmap(mappedFile)) }()
+	mixed := pages(t, size/os.Getpagesize()) // a file between memory
+	mapOver(t, mixed[copyChunk:2*copyChunk], file)
 	for name, c := range map[string]struct {
 		b                 []byte
 		isTrusted, isSlow bool
 	}{
 		"file":                   {mappedFile, true, true},
+		"file between memory":    {mixed, true, true},
 		"memory":                 {pages(t, size/os.Getpagesize()), true, false},
 		"memory of another user": {pages(t, size/os.Getpagesize()), false, true},
 	} {

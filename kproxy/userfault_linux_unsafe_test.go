@@ -39,6 +39,13 @@ func withoutPages(t *testing.T, b []byte) (release func()) {
 	return func() { require.NoError(t, f.Close()) }
 }
 
+// mapOver maps a file in place of memory.
+func mapOver(t *testing.T, b []byte, f *os.File) {
+	_, _, e := unix.Syscall6(unix.SYS_MMAP, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED, f.Fd(), 0)
+	require.Zero(t, e)
+}
+
 func call(t *testing.T, f *os.File, request uintptr, arg unsafe.Pointer) {
 	_, _, e := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(arg))
 	if e != 0 {

@@ -70,7 +70,7 @@ func (c *Client) reuse() *call {
 
 // end makes a call available for use again.
 func (x *call) end() {
-	closeAll(x.files)
+	native.CloseFiles(x.files)
 	x.files, x.body = nil, nil
 	c := x.c
 	c.mu.Lock()
@@ -215,7 +215,7 @@ func (c *Client) receive(buf []byte) error {
 		}
 	}
 	if err != nil {
-		closeAll(files)
+		native.CloseFiles(files)
 		return err
 	}
 	x.in = append(x.in[:0], buf[:n]...)
@@ -243,7 +243,7 @@ func (c *Client) lost(cmd schema.Command) error {
 // do executes a verb that is not one of the data path. It fills reply, and discards descriptors.
 func (c *Client) do(cmd schema.Command, request any, files []*os.File, reply any) error {
 	received, err := c.doFiles(cmd, request, files, reply)
-	closeAll(received)
+	native.CloseFiles(received)
 	return err
 }
 

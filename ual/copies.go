@@ -29,7 +29,7 @@ func (c *Client) serveCopies() bool {
 	}
 	files, err := c.doFiles(schema.CmdServeCopies, &schema.ServeCopies{}, nil, &schema.None{})
 	if err != nil || len(files) != 1 {
-		closeAll(files)
+		native.CloseFiles(files)
 		return false
 	}
 	c.mu.Lock()
@@ -39,7 +39,7 @@ func (c *Client) serveCopies() bool {
 	}
 	c.mu.Unlock()
 	if lost {
-		closeAll(files)
+		native.CloseFiles(files)
 		return false
 	}
 	x.started = true

@@ -24,7 +24,7 @@ func (c *Client) newEventQueue(overflow func(schema.Event), end func()) (*eventQ
 		return nil, err
 	}
 	if len(files) != 1 {
-		closeAll(files)
+		native.CloseFiles(files)
 		_ = c.destroy(r.Handle) // the daemon destroys it at the latest with the client
 		return nil, &ci.Error{Verb: schema.CmdCreateEventQueue.Verb(), Status: ci.InsufficientResources,
 			Err: native.ErrDescriptors}

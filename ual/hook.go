@@ -2,9 +2,9 @@ package ual
 
 import (
 	"errors"
-	"os"
 
 	"ciddk/ci"
+	"ciddk/kproxy/native"
 	"ciddk/kproxy/schema"
 )
 
@@ -16,9 +16,7 @@ func (p private) close() {
 	if p.ub == nil {
 		return
 	}
-	for _, f := range p.ub.OutFiles {
-		f.Close()
-	}
+	native.CloseFiles(p.ub.OutFiles)
 	p.ub.OutFiles = nil
 }
 
@@ -123,17 +121,11 @@ func (c *Client) doUser(cmd schema.Command, request, reply any, u *schema.UserBu
 		files, err = c.doFiles(cmd, request, ub.InFiles, reply)
 	}
 	if err != nil || !r.Copied || len(r.Out) > cap(ub.Out) || int(r.Files) != len(files) {
-		closeAll(files)
+		native.CloseFiles(files)
 		return err
 	}
 	ub.Status, ub.Out, ub.OutFiles = r.Status, append(ub.Out[:0], r.Out...), files
 	return nil
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
 }
 
 // findLibrary returns the library with a name, and nil if there is none of this version.

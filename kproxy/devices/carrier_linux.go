@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ciddk/kproxy/native"
 	"ciddk/kproxy/schema"
 )
 
@@ -120,7 +121,7 @@ func exchange(socket int, m *message, attached *os.File) (*Reply, error) {
 		err = errMessage
 	}
 	if err != nil {
-		closeFiles(files)
+		native.CloseFiles(files)
 		return nil, fmt.Errorf("%w: %w", err, syscall.EIO)
 	}
 	return reply, nil
@@ -167,10 +168,4 @@ func filesOf(oob []byte) (files []*os.File) {
 		}
 	}
 	return files
-}
-
-func closeFiles(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
 }

@@ -188,5 +188,18 @@ func (l FrontEnds) Open(path string, p kproxy.Peer) (File, error) {
 	return nil, syscall.ENOENT
 }
 
+// CopyMemory is the path of the entry that states whose memory the daemon copies: "own" for the daemon's user and root,
+// "all" or "none". It is not below a directory that programs look into.
+const CopyMemory = "/ddkd/copy-memory"
+
+// Notes are entries of a tree that are not device files.
+type Notes []Entry
+
+// Tree implements FrontEnd.
+func (n Notes) Tree() []Entry { return n }
+
+// Open fails with ENOENT.
+func (Notes) Open(string, kproxy.Peer) (File, error) { return nil, syscall.ENOENT }
+
 // Fail returns the reply of a call that failed.
 func Fail(e syscall.Errno) *Reply { return &Reply{Errno: e} }

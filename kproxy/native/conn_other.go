@@ -63,11 +63,7 @@ func (*Conn) RecvPooled(*sync.Pool) (*[]byte, int, []*os.File, error) { return n
 func (*Conn) Guard(*Discarder) {}
 
 // Discard closes descriptors.
-func (*Conn) Discard(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}
+func (*Conn) Discard(files []*os.File) { CloseFiles(files) }
 
 // CloseSend fails: see errSystem.
 func (*Conn) CloseSend() error { return errSystem }

@@ -2,6 +2,7 @@ package native
 
 import (
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -36,6 +37,13 @@ type discard struct {
 
 // discardLimit is the time that a close may take. Up to twice the time may pass before it is noticed.
 const discardLimit = 5 * time.Second
+
+// CloseFiles closes descriptors that came from a process that is trusted, or that were never sent.
+func CloseFiles(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
 
 // NewDiscarder returns a Discarder. clk is the source of time for discardLimit.
 func NewDiscarder(clk clock.Clock) *Discarder {

@@ -30,9 +30,7 @@ func (c *Conn) Guard(d *Discarder) {
 // Discard closes descriptors that Recv has returned.
 func (c *Conn) Discard(files []*os.File) {
 	if c.guard == nil {
-		for _, f := range files {
-			f.Close()
-		}
+		CloseFiles(files)
 		return
 	}
 	list := make([]io.Closer, len(files))

@@ -87,6 +87,7 @@ func TestExplain(t *testing.T) {
 	assert.Contains(t, string(out), "rxe_ddk0, /dev/infiniband/uverbs0")
 	assert.Contains(t, string(out), "GID 0: 0000:0000:0000:0000:0000:ffff:0a00:0001")
 	assert.Contains(t, string(out), "carrier:  preload")
+	assert.Contains(t, string(out), "memory:   the daemon copies")
 }
 
 // TestErrors checks the exit status and the messages of ddkrun's own errors.

@@ -38,8 +38,8 @@ func newRigOfUsers(t *testing.T, daemon, program int, flags ...string) *rig {
 	require.NoError(t, os.Chown(runtime, program, program))
 	r := &rig{t: t, socket: filepath.Join(sockets, "s"), as: credential(program)}
 	r.env = append(os.Environ(), "DDKD_SOCKET="+r.socket, "XDG_RUNTIME_DIR="+runtime)
-	r.serve("link=network,address=10.0.0.1", credential(daemon), append(flags, "--mode", "0666", "--copy-memory",
-		"all", "--copy-timeout", "2m")...) // the machine may be busy
+	r.serve("link=network,address=10.0.0.1", credential(daemon), append([]string{"--mode", "0666", "--copy-memory",
+		"all", "--copy-timeout", "2m"}, flags...)...) // the machine may be busy
 	return r
 }
 
@@ -92,6 +92,24 @@ func TestOtherUsers(t *testing.T) {
 				assert.Contains(t, r.pair(strings.Fields(args)...), x.want)
 			})
 		}
+	}
+}
+
+// TestExplainMemory checks what ddkrun --explain says about memory.
+func TestExplainMemory(t *testing.T) {
+	for _, x := range []struct {
+		program int
+		whose   string
+		want    string
+	}{
+		{programUser, "all", "memory:   the program copies for the daemon"},
+		{daemonUser, "own", "memory:   the daemon copies"},
+		{programUser, "own", "memory:   only memory that is shared, with --share-memory: the daemon runs as user 65533, and " +
+			"this is user 65534 (start ddkd with --copy-memory all, or as this user) (copy-memory own)"},
+		{daemonUser, "none", "memory:   only memory that is shared"},
+	} {
+		r := newRigOfUsers(t, daemonUser, x.program, "--copy-memory", x.whose)
+		assert.Contains(t, r.run("--explain"), x.want)
 	}
 }
 

@@ -56,7 +56,7 @@ func (d *daemon) open(ctx context.Context, c *config, list []adapter, log *slog.
 		return err
 	}
 	d.srv = server.New(d.core, clock.Real())
-	return d.openVerbs(c.DeviceName)
+	return d.openVerbs(c.DeviceName, c.CopyMemory)
 }
 
 // serve serves the clients of a listener, and of one for unmodified verbs programs, unless it is nil, until ctx ends.

@@ -42,7 +42,8 @@ func providers(drivers []Driver) (list []uverbs.Provider) {
 const maxReaders = 64
 
 // openVerbs creates the server of unmodified verbs programs. name is the beginning of the names of devices, or empty.
-func (d *daemon) openVerbs(name string) error {
+// copyMemory is the value of the key copy-memory.
+func (d *daemon) openVerbs(name, copyMemory string) error {
 	u, err := uverbs.New(uverbs.Config{AL: d.al, Core: d.core, Providers: providers(d.drivers),
 		Name: name, Counters: d.counters})
 	if err != nil {
@@ -58,10 +59,15 @@ func (d *daemon) openVerbs(name string) error {
 	}
 	m, err := umad.New(umad.Config{Core: d.core, MAD: d.svc.mads, Devices: u})
 	if err == nil {
-		d.verbs = devices.New(devices.FrontEnds{u, c, n, m}, d.core.MaxClients()+maxReaders,
+		d.verbs = devices.New(devices.FrontEnds{u, c, n, m, notes(copyMemory)}, d.core.MaxClients()+maxReaders,
 			clock.Real())
 	}
 	return err
+}
+
+// notes are entries of the tree for ddkrun --explain.
+func notes(copyMemory string) devices.Notes {
+	return devices.Notes{{Path: devices.CopyMemory, Data: []byte(cmp.Or(copyMemory, "own") + "\n")}}
 }
 
 // idleChecks is the number of times that the daemon looks for clients while it is idle.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -111,6 +112,7 @@ func explainTo(w io.Writer, socket, carrier string, args []string) error {
 	default:
 		fmt.Fprintf(w, "daemon:   %s, process %d\n", d.socket, d.pid)
 		explainDevices(w, d.tree)
+		explainMemory(w, d)
 	}
 	path := ""
 	if len(args) > 0 {
@@ -158,4 +160,49 @@ func explainGIDs(w io.Writer, tree []devices.Entry, device string) {
 			fmt.Fprintf(w, "          port %s, GID %s: %s\n", port, index, strings.TrimSpace(string(e.Data)))
 		}
 	}
+}
+
+// explainMemory prints how the daemon gets at memory that a program registers.
+func explainMemory(w io.Writer, d *daemon) {
+	whose := "own" // a daemon that does not say it has the default
+	for _, e := range d.tree {
+		if e.Path == devices.CopyMemory {
+			whose = strings.TrimSpace(string(e.Data))
+		}
+	}
+	uid := ownerOf(d.pid)
+	fmt.Fprintf(w, "memory:   %s (copy-memory %s)\n", memoryFor(whose, os.Getuid(), uid), whose)
+}
+
+// unknownUser is the user of a daemon in another PID namespace.
+const unknownUser = -1
+
+// ownerOf returns the user of a process.
+func ownerOf(pid int) int {
+	info, err := os.Stat("/proc/" + strconv.Itoa(pid))
+	if err != nil || pid <= 0 {
+		return unknownUser
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid)
+	}
+	return unknownUser
+}
+
+// memoryFor returns what a program of a user gets from a daemon, whose user may be unknownUser.
+func memoryFor(whose string, user, daemon int) string {
+	const shared = "only memory that is shared, with --share-memory"
+	mayBeCopied := whose == "all" || whose == "own" && (user == 0 || user == daemon)
+	switch {
+	case whose == "own" && daemon == unknownUser && user != 0:
+		return "copied if the daemon runs as this user, else " + shared
+	case !mayBeCopied && whose == "own":
+		return fmt.Sprintf("%s: the daemon runs as user %d, and this is user %d (start ddkd with --copy-memory all, or "+
+			"as this user)", shared, daemon, user)
+	case !mayBeCopied:
+		return shared + " (start ddkd with --copy-memory own or all)"
+	case daemon == user || daemon == 0:
+		return "the daemon copies from and to what a program registers; faster with --share-memory"
+	}
+	return "the program copies for the daemon, which is of another user; faster with --share-memory"
 }
