@@ -104,8 +104,8 @@ func TestExplainMemory(t *testing.T) {
 	}{
 		{programUser, "all", "memory:   the program copies for the daemon"},
 		{daemonUser, "own", "memory:   the daemon copies"},
-		{programUser, "own", "memory:   only memory that is shared, with --share-memory: the daemon runs as user 65533, and " +
-			"this is user 65534 (start ddkd with --copy-memory all, or as this user) (copy-memory own)"},
+		{programUser, "own", "memory:   only memory that is shared, with --share-memory: the daemon runs as user " +
+			"65533, and this is user 65534 (start ddkd with --copy-memory all, or as this user) (copy-memory own)"},
 		{daemonUser, "none", "memory:   only memory that is shared"},
 	} {
 		r := newRigOfUsers(t, daemonUser, x.program, "--copy-memory", x.whose)

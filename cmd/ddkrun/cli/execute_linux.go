@@ -197,8 +197,8 @@ func memoryFor(whose string, user, daemon int) string {
 	case whose == "own" && daemon == unknownUser && user != 0:
 		return "copied if the daemon runs as this user, else " + shared
 	case !mayBeCopied && whose == "own":
-		return fmt.Sprintf("%s: the daemon runs as user %d, and this is user %d (start ddkd with --copy-memory all, or "+
-			"as this user)", shared, daemon, user)
+		return fmt.Sprintf("%s: the daemon runs as user %d, and this is user %d (start ddkd with --copy-memory all, "+
+			"or as this user)", shared, daemon, user)
 	case !mayBeCopied:
 		return shared + " (start ddkd with --copy-memory own or all)"
 	case daemon == user || daemon == 0:
