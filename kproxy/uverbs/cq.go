@@ -147,7 +147,10 @@ func (f *File) createSRQ(c *call, q *createSRQ, r *createSRQResp) error {
 	if uint64(q.MaxWR) > uint64(f.dev.attr.MaxSRQWRs) {
 		return syscall.EINVAL
 	}
-	attr := schema.SRQAttr{MaxWR: limit(q.MaxWR), MaxSGE: limit(q.MaxSGE), Limit: limit(q.SRQLimit)}
+	attr := schema.SRQAttr{MaxWR: limit(q.MaxWR), MaxSGE: max(1, limit(q.MaxSGE)), Limit: limit(q.SRQLimit)}
+	if q.SRQLimit > q.MaxWR { // programs need not set it: ibv_create_srq(3)
+		attr.Limit = 0
+	}
 	made, err := do[schema.Created](f, schema.CmdCreateSRQ, &schema.CreateSRQ{PD: pd, Token: q.UserHandle,
 		Async: f.async, Attr: attr, User: f.private(c)})
 	if err != nil {
@@ -179,11 +182,8 @@ const (
 )
 
 func (f *File) modifySRQ(c *call, q *modifySRQ, _ *none) error {
-	if q.AttrMask == 0 || q.AttrMask&^(srqMaxWR|srqLimit) != 0 {
-		return syscall.EINVAL
-	}
 	srq, err := f.handleOf(kindSRQ, q.SRQHandle)
-	if err != nil {
+	if err != nil || q.AttrMask&(srqMaxWR|srqLimit) == 0 { // other attributes have no effect
 		return err
 	}
 	if q.AttrMask&srqMaxWR != 0 && uint64(q.MaxWR) > uint64(f.dev.attr.MaxSRQWRs) {

@@ -239,6 +239,28 @@ func TestIgnoredRights(t *testing.T) {
 	}
 }
 
+// TestSRQArguments creates and changes SRQs with arguments that Linux accepts: no segments, a limit that programs did
+// not set, and attributes without a meaning.
+func TestSRQArguments(t *testing.T) {
+	r := newRig(t)
+	p := r.context()
+	o := p.create(make([]byte, 4096))
+	for _, x := range []struct{ sge, limit, wantSGE, wantLimit uint32 }{
+		{0, 0, 1, 0}, {2, 3, 2, 3}, {2, 5, 2, 0}, {1, 1<<32 - 1, 1, 0}} {
+		var made createSRQResp
+		p.must(cmdCreateSRQ, createSRQ{Response: replyAddr, PDHandle: o.pd, MaxWR: 4, MaxSGE: x.sge,
+			SRQLimit: x.limit}, &made)
+		for _, mask := range []uint32{0, 4, 1 << 31} {
+			p.must(cmdModifySRQ, modifySRQ{SRQHandle: made.SRQHandle, AttrMask: mask, SRQLimit: 1}, nil)
+		}
+		var srq querySRQResp
+		p.must(cmdQuerySRQ, querySRQ{Response: replyAddr, SRQHandle: made.SRQHandle}, &srq)
+		assert.Equal(t, querySRQResp{MaxWR: 7, MaxSGE: x.wantSGE, SRQLimit: x.wantLimit}, srq)
+	}
+	_, errno := p.do(cmdModifySRQ, modifySRQ{SRQHandle: 999}, nil)
+	assert.Equal(t, syscall.EINVAL, errno)
+}
+
 // TestClosed closes a file with objects. Nothing remains.
 func TestClosed(t *testing.T) {
 	r := newRig(t)

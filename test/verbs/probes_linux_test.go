@@ -1,0 +1,240 @@
+package verbs
+
+import (
+	"context"
+	"flag"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/test/linux/guest"
+)
+
+// recordedFile has what the probes print on Linux's own Soft-RoCE, of Debian 12 (Linux 6.1, rdma-core 44).
+const recordedFile = "testdata/probes/linux.txt"
+
+var record = flag.Bool("record", false, "TestRecordProbes runs the probes in a guest and writes "+recordedFile)
+
+// facts are what probes print: values by keys, such as mr_flags.0x2.
+type facts map[string]string
+
+// newFacts parses the output of probes.
+func newFacts(t *testing.T, out string) facts {
+	f := facts{}
+	for line := range strings.Lines(out) {
+		key, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " = ")
+		require.True(t, ok, "%q", line)
+		require.NotContains(t, f, key)
+		f[key] = value
+	}
+	return f
+}
+
+// probeOf returns the name of the probe that printed a fact.
+func probeOf(key string) string {
+	name, _, _ := strings.Cut(key, ".")
+	return name
+}
+
+// compileProbes compiles the probes, which are C programs with unusual uses of the verbs API.
+func compileProbes(t *testing.T) string {
+	sources, err := filepath.Glob("testdata/probes/*.c")
+	require.NoError(t, err)
+	require.NotEmpty(t, sources)
+	first, err := filepath.Rel("testdata", sources[0])
+	require.NoError(t, err)
+	return compile(t, first, append(sources[1:], "-l:libibverbs.so.1")...)
+}
+
+// A deviation is a difference from Linux's Soft-RoCE that is meant to be.
+type deviation struct {
+	keys   string // a pattern of path.Match
+	reason string
+}
+
+const (
+	bySpecification = "as the InfiniBand specification has it, and adapters"
+	attribute       = "an attribute of the adapter"
+	wider           = "Soft-RoCE does not check a field that has fewer bits on the wire"
+	shortTable      = "the GID table ends with the last entry that is in use"
+	granted         = "the sizes are those that were granted"
+	notSetByLinux   = "Soft-RoCE returns a value that nobody has set"
+	noMigration     = "the adapter has no path migration"
+	ownStatus       = "errors of local memory have statuses of their own"
+	eventOfFailure  = "adapters report the failure of a responder, Soft-RoCE does not"
+)
+
+var deviations = []deviation{
+	{"attributes.page_sizes", attribute},
+	{"attributes.cap_flags*", attribute},
+	{"attributes.moderation", attribute},
+	{"attributes.pkeys", attribute},
+	{"attributes.vendor", attribute},
+	{"ports.max_msg_sz", attribute},
+	{"tables.gid*", shortTable},
+	{"handles.*_gid", shortTable},
+	{"values.av.gid*", shortTable},
+	{"mr_ranges.none.read", "the daemon copies memory, which a process must be able to read"},
+	{"mr_ranges.file.shared", "memory is not pinned, so that files need not be writable"},
+	{"mr_ranges.iova.wrap", bySpecification},
+	{"binds.empty*", bySpecification},
+	{"binds.zero_based*", "windows of the adapter have the addresses of their regions"},
+	{"srq.*.attr", granted},
+	{"srq.qp.cap", "a QP with an SRQ has no receive queue"},
+	{"srq_limit.[01]", "a GRH flag of connected QPs, whose messages have none"},
+	{"srq_limit.last_wqe", bySpecification},
+	{"qp_create.cap.4.got", granted},
+	{"values.pkey*", "Soft-RoCE ignores the index"},
+	{"values.mtu.0", wider},
+	{"values.rd.*", wider},
+	{"values.rnr*", wider},
+	{"values.retry.*", wider},
+	{"values.mig.*", noMigration},
+	{"query.*.alt", notSetByLinux},
+	{"query.*.av", notSetByLinux},
+	{"query.*.path", notSetByLinux},
+	{"query.*.state", notSetByLinux},
+	{"query.*.cap", granted},
+	{"posts.*.reset.to_err", bySpecification},
+	{"posts.*.reset.flushed", bySpecification},
+	{"posts.*.err.*", "Soft-RoCE does not complete receives that are posted in the state Error"},
+	{"transitions.*.reset.err*", bySpecification},
+	{"transitions.*.init.rtr.masks", noMigration},
+	{"transitions.*.rtr.rts.masks", noMigration},
+	{"transitions.*.rts.*", noMigration},
+	{"transitions.*.sqd.*", "a QP whose send queue is drained can change more attributes"},
+	{"multicast.ipv6", "an adapter without an IPv6 address is in no IPv6 groups"},
+	{"opcodes.*.[123].recv", "a GRH flag of connected QPs, whose messages have none"},
+	{"opcodes.uc.4.a", bySpecification},
+	{"opcodes.rc.7.send", bySpecification},
+	{"opcodes.rc.9.*", bySpecification},
+	{"requester.lkey.send", ownStatus},
+	{"requester.other_pd.send", ownStatus},
+	{"requester.long.*", ownStatus},
+	{"requester.inline.read.send", ownStatus},
+	{"requester.sges.*", "a request with too many segments is rejected when it is posted"},
+	{"requester.atomic.long.*", "an atomic operation has 8 bytes"},
+	{"requester.flags.*", "the queue has flags of its own behind those of the API"},
+	{"responder.*.events", eventOfFailure},
+	{"responder.*.recv", ownStatus},
+	{"responder.*short*", "messages that are too long are a length error; UC drops them"},
+	{"responder.no_sge.send", "messages that are too long are a length error"},
+	{"datagrams.short.*", "datagrams that are too long for a receive are dropped"},
+	{"datagrams.long.*", "a datagram has one packet"},
+	{"datagrams.write.a", bySpecification},
+	{"datagrams.qkey.high.*", bySpecification},
+}
+
+// isDeviation reports whether a difference is meant to be, and marks the entries that match.
+func isDeviation(t *testing.T, key string, used []bool) (ok bool) {
+	for i, d := range deviations {
+		match, err := path.Match(d.keys, key)
+		require.NoError(t, err)
+		ok = ok || match
+		used[i] = used[i] || match
+	}
+	return ok
+}
+
+// difference returns the keys whose values differ.
+func difference(a, b facts) []string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	maps.DeleteFunc(all, func(key, _ string) bool {
+		x, inA := a[key]
+		y, inB := b[key]
+		return inA && inB && x == y
+	})
+	return slices.Sorted(maps.Keys(all))
+}
+
+// TestProbes runs programs that use the API in unusual ways: invalid arguments, requests in each state, transitions
+// with each set of attributes, all kinds of errors. It compares what they print with what they print on Linux's own
+// Soft-RoCE. A probe with differences is repeated with more time for what happens by itself.
+func TestProbes(t *testing.T) {
+	if found, _ := filepath.Glob("/usr/lib/*/libibverbs/librxe-rdmav34.so"); len(found) == 0 { // the pattern is valid
+		t.Skip("the library is not that with which Linux's answers were recorded, rdma-core 44")
+	}
+	program := compileProbes(t)
+	b, err := os.ReadFile(recordedFile)
+	require.NoError(t, err)
+	linux := newFacts(t, string(b))
+	r := newRig(t)
+	ours := facts{}
+	probes := probesOf(slices.Collect(maps.Keys(linux)))
+	for delay := 20; len(probes) > 0 && delay < 10000; delay *= 2 {
+		for _, name := range probes {
+			maps.DeleteFunc(ours, func(key, _ string) bool { return probeOf(key) == name })
+			maps.Copy(ours, newFacts(t, runProbe(r, program, name, delay)))
+		}
+		wrong, _ := judge(t, ours, linux)
+		probes = probesOf(wrong)
+	}
+	wrong, unused := judge(t, ours, linux)
+	for _, key := range wrong {
+		assert.Equal(t, linux[key], ours[key], "%s: ours is not Linux's", key)
+	}
+	assert.Empty(t, unused, "entries of deviations without a difference")
+}
+
+// judge returns the keys of the differences that are not meant to be, and the deviations that there are not.
+func judge(t *testing.T, ours, linux facts) (wrong, unused []string) {
+	used := make([]bool, len(deviations))
+	for _, key := range difference(ours, linux) {
+		if !isDeviation(t, key, used) {
+			wrong = append(wrong, key)
+		}
+	}
+	for i, d := range deviations {
+		if !used[i] {
+			unused = append(unused, d.keys+": "+d.reason)
+		}
+	}
+	return wrong, unused
+}
+
+// probesOf returns the names of the probes that print facts.
+func probesOf(keys []string) []string {
+	var list []string
+	for _, key := range keys {
+		list = append(list, probeOf(key))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// runProbe runs a probe with ddkrun, and returns what it prints. A probe that fails says so.
+func runProbe(r *rig, program, name string, delay int) string {
+	cmd, out := r.command(program, name)
+	cmd.Env = append(slices.Clone(cmd.Env), "PROBE_DELAY="+strconv.Itoa(delay))
+	_ = cmd.Run()
+	return out.String()
+}
+
+// TestRecordProbes records what the probes print on Linux's own Soft-RoCE.
+func TestRecordProbes(t *testing.T) {
+	if !*record {
+		t.Skip("records with -record")
+	}
+	program := compileProbes(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
+	defer cancel()
+	n, err := guest.NewNetwork(t.Context(), guest.NetworkConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, n.Close()) })
+	g, err := n.Boot(ctx, guest.Config{Programs: []string{program}})
+	require.NoError(t, err)
+	out, err := g.Run(ctx, filepath.Base(program))
+	require.NoError(t, err)
+	require.Empty(t, out.Stderr)
+	newFacts(t, out.Stdout)
+	require.NoError(t, os.WriteFile(recordedFile, []byte(out.Stdout), 0o644))
+}
