@@ -24,8 +24,9 @@ import (
 // Requests that no user access layer sends. (SAS 2.4.)
 var requests = area()
 
-// withServices adds the services of the access layer to the daemon, if the adapter can have them.
-func (s *stage) withServices() {
+// withServices adds the services of the access layer to the daemon, if the adapter can have them, and makes other
+// changes of its configuration.
+func (s *stage) withServices(changes ...func(*kproxy.Config)) {
 	if !s.t.Claims().Has(ci.CapSpecialQP) {
 		return
 	}
@@ -37,6 +38,9 @@ func (s *stage) withServices() {
 		svc, err := services.New(services.Config{AL: s.al, MAD: m, CM: c})
 		kit.OK(s.t, err, "services.New")
 		cfg.Service = svc
+		for _, change := range changes {
+			change(cfg)
+		}
 		s.t.Cleanup(func() {
 			err := errors.Join(s.stop(), svc.Close(), c.Close(), m.Close())
 			if err != nil {

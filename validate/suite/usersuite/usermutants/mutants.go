@@ -11,7 +11,8 @@ import (
 
 // All returns the mutants of all parts.
 func All() []mutant.Mutant {
-	return slices.Concat(application(), library(), proxy(), connection(), requests(), driver())
+	return slices.Concat(application(), library(), proxy(), connection(), requests(), serving(),
+		driver())
 }
 
 // fault returns a mutant that breaks r. make returns the fault of one adapter.

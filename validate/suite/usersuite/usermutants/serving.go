@@ -1,0 +1,40 @@
+package usermutants
+
+import (
+	"ciddk/ci"
+	"ciddk/kproxy/native"
+	"ciddk/kproxy/schema"
+	"ciddk/validate/mutant"
+	"ciddk/validate/req"
+)
+
+// serving returns proxies that accept a request of the services which they have to refuse.
+func serving() (list []mutant.Mutant) {
+	for _, f := range []struct {
+		name, id, does string
+		command        schema.Command
+		status         ci.Status
+	}{
+		{"user.datagrams-beyond", "user.service.datagrams", "bytes beyond the end of a datagram can be taken",
+			schema.CmdTakeMAD, ci.InvalidParameter},
+		{"user.operations-twice", "user.service.operations", "two pending requests of an agent have one number",
+			schema.CmdSendMAD, ci.InvalidParameter},
+		{"user.listeners-twice", "user.service.listeners", "two processes listen for the same requests",
+			schema.CmdCMListen, ci.InvalidSetting},
+		{"user.ports-twice", "user.service.ports", "two processes have one port of a port space",
+			schema.CmdBindPort, ci.InvalidSetting},
+		{"user.services-unlimited", "user.service.limits", "a process opens the services beyond its quota",
+			schema.CmdOpenServices, ci.InsufficientResources},
+		{"user.steps-unlimited", "user.service.steps", "a listener has more pending steps than its limit",
+			schema.CmdCMAccept, ci.InsufficientResources},
+	} {
+		m := fault(f.name, req.SAS2_4_10, f.does, editing(nil, func(h *native.Header) {
+			if h.Command == f.command && h.Status == f.status {
+				h.Status = 0
+			}
+		}))
+		m.Needs = ci.CapSpecialQP
+		list = append(list, caughtBy(f.id, m))
+	}
+	return list
+}
