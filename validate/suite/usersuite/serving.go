@@ -143,7 +143,7 @@ const (
 
 var _ = servings.Case(validate.Case{
 	ID:    "user.service.datagrams",
-	Title: "datagrams that a process does not take: as many as its agent's queue has places; taken ones count no longer",
+	Title: "datagrams that a process does not take: no more than places in its agent's queue; taken ones do not count",
 	Run:   servingDatagrams,
 }, req.SAS2_4_10)
 
