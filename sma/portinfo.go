@@ -48,8 +48,7 @@ func InvalidPortInfo(k PortKind, now, want *mad.PortInfo) (component string) {
 
 func invalidAddress(w *mad.PortInfo) string {
 	switch {
-	case w.LID == 0 || w.LID > maxUnicastLID || w.LID&(1<<w.LMC-1) != 0 ||
-		uint32(w.LID)+1<<w.LMC-1 > maxUnicastLID:
+	case w.LID == 0 || w.LID > maxUnicastLID || w.LID&(1<<w.LMC-1) != 0: // an aligned range ends before 0xc000, too
 		return "LID"
 	case w.MasterSMLID == 0 || w.MasterSMLID > maxUnicastLID:
 		return "MasterSMLID"

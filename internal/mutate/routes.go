@@ -80,6 +80,7 @@ var (
 
 	onlySMA = certification{"--link", "direct", "--profile", "sma"}
 	hardSMA = certification{"--link", "direct", "--profile", "sma", "--set", "agents=hardware"}
+	oddSMA  = onlySMA.with("--set", "odd=1", "--case", "sma.*")
 	// The cases that use the services of the access layer; no others reach the packages of these services.
 	services        = "al.*,cm.*,mad.*,sma.*"
 	directServices  = byDirect.with("--case", services)
@@ -120,7 +121,7 @@ var routes = []route{
 	{folder: "link/direct", runs: []certification{byDirect, byOdd, hardSMA, hardServices}},
 	{folder: "link/sim", runs: []certification{byNetwork}},
 	{folder: "link/udp", runs: []certification{byUDP, byIP6}},
-	{folder: "sma", runs: []certification{onlySMA, hardSMA, fabricSMA}},
+	{folder: "sma", runs: []certification{onlySMA, hardSMA, oddSMA, fabricSMA}},
 	{folder: "accesslayer", runs: []certification{directServices, byAL}},
 	{folder: "accesslayer/cm", runs: []certification{directServices, networkServices}},
 	{folder: "accesslayer/mads", runs: []certification{directServices, networkServices, hardServices, oddServices}},

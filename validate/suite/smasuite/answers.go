@@ -105,11 +105,11 @@ var SMAAnswer04 = answers.Must("SMA-Answer-04", "IBTA 14.2.5", verb,
 var _ = answers.Case(validate.Case{
 	ID:    "sma.answer.attribute",
 	Title: "attributes of switches and managers, and Sets of what is read only",
-	Run:   answerAttribute,
+	Run:   direct(answerAttribute),
 }, SMAAnswer04)
 
-func answerAttribute(t *validate.T) {
-	p := open(t)
+func answerAttribute(p *port) {
+	t := p.t
 	absent := []uint16{mad.AttrSwitchInfo, mad.AttrLinearTable, mad.AttrRandomTable, mad.AttrMulticastTable, 0x0001,
 		0x7777}
 	if p.peer == nil {
@@ -130,11 +130,11 @@ var SMAAnswer05 = answers.Must("SMA-Answer-05", "IBTA 14.2.5", verb,
 var _ = answers.Case(validate.Case{
 	ID:    "sma.answer.modifier",
 	Title: "blocks beyond the end of tables",
-	Run:   answerModifier,
+	Run:   direct(answerModifier),
 }, SMAAnswer05)
 
-func answerModifier(t *validate.T) {
-	p := open(t)
+func answerModifier(p *port) {
+	t := p.t
 	blocks := uint32(len(p.ca.Port.PKeys)+31) / 32
 	guids := uint32(p.info().GUIDCap+7) / 8
 	for _, v := range kit.Variants(t, "", []struct {
@@ -158,10 +158,15 @@ var _ = answers.Case(validate.Case{
 
 func answerNone(t *validate.T) {
 	p := open(t)
-	for _, m := range kit.Variants(t, "method", []mad.Method{mad.GetResp, mad.Trap, mad.TrapRepress}) {
-		_, answered := p.try(p.smp(m, mad.AttrNotice, 0))
-		kit.True(t, !answered, fmt.Sprintf("out of CA.LocalMAD of %v", m),
-			"zeros, since no response is due", "a response")
+	for _, m := range kit.Variants(t, "method", []mad.Method{mad.GetResp, mad.Trap, mad.TrapRepress, mad.Send,
+		mad.ReportResp}) {
+		for version := range uint8(3) { // 1 is that of subnet management
+			q := p.smp(m, mad.AttrNotice, 0)
+			q.ClassVersion = version
+			_, answered := p.try(q)
+			kit.True(t, !answered, fmt.Sprintf("out of CA.LocalMAD of %v of class version %d", m, version),
+				"zeros, since no response is due", "a response")
+		}
 	}
 }
 
@@ -171,11 +176,11 @@ var SMAAnswer07 = answers.Must("SMA-Answer-07", "IBTA 13.4.5", verb,
 var _ = answers.Case(validate.Case{
 	ID:    "sma.answer.data",
 	Title: "each attribute and block, read by requests with zeros and with ones as their data",
-	Run:   answerData,
+	Run:   direct(answerData),
 }, SMAAnswer07)
 
-func answerData(t *validate.T) {
-	p := open(t)
+func answerData(p *port) {
+	t := p.t
 	i := p.info()
 	type block struct {
 		attr     uint16

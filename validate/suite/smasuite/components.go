@@ -18,24 +18,33 @@ var SMAComp01 = components.Must("SMA-Comp-01", "IBTA 14.2.5.6", verb,
 var _ = components.Case(validate.Case{
 	ID:    "sma.component.set",
 	Title: "each component of PortInfo that a Set changes",
-	Run:   componentSet,
+	Run:   direct(componentSet),
 }, SMAComp01)
 
-func componentSet(t *validate.T) {
-	p := open(t)
+func componentSet(p *port) {
+	t := p.t
 	for _, v := range kit.Variants(t, "", []struct {
 		name   string
 		change func(i *mad.PortInfo)
 	}{
 		{"LID", func(i *mad.PortInfo) { i.LID += 0x100 }},
 		{"LMC", func(i *mad.PortInfo) { i.LID, i.LMC = 0x400, 3 }},
+		{"the last LID", func(i *mad.PortInfo) { i.LID, i.LMC = 0xbfff, 0 }},
+		{"the last LID with LMC 7", func(i *mad.PortInfo) { i.LID, i.LMC = 0xbf80, 7 }},
 		{"MasterSMLID", func(i *mad.PortInfo) { i.MasterSMLID = 0xbfff }},
 		{"MasterSMSL", func(i *mad.PortInfo) { i.MasterSMSL ^= 5 }},
 		{"GidPrefix", func(i *mad.PortInfo) { i.GIDPrefix = 0xfec0000000000001 }},
 		{"M_KeyLeasePeriod", func(i *mad.PortInfo) { i.MKeyLease = 0x1234 }},
 		{"SubnetTimeOut", func(i *mad.PortInfo) { i.SubnetTimeout ^= 7 }},
 		{"NeighborMTU", func(i *mad.PortInfo) { i.NeighborMTU = uint8(ci.MTU256) }},
+		{"NeighborMTU of MTUCap", func(i *mad.PortInfo) { i.NeighborMTU = i.MTUCap }},
 		{"OperationalVLs", func(i *mad.PortInfo) { i.OperationalVLs = 1 }},
+		{"OperationalVLs of VLCap", func(i *mad.PortInfo) { i.OperationalVLs = i.VLCap }},
+		{"LinkWidthEnabled", func(i *mad.PortInfo) { i.WidthEnabled = lowest(i.WidthSupported) }},
+		{"LinkWidthEnabled of all that is supported", func(i *mad.PortInfo) { i.WidthEnabled = i.WidthSupported }},
+		{"LinkSpeedEnabled", func(i *mad.PortInfo) { i.SpeedEnabled = lowest(i.SpeedSupported) }},
+		{"LinkSpeedEnabled of all that is supported", func(i *mad.PortInfo) { i.SpeedEnabled = i.SpeedSupported }},
+		{"InitTypeReply", func(i *mad.PortInfo) { i.InitTypeReply ^= 5 }},
 		{"VLHighLimit", func(i *mad.PortInfo) { i.VLHighLimit ^= 0x55 }},
 		{"LocalPhyErrors", func(i *mad.PortInfo) { i.LocalPhyErrors ^= 5 }},
 		{"OverrunErrors", func(i *mad.PortInfo) { i.OverrunErrors ^= 3 }},
@@ -52,6 +61,9 @@ func componentSet(t *validate.T) {
 	}
 }
 
+// lowest returns the lowest bit that is set.
+func lowest(set uint8) uint8 { return set & -set }
+
 var SMAComp02 = components.Must("SMA-Comp-02", "IBTA 14.2.5.6", verb,
 	"Zero in LinkWidthEnabled, LinkSpeedEnabled, LinkDownDefaultState and OperationalVLs changes nothing. All ones "+
 		"in the first two enables what the port supports.")
@@ -59,11 +71,14 @@ var SMAComp02 = components.Must("SMA-Comp-02", "IBTA 14.2.5.6", verb,
 var _ = components.Case(validate.Case{
 	ID:    "sma.component.no-change",
 	Title: "values that mean no change, and all supported",
-	Run:   componentNoChange,
+	Run:   direct(componentNoChange),
 }, SMAComp02)
 
-func componentNoChange(t *validate.T) {
-	p := open(t)
+func componentNoChange(p *port) {
+	t := p.t
+	p.change(func(i *mad.PortInfo) {
+		i.WidthEnabled, i.SpeedEnabled = lowest(i.WidthSupported), lowest(i.SpeedSupported)
+	})
 	p.change(func(i *mad.PortInfo) { i.WidthEnabled, i.SpeedEnabled = 0xff, 15 })
 	before := p.info()
 	kit.Equal(t, "LinkWidthEnabled after a Set of 255", before.WidthEnabled, before.WidthSupported)
@@ -81,11 +96,11 @@ var SMAComp03 = components.Must("SMA-Comp-03", "IBTA 14.2.5.6", verb,
 var _ = components.Case(validate.Case{
 	ID:    "sma.component.violations",
 	Title: "write other values than 0 to the counters of violations",
-	Run:   componentViolations,
+	Run:   direct(componentViolations),
 }, SMAComp03)
 
-func componentViolations(t *validate.T) {
-	p := open(t)
+func componentViolations(p *port) {
+	t := p.t
 	p.protect(0)
 	q := p.smp(mad.Set, mad.AttrPKeyTable, 0)
 	q.MKey = wrongKey

@@ -28,11 +28,11 @@ var SMAKey01 = keys.Must("SMA-Key-01", "IBTA 14.2.4.1", verb,
 var _ = keys.Case(validate.Case{
 	ID:    "sma.key.set",
 	Title: "Set(PortInfo) with a wrong M_Key",
-	Run:   keySet,
+	Run:   direct(keySet),
 }, SMAKey01)
 
-func keySet(t *validate.T) {
-	p := open(t)
+func keySet(p *port) {
+	t := p.t
 	for _, level := range kit.Variants(t, "level", []uint8{0, 1, 2, 3}) {
 		p.protect(level)
 		before := p.info()
@@ -59,11 +59,11 @@ var SMAKey03 = keys.Must("SMA-Key-03", "IBTA 14.2.4.1", verb,
 var _ = keys.Case(validate.Case{
 	ID:    "sma.key.get",
 	Title: "Get with a wrong M_Key at each level",
-	Run:   keyGet,
+	Run:   direct(keyGet),
 }, SMAKey02)
 
-func keyGet(t *validate.T) {
-	p := open(t)
+func keyGet(p *port) {
+	t := p.t
 	for _, level := range kit.Variants(t, "level", []uint8{0, 1, 2, 3}) {
 		p.protect(level)
 		q := p.smp(mad.Get, mad.AttrNodeInfo, 0)
@@ -79,11 +79,11 @@ func keyGet(t *validate.T) {
 var _ = keys.Case(validate.Case{
 	ID:    "sma.key.hidden",
 	Title: "M_Key in PortInfo at level 1",
-	Run:   keyHidden,
+	Run:   direct(keyHidden),
 }, SMAKey03)
 
-func keyHidden(t *validate.T) {
-	p := open(t)
+func keyHidden(p *port) {
+	t := p.t
 	p.protect(1)
 	kit.Equal(t, "M_Key shown to its owner", p.info().MKey, key)
 	p.key = wrongKey
@@ -96,11 +96,11 @@ var SMAKey04 = keys.Must("SMA-Key-04", "IBTA 14.2.5.6", verb,
 var _ = keys.Case(validate.Case{
 	ID:    "sma.key.violations",
 	Title: "count failed checks",
-	Run:   keyViolations,
+	Run:   direct(keyViolations),
 }, SMAKey04)
 
-func keyViolations(t *validate.T) {
-	p := open(t)
+func keyViolations(p *port) {
+	t := p.t
 	p.protect(1)
 	kit.Equal(t, "MKeyViolations after a Set of 0", p.info().MKeyViolations, 0)
 	q := p.smp(mad.Set, mad.AttrPKeyTable, 0)
@@ -121,7 +121,7 @@ var _ = keys.Case(validate.Case{
 	ID:      "sma.key.lease",
 	Title:   "a lease of one second that runs out",
 	Timeout: 30 * time.Second,
-	Run:     keyLease,
+	Run:     direct(keyLease),
 }, SMAKey05)
 
 // lease protects the port at level 2 with a lease of one second, and begins it.
@@ -142,8 +142,8 @@ func (p *port) isReadable() bool {
 	return answered
 }
 
-func keyLease(t *validate.T) {
-	p := open(t)
+func keyLease(p *port) {
+	t := p.t
 	p.lease()
 	if !await(t, p.isReadable) {
 		t.Failf("response to a Get with a wrong M_Key after the lease of one second", "a response", "none")
@@ -160,11 +160,11 @@ var _ = keys.Case(validate.Case{
 	ID:      "sma.key.lease-stops",
 	Title:   "a lease of one second whose owner returns, after one that ran out",
 	Timeout: 30 * time.Second,
-	Run:     keyLeaseStops,
+	Run:     direct(keyLeaseStops),
 }, SMAKey06)
 
-func keyLeaseStops(t *validate.T) {
-	p := open(t)
+func keyLeaseStops(p *port) {
+	t := p.t
 	p.lease()
 	if !await(t, p.isReadable) {
 		t.Failf("response to a Get with a wrong M_Key after the first lease", "a response", "none")
@@ -183,11 +183,11 @@ var SMAKey07 = keys.Must("SMA-Key-07", "IBTA 14.2.4.1", verb,
 var _ = keys.Case(validate.Case{
 	ID:    "sma.key.repress",
 	Title: "a trap repress with a wrong M_Key",
-	Run:   keyRepress,
+	Run:   direct(keyRepress),
 }, SMAKey07)
 
-func keyRepress(t *validate.T) {
-	p := open(t)
+func keyRepress(p *port) {
+	t := p.t
 	for _, level := range kit.Variants(t, "level", []uint8{0, 1, 2, 3}) {
 		p.protect(level)
 		q := p.smp(mad.TrapRepress, mad.AttrNotice, 0)

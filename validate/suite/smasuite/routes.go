@@ -76,6 +76,17 @@ func linkDirected(t *validate.T) {
 	}
 	q := l.directed(mad.Set, mad.AttrNodeInfo)
 	l.do(q, mad.StatusDirection|mad.StatusBadMethodAttribute)
+	if l.way.hasSMI {
+		return // such a route begins at the manager's port, whose adapter answers it
+	}
+	t.Step("a route without hops, by LID")
+	q = l.directed(mad.Get, mad.AttrNodeInfo)
+	q.SetHops(0, 0)
+	q.DrSLID = uint16(l.peer.ca.Port.LID)
+	want := *q
+	want.Method, want.Status = mad.GetResp, mad.StatusDirection
+	want.Data = l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK).Data
+	l.sameMAD(l.do(q, mad.StatusDirection), want)
 }
 
 var SMALink03 = routes.Must("SMA-Link-03", "IBTA 14.2.2.2", wireVerb,
@@ -98,11 +109,30 @@ func linkHops(t *validate.T) {
 	for _, v := range kit.Variants(t, "", list) {
 		q := l.directed(mad.Get, mad.AttrNodeInfo)
 		q.SetHops(v.pointer, v.count)
-		r, answered := l.try(q)
-		kit.True(t, !answered, fmt.Sprintf("response to a directed route with hop pointer %d of %d",
-			v.pointer, v.count),
-			"none", "status %v", mad.Status(r.Status))
+		l.unanswered(q, fmt.Sprintf("a directed route with hop pointer %d of %d", v.pointer, v.count))
 	}
+	t.Step("a part by LID after the last hop")
+	q := l.directed(mad.Get, mad.AttrNodeInfo)
+	q.DrDLID = uint16(l.peer.lid)
+	l.unanswered(q, "a directed route that goes on by LID")
+	if n > 1 {
+		return // a switch takes a route that has ended
+	}
+	q = l.directed(mad.Get, mad.AttrNodeInfo)
+	q.SetHops(n+1, n)
+	q.ReturnPath = l.way.in
+	l.do(q, mad.StatusDirection)
+	q = l.directed(mad.Get, mad.AttrNodeInfo)
+	q.SetHops(n+1, n)
+	q.ReturnPath = l.way.in
+	q.ReturnPath[n]++
+	l.unanswered(q, "a directed route whose return path leads out of another port")
+}
+
+// unanswered sends a request that must not be answered.
+func (l *linked) unanswered(q *mad.SMP, what string) {
+	r, answered := l.try(q)
+	kit.True(l.t, !answered, "response to "+what, "none", "status %v", mad.Status(r.Status))
 }
 
 var SMALink04 = routes.Must("SMA-Link-04", "IBTA 14.4.1", wireVerb,

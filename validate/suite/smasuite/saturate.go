@@ -66,5 +66,6 @@ func componentSaturate(t *validate.T) {
 	send()
 	kit.Equal(t, "QKeyViolations after further packets", count(), most)
 	kit.Equal(t, "PortAttr.QKeyErrors after further packets", queried(), most)
-	p.change(func(i *mad.PortInfo) { i.QKeyViolations = 0 })
+	kit.Equal(t, "QKeyViolations after a Set of 0",
+		p.change(func(i *mad.PortInfo) { i.QKeyViolations = 0 }).QKeyViolations, 0)
 }

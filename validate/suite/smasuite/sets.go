@@ -18,11 +18,11 @@ var SMASet01 = sets.Must("SMA-Set-01", "IBTA 14.2.5.6", verb,
 var _ = sets.Case(validate.Case{
 	ID:    "sma.set.invalid",
 	Title: "one invalid component among valid changes",
-	Run:   setInvalid,
+	Run:   direct(setInvalid),
 }, SMASet01)
 
-func setInvalid(t *validate.T) {
-	p := open(t)
+func setInvalid(p *port) {
+	t := p.t
 	for _, v := range kit.Variants(t, "", []struct {
 		name   string
 		change func(*mad.PortInfo)
@@ -34,6 +34,18 @@ func setInvalid(t *validate.T) {
 		{"NeighborMTU 0", func(i *mad.PortInfo) { i.NeighborMTU = 0 }},
 		{"NeighborMTU above MTUCap", func(i *mad.PortInfo) { i.NeighborMTU = i.MTUCap + 1 }},
 		{"OperationalVLs above VLCap", func(i *mad.PortInfo) { i.OperationalVLs = i.VLCap + 1 }},
+		{"LID 0x401 with LMC 1", func(i *mad.PortInfo) { i.LID, i.LMC = 0x401, 1 }},
+		{"LID 0x47f with LMC 7", func(i *mad.PortInfo) { i.LID, i.LMC = 0x47f, 7 }},
+		{"MasterSMLID 0xc000", func(i *mad.PortInfo) { i.MasterSMLID = 0xc000 }},
+		{"PortPhysicalState 4", func(i *mad.PortInfo) { i.PhysState = 4 }},
+		{"PortPhysicalState Disabled and PortState Active", func(i *mad.PortInfo) {
+			i.PhysState, i.State = 3, uint8(ci.PortActive)
+		}},
+		{"a speed that the port does not support", func(i *mad.PortInfo) {
+			if i.SpeedEnabled = ^i.SpeedSupported & 15 &^ 1; i.SpeedEnabled == 0 {
+				i.LID = 0 // the port supports all, so that another component is invalid
+			}
+		}},
 		{"PortPhysicalState 5", func(i *mad.PortInfo) { i.PhysState = 5 }},
 		{"PortPhysicalState 15", func(i *mad.PortInfo) { i.PhysState = 15 }},
 		{"PortPhysicalState Polling and PortState Armed", func(i *mad.PortInfo) {
@@ -60,11 +72,11 @@ var SMASet02 = sets.Must("SMA-Set-02", "IBTA 14.2.5.6", verb, "A Set of PortInfo
 var _ = sets.Case(validate.Case{
 	ID:    "sma.set.read-only",
 	Title: "other values in read-only components",
-	Run:   setReadOnly,
+	Run:   direct(setReadOnly),
 }, SMASet02)
 
-func setReadOnly(t *validate.T) {
-	p := open(t)
+func setReadOnly(p *port) {
+	t := p.t
 	before := p.set(p.settable(), mad.StatusOK)
 	i := p.settable()
 	i.CapabilityMask, i.MTUCap, i.VLCap = ^i.CapabilityMask, i.MTUCap^7, i.VLCap^7
@@ -110,11 +122,11 @@ var SMASet04 = sets.Must("SMA-Set-04", "IBTA 14.2.5.6", verb,
 var _ = sets.Case(validate.Case{
 	ID:    "sma.set.reregister",
 	Title: "ClientReregister",
-	Run:   setReregister,
+	Run:   direct(setReregister),
 }, SMASet04)
 
-func setReregister(t *validate.T) {
-	p := open(t)
+func setReregister(p *port) {
+	t := p.t
 	i := p.settable()
 	i.ClientReregister = true
 	kit.Equal(t, "ClientReregister of the response", p.set(i, mad.StatusOK).ClientReregister, true)
@@ -127,11 +139,11 @@ var SMASet05 = sets.Must("SMA-Set-05", "IBTA 14.2.5.5", verb,
 var _ = sets.Case(validate.Case{
 	ID:    "sma.set.guids",
 	Title: "write block 0 of the GUID table",
-	Run:   setGUIDs,
+	Run:   direct(setGUIDs),
 }, SMASet05)
 
-func setGUIDs(t *validate.T) {
-	p := open(t)
+func setGUIDs(p *port) {
+	t := p.t
 	capacity := int(p.info().GUIDCap)
 	r := p.do(p.smp(mad.Get, mad.AttrGUIDInfo, 0), mad.StatusOK)
 	var before, now mad.GUIDBlock
@@ -156,11 +168,11 @@ var SMASet06 = sets.Must("SMA-Set-06", "IBTA 14.2.5.7", verb,
 var _ = sets.Case(validate.Case{
 	ID:    "sma.set.pkeys",
 	Title: "write block 0 of the P_Key table",
-	Run:   setPKeys,
+	Run:   direct(setPKeys),
 }, SMASet06)
 
-func setPKeys(t *validate.T) {
-	p := open(t)
+func setPKeys(p *port) {
+	t := p.t
 	q := p.smp(mad.Set, mad.AttrPKeyTable, 0)
 	want := mad.PKeyBlock{0xffff, 0x8123}
 	n := min(len(want), len(p.ca.Port.PKeys))

@@ -20,11 +20,11 @@ var SMATable01 = tables.Must("SMA-Table-01", "IBTA 14.2.5", verb,
 var _ = tables.Case(validate.Case{
 	ID:    "sma.table.query",
 	Title: "what subnet management reads, and what CA.Query returns",
-	Run:   tableQuery,
+	Run:   direct(tableQuery),
 }, SMATable01)
 
-func tableQuery(t *validate.T) {
-	p := open(t)
+func tableQuery(p *port) {
+	t := p.t
 	a, err := p.ca.Query()
 	kit.OK(t, err, "CA.Query")
 	attr := &a.Ports[p.ca.Port.Num-1]
@@ -166,11 +166,11 @@ var SMATable05 = tables.Must("SMA-Table-05", "IBTA 14.2.5.7", verb,
 var _ = tables.Case(validate.Case{
 	ID:    "sma.table.end",
 	Title: "write the last blocks of P_KeyTable and GUIDInfo completely",
-	Run:   tableEnd,
+	Run:   direct(tableEnd),
 }, SMATable05)
 
-func tableEnd(t *validate.T) {
-	p := open(t)
+func tableEnd(p *port) {
+	t := p.t
 	check := func(attr uint16, numEntries, perBlock int) {
 		block := (numEntries - 1) / perBlock
 		q := p.smp(mad.Set, attr, uint32(block))

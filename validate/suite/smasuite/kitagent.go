@@ -1,0 +1,57 @@
+package smasuite
+
+import (
+	"time"
+
+	"ciddk/validate"
+	"ciddk/validate/req"
+)
+
+// The rules of responses and Sets at a port as it is in use: requests come from QP0 of another port, and the kit's agent
+// checks them before CA.LocalMAD of the driver executes them.
+var kits = kitArea()
+
+// direct returns the function of a case over the agent of open.
+func direct(run func(p *port)) func(*validate.T) { return func(t *validate.T) { run(open(t)) } }
+
+// kitArea returns the cases that run again over the kit's agent.
+func kitArea() *validate.Area {
+	a := linkArea()
+	for _, c := range []struct {
+		id, title string
+		run       func(p *port)
+		proves    *req.Requirement
+	}{
+		{"attribute", "attributes of switches and managers, and Sets of what is read only", answerAttribute,
+			SMAAnswer04},
+		{"modifier", "blocks beyond the end of tables", answerModifier, SMAAnswer05},
+		{"data", "each attribute and block, read by requests with zeros and with ones as their data", answerData,
+			SMAAnswer07},
+		{"key-set", "Set(PortInfo) with a wrong M_Key", keySet, SMAKey01},
+		{"key-get", "Get with a wrong M_Key at each level", keyGet, SMAKey02},
+		{"key-hidden", "M_Key in PortInfo at level 1", keyHidden, SMAKey03},
+		{"key-violations", "count failed checks", keyViolations, SMAKey04},
+		{"key-lease", "a lease of one second that runs out", keyLease, SMAKey05},
+		{"key-repress", "a trap repress with a wrong M_Key", keyRepress, SMAKey07},
+		{"set-invalid", "one invalid component among valid changes", setInvalid, SMASet01},
+		{"set-read-only", "other values in read-only components", setReadOnly, SMASet02},
+		{"set-reregister", "ClientReregister", setReregister, SMASet04},
+		{"set-guids", "write block 0 of the GUID table", setGUIDs, SMASet05},
+		{"set-pkeys", "write block 0 of the P_Key table", setPKeys, SMASet06},
+		{"component-set", "each component of PortInfo that a Set changes", componentSet, SMAComp01},
+		{"component-violations", "write other values than 0 to the counters of violations", componentViolations,
+			SMAComp03},
+		{"query", "what subnet management reads, and what CA.Query returns", tableQuery, SMATable01},
+	} {
+		a.Case(validate.Case{ID: "sma.kit." + c.id, Title: c.title + ", at the kit's agent",
+			Timeout: 30 * time.Second,
+			Run: func(t *validate.T) {
+				l := link(t)
+				if t.Attr().HasHardwareAgents(l.ca.Port.Num) {
+					t.Skip("the adapter has agents of its own, and the kit none")
+				}
+				c.run(l.port)
+			}}, c.proves)
+	}
+	return a
+}
