@@ -7,8 +7,8 @@ import (
 	"ciddk/validate/req"
 )
 
-// The rules of responses and Sets at a port as it is in use: requests come from QP0 of another port, and the kit's agent
-// checks them before CA.LocalMAD of the driver executes them.
+// The rules of responses and Sets at a port as it is in use: requests come from QP0 of another port, and the agent of
+// the kit checks them before CA.LocalMAD of the driver executes them.
 var kits = kitArea()
 
 // direct returns the function of a case over the agent of open.
