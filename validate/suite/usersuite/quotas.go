@@ -27,6 +27,11 @@ func quotaObjects(t *validate.T) {
 	})
 	ca := s.app().open()
 	other := s.app().open()
+	for what, n := range map[string]int{"MaxPDs": ca.Attr.MaxPDs, "MaxAVs": ca.Attr.MaxAVs, "MaxCQs": ca.Attr.MaxCQs,
+		"MaxSRQs": ca.Attr.MaxSRQs, "MaxQPs": ca.Attr.MaxQPs, "MaxMRs": ca.Attr.MaxMRs, "MaxMWs": ca.Attr.MaxMWs} {
+		kit.True(t, n <= most, what+" of an adapter as a process with a quota sees it", fmt.Sprintf("at most %d", most),
+			"%d", n)
+	}
 	pd := ca.PD()
 	cq := ca.CQ(pd, 8)
 	memory := ci.Bytes(make([]byte, 4096))
@@ -101,6 +106,8 @@ func quotaBytes(t *validate.T) {
 		cfg.Quota = kproxy.Quota{MemoryBytes: memoryBytes, QueueBytes: queueBytes}
 	})
 	ca := s.app().open()
+	kit.True(t, ca.Attr.MaxMRSize <= memoryBytes, "MaxMRSize of an adapter as a process with a quota sees it",
+		fmt.Sprintf("at most %d", memoryBytes), "%d", ca.Attr.MaxMRSize)
 	pd := ca.PD()
 	half := ci.Bytes(make([]byte, memoryBytes/2))
 	register := func() (ci.MR, error) { return pd.RegisterMR(ci.MRCreate{Memory: half, Access: ci.LocalWrite}) }
