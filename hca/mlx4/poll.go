@@ -41,7 +41,6 @@ func (q *cq) take(wc []ci.WC) (n int) {
 	if q.hasEnded {
 		return 0
 	}
-	old := q.ring.Consumer()
 	var c queue.Completion
 	for n < len(wc) {
 		e := q.ring.Next()
@@ -52,15 +51,15 @@ func (q *cq) take(wc []ci.WC) (n int) {
 		if c.IsResize && q.isResizing {
 			break // Resize goes on from here
 		}
+		// The entry is free before the slot of the request: another goroutine may post to the slot at once, and the
+		// queue has room for as many entries as requests are outstanding.
+		q.ring.Advance()
+		q.ring.Publish()
 		if !c.IsResize && q.translate(&c, &wc[n]) {
 			n++
 		} else {
 			q.isBad(&c)
 		}
-		q.ring.Advance()
-	}
-	if q.ring.Consumer() != old {
-		q.ring.Publish()
 	}
 	return n
 }

@@ -75,10 +75,22 @@ type app struct {
 	events chan ci.EventType
 }
 
-func (d *daemon) start() *app {
-	t := d.t
-	p := &app{t: t, events: make(chan ci.EventType, 1000), done: make(chan struct{}, 1000)}
-	lib := userlib.New()
+func (d *daemon) start() *app { return d.startWith(userlib.New(), nil) }
+
+// startWith starts an application with a library. handle, which may be nil, handles the events of its QPs.
+func (d *daemon) startWith(lib *ci.UserLibrary, handle func(ci.Event)) *app {
+	ours, theirs, err := native.Pair()
+	require.NoError(d.t, err)
+	d.server.ServeConn(ours)
+	c, err := ual.New(theirs, ual.Config{Libraries: []*ci.UserLibrary{lib}})
+	require.NoError(d.t, err)
+	return newApp(d.t, c, lib, handle)
+}
+
+// newApp returns the application of a client, which it takes over.
+func newApp(t *testing.T, c *ual.Client, lib *ci.UserLibrary, handle func(ci.Event)) *app {
+	p := &app{t: t, client: c, events: make(chan ci.EventType, 1000), done: make(chan struct{}, 1000)}
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	open := lib.OpenCA.Post
 	lib.OpenCA.Post = func(a *ci.UserOpenCA, ub *ci.UserBuffer, err error) error {
 		if assert.Len(t, ub.OutFiles, 2) {
@@ -89,12 +101,6 @@ func (d *daemon) start() *app {
 		}
 		return open(a, ub, err)
 	}
-	ours, theirs, err := native.Pair()
-	require.NoError(t, err)
-	d.server.ServeConn(ours)
-	p.client, err = ual.New(theirs, ual.Config{Libraries: []*ci.UserLibrary{lib}})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, p.client.Close()) })
 	hcas, err := p.client.HCAs()
 	require.NoError(t, err)
 	onEvent := func(e ci.Event) {
@@ -114,13 +120,16 @@ func (d *daemon) start() *app {
 	p.mem = make([]byte, 4096)
 	p.mr, err = p.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(p.mem), Access: ci.LocalWrite | ci.RemoteWrite})
 	require.NoError(t, err)
-	c := ci.QPCreate{Type: ci.RC, SendCQ: p.cq, RecvCQ: p.cq, OnEvent: onEvent,
+	if handle == nil {
+		handle = onEvent
+	}
+	create := ci.QPCreate{Type: ci.RC, SendCQ: p.cq, RecvCQ: p.cq, OnEvent: handle,
 		QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1, RecvSGE: 1, MaxInline: 64}}
-	c.Context = "a"
-	p.a, err = p.pd.CreateQP(c)
+	create.Context = "a"
+	p.a, err = p.pd.CreateQP(create)
 	require.NoError(t, err)
-	c.Context = "b"
-	p.b, err = p.pd.CreateQP(c)
+	create.Context = "b"
+	p.b, err = p.pd.CreateQP(create)
 	require.NoError(t, err)
 	for _, x := range []struct{ q, peer ci.QP }{{p.a, p.b}, {p.b, p.a}} {
 		require.NoError(t, x.q.Modify(ci.ToInit{Port: 1, Access: ci.RemoteWrite}.For(ci.RC)))

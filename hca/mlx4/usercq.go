@@ -21,6 +21,7 @@ type userCQ struct {
 	doorbell uint32
 	slots    int
 	events   uint32 // completion events; cq.mu guards it
+	isBad    bool   // EventCQError was raised for an entry; cq.mu guards it
 }
 
 // Errors of verbs of the data path that the user library has replaced.
@@ -67,12 +68,17 @@ func (x *userCQ) completion() {
 	x.control.SetEvents(x.events)
 }
 
-// armUser executes the doorbell of the process. What it arms is in the doorbell record.
+// armUser executes the doorbell of the process. What it arms is in the doorbell record. The library also rings it to
+// report an entry that no request can have.
 func (q *cq) armUser() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.user == nil || q.user.area == nil {
 		return
+	}
+	if qpn, ok := q.user.control.TakeBad(); ok && !q.user.isBad {
+		q.user.isBad = true // one event, however often the process reports entries
+		q.isBad(&queue.Completion{QPN: qpn})
 	}
 	const index = 1<<24 - 1
 	w := q.user.control.Arm()
@@ -136,15 +142,16 @@ func (q *cq) resizeUser(verb string, size int, ub *ci.UserBuffer) (granted int, 
 		return 0, firmwareError(verb, e)
 	}
 	x.old.release()
-	if x.old = x.moved; x.old != nil {
-		if e := x.old.unmap(); e != nil {
-			return 0, firmwareError(verb, e)
-		}
-	}
+	x.old = x.moved
 	q.mu.Lock()
 	x.moved, x.slots = a, 1<<log
 	q.memory = a.queue
 	q.mu.Unlock()
+	if x.old != nil {
+		if e := x.old.unmap(); e != nil {
+			return 0, firmwareError(verb, e)
+		}
+	}
 	answer(ub, q.describe(a, log))
 	return 1 << log, nil
 }

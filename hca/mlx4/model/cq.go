@@ -79,7 +79,7 @@ func (c *command) sw2hwCQ() prm.Status {
 	if q.buf, q.log, status = c.cqBuffer(b); status != prm.OK {
 		return status
 	}
-	if c.opMod != prm.SW2HWCQInitialized && !q.fill() {
+	if c.opMod != prm.SW2HWCQInitialized && !q.fill(q.producer) {
 		return prm.BadParam
 	}
 	c.making.cq = q
@@ -182,7 +182,7 @@ func (q *cq) resize(buf queueBuffer, log uint8) prm.Status {
 	}
 	oldBuf, oldLog := q.buf, q.log
 	q.buf, q.log = buf, log
-	isFilled := q.fill()
+	isFilled := q.fill(q.producer + 1) // the entry that ends the old buffer has an index, too
 	q.buf, q.log = oldBuf, oldLog
 	if !isFilled {
 		return prm.BadParam
@@ -197,16 +197,16 @@ func (q *cq) resize(buf queueBuffer, log uint8) prm.Status {
 	return prm.OK
 }
 
-// fill makes all entries of the buffer invalid for the present round of the producer index.
-func (q *cq) fill() bool {
+// fill makes all entries of the buffer invalid, of which the first one to write has the index first.
+func (q *cq) fill(first uint32) bool {
 	e := make([]byte, q.entry)
 	for i := range e {
 		e[i] = prm.CQEFill
 	}
 	other := append([]byte(nil), e...)
 	slots := uint32(1) << q.log
-	at := q.producer & (slots - 1)
-	round := uint64(q.producer >> q.log & 1)
+	at := first & (slots - 1)
+	round := uint64(first >> q.log & 1)
 	prm.CQEOwner.Put(e[q.entry-prm.CQESize:], 1-round)
 	if at == 0 {
 		return q.buf.fill(e)

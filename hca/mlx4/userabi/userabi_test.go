@@ -136,4 +136,14 @@ func TestControl(t *testing.T) {
 	assert.Equal(t, make([]byte, RecordSize), c.Record(), "on another cache line")
 	copy(c.Record()[4:], []byte{0x12, 0x34, 0x56, 0x78})
 	assert.EqualValues(t, 0x12345678, c.Arm())
+
+	_, ok := c.TakeBad()
+	assert.False(t, ok)
+	c.ReportBad(0xff000047)
+	qpn, ok := c.TakeBad()
+	assert.True(t, ok)
+	assert.EqualValues(t, 0x47, qpn)
+	_, ok = c.TakeBad()
+	assert.False(t, ok)
+	assert.EqualValues(t, 1<<31, c.Events())
 }

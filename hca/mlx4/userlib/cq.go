@@ -17,14 +17,15 @@ type cq struct {
 	doorbell uint32
 	control  userabi.Control
 
-	mu        sync.Mutex // guards what follows
-	destroyed bool
-	ring      *queue.CompletionRing
-	saved     []ci.WC // of QPs that were destroyed or reset, or of a ring before a resize
-	qps       map[uint32]*qp
-	last      *qp // of the last completion
-	arm       arm
-	empty     int // polls that found nothing, in a row
+	mu       sync.Mutex // guards what follows
+	life     arena.Life
+	isBroken bool // the queue has lost its integrity
+	ring     *queue.CompletionRing
+	saved    []ci.WC // of QPs that were destroyed or reset, or of a ring before a resize
+	qps      map[uint32]*qp
+	last     *qp // of the last completion
+	arm      arm
+	empty    int // polls that found nothing, in a row
 
 	isResizing bool // from the command until Resize has found the entry that ends the old ring
 	hasEnded   bool // the adapter has failed: entries do not count any more
@@ -61,6 +62,7 @@ func postCreateCQ(a *ci.UserCreateCQ, ub *ci.UserBuffer, err error) error {
 	if q.ring, err = queue.NewCompletionRing(b, control.Record(), uint8(r.Log), d.ca.cqeShift); err != nil {
 		return badAnswer(verb, "%v", err)
 	}
+	q.ca.Hold()
 	a.CQ = ci.UserCQ{Handle: q, Poll: q.poll, Peek: q.peek, Notify: q.notify}
 	return nil
 }
@@ -110,7 +112,7 @@ func postResizeCQ(a *ci.UserResizeCQ, ub *ci.UserBuffer, err error) {
 	q.drain() // up to the entry that ends the ring
 	r, b, _, e := q.ca.cqArea("CQ.Resize", ub.Out)
 	if e != nil || !q.follow(b, uint8(r.Log)) {
-		q.destroyed = true // the queue has lost its integrity
+		q.isBroken = true
 	}
 }
 
@@ -133,12 +135,29 @@ func (q *cq) follow(b []byte, log uint8) bool {
 	return true
 }
 
-func postDestroyCQ(a *ci.UserDestroyCQ, _ *ci.UserBuffer, err error) {
-	if q, ok := a.CQ.(*cq); ok && err == nil {
+// preDestroyCQ ends polls and armings, until Destroy has failed.
+func preDestroyCQ(a *ci.UserDestroyCQ, _ *ci.UserBuffer) error {
+	if q, ok := a.CQ.(*cq); ok {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.destroyed = true
+		q.life.Begin()
+	}
+	return nil
+}
+
+func postDestroyCQ(a *ci.UserDestroyCQ, _ *ci.UserBuffer, err error) {
+	q, ok := a.CQ.(*cq)
+	if !ok {
+		return
+	}
+	q.mu.Lock()
+	hasEnded := q.life.Finish(err)
+	if hasEnded {
 		q.saved, q.last = nil, nil
+	}
+	q.mu.Unlock()
+	if hasEnded {
+		q.ca.Drop()
 	}
 }
 
@@ -149,10 +168,13 @@ var (
 	errNotify          = &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidParameter, Detail: "unknown condition"}
 )
 
+// isOver reports whether the queue cannot be used any more. mu is held.
+func (q *cq) isOver() bool { return q.isBroken || q.life.IsOver() }
+
 // poll implements ci.UserCQ.Poll.
 func (q *cq) poll(wc []ci.WC) (n int, err error) {
 	q.mu.Lock()
-	if q.destroyed {
+	if q.isOver() {
 		q.mu.Unlock()
 		return 0, errPollDestroyed
 	}
@@ -170,7 +192,7 @@ func (q *cq) poll(wc []ci.WC) (n int, err error) {
 	mustYield := q.foundNothing(n)
 	q.mu.Unlock()
 	if mustYield {
-		arena.Yield()
+		q.ca.Yield()
 	}
 	return n, nil
 }
@@ -195,7 +217,6 @@ func (q *cq) take(wc []ci.WC) (n int) {
 	if q.hasEnded {
 		return 0
 	}
-	old := q.ring.Consumer()
 	var c queue.Completion
 	for n < len(wc) {
 		e := q.ring.Next()
@@ -206,13 +227,17 @@ func (q *cq) take(wc []ci.WC) (n int) {
 		if c.IsResize && q.isResizing {
 			break // Resize goes on from here
 		}
+		// The entry is free before the slot of the request: another goroutine may post to the slot at once, and the
+		// queue has room for as many entries as requests are outstanding.
+		q.ring.Advance()
+		q.ring.Publish()
 		if !c.IsResize && q.translate(&c, &wc[n]) {
 			n++
+		} else {
+			// The adapter should not have made this entry. The driver raises EventCQError.
+			q.control.ReportBad(c.QPN)
+			q.ca.ring(q.doorbell)
 		}
-		q.ring.Advance()
-	}
-	if q.ring.Consumer() != old {
-		q.ring.Publish()
 	}
 	return n
 }
@@ -277,7 +302,6 @@ func (q *cq) flush(wc []ci.WC) (n int) {
 	for _, x := range q.qps {
 		if x.sendCQ == q {
 			n += x.flush(wc[n:], ci.WCSend, x.sq)
-			x.binds.Discard()
 		}
 		if x.recvCQ == q && x.rq != nil {
 			n += x.flush(wc[n:], ci.WCRecv, x.rq)
@@ -297,6 +321,9 @@ func (q *qp) flush(wc []ci.WC, op ci.WCOp, r ring) (n int) {
 		index, ok := r.Oldest()
 		if !ok {
 			break
+		}
+		if op == ci.WCSend {
+			q.binds.Settle(q.sq, index, false)
 		}
 		id, _ := r.Complete(index) // it is outstanding
 		wc[n] = ci.WC{ID: id, Context: q.context, QPN: q.num, Status: ci.WCFlushErr, Op: op}
@@ -357,7 +384,7 @@ func (q *cq) waiting() int {
 func (q *cq) peek() (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.destroyed {
+	if q.isOver() {
 		return 0, errPeekDestroyed
 	}
 	return q.waiting(), nil
@@ -368,7 +395,7 @@ func (q *cq) notify(when ci.Notify) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.destroyed:
+	case q.isOver():
 		return errNotifyDestroyed
 	case when > ci.NotifySolicited:
 		return errNotify

@@ -24,9 +24,9 @@ func New() *ci.UserLibrary {
 		DestroyAV:  ci.UserHook[ci.UserDestroyAV]{Post: postDestroyAV},
 		CreateCQ:   ci.UserFallibleHook[ci.UserCreateCQ]{Pre: preCreateCQ, Post: postCreateCQ},
 		ResizeCQ:   ci.UserHook[ci.UserResizeCQ]{Pre: preResizeCQ, Post: postResizeCQ},
-		DestroyCQ:  ci.UserHook[ci.UserDestroyCQ]{Post: postDestroyCQ},
+		DestroyCQ:  ci.UserHook[ci.UserDestroyCQ]{Pre: preDestroyCQ, Post: postDestroyCQ},
 		CreateSRQ:  ci.UserFallibleHook[ci.UserCreateSRQ]{Pre: preCreateSRQ, Post: postCreateSRQ},
-		DestroySRQ: ci.UserHook[ci.UserDestroySRQ]{Post: postDestroySRQ},
+		DestroySRQ: ci.UserHook[ci.UserDestroySRQ]{Pre: preDestroySRQ, Post: postDestroySRQ},
 		CreateQP:   ci.UserFallibleHook[ci.UserCreateQP]{Pre: preCreateQP, Post: postCreateQP},
 		ModifyQP:   ci.UserHook[ci.UserModifyQP]{Pre: preModifyQP, Post: postModifyQP},
 		DestroyQP:  ci.UserHook[ci.UserDestroyQP]{Pre: preDestroyQP, Post: postDestroyQP},
@@ -57,15 +57,14 @@ func badAnswer(verb, format string, args ...any) error {
 type ca struct {
 	rules    wrrules.Rules // of QPs, without what differs from QP to QP
 	cqeShift uint8
-	mem      *arena.Memory
-	ringer   *arena.Ringer
-	head     *userabi.Header
-	bells    atomic.Uint64 // times that the daemon was woken
+	*arena.Client
+	head *userabi.Header
 }
 
-// Counters are numbers of a CA.
+// Counters are the system calls that the library has made on the data path of an open CA.
 type Counters struct {
-	Doorbells uint64 // times that the daemon was woken: one system call each
+	Doorbells uint64 // posts and armings that had to wake the daemon
+	Yields    uint64 // polls that found nothing and yielded the processor
 }
 
 // CountersOf returns the counters of a CA of the user access layer. ok is false if this library does not accompany it.
@@ -74,7 +73,8 @@ func CountersOf(o ci.CA) (c Counters, ok bool) {
 	if !ok {
 		return c, false
 	}
-	return Counters{Doorbells: x.bells.Load()}, true
+	c.Doorbells, c.Yields = x.Calls()
+	return c, true
 }
 
 func preOpenCA(_ *ci.UserOpenCA, ub *ci.UserBuffer) error {
@@ -91,23 +91,17 @@ func postOpenCA(a *ci.UserOpenCA, ub *ci.UserBuffer, err error) error {
 	if err := userabi.Decode(ub.Out, &o); err != nil {
 		return badAnswer(verb, "%v", err)
 	}
-	if len(ub.OutFiles) != 2 {
-		return badAnswer(verb, "%d descriptors, want 2", len(ub.OutFiles))
+	switch {
+	case o.CQEShift < 5 || o.CQEShift > 6:
+		return badAnswer(verb, "completions of 1<<%d bytes", o.CQEShift)
+	case o.Size < userabi.HeaderSize:
+		return badAnswer(verb, "memory of %d bytes", o.Size)
 	}
-	m, err := arena.Open(ub.OutFiles[0])
+	m, err := arena.OpenClient(ub.OutFiles, o.Size)
 	if err != nil {
-		return &ci.Error{Verb: verb, Status: ci.InsufficientMemory, Err: err}
-	}
-	if uint64(len(m.Bytes())) != o.Size || o.Size < userabi.HeaderSize {
-		_ = m.Close() // the error to report is the next one
-		return badAnswer(verb, "memory of %d bytes, the driver reports %d", len(m.Bytes()), o.Size)
-	}
-	r, err := arena.OpenRinger(ub.OutFiles[1])
-	if err != nil {
-		_ = m.Close() // the error to report is the first one
 		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Err: err}
 	}
-	a.CA = &ca{mem: m, ringer: r, head: userabi.OpenHeader(m.Bytes()), cqeShift: uint8(o.CQEShift),
+	a.CA = &ca{Client: m, head: userabi.OpenHeader(m.Bytes()), cqeShift: uint8(o.CQEShift),
 		rules: wrrules.Rules{Caps: ci.Caps(o.Caps) &^ notInUserMode, Atomicity: ci.Atomicity(o.Atomicity),
 			MaxReadSGEs: int(o.MaxReadSGEs)}}
 	return nil
@@ -118,13 +112,13 @@ func postDestroyCA(a *ci.UserDestroyCA, _ *ci.UserBuffer, err error) error {
 	if !ok || err != nil {
 		return nil
 	}
-	_, _ = c.ringer.Close(), c.mem.Close() // nothing to do about an error
+	c.Drop()
 	return nil
 }
 
 // area returns the memory of queues of size bytes, and the control words behind it.
 func (c *ca) area(verb string, off, size uint64) ([]byte, userabi.Control, error) {
-	b := c.mem.Bytes()
+	b := c.Bytes()
 	whole := (size + userabi.PageSize - 1) &^ (userabi.PageSize - 1)
 	end := uint64(len(b))
 	if off < userabi.HeaderSize || off%userabi.PageSize != 0 || off > end || whole < size ||
@@ -138,8 +132,7 @@ func (c *ca) area(verb string, off, size uint64) ([]byte, userabi.Control, error
 // ring rings a doorbell, and wakes the daemon if it sleeps.
 func (c *ca) ring(doorbell uint32) {
 	if c.head.Ring(doorbell) {
-		c.bells.Add(1)
-		_ = c.ringer.Ring() // an error means that the daemon has exited, which the proxy reports
+		c.Ring()
 	}
 }
 

@@ -146,7 +146,7 @@ func (q *qp) postBind(id uint64, flags ci.SendFlags, b *ci.MWBind, w *mw, region
 	q.sendMu.Lock()
 	defer q.sendMu.Unlock()
 	switch {
-	case q.destroyed:
+	case q.life.IsOver():
 		return 0, bindErrors.Destroyed
 	case q.pd.ca.head.HasFailed():
 		return 0, errBindFailed

@@ -22,7 +22,7 @@ func (q *qp) postSend(wrs []ci.SendWR) (n int, err error) {
 	q.sendMu.Lock()
 	defer q.sendMu.Unlock()
 	switch {
-	case q.destroyed:
+	case q.life.IsOver():
 		return 0, sendErrors.Destroyed
 	case q.pd.ca.head.HasFailed():
 		return 0, errSendFailed
@@ -92,7 +92,7 @@ func (q *qp) postRecv(wrs []ci.RecvWR) (n int, err error) {
 	q.recvMu.Lock()
 	defer q.recvMu.Unlock()
 	switch {
-	case q.destroyed:
+	case q.life.IsOver():
 		return 0, recvErrors.Destroyed
 	case q.pd.ca.head.HasFailed():
 		return 0, errRecvFailed

@@ -7,6 +7,7 @@ import (
 	"ciddk/ci/wrrules"
 	"ciddk/hca/mlx4/queue"
 	"ciddk/hca/mlx4/userabi"
+	"ciddk/hca/reference/arena"
 )
 
 // qp is a queue pair.
@@ -23,12 +24,12 @@ type qp struct {
 	srq            *srq // or nil
 	recvSGE        int
 
-	sendMu    sync.Mutex // of posts
-	sq        *queue.SendRing
-	extra     queue.Extra
-	binding   queue.Bind // of the request that is being posted
-	bind      bindPost
-	destroyed bool // with sendMu and recvMu
+	sendMu  sync.Mutex // of posts
+	sq      *queue.SendRing
+	extra   queue.Extra
+	binding queue.Bind // of the request that is being posted
+	bind    bindPost
+	life    arena.Life // with sendMu and recvMu
 
 	recvMu sync.Mutex
 	rq     *queue.RecvRing // nil: there is none
@@ -82,6 +83,7 @@ func postCreateQP(a *ci.UserCreateQP, ub *ci.UserBuffer, err error) error {
 	if q.recvCQ != q.sendCQ {
 		q.recvCQ.add(q)
 	}
+	d.ca.Hold()
 	a.QP = ci.UserQP{Handle: q, PostSend: q.postSend, PostRecv: q.postRecv, BindMW: q.bindMW}
 	return nil
 }
@@ -162,10 +164,12 @@ func (q *qp) end() {
 	q.binds.Discard()
 }
 
-// preDestroyQP makes posts wait until the QP is destroyed or remains.
+// preDestroyQP ends posts, until Destroy has failed.
 func preDestroyQP(a *ci.UserDestroyQP, _ *ci.UserBuffer) error {
 	if q, ok := a.QP.(*qp); ok {
 		q.lock()
+		defer q.unlock()
+		q.life.Begin()
 	}
 	return nil
 }
@@ -175,14 +179,16 @@ func postDestroyQP(a *ci.UserDestroyQP, _ *ci.UserBuffer, err error) {
 	if !ok {
 		return
 	}
-	defer q.unlock()
-	if err != nil {
+	q.lock()
+	hasEnded := q.life.Finish(err)
+	q.unlock()
+	if !hasEnded {
 		return
 	}
-	q.destroyed = true
 	q.sendCQ.remove(q)
 	if q.recvCQ != q.sendCQ {
 		q.recvCQ.remove(q)
 	}
 	q.end()
+	q.pd.ca.Drop()
 }

@@ -7,6 +7,7 @@ import (
 	"ciddk/ci/wrrules"
 	"ciddk/hca/mlx4/queue"
 	"ciddk/hca/mlx4/userabi"
+	"ciddk/hca/reference/arena"
 )
 
 // srq is a shared receive queue.
@@ -14,9 +15,9 @@ type srq struct {
 	ca  *ca
 	sge int
 
-	mu        sync.Mutex // posts and completions
-	destroyed bool
-	ring      *queue.SharedRing
+	mu   sync.Mutex // posts and completions
+	life arena.Life
+	ring *queue.SharedRing
 }
 
 func preCreateSRQ(a *ci.UserCreateSRQ, ub *ci.UserBuffer) error {
@@ -47,15 +48,29 @@ func postCreateSRQ(a *ci.UserCreateSRQ, ub *ci.UserBuffer, err error) error {
 	if s.ring, err = queue.NewSharedRing(b, control.Record(), uint8(r.Log), uint8(r.Shift)); err != nil {
 		return badAnswer(verb, "%v", err)
 	}
+	s.ca.Hold()
 	a.SRQ = ci.UserSRQ{Handle: s, PostRecv: s.postRecv}
 	return nil
 }
 
-func postDestroySRQ(a *ci.UserDestroySRQ, _ *ci.UserBuffer, err error) {
-	if s, ok := a.SRQ.(*srq); ok && err == nil {
+// preDestroySRQ ends posts, until Destroy has failed.
+func preDestroySRQ(a *ci.UserDestroySRQ, _ *ci.UserBuffer) error {
+	if s, ok := a.SRQ.(*srq); ok {
 		s.mu.Lock()
-		s.destroyed = true
+		defer s.mu.Unlock()
+		s.life.Begin()
+	}
+	return nil
+}
+
+func postDestroySRQ(a *ci.UserDestroySRQ, _ *ci.UserBuffer, err error) {
+	if s, ok := a.SRQ.(*srq); ok {
+		s.mu.Lock()
+		hasEnded := s.life.Finish(err)
 		s.mu.Unlock()
+		if hasEnded {
+			s.ca.Drop()
+		}
 	}
 }
 
@@ -63,7 +78,7 @@ func postDestroySRQ(a *ci.UserDestroySRQ, _ *ci.UserBuffer, err error) {
 func (s *srq) complete(n uint16) (id uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.destroyed {
+	if s.life.IsOver() {
 		return 0, false
 	}
 	return s.ring.Complete(n)
@@ -74,7 +89,7 @@ var srqErrors = wrrules.NewErrors("SRQ.PostRecv", ci.InvalidSRQHandle)
 func (s *srq) postRecv(wrs []ci.RecvWR) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.destroyed {
+	if s.life.IsOver() {
 		return 0, srqErrors.Destroyed
 	}
 	room := s.ring.Room()

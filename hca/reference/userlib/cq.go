@@ -11,12 +11,14 @@ import (
 
 // cq is a completion queue.
 type cq struct {
-	destroyed atomic.Bool
+	destroyed atomic.Bool                          // or being destroyed; written with mu
 	ring      atomic.Pointer[rings.UserCompletion] // replaced, with mu, by a resize
 	ca        *ca
 	empty     atomic.Uint32 // polls that found nothing, in a row
 
 	mu       sync.Mutex // polls, armings and resizes
+	life     arena.Life
+	isBroken bool // the queue does not exist any more
 	contexts map[ci.QPN]*qpContext
 	dead     int // contexts of QPs that were destroyed
 }
@@ -46,6 +48,7 @@ func postCreateCQ(a *ci.UserCreateCQ, ub *ci.UserBuffer, err error) error {
 	}
 	q := &cq{ca: d.ca, contexts: map[ci.QPN]*qpContext{}}
 	q.ring.Store(ring)
+	q.ca.Hold()
 	a.CQ = ci.UserCQ{Handle: q, Poll: q.poll, Peek: q.peek, Notify: q.notify}
 	return nil
 }
@@ -88,13 +91,33 @@ func postResizeCQ(a *ci.UserResizeCQ, ub *ci.UserBuffer, err error) {
 	if ring, err := openCQ("CQ.Resize", q.ca, ub.Out); err == nil {
 		q.ring.Store(ring)
 	} else {
-		q.destroyed.Store(true) // the old queue does not exist any more
+		q.isBroken = true
+		q.destroyed.Store(true)
 	}
 }
 
-func postDestroyCQ(a *ci.UserDestroyCQ, _ *ci.UserBuffer, err error) {
-	if q, ok := a.CQ.(*cq); ok && err == nil {
+// preDestroyCQ ends polls and armings, until Destroy has failed.
+func preDestroyCQ(a *ci.UserDestroyCQ, _ *ci.UserBuffer) error {
+	if q, ok := a.CQ.(*cq); ok {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.life.Begin()
 		q.destroyed.Store(true)
+	}
+	return nil
+}
+
+func postDestroyCQ(a *ci.UserDestroyCQ, _ *ci.UserBuffer, err error) {
+	q, ok := a.CQ.(*cq)
+	if !ok {
+		return
+	}
+	q.mu.Lock()
+	hasEnded := q.life.Finish(err)
+	q.destroyed.Store(q.isBroken || q.life.IsOver())
+	q.mu.Unlock()
+	if hasEnded {
+		q.ca.Drop()
 	}
 }
 
@@ -122,6 +145,9 @@ func (q *cq) poll(wc []ci.WC) (int, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.destroyed.Load() {
+		return 0, errPollDestroyed
+	}
 	n := q.ring.Load().Get(wc)
 	for i := range wc[:n] {
 		if c := q.contexts[wc[i].QPN]; c != nil {
@@ -143,8 +169,7 @@ func (q *cq) foundNothing() {
 		return
 	}
 	q.empty.Store(0)
-	q.ca.yields.Add(1)
-	arena.Yield()
+	q.ca.Yield()
 }
 
 func (q *cq) peek() (int, error) {
@@ -163,6 +188,9 @@ func (q *cq) notify(when ci.Notify) error {
 	}
 	q.mu.Lock() // not into a queue that moves
 	defer q.mu.Unlock()
+	if q.destroyed.Load() {
+		return errNotifyDestroyed
+	}
 	q.ring.Load().Arm(when)
 	return nil
 }

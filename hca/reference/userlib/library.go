@@ -23,10 +23,10 @@ func New() *ci.UserLibrary {
 		DestroyAV:  ci.UserHook[ci.UserDestroyAV]{Post: postDestroyAV},
 		CreateCQ:   ci.UserFallibleHook[ci.UserCreateCQ]{Pre: preCreateCQ, Post: postCreateCQ},
 		ResizeCQ:   ci.UserHook[ci.UserResizeCQ]{Pre: preResizeCQ, Post: postResizeCQ},
-		DestroyCQ:  ci.UserHook[ci.UserDestroyCQ]{Post: postDestroyCQ},
+		DestroyCQ:  ci.UserHook[ci.UserDestroyCQ]{Pre: preDestroyCQ, Post: postDestroyCQ},
 		CreateSRQ:  ci.UserFallibleHook[ci.UserCreateSRQ]{Pre: preCreateSRQ, Post: postCreateSRQ},
 		ModifySRQ:  ci.UserHook[ci.UserModifySRQ]{Pre: preModifySRQ, Post: postModifySRQ},
-		DestroySRQ: ci.UserHook[ci.UserDestroySRQ]{Post: postDestroySRQ},
+		DestroySRQ: ci.UserHook[ci.UserDestroySRQ]{Pre: preDestroySRQ, Post: postDestroySRQ},
 		CreateQP:   ci.UserFallibleHook[ci.UserCreateQP]{Pre: preCreateQP, Post: postCreateQP},
 		ModifyQP:   ci.UserHook[ci.UserModifyQP]{Pre: preModifyQP, Post: postModifyQP},
 		DestroyQP:  ci.UserHook[ci.UserDestroyQP]{Pre: preDestroyQP, Post: postDestroyQP},
@@ -64,12 +64,9 @@ func badAnswer(verb, format string, args ...any) error {
 
 // ca is an open CA.
 type ca struct {
-	rules  wrrules.Rules // of QPs, without what differs from QP to QP
-	mem    *arena.Memory
-	ringer *arena.Ringer
-	head   *rings.Header
-	bells  atomic.Uint64 // doorbells that were rung
-	yields atomic.Uint64 // of polls that found nothing
+	rules wrrules.Rules // of QPs, without what differs from QP to QP
+	*arena.Client
+	head *rings.Header
 }
 
 // Counters are the system calls that the library has made on the data path of an open CA.
@@ -84,7 +81,8 @@ func CountersOf(o ci.CA) (c Counters, ok bool) {
 	if !ok {
 		return c, false
 	}
-	return Counters{Doorbells: x.bells.Load(), Yields: x.yields.Load()}, true
+	c.Doorbells, c.Yields = x.Calls()
+	return c, true
 }
 
 func preOpenCA(_ *ci.UserOpenCA, ub *ci.UserBuffer) error {
@@ -101,25 +99,16 @@ func postOpenCA(a *ci.UserOpenCA, ub *ci.UserBuffer, err error) error {
 	if err := o.Decode(ub.Out); err != nil {
 		return badAnswer(verb, "%v", err)
 	}
-	if len(ub.OutFiles) != 2 {
-		return badAnswer(verb, "%d descriptors, want 2", len(ub.OutFiles))
+	if o.Size < rings.HeaderSize {
+		return badAnswer(verb, "memory of %d bytes", o.Size)
 	}
-	m, err := arena.Open(ub.OutFiles[0])
+	m, err := arena.OpenClient(ub.OutFiles, o.Size)
 	if err != nil {
-		return &ci.Error{Verb: verb, Status: ci.InsufficientMemory, Err: err}
-	}
-	if uint64(len(m.Bytes())) != o.Size || o.Size < rings.HeaderSize {
-		_ = m.Close() // the error to report is the next one
-		return badAnswer(verb, "memory of %d bytes, the driver reports %d", len(m.Bytes()), o.Size)
-	}
-	r, err := arena.OpenRinger(ub.OutFiles[1])
-	if err != nil {
-		_ = m.Close() // the error to report is the first one
 		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Err: err}
 	}
 	rules := wrrules.Rules{Caps: ci.Caps(o.Caps) &^ notInUserMode, Atomicity: ci.Atomicity(o.Atomicity),
 		MaxReadSGEs: int(o.MaxReadSGEs)}
-	a.CA = &ca{rules: rules, mem: m, ringer: r, head: rings.OpenHeader(m.Bytes())}
+	a.CA = &ca{rules: rules, Client: m, head: rings.OpenHeader(m.Bytes())}
 	return nil
 }
 
@@ -128,14 +117,13 @@ func postDestroyCA(a *ci.UserDestroyCA, _ *ci.UserBuffer, err error) error {
 	if !ok || err != nil {
 		return nil
 	}
-	_ = c.ringer.Close() // nothing to do about an error
-	_ = c.mem.Close()
+	c.Drop()
 	return nil
 }
 
 // at returns n bytes of the shared memory.
 func (c *ca) at(off, n uint64) ([]byte, bool) {
-	b := c.mem.Bytes()
+	b := c.Bytes()
 	if off < rings.HeaderSize || off%8 != 0 || off > uint64(len(b)) || n > uint64(len(b))-off {
 		return nil, false
 	}
@@ -145,8 +133,7 @@ func (c *ca) at(off, n uint64) ([]byte, bool) {
 // notify marks the QP with an index as having new work, and wakes the engine if it sleeps.
 func (c *ca) notify(index uint32) {
 	if c.head.Mark(index) {
-		c.bells.Add(1)
-		_ = c.ringer.Ring() // an error means that the daemon has exited, which the proxy reports
+		c.Ring()
 	}
 }
 

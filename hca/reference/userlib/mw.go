@@ -37,7 +37,7 @@ func (p *posted) isDone() bool {
 	}
 	p.qp.sendMu.Lock()
 	defer p.qp.sendMu.Unlock()
-	return p.qp.destroyed || p.qp.resets != p.resets || p.qp.send.IsRetired(p.at)
+	return p.qp.life.IsOver() || p.qp.resets != p.resets || p.qp.send.IsRetired(p.at)
 }
 
 // mayHaveFailed reports whether the request is complete and may have had no effect. A failure takes the QP to a state
@@ -48,7 +48,7 @@ func (p *posted) mayHaveFailed() bool {
 	}
 	p.qp.sendMu.Lock()
 	defer p.qp.sendMu.Unlock()
-	if p.qp.destroyed || p.qp.resets != p.resets {
+	if p.qp.life.IsOver() || p.qp.resets != p.resets {
 		return true
 	}
 	return p.qp.send.State() >= ci.QPSQError && p.qp.send.IsRetired(p.at)
@@ -200,7 +200,7 @@ func (q *qp) postBind(id uint64, flags ci.SendFlags, b *ci.MWBind, w *mw) (ci.Ke
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case q.destroyed:
+	case q.life.IsOver():
 		return 0, bindErrors.Destroyed
 	case q.send.State() < ci.QPRTS:
 		return 0, bindErrors.State

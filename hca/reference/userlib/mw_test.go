@@ -286,7 +286,7 @@ func (c *client) slot(i int) []byte {
 	const header = 384
 	var r rings.UserQP
 	require.NoError(c.t, r.Decode(c.answers[2]))
-	b := c.lca.(*ca).mem.Bytes()[r.Send.Offset+rings.ControlSize+header:]
+	b := c.lca.(*ca).Bytes()[r.Send.Offset+rings.ControlSize+header:]
 	return b[i<<r.Send.Shape.Shift:][:1<<r.Send.Shape.Shift]
 }
 

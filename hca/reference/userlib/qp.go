@@ -5,6 +5,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/wrrules"
+	"ciddk/hca/reference/arena"
 	"ciddk/hca/reference/rings"
 )
 
@@ -18,11 +19,11 @@ type qp struct {
 	recvSGE        int
 	noSend, noRecv bool // created with a depth of 0
 
-	sendMu    sync.Mutex
-	send      *rings.UserSend
-	resets    uint32 // times that the queue was emptied
-	bind      bindRequest
-	destroyed bool // with sendMu and recvMu
+	sendMu sync.Mutex
+	send   *rings.UserSend
+	resets uint32 // times that the queue was emptied
+	bind   bindRequest
+	life   arena.Life // with sendMu and recvMu
 
 	recvMu sync.Mutex
 	recv   *rings.UserRecv // nil with an SRQ
@@ -70,6 +71,7 @@ func postCreateQP(a *ci.UserCreateQP, ub *ci.UserBuffer, err error) error {
 	q.recvCQ, _ = ci.UserHandle[*cq](a.Create.RecvCQ)
 	q.sendCQ.add(q.num, a.Create.Context)
 	q.recvCQ.add(q.num, a.Create.Context)
+	d.ca.Hold()
 	a.QP = ci.UserQP{Handle: q, PostSend: q.postSend, PostRecv: q.postRecv, BindMW: q.bindMW}
 	return nil
 }
@@ -101,8 +103,7 @@ func (names) Region(o ci.MR) ci.Key {
 func preModifyQP(a *ci.UserModifyQP, _ *ci.UserBuffer) error {
 	// Posts in progress end before the queues are emptied.
 	if q, ok := a.QP.(*qp); ok && isReset(a) {
-		q.sendMu.Lock()
-		q.recvMu.Lock()
+		q.lock()
 	}
 	return nil
 }
@@ -112,6 +113,7 @@ func postModifyQP(a *ci.UserModifyQP, _ *ci.UserBuffer, err error) {
 	if !ok || !isReset(a) {
 		return
 	}
+	defer q.unlock()
 	if err == nil {
 		q.send.Reset()
 		q.resets++
@@ -119,8 +121,6 @@ func postModifyQP(a *ci.UserModifyQP, _ *ci.UserBuffer, err error) {
 			q.recv.Reset()
 		}
 	}
-	q.recvMu.Unlock()
-	q.sendMu.Unlock()
 }
 
 // isReset reports whether a Modify moves the QP to Reset.
@@ -128,36 +128,42 @@ func isReset(a *ci.UserModifyQP) bool {
 	return a.Set&ci.QPFieldState != 0 && a.Attr.State == ci.QPReset
 }
 
-// preDestroyQP makes posts wait until the QP is destroyed or remains: meanwhile its state means nothing.
+// preDestroyQP ends posts, until Destroy has failed.
 func preDestroyQP(a *ci.UserDestroyQP, _ *ci.UserBuffer) error {
 	if q, ok := a.QP.(*qp); ok {
-		q.sendMu.Lock()
-		q.recvMu.Lock()
+		q.lock()
+		defer q.unlock()
+		q.life.Begin()
 	}
 	return nil
 }
+
+// lock makes posts wait until unlock.
+func (q *qp) lock()   { q.sendMu.Lock(); q.recvMu.Lock() }
+func (q *qp) unlock() { q.recvMu.Unlock(); q.sendMu.Unlock() }
 
 func postDestroyQP(a *ci.UserDestroyQP, _ *ci.UserBuffer, err error) {
 	q, ok := a.QP.(*qp)
 	if !ok {
 		return
 	}
-	q.destroyed = q.destroyed || err == nil
-	q.recvMu.Unlock()
-	q.sendMu.Unlock()
-	if err != nil {
+	q.lock()
+	hasEnded := q.life.Finish(err)
+	q.unlock()
+	if !hasEnded {
 		return
 	}
 	q.sendCQ.remove(q.num)
 	if q.recvCQ != q.sendCQ {
 		q.recvCQ.remove(q.num)
 	}
+	q.pd.ca.Drop()
 }
 
 func (q *qp) postSend(wrs []ci.SendWR) (int, error) {
 	q.sendMu.Lock()
 	defer q.sendMu.Unlock()
-	if q.destroyed {
+	if q.life.IsOver() {
 		return 0, sendErrors.Destroyed
 	}
 	if q.send.State() < ci.QPRTS {
@@ -204,7 +210,7 @@ func (q *qp) postRecv(wrs []ci.RecvWR) (int, error) {
 	q.recvMu.Lock()
 	defer q.recvMu.Unlock()
 	switch {
-	case q.destroyed:
+	case q.life.IsOver():
 		return 0, recvErrors.Destroyed
 	case q.recv == nil:
 		return 0, recvErrors.Of(wrrules.WRType)

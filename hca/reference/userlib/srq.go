@@ -5,16 +5,18 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/wrrules"
+	"ciddk/hca/reference/arena"
 	"ciddk/hca/reference/rings"
 )
 
 // srq is a shared receive queue.
 type srq struct {
-	mu        sync.Mutex // posts
-	destroyed bool
-	ca        *ca
-	sge       int
-	ring      *rings.UserRecv
+	mu       sync.Mutex // posts
+	life     arena.Life
+	isBroken bool // the queue does not exist any more
+	ca       *ca
+	sge      int
+	ring     *rings.UserRecv
 }
 
 func preCreateSRQ(a *ci.UserCreateSRQ, ub *ci.UserBuffer) error {
@@ -39,6 +41,7 @@ func postCreateSRQ(a *ci.UserCreateSRQ, ub *ci.UserBuffer, err error) error {
 		return err
 	}
 	s := &srq{ca: d.ca, ring: ring, sge: int(r.Shape.SGE)}
+	d.ca.Hold()
 	a.SRQ = ci.UserSRQ{Handle: s, PostRecv: s.postRecv}
 	return nil
 }
@@ -47,7 +50,7 @@ func postCreateSRQ(a *ci.UserCreateSRQ, ub *ci.UserBuffer, err error) error {
 func openRecv(verb string, c *ca, off uint64, s rings.Shape) (*rings.UserRecv, error) {
 	b, ok := c.at(off, 0)
 	if ok {
-		b = c.mem.Bytes()[off:]
+		b = c.Bytes()[off:]
 	}
 	ring, fits := rings.OpenRecv(b, s)
 	if !ok || !fits {
@@ -56,11 +59,24 @@ func openRecv(verb string, c *ca, off uint64, s rings.Shape) (*rings.UserRecv, e
 	return ring, nil
 }
 
-func postDestroySRQ(a *ci.UserDestroySRQ, _ *ci.UserBuffer, err error) {
-	if s, ok := a.SRQ.(*srq); ok && err == nil {
+// preDestroySRQ ends posts, until Destroy has failed.
+func preDestroySRQ(a *ci.UserDestroySRQ, _ *ci.UserBuffer) error {
+	if s, ok := a.SRQ.(*srq); ok {
 		s.mu.Lock()
-		s.destroyed = true
+		defer s.mu.Unlock()
+		s.life.Begin()
+	}
+	return nil
+}
+
+func postDestroySRQ(a *ci.UserDestroySRQ, _ *ci.UserBuffer, err error) {
+	if s, ok := a.SRQ.(*srq); ok {
+		s.mu.Lock()
+		hasEnded := s.life.Finish(err)
 		s.mu.Unlock()
+		if hasEnded {
+			s.ca.Drop()
+		}
 	}
 }
 
@@ -87,7 +103,7 @@ func postModifySRQ(a *ci.UserModifySRQ, ub *ci.UserBuffer, err error) {
 	if err == nil {
 		s.ring, err = openRecv("SRQ.Modify", s.ca, r.Offset, r.Shape)
 	}
-	s.destroyed = err != nil // the old queue does not exist any more
+	s.isBroken = err != nil
 }
 
 var (
@@ -99,7 +115,7 @@ var (
 func (s *srq) postRecv(wrs []ci.RecvWR) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.destroyed {
+	if s.isBroken || s.life.IsOver() {
 		return 0, srqErrors.Destroyed
 	}
 	return postRecv(s.ring, wrs, s.sge, srqErrors)

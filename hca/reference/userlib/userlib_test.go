@@ -310,7 +310,7 @@ func TestCapabilities(t *testing.T) {
 // TestDoorbell checks that posts ring no doorbell while the engine looks, and that one wakes an engine that sleeps.
 func TestDoorbell(t *testing.T) {
 	t.Parallel()
-	bells := func(c *client) uint64 { return c.lca.(*ca).bells.Load() }
+	bells := func(c *client) uint64 { n, _ := c.lca.(*ca).Calls(); return n }
 	send := func(a *client) {
 		a.send(ci.SendWR{ID: 1, Op: ci.OpNop, Flags: ci.SendSignaled})
 		a.poll(1)
@@ -337,7 +337,7 @@ func TestDoorbell(t *testing.T) {
 }
 
 // asleep reports whether the engine sleeps.
-func (c *client) asleep() bool { return c.lca.(*ca).mem.Bytes()[0] == 1 }
+func (c *client) asleep() bool { return c.lca.(*ca).Bytes()[0] == 1 }
 
 // TestNoAllocation checks that posting and polling do not allocate.
 func TestNoAllocation(t *testing.T) {
@@ -466,7 +466,7 @@ func TestHostileClient(t *testing.T) {
 	for seed, c := range []*client{bad, badUD} {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(1, uint64(seed)))
-			m, err := arena.Open(c.lca.(*ca).mem.File()) // a mapping of its own
+			m, err := arena.Open(c.files[0]) // a mapping of its own
 			if !assert.NoError(t, err) {
 				return
 			}

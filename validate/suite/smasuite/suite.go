@@ -23,10 +23,14 @@ func complete(c *validate.Case) {
 	c.Spoils = true
 }
 
-// noAgent returns the reason for skipping a case if nothing answers subnet management of the first port. The case
-// mad.agent reports such a driver.
+// noAgent returns the reason for skipping a case if nothing answers subnet management of the first port, or if no
+// request can reach what does: agents below the driver's interface are asked from QP0 of another port, which a process
+// does not have. The case mad.agent reports a driver without an agent.
 func noAgent(a *ci.CAAttr) string {
-	if a.Caps.Has(ci.CapLocalMAD) || a.HasHardwareAgents(1) {
+	switch {
+	case a.HasHardwareAgents(1) && !a.Caps.Has(ci.CapSpecialQP):
+		return "not claimed: SpecialQP, to reach the port's agents"
+	case a.Caps.Has(ci.CapLocalMAD) || a.HasHardwareAgents(1):
 		return ""
 	}
 	return "not claimed: LocalMAD, HardwareSMA"
