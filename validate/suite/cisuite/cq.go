@@ -125,6 +125,20 @@ func cqStale(t *validate.T) {
 	kit.WantExactly(t, cq.Notify(ci.NotifyNext), "CQ.Notify after Destroy", ci.InvalidCQHandle)
 	_, err = cq.Query()
 	kit.WantExactly(t, err, "CQ.Query after Destroy", ci.InvalidCQHandle)
+	for _, x := range []struct {
+		verb  string
+		needs ci.Caps
+		call  func() error
+	}{
+		{"Peek", ci.CapPeek, func() error { _, err := cq.Peek(); return err }},
+		{"Resize", ci.CapResizeCQ, func() error { _, err := cq.Resize(ci.CQResize{Size: 16}); return err }},
+		{"NotifyAfter", ci.CapNotifyAfter, func() error { return cq.NotifyAfter(1) }},
+		{"Modify", ci.CapModeration, func() error { return cq.Modify(ci.Moderation{}) }},
+	} {
+		if t.Claims().Has(x.needs) {
+			kit.WantExactly(t, x.call(), "CQ."+x.verb+" after Destroy", ci.InvalidCQHandle)
+		}
+	}
 	caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
 	alive := ca.CQ(pd, 8)
 	for _, c := range []ci.QPCreate{{QPCaps: caps, SendCQ: cq.CQ, RecvCQ: alive.CQ},

@@ -60,12 +60,14 @@ type belled struct {
 	cq *kit.CQ // receive CQ of B
 }
 
-func newBelled(t *validate.T, size int) belled {
+func newBelled(t *validate.T, size int) belled { return newBelledAt(t, size, ci.Affinity{}) }
+
+func newBelledAt(t *validate.T, size int, at ci.Affinity) belled {
 	a, b := kit.OpenPair(t)
 	bl := newBell(t)
 	apd, bpd := a.PD(), b.PD()
 	p := &kit.Pair{A: &kit.End{}, B: &kit.End{}}
-	cq := b.CQWith(bpd, ci.CQCreate{Size: size, Context: bl, OnCompletion: bl.ring})
+	cq := b.CQWith(bpd, ci.CQCreate{Size: size, Context: bl, OnCompletion: bl.ring, Affinity: at})
 	p.A.CQ, p.A.RecvCQ = a.CQ(apd, 64), a.CQ(apd, 64)
 	p.B.CQ, p.B.RecvCQ = b.CQ(bpd, 64), cq
 	// a driver may free an entry of the queue only when its completion is polled
@@ -104,7 +106,22 @@ var _ = cqNotifyCases.Case(validate.Case{
 }, CINotify01, req.SAS2_3_20)
 
 func cqOnce(t *validate.T) {
-	p := newBelled(t, 64)
+	armings(t, newBelled(t, 64))
+}
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.notify.vector",
+	Title:   "one callback for each arming, on the last completion vector",
+	Feature: validate.FeatureCQ,
+	Run:     cqVector,
+}, CINotify01)
+
+func cqVector(t *validate.T) {
+	armings(t, newBelledAt(t, 64, ci.Affinity{Vector: uint16(t.Attr().Vectors)}))
+}
+
+// armings arms a CQ three times and expects one callback each time.
+func armings(t *validate.T, p belled) {
 	for range 3 {
 		p.arm(ci.NotifyNext)
 		p.messages(3, 0)
@@ -600,6 +617,12 @@ func cqModeration(t *validate.T) {
 		p.messages(1, 0)
 		p.wait("the fourth message to a CQ whose callbacks wait for 4")
 		p.cq.Wait(4)
+		p.arm(ci.NotifyNext)
+		p.messages(2, 0)
+		p.silent("2 messages to a CQ whose callbacks wait for 4")
+		kit.OK(t, p.cq.Modify(ci.Moderation{}), "CQ.Modify to no moderation, while a callback is held back")
+		p.wait("the end of moderation while a callback is held back")
+		p.cq.Wait(2)
 	}
 	kit.OK(t, p.cq.Modify(ci.Moderation{}), "CQ.Modify to no moderation")
 	p.arm(ci.NotifyNext)

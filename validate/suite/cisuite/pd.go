@@ -1,6 +1,8 @@
 package cisuite
 
 import (
+	"fmt"
+
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
@@ -85,6 +87,12 @@ func pdStale(t *validate.T) {
 		RecvCQ: cq.CQ,
 	})
 	kit.WantRefused(t, qp, err, "PD.CreateQP after PD.Destroy", ci.InvalidPDHandle)
+	for _, x := range staleVerbs(t, ca, ca.Buf(alive, 64, kit.AllAccess).MR) {
+		if t.Claims().Has(x.needs) {
+			o, err := x.call(pd)
+			kit.WantRefused(t, o, err, "PD."+x.verb+" after PD.Destroy", ci.InvalidPDHandle)
+		}
+	}
 	t.Charge("SAS-2.1-06", func() {
 		ca.PD() // may have the place of the destroyed one in the driver's table
 		q, err := pd.CreateCQ(ci.CQCreate{Size: 4})
@@ -105,4 +113,32 @@ func pdCQFromStale(t *validate.T) {
 	kit.Destroy(t, pd, "PD")
 	cq, err := pd.CreateCQ(ci.CQCreate{Size: 16})
 	kit.WantRefused(t, cq, err, "PD.CreateCQ after PD.Destroy", ci.InvalidPDHandle)
+}
+
+// staleVerb is an optional verb of a PD.
+type staleVerb struct {
+	verb  string
+	needs ci.Caps
+	call  func(ci.PD) (ci.Object, error)
+}
+
+// staleVerbs returns the optional verbs of PDs, with arguments that are valid except for the PD.
+func staleVerbs(t *validate.T, ca *kit.CA, mr ci.MR) []staleVerb {
+	list := []staleVerb{
+		{"CreateAV", ci.CapAV, func(p ci.PD) (ci.Object, error) { return p.CreateAV(ca.AddressOf(ca)) }},
+		{"CreateSRQ", ci.CapSRQ, func(p ci.PD) (ci.Object, error) {
+			return p.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}})
+		}},
+		{"AllocFastRegMR", ci.CapFastReg, func(p ci.PD) (ci.Object, error) { return p.AllocFastRegMR(1) }},
+		{"AllocFMR", ci.CapFMR, func(p ci.PD) (ci.Object, error) {
+			return p.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: pageShift(ca.Attr)})
+		}},
+		{"UnmapFMRs", ci.CapFMR, func(p ci.PD) (ci.Object, error) { return nil, p.UnmapFMRs(nil) }},
+		{"RegisterSMR", ci.CapSharedMR, func(p ci.PD) (ci.Object, error) { return p.RegisterSMR(mr, 0, ci.LocalWrite) }},
+	}
+	for _, typ := range windowTypes(t) {
+		list = append(list, staleVerb{fmt.Sprintf("CreateMW of type %d", typ), 0,
+			func(p ci.PD) (ci.Object, error) { return p.CreateMW(ci.MWCreate{Type: typ}) }})
+	}
+	return list
 }

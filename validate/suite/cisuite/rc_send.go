@@ -508,3 +508,54 @@ func rcReuse(t *validate.T) {
 	}
 	first.A.Exchange(first.B, 100)
 }
+
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.send.regions",
+	Title:   "send from many regions, and receive into as many",
+	Feature: validate.FeatureRC,
+	Run:     rcRegions,
+}, CIPostSend01)
+
+// rcRegions gathers a message from segments that are regions of their own, more than most drivers keep at hand for a
+// request, and scatters it likewise. An empty segment between them may have any key.
+func rcRegions(t *validate.T) {
+	n := min(20, t.Attr().MaxSGEs)
+	const size = 40
+	p := kit.RC(t, kit.SGEs(n))
+	from, to := regions(p.A, n, size), regions(p.B, n, size)
+	for id := range uint64(3) {
+		send := ci.SendWR{ID: id, Op: ci.OpSend, Flags: ci.SendSignaled}
+		recv := ci.RecvWR{ID: id}
+		var want []byte
+		for k := range n {
+			if k == 1 && n > 2 {
+				send.SGL = append(send.SGL, ci.SGE{Addr: 1, LKey: 0})
+				continue
+			}
+			kit.Random(t, from[k].Bytes)
+			want = append(want, from[k].Bytes...)
+			send.SGL, recv.SGL = append(send.SGL, from[k].SGE(0, size)), append(recv.SGL, to[k].SGE(0, size))
+		}
+		p.B.Recv(recv)
+		p.A.Send(send)
+		p.A.CQ.WaitOK(id)
+		where := fmt.Sprintf("message from %d regions", len(recv.SGL))
+		kit.Equal(t, where+": Length", p.B.RecvCQ.WaitOK(id)[0].Length, uint32(len(want)))
+		var got []byte
+		for k := range n {
+			if k != 1 || n <= 2 {
+				got = append(got, to[k].Bytes...)
+			}
+		}
+		kit.SameBytes(t, where, got, want)
+	}
+}
+
+// regions returns buffers with a region each.
+func regions(e *kit.End, n, size int) []*kit.Buf {
+	list := make([]*kit.Buf, n)
+	for i := range list {
+		list[i] = e.QP.CA.Buf(e.PD, size, kit.AllAccess)
+	}
+	return list
+}
