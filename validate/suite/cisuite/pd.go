@@ -134,7 +134,9 @@ func staleVerbs(t *validate.T, ca *kit.CA, mr ci.MR) []staleVerb {
 			return p.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: pageShift(ca.Attr)})
 		}},
 		{"UnmapFMRs", ci.CapFMR, func(p ci.PD) (ci.Object, error) { return nil, p.UnmapFMRs(nil) }},
-		{"RegisterSMR", ci.CapSharedMR, func(p ci.PD) (ci.Object, error) { return p.RegisterSMR(mr, 0, ci.LocalWrite) }},
+		{"RegisterSMR", ci.CapSharedMR, func(p ci.PD) (ci.Object, error) {
+			return p.RegisterSMR(mr, 0, ci.LocalWrite)
+		}},
 	}
 	for _, typ := range windowTypes(t) {
 		list = append(list, staleVerb{fmt.Sprintf("CreateMW of type %d", typ), 0,
