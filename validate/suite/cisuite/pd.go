@@ -87,7 +87,7 @@ func pdStale(t *validate.T) {
 		RecvCQ: cq.CQ,
 	})
 	kit.WantRefused(t, qp, err, "PD.CreateQP after PD.Destroy", ci.InvalidPDHandle)
-	for _, x := range staleVerbs(t, ca, ca.Buf(alive, 64, kit.AllAccess).MR) {
+	for _, x := range pdVerbs(t, ca, ca.Buf(alive, 64, kit.AllAccess).MR) {
 		if t.Claims().Has(x.needs) {
 			o, err := x.call(pd)
 			kit.WantRefused(t, o, err, "PD."+x.verb+" after PD.Destroy", ci.InvalidPDHandle)
@@ -115,16 +115,16 @@ func pdCQFromStale(t *validate.T) {
 	kit.WantRefused(t, cq, err, "PD.CreateCQ after PD.Destroy", ci.InvalidPDHandle)
 }
 
-// staleVerb is an optional verb of a PD.
-type staleVerb struct {
+// pdVerb is an optional verb of a PD.
+type pdVerb struct {
 	verb  string
 	needs ci.Caps
 	call  func(ci.PD) (ci.Object, error)
 }
 
-// staleVerbs returns the optional verbs of PDs, with arguments that are valid except for the PD.
-func staleVerbs(t *validate.T, ca *kit.CA, mr ci.MR) []staleVerb {
-	list := []staleVerb{
+// pdVerbs returns the optional verbs of PDs, with arguments that are valid except for the PD.
+func pdVerbs(t *validate.T, ca *kit.CA, mr ci.MR) []pdVerb {
+	list := []pdVerb{
 		{"CreateAV", ci.CapAV, func(p ci.PD) (ci.Object, error) { return p.CreateAV(ca.AddressOf(ca)) }},
 		{"CreateSRQ", ci.CapSRQ, func(p ci.PD) (ci.Object, error) {
 			return p.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}})
@@ -139,7 +139,7 @@ func staleVerbs(t *validate.T, ca *kit.CA, mr ci.MR) []staleVerb {
 		}},
 	}
 	for _, typ := range windowTypes(t) {
-		list = append(list, staleVerb{fmt.Sprintf("CreateMW of type %d", typ), 0,
+		list = append(list, pdVerb{fmt.Sprintf("CreateMW of type %d", typ), 0,
 			func(p ci.PD) (ci.Object, error) { return p.CreateMW(ci.MWCreate{Type: typ}) }})
 	}
 	return list
