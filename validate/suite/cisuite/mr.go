@@ -840,6 +840,30 @@ var CIDeregisterMR04 = mrCases.Must("CI-DeregisterMR-04", "IBTA 11.2.8", "ci_der
 	"A verb on a destroyed region fails with InvalidMRHandle.")
 
 var _ = mrCases.Case(validate.Case{
+	ID:      "mr.stale",
+	Title:   "use a destroyed region",
+	Feature: validate.FeatureMR,
+	Run:     mrStale,
+}, CIDeregisterMR04)
+
+func mrStale(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	b := ca.Buf(pd, 64, kit.AllAccess)
+	kit.DestroyTwice(t, b, "MR", ci.InvalidMRHandle)
+	_, err := b.Query()
+	kit.WantExactly(t, err, "MR.Query after Destroy", ci.InvalidMRHandle)
+	if t.Claims().Has(ci.CapModifyMR) {
+		kit.WantExactly(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{}), "MR.Modify after Destroy",
+			ci.InvalidMRHandle)
+	}
+	if t.Claims().Has(ci.CapSharedMR) {
+		mr, err := pd.RegisterSMR(b.MR, 0, ci.LocalWrite)
+		kit.WantRefused(t, mr, err, "PD.RegisterSMR of a destroyed region", ci.InvalidMRHandle)
+	}
+}
+
+var _ = mrCases.Case(validate.Case{
 	ID:         "mr.loop",
 	Title:      "register and deregister, ten times the size of the table",
 	Feature:    validate.FeatureMR,

@@ -110,6 +110,25 @@ func mwCreateType(t *validate.T) {
 var CIDestroyMW01 = mwCases.Must("CI-DestroyMW-01", "IBTA 11.2.9", "ci_destroy_mw (54)",
 	"Destroy unbinds a window. Verbs on it fail with InvalidMWHandle from then on.")
 
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.stale",
+	Title:   "use a destroyed window",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2},
+	Run:     mwStale,
+}, CIDestroyMW01)
+
+func mwStale(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	for _, typ := range kit.Variants(t, "type", windowTypes(t)) {
+		w := ca.MW(pd, typ)
+		kit.DestroyTwice(t, w, "MW", ci.InvalidMWHandle)
+		_, err := w.Query()
+		kit.WantExactly(t, err, "MW.Query after Destroy", ci.InvalidMWHandle)
+	}
+}
+
 var CIQueryMW01 = mwCases.Must("CI-QueryMW-01", "IBTA 11.2.9", "ci_query_mw (52)",
 	"Query returns the PD, type and current key of a window.")
 

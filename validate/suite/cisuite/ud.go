@@ -565,6 +565,25 @@ func udAVOtherPD(t *validate.T) {
 var CIDestroyAV01 = udCases.Must("CI-DestroyAV-01", "IBTA 11.2.2", "ci_destroy_av (17)",
 	"Each verb on a destroyed AV fails with InvalidAVHandle.")
 
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.av.stale",
+	Title:   "use a destroyed AV",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udAVStale,
+}, CIDestroyAV01)
+
+func udAVStale(t *validate.T) {
+	ca := kit.Open(t)
+	av, err := ca.PD().CreateAV(ca.AddressOf(ca))
+	kit.OK(t, err, "PD.CreateAV")
+	kit.Own(t, av, "AV")
+	kit.DestroyTwice(t, av, "AV", ci.InvalidAVHandle)
+	_, _, err = av.Query()
+	kit.WantExactly(t, err, "AV.Query after Destroy", ci.InvalidAVHandle)
+	kit.WantExactly(t, av.Modify(ca.AddressOf(ca)), "AV.Modify after Destroy", ci.InvalidAVHandle)
+}
+
 var CICreateAV01 = udCases.Must("CI-CreateAV-01", "IBTA 11.2.2", "ci_create_av (14); D-45",
 	"With CapAVPortCheck, CreateAV and AV.Modify with a port that does not exist fail with InvalidPort. Otherwise "+
 		"the send completes with a local operation error.")
