@@ -28,8 +28,9 @@ func MissingPerftest() string {
 	return ""
 }
 
-// errClock says that a program could not tell the time: perftest compares the counter of the processor with the clock for
-// a moment as it starts, takes the frequency for 0 if they disagree (as on a busy machine), and prints inf, nan or 0.
+// errClock is the error of a program that could not tell the time: perftest compares the counter of the processor
+// with the clock for a moment as it starts, takes the frequency for 0 if they disagree (as on a busy machine), and
+// prints inf, nan or 0.
 var errClock = errors.New("perftest could not find the frequency of the processor")
 
 // clockTries is how often a measurement is made until its program can tell the time.

@@ -66,15 +66,17 @@ func TestPerftestLine(t *testing.T) {
 // TestPerftestClock checks that a program that could not tell the time runs again, but not for ever.
 func TestPerftestClock(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ bad, runs int }{{0, 1}, {3, 4}, {clockTries - 1, clockTries}, {clockTries, clockTries}} {
+	for _, tt := range []struct{ bad, runs int }{
+		{0, 1}, {3, 4}, {clockTries - 1, clockTries}, {clockTries, clockTries},
+	} {
 		count := filepath.Join(t.TempDir(), "count")
 		// The server has no argument after the port, and does nothing.
 		script := fmt.Sprintf(`case "$*" in *127.0.0.1) ;; *) exit 0 ;; esac
 			echo >>%[1]s
 			v=2.5; [ $(wc -l <%[1]s) -gt %[2]d ] || v=inf
 			echo 64 10 $v $v $v $v $v $v $v`, count, tt.bad)
-		s, err := perftest{args: []string{"lat"}, bytes: 64}.run(surroundings{prefix: []string{"sh", "-c", script, "sh"}},
-			10, true)
+		at := surroundings{prefix: []string{"sh", "-c", script, "sh"}}
+		s, err := perftest{args: []string{"lat"}, bytes: 64}.run(at, 10, true)
 		if tt.bad < clockTries {
 			require.NoError(t, err)
 			assert.Equal(t, Sample{Ops: 10, Median: 2500, P99: 2500}, s)

@@ -13,10 +13,9 @@ import (
 // pieceMemory takes pieces at once, and counts copies.
 type pieceMemory struct {
 	ci.Memory
-	t      *testing.T
-	calls  atomic.Int64
-	fail   atomic.Bool
-	pieces bool // false: it takes none
+	t     *testing.T
+	calls atomic.Int64
+	fail  atomic.Bool
 }
 
 func (m *pieceMemory) Slice(uint64, uint64) []byte { return nil }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +19,11 @@ func TestMLX4(t *testing.T) {
 	for _, args := range testenv.Sample(t, [][]string{{"--link", "infiniband"}, {"--link", "ethernet"},
 		{"--link", "ethernet", "--set", "roce=1"}, {"--link", "infiniband", "--set", "bus=vfio-user"},
 		{"--link", "ethernet", "--set", "bus=vfio-user"}}, 5) {
+		if testenv.Race && slices.Contains(args, "bus=vfio-user") {
+			// The model stores data through the twin socket and completions through the file that both map. The race
+			// detector knows no order between them, since it takes two mappings of a page for two pages.
+			continue
+		}
 		var out, errs bytes.Buffer
 		config := testConfig()
 		config.Stdout, config.Stderr = &out, &errs

@@ -124,15 +124,16 @@ var hollowFields = map[ci.Caps]ci.PortField{
 }
 
 func (h hollowCA) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
+	has := set
 	for bit, field := range hollowFields {
 		if h.bits.Has(bit) {
-			set &^= field
+			has &^= field
 		}
 	}
-	if set == 0 {
+	if has == 0 && set != 0 {
 		return nil
 	}
-	return h.CA.Modify(port, set, a)
+	return h.CA.Modify(port, has, a)
 }
 
 type hollowPD struct {

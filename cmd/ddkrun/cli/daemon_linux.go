@@ -140,7 +140,7 @@ func await(exited <-chan error, log string) (*daemon, error) {
 		}
 		select {
 		case status := <-exited:
-			return nil, fmt.Errorf("%w: %v", errEnded, status)
+			return nil, fmt.Errorf("%w: %w", errEnded, status)
 		case <-late:
 			return nil, fmt.Errorf("the daemon of the user does not answer: %w (its log is %s)", err, log)
 		case <-tick.C:
