@@ -377,6 +377,7 @@ func (f *File) attachMcast(_ *call, q *mcast, _ *none) error {
 	if err != nil {
 		return err
 	}
+	q.Reserved = 0 // a program may leave it unset
 	f.mcastMu.Lock()
 	defer f.mcastMu.Unlock()
 	if _, ok := o.mcasts[*q]; ok {
@@ -395,6 +396,7 @@ func (f *File) detachMcast(_ *call, q *mcast, _ *none) error {
 	if err != nil {
 		return err
 	}
+	q.Reserved = 0
 	f.mcastMu.Lock()
 	defer f.mcastMu.Unlock()
 	h, ok := o.mcasts[*q]
