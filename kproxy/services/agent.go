@@ -29,6 +29,8 @@ type agent struct {
 	received int // number of elements of list that are not outcomes
 	dropped  uint32
 	ops      map[uint64]*operation
+
+	requests sync.WaitGroup // those that begin or whose outcome is on its way; none begins when ended is set
 }
 
 // operation is a pending request of an agent.
@@ -176,6 +178,7 @@ func (a *agent) request(verb string, op uint64, m *mads.Message) error {
 		return err
 	}
 	err = a.a.StartDo(ctx, m, func(r *mads.Received, err error) {
+		defer a.requests.Done()
 		a.finish(op)
 		x := &received{kind: schema.MADOutcome, op: op, err: err}
 		if err == nil {
@@ -185,6 +188,7 @@ func (a *agent) request(verb string, op uint64, m *mads.Message) error {
 	})
 	if err != nil {
 		a.finish(op)
+		a.requests.Done()
 	}
 	return err
 }
@@ -203,6 +207,7 @@ func (a *agent) begin(verb string, op uint64, o *operation) error {
 			maxOperations)
 	}
 	a.ops[op] = o
+	a.requests.Add(1)
 	return nil
 }
 
@@ -305,7 +310,7 @@ func takeMAD(c *kproxy.Session, verb string, r *schema.TakeMAD) (any, error) {
 	return reply, nil
 }
 
-// Destroy closes the agent.
+// Destroy closes the agent. When it returns, its client may use again what the agent and its requests held.
 func (a *agent) Destroy() error { a.Abandon(); return nil }
 
 // Abandon closes the agent.
@@ -324,7 +329,8 @@ func (a *agent) Abandon() {
 	for _, stop := range stops {
 		stop() // the end of the request takes back its charge
 	}
-	_ = a.a.Close() // it has no error
+	_ = a.a.Close()   // it has no error
+	a.requests.Wait() // for callbacks, which do not block
 	for _, x := range list {
 		a.session.Discharge(x.bytes)
 	}
