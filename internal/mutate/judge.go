@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -34,8 +35,12 @@ type judge struct {
 	root, dir string // the module, and a folder for overlays and binaries
 	hasTests  bool   // the tests judge the survivors
 	keeps     bool   // binaries stay in dir
+	hasReach  bool   // runs are limited to the cases that execute the code of a mutant
 
-	plain func(context.Context) (string, error) // builds the binary without a mutant, once
+	schema     *schema // the guarded mutants of the round; nil: none
+	numSchemas int
+
+	plain func(context.Context) (program, error) // builds the binary without a mutant, once
 
 	mu        sync.Mutex
 	baselines map[string]*baseline
@@ -47,16 +52,22 @@ func newJudge(root, dir string) *judge {
 	var once sync.Once
 	var bin string
 	var err error
-	j.plain = func(ctx context.Context) (string, error) {
+	j.plain = func(ctx context.Context) (program, error) {
 		once.Do(func() {
 			var output string
 			if bin, output, err = j.build(ctx, "plain", ""); err == nil && bin == "" {
 				err = fmt.Errorf("the tree does not build: %s", shorten(oneLine(output)))
 			}
 		})
-		return bin, err
+		return program{path: bin}, err
 	}
 	return j
+}
+
+// program is a program with additions to its environment.
+type program struct {
+	path string
+	env  []string
 }
 
 // baseline is a run without a mutant.
@@ -88,12 +99,12 @@ func (h *head) Write(b []byte) (int, error) {
 }
 
 // execute runs a program with a time limit.
-func (j *judge) execute(ctx context.Context, limit time.Duration, name string, args ...string) (outcome, error) {
+func (j *judge) execute(ctx context.Context, limit time.Duration, p program, args ...string) (outcome, error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	c := exec.CommandContext(limited, name, args...)
+	c := exec.CommandContext(limited, p.path, args...)
 	c.Dir = j.root
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	c.Env = append(append(os.Environ(), "CGO_ENABLED=0"), p.env...)
 	c.WaitDelay = 5 * time.Second
 	var out head
 	c.Stdout, c.Stderr = &out, &out
@@ -136,7 +147,7 @@ func (j *judge) build(ctx context.Context, name, overlay string) (bin string, ou
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	o, err := j.execute(ctx, buildLimit, "go", append(args, "./cmd/ddk-validate")...)
+	o, err := j.execute(ctx, buildLimit, program{path: "go"}, append(args, "./cmd/ddk-validate")...)
 	switch {
 	case err != nil:
 		return "", "", err
@@ -191,7 +202,7 @@ func testArgs(folder, overlay string) []string {
 
 // limit returns the time limit of a run: many times its duration without a mutant. The first caller measures it. A run
 // that fails without a mutant is an error.
-func (j *judge) limit(ctx context.Context, key, name string, args ...string) (time.Duration, error) {
+func (j *judge) limit(ctx context.Context, key string, p program, args ...string) (time.Duration, error) {
 	j.mu.Lock()
 	b := j.baselines[key]
 	if b == nil {
@@ -199,15 +210,15 @@ func (j *judge) limit(ctx context.Context, key, name string, args ...string) (ti
 		j.baselines[key] = b
 	}
 	j.mu.Unlock()
-	b.once.Do(func() { b.took, b.err = j.measure(ctx, key, name, args...) })
+	b.once.Do(func() { b.took, b.err = j.measure(ctx, key, p, args...) })
 	return 5*b.took + 30*time.Second, b.err
 }
 
 // measure returns the duration of a run without a mutant. A run whose result is uncertain is repeated, because the
 // machine may be busy.
-func (j *judge) measure(ctx context.Context, key, name string, args ...string) (time.Duration, error) {
+func (j *judge) measure(ctx context.Context, key string, p program, args ...string) (time.Duration, error) {
 	for attempt := 1; ; attempt++ {
-		o, err := j.execute(ctx, buildLimit, name, args...)
+		o, err := j.execute(ctx, buildLimit, p, args...)
 		switch {
 		case err != nil:
 			return 0, err
@@ -260,16 +271,25 @@ func (j *judge) certifications(ctx context.Context, r *result, name, overlay str
 	if err != nil {
 		return err
 	}
-	bin, output, err := j.build(ctx, name, overlay)
+	bin, output, err := j.binaryOf(ctx, &r.mutant, name, overlay)
 	if err != nil {
 		return err
 	}
-	if bin == "" {
+	if bin.path == "" {
 		r.Verdict, r.Detail = unbuilt, shorten(oneLine(output))
 		return nil
 	}
 	r.Verdict = survived
-	for _, c := range runs {
+	isReached := false
+	for _, whole := range runs {
+		c, reaches, err := j.reaching(ctx, &r.mutant, whole)
+		if err != nil {
+			return err
+		}
+		if !reaches {
+			continue
+		}
+		isReached = true
 		o, err := j.attempt(ctx, bin, c)
 		if err == nil && uncertain[o.status] {
 			o, err = j.attempt(ctx, bin, c.again(o.output))
@@ -278,7 +298,7 @@ func (j *judge) certifications(ctx context.Context, r *result, name, overlay str
 			return err
 		}
 		if isKill(o) {
-			r.Verdict, r.Run, r.Detail = killed, c.String(), detail(o)
+			r.Verdict, r.Run, r.Detail = killed, whole.String(), detail(o)
 			return j.confirm(ctx, c, o)
 		}
 		if uncertain[o.status] {
@@ -287,19 +307,54 @@ func (j *judge) certifications(ctx context.Context, r *result, name, overlay str
 				return err
 			}
 			if isWithheld {
-				r.Verdict, r.Run, r.Detail = killed, c.String(), "no certificate: "+detail(o)
+				r.Verdict, r.Run, r.Detail = killed, whole.String(), "no certificate: "+detail(o)
 				return nil
 			}
 			r.Detail = "uncertain: " + detail(o)
 		}
 	}
+	if !isReached {
+		r.Detail = "no run executes it"
+	}
 	return nil
+}
+
+// binaryOf returns the program with a mutant: the one of the round if it has it, or one that is built for it. If the
+// mutant does not compile, it returns the output of the compiler.
+func (j *judge) binaryOf(ctx context.Context, m *mutant, name, overlay string) (program, string, error) {
+	if j.schema != nil {
+		if n, ok := j.schema.numbers[m.id()]; ok {
+			return program{path: j.schema.bin, env: []string{selectVar + "=" + strconv.Itoa(n)}}, "", nil
+		}
+		if why, ok := j.schema.broken[m.id()]; ok {
+			return program{}, why, nil
+		}
+	}
+	bin, output, err := j.build(ctx, name, overlay)
+	return program{path: bin}, output, err
+}
+
+// reaching returns the part of a certification that executes the code of a mutant, and whether there is one.
+func (j *judge) reaching(ctx context.Context, m *mutant, c certification) (certification, bool, error) {
+	if j.schema == nil || j.schema.reach == nil {
+		return c, true, nil
+	}
+	n, ok := j.schema.numbers[m.id()]
+	if !ok {
+		return c, true, nil
+	}
+	run, err := j.schema.reach.of(ctx, c)
+	if err != nil {
+		return c, true, err
+	}
+	part, reaches := run.narrow(c, n)
+	return part, reaches, nil
 }
 
 // withholds reports whether the certifier withholds the certificate of a mutant, and only of the mutant. It repeats a
 // run whose result was uncertain: alternately without the mutant, which must pass each time, and with it, which must
 // never pass. A busy machine cannot be the cause then.
-func (j *judge) withholds(ctx context.Context, bin string, c certification) (outcome, bool, error) {
+func (j *judge) withholds(ctx context.Context, bin program, c certification) (outcome, bool, error) {
 	plain, err := j.plain(ctx)
 	if err != nil {
 		return outcome{}, false, err
@@ -324,7 +379,7 @@ const firstLimit = 4 * time.Minute
 
 // attempt runs the certifier on a mutant. The usual duration of a run is measured only if one takes long, because that
 // needs a whole run without the mutant.
-func (j *judge) attempt(ctx context.Context, bin string, c certification) (outcome, error) {
+func (j *judge) attempt(ctx context.Context, bin program, c certification) (outcome, error) {
 	o, err := j.execute(ctx, firstLimit, bin, certify(c)...)
 	if err != nil || !o.isHang {
 		return o, err
@@ -370,11 +425,11 @@ func detail(o outcome) string {
 // tests runs the tests of the mutant's package.
 func (j *judge) tests(ctx context.Context, r *result, overlay string) error {
 	folder := path.Dir(r.File)
-	limit, err := j.limit(ctx, "go test ./"+folder, "go", testArgs(folder, "")...)
+	limit, err := j.limit(ctx, "go test ./"+folder, program{path: "go"}, testArgs(folder, "")...)
 	if err != nil {
 		return err
 	}
-	o, err := j.execute(ctx, limit, "go", testArgs(folder, overlay)...)
+	o, err := j.execute(ctx, limit, program{path: "go"}, testArgs(folder, overlay)...)
 	if err != nil {
 		return err
 	}

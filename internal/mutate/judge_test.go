@@ -141,7 +141,7 @@ func TestHang(t *testing.T) {
 	bin, output, err := j.build(t.Context(), "hangs", "")
 	require.NoError(t, err)
 	require.NotEmpty(t, bin, output)
-	o, err := j.execute(t.Context(), 100*time.Millisecond, bin)
+	o, err := j.execute(t.Context(), 100*time.Millisecond, program{path: bin})
 	require.NoError(t, err)
 	assert.True(t, o.isHang)
 	assert.True(t, isKill(o))
@@ -149,7 +149,7 @@ func TestHang(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = j.execute(ctx, time.Minute, bin)
+	_, err = j.execute(ctx, time.Minute, program{path: bin})
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
@@ -172,9 +172,9 @@ func TestUncertainBaseline(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")
 	}
-	_, err := j.measure(t.Context(), "key", "/bin/sh", "-c", script)
+	_, err := j.measure(t.Context(), "key", program{path: "/bin/sh"}, "-c", script)
 	require.NoError(t, err)
-	_, err = j.measure(t.Context(), "key", "/bin/sh", "-c", "echo flaky; exit 6")
+	_, err = j.measure(t.Context(), "key", program{path: "/bin/sh"}, "-c", "echo flaky; exit 6")
 	assert.EqualError(t, err, "key fails without a mutant (status 6): flaky")
 }
 
@@ -195,13 +195,13 @@ func TestWithholds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJudge(t.TempDir(), t.TempDir())
-			script := func(name, text string) string {
+			script := func(name, text string) program {
 				file := filepath.Join(j.dir, name)
 				require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
-				return file
+				return program{path: file}
 			}
 			plain := script("plain.sh", tt.plain)
-			j.plain = func(context.Context) (string, error) { return plain, nil }
+			j.plain = func(context.Context) (program, error) { return plain, nil }
 			_, got, err := j.withholds(t.Context(), script("mutant.sh", tt.mutant), byDirect)
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -62,7 +63,8 @@ func nearest(all []mutant, m *mutant) *mutant {
 type sampling struct {
 	n, jobs    int
 	exclusions []exclusion
-	done       map[string]result // of an earlier run
+	done       map[string]result                      // of an earlier run
+	prepare    func(context.Context, []*mutant) error // before the mutants of a round are judged; nil: nothing to do
 	judge      func(context.Context, *mutant, *result) (result, error)
 	save       func(*result) error
 	isOver     func() bool // reports whether no further mutant is begun; nil: never
@@ -95,6 +97,9 @@ func (s *sampling) run(ctx context.Context, order []mutant) ([]result, error) {
 			}
 			round = append(round, m)
 		}
+		if err := s.ready(ctx, round); err != nil {
+			return nil, err
+		}
 		results, err := s.round(ctx, round)
 		if err != nil {
 			return nil, err
@@ -113,6 +118,21 @@ func (s *sampling) run(ctx context.Context, order []mutant) ([]result, error) {
 }
 
 func (s *sampling) isDone() bool { return s.isOver != nil && s.isOver() }
+
+// ready prepares the mutants of a round that have no result yet. It may end because the time has passed.
+func (s *sampling) ready(ctx context.Context, round []*mutant) error {
+	if s.prepare == nil {
+		return nil
+	}
+	err := s.prepare(ctx, slices.DeleteFunc(slices.Clone(round), func(m *mutant) bool {
+		_, isDone := s.done[m.id()]
+		return isDone
+	}))
+	if errors.Is(err, errLate) {
+		return nil
+	}
+	return err
+}
 
 // round judges mutants in parallel. The result of one that was not begun, or not ended in time, has no verdict.
 func (s *sampling) round(ctx context.Context, round []*mutant) ([]result, error) {
