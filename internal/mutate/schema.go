@@ -155,8 +155,8 @@ func %s(numbers ...int) { %s.Reach(numbers...) }
 			return "", err
 		}
 	}
-	text := strings.NewReplacer("MAXNUMBER", strconv.Itoa(len(b.all)), "SELECTVAR", selectVar, "REACHVAR", reachVar).
-		Replace(selectorText)
+	// The text is the same for all samples, so that the build cache keeps what depends on it.
+	text := strings.NewReplacer("SELECTVAR", selectVar, "REACHVAR", reachVar).Replace(selectorText)
 	if err := b.replace("internal/"+selectorName+"/ddkmut.go", []byte(text)); err != nil {
 		return "", err
 	}
@@ -303,8 +303,11 @@ func moduleName(root string) (string, error) {
 	return "", errors.New("go.mod has no module line")
 }
 
-// minGuarded is the number of mutants from which on one binary is worth its build.
-const minGuarded = 3
+// One binary is worth its build from minGuarded mutants on. It can have maxGuarded of them, as selector.go.txt says.
+const (
+	minGuarded = 3
+	maxGuarded = 1<<16 - 1
+)
 
 // minReach is the number of mutants from which on the reach of all runs is worth a run of each.
 const minReach = 20
@@ -312,7 +315,7 @@ const minReach = 20
 // prepare builds a binary for the mutants of a round. Those that it does not have are built one at a time.
 func (j *judge) prepare(ctx context.Context, round []*mutant) error {
 	j.schema = nil
-	if len(round) < minGuarded {
+	if len(round) < minGuarded || len(round) > maxGuarded {
 		return nil
 	}
 	j.numSchemas++
