@@ -7,9 +7,14 @@
 //	go run ./internal/mutate -survivors r.jsonl                 once more those that survived in a file of results
 //	go run ./internal/mutate -list -n 20                        the mutants that a run would try
 //
-// A mutant is a text edit of one expression or statement. It is built with go build -overlay, so the tree stays as it
-// is, and a changed package is the only one with another source. A mutant that does not compile is replaced by the next
-// one of the sample. Calls of Lock and Unlock are never changed: races have a detector of their own.
+// A mutant is a text edit of one expression or statement. The tree stays as it is: builds have an overlay. All mutants
+// of a sample are built at once: a mutated function is copied with the edit, and the original begins by calling the
+// copy that an environment variable selects (see guard). The few for which this would change more than the edit are
+// built one at a time. A mutant that does not compile is replaced by the next one of the sample. Calls of Lock and
+// Unlock are never changed: races have a detector of their own.
+//
+// The same binary without a selection records in one run of each kind which cases execute the code of which mutants.
+// Only these cases judge a mutant, and a mutant that no run executes survives at once.
 //
 // The certifier runs over the links and layers through which it reaches the mutated package (see routes). A mutant is
 // killed if a run ends with status 1 (a requirement failed), 3 (the driver crashed) or 7 (a claim is not tested), or if

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path"
@@ -36,6 +37,7 @@ type judge struct {
 	hasTests  bool   // the tests judge the survivors
 	keeps     bool   // binaries stay in dir
 	hasReach  bool   // runs are limited to the cases that execute the code of a mutant
+	out       io.Writer
 
 	schema     *schema // the guarded mutants of the round; nil: none
 	numSchemas int
@@ -48,7 +50,7 @@ type judge struct {
 
 // newJudge returns a judge of a module that works in a folder.
 func newJudge(root, dir string) *judge {
-	j := &judge{root: root, dir: dir, baselines: map[string]*baseline{}}
+	j := &judge{root: root, dir: dir, out: io.Discard, baselines: map[string]*baseline{}}
 	var once sync.Once
 	var bin string
 	var err error

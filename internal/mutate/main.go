@@ -134,6 +134,7 @@ func measure(ctx context.Context, o *options, root string, stdout io.Writer) ([]
 		return nil, "", err
 	}
 	j := newJudge(root, dir)
+	j.out = stdout
 	// A short run has no time for runs that judge no mutant.
 	j.hasTests, j.keeps, j.hasReach = o.hasTests, o.dir != "", o.budget == 0
 	s := sampling{n: o.n, jobs: o.jobs, exclusions: exclusions, done: done, prepare: j.prepare, judge: j.judge, out: stdout,

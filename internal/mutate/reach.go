@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// reach knows which guarded mutants each certification executes. It makes one run without a mutant for each
+// A reach has the guarded mutants that each certification executes. It makes one run without a mutant for each
 // certification that is asked for.
 type reach struct {
 	j        *judge

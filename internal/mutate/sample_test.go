@@ -105,6 +105,40 @@ func TestSamplingResumes(t *testing.T) {
 	assert.Equal(t, survived, results[0].Verdict)
 }
 
+// TestSamplingPrepares checks that each round is prepared without the mutants that have a result.
+func TestSamplingPrepares(t *testing.T) {
+	order := numbered(12)
+	f := new(fakeJudge)
+	s := f.sampling(6, 2)
+	s.done = map[string]result{order[1].id(): {mutant: order[1], Verdict: survived}}
+	var rounds [][]string
+	s.prepare = func(_ context.Context, round []*mutant) error {
+		var list []string
+		for _, m := range round {
+			list = append(list, m.id())
+		}
+		rounds = append(rounds, list)
+		return nil
+	}
+	_, err := s.run(t.Context(), order)
+	require.NoError(t, err)
+	all := ids(order)
+	assert.Equal(t, [][]string{{all[0], all[2], all[3], all[4], all[5]}, all[6:8]}, rounds,
+		"two of the first round do not compile")
+
+	failure := errors.New("no compiler")
+	s.prepare = func(context.Context, []*mutant) error { return failure }
+	_, err = s.run(t.Context(), order)
+	assert.ErrorIs(t, err, failure)
+
+	isOver := false
+	s.prepare = func(context.Context, []*mutant) error { isOver = true; return errLate }
+	s.isOver = func() bool { return isOver }
+	results, err := s.run(t.Context(), order)
+	require.NoError(t, err)
+	assert.Empty(t, results)
+}
+
 func TestSamplingEnds(t *testing.T) {
 	f := new(fakeJudge)
 	s := f.sampling(10, 1)

@@ -211,6 +211,18 @@ func TestPrepare(t *testing.T) {
 	assert.Nil(t, j.schema, "too few for a binary")
 }
 
+// TestSchemaFallback checks that mutants are built one at a time if the tree does not build for another reason.
+func TestSchemaFallback(t *testing.T) {
+	j, all, _ := guardModule(t)
+	var out strings.Builder
+	j.out = &out
+	writeFiles(t, j.root, map[string]string{"cmd/ddk-validate/main.go": "package main\n\nfunc main() { wrong() }\n"})
+	s, err := j.newSchema(t.Context(), filepath.Join(j.dir, "schema"), pointers(all))
+	require.NoError(t, err)
+	assert.Nil(t, s)
+	assert.Contains(t, out.String(), "undefined: wrong")
+}
+
 func TestNarrow(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "reach")
 	require.NoError(t, os.WriteFile(name, []byte("1 rc.a\n2 rc.b\n2 rc.a\n2 rc.a\n3 rc.c\n3 \n4 rc.a\n4 rc.b\n4 rc.c\n5 rc.d\n"+
