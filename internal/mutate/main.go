@@ -137,8 +137,8 @@ func measure(ctx context.Context, o *options, root string, stdout io.Writer) ([]
 	j.out = stdout
 	// A short run has no time for runs that judge no mutant.
 	j.hasTests, j.keeps, j.hasReach = o.hasTests, o.dir != "", o.budget == 0
-	s := sampling{n: o.n, jobs: o.jobs, exclusions: exclusions, done: done, prepare: j.prepare, judge: j.judge, out: stdout,
-		save: func(r *result) error { r.Commit = commit; return file.add(r) }}
+	s := sampling{n: o.n, jobs: o.jobs, exclusions: exclusions, done: done, prepare: j.prepare, judge: j.judge,
+		out: stdout, save: func(r *result) error { r.Commit = commit; return file.add(r) }}
 	if o.budget > 0 {
 		end := time.Now().Add(o.budget)
 		s.isOver = func() bool { return time.Now().After(end) }

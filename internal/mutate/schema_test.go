@@ -37,9 +37,10 @@ func guardModule(t *testing.T) (*judge, []mutant, []byte) {
 	fixture := read("fixture.go.txt")
 	root := t.TempDir()
 	writeFiles(t, root, map[string]string{
-		"go.mod":                   "module toy\n\ngo 1.26\n",
-		"ci/status.go":             "package ci\n\ntype Status int\n\nconst (\n\tOK Status = iota\n\tFull\n)\n",
-		"tick/tick.go":             "package tick\n\nvar n int\n\nfunc Tick() {\n\tif n++; n > 2000 {\n\t\tn = 0\n\t\tpanic(\"endless\")\n\t}\n}\n",
+		"go.mod":       "module toy\n\ngo 1.26\n",
+		"ci/status.go": "package ci\n\ntype Status int\n\nconst (\n\tOK Status = iota\n\tFull\n)\n",
+		"tick/tick.go": "package tick\n\nvar n int\n\nfunc Tick() {\n" +
+			"\tif n++; n > 2000 {\n\t\tn = 0\n\t\tpanic(\"endless\")\n\t}\n}\n",
 		"rvt/rvt.go":               fixture,
 		"rvt/calls.go":             read("calls.go.txt"),
 		"cmd/ddk-validate/main.go": "package main\n\nimport \"toy/rvt\"\n\nfunc main() { rvt.Run() }\n",
@@ -99,7 +100,8 @@ func TestSchema(t *testing.T) {
 	assert.Subset(t, []string{"rvt.rescue", "rvt.newTable", "rvt.first", "rvt.results"}, alone)
 	assert.Subset(t, alone, []string{"rvt.rescue", "rvt.newTable", "rvt.first"})
 
-	files["all/main.go"] = "package main\n\nimport (\n\t\"os\"\n\n" + imports + ")\n\nfunc main() {\n\tswitch os.Args[1] {\n" +
+	files["all/main.go"] = "package main\n\nimport (\n\t\"os\"\n\n" + imports +
+		")\n\nfunc main() {\n\tswitch os.Args[1] {\n" +
 		clauses + "\t}\n}\n"
 	writeFiles(t, j.root, files)
 	each := filepath.Join(j.dir, "each.exe")
@@ -225,8 +227,8 @@ func TestSchemaFallback(t *testing.T) {
 
 func TestNarrow(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "reach")
-	require.NoError(t, os.WriteFile(name, []byte("1 rc.a\n2 rc.b\n2 rc.a\n2 rc.a\n3 rc.c\n3 \n4 rc.a\n4 rc.b\n4 rc.c\n5 rc.d\n"+
-		"6 \n"), 0o644))
+	require.NoError(t, os.WriteFile(name, []byte("1 rc.a\n2 rc.b\n2 rc.a\n2 rc.a\n3 rc.c\n3 \n4 rc.a\n4 rc.b\n"+
+		"4 rc.c\n5 rc.d\n6 \n"), 0o644))
 	f, err := os.Open(name)
 	require.NoError(t, err)
 	defer f.Close()
