@@ -102,7 +102,7 @@ func (c *ca) Query() (*ci.CAAttr, error) {
 		Firmware: uint64(firmware.Major)<<32 | uint64(firmware.Minor)<<16 | uint64(firmware.SubMinor), Caps: h.claims,
 		Atomicity: h.atomicity(), MaxPDs: h.pds.max, MaxAVs: h.avs.max, MaxQPs: h.qps.max, MaxWRs: h.maxWRs(),
 		MaxSGEs: h.maxSGEs(), MaxReadSGEs: h.maxSGEs(), MaxInline: maxInline, MaxCQs: h.cqs.max,
-		MaxCQEs: int(h.caps.MaxCQSize), MaxMRs: h.mrs.max, MaxMRSize: maxRegionSize,
+		MaxCQEs: h.maxCQEs(), MaxMRs: h.mrs.max, MaxMRSize: maxRegionSize,
 		MaxRespResPerQP: reads, MaxInitDepthPerQP: min(int(h.caps.MaxInitDepth), 128),
 		MaxRespRes: reads * h.qps.max, PageSizes: []uint64{pageSize}, AckDelay: ci.TimeExp(h.caps.AckDelay),
 		MaxFMRs: h.fmrs.max, MaxMapsPerFMR: maxMapsPerFMR, Vectors: h.dev.NumCompletionEQs()}

@@ -50,11 +50,21 @@ func (h *HCA) cqeShift() uint8 { return uint8(bits.TrailingZeros(uint(h.caps.CQE
 // logOf returns log2 of the smallest power of two that is at least n.
 func logOf(n int) uint8 { return uint8(bits.Len(uint(max(n, 1) - 1))) }
 
+// maxCQEs returns the most entries that a consumer can have in a CQ.
+func (h *HCA) maxCQEs() int { return int(h.caps.MaxCQSize) - 1 }
+
+// logOfCQ returns log2 of the entries of a ring in which size entries can wait. One more is for the entry that ends the
+// ring when the CQ is resized (linux mlx4_ib_create_cq, mlx4_ib_resize_cq).
+func logOfCQ(size int) uint8 { return logOf(size + 1) }
+
+// sizeOfCQ returns the number of entries that can wait in a ring of 1<<log entries.
+func sizeOfCQ(log uint8) int { return 1<<log - 1 }
+
 // CreateCQ creates a CQ. Status: InvalidCQSize, InvalidParameter (vector), InvalidPDHandle, InsufficientResources.
 func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	const verb = "PD.CreateCQ"
 	h := p.hca
-	if c.Size < 1 || c.Size > int(h.caps.MaxCQSize) {
+	if c.Size < 1 || c.Size > h.maxCQEs() {
 		return nil, fail(verb, ci.InvalidCQSize, "want 1 to MaxCQEs")
 	}
 	vectors := h.dev.NumCompletionEQs()
@@ -81,7 +91,7 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 		return nil, firmwareError(verb, e)
 	}
 	u.add(func() { h.cqns.release(q.num) })
-	log := logOf(c.Size)
+	log := logOfCQ(c.Size)
 	if shared != nil {
 		if e = q.allocateUser(shared, log, &u); e != nil {
 			return nil, userError(verb, e)
@@ -207,11 +217,11 @@ func (q *cq) Query() (ci.CQAttr, error) {
 	defer q.mu.Unlock()
 	switch {
 	case q.user != nil && q.alive():
-		return ci.CQAttr{Size: q.user.slots, Moderation: q.moderation}, nil
+		return ci.CQAttr{Size: q.user.size, Moderation: q.moderation}, nil
 	case !q.alive() || q.ring == nil:
 		return ci.CQAttr{}, fail("CQ.Query", ci.InvalidCQHandle, "")
 	}
-	return ci.CQAttr{Size: q.ring.Slots(), Moderation: q.moderation}, nil
+	return ci.CQAttr{Size: sizeOfCQ(q.ring.Log()), Moderation: q.moderation}, nil
 }
 
 // Resize moves the queue to memory of another size. Status: InvalidCQSize, Overflow, InvalidCQHandle,
@@ -225,22 +235,22 @@ func (q *cq) Resize(r ci.CQResize) (granted int, err error) {
 		return 0, fail(verb, ci.InvalidCQHandle, "")
 	}
 	defer q.put()
-	if r.Size < 1 || r.Size > int(h.caps.MaxCQSize) {
+	if r.Size < 1 || r.Size > h.maxCQEs() {
 		return 0, fail(verb, ci.InvalidCQSize, "want 1 to MaxCQEs")
 	}
 	if q.user != nil {
 		return q.resizeUser(verb, r.Size, r.User)
 	}
-	log := logOf(r.Size)
+	log := logOfCQ(r.Size)
 	q.mu.Lock()
-	waiting, slots := q.waiting(), q.ring.Slots()
+	waiting, size := q.waiting(), sizeOfCQ(q.ring.Log())
 	q.mu.Unlock()
 	switch {
 	case waiting > r.Size:
 		return 0, fail(verb, ci.Overflow, "more entries wait than the size")
-	case slots == 1<<log:
+	case size == sizeOfCQ(log):
 		nothing(r.User)
-		return slots, nil
+		return size, nil
 	}
 	m, e := h.dev.AllocQueue(h.ctx, h.caps.CQESize<<log)
 	if e != nil {
@@ -268,7 +278,7 @@ func (q *cq) Resize(r ci.CQResize) (granted int, err error) {
 		return 0, firmwareError(verb, e)
 	}
 	nothing(r.User)
-	return 1 << log, nil
+	return sizeOfCQ(log), nil
 }
 
 func (q *cq) setResizing(on bool) {

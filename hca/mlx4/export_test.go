@@ -16,7 +16,7 @@ func PutEntry(o ci.CQ, entry []byte) {
 	q := o.(*cq)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	slots := uint32(q.ring.Slots())
+	slots := uint32(1) << q.ring.Log()
 	size := uint32(q.hca.caps.CQESize)
 	n := q.ring.Consumer()
 	b := q.memory.Bytes[(n&(slots-1)+1)*size-uint32(len(entry)):]

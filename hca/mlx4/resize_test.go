@@ -38,3 +38,67 @@ func TestResizeRounds(t *testing.T) {
 	}
 	o.close(t)
 }
+
+// TestResizeFull resizes a CQ while as many completions arrive as it was created for. The adapter has room for the
+// entry that ends the ring.
+func TestResizeFull(t *testing.T) {
+	o := newSingle(t, true)
+	type posted struct {
+		n   int
+		err error
+	}
+	for i := range 200 {
+		sizes := [2]int{8, 20}
+		size, err := o.send.Resize(ci.CQResize{Size: sizes[i%2]})
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, size, sizes[i%2])
+		done := make(chan posted)
+		go func() {
+			n, err := o.writes(8)
+			done <- posted{n, err}
+		}()
+		size, err = o.send.Resize(ci.CQResize{Size: sizes[1-i%2]})
+		require.NoError(t, err)
+		require.Equal(t, posted{n: 8}, <-done)
+		attr, err := o.send.Query()
+		require.NoError(t, err)
+		require.Equal(t, size, attr.Size)
+		wc, polled := make([]ci.WC, 9), 0
+		for end := time.Now().Add(time.Minute); polled < 8 && time.Now().Before(end); {
+			n, err := o.send.Poll(wc[polled:])
+			require.NoError(t, err)
+			polled += n
+		}
+		require.Equal(t, 8, polled, "round %d", i)
+		for _, c := range wc[:polled] {
+			require.Equal(t, ci.WCSuccess, c.Status, "round %d", i)
+		}
+	}
+	o.close(t)
+}
+
+// TestCQSizes creates and resizes CQs of sizes around powers of two: the ring has an entry more than can wait in it.
+func TestCQSizes(t *testing.T) {
+	o := newSingle(t, true)
+	a, err := o.c.Query()
+	require.NoError(t, err)
+	for _, v := range []struct{ want, granted int }{{1, 1}, {2, 3}, {7, 7}, {8, 15}, {15, 15}, {16, 31}} {
+		q, err := o.pd.CreateCQ(ci.CQCreate{Size: v.want})
+		require.NoError(t, err)
+		attr, err := q.Query()
+		require.NoError(t, err)
+		require.Equal(t, v.granted, attr.Size)
+		size, err := q.Resize(ci.CQResize{Size: 100})
+		require.NoError(t, err)
+		require.Equal(t, 127, size)
+		size, err = q.Resize(ci.CQResize{Size: v.want})
+		require.NoError(t, err)
+		require.Equal(t, v.granted, size)
+		_, err = q.Resize(ci.CQResize{Size: a.MaxCQEs + 1})
+		require.Equal(t, ci.InvalidCQSize, ci.StatusOf(err))
+		require.NoError(t, q.Destroy())
+	}
+	_, err = o.pd.CreateCQ(ci.CQCreate{Size: a.MaxCQEs + 1})
+	require.Equal(t, ci.InvalidCQSize, ci.StatusOf(err))
+	o.close(t)
+}

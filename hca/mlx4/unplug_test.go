@@ -1,6 +1,7 @@
 package mlx4_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -84,6 +85,5 @@ func (o *single) writes(n int) (int, error) {
 	r := o.mr.Region()
 	wr := ci.SendWR{Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: o.sge(), Remote: ci.Remote{Addr: r.Addr + 1024,
 		RKey: r.RKey}}
-	list := []ci.SendWR{wr, wr, wr}
-	return o.qp.PostSend(list[:n])
+	return o.qp.PostSend(slices.Repeat([]ci.SendWR{wr}, n))
 }

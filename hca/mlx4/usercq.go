@@ -19,7 +19,7 @@ type userCQ struct {
 	moved    *area // the queue after a resize, or nil
 	old      *area // the queue before the last resize, unless in area; the library may not have read it to its end
 	doorbell uint32
-	slots    int
+	size     int    // entries that can wait
 	events   uint32 // completion events; cq.mu guards it
 	isBad    bool   // EventCQError was raised for an entry; cq.mu guards it
 }
@@ -43,7 +43,7 @@ func (q *cq) allocateUser(s *shared, log uint8, u *undo) error {
 		return err
 	}
 	u.add(func() { _ = a.free() }) // the error of the create is the one to return
-	x := &userCQ{area: a, slots: 1 << log}
+	x := &userCQ{area: a, size: sizeOfCQ(log)}
 	if x.doorbell, err = s.takeDoorbell(doorbellCQ); err != nil {
 		return err
 	}
@@ -122,10 +122,10 @@ func (q *cq) freeUser() error {
 // empty.
 func (q *cq) resizeUser(verb string, size int, ub *ci.UserBuffer) (granted int, err error) {
 	h, x := q.hca, q.user
-	log := logOf(size)
-	if x.slots == 1<<log {
+	log := logOfCQ(size)
+	if x.size == sizeOfCQ(log) {
 		nothing(ub)
-		return x.slots, nil
+		return x.size, nil
 	}
 	s, err := q.pd.library(verb, ub, userabi.CQSize)
 	if s == nil {
@@ -144,7 +144,7 @@ func (q *cq) resizeUser(verb string, size int, ub *ci.UserBuffer) (granted int, 
 	x.old.release()
 	x.old = x.moved
 	q.mu.Lock()
-	x.moved, x.slots = a, 1<<log
+	x.moved, x.size = a, sizeOfCQ(log)
 	q.memory = a.queue
 	q.mu.Unlock()
 	if x.old != nil {
@@ -153,7 +153,7 @@ func (q *cq) resizeUser(verb string, size int, ub *ci.UserBuffer) (granted int, 
 		}
 	}
 	answer(ub, q.describe(a, log))
-	return 1 << log, nil
+	return sizeOfCQ(log), nil
 }
 
 // userError returns the error of a verb that could not place a queue in shared memory.

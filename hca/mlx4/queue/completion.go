@@ -46,8 +46,8 @@ func (r *CompletionRing) Follow(buf []byte, log uint8) (*CompletionRing, error) 
 	return n, nil
 }
 
-// Slots returns the number of entries.
-func (r *CompletionRing) Slots() int { return 1 << r.log }
+// Log returns log2 of the number of entries.
+func (r *CompletionRing) Log() uint8 { return r.log }
 
 // entry returns the 32 bytes of an entry at a running index, or nil if the adapter has not written it.
 func (r *CompletionRing) entry(n uint32) []byte {
