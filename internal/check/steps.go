@@ -473,7 +473,7 @@ func throughs() [][]string {
 }
 
 // mlx4Links are the links over which the ConnectX-3 driver is certified, alone and with its user library. Both take
-// turns.
+// turns, so that each turn has two links.
 func mlx4Links() [][]string {
 	list := [][]string{
 		{"--link", "infiniband"},
@@ -482,14 +482,16 @@ func mlx4Links() [][]string {
 		{"--link", "ethernet", "--set", "roce=1"},
 	}
 	shared := [][]string{
-		{"--through", "bypass", "--link", "infiniband"},
 		{"--through", "bypass", "--link", "ethernet"},
+		{"--through", "bypass", "--link", "ethernet", "--set", "roce=1"},
+		{"--through", "bypass", "--link", "infiniband"},
+		{"--through", "bypass", "--link", "fabric"},
 	}
 	turn, all := testenv.Turn(len(list))
 	if all {
 		return append(list, shared...)
 	}
-	return [][]string{list[turn], shared[turn%len(shared)]}
+	return [][]string{list[turn], shared[turn]}
 }
 
 func certify(ctx context.Context, r *runner) error {
@@ -561,7 +563,7 @@ func mutants(ctx context.Context, r *runner) error {
 		return err
 	}
 	defer cleanup()
-	args := []string{"self"}
+	args := []string{"self", "--whole"} // the reference has all that a mutant needs
 	if part, whole := testenv.Turn(mutantParts); !whole {
 		args = append(args, "--shard", fmt.Sprintf("%d/%d", part+1, mutantParts))
 	}

@@ -43,6 +43,8 @@ func catalog() *validate.Catalog {
 				t.Charge("SAS-2.1-06", func() { t.Failf("CAAttr.MaxPDs", "PDs", "none") })
 			}
 		}),
+		{ID: "a.srq", Title: "a.srq", Requirements: []string{"SAS-2.1-30"}, Feature: validate.FeatureCore,
+			Needs: validate.Needs{Caps: ci.CapSRQ}, Run: func(t *validate.T) { kit.Open(t) }},
 	}})
 }
 
@@ -147,10 +149,6 @@ func TestEscapes(t *testing.T) {
 			mutant.Mutant{Breaks: "SAS-2.1-26", Wrap: closed},
 			"cases failed, but none blamed SAS-2.1-26: a.open",
 		},
-		"not claimed": {
-			mutant.Mutant{Breaks: "SAS-2.1-27", Wrap: right, Needs: ci.CapSRQ},
-			"the driver does not claim SRQ",
-		},
 	} {
 		x.m.Name, x.m.Area, x.m.Does = "a.b", "a", "x"
 		r := self(t, false, x.m)
@@ -158,6 +156,35 @@ func TestEscapes(t *testing.T) {
 		assert.Equal(t, x.why, r.Outcomes[0].Why, name)
 		assert.Equal(t, "SELF TEST FAILED: 1 of 1 mutants escaped: a.b", r.Line())
 	}
+}
+
+// TestNotApplicable runs mutants whose fault the driver cannot have, or whose cases need what it lacks. They count as
+// escaped only if the plan demands all of them.
+func TestNotApplicable(t *testing.T) {
+	unclaimed := mutant.Mutant{Name: "a.claim", Area: "a", Does: "x", Breaks: "SAS-2.1-27", Wrap: right,
+		Needs: ci.CapSRQ}
+	caseless := mutant.Mutant{Name: "a.case", Area: "a", Does: "x", Breaks: "SAS-2.1-30", Wrap: right}
+	s, err := mutant.NewSet(catalog(), []mutant.Mutant{unclaimed, caseless, mutant.Basic()[0]})
+	require.NoError(t, err)
+	p := mutant.Plan{Catalog: catalog(), Driver: driver(), Set: s, Setting: validate.Setting{Profile: "minimal"}}
+	r, err := mutant.Self(t.Context(), p)
+	require.NoError(t, err)
+	require.Len(t, r.Skipped(), 2)
+	assert.Equal(t, "the driver does not claim SRQ", r.Skipped()[0].Why)
+	assert.Equal(t, "the cases of SAS-2.1-30 are not run, such as a.srq: not claimed: SRQ",
+		r.Skipped()[1].Why)
+	assert.Empty(t, r.Escaped())
+	assert.Equal(t, "SELF TEST PASSED: all 1 mutants caught; not applicable to this driver: 2", r.Line())
+
+	p.Names = []string{"a.claim"}
+	r, err = mutant.Self(t.Context(), p)
+	require.NoError(t, err)
+	assert.Equal(t, "NOTHING TESTED; not applicable to this driver: 1", r.Line())
+
+	p.Names, p.Whole = []string{"a.claim", "a.case"}, true
+	r, err = mutant.Self(t.Context(), p)
+	require.NoError(t, err)
+	assert.Equal(t, "SELF TEST FAILED: 2 of 2 mutants escaped: a.claim, a.case", r.Line())
 }
 
 func TestSetRejects(t *testing.T) {

@@ -23,7 +23,8 @@ type Plan struct {
 	Names    []string // globs over the names of mutants; empty means all
 	All      bool     // run every case over each mutant, not only those of the broken requirement
 	Setting  validate.Setting
-	Workers  int // number of mutants at the same time; 0 means Driver.DefaultWorkers
+	Whole    bool // a mutant that does not apply to the driver counts as escaped
+	Workers  int  // number of mutants at the same time; 0 means Driver.DefaultWorkers
 	Progress func(Outcome)
 	// Spawn returns the command of a worker for the mutant of that name, or for the correct driver if the name is "".
 	// If Spawn is nil, cases run in this process.
@@ -34,6 +35,7 @@ type Plan struct {
 type Outcome struct {
 	Mutant  Mutant
 	Caught  bool
+	Skipped bool     // the fault has no effect over this driver, or none that the cases can see; Why has the reason
 	By      string   // id of the case that caught it
 	Finding string   // the failure of that case
 	Others  []string // cases that failed for another reason
@@ -48,21 +50,34 @@ type Result struct {
 
 // Escaped returns the mutants that no case has caught.
 func (r *Result) Escaped() []Outcome {
-	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Caught })
+	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Caught || o.Skipped })
+}
+
+// Skipped returns the mutants that do not apply to the driver.
+func (r *Result) Skipped() []Outcome {
+	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return !o.Skipped })
 }
 
 // Line returns the result in one line.
 func (r *Result) Line() string {
-	esc := r.Escaped()
-	if len(esc) == 0 {
-		return fmt.Sprintf("SELF TEST PASSED: all %d mutants caught", len(r.Outcomes))
+	esc, skipped := r.Escaped(), len(r.Skipped())
+	tested := len(r.Outcomes) - skipped
+	not := ""
+	if skipped > 0 {
+		not = fmt.Sprintf("; not applicable to this driver: %d", skipped)
+	}
+	switch {
+	case len(esc) == 0 && tested == 0:
+		return "NOTHING TESTED" + not
+	case len(esc) == 0:
+		return fmt.Sprintf("SELF TEST PASSED: all %d mutants caught%s", tested, not)
 	}
 	names := make([]string, len(esc))
 	for i, o := range esc {
 		names[i] = o.Mutant.Name
 	}
 	return fmt.Sprintf(
-		"SELF TEST FAILED: %d of %d mutants escaped: %s", len(esc), len(r.Outcomes), strings.Join(names, ", "),
+		"SELF TEST FAILED: %d of %d mutants escaped: %s%s", len(esc), tested, strings.Join(names, ", "), not,
 	)
 }
 
@@ -164,8 +179,9 @@ func (p Plan) key(m Mutant) string {
 
 // baseline is the result of the correct driver on one link with certain settings.
 type baseline struct {
-	report *validate.Report
-	good   map[string]bool // cases that have passed
+	report  *validate.Report
+	good    map[string]bool   // cases that have passed
+	skipped map[string]string // reasons, of cases that were not run
 }
 
 // runCorrect runs cases over the correct driver: those of the requirements that the mutants with this key break.
@@ -194,9 +210,13 @@ func (p Plan) runCorrect(ctx context.Context, list []Mutant, key string) (b base
 	if rep.Run.Stopped != "" {
 		return b, fmt.Errorf("the driver without a fault: %s", rep.Run.Stopped)
 	}
-	b = baseline{rep, map[string]bool{}}
+	b = baseline{rep, map[string]bool{}, map[string]string{}}
 	for i := range rep.Results {
-		b.good[rep.Results[i].Case] = rep.Results[i].Status == validate.Pass
+		r := &rep.Results[i]
+		b.good[r.Case] = r.Status == validate.Pass
+		if r.Status == validate.Skip {
+			b.skipped[r.Case] = r.Reason
+		}
 	}
 	return b, nil
 }
@@ -242,7 +262,7 @@ func (p Plan) plan(d validate.Driver, mutant string, ids []string) validate.Plan
 func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Outcome, error) {
 	o := Outcome{Mutant: m}
 	if !claims(base.report, m.Needs) {
-		o.Why = "the driver does not claim " + validate.CapNames(m.Needs)
+		o.Skipped, o.Why = !p.Whole, "the driver does not claim "+validate.CapNames(m.Needs)
 		return o, nil
 	}
 	// Cases that prove the requirement run first, because the first of them catches most mutants.
@@ -298,6 +318,10 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 	switch {
 	case o.Caught:
 	case len(prove)+len(touch) == 0:
+		if id, reason := p.allSkipped(m, base); id != "" {
+			o.Skipped, o.Why = !p.Whole, fmt.Sprintf("the cases of %s are not run, such as %s: %s", m.Breaks, id, reason)
+			break
+		}
 		o.Why = "no case of " + m.Breaks + " passes on the driver without the fault"
 	case len(o.Others) > 0:
 		o.Why = "cases failed, but none blamed " + m.Breaks + ": " + strings.Join(o.Others, ", ")
@@ -305,6 +329,24 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 		o.Why = fmt.Sprintf("%d cases of %s passed", len(prove)+len(touch), m.Breaks)
 	}
 	return o, nil
+}
+
+// allSkipped returns a case that could catch a mutant, and why it was not run over the correct driver, if none of those
+// cases was run.
+func (p Plan) allSkipped(m Mutant, base baseline) (id, reason string) {
+	for _, c := range p.Catalog.Cases() {
+		if m.Case != "" && m.Case != c.ID || !slices.Contains(c.Requirements, m.Breaks) {
+			continue
+		}
+		why, isSkipped := base.skipped[c.ID]
+		if !isSkipped {
+			return "", ""
+		}
+		if id == "" {
+			id, reason = c.ID, why
+		}
+	}
+	return id, reason
 }
 
 // withheld sets the outcome if a hollow claim was not tested although all cases that prove it were run. The verdict

@@ -17,6 +17,7 @@ type selfCmd struct {
 	Mutant patterns `help:"Only mutants whose name matches." placeholder:"GLOB"`
 	Shard  string   `help:"Only part I of N parts." placeholder:"I/N"`
 	All    bool     `help:"Run every case over each mutant, not only those of the requirement that it breaks."`
+	Whole  bool     `help:"A mutant that does not apply to the driver counts as escaped."`
 	List   bool     `help:"List the mutants; run nothing."`
 	targetFlags
 	Workers   *int `help:"Number of mutants at the same time. Default: 2; exclusive driver: 1."`
@@ -59,14 +60,17 @@ func (s *selfCmd) Run(a *app) error {
 	}
 	style := newProgress(a, false).style
 	p := mutant.Plan{
-		Catalog: a.catalog, Driver: d, Set: a.mutants, Names: s.Mutant, All: s.All, Setting: s.setting(),
+		Catalog: a.catalog, Driver: d, Set: a.mutants, Names: s.Mutant, All: s.All, Whole: s.Whole, Setting: s.setting(),
 		Workers: workers,
 	}
 	p.Progress = func(o mutant.Outcome) {
 		word, tail := style.Status(validate.Pass), "caught by "+o.By+": "+o.Finding
-		if !o.Caught {
+		switch {
+		case o.Skipped:
+			word, tail = style.Status(validate.Skip), "not applicable: "+o.Why
+		case !o.Caught:
 			word, tail = style.Status(validate.Fail), "ESCAPED: "+o.Why
-		} else if s.All && len(o.Others) > 0 {
+		case s.All && len(o.Others) > 0:
 			tail += "; failed as well: " + strings.Join(o.Others, ", ")
 		}
 		fmt.Fprintf(a.Stdout, "%s %-26s %-18s %s\n", word, o.Mutant.Name, o.Mutant.Breaks, oneLine(tail))
@@ -91,8 +95,11 @@ func (s *selfCmd) Run(a *app) error {
 		report.Failures(a.Stdout, res.Baseline, style)
 	}
 	fmt.Fprintf(a.Stdout, "\n%s\n", res.Line())
-	if len(res.Escaped()) > 0 {
+	switch {
+	case len(res.Escaped()) > 0:
 		return &exitError{code: validate.ExitFailed}
+	case len(res.Skipped()) == len(res.Outcomes):
+		return &exitError{code: validate.ExitNothing}
 	}
 	return nil
 }
