@@ -319,7 +319,8 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 	case o.Caught:
 	case len(prove)+len(touch) == 0:
 		if id, reason := p.allSkipped(m, base); id != "" {
-			o.Skipped, o.Why = !p.Whole, fmt.Sprintf("the cases of %s are not run, such as %s: %s", m.Breaks, id, reason)
+			o.Skipped, o.Why = !p.Whole, fmt.Sprintf("the cases of %s are not run, such as %s: %s", m.Breaks, id,
+				reason)
 			break
 		}
 		o.Why = "no case of " + m.Breaks + " passes on the driver without the fault"

@@ -60,8 +60,8 @@ func (s *selfCmd) Run(a *app) error {
 	}
 	style := newProgress(a, false).style
 	p := mutant.Plan{
-		Catalog: a.catalog, Driver: d, Set: a.mutants, Names: s.Mutant, All: s.All, Whole: s.Whole, Setting: s.setting(),
-		Workers: workers,
+		Catalog: a.catalog, Driver: d, Set: a.mutants, Names: s.Mutant, All: s.All, Whole: s.Whole,
+		Setting: s.setting(), Workers: workers,
 	}
 	p.Progress = func(o mutant.Outcome) {
 		word, tail := style.Status(validate.Pass), "caught by "+o.By+": "+o.Finding
