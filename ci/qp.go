@@ -131,7 +131,7 @@ type QPAttr struct {
 	Type           QPType
 	Flags          QPFlags
 	State          QPState
-	CurrentState   QPState // Modify: the state that the consumer assumes (CapCurrentQPState)
+	CurrentState   QPState // Query: as State; Modify: the state that the consumer assumes (CapCurrentQPState)
 	Num, DestNum   QPN
 	Port           uint8 // primary port
 	Access         Access

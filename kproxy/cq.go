@@ -30,8 +30,8 @@ func (c *Session) createCQ(r *schema.CreateCQ, files []*os.File) (*Result, error
 	o := &object{kind: schema.KindCQ, ca: pd.ca, token: r.Token, completions: queueOf(completions),
 		async:  queueOf(async),
 		charge: cqCharge(int(r.Size))}
-	create := ci.CQCreate{Size: int(r.Size), Context: o, User: p.ub, Affinity: ci.Affinity{Mask: r.Affinity,
-		Group: r.Group}}
+	create := ci.CQCreate{Size: int(r.Size), Context: o, User: p.ub, Affinity: ci.Affinity{Vector: r.Vector,
+		Group: r.Group, Mask: r.Affinity}}
 	if o.completions != nil {
 		create.OnCompletion = func(any) { o.completions.completion(o) }
 	}

@@ -38,7 +38,8 @@ func (p *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	v := verbKind{verb: "PD.CreateCQ", data: true}
 	_, err := aroundFallible(p.ca, p.state, p.ca.hooks().CreateCQ, a, v, func(x private) error {
 		req := &schema.CreateCQ{PD: p.handle, Token: q.events.token, Async: p.ca.async.handle,
-			Size: schema.Int32(a.Create.Size), Affinity: a.Create.Affinity.Mask, Group: a.Create.Affinity.Group}
+			Size: schema.Int32(a.Create.Size), Affinity: a.Create.Affinity.Mask, Group: a.Create.Affinity.Group,
+			Vector: a.Create.Affinity.Vector}
 		if c.OnCompletion != nil {
 			req.Completions = p.ca.completions.handle
 		}

@@ -15,7 +15,7 @@ type CreateCQ struct {
 	Affinity    uint64 // ci.Affinity.Mask
 	Size        int32  // negative sizes are passed on, for the driver's status
 	Group       uint16 // ci.Affinity.Group
-	Pad         uint16
+	Vector      uint16 // ci.Affinity.Vector
 	User        UserBuffer
 }
 

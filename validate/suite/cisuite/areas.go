@@ -47,4 +47,5 @@ var areas = []*validate.Area{
 	faultCases,
 	impairCases,
 	nilCases,
+	argumentCases,
 }

@@ -431,6 +431,7 @@ func qpShows(t *validate.T, typ ci.QPType) {
 	kit.Equal(t, "QPAttr.Type", got.Type, typ)
 	kit.Equal(t, "QPAttr.Num", got.Num, q.Num())
 	kit.Equal(t, "QPAttr.State", got.State, ci.QPRTS)
+	kit.Equal(t, "QPAttr.CurrentState", got.CurrentState, ci.QPRTS)
 	kit.Equal(t, "QPAttr.Port", got.Port, want.Port)
 	kit.Equal(t, "QPAttr.Primary.PKeyIndex", got.Primary.PKeyIndex, want.Primary.PKeyIndex)
 	kit.Equal(t, "QPAttr.SQPSN before the first send", got.SQPSN, want.SQPSN)

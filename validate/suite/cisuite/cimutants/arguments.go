@@ -1,0 +1,109 @@
+package cimutants
+
+import (
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant"
+	"ciddk/validate/mutant/tap"
+	"ciddk/validate/req"
+	"ciddk/validate/suite/cisuite"
+)
+
+// arguments are drivers with a fault at the largest arguments, at those beyond them, or at queues of depth 0.
+var arguments = []mutant.Mutant{
+	argument("args.inline", cisuite.CICreateQP04, "CreateQP needs one byte of inline data more than requested", 0,
+		tap.Layer(ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate {
+			if c.MaxInline > 0 {
+				c.MaxInline++
+			}
+			return c
+		}})),
+	argument("args.flags", cisuite.CICreateQP05, "CreateQP ignores an unknown flag", 0,
+		tap.Layer(ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate { c.Flags &= 0xf; return c }})),
+	argument("args.negative", cisuite.CICreateQP05, "CreateQP takes a negative depth for 1", 0,
+		tap.Layer(ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate {
+			if c.SendDepth < 0 {
+				c.SendDepth = 1
+			}
+			return c
+		}})),
+	argument("args.vector", cisuite.CICreateCQ03, "CreateCQ chooses a vector in place of one that does not exist", 0,
+		tap.Layer(ciwrap.Layer{CQCreate: func(c ci.CQCreate) ci.CQCreate {
+			if c.Affinity.Vector > 1 {
+				c.Affinity.Vector = 0
+			}
+			return c
+		}})),
+	argument("args.depth-zero", cisuite.CIDepthZero01, "PostSend to a queue of depth 0 fails with InvalidQPState", 0,
+		tap.Post(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
+			n, err := q.PostSend(wrs)
+			if c.SendDepth == 0 && err != nil {
+				err = &ci.Error{Verb: "QP.PostSend", Status: ci.InvalidQPState}
+			}
+			return n, err
+		})),
+	argument("args.rtr", cisuite.IBTA9_9_14, "a receive posted in RTR is lost", 0,
+		tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
+			if a, err := q.Query(); err == nil && a.State == ci.QPRTR {
+				return len(wrs), nil
+			}
+			return q.PostRecv(wrs)
+		})),
+	argument("args.members", cisuite.CIMcast11, "AttachMcast beyond a limit fails with InvalidGID", ci.CapMulticast,
+		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return crowdedQP{ciwrap.QP{QP: q}} })),
+	argument("args.still", cisuite.CIModifyQP12, "the rights of a QP in Reset can be changed", 0,
+		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return restlessQP{ciwrap.QP{QP: q}} })),
+	argument("args.bind-early", cisuite.CIBindMW11, "BindMW before RTS fails with InvalidPermission", ci.CapMW1,
+		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
+			return foreignBind{ciwrap.QP{QP: q}, ci.InvalidQPState, wrongPD}
+		})),
+	argument("args.bind-rights", cisuite.CIBindMW12, "BindMW ignores rights that are not remote", ci.CapMW1,
+		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return lenientBind{ciwrap.QP{QP: q}} })),
+	{Name: "args.current-state", Area: "args", Breaks: cisuite.CIModifyQP06.ID, Case: "qp.state.rc.query",
+		Does: "Query returns no current state", Wrap: tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
+			return stateless{ciwrap.QP{QP: q}}
+		})},
+}
+
+// argument returns a mutant of a requirement that only the area of arguments checks.
+func argument(name string, breaks *req.Requirement, does string, needs ci.Caps, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
+	return mutant.Mutant{Name: name, Area: "args", Breaks: breaks.ID, Does: does, Needs: needs, Wrap: wrap}
+}
+
+// crowdedQP replaces the status of a limit.
+type crowdedQP struct{ ciwrap.QP }
+
+func (q crowdedQP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	m, err := q.QP.AttachMcast(c)
+	if s := ci.StatusOf(err); s == ci.MaxMcastQPsReached || s == ci.InsufficientResources {
+		return nil, &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidGID}
+	}
+	return m, err
+}
+
+// restlessQP accepts rights without a transition in any state.
+type restlessQP struct{ ciwrap.QP }
+
+func (q restlessQP) Modify(set ci.QPField, a ci.QPAttr) error {
+	err := q.QP.Modify(set, a)
+	if set == ci.QPFieldAccess && ci.StatusOf(err) == ci.InvalidQPState {
+		return nil
+	}
+	return err
+}
+
+// lenientBind drops the rights that windows do not have.
+type lenientBind struct{ ciwrap.QP }
+
+func (q lenientBind) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+	b.Access &= ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
+	return q.QP.BindMW(id, flags, b)
+}
+
+type stateless struct{ ciwrap.QP }
+
+func (q stateless) Query() (ci.QPAttr, error) {
+	a, err := q.QP.Query()
+	a.CurrentState = 0
+	return a, err
+}
