@@ -66,7 +66,9 @@ var arguments = []mutant.Mutant{
 }
 
 // argument returns a mutant of a requirement that only the area of arguments checks.
-func argument(name string, breaks *req.Requirement, does string, needs ci.Caps, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
+func argument(
+	name string, breaks *req.Requirement, does string, needs ci.Caps, wrap func(ci.HCA) ci.HCA,
+) mutant.Mutant {
 	return mutant.Mutant{Name: name, Area: "args", Breaks: breaks.ID, Does: does, Needs: needs, Wrap: wrap}
 }
 
