@@ -1,6 +1,7 @@
 package kproxy
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"ciddk/accesslayer"
 	"ciddk/ci"
 	"ciddk/clock"
 )
@@ -22,23 +24,48 @@ func pages(t *testing.T, n int) []byte {
 	return b
 }
 
+// ownProcess returns this process. Its limit of copies is not reached on a busy machine.
+func ownProcess() *process {
+	p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
+	p.copies.limit = time.Minute
+	return p
+}
+
+// late calls fn, which accesses pages that do not come, and returns its result after the limit of a copy.
+func late(t *testing.T, faults *os.File, clk *clock.Virtual, fn func() error) error {
+	result := make(chan error, 1)
+	go func() { result <- fn() }()
+	_, err := faults.Read(make([]byte, 32)) // the access waits
+	require.NoError(t, err)
+	clk.Advance(2 * copyLimit)
+	return <-result
+}
+
+// release lets the pages come, and waits for the end of the copy. Afterwards, other memory may have the same address.
+func release(t *testing.T, faults *os.File, p *process) {
+	require.NoError(t, faults.Close())
+	<-p.copies.results
+}
+
 // TestStuckCopy has a process whose pages do not come. A copy fails after a while, and later ones at once. The end of
 // the session does not wait for the pages, and another process is not affected.
 func TestStuckCopy(t *testing.T) {
 	page := os.Getpagesize()
 	b := pages(t, 4)
-	other := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
-	p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
+	b[0] = 1 // the first page is present
+	faults := withoutPages(t, b[page:])
+	other := ownProcess()
+	virtual := clock.NewVirtual(0)
+	p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), virtual)
 	p.reach.isBound = false // copies by /proc/PID/mem fail at once where userfaultfd has no page
 	p.isTrusted = false     // its copies are limited
-	b[0] = 1                // the first page is present
-	release := withoutPages(t, b[page:])
 	m, err := p.Memory(ci.Bytes(b).Addr(), uint64(len(b)), ci.LocalWrite)
 	require.NoError(t, err)
-	start := time.Now()
-	_, err = m.WriteAt([]byte("late"), int64(page))
+	err = late(t, faults, virtual, func() error {
+		_, err := m.WriteAt([]byte("late"), int64(page))
+		return err
+	})
 	require.ErrorIs(t, err, errStuck)
-	assert.GreaterOrEqual(t, time.Since(start), copyLimit)
 	_, err = m.ReadAt(make([]byte, 4), 0)
 	require.ErrorIs(t, err, errStuck, "a later copy")
 	own, err := other.Memory(ci.Bytes(b).Addr(), 1, 0)
@@ -47,7 +74,59 @@ func TestStuckCopy(t *testing.T) {
 	require.NoError(t, err, "a copy of another client")
 	p.close()
 	other.close()
-	release()
+	release(t, faults, p)
+}
+
+// TestMissingPages reaches memory of the daemon's own user that is registered, and whose pages then do not come. With
+// LimitCopies, the copy fails in time, and so do later sessions of the user. Without a limit, the copy fails at once if
+// it is one by /proc/PID/mem, which a daemon with CAP_SYS_PTRACE uses: there the kernel does not wait for userfaultfd. So
+// does a copy by number if the userfaultfd is one that needs no privileges.
+func TestMissingPages(t *testing.T) {
+	for name, c := range map[string]struct {
+		isBound bool
+		flags   uintptr
+		fails   error // at once
+	}{
+		"by number":                     {},
+		"by number, without privileges": {flags: userModeOnly, fails: unix.EFAULT},
+		"bound":                         {isBound: true, fails: unix.EIO},
+	} {
+		t.Run(name, func(t *testing.T) {
+			isBound, fails := c.isBound, c.fails
+			b := pages(t, 4)
+			b[0] = 1
+			faults := withoutPagesFor(t, b[os.Getpagesize():], c.flags)
+			virtual := clock.NewVirtual(0)
+			al := accesslayer.New(accesslayer.Config{PollInterval: -1, Clock: virtual})
+			core, err := New(Config{AL: al, LimitCopies: fails == nil, Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(t, err)
+			open := func() *Session {
+				c, err := core.Open(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, "client")
+				require.NoError(t, err)
+				c.proc.reach.isBound = isBound
+				return c
+			}
+			c := open()
+			require.Equal(t, fails != nil, c.proc.isTrusted)
+			m, err := c.proc.Memory(ci.Bytes(b).Addr(), uint64(len(b)), ci.LocalWrite)
+			require.NoError(t, err)
+			write := func() error {
+				_, err := m.WriteAt([]byte("late"), int64(os.Getpagesize()))
+				return err
+			}
+			if fails != nil {
+				require.ErrorIs(t, write(), fails)
+				defer func() { require.NoError(t, faults.Close()) }()
+			} else {
+				defer release(t, faults, c.proc)
+				require.ErrorIs(t, late(t, faults, virtual, write), errStuck)
+				_, err = open().proc.Memory(ci.Bytes(b).Addr(), 1, 0)
+				require.ErrorIs(t, err, errSuspended)
+			}
+			require.NoError(t, core.Close(), "the end of the sessions does not wait")
+			require.NoError(t, al.Close())
+		})
+	}
 }
 
 // TestSlowCopies copies memory whose pages may take any time: a mapped file, and memory of a process of another user.
@@ -73,7 +152,7 @@ func TestSlowCopies(t *testing.T) {
 		"memory of another user": {pages(t, size/os.Getpagesize()), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
+			p := ownProcess()
 			defer p.close()
 			p.isTrusted = c.isTrusted
 			memory, err := p.Memory(ci.Bytes(c.b).Addr(), size, ci.LocalWrite)
@@ -104,14 +183,18 @@ func TestStuckRegistration(t *testing.T) {
 	for name, isTrusted := range map[string]bool{"own user": true, "another user": false} {
 		t.Run(name, func(t *testing.T) {
 			b := pages(t, 4)
-			p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
+			faults := withoutPages(t, b)
+			virtual := clock.NewVirtual(0)
+			p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), virtual)
 			p.reach.isBound, p.isTrusted = false, isTrusted
-			release := withoutPages(t, b)
-			_, err := p.Memory(ci.Bytes(b).Addr(), uint64(len(b)), ci.LocalWrite)
+			err := late(t, faults, virtual, func() error {
+				_, err := p.Memory(ci.Bytes(b).Addr(), uint64(len(b)), ci.LocalWrite)
+				return err
+			})
 			require.ErrorIs(t, err, errStuck)
 			require.ErrorIs(t, err, ci.InvalidPermission)
 			p.close()
-			release()
+			release(t, faults, p)
 		})
 	}
 }

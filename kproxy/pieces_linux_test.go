@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/ci"
-	"ciddk/clock"
 	"ciddk/rvt"
 )
 
@@ -43,7 +42,7 @@ func TestWritePieces(t *testing.T) {
 	for name, set := range reaches {
 		t.Run(name, func(t *testing.T) {
 			b := pages(t, size/os.Getpagesize()+2)
-			p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
+			p := ownProcess()
 			defer p.close()
 			set(p)
 			memory, err := p.Memory(ci.Bytes(b).Addr(), uint64(len(b)), ci.LocalWrite)
@@ -88,7 +87,7 @@ func TestWritePieces(t *testing.T) {
 func TestWritePiecesAllocations(t *testing.T) {
 	b, data := pages(t, 32), make([]byte, copyChunk)
 	for name, set := range reaches {
-		p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
+		p := ownProcess()
 		set(p)
 		memory, err := p.Memory(ci.Bytes(b).Addr(), uint64(len(b)), ci.LocalWrite)
 		require.NoError(t, err)
@@ -106,7 +105,7 @@ func BenchmarkPieces(b *testing.B) {
 	to, data := make([]byte, copyChunk), make([]byte, copyChunk)
 	pieces := cut(data, 1024)
 	for _, name := range []string{"by number", "bound", "not trusted"} {
-		p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
+		p := ownProcess()
 		reaches[name](p)
 		memory, err := p.Memory(ci.Bytes(to).Addr(), uint64(len(to)), ci.LocalWrite)
 		require.NoError(b, err)

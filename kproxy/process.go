@@ -19,7 +19,7 @@ type process struct {
 
 	isDenied   bool // its memory must not be reached: Config.CanCopy
 	isByClient bool // the daemon must not reach its memory: Config.ClientCopies
-	isTrusted  bool // it has the daemon's user id, or is root: it could stop the daemon
+	isTrusted  bool // it has the daemon's user id, or is root: it could stop the daemon. See Config.LimitCopies
 
 	mu     sync.RWMutex // held for reading during every copy, so that close waits for copies
 	closed bool

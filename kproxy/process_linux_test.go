@@ -33,7 +33,8 @@ func testProcessMemory(t *testing.T, isBound bool) {
 	require.NoError(t, err)
 	addr := ci.Bytes(b).Addr()
 	var locks atomicLocks
-	p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, &locks, clock.Real())
+	p := ownProcess()
+	p.locks = &locks
 	p.reach.isBound = isBound
 	m, err := p.Memory(addr, uint64(2*page), ci.LocalWrite)
 	require.NoError(t, err)

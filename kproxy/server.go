@@ -38,12 +38,16 @@ type Config struct {
 	// user id, and root. Others register memory by descriptor. A copy lasts as long as its pages take (userfaultfd, a
 	// FUSE file system). It is limited by CopyTimeout for clients of other users, for mapped files, and by the
 	// client. After a copy that took longer, no memory of a user without trust is copied for 10 minutes. Copies of
-	// other memory are not limited, and may delay other clients of the adapter.
+	// other memory are not limited, and may delay other clients of the adapter, unless LimitCopies is set.
 	CanCopy func(Peer) bool
 
 	// CopyTimeout is the time that such a copy may take. Up to twice the time may pass before it is noticed, in which
 	// other clients of the adapter may wait. 0: a second.
 	CopyTimeout time.Duration
+
+	// LimitCopies has CopyTimeout limit the copies for every client, also for those of the daemon's user and root,
+	// which then lose the right to copies for 10 minutes as others do. Each copy takes 3 to 7 microseconds longer.
+	LimitCopies bool
 
 	// ClientCopies has clients copy the memory that they allocated, even where the system permits the daemon to do so.
 	ClientCopies bool

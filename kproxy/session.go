@@ -46,6 +46,7 @@ type stats struct {
 func newSession(s *Server, id uint64, p Peer, bits int, name string, client *accesslayer.Client) *Session {
 	proc := newProcess(p, bits, &s.atomics, s.cfg.AL.Clock())
 	proc.isDenied, proc.isByClient = !s.cfg.CanCopy(p), s.cfg.ClientCopies
+	proc.isTrusted = proc.isTrusted && !s.cfg.LimitCopies
 	proc.suspend(p.UID, &s.delays)
 	proc.copies.limit = s.cfg.CopyTimeout
 	return &Session{s: s, id: id, peer: p, name: name, client: client, quota: s.cfg.Quota, ended: make(chan struct{}),

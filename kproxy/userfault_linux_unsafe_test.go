@@ -21,13 +21,20 @@ const (
 // sysUserfaultfd is the number of the system call.
 var sysUserfaultfd = map[string]uintptr{"amd64": 323, "arm64": 282}[runtime.GOARCH]
 
-// withoutPages makes accesses to b wait until the result is called. The test is skipped where the system does not
-// permit that.
-func withoutPages(t *testing.T, b []byte) (release func()) {
+// withoutPages makes accesses to b wait until the result is closed. A read of 32 bytes from it returns when an access
+// waits. The test is skipped where the system does not permit that.
+func withoutPages(t *testing.T, b []byte) *os.File { return withoutPagesFor(t, b, 0) }
+
+// userModeOnly makes accesses of the kernel fail at once (UFFD_USER_MODE_ONLY). A process without privileges has no
+// other userfaultfd, unless the system was configured so.
+const userModeOnly = 1
+
+// withoutPagesFor is withoutPages with flags of userfaultfd.
+func withoutPagesFor(t *testing.T, b []byte, flags uintptr) *os.File {
 	if sysUserfaultfd == 0 {
 		t.Skip("the number of userfaultfd is not known on " + runtime.GOARCH)
 	}
-	fd, _, e := unix.Syscall(sysUserfaultfd, unix.O_CLOEXEC, 0, 0)
+	fd, _, e := unix.Syscall(sysUserfaultfd, unix.O_CLOEXEC|flags, 0, 0)
 	if e != 0 {
 		t.Skipf("userfaultfd: %v (needs root or vm.unprivileged_userfaultfd)", e)
 	}
@@ -36,7 +43,8 @@ func withoutPages(t *testing.T, b []byte) (release func()) {
 	call(t, f, uffdioAPI, unsafe.Pointer(&api))
 	register := [4]uint64{uint64(uintptr(unsafe.Pointer(&b[0]))), uint64(len(b)), 1} // address, size, missing pages
 	call(t, f, uffdioRegister, unsafe.Pointer(&register))
-	return func() { require.NoError(t, f.Close()) }
+	require.NoError(t, unix.Madvise(b, unix.MADV_DONTNEED)) // the kernel may have put pages there (huge pages)
+	return f
 }
 
 // mapOver maps a file in place of memory.

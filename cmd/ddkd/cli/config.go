@@ -41,6 +41,7 @@ type config struct {
 
 	CopyMemory  string        `yaml:"copy-memory" help:"Clients that may register memory which they allocated themselves: own (the daemon's user and root), all, none. Default: own." placeholder:"WHOSE"`
 	CopyTimeout time.Duration `yaml:"copy-timeout" help:"Time in which a client must copy such memory, or its pages must come; other clients may wait for it. Default: 1s." placeholder:"TIME"`
+	LimitCopies bool          `yaml:"limit-copies" help:"Apply copy-timeout to memory of the daemon's user and root, too. Each copy takes a few microseconds longer."`
 
 	MaxClients        int `yaml:"max-clients" help:"Limit of clients. Default: 4096." placeholder:"N"`
 	MaxClientsPerUser int `yaml:"max-clients-per-user" help:"Limit of clients of one user. Default: 1024." placeholder:"N"`

@@ -51,7 +51,7 @@ func (d *daemon) open(ctx context.Context, c *config, list []adapter, log *slog.
 	}
 	d.core, err = kproxy.New(kproxy.Config{AL: d.al, Service: d.svc.service, Logger: log, Quota: c.Quota.quota(),
 		MaxClients: c.MaxClients, MaxClientsPerUser: c.MaxClientsPerUser, CanCopy: canCopy,
-		CopyTimeout: c.CopyTimeout, Control: d.control, Describe: d.describe})
+		CopyTimeout: c.CopyTimeout, LimitCopies: c.LimitCopies, Control: d.control, Describe: d.describe})
 	if err != nil {
 		return err
 	}
