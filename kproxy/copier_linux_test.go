@@ -79,8 +79,8 @@ func TestStuckCopy(t *testing.T) {
 
 // TestMissingPages reaches memory of the daemon's own user that is registered, and whose pages then do not come. With
 // LimitCopies, the copy fails in time, and so do later sessions of the user. Without a limit, the copy fails at once if
-// it is one by /proc/PID/mem, which a daemon with CAP_SYS_PTRACE uses: there the kernel does not wait for userfaultfd. So
-// does a copy by number if the userfaultfd is one that needs no privileges.
+// it is one by /proc/PID/mem, which a daemon with CAP_SYS_PTRACE uses: there the kernel does not wait for userfaultfd.
+// So does a copy by number if the userfaultfd is one that needs no privileges.
 func TestMissingPages(t *testing.T) {
 	for name, c := range map[string]struct {
 		isBound bool
