@@ -28,6 +28,13 @@
 // It rejects memory that the process cannot address (ci.Memory.Slice), and memory in pieces that do not begin and end
 // with pages.
 //
+// A fast registration cannot have BindWindow, for which the adapter's request has no bit: it completes with
+// WCLocalOpErr.
+//
+// # VLANs
+//
+// RoCE packets have no VLAN tag, since addresses of package ci (AVAttr, GIDEntry) have none.
+//
 // # Trust
 //
 // The driver checks everything that it reads from the adapter. A completion of an unknown QP, or of a request that is

@@ -10,18 +10,23 @@ import (
 	"ciddk/hca/mlx4"
 	"ciddk/hca/mlx4/model"
 	"ciddk/link/direct"
+	"ciddk/link/frame"
+	"ciddk/rvt"
 )
 
 // newTwoPorts returns an adapter with two ports on one link, and a QP that has itself as its peer, at port 1.
 func newTwoPorts(t *testing.T) *single {
 	l := new(direct.Link)
-	var ports []model.PortConfig
-	for range 2 {
-		p, err := direct.New(l, direct.Config{})
-		require.NoError(t, err)
-		ports = append(ports, model.PortConfig{Link: p})
-	}
-	m, err := model.New(model.Config{Ports: ports})
+	p, err := direct.New(l, direct.Config{})
+	require.NoError(t, err)
+	return newPorts(t, l, p)
+}
+
+// newPorts is newTwoPorts with any port as the second one.
+func newPorts(t *testing.T, l *direct.Link, second rvt.Port) *single {
+	first, err := direct.New(l, direct.Config{})
+	require.NoError(t, err)
+	m, err := model.New(model.Config{Ports: []model.PortConfig{{Link: first}, {Link: second}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	o := &single{m: m, f: local.New(m, "model 0"), b: make([]byte, 4096)}
@@ -131,4 +136,33 @@ func TestBadAlternate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, before, after)
 	o.close(t)
+}
+
+// TestOtherAlternate checks that an alternate path at a port of another kind of link, or of a smaller MTU, is rejected.
+func TestOtherAlternate(t *testing.T) {
+	l := new(direct.Link)
+	narrow, err := direct.New(l, direct.Config{MTU: ci.MTU512})
+	require.NoError(t, err)
+	ethernet, err := frame.New(frame.Config{Carrier: frame.NewHub().Join(), MAC: [6]byte{2, 0, 0, 0, 0, 1},
+		MTU: ci.MTU1024})
+	require.NoError(t, err)
+	for name, tt := range map[string]struct {
+		link   *direct.Link
+		second rvt.Port
+		detail string
+	}{
+		"MTU":  {l, narrow, "the QP's MTU is above that of the port"},
+		"link": {new(direct.Link), ethernet, "another kind of link"},
+	} {
+		o := newPorts(t, tt.link, tt.second)
+		x := ci.Path{AV: ci.AVAttr{Port: 2, DLID: 2, Global: true}}
+		err := o.qp.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{Alternate: x, APM: ci.APMRearm})
+		require.Equal(t, ci.InvalidParameter, ci.StatusOf(err), name)
+		require.ErrorContains(t, err, tt.detail, name)
+		a, err := o.qp.Query()
+		require.NoError(t, err)
+		require.Equal(t, ci.APMMigrated, a.APM, name)
+		require.Equal(t, ci.Path{}, a.Alternate, name)
+		o.close(t)
+	}
 }

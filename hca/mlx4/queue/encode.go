@@ -11,7 +11,6 @@ import (
 type Address struct {
 	vector [prm.AddressVector]byte
 	mac    [6]byte
-	vlan   uint16
 }
 
 // NewAddress returns the address vector of a. On an Ethernet link, mac is the destination's.
@@ -49,15 +48,13 @@ const AddressSize = prm.AddressVector + 8
 // Bytes returns the address in a form for AddressOf in another process.
 func (a *Address) Bytes() (b [AddressSize]byte) {
 	n := copy(b[:], a.vector[:])
-	n += copy(b[n:], a.mac[:])
-	binary.BigEndian.PutUint16(b[n:], a.vlan)
+	copy(b[n:], a.mac[:])
 	return b
 }
 
 // AddressOf is the reverse of Bytes.
 func AddressOf(b [AddressSize]byte) Address {
-	mac := b[prm.AddressVector:]
-	return Address{vector: [prm.AddressVector]byte(b[:]), mac: [6]byte(mac), vlan: binary.BigEndian.Uint16(mac[6:])}
+	return Address{vector: [prm.AddressVector]byte(b[:]), mac: [6]byte(b[prm.AddressVector:])}
 }
 
 // MAC returns the destination's address on an Ethernet link.
@@ -157,7 +154,7 @@ func putDatagram(slot []byte, at int, wr *ci.SendWR, a *Address) int {
 	be := binary.BigEndian
 	be.PutUint32(b[prm.DatagramQPN.Off:], uint32(wr.To.QPN))
 	be.PutUint32(b[prm.DatagramQKey.Off:], uint32(wr.To.QKey))
-	be.PutUint16(b[prm.DatagramVLAN.Off:], a.vlan)
+	be.PutUint16(b[prm.DatagramVLAN.Off:], 0) // ci.AVAttr has no VLAN
 	copy(b[prm.DatagramMAC.Off+2:], a.mac[:])
 	return at + prm.DatagramSegment
 }
