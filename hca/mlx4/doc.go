@@ -28,8 +28,8 @@
 // It rejects memory that the process cannot address (ci.Memory.Slice), and memory in pieces that do not begin and end
 // with pages.
 //
-// A fast registration cannot have BindWindow, for which the adapter's request has no bit: it completes with
-// WCLocalOpErr.
+// The request of a fast registration has no bit for BindWindow (linux mlx4/qp.h, mlx4_wqe_fmr_seg). The adapter decides
+// whether a window can be bound to its region. The model permits it.
 //
 // # VLANs
 //

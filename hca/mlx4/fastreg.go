@@ -74,9 +74,7 @@ func (q *qp) hasFastReg(wr *ci.SendWR) bool {
 	return ok && m.hca == q.hca && m.alive() && m.maxPages > 0
 }
 
-// putList writes the page list of a fast registration. A registration that the adapter must reject has no list. One
-// with BindWindow is rejected, too: the request has no bit for that right (linux mlx4/qp.h, mlx4_wqe_fmr_seg), so that
-// no window could be bound to the region.
+// putList writes the page list of a fast registration. A registration that the adapter must reject has no list.
 func (q *qp) putList(wr *ci.SendWR) error {
 	f := &wr.Ext.FastReg
 	m, _ := ci.As[*mr](f.MR)
@@ -84,8 +82,8 @@ func (q *qp) putList(wr *ci.SendWR) error {
 	size := uint64(1) << (f.PageShift & 63)
 	q.extra.List = 0
 	switch {
-	case f.PageShift != 12, checkAccess("", f.Access) != nil, f.Access&ci.BindWindow != 0, len(f.Pages) == 0,
-		len(f.Pages) > m.maxPages, f.Length == 0, uint64(f.Offset) >= size, f.IOVA%size != uint64(f.Offset), f.IOVA+f.Length < f.IOVA,
+	case f.PageShift != 12, checkAccess("", f.Access) != nil, len(f.Pages) == 0, len(f.Pages) > m.maxPages,
+		f.Length == 0, uint64(f.Offset) >= size, f.IOVA%size != uint64(f.Offset), f.IOVA+f.Length < f.IOVA,
 		uint64(f.Offset)+f.Length > uint64(len(f.Pages))*size,
 		uint32(f.Key)>>8 != uint32(g.region.LKey)>>8, m.owner != q.pd:
 		return nil

@@ -185,10 +185,11 @@ func (q *qp) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 	return q.postBind(id, flags, b, w, region)
 }
 
-// canBind reports whether a window of a PD can have the rights for the region. A fast registration has no BindWindow.
+// canBind reports whether a window of a PD can have the rights for the region. Those of a fast registration are the
+// adapter's to check.
 func (m *mr) canBind(p *pd, window ci.Access) bool {
 	g := m.now.Load()
-	return g.pd == p && wrrules.CanBind(g.access, window)
+	return g.pd == p && (m.maxPages > 0 || wrrules.CanBind(g.access, window))
 }
 
 func (q *qp) postBind(id uint64, flags ci.SendFlags, b ci.MWBind, w *mw, region *mr) (ci.Key, error) {
