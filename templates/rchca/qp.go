@@ -132,5 +132,6 @@ func (q *qp) Query() (ci.QPAttr, error) {
 	}
 	a := q.attr
 	a.State = q.hca.dev.QPState(q.num)
+	a.CurrentState = a.State
 	return a, nil
 }
