@@ -1,4 +1,4 @@
-/* The frame of the probes. Usage: program [probe…] */
+/* The frame of the probes. Usage: program [-l | [-d milliseconds] probe…]. -l lists them; without any, all run. */
 #include "probe.h"
 #include <stdarg.h>
 
@@ -161,11 +161,9 @@ void say_qp(const char *key, struct ibv_qp *qp)
 	say(key, "%s, state %d", r ? "failed" : "ok", a.qp_state);
 }
 
-void settle(void)
-{
-	const char *ms = getenv("PROBE_DELAY");
-	usleep(1000 * (ms ? atoi(ms) : 100));
-}
+static int delay = 100;
+
+void settle(void) { usleep(1000 * delay); }
 
 static void find_gid(void)
 {
@@ -198,6 +196,7 @@ static int run(const struct probe *p)
 		MUST(buffer != MAP_FAILED);
 		MUST(mr = ibv_reg_mr(pd, buffer, BUFFER, ALL_ACCESS));
 		p->run();
+		say("done", "ok");
 		exit(0); /* with its objects */
 	}
 	int status = 0;
@@ -209,13 +208,20 @@ static int run(const struct probe *p)
 
 int main(int argc, char **argv)
 {
-	const struct probe *tables[] = {device_probes, memory_probes, cq_probes, qp_probes, transfer_probes};
-	int failed = 0;
+	const struct probe *tables[] = {device_probes, memory_probes, cq_probes, qp_probes, transfer_probes,
+					file_probes};
+	int failed = 0, list = argc == 2 && !strcmp(argv[1], "-l");
+	if (argc > 2 && !strcmp(argv[1], "-d")) {
+		delay = atoi(argv[2]);
+		argc -= 2, argv += 2;
+	}
 	for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
 		for (const struct probe *p = tables[t]; p->name; p++) {
 			int wanted = argc == 1;
 			for (int i = 1; i < argc; i++)
 				wanted |= !strcmp(argv[i], p->name);
+			if (list)
+				puts(p->name);
 			if (!wanted)
 				continue;
 			probe_name = p->name;

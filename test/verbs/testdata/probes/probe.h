@@ -63,11 +63,12 @@ void say_wc(const char *key);			  /* waits for a completion and says it */
 void say_event(const char *key);		  /* says the pending asynchronous event */
 void say_qp(const char *key, struct ibv_qp *qp);  /* says the state */
 
-/* settle waits for what happens by itself: PROBE_DELAY milliseconds. A test repeats probes with longer delays. */
+/* settle waits for what happens by itself: the milliseconds of the option -d. A test repeats probes with longer delays. */
 void settle(void);
 
 struct probe {
 	const char *name;
 	void (*run)(void);
 };
-extern const struct probe device_probes[], memory_probes[], cq_probes[], qp_probes[], transfer_probes[];
+extern const struct probe device_probes[], memory_probes[], cq_probes[], qp_probes[], transfer_probes[],
+	file_probes[];
