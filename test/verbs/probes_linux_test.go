@@ -76,6 +76,10 @@ const (
 	noMigration     = "the adapter has no path migration"
 	ownStatus       = "errors of local memory have statuses of their own"
 	eventOfFailure  = "adapters report the failure of a responder, Soft-RoCE does not"
+	storedReply     = "Linux stores the reply of a second context, which it then refuses"
+	eventSocket     = "the descriptor of events is a socket, on which a program can see that and write"
+	notChanged      = "calls that would change the tree are not redirected, and find no file"
+	deviceSocket    = "the descriptor of a device file is a socket, for which a program can poll"
 )
 
 var deviations = []deviation{
@@ -137,11 +141,43 @@ var deviations = []deviation{
 	{"datagrams.long.*", "a datagram has one packet"},
 	{"datagrams.write.a", bySpecification},
 	{"datagrams.qkey.high.*", bySpecification},
+	{"descriptors.poll.events", deviceSocket},
+	{"descriptors.select", deviceSocket},
+	{"descriptors.epoll", deviceSocket},
 }
 
+// fileDeviations are those of the probes of system calls, with both carriers.
+var fileDeviations = []deviation{
+	{"descriptors.again.context", storedReply},
+	{"descriptors.left.context", storedReply},
+	{"descriptors.dup3.original.context", storedReply},
+	{"channels.*.write", eventSocket},
+	{"channels.*.writev", eventSocket},
+	{"channels.*.send", eventSocket},
+	{"channels.*.FIONREAD", eventSocket},
+	{"channels.*.poll*", eventSocket},
+	{"paths.fstat.type", "an open file of sysfs has the size of its content"},
+	{"paths.unlink", notChanged},
+	{"paths.mkdir", notChanged},
+	{"paths.rename", notChanged},
+	{"paths.truncate", notChanged},
+	{"paths.chmod", notChanged},
+	{"paths.fopen.write", "files of the tree cannot be written, by root neither"},
+}
+
+// seccompDeviations are those of the probes of system calls with the carrier seccomp alone.
+var seccompDeviations = []deviation{
+	{"descriptors.mmap.none", "the descriptor of a device file is memory, which programs can map at once"},
+	{"descriptors.mmap.beyond", "the descriptor of a device file is memory, of which mmap does not check the end"},
+	{"paths.fstatat.type", "the carrier does not know the directory of a relative path"},
+}
+
+// fileProbes are the probes of system calls that libraries do not make.
+var fileProbes = []string{"writes", "transfers", "descriptors", "channels", "paths"}
+
 // isDeviation reports whether a difference is meant to be, and marks the entries that match.
-func isDeviation(t *testing.T, key string, used []bool) (ok bool) {
-	for i, d := range deviations {
+func isDeviation(t *testing.T, list []deviation, key string, used []bool) (ok bool) {
+	for i, d := range list {
 		match, err := path.Match(d.keys, key)
 		require.NoError(t, err)
 		ok = ok || match
@@ -163,43 +199,72 @@ func difference(a, b facts) []string {
 }
 
 // TestProbes runs programs that use the API in unusual ways: invalid arguments, requests in each state, transitions
-// with each set of attributes, all kinds of errors. It compares what they print with what they print on Linux's own
-// Soft-RoCE. A probe with differences is repeated with more time for what happens by itself.
+// with each set of attributes, all kinds of errors, system calls that libraries do not make. It compares what they print
+// with what they print on Linux's own Soft-RoCE. A probe with differences is repeated with more time for what happens by
+// itself.
 func TestProbes(t *testing.T) {
+	linux := recorded(t)
+	comparison{newRig(t), compileProbes(t), linux, slices.Concat(deviations, fileDeviations)}.check(t)
+}
+
+// TestSeccompProbes is TestProbes for the probes of system calls, with the other carrier.
+func TestSeccompProbes(t *testing.T) {
+	linux := recorded(t)
+	maps.DeleteFunc(linux, func(key, _ string) bool { return !slices.Contains(fileProbes, probeOf(key)) })
+	r := newSeccompRig(t)
+	r.flags = []string{"--carrier", "seccomp"}
+	comparison{r, compileProbes(t), linux, slices.Concat(fileDeviations, seccompDeviations)}.check(t)
+}
+
+// recorded returns the recorded facts.
+func recorded(t *testing.T) facts {
 	if found, _ := filepath.Glob("/usr/lib/*/libibverbs/librxe-rdmav34.so"); len(found) == 0 { // the pattern is valid
 		t.Skip("the library is not that with which Linux's answers were recorded, rdma-core 44")
 	}
-	program := compileProbes(t)
+	if skip != "" {
+		t.Skip(skip)
+	}
 	b, err := os.ReadFile(recordedFile)
 	require.NoError(t, err)
-	linux := newFacts(t, string(b))
-	r := newRig(t)
+	return newFacts(t, string(b))
+}
+
+// comparison is a comparison with recorded facts.
+type comparison struct {
+	rig        *rig
+	program    string
+	linux      facts
+	deviations []deviation
+}
+
+// check checks that all differences are meant to be, and that there are all those that are meant to be.
+func (c comparison) check(t *testing.T) {
 	ours := facts{}
-	probes := probesOf(slices.Collect(maps.Keys(linux)))
+	probes := probesOf(slices.Collect(maps.Keys(c.linux)))
 	for delay := 20; len(probes) > 0 && delay < 10000; delay *= 2 {
 		for _, name := range probes {
 			maps.DeleteFunc(ours, func(key, _ string) bool { return probeOf(key) == name })
-			maps.Copy(ours, newFacts(t, runProbe(r, program, name, delay)))
+			maps.Copy(ours, newFacts(t, runProbe(c.rig, c.program, name, delay)))
 		}
-		wrong, _ := judge(t, ours, linux)
+		wrong, _ := c.judge(t, ours)
 		probes = probesOf(wrong)
 	}
-	wrong, unused := judge(t, ours, linux)
+	wrong, unused := c.judge(t, ours)
 	for _, key := range wrong {
-		assert.Equal(t, linux[key], ours[key], "%s: ours is not Linux's", key)
+		assert.Equal(t, c.linux[key], ours[key], "%s: ours is not Linux's", key)
 	}
 	assert.Empty(t, unused, "entries of deviations without a difference")
 }
 
 // judge returns the keys of the differences that are not meant to be, and the deviations that there are not.
-func judge(t *testing.T, ours, linux facts) (wrong, unused []string) {
-	used := make([]bool, len(deviations))
-	for _, key := range difference(ours, linux) {
-		if !isDeviation(t, key, used) {
+func (c comparison) judge(t *testing.T, ours facts) (wrong, unused []string) {
+	used := make([]bool, len(c.deviations))
+	for _, key := range difference(ours, c.linux) {
+		if !isDeviation(t, c.deviations, key, used) {
 			wrong = append(wrong, key)
 		}
 	}
-	for i, d := range deviations {
+	for i, d := range c.deviations {
 		if !used[i] {
 			unused = append(unused, d.keys+": "+d.reason)
 		}

@@ -5,6 +5,8 @@ package seccomp
 import (
 	"errors"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +25,9 @@ const (
 // onDevice executes a call whose first argument is a descriptor of the range.
 func (t *task) onDevice() result {
 	number := t.int(0)
+	if second, ok := transferCalls[uint32(t.nr)]; ok && !t.numbers.has(number) {
+		number = t.int(second)
+	}
 	switch t.nr {
 	case unix.SYS_FCNTL:
 		if cmd := t.int(1); cmd != unix.F_DUPFD && cmd != unix.F_DUPFD_CLOEXEC {
@@ -43,7 +48,7 @@ func (t *task) onDevice() result {
 	case unix.SYS_WRITE:
 		return t.write(d, t.args[1], t.args[2])
 	case unix.SYS_READ:
-		return t.retry(d, func() (*devices.Reply, error) { return devices.Read(d.conn, t.args[1], t.args[2]) })
+		return t.read(d, t.args[1], t.args[2])
 	case unix.SYS_IOCTL:
 		q := &devices.Request{IsIoctl: true, Ioctl: uint64(uint32(t.args[1])), Operand: t.args[2]}
 		if handle, ok := t.destroysMR(q); ok && d.dev != nil {
@@ -60,7 +65,65 @@ func (t *task) onDevice() result {
 	case unix.SYS_DUP3:
 		return t.duplicateAt(d, t.int(1), uint32(t.args[2]))
 	}
-	return result{errno: syscall.EINVAL} // the device files have no such call
+	return t.otherCall(d)
+}
+
+// otherCall executes the calls that libraries do not make on devices.
+func (t *task) otherCall(d *descriptor) result {
+	switch t.nr {
+	case unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_PREADV, unix.SYS_PWRITEV, unix.SYS_LSEEK:
+		return result{errno: syscall.ESPIPE}
+	case unix.SYS_PREADV2, unix.SYS_PWRITEV2:
+		if int64(t.args[3]) != -1 { // not the position, which devices do not have
+			return result{errno: syscall.ESPIPE}
+		}
+		return t.vector(d, t.nr == unix.SYS_PWRITEV2)
+	case unix.SYS_READV, unix.SYS_WRITEV:
+		return t.vector(d, t.nr == unix.SYS_WRITEV)
+	case unix.SYS_FALLOCATE:
+		return result{errno: syscall.ENODEV}
+	}
+	return result{errno: syscall.EINVAL}
+}
+
+// vector executes a vector as the kernel does on files without calls for vectors: one call for each part, until one
+// fails or transfers less.
+func (t *task) vector(d *descriptor, isWrite bool) result {
+	const most, size = 1024, 16
+	count := int(t.args[2])
+	if count < 0 || count > most {
+		return result{errno: syscall.EINVAL}
+	}
+	b := make([]byte, count*size)
+	if len(b) > 0 {
+		if err := readMemory(t.tid, t.args[1], b); err != nil {
+			return failed(err)
+		}
+	}
+	total := int64(0)
+	for ; len(b) > 0; b = b[size:] {
+		addr, n := ne.Uint64(b), ne.Uint64(b[8:])
+		var r result
+		if isWrite {
+			r = t.write(d, addr, n)
+		} else {
+			r = t.read(d, addr, n)
+		}
+		if r.errno != 0 && total == 0 {
+			return r
+		}
+		if r.errno != 0 {
+			break
+		}
+		if total += r.value; uint64(r.value) < n {
+			break
+		}
+	}
+	return result{value: total}
+}
+
+func (t *task) read(d *descriptor, addr, size uint64) result {
+	return t.retry(d, func() (*devices.Reply, error) { return devices.Read(d.conn, addr, size) })
 }
 
 // duplicate copies a descriptor to a free number of the range.
@@ -260,6 +323,22 @@ func (t *task) accept(d *descriptor, r *devices.Reply) result {
 	return result{value: r.Result, errno: r.Errno}
 }
 
+// cloexecOf returns whether exec closes a descriptor, as a flag.
+func (t *task) cloexecOf(d *descriptor) uint32 {
+	b, err := os.ReadFile(strings.Replace(t.procPath(d.number), "/fd/", "/fdinfo/", 1))
+	if err != nil {
+		return d.dev.cloexec
+	}
+	for line := range strings.Lines(string(b)) {
+		if text, ok := strings.CutPrefix(line, "flags:"); ok {
+			if flags, err := strconv.ParseUint(strings.TrimSpace(text), 8, 32); err == nil {
+				return uint32(flags) & unix.O_CLOEXEC
+			}
+		}
+	}
+	return d.dev.cloexec
+}
+
 // replace installs the memory of the program's queues at the number of the device file.
 func (t *task) replace(d *descriptor, memory *os.File) result {
 	if d.dev == nil {
@@ -269,7 +348,7 @@ func (t *task) replace(d *descriptor, memory *os.File) result {
 		return failed(err)
 	}
 	return t.lend(memory, d.dev, func(fd int) result {
-		if err := t.install(fd, d.number, d.dev.cloexec, 0); err != nil {
+		if err := t.install(fd, d.number, t.cloexecOf(d), 0); err != nil {
 			return failed(err)
 		}
 		return result{}

@@ -57,6 +57,12 @@ func inRange(s span, n int) []unix.SockFilter {
 		jump(unix.BPF_JGE, uint32(s.end), 1, 0), ret(returnNotify), ret(returnAllow)}
 }
 
+// eitherInRange notifies if one of two arguments is in the range.
+func eitherInRange(s span, n, m int) []unix.SockFilter {
+	return append([]unix.SockFilter{load(arg(n)), jump(unix.BPF_JGE, uint32(s.first), 0, 2),
+		jump(unix.BPF_JGE, uint32(s.end), 1, 0), ret(returnNotify)}, inRange(s, m)...)
+}
+
 // onDescriptor is inRange if the flags have AT_EMPTY_PATH, and otherwise notifies.
 func onDescriptor(s span, flags int) []unix.SockFilter {
 	return append([]unix.SockFilter{load(arg(flags)), jump(unix.BPF_JSET, unix.AT_EMPTY_PATH, 1, 0), ret(returnNotify)},
@@ -69,7 +75,10 @@ var (
 		unix.SYS_FACCESSAT2, unix.SYS_READLINKAT})
 	descriptorCalls = slices.Concat(oldDupCalls, []uint32{unix.SYS_WRITE, unix.SYS_IOCTL, unix.SYS_FSTAT, unix.SYS_DUP,
 		unix.SYS_DUP3, unix.SYS_FCNTL, unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_READV,
-		unix.SYS_WRITEV, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE})
+		unix.SYS_WRITEV, unix.SYS_PREADV, unix.SYS_PWRITEV, unix.SYS_PREADV2, unix.SYS_PWRITEV2, unix.SYS_LSEEK,
+		unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_FSYNC, unix.SYS_FDATASYNC})
+	// transferCalls move data between two descriptors, by the number of the second one's argument.
+	transferCalls = map[uint32]int{unix.SYS_SENDFILE: 1, unix.SYS_SPLICE: 2, unix.SYS_COPY_FILE_RANGE: 2}
 )
 
 // filter returns the program that selects the calls.
@@ -81,6 +90,9 @@ func filter(s span) []unix.SockFilter {
 	}
 	for _, n := range descriptorCalls {
 		rule(n, inRange(s, 0)...)
+	}
+	for n, second := range transferCalls {
+		rule(n, eitherInRange(s, 0, second)...)
 	}
 	for _, n := range pathCalls {
 		rule(n, ret(returnNotify))

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,10 +38,14 @@ func redirect(root, name string) (place, bool) {
 	if !path.IsAbs(name) {
 		return place{}, false
 	}
+	slash := ""
+	if strings.HasSuffix(name, "/") { // it must be a directory
+		slash = "/"
+	}
 	name = path.Clean(name)
 	for _, dir := range redirected {
 		if isIn(name, dir) {
-			return place{name, filepath.Join(root, name)}, true
+			return place{name, filepath.Join(root, name) + slash}, true
 		}
 	}
 	return place{}, false
@@ -75,6 +80,13 @@ func (t *task) openAt(flags int) result {
 		return proceed
 	}
 	if _, _, ok := p.device(); ok && flags&unix.O_PATH == 0 {
+		const create = unix.O_CREAT | unix.O_EXCL
+		switch {
+		case flags&create == create:
+			return result{errno: syscall.EEXIST}
+		case flags&unix.O_DIRECTORY != 0:
+			return result{errno: syscall.ENOTDIR}
+		}
 		return t.openDevice(p, flags)
 	}
 	if flags&unix.O_ACCMODE != unix.O_RDONLY && flags&unix.O_PATH == 0 {
@@ -100,7 +112,9 @@ func (t *task) openAt(flags int) result {
 // refuse returns the error of an open for writing: the files of the tree cannot be written, and others cannot be
 // created, as in sysfs. All programs of the user share the tree.
 func (p *place) refuse(flags int) error {
-	if _, err := os.Lstat(p.file); err != nil && flags&unix.O_CREAT == 0 {
+	if _, err := os.Lstat(p.file); errors.Is(err, unix.ENOTDIR) {
+		return unix.ENOTDIR
+	} else if err != nil && flags&unix.O_CREAT == 0 {
 		return unix.ENOENT
 	}
 	return unix.EACCES

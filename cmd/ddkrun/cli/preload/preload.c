@@ -32,6 +32,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -631,6 +632,123 @@ EXPORT ssize_t __read_chk(int fd, void *buf, size_t size, size_t room)
 	return device_at(fd) && size <= room ? read(fd, buf, size) : REAL(__read_chk)(fd, buf, size, room);
 }
 
+/*
+ * transfer_vector executes a vector as the kernel does on files without calls for vectors: one call for each part, until
+ * one fails or transfers less.
+ */
+static ssize_t transfer_vector(ssize_t (*transfer)(int, void *, size_t), int fd, const struct iovec *v, int count)
+{
+	struct iovec part;
+	ssize_t total = 0;
+	if (count < 0 || count > IOV_MAX) {
+		errno = EINVAL;
+		return -1;
+	}
+	for (int i = 0; i < count; i++) {
+		struct iovec from = {(void *)(v + i), sizeof part}, to = {&part, sizeof part};
+		if (RAW(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) != sizeof part) {
+			if (errno == EFAULT)
+				return total ? total : -1;
+			part = v[i]; /* the system does not permit the checked way */
+		}
+		ssize_t n = transfer(fd, part.iov_base, part.iov_len);
+		if (n < 0)
+			return total ? total : -1;
+		total += n;
+		if ((size_t)n < part.iov_len)
+			break;
+	}
+	return total;
+}
+
+static ssize_t write_part(int fd, void *b, size_t size) { return write(fd, b, size); }
+
+/* file returns the device of a descriptor, if it is one of a device file. */
+static struct device *file(int fd)
+{
+	struct device *d = device_at(fd);
+	return d && !d->is_netlink ? lookup(fd) : NULL;
+}
+
+EXPORT ssize_t writev(int fd, const struct iovec *v, int count)
+{
+	return file(fd) ? transfer_vector(write_part, fd, v, count) : REAL(writev)(fd, v, count);
+}
+
+EXPORT ssize_t readv(int fd, const struct iovec *v, int count)
+{
+	return file(fd) ? transfer_vector(read, fd, v, count) : REAL(readv)(fd, v, count);
+}
+
+/* The offset -1 is the position, which devices do not have. */
+
+EXPORT ssize_t pwritev2(int fd, const struct iovec *v, int count, off_t at, int flags)
+{
+	return at == -1 && file(fd) ? transfer_vector(write_part, fd, v, count) : REAL(pwritev2)(fd, v, count, at, flags);
+}
+
+EXPORT ssize_t preadv2(int fd, const struct iovec *v, int count, off_t at, int flags)
+{
+	return at == -1 && file(fd) ? transfer_vector(read, fd, v, count) : REAL(preadv2)(fd, v, count, at, flags);
+}
+
+EXPORT ssize_t pwritev64v2(int fd, const struct iovec *v, int count, off64_t at, int flags)
+{
+	return pwritev2(fd, v, count, at, flags);
+}
+
+EXPORT ssize_t preadv64v2(int fd, const struct iovec *v, int count, off64_t at, int flags)
+{
+	return preadv2(fd, v, count, at, flags);
+}
+
+/* Devices have no data that the kernel could move. */
+
+static ssize_t fail(int e)
+{
+	errno = e;
+	return -1;
+}
+
+EXPORT ssize_t sendfile(int to, int from, off_t *at, size_t size)
+{
+	return file(to) || file(from) ? fail(EINVAL) : REAL(sendfile)(to, from, at, size);
+}
+
+EXPORT ssize_t sendfile64(int to, int from, off64_t *at, size_t size)
+{
+	return file(to) || file(from) ? fail(EINVAL) : REAL(sendfile64)(to, from, at, size);
+}
+
+EXPORT ssize_t splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t size, unsigned flags)
+{
+	return file(to) || file(from) ? fail(EINVAL) : REAL(splice)(from, from_at, to, to_at, size, flags);
+}
+
+/* The descriptor of a device is a socket, which the program must not find out, and by which it must not send. */
+
+EXPORT ssize_t send(int fd, const void *b, size_t size, int flags)
+{
+	return file(fd) ? fail(ENOTSOCK) : REAL(send)(fd, b, size, flags);
+}
+
+EXPORT ssize_t recv(int fd, void *b, size_t size, int flags)
+{
+	return file(fd) ? fail(ENOTSOCK) : REAL(recv)(fd, b, size, flags);
+}
+
+EXPORT int shutdown(int fd, int how) { return file(fd) ? fail(ENOTSOCK) : REAL(shutdown)(fd, how); }
+
+EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *size)
+{
+	return file(fd) ? fail(ENOTSOCK) : REAL(getsockopt)(fd, level, name, value, size);
+}
+
+EXPORT int getpeername(int fd, struct sockaddr *a, socklen_t *size)
+{
+	return file(fd) ? fail(ENOTSOCK) : REAL(getpeername)(fd, a, size);
+}
+
 EXPORT int ioctl(int fd, unsigned long request, ...)
 {
 	va_list ap;
@@ -677,23 +795,6 @@ EXPORT void *mmap(void *addr, size_t size, int prot, int flags, int fd, off_t of
 EXPORT void *mmap64(void *addr, size_t size, int prot, int flags, int fd, off64_t off)
 {
 	return map_file(addr, size, prot, flags, fd, off);
-}
-
-/*
- * syscall is how libraries that replace the functions of the C library for mappings, such as those of UCX, map files in
- * the end. Other calls that a program makes by it are not redirected.
- */
-EXPORT long syscall(long number, ...)
-{
-	va_list ap;
-	long a[6];
-	va_start(ap, number);
-	for (int i = 0; i < 6; i++)
-		a[i] = va_arg(ap, long);
-	va_end(ap);
-	if (number == SYS_mmap)
-		return (long)map_file((void *)a[0], a[1], a[2], a[3], a[4], a[5]);
-	return RAW(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 /* Descriptors. */
@@ -882,8 +983,13 @@ static int open_live(const char *path, int flags)
 	if (to < 0 || RAW(SYS_pwrite64, to, s + 1, s->size, 0) != (ssize_t)s->size)
 		goto end;
 	RAW(SYS_fchmod, to, 0444);
-	result = to;
-	to = -1;
+	char name_of[sizeof "/proc/self/fd/" + 3 * sizeof to];
+	snprintf(name_of, sizeof name_of, "/proc/self/fd/%d", to);
+	result = RAW(SYS_openat, AT_FDCWD, name_of, O_RDONLY | (flags & O_CLOEXEC), 0); /* not to be written */
+	if (result < 0) { /* there is no /proc */
+		result = to;
+		to = -1;
+	}
 end:
 	if (to >= 0)
 		raw_close(to);
@@ -933,7 +1039,7 @@ EXPORT int bind(int fd, const struct sockaddr *a, socklen_t size)
 {
 	struct device *d = netlink(fd);
 	if (!d)
-		return REAL(bind)(fd, a, size);
+		return file(fd) ? fail(ENOTSOCK) : REAL(bind)(fd, a, size);
 	if (!a || size < sizeof(struct sockaddr_nl) || a->sa_family != AF_NETLINK) {
 		errno = EINVAL;
 		return -1;
@@ -946,6 +1052,8 @@ EXPORT int bind(int fd, const struct sockaddr *a, socklen_t size)
 
 EXPORT int connect(int fd, const struct sockaddr *a, socklen_t size)
 {
+	if (file(fd))
+		return fail(ENOTSOCK);
 	return netlink(fd) ? 0 : REAL(connect)(fd, a, size);
 }
 
@@ -953,7 +1061,7 @@ EXPORT int getsockname(int fd, struct sockaddr *a, socklen_t *size)
 {
 	struct device *d = netlink(fd);
 	if (!d)
-		return REAL(getsockname)(fd, a, size);
+		return file(fd) ? fail(ENOTSOCK) : REAL(getsockname)(fd, a, size);
 	*size = set_address(a, *size, d->port);
 	return 0;
 }
@@ -962,26 +1070,28 @@ EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t 
 {
 	if (level == SOL_NETLINK && netlink(fd))
 		return 0;
-	return REAL(setsockopt)(fd, level, name, value, size);
+	return file(fd) ? fail(ENOTSOCK) : REAL(setsockopt)(fd, level, name, value, size);
 }
 
 EXPORT ssize_t sendto(int fd, const void *b, size_t n, int flags, const struct sockaddr *to, socklen_t size)
 {
 	if (netlink(fd))
 		return REAL(send)(fd, b, n, flags | MSG_NOSIGNAL);
-	return REAL(sendto)(fd, b, n, flags, to, size);
+	return file(fd) ? fail(ENOTSOCK) : REAL(sendto)(fd, b, n, flags, to, size);
 }
 
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
 	if (!netlink(fd))
-		return REAL(sendmsg)(fd, m, flags);
+		return file(fd) ? fail(ENOTSOCK) : REAL(sendmsg)(fd, m, flags);
 	struct msghdr plain = {.msg_iov = m->msg_iov, .msg_iovlen = m->msg_iovlen};
 	return REAL(sendmsg)(fd, &plain, flags | MSG_NOSIGNAL);
 }
 
 EXPORT ssize_t recvfrom(int fd, void *b, size_t n, int flags, struct sockaddr *from, socklen_t *size)
 {
+	if (file(fd))
+		return fail(ENOTSOCK);
 	ssize_t r = REAL(recvfrom)(fd, b, n, flags, from, size);
 	if (r >= 0 && from && size && netlink(fd))
 		*size = set_address(from, *size, 0);
@@ -990,6 +1100,8 @@ EXPORT ssize_t recvfrom(int fd, void *b, size_t n, int flags, struct sockaddr *f
 
 EXPORT ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
+	if (file(fd))
+		return fail(ENOTSOCK);
 	socklen_t room = m ? m->msg_namelen : 0;
 	ssize_t r = REAL(recvmsg)(fd, m, flags);
 	if (r >= 0 && m->msg_name && netlink(fd))
@@ -1083,16 +1195,20 @@ static const char *below_tree(int dir, const char *path, struct path *to)
 static int refuse(int dir, const char *path, int flags)
 {
 	struct stat st;
-	errno = RAW(SYS_newfstatat, dir, path, &st, 0) && !(flags & O_CREAT) ? ENOENT : EACCES;
-	return -1;
+	if (RAW(SYS_newfstatat, dir, path, &st, 0) == 0)
+		return fail(EACCES);
+	return fail(errno == ENOTDIR ? ENOTDIR : flags & O_CREAT ? EACCES : ENOENT);
 }
 
 static int open_path(int dir, const char *path, int flags, mode_t mode)
 {
 	struct path to;
 	const char *p = redirect(path, &to);
-	if (p != path && is_device(path) && !(flags & O_PATH) && numbers(p))
-		return open_device(path, flags);
+	if (p != path && is_device(path) && !(flags & O_PATH) && numbers(p)) {
+		if (flags & O_CREAT && flags & O_EXCL)
+			return fail(EEXIST);
+		return flags & O_DIRECTORY ? fail(ENOTDIR) : open_device(path, flags);
+	}
 	struct path full;
 	const char *live = p != path ? path : below_tree(dir, path, &full);
 	if (live && (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH))
@@ -1228,6 +1344,77 @@ EXPORT ssize_t lgetxattr(const char *path, const char *name, void *value, size_t
 	return REAL(lgetxattr)(redirect(path, &to), name, value, size);
 }
 
+/* strip takes the path of the tree off a path in b. */
+static char *strip(char *b)
+{
+	size_t n = b ? root_size(b) : 0;
+	if (n)
+		memmove(b, b + n, strlen(b + n) + 1);
+	return b;
+}
+
+EXPORT char *realpath(const char *path, char *b)
+{
+	struct path to;
+	return strip(REAL(realpath)(redirect(path, &to), b));
+}
+
+EXPORT char *__realpath_chk(const char *path, char *b, size_t room);
+EXPORT char *__realpath_chk(const char *path, char *b, size_t room)
+{
+	struct path to;
+	return strip(REAL(__realpath_chk)(redirect(path, &to), b, room));
+}
+
+EXPORT char *canonicalize_file_name(const char *path) { return realpath(path, NULL); }
+
+/* open_how opens a path with the flags of openat2. Calls with rules of resolution are the kernel's. */
+static int open_how(int dir, const char *path, const uint64_t *how, size_t size)
+{
+	uint64_t h[3]; /* flags, mode, resolve */
+	struct iovec from = {(void *)how, sizeof h}, to = {h, sizeof h};
+	if (size != sizeof h || RAW(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) != sizeof h || h[2] || h[0] >> 31)
+		return RAW(SYS_openat2, dir, path, how, size);
+	return open_path(dir, path, h[0], h[1]);
+}
+
+/*
+ * syscall is how libraries that replace functions of the C library make their calls in the end, such as those of UCX
+ * for mappings. The calls on devices and the files of the tree that have such libraries, or no function, are redirected.
+ */
+EXPORT long syscall(long number, ...)
+{
+	va_list ap;
+	long a[6];
+	va_start(ap, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(ap, long);
+	va_end(ap);
+	switch (number) {
+	case SYS_mmap:
+		return (long)map_file((void *)a[0], a[1], a[2], a[3], a[4], a[5]);
+	case SYS_openat:
+		return open_path(a[0], (const char *)a[1], a[2], a[3]);
+	case SYS_openat2:
+		return open_how(a[0], (const char *)a[1], (const uint64_t *)a[2], a[3]);
+	}
+	if (number != SYS_read && number != SYS_write && number != SYS_readv && number != SYS_writev && number != SYS_ioctl)
+		return RAW(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	if (!file(a[0]))
+		return RAW(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	switch (number) {
+	case SYS_read:
+		return read(a[0], (void *)a[1], a[2]);
+	case SYS_write:
+		return write(a[0], (const void *)a[1], a[2]);
+	case SYS_readv:
+		return readv(a[0], (const struct iovec *)a[1], a[2]);
+	case SYS_writev:
+		return writev(a[0], (const struct iovec *)a[1], a[2]);
+	}
+	return ioctl(a[0], a[1], (void *)a[2]);
+}
+
 /* Status. */
 
 static void make_device(struct stat *st, dev_t rdev)
@@ -1240,6 +1427,17 @@ static void make_device(struct stat *st, dev_t rdev)
 /* The status of a file in sysfs, which has the size of a page. */
 enum { SYSFS_MODE = S_IFREG | 0444, SYSFS_SIZE = 4096 };
 
+/* is_sysfs reports whether a path, which was redirected to p, is one of a file with a mode in sysfs. */
+static int is_sysfs(int dir, const char *path, const char *p, mode_t mode)
+{
+	struct path full;
+	if (!S_ISREG(mode))
+		return 0;
+	if (p == path)
+		path = below_tree(dir, path, &full);
+	return path && begins(path, "/sys/");
+}
+
 /* stat_path executes the system call that the functions of the C library are made of. */
 static int stat_path(int dir, const char *path, struct stat *st, int flags)
 {
@@ -1249,7 +1447,7 @@ static int stat_path(int dir, const char *path, struct stat *st, int flags)
 	dev_t n;
 	if (r == 0 && p != path && is_device(path) && S_ISREG(st->st_mode) && (n = numbers(p)))
 		make_device(st, n);
-	if (r == 0 && p != path && begins(path, "/sys/") && S_ISREG(st->st_mode)) {
+	else if (r == 0 && is_sysfs(dir, path, p, st->st_mode)) {
 		st->st_mode = SYSFS_MODE;
 		st->st_size = SYSFS_SIZE;
 	}
@@ -1313,7 +1511,7 @@ EXPORT int statx(int dir, const char *path, int flags, unsigned mask, struct sta
 		st->stx_rdev_major = major(n);
 		st->stx_rdev_minor = minor(n);
 		st->stx_size = 0;
-	} else if (r == 0 && p != path && begins(path, "/sys/") && S_ISREG(st->stx_mode)) {
+	} else if (r == 0 && is_sysfs(dir, path, p, st->stx_mode)) {
 		st->stx_mode = SYSFS_MODE;
 		st->stx_size = SYSFS_SIZE;
 	}
