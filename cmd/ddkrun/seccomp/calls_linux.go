@@ -25,7 +25,7 @@ const (
 // onDevice executes a call whose first argument is a descriptor of the range.
 func (t *task) onDevice() result {
 	number := t.int(0)
-	if second, ok := transferCalls[uint32(t.nr)]; ok && !t.numbers.has(number) {
+	if second, ok := transferCalls[t.nr]; ok && !t.numbers.has(number) {
 		number = t.int(second)
 	}
 	switch t.nr {
