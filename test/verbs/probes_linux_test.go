@@ -199,9 +199,9 @@ func difference(a, b facts) []string {
 }
 
 // TestProbes runs programs that use the API in unusual ways: invalid arguments, requests in each state, transitions
-// with each set of attributes, all kinds of errors, system calls that libraries do not make. It compares what they print
-// with what they print on Linux's own Soft-RoCE. A probe with differences is repeated with more time for what happens by
-// itself.
+// with each set of attributes, all kinds of errors, system calls that libraries do not make. It compares what they
+// print with what they print on Linux's own Soft-RoCE. A probe with differences is repeated with more time for what
+// happens by itself.
 func TestProbes(t *testing.T) {
 	linux := recorded(t)
 	comparison{newRig(t), compileProbes(t), linux, slices.Concat(deviations, fileDeviations)}.check(t)
