@@ -23,8 +23,8 @@ import (
 // recordedFile has what the probes print on Linux's own Soft-RoCE, of Debian 12 (Linux 6.1, rdma-core 44).
 const recordedFile = "testdata/probes/linux.txt"
 
-var record = flag.String("record", "", "TestRecordProbes runs the probes with these names, separated by commas, or all, "+
-	"in a guest, and writes "+recordedFile)
+var record = flag.String("record", "", "TestRecordProbes runs the probes with these names, separated by commas, or "+
+	"all, in a guest, and writes "+recordedFile)
 
 // facts are what probes print: values by keys, such as mr_flags.0x2.
 type facts map[string]string
