@@ -179,15 +179,15 @@ func lidChange(t *validate.T) {
 	changes := make(chan accesslayer.PortEvent, 64)
 	_, err := s.client.RegisterPnP(accesslayer.PnPConfig{Sync: true,
 		Port: func(a *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
-			if a.GUID() == s.guid(0) && e.Type == accesslayer.PortLID {
+			if a.GUID() == s.guid(0) && (e.Type == accesslayer.PortLID || e.Type == accesslayer.PortSM) {
 				changes <- e
 			}
 		}})
 	kit.OK(t, err, "Client.RegisterPnP")
 	ca := s.open(s.client, 0)
 	// The case gets PortInfo and sets it with another LID. Layouts: IBTA volume 1, 13.4.2, 14.2.1, 14.2.5.6.
-	const data, lid, state = 64, 64 + 16, 64 + 32
-	set := func(want ci.LID) {
+	const data, lid, smLID, state = 64, 64 + 16, 64 + 18, 64 + 32
+	set := func(field int, want ci.LID) {
 		in := ci.MAD{0: 1, 1: 1, 2: 1, 3: 1, 15: 9, 17: 0x15}
 		var out ci.MAD
 		kit.OK(t, ca.LocalMAD(ca.Port.Num, nil, &in, &out), "CA.LocalMAD of Get PortInfo")
@@ -195,16 +195,27 @@ func lidChange(t *validate.T) {
 		in[3] = 2
 		in[state] &^= 15
 		in[state+1] &= 15
-		in[lid], in[lid+1] = byte(want>>8), byte(want)
+		in[field], in[field+1] = byte(want>>8), byte(want)
 		kit.OK(t, ca.LocalMAD(ca.Port.Num, nil, &in, &out), "CA.LocalMAD of Set PortInfo")
 		kit.True(t, out[4] == 0 && out[5] == 0, "MAD status of Set PortInfo", "0x0000", "%#02x%02x", out[4], out[5])
 	}
-	was := ca.Port.LID
-	set(was + 0x40)
-	e := expect(t, changes, "event after the change of the LID")
-	kit.Equal(t, "PortEvent.Port", e.Port, ca.Port.Num)
-	kit.Equal(t, "PortEvent.Attr.LID", e.Attr.LID, was+0x40)
-	set(was)
-	kit.Equal(t, "PortEvent.Attr.LID after the LID was set back",
-		expect(t, changes, "event after the LID was set back").Attr.LID, was)
+	// Each change has its own event and no other: an event that a change has not caused comes before the next one.
+	change := func(where string, field int, want ci.LID, event accesslayer.PortEventType) *ci.PortAttr {
+		set(field, want)
+		e := expect(t, changes, "event after "+where)
+		kit.Equal(t, "PortEvent.Type after "+where, e.Type, event)
+		kit.Equal(t, "PortEvent.Port after "+where, e.Port, ca.Port.Num)
+		return e.Attr
+	}
+	was, wasSM := ca.Port.LID, ca.Port.SMLID
+	for range 2 {
+		got := change("a change of the LID", lid, was+0x40, accesslayer.PortLID)
+		kit.Equal(t, "PortEvent.Attr.LID", got.LID, was+0x40)
+		got = change("a change of the SM's LID", smLID, wasSM+0x40, accesslayer.PortSM)
+		kit.Equal(t, "PortEvent.Attr.SMLID", got.SMLID, wasSM+0x40)
+		got = change("the LID was set back", lid, was, accesslayer.PortLID)
+		kit.Equal(t, "PortEvent.Attr.LID after it was set back", got.LID, was)
+		got = change("the SM's LID was set back", smLID, wasSM, accesslayer.PortSM)
+		kit.Equal(t, "PortEvent.Attr.SMLID after it was set back", got.SMLID, wasSM)
+	}
 }

@@ -24,6 +24,7 @@ type segmented struct {
 	agent mads.Agent // of the script
 	head  []byte     // headers of the packets that the script receives
 	tid   uint64     // of the next request
+	limit int        // of the responses, in bytes with the headers; 0: none
 }
 
 func newSegmented(t *validate.T) *segmented {
@@ -52,7 +53,8 @@ func (s *segmented) ask(n int, timeout time.Duration, retries int) func() (*mads
 	(&mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassSubnetAdmin, ClassVersion: mad.ClassVersionSubnetAdmin,
 		Method: mad.GetTable, TID: s.tid, Attribute: mad.AttrPathRecord}).Put(msg)
 	return result(s.t, "mads.Agent.Do", func(ctx context.Context) (*mads.Received, error) {
-		return s.asker.Do(ctx, &mads.Message{To: s.a.to(s.b), MAD: msg, Timeout: timeout, Retries: retries})
+		return s.asker.Do(ctx, &mads.Message{To: s.a.to(s.b), MAD: msg, Timeout: timeout, Retries: retries,
+			MaxResponse: s.limit})
 	})
 }
 

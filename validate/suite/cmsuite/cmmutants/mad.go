@@ -73,6 +73,12 @@ var datagrams = []mutant.Mutant{
 			}
 			return true
 		})),
+	fault("mad.rmpp-stop", cmsuite.MADRMPP03, "each STOP of a transfer has status 127", tap.MAD(func(b []byte) bool {
+		if b[1] == 0x03 && b[25] == 3 {
+			b[27] = 127
+		}
+		return true
+	})),
 	fault("mad.keeps-avs", cmsuite.MADGSI08, "Destroy of an address vector does not release it", tap.Layer(ciwrap.Layer{
 		AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return keptAV{ciwrap.AV{AV: a}} },
 	})),
