@@ -8,8 +8,8 @@ import (
 )
 
 var MADRMPP03 = datagrams.Must("MAD-RMPP-03", "IBTA 13.6.6", "mads, Message.MaxResponse",
-	"A response of the length that the request admits is received. A longer one is stopped with a STOP of status 1, at "+
-		"its first segment if that announces the length, and the request fails with InsufficientResources.")
+	"A response of the length that the request admits is received. A longer one is stopped with a STOP of status 1, "+
+		"at its first segment if that announces the length, and the request fails with InsufficientResources.")
 
 var _ = datagrams.Case(validate.Case{
 	ID:    "mad.rmpp.limit",
