@@ -1,6 +1,7 @@
 package userlib
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +16,7 @@ type cq struct {
 	ring      atomic.Pointer[rings.UserCompletion] // replaced, with mu, by a resize
 	ca        *ca
 	empty     atomic.Uint32 // polls that found nothing, in a row
+	readers   atomic.Int32  // calls of len in progress
 
 	mu       sync.Mutex // polls, armings and resizes
 	life     arena.Life
@@ -117,6 +119,9 @@ func postDestroyCQ(a *ci.UserDestroyCQ, _ *ci.UserBuffer, err error) {
 	q.destroyed.Store(q.isBroken || q.life.IsOver())
 	q.mu.Unlock()
 	if hasEnded {
+		for q.readers.Load() > 0 { // of the memory, which Drop may unmap; they return at once
+			runtime.Gosched()
+		}
 		q.ca.Drop()
 	}
 }
@@ -136,7 +141,11 @@ func (q *cq) poll(wc []ci.WC) (int, error) {
 	if len(wc) == 0 {
 		return 0, nil
 	}
-	if q.ring.Load().Len() == 0 {
+	n, ok := q.len()
+	switch {
+	case !ok:
+		return 0, errPollDestroyed
+	case n == 0:
 		q.foundNothing()
 		return 0, nil
 	}
@@ -148,7 +157,7 @@ func (q *cq) poll(wc []ci.WC) (int, error) {
 	if q.destroyed.Load() {
 		return 0, errPollDestroyed
 	}
-	n := q.ring.Load().Get(wc)
+	n = q.ring.Load().Get(wc)
 	for i := range wc[:n] {
 		if c := q.contexts[wc[i].QPN]; c != nil {
 			wc[i].Context = c.value
@@ -173,10 +182,22 @@ func (q *cq) foundNothing() {
 }
 
 func (q *cq) peek() (int, error) {
-	if q.destroyed.Load() {
+	n, ok := q.len()
+	if !ok {
 		return 0, errPeekDestroyed
 	}
-	return q.ring.Load().Len(), nil
+	return n, nil
+}
+
+// len returns the number of completions that wait, without a lock. It reports false for a queue that is destroyed. The
+// memory of the queue is mapped until it returns: postDestroyCQ waits for readers.
+func (q *cq) len() (n int, ok bool) {
+	q.readers.Add(1)
+	defer q.readers.Add(-1)
+	if q.destroyed.Load() {
+		return 0, false
+	}
+	return q.ring.Load().Len(), true
 }
 
 func (q *cq) notify(when ci.Notify) error {

@@ -126,3 +126,32 @@ func TestObjectsOfOtherContexts(t *testing.T) {
 	require.ErrorIs(t, err, ci.InvalidSRQHandle)
 	require.NoError(t, own.Destroy())
 }
+
+// TestDestroyWhilePolling destroys everything of a process while two goroutines poll a CQ without a lock. The memory
+// stays mapped until they have read it: the last object unmaps it.
+func TestDestroyWhilePolling(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t, direct.NewLink(), nil)
+	for range 10 {
+		c := newClient(d, ci.RC)
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for err := error(nil); err == nil; {
+					if _, err = c.cq.u.Peek(); err == nil {
+						_, err = c.cq.u.Poll(make([]ci.WC, 1))
+					}
+				}
+			})
+		}
+		c.die()
+		qp := ci.UserDestroyQP{QP: c.qp.u.Handle}
+		require.NoError(t, c.lib.DestroyQP.Pre(&qp, nil))
+		c.lib.DestroyQP.Post(&qp, nil, nil)
+		q := ci.UserDestroyCQ{CQ: c.cq.u.Handle}
+		require.NoError(t, c.lib.DestroyCQ.Pre(&q, nil))
+		c.lib.DestroyCQ.Post(&q, nil, nil) // which unmaps the memory
+		wg.Wait()
+		require.EqualValues(t, 0, c.cq.u.Handle.(*cq).readers.Load())
+	}
+}
