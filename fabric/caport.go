@@ -246,8 +246,15 @@ func (c *CAPort) SubnetMAD(in, out *ci.MAD) {
 	}
 }
 
-// MKey returns the M_Key. It implements rvt.MKeyPort.
-func (c *CAPort) MKey() uint64 { return c.port.node.soft.Protection(c.port.num).Key }
+// TrustedMAD is SubnetMAD without a check of the M_Key. It implements rvt.TrustedSMAPort.
+func (c *CAPort) TrustedMAD(in, out *ci.MAD) {
+	*out = *in
+	isReply := c.port.node.agent.ExecuteTrusted(c.port.num, out)
+	c.port.node.fabric.settle()
+	if !isReply {
+		*out = ci.MAD{}
+	}
+}
 
 // AddCounters adds the counters of the port. It implements rvt.CounterPort.
 func (c *CAPort) AddCounters(m map[string]uint64) {

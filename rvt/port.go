@@ -217,10 +217,11 @@ type SMAPort interface {
 	SubnetMAD(in, out *ci.MAD)
 }
 
-// An MKeyPort is an SMAPort that returns its M_Key, for hardware whose driver reads attributes without the key.
-type MKeyPort interface {
+// A TrustedSMAPort is an SMAPort of hardware whose driver needs no M_Key.
+type TrustedSMAPort interface {
 	SMAPort
-	MKey() uint64
+	// TrustedMAD is SubnetMAD without a check of the M_Key, and without an effect on its lease.
+	TrustedMAD(in, out *ci.MAD)
 }
 
 // A ViolationPort is an InfiniBand port whose node counts packets with a wrong key. With an agent of its own

@@ -1,6 +1,7 @@
 package sma_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 	"time"
@@ -180,7 +181,16 @@ func TestMKeyProtection(t *testing.T) {
 		assert.Equal(t, level, p.MKeyProtect, "an SMP with the key has ended the lease")
 		r.key = 1
 		_, _ = r.do(mad.Set, mad.AttrPKeyTable, 0, nil)
-		r.clock.Advance(11 * time.Second)
+		r.clock.Advance(6 * time.Second)
+		m := smp(mad.Get, mad.AttrPortInfo, 0, nil)
+		violations := r.agent.Count(sma.BadMKey)
+		require.True(t, r.agent.ExecuteTrusted(1, m), "the driver needs no key")
+		p.Parse(m[64:])
+		assert.EqualValues(t, key, p.MKey, "and sees it")
+		assert.Equal(t, violations, r.agent.Count(sma.BadMKey))
+		require.True(t, r.agent.ExecuteTrusted(1, smp(mad.Set, mad.AttrPKeyTable, 0, bytes.Repeat([]byte{0xff}, 64))))
+		assert.False(t, r.agent.ExecuteTrusted(1, smp(mad.TrapRepress, mad.AttrNotice, 0, nil)), "it has no response")
+		r.clock.Advance(5 * time.Second) // for the driver has not ended the lease
 		r.get(mad.AttrPortInfo, 0, &p)
 		assert.Zero(t, p.MKeyProtect, "the lease has expired")
 		if level > 0 {

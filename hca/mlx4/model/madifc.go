@@ -32,8 +32,8 @@ func (c *command) madIFC() prm.Status {
 		if !ok {
 			return prm.BadParam
 		}
-		if c.opMod&prm.MADIgnoreMKey != 0 {
-			p.authorize(agent, &in, &out)
+		if t, ok := ci.As[rvt.TrustedSMAPort](p.link); ok && c.opMod&prm.MADIgnoreMKey != 0 {
+			t.TrustedMAD(&in, &out)
 			break
 		}
 		agent.SubnetMAD(&in, &out)
@@ -46,24 +46,6 @@ func (c *command) madIFC() prm.Status {
 	c.describe(out[:])
 	return c.outbox(out[:])
 }
-
-// authorize executes a datagram without a check of its M_Key, which the response has unchanged.
-func (p *port) authorize(agent rvt.SMAPort, in, out *ci.MAD) {
-	k, ok := ci.As[rvt.MKeyPort](p.link)
-	if !ok {
-		agent.SubnetMAD(in, out)
-		return
-	}
-	key := bigEndian.Uint64(in[mkeyAt:])
-	bigEndian.PutUint64(in[mkeyAt:], k.MKey())
-	agent.SubnetMAD(in, out)
-	if *out != (ci.MAD{}) {
-		bigEndian.PutUint64(out[mkeyAt:], key)
-	}
-}
-
-// mkeyAt is the offset of the M_Key in a subnet management datagram.
-const mkeyAt = 24
 
 // reject responds that the port does not support the class.
 func reject(in, out *ci.MAD) {
