@@ -77,7 +77,10 @@ type DMA interface {
 type DMARange struct{ Addr, Size uint64 }
 
 // Bytes returns b as Memory of this process. b is on Go's heap or in a mapping; it is never on a stack, since passing
-// it here moves it to the heap.
+// it here moves it to the heap. It is not inlined: in a function that only asks for the address, an inlined one would
+// leave b on the stack, which moves when it grows.
+//
+//go:noinline
 func Bytes(b []byte) Memory { return bytesMemory(b) }
 
 type bytesMemory []byte
