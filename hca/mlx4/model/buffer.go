@@ -71,14 +71,14 @@ func (b *buffer) write(off uint64, p []byte) bool {
 	return b.has(off, uint64(len(p))) && accessPages(b.m, b, off, p, true)
 }
 
-// fill sets the entries of a queue to one value.
-func (b *buffer) fill(entry []byte) bool {
+// fill sets the entries of a queue between two offsets to one value.
+func (b *buffer) fill(from, to uint64, entry []byte) bool {
 	page := make([]byte, 0, prm.ICMPageSize)
 	for len(page) < cap(page) {
 		page = append(page, entry...)
 	}
-	for off := uint64(0); off < b.size; off += uint64(len(page)) {
-		if !b.write(off, page[:min(uint64(len(page)), b.size-off)]) {
+	for off := from; off < to; off += uint64(len(page)) {
+		if !b.write(off, page[:min(uint64(len(page)), to-off)]) {
 			return false
 		}
 	}

@@ -203,25 +203,16 @@ func (q *cq) fill(first uint32) bool {
 	for i := range e {
 		e[i] = prm.CQEFill
 	}
-	other := append([]byte(nil), e...)
 	slots := uint32(1) << q.log
-	at := first & (slots - 1)
+	at := uint64(first&(slots-1)) * uint64(q.entry)
 	round := uint64(first >> q.log & 1)
-	prm.CQEOwner.Put(e[q.entry-prm.CQESize:], 1-round)
-	if at == 0 {
-		return q.buf.fill(e)
+	owner := e[q.entry-prm.CQESize:]
+	prm.CQEOwner.Put(owner, 1-round)
+	if !q.buf.fill(at, q.buf.size, e) {
+		return false
 	}
-	prm.CQEOwner.Put(other[q.entry-prm.CQESize:], round)
-	for i := range slots {
-		entry := e
-		if i < at { // of the next round
-			entry = other
-		}
-		if !q.buf.write(uint64(i)*uint64(q.entry), entry) {
-			return false
-		}
-	}
-	return true
+	prm.CQEOwner.Put(owner, round) // those of the next round
+	return q.buf.fill(0, at, e)
 }
 
 // Put implements rvt.CompletionSink.

@@ -102,7 +102,7 @@ func (c *command) sw2hwEQ() prm.Status {
 	}
 	entry := make([]byte, e.size)
 	prm.EQEOwner.Put(entry[e.size-eqeSize:], 1)
-	if !e.buf.fill(entry) {
+	if !e.buf.fill(0, e.buf.size, entry) {
 		return prm.BadParam
 	}
 	c.eqs.eqs[c.mod] = e

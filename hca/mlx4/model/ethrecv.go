@@ -8,7 +8,7 @@ import (
 
 // steering selects the QPs of received frames. It is replaced, never changed.
 type steering struct {
-	byMAC       map[steerKey][]uint32
+	byMAC       map[steerKey][]uint32     // in order
 	promiscuous [maxPorts + 1][2][]uint32 // by port, and for groups or single addresses
 }
 
@@ -23,7 +23,9 @@ const (
 	steerSingle = 1
 )
 
-// newSteering returns the steering of the present entries. m.mu is held.
+// newSteering returns the steering of the present entries. Several entries for one address count as one, which has each
+// QP once and at most as many as an entry can: a frame is not delivered as often as a driver repeats itself. m.mu is
+// held.
 func (m *Model) newSteering() *steering {
 	s := &steering{byMAC: map[steerKey][]uint32{}, promiscuous: m.promiscuous}
 	for _, e := range m.mcgs {
@@ -32,8 +34,11 @@ func (m *Model) newSteering() *steering {
 		}
 		const portAt, macAt = 5, 10
 		k := steerKey{e.gid[portAt], [6]byte(e.gid[macAt:])}
-		for n := range e.members {
-			s.byMAC[k] = append(s.byMAC[k], n)
+		for _, n := range e.members() {
+			list := s.byMAC[k]
+			if i, found := slices.BinarySearch(list, n); !found && len(list) < maxMembers {
+				s.byMAC[k] = slices.Insert(list, i, n)
+			}
 		}
 	}
 	return s
@@ -45,7 +50,8 @@ func (m *Model) setPromiscuous(num, kind uint8, b []byte) prm.Status {
 	if !ok || m.port(num) == nil {
 		return prm.BadParam
 	}
-	m.promiscuous[num][kind] = list
+	slices.Sort(list)
+	m.promiscuous[num][kind] = slices.Compact(list)
 	m.steering.Store(m.newSteering())
 	return prm.OK
 }
@@ -77,7 +83,7 @@ func (p *port) receive(f []byte) {
 		deliver(n)
 	}
 	for _, n := range all {
-		if !slices.Contains(single, n) {
+		if _, found := slices.BinarySearch(single, n); !found {
 			deliver(n)
 		}
 	}

@@ -30,6 +30,17 @@ type fmrs struct {
 	oldOnes int
 }
 
+// maxFMRs bounds the FMRs, and with them the memory: about 300 bytes each. Other entries of the protection table are
+// objects of the transport, which has limits of its own.
+const maxFMRs = 1 << 16
+
+// isFull reports whether there can be no further FMR.
+func (x *fmrs) isFull() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.byIndex) >= maxFMRs
+}
+
 // maxOldMappings bounds what FMRs have mapped since the last SYNC_TPT. Beyond it, new keys grant nothing.
 const maxOldMappings = 1 << 16
 

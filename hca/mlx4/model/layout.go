@@ -44,9 +44,14 @@ func (c *command) initHCA() prm.Status {
 	return prm.OK
 }
 
+// Sizes of an entry of the multicast table, as logarithms.
+const (
+	minMCEntry = 6
+	maxMCEntry = 11
+)
+
 // check compares the sizes with those of QUERY_DEV_CAP.
 func (l *layout) check(b []byte) prm.Status {
-	const minMCEntry, maxMCEntry = 6, 11
 	switch {
 	case prm.HCAVersion.Get(b) != prm.InitHCAVersion:
 		return prm.BadParam

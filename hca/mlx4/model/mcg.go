@@ -3,6 +3,7 @@ package model
 import (
 	"bytes"
 	"hash/fnv"
+	"slices"
 
 	"ciddk/ci"
 	"ciddk/hca/mlx4/prm"
@@ -14,7 +15,7 @@ type mcg struct {
 	raw      []byte
 	protocol uint8
 	gid      ci.GID
-	members  map[uint32]ci.Mcast // by QPN; nil: the QP is in Reset, or is not one of the transport
+	joined   map[uint32]ci.Mcast // by QPN: the members that are attached, which are QPs of the transport outside Reset
 }
 
 // mcgIndex validates the index of an entry.
@@ -55,6 +56,9 @@ func (c *command) writeMCG() prm.Status {
 	return prm.BadOp
 }
 
+// maxMembers is the most members of an entry, whatever its size.
+const maxMembers = (1<<maxMCEntry - prm.MCGQPs) / 4
+
 // memberQPNs returns the QPs of an entry. It reports false if it has more than its size allows.
 func memberQPNs(b []byte) ([]uint32, bool) {
 	n := int(prm.MCGMembers.Get(b))
@@ -76,15 +80,16 @@ func (m *Model) setMCG(index uint32, b []byte) prm.Status {
 	}
 	old := m.mcgs[index]
 	e := &mcg{raw: b, protocol: uint8(prm.MCGProtocol.Get(b)), gid: ci.GID(prm.MCGGID.Bytes(b, prm.GIDSize)),
-		members: map[uint32]ci.Mcast{}}
-	for _, n := range list {
-		e.members[n] = nil
-		if old != nil && old.gid == e.gid && old.protocol == e.protocol && old.members[n] != nil {
-			e.members[n] = old.members[n]
-			old.members[n] = nil
-		}
-	}
+		joined: map[uint32]ci.Mcast{}}
 	if old != nil {
+		if old.gid == e.gid && old.protocol == e.protocol {
+			for _, n := range list {
+				if a := old.joined[n]; a != nil {
+					e.joined[n] = a
+					delete(old.joined, n)
+				}
+			}
+		}
 		old.detach()
 	}
 	if len(list) == 0 && len(bytes.Trim(b, "\x00")) == 0 {
@@ -92,7 +97,7 @@ func (m *Model) setMCG(index uint32, b []byte) prm.Status {
 	} else {
 		m.mcgs[index] = e
 	}
-	for n := range e.members {
+	for _, n := range list {
 		if q := m.qp(n); q != nil {
 			e.attach(q)
 		}
@@ -101,31 +106,35 @@ func (m *Model) setMCG(index uint32, b []byte) prm.Status {
 	return prm.OK
 }
 
+// members returns the QPs of an entry that the model has accepted.
+func (e *mcg) members() []uint32 {
+	list, _ := memberQPNs(e.raw)
+	return list
+}
+
 // attach attaches a QP of the transport that is a member. Other groups are those of Ethernet frames.
 func (e *mcg) attach(q *qp) {
 	const anyLID = 0xc000 // the port delivers by GID
-	if e.protocol == prm.ProtocolEth || q.typ != ci.UD || e.members[q.num] != nil {
+	if e.protocol == prm.ProtocolEth || q.typ != ci.UD || e.joined[q.num] != nil {
 		return
 	}
 	if a, err := q.face.AttachMcast(ci.McastAttach{GID: e.gid, LID: anyLID}); err == nil {
-		e.members[q.num] = a
+		e.joined[q.num] = a
 	}
 }
 
 // detach ends the membership of all QPs.
 func (e *mcg) detach() {
-	for n, a := range e.members {
-		if a != nil {
-			_ = a.Destroy() // it is this entry's alone
-			e.members[n] = nil
-		}
+	for _, a := range e.joined {
+		_ = a.Destroy() // it is this entry's alone
 	}
+	clear(e.joined)
 }
 
 // joinGroups attaches a QP that leaves Reset to the groups that it is a member of.
 func (m *Model) joinGroups(q *qp) {
 	for _, e := range m.mcgs {
-		if _, ok := e.members[q.num]; ok {
+		if slices.Contains(e.members(), q.num) {
 			e.attach(q)
 		}
 	}
@@ -134,9 +143,9 @@ func (m *Model) joinGroups(q *qp) {
 // leaveGroups detaches a QP that enters Reset. It remains a member.
 func (m *Model) leaveGroups(q *qp) {
 	for _, e := range m.mcgs {
-		if a := e.members[q.num]; a != nil {
+		if a := e.joined[q.num]; a != nil {
 			_ = a.Destroy() // it is this entry's alone
-			e.members[q.num] = nil
+			delete(e.joined, q.num)
 		}
 	}
 }

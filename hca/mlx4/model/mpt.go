@@ -86,6 +86,9 @@ func (m *Model) takeMPT(index uint32, b []byte) prm.Status {
 	if uint32(prm.MPTIndex.Get(b))&(1<<m.layout.logMPTs-1) != index {
 		return prm.BadParam
 	}
+	if isFMR(b) && m.fmrs.isFull() {
+		return prm.ExceedLim
+	}
 	pdn := uint32(prm.MPTPD.Get(b))
 	pd, status := m.takePD(pdn)
 	if status != prm.OK {
