@@ -129,6 +129,7 @@ func (d *decoder) atomic(opcode uint8) bool {
 	if s == nil {
 		return false
 	}
+	d.w.IsLate = d.q.m.cfg.Quirks.LateAtomicCheck
 	swap, compare := prm.AtomicSwap.Get(s), prm.AtomicCompare.Get(s)
 	if opcode == prm.WQEFetchAdd {
 		d.w.Op, d.w.Compare = ci.OpFetchAdd, swap
