@@ -5,6 +5,7 @@
 //	ddk-model serve --link ethernet --pro /run/card0 /run/card1
 //	ddk-model serve --topology two.net /run/card0=h1 /run/card1=h2
 //	ddk-model qemu /run/card0                        # the command line of a virtual machine with the card
+//	ddk-model fault link /run/card0 down             # a fault, if the cards are served with --faults
 //
 // # Links
 //
@@ -20,10 +21,23 @@
 //
 // The interface of --tap has a carrier while the port of a card is open, or if the switch has other members.
 //
+// # Faults and quirks
+//
+// With --faults, a card that is served has faults on demand:
+//
+//	ddk-model fault link /run/card0 down             # up plugs the cable in again
+//	ddk-model fault catastrophic /run/card0          # Linux resets the card
+//	ddk-model fault fail /run/card0 SW2HW_MPT BAD_RESOURCE --count 3
+//	ddk-model fault hang /run/card0 SW2HW_CQ
+//	ddk-model fault lose-interrupts /run/card0 --vector 1
+//	ddk-model fault overflow-eq /run/card0 --eq 9
+//
+// --quirk makes all cards deviate as real ones do: empty-reads, windows-2b, late-atomics.
+//
 // # Trust
 //
 // A process that can connect to a socket uses the card. The sockets have the rights that the umask leaves, so put them
-// into a folder of their owner.
+// into a folder of their owner. Only their owner can connect to those of --faults.
 //
 // Exit status: 0 success, 1 an error, 2 usage.
 package main
@@ -39,6 +53,7 @@ import (
 type commands struct {
 	Serve serveCmd `cmd:"" help:"Serve cards until a signal."`
 	QEMU  qemuCmd  `cmd:"" name:"qemu" help:"Print the command line of a virtual machine with cards."`
+	Fault faultCmd `cmd:"" help:"Inject a fault into a card that is being served."`
 }
 
 // program is where commands write.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 
@@ -21,6 +22,8 @@ type serveCmd struct {
 	Pro       bool     `help:"ConnectX-3 Pro, which has RoCE v2."`
 	BlueFlame bool     `name:"blueflame" help:"Announce BlueFlame, which is slower than doorbells here."`
 	Verbose   bool     `short:"v" help:"Log every command of the drivers."`
+	Faults    bool     `help:"Accept faults from ddk-model fault, at the socket of a card with .faults behind its name."`
+	Quirks    []string `name:"quirk" enum:"empty-reads,windows-2b,late-atomics" help:"A deviation of real cards: ${enum}."`
 
 	Topology  string `type:"existingfile" help:"Subnet in ibsim's net format whose adapters are the cards."`
 	Configure bool   `help:"Bring the subnet of --topology up without a subnet manager."`
@@ -44,7 +47,7 @@ func (c *serveCmd) Run(p *program) (err error) {
 	var cards []*card
 	defer func() {
 		for _, x := range cards {
-			err = errors.Join(err, x.model.Close())
+			err = errors.Join(err, x.faults.close(), x.model.Close())
 		}
 	}()
 	for i, path := range paths {
@@ -76,9 +79,10 @@ func (c *serveCmd) split() (paths, nodes []string, err error) {
 
 // A card is a model and the socket that serves it.
 type card struct {
-	path  string
-	model *model.Model
-	l     *net.UnixListener
+	path   string
+	model  *model.Model
+	l      *net.UnixListener
+	faults *control
 }
 
 // card makes a model at a link. The caller closes it.
@@ -88,7 +92,7 @@ func (c *serveCmd) card(p *program, links linkMaker, i int, path, node string) (
 		return nil, err
 	}
 	cfg := model.Config{Pro: c.Pro, Ports: []model.PortConfig{{Link: link}}, GUID: guidOf(link),
-		NoBlueFlame: !c.BlueFlame}
+		NoBlueFlame: !c.BlueFlame, Quirks: c.quirks()}
 	if c.Verbose {
 		log := slog.New(slog.NewTextHandler(p.err, nil)).With("card", path)
 		cfg.Trace = func(x model.Command) { log.Info(x.String()) }
@@ -101,7 +105,20 @@ func (c *serveCmd) card(p *program, links linkMaker, i int, path, node string) (
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	return &card{path: path, model: m, l: l}, nil
+	x := &card{path: path, model: m, l: l}
+	if c.Faults {
+		if x.faults, err = listenControl(path, m); err != nil {
+			return nil, errors.Join(err, l.Close(), m.Close())
+		}
+	}
+	return x, nil
+}
+
+// quirks returns the quirks of the cards, of which kong has checked the names.
+func (c *serveCmd) quirks() model.Quirks {
+	return model.Quirks{FailEmptyReads: slices.Contains(c.Quirks, "empty-reads"),
+		ClaimWindows2B:  slices.Contains(c.Quirks, "windows-2b"),
+		LateAtomicCheck: slices.Contains(c.Quirks, "late-atomics")}
 }
 
 // guidOf returns the node GUID that a link suggests, or 0.

@@ -109,6 +109,16 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("command 0x%03x", uint16(o))
 }
 
+// ParseOpcode returns the command with a name, such as SW2HW_MPT.
+func ParseOpcode(name string) (Opcode, error) {
+	for o, s := range opcodeNames {
+		if s == name {
+			return o, nil
+		}
+	}
+	return 0, fmt.Errorf("prm: no command has the name %q (they are like SW2HW_MPT)", name)
+}
+
 // A Status is the result of a command (linux cmd.c, mlx4_status_to_errno).
 type Status uint8
 
@@ -149,4 +159,14 @@ func (s Status) String() string {
 		return n
 	}
 	return fmt.Sprintf("status 0x%02x", uint8(s))
+}
+
+// ParseStatus returns the status with a name, such as BAD_PARAM.
+func ParseStatus(name string) (Status, error) {
+	for s, n := range statusNames {
+		if n == name {
+			return s, nil
+		}
+	}
+	return 0, fmt.Errorf("prm: no status has the name %q (they are like BAD_PARAM)", name)
 }

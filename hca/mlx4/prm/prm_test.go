@@ -174,4 +174,17 @@ func TestNames(t *testing.T) {
 	require.Equal(t, "command 0xabc", prm.Opcode(0xabc).String())
 	require.Equal(t, "BAD_OP", prm.BadOp.String())
 	require.Equal(t, "status 0x99", prm.Status(0x99).String())
+
+	o, err := prm.ParseOpcode("SW2HW_MPT")
+	require.NoError(t, err)
+	require.Equal(t, prm.CmdSW2HWMPT, o)
+	s, err := prm.ParseStatus("REG_BOUND")
+	require.NoError(t, err)
+	require.Equal(t, prm.RegBound, s)
+	for _, name := range []string{"", "sw2hw_mpt", "command 0xabc"} {
+		_, err := prm.ParseOpcode(name)
+		require.ErrorContains(t, err, "no command", name)
+		_, err = prm.ParseStatus(name)
+		require.ErrorContains(t, err, "no status", name)
+	}
 }
