@@ -17,7 +17,7 @@ type mr struct {
 	owner *pd // that created it, of whose process it is
 	now   atomic.Pointer[grant]
 
-	modify sync.Mutex // serialises Modify and ModifyPMR
+	modify sync.Mutex // serialises Modify, ModifyPMR and Destroy
 
 	maxPages int // fast registration; else 0
 }
@@ -33,7 +33,7 @@ type grant struct {
 	pages  []uint64
 	s      *storage // nil: no storage, or that of dmas
 	dmas   []*dma
-	source *mr // shared: whose storage it is
+	source *mr // of RegisterSMR: the region that must not be destroyed before
 }
 
 const (
@@ -253,6 +253,8 @@ func (m *mr) Query() (ci.MRAttr, error) {
 // InvalidMRHandle.
 func (m *mr) Destroy() error {
 	const verb = "MR.Destroy"
+	m.modify.Lock()
+	defer m.modify.Unlock()
 	if err := m.beginDestroy(verb, ci.InvalidMRHandle); err != nil {
 		return err
 	}

@@ -84,20 +84,30 @@ func (p *pd) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error
 	if !ok || s.hca != p.hca || s.maxPages != 0 || !s.get() {
 		return nil, fail(verb, ci.InvalidMRHandle, "src is not a region of this adapter that has memory")
 	}
-	err := checkAccess(verb, access)
-	if err != nil {
-		s.put()
+	g := s.sharedGrant()
+	if err := checkAccess(verb, access); err != nil {
+		g.drop()
 		return nil, err
 	}
-	old := s.now.Load()
-	va := old.region.Addr
 	if iova != 0 {
-		va = iova&^(pageSize-1) | va&(pageSize-1)
+		g.region.Addr = iova&^(pageSize-1) | g.region.Addr&(pageSize-1)
 	}
-	if err := checkRange(verb, va, old.region.Length); err != nil {
-		s.put()
+	if err := checkRange(verb, g.region.Addr, g.region.Length); err != nil {
+		g.drop()
 		return nil, err
 	}
-	g := &grant{source: s, pages: old.pages, region: ci.Region{Addr: va, Length: old.region.Length}}
 	return p.newMR(verb, g, access)
+}
+
+// sharedGrant returns a grant with the storage of a region, which remains if Modify replaces that of the region. The
+// grant takes over a reference on the region, which the caller has.
+func (m *mr) sharedGrant() *grant {
+	m.modify.Lock()
+	defer m.modify.Unlock()
+	g := m.now.Load().share()
+	if g.source != nil {
+		g.source.put() // m, which cannot be destroyed before, has one
+	}
+	g.source = m
+	return g
 }

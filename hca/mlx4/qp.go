@@ -316,11 +316,15 @@ func (q *qp) Destroy() error {
 	if q.attr.State != ci.QPReset {
 		err = h.release(prm.Cmd2RST, fw.Args{Modifier: q.hw, OpModifier: 2})
 	}
-	q.attr.State = ci.QPReset
+	if err == nil {
+		q.attr.State = ci.QPReset
+	} else { // the memory stays allocated, because the adapter may still use it
+		q.revive()
+	}
 	q.modify.Unlock()
 	q.resumePosts()
 	if err != nil {
-		return firmwareError(verb, err) // the memory stays allocated, because the adapter may still use it
+		return firmwareError(verb, err)
 	}
 	q.settle()
 	h.qpTable.set(q.hw, nil)

@@ -222,6 +222,8 @@ func (q *qp) resetToError(verb string, next *ci.QPAttr) error {
 		return firmwareError(verb, err)
 	}
 	if err := q.execute(prm.Cmd2ERR, 0, next, false); err != nil {
+		// The first error is the one to return. If this fails, too, the adapter has failed.
+		_ = q.hca.release(prm.Cmd2RST, fw.Args{Modifier: q.hw, OpModifier: 2})
 		return firmwareError(verb, err)
 	}
 	q.enter(next)
