@@ -33,3 +33,9 @@ func Hardware(q ci.QP) uint32 { return q.(*qp).hw }
 
 // RecoveryDelay is recoveryDelay.
 var RecoveryDelay = recoveryDelay
+
+// MaxEvents is maxEvents.
+const MaxEvents = maxEvents
+
+// RaiseCompletion handles a completion event of a CQ.
+func RaiseCompletion(q ci.CQ) { q.(*cq).completion() }

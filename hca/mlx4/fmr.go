@@ -34,13 +34,16 @@ type fmr struct {
 	dmas    []*dma     // of these mappings, each once
 }
 
-// AllocFMR creates a region without pages. Status: InvalidParameter, InvalidPermission, Unsupported, InvalidPDHandle,
-// InsufficientResources.
+// AllocFMR creates a region without pages. Status: InvalidParameter, InvalidPermission (also for the PD of a process),
+// Unsupported, InvalidPDHandle, InsufficientResources.
 func (p *pd) AllocFMR(c ci.FMRCreate) (_ ci.FMR, err error) {
 	const verb = "PD.AllocFMR"
 	h := p.hca
-	if !p.alive() {
+	switch {
+	case !p.alive():
 		return nil, fail(verb, ci.InvalidPDHandle, "")
+	case p.user != nil:
+		return nil, fail(verb, ci.InvalidPermission, "the PD is that of a client process")
 	}
 	if err := checkAccess(verb, c.Access); err != nil {
 		return nil, err

@@ -133,6 +133,9 @@ func (h *HCA) start(ctx context.Context) (err error) {
 	if h.node, err = h.ports[0].nodeInfo(ctx); err != nil {
 		return err
 	}
+	if h.node.NodeGUID == 0 {
+		return errNodeGUID
+	}
 	h.info = ci.HCAInfo{GUID: ci.GUID(h.node.NodeGUID), DriverID: driverID, VendorID: h.node.VendorID,
 		DeviceID: h.node.DeviceID, Revision: uint16(h.node.Revision), Version: ci.InterfaceVersion,
 		Library: userabi.LibraryName}

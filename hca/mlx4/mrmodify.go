@@ -11,9 +11,12 @@ func (m *mr) Modify(set ci.MRField, to ci.PD, c ci.MRCreate) error {
 	return m.change(verb, set, to, c.Access, func() (*grant, error) { return m.hca.place(verb, &c) })
 }
 
-// ModifyPMR is Modify with DMA addresses.
+// ModifyPMR is Modify with DMA addresses. Status: as Modify; InvalidPermission for the region of a process.
 func (m *mr) ModifyPMR(set ci.MRField, to ci.PD, c ci.PMRCreate) error {
 	const verb = "MR.ModifyPMR"
+	if m.now.Load().pd.user != nil {
+		return fail(verb, ci.InvalidPermission, "the PD is that of a client process")
+	}
 	return m.change(verb, set, to, c.Access, func() (*grant, error) { return m.hca.placePhysical(verb, &c) })
 }
 

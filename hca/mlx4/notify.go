@@ -28,7 +28,12 @@ func newNotifier(onDone func(any), onEvent func(ci.Event), ctx any) *notifier {
 	return n
 }
 
-// deliver queues the callback of an asynchronous event.
+// maxEvents is how many callbacks of an object can wait. An adapter that raises events without end, or a callback that
+// blocks, must not use up the memory.
+const maxEvents = 1 << 12
+
+// deliver queues the callback of an asynchronous event. Events beyond maxEvents are lost, except for the failure of the
+// adapter.
 func (n *notifier) deliver(e ci.Event) {
 	if n.onEvent == nil {
 		return
@@ -36,6 +41,9 @@ func (n *notifier) deliver(e ci.Event) {
 	e.Context = n.ctx
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if len(n.queue) >= maxEvents && e.Type != ci.EventLocalFatal {
+		return
+	}
 	n.add(func() { n.onEvent(e) })
 }
 

@@ -42,7 +42,7 @@ func (q *cq) take(wc []ci.WC) (n int) {
 		return 0
 	}
 	var c queue.Completion
-	for n < len(wc) {
+	for bad := 0; n < len(wc) && bad < 1<<q.ring.Log(); { // an adapter that writes bad entries must not hold Poll up
 		e := q.ring.Next()
 		if e == nil {
 			break
@@ -58,6 +58,7 @@ func (q *cq) take(wc []ci.WC) (n int) {
 		if !c.IsResize && q.translate(&c, &wc[n]) {
 			n++
 		} else {
+			bad++
 			q.isBad(&c)
 		}
 	}
@@ -77,7 +78,7 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 	if c.IsBad || c.IsSend && x.send != q || !c.IsSend && x.recv != q {
 		return false
 	}
-	var ok bool
+	var ok, fits bool
 	*wc = ci.WC{Context: x.create.Context, QPN: x.num, Status: c.Status, Op: c.Op, VendorErr: uint32(c.Vendor)}
 	switch {
 	case c.IsSend:
@@ -86,12 +87,18 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 		wc.Length = c.Length
 		return ok
 	case x.srq != nil:
-		wc.ID, ok = x.srq.complete(c.Index)
+		wc.ID, fits, ok = x.srq.complete(c)
 	case x.rq != nil:
+		fits = x.rq.Fits(c)
 		wc.ID, ok = x.rq.Complete(c.Index)
 	}
 	if !ok || c.Status != ci.WCSuccess {
 		return ok
+	}
+	if !fits {
+		wc.Status = ci.WCGeneralErr
+		q.isBad(c)
+		return true
 	}
 	wc.Length, wc.Flags = c.Length, c.Flags
 	if c.Flags != 0 {
@@ -119,13 +126,13 @@ func (q *qp) translateDatagram(c *queue.Completion, wc *ci.WC) {
 	}
 }
 
-// isBad reports an entry that the adapter should not have made, such as the end of a ring that nobody resizes. The
-// queue has lost its integrity.
+// isBad reports an entry that the adapter should not have made, such as the end of a ring that nobody resizes, or a
+// message that is longer than its receive. The queue has lost its integrity.
 func (q *cq) isBad(c *queue.Completion) {
 	q.notify.deliver(ci.Event{Type: ci.EventCQError, Vendor: badEntry | uint64(c.QPN)})
 }
 
-// badEntry is the bit of Event.Vendor that marks a completion of an unknown QP or request. The other bits are the QP
+// badEntry is the bit of Event.Vendor that marks a completion of an unknown QP or request, or with a wrong length. The other bits are the QP
 // number.
 const badEntry = 1 << 32
 

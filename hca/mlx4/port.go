@@ -29,8 +29,12 @@ type port struct {
 	set   ci.PortCap    // capabilities of an Ethernet port
 }
 
-// errAgent is the error of an agent whose response is not one.
-var errAgent = errors.New("mlx4: the agent in the firmware has not answered the request")
+// Errors of the agent in the firmware.
+var (
+	errAgent    = errors.New("mlx4: the agent in the firmware has not answered the request")
+	errPortInfo = errors.New("mlx4: the agent in the firmware reports a state or an MTU that no port has")
+	errNodeGUID = errors.New("mlx4: the agent in the firmware reports no node GUID")
+)
 
 // port returns a port, counted from 1, or nil.
 func (h *HCA) port(n uint8) *port {
@@ -137,12 +141,29 @@ func (p *port) queryEthernet(ctx context.Context, a *ci.PortAttr) error {
 	a.GUID = guidOf(linkLocal(p.caps.MAC))
 	a.MaxMTU = c.IBMTU
 	a.MTU = roceMTU(p.ethernetMTU(), c.IBMTU)
-	a.MaxVLs, a.WidthActive, a.SpeedActive = 1, 2, 4
+	a.MaxVLs = 1
+	a.WidthActive, a.SpeedActive, a.SpeedExt = roceSpeed(c.Speed)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a.GIDs, a.PKeys = slices.Clone(p.gids), slices.Clone(p.pkeys)
 	a.Capability = p.set
 	return nil
+}
+
+// roceSpeed returns the width and the speed, in codes of IBTA, for a speed of Ethernet (linux ib main.c,
+// eth_link_query_port).
+func roceSpeed(code uint8) (width, speed, ext uint8) {
+	const (
+		oneLane, fourLanes = 1, 2
+		qdr, fdr           = 4, 1 // 10 and 14 Gb/s
+	)
+	switch code {
+	case prm.Speed40G:
+		return fourLanes, qdr, 0
+	case prm.Speed56G:
+		return fourLanes, qdr, fdr
+	}
+	return oneLane, qdr, 0
 }
 
 // ethernetMTU returns the MTU of the network, as far as the port has it.
@@ -177,11 +198,15 @@ func (p *port) queryInfiniBand(ctx context.Context, a *ci.PortAttr) error {
 	}
 	var i mad.PortInfo
 	i.Parse(b)
+	state := ci.PortState(i.State)
+	if state < ci.PortDown || state > ci.PortActiveDefer || max(ci.MTU(i.NeighborMTU), ci.MTU(i.MTUCap)) > ci.MTU4096 {
+		return errPortInfo
+	}
 	n, err := p.nodeInfo(ctx)
 	if err != nil {
 		return err
 	}
-	a.GUID, a.State, a.PhysState = ci.GUID(n.PortGUID), ci.PortState(i.State), i.PhysState
+	a.GUID, a.State, a.PhysState = ci.GUID(n.PortGUID), state, i.PhysState
 	a.HardwareAgents = p.hca.cfg.HardwareAgents
 	a.MTU, a.MaxMTU = ci.MTU(i.NeighborMTU), ci.MTU(i.MTUCap)
 	a.LID, a.LMC = ci.LID(i.LID), i.LMC

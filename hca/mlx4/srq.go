@@ -140,14 +140,16 @@ func (s *srq) event(e fw.Event) {
 	s.notify.deliver(ci.Event{Type: t})
 }
 
-// complete releases the slot of a completion.
-func (s *srq) complete(n uint16) (id uint64, ok bool) {
+// complete releases the slot of a completion, and reports whether the message fits it.
+func (s *srq) complete(c *queue.Completion) (id uint64, fits, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ring == nil {
-		return 0, false
+		return 0, false, false
 	}
-	return s.ring.Complete(n)
+	fits = s.ring.Fits(c)
+	id, ok = s.ring.Complete(c.Index)
+	return id, fits, ok
 }
 
 // PostRecv writes requests to the queue, as QP.PostRecv. Context: data.

@@ -322,6 +322,12 @@ func TestUserPrivate(t *testing.T) {
 
 	_, err = pd.RegisterPMR(ci.PMRCreate{})
 	require.ErrorIs(t, err, ci.InvalidPermission)
+	_, err = pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12})
+	require.ErrorIs(t, err, ci.InvalidPermission)
+	mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 8))})
+	require.NoError(t, err)
+	require.ErrorIs(t, mr.ModifyPMR(ci.MRFieldMemory, nil, ci.PMRCreate{PageSize: 4096}), ci.InvalidPermission)
+	require.NoError(t, mr.Destroy())
 	_, err = pd.CreateSpecialQP(1, ci.QPCreate{Type: ci.QP1})
 	require.ErrorIs(t, err, ci.InvalidPermission)
 	_, err = pd.CreateCQ(ci.CQCreate{Size: 4, User: ask(3)})

@@ -88,7 +88,24 @@ func (d *Device) queryPort(ctx context.Context, n uint8) (PortCaps, error) {
 	if p.IBMTU < ci.MTU256 || p.IBMTU > ci.MTU4096 {
 		return PortCaps{}, fmt.Errorf("fw: port %d reports MTU code %d", n, p.IBMTU)
 	}
+	if err := p.checkEthernet(); err != nil {
+		return PortCaps{}, fmt.Errorf("fw: port %d reports %w", n, err)
+	}
 	return p, nil
+}
+
+// checkEthernet returns an error for what an Ethernet port cannot have.
+func (p *PortCaps) checkEthernet() error {
+	const minMTU = 576 // of IPv4, above the smallest path MTU of RoCE with its headers
+	switch {
+	case p.Link != ci.LinkEthernet:
+		return nil
+	case p.EthMTU < minMTU:
+		return fmt.Errorf("an Ethernet MTU of %d bytes", p.EthMTU)
+	case p.MAC == [6]byte{} || p.MAC[0]&1 != 0:
+		return fmt.Errorf("the MAC address %x", p.MAC)
+	}
+	return nil
 }
 
 // portCmd executes a command for a port.

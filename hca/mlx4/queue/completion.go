@@ -110,6 +110,18 @@ type Completion struct {
 	Imm      uint32
 }
 
+// maxMessage is the size of the longest message of InfiniBand.
+const maxMessage = 1 << 31
+
+// fits reports whether the length of a completion can be that of a receive of size bytes. An RDMA WRITE has used no
+// memory of the receive.
+func (c *Completion) fits(size uint64) bool {
+	if c.Op == ci.WCRecvWrite {
+		size = maxMessage
+	}
+	return c.Status != ci.WCSuccess || uint64(c.Length) <= size
+}
+
 // DecodeCompletion decodes an entry of 32 bytes.
 func DecodeCompletion(e []byte, c *Completion) {
 	_ = e[prm.CQESize-1]

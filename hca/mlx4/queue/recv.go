@@ -16,6 +16,7 @@ type RecvRing struct {
 	mask   uint32
 	depth  uint32
 	ids    []uint64
+	sizes  []uint64 // bytes
 
 	head atomic.Uint32
 	tail atomic.Uint32
@@ -29,7 +30,7 @@ func NewRecvRing(buf, record []byte, log, shift uint8, depth int) (*RecvRing, er
 		return nil, errMemory
 	}
 	return &RecvRing{buf: buf, record: record, shift: shift, mask: uint32(slots - 1), depth: uint32(depth),
-		ids: make([]uint64, slots)}, nil
+		ids: make([]uint64, slots), sizes: make([]uint64, slots)}, nil
 }
 
 // Reset empties the queue. The QP is in Reset.
@@ -45,7 +46,7 @@ func (r *RecvRing) Room() int { return int(r.depth - (r.head.Load() - r.tail.Loa
 // Put writes a request to the next slot, for which there must be room. Publish passes it to the adapter.
 func (r *RecvRing) Put(wr *ci.RecvWR) {
 	n := r.head.Load()
-	r.ids[n&r.mask] = wr.ID
+	r.ids[n&r.mask], r.sizes[n&r.mask] = wr.ID, sizeOf(wr.SGL)
 	at := int(n&r.mask) << r.shift
 	EncodeRecv(r.buf[at:at+1<<r.shift], wr.SGL)
 	r.head.Store(n + 1)
@@ -70,6 +71,17 @@ func (r *RecvRing) Complete(index uint16) (id uint64, ok bool) {
 	id = r.ids[tail&r.mask]
 	r.tail.Store(tail + 1)
 	return id, true
+}
+
+// Fits reports whether a completion has no more bytes than the oldest outstanding request. Complete follows it.
+func (r *RecvRing) Fits(c *Completion) bool { return c.fits(r.sizes[r.tail.Load()&r.mask]) }
+
+// sizeOf returns the number of bytes of a list.
+func sizeOf(list []ci.SGE) (n uint64) {
+	for i := range list {
+		n += uint64(list[i].Length)
+	}
+	return n
 }
 
 // EncodeRecv writes the segments of a receive to a slot. An invalid segment ends them.

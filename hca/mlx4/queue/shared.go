@@ -8,7 +8,8 @@ import (
 )
 
 // A SharedRing is a shared receive queue: a list of WQEs, each with the index of the next one. The adapter consumes the
-// list from its head. Slots return to its end in any order. One slot stays unused, since the list is never empty.
+// list from its head. Slots return to its end in any order. One slot stays unused, since the list is never empty. The
+// ring does not read the list in the memory, which the adapter could change.
 //
 // The caller serialises all methods.
 type SharedRing struct {
@@ -16,6 +17,8 @@ type SharedRing struct {
 	record []byte
 	shift  uint8
 	ids    []uint64
+	sizes  []uint64 // bytes
+	next   []uint16 // the list
 	posted []bool
 	head   uint16 // the next slot to post
 	tail   uint16 // the last free slot
@@ -30,8 +33,8 @@ func NewSharedRing(buf, record []byte, log, shift uint8) (*SharedRing, error) {
 		len(record) < 4 || !isAligned(buf) || !isAligned(record) {
 		return nil, errMemory
 	}
-	r := &SharedRing{buf: buf, record: record, shift: shift, ids: make([]uint64, slots), posted: make([]bool, slots),
-		tail: uint16(slots - 1), free: slots - 1}
+	r := &SharedRing{buf: buf, record: record, shift: shift, ids: make([]uint64, slots), sizes: make([]uint64, slots),
+		next: make([]uint16, slots), posted: make([]bool, slots), tail: uint16(slots - 1), free: slots - 1}
 	for i := range slots {
 		r.link(uint16(i), uint16((i+1)&(slots-1)))
 	}
@@ -47,6 +50,7 @@ func (r *SharedRing) slot(n uint16) []byte {
 
 // link sets the successor of a slot.
 func (r *SharedRing) link(n, next uint16) {
+	r.next[n] = next
 	binary.BigEndian.PutUint16(r.slot(n)[prm.NextIndex.Off:], next)
 }
 
@@ -56,15 +60,21 @@ func (r *SharedRing) Room() int { return r.free }
 // Put writes a request to the next slot, for which there must be room. Publish passes it to the adapter.
 func (r *SharedRing) Put(wr *ci.RecvWR) {
 	b := r.slot(r.head)
-	r.ids[r.head], r.posted[r.head] = wr.ID, true
+	r.ids[r.head], r.sizes[r.head], r.posted[r.head] = wr.ID, sizeOf(wr.SGL), true
 	EncodeRecv(b[prm.NextIndex.Layout.Size:], wr.SGL)
-	r.head = binary.BigEndian.Uint16(b[prm.NextIndex.Off:]) & uint16(len(r.ids)-1)
+	r.head = r.next[r.head]
 	r.count++
 	r.free--
 }
 
 // Publish passes all requests to the adapter.
 func (r *SharedRing) Publish() { store32(r.record, uint32(r.count)) }
+
+// Fits reports whether a completion has no more bytes than its request. It reports false for a slot that is not
+// outstanding. Complete follows it.
+func (r *SharedRing) Fits(c *Completion) bool {
+	return int(c.Index) < len(r.ids) && r.posted[c.Index] && c.fits(r.sizes[c.Index])
+}
 
 // Complete releases a slot and returns the ID of its request. It reports false for a slot that is not outstanding.
 func (r *SharedRing) Complete(n uint16) (id uint64, ok bool) {

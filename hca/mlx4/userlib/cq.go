@@ -218,7 +218,7 @@ func (q *cq) take(wc []ci.WC) (n int) {
 		return 0
 	}
 	var c queue.Completion
-	for n < len(wc) {
+	for bad := 0; n < len(wc) && bad < 1<<q.ring.Log(); { // an adapter that writes bad entries must not hold poll up
 		e := q.ring.Next()
 		if e == nil {
 			break
@@ -234,12 +234,17 @@ func (q *cq) take(wc []ci.WC) (n int) {
 		if !c.IsResize && q.translate(&c, &wc[n]) {
 			n++
 		} else {
-			// The adapter should not have made this entry. The driver raises EventCQError.
-			q.control.ReportBad(c.QPN)
-			q.ca.ring(q.doorbell)
+			bad++
+			q.reportBad(&c)
 		}
 	}
 	return n
+}
+
+// reportBad reports an entry that the adapter should not have made. The driver raises EventCQError.
+func (q *cq) reportBad(c *queue.Completion) {
+	q.control.ReportBad(c.QPN)
+	q.ca.ring(q.doorbell)
 }
 
 // translate makes a completion of an entry, and frees the slots of the requests that it completes. It reports false for
@@ -255,7 +260,7 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 	if c.IsBad || c.IsSend && x.sendCQ != q || !c.IsSend && x.recvCQ != q {
 		return false
 	}
-	var ok bool
+	var ok, fits bool
 	*wc = ci.WC{Context: x.context, QPN: x.num, Status: c.Status, Op: c.Op, VendorErr: uint32(c.Vendor)}
 	switch {
 	case c.IsSend:
@@ -264,12 +269,18 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 		wc.Length = c.Length
 		return ok
 	case x.srq != nil:
-		wc.ID, ok = x.srq.complete(c.Index)
+		wc.ID, fits, ok = x.srq.complete(c)
 	case x.rq != nil:
+		fits = x.rq.Fits(c)
 		wc.ID, ok = x.rq.Complete(c.Index)
 	}
 	if !ok || c.Status != ci.WCSuccess {
 		return ok
+	}
+	if !fits {
+		wc.Status = ci.WCGeneralErr
+		q.reportBad(c)
+		return true
 	}
 	wc.Length, wc.Flags = c.Length, c.Flags
 	if c.Flags != 0 {

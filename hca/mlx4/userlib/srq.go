@@ -74,14 +74,16 @@ func postDestroySRQ(a *ci.UserDestroySRQ, _ *ci.UserBuffer, err error) {
 	}
 }
 
-// complete releases the slot of a completion.
-func (s *srq) complete(n uint16) (id uint64, ok bool) {
+// complete releases the slot of a completion, and reports whether the message fits it.
+func (s *srq) complete(c *queue.Completion) (id uint64, fits, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.life.IsOver() {
-		return 0, false
+		return 0, false, false
 	}
-	return s.ring.Complete(n)
+	fits = s.ring.Fits(c)
+	id, ok = s.ring.Complete(c.Index)
+	return id, fits, ok
 }
 
 var srqErrors = wrrules.NewErrors("SRQ.PostRecv", ci.InvalidSRQHandle)
