@@ -78,6 +78,11 @@ func (c *readCmd) Run(p *program) error {
 	if c.Count == 0 || c.Count > maxRegisters {
 		return fmt.Errorf("count %d: want 1 to %d", c.Count, maxRegisters)
 	}
+	for _, r := range hasSideEffect {
+		if first := uint32(c.Register); c.Count > 1 && r >= first && (r-first)/4 < uint32(c.Count) {
+			return fmt.Errorf("the range contains the register %#x, which a read changes: read it alone, or use dump", r)
+		}
+	}
 	return p.withSpace(crspace.Config{}, func(s *crspace.Space, _ crspace.ID) error {
 		v := make([]uint32, c.Count)
 		if err := s.ReadBlock(p.ctx, uint32(c.Register), v); err != nil {

@@ -32,6 +32,7 @@ func mlx4Driver() validate.Driver {
 		Settings: map[string]string{
 			"bus":    "local, or vfio-user: each model is reached by a socket (Linux); default: local",
 			"roce":   "RoCE version of the link ethernet, 1 or 2; default: 2, of a ConnectX-3 Pro",
+			"odd":    "1: adapters with two ports, and with unusual LIDs, P_Keys and GIDs; not for the link fabric",
 			"fabric": "as for the driver reference", "nodes": "as for the driver reference",
 		},
 	}
@@ -39,15 +40,17 @@ func mlx4Driver() validate.Driver {
 
 // checkMLX4 returns an error for a setting that the link does not have, or for an invalid value.
 func checkMLX4(o validate.Options) error {
-	has := map[string][]string{"infiniband": {"bus"}, "ethernet": {"bus", "roce"}, "fabric": {"bus", "fabric", "nodes"}}
+	has := map[string][]string{"infiniband": {"bus", "odd"}, "ethernet": {"bus", "odd", "roce"},
+		"fabric": {"bus", "fabric", "nodes"}}
 	_, isKnown := mlx4Buses[o.Values["bus"]]
 	var e error
 	if !isKnown {
 		e = fmt.Errorf("--set bus=%s: want local or vfio-user", o.Values["bus"])
 	}
 	_, roce := roceVersion(o)
+	_, odd := odd(o)
 	_, _, nodes := fabricNodes(o)
-	return cmp.Or(onlyFor(o, has[o.Link]...), e, roce, nodes)
+	return cmp.Or(onlyFor(o, has[o.Link]...), e, roce, odd, nodes)
 }
 
 // roceVersion returns the setting roce.
@@ -64,22 +67,37 @@ func roceVersion(o validate.Options) (ci.GIDType, error) {
 
 // mlx4Links has a function for each link of the driver.
 var mlx4Links = map[string]func(validate.Options) (linkage, error){
-	"infiniband": func(o validate.Options) (linkage, error) { o.Values = nil; return directLink(o) },
-	"fabric":     fabricLink,
-	"ethernet":   ethernetLink,
+	"infiniband": func(o validate.Options) (linkage, error) {
+		o.Values = map[string]string{"odd": o.Values["odd"]}
+		return directLink(o)
+	},
+	"fabric":   fabricLink,
+	"ethernet": ethernetLink,
 }
 
-// ethernetLink returns two ports of a hub of Ethernet frames.
-func ethernetLink(validate.Options) (l linkage, err error) {
-	hub := frame.NewHub()
+// ethernetLink returns two ports of a hub of Ethernet frames. With odd values, each HCA has a second port, at another
+// hub.
+func ethernetLink(o validate.Options) (l linkage, err error) {
+	if l.odd, err = odd(o); err != nil {
+		return l, err
+	}
+	connect := func(hub *frame.Hub, number int) openPort {
+		return func() (rvt.Port, error) {
+			return frame.New(frame.Config{Carrier: hub.Join(), MAC: mlx4MAC(number), MTU: mtu})
+		}
+	}
+	hub, hub2 := frame.NewHub(), frame.NewHub()
 	for i := range 2 {
-		l.ports = append(l.ports, func() (rvt.Port, error) {
-			return frame.New(frame.Config{Carrier: hub.Join(), MAC: [6]byte{2, 0xdd, 0xcd, 0, 0, byte(i + 1)},
-				MTU: mtu})
-		})
+		l.ports = append(l.ports, connect(hub, i))
+		if l.odd {
+			l.second = append(l.second, connect(hub2, 2+i))
+		}
 	}
 	return l, nil
 }
+
+// mlx4MAC returns the MAC address of a port: the first ports of both adapters, then the second ones.
+func mlx4MAC(number int) [6]byte { return [6]byte{2, 0xdd, 0xcd, 0, 0, byte(number + 1)} }
 
 // mlx4Adapter is an adapter of a target: a model and its driver.
 type mlx4Adapter struct {
@@ -112,26 +130,22 @@ func openMLX4(ctx context.Context, o validate.Options) (*validate.Target, error)
 	}
 	t := &validate.Target{Version: "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups,
 		Lossless: true, UserLibrary: userlib.New()}
-	ports := l.ports
 	if o.Impair {
 		imp := newImpairer()
-		for i := range ports {
-			ports[i] = imp.wrap(ports[i])
-		}
+		l.wrap(imp.wrap)
 		t.Impair = imp.set
 	}
 	if o.Capture {
 		tap := new(capture.Tap)
-		for i := range ports {
-			open := ports[i]
-			ports[i] = func() (rvt.Port, error) {
+		l.wrap(func(open openPort) openPort {
+			return func() (rvt.Port, error) {
 				p, err := open()
 				if err != nil {
 					return nil, err
 				}
 				return capture.New(p, tap)
 			}
-		}
+		})
 		t.Capture = func(path string) (func() error, error) { return pcapng.ToFile(path, tap) }
 	}
 	var made []*mlx4Adapter
@@ -154,12 +168,12 @@ func openMLX4(ctx context.Context, o validate.Options) (*validate.Target, error)
 		}
 		return sum
 	}
-	for i, open := range ports {
-		p, err := open()
+	for i := range l.ports {
+		ports, err := l.open(i)
 		if err != nil {
 			return nil, errors.Join(err, t.Close(ctx))
 		}
-		a, err := newMLX4Adapter(ctx, o, i, p)
+		a, err := newMLX4Adapter(ctx, o, i, l.odd, ports)
 		if err != nil {
 			return nil, errors.Join(err, t.Close(ctx))
 		}
@@ -172,15 +186,26 @@ func openMLX4(ctx context.Context, o validate.Options) (*validate.Target, error)
 	return t, nil
 }
 
-// newMLX4Adapter returns an adapter on a port, which it takes over.
-func newMLX4Adapter(ctx context.Context, o validate.Options, i int, p rvt.Port) (*mlx4Adapter, error) {
-	c := model.Config{Ports: []model.PortConfig{{Link: p}}, Rand: seeded(o.Seed, i), NodeDescription: description,
-		GUID: guid + ci.GUID(i)<<8, Windows2: true}
+// newMLX4Adapter returns adapter i, on ports that it takes over.
+func newMLX4Adapter(ctx context.Context, o validate.Options, i int, odd bool, ports []rvt.Port) (*mlx4Adapter, error) {
+	c := model.Config{Rand: seeded(o.Seed, i), NodeDescription: description, GUID: guid + ci.GUID(i)<<8, Windows2: true}
+	if odd {
+		c.GUID = oddGUID(i)
+	}
+	for _, p := range ports {
+		c.Ports = append(c.Ports, model.PortConfig{Link: p})
+	}
 	config := mlx4.Config{HardwareAgents: o.Link == "fabric"}
 	if o.Link == "ethernet" {
 		version, _ := roceVersion(o) // checked by checkMLX4
 		c.Pro = version == ci.GIDRoCEv2
-		config.GIDs = [][]ci.GIDEntry{{{GID: mlx4GID(i), Type: version}}}
+		for k := range ports {
+			table := []ci.GIDEntry{{GID: mlx4GID(2*k + i), Type: version}}
+			if odd { // with empty entries
+				table = append(make([]ci.GIDEntry, 2), table[0], ci.GIDEntry{})
+			}
+			config.GIDs = append(config.GIDs, table)
+		}
 	}
 	m, err := model.New(c)
 	if err != nil {
@@ -197,7 +222,7 @@ func newMLX4Adapter(ctx context.Context, o validate.Options, i int, p rvt.Port) 
 	return a, nil
 }
 
-// mlx4GID returns the link-local GID of adapter i on Ethernet.
-func mlx4GID(i int) ci.GID {
-	return ci.GID{0: 0xfe, 1: 0x80, 9: 0xdd, 10: 0xcd, 11: 0xff, 12: 0xfe, 15: byte(i + 1)}
+// mlx4GID returns the link-local GID of the port with mlx4MAC(number).
+func mlx4GID(number int) ci.GID {
+	return ci.GID{0: 0xfe, 1: 0x80, 9: 0xdd, 10: 0xcd, 11: 0xff, 12: 0xfe, 15: byte(number + 1)}
 }

@@ -18,7 +18,8 @@ func TestMLX4(t *testing.T) {
 	cases := append([]string{"open.*"}, testenv.Sample(t, areas, 3)...)
 	for _, args := range testenv.Sample(t, [][]string{{"--link", "infiniband"}, {"--link", "ethernet"},
 		{"--link", "ethernet", "--set", "roce=1"}, {"--link", "infiniband", "--set", "bus=vfio-user"},
-		{"--link", "ethernet", "--set", "bus=vfio-user"}}, 5) {
+		{"--link", "ethernet", "--set", "bus=vfio-user"}, {"--link", "infiniband", "--set", "odd=1"},
+		{"--link", "ethernet", "--set", "odd=1"}}, 7) {
 		if testenv.Race && slices.Contains(args, "bus=vfio-user") {
 			// The model stores data through the twin socket and completions through the file that both map. The race
 			// detector knows no order between them, since it takes two mappings of a page for two pages.
@@ -39,7 +40,8 @@ func TestMLX4(t *testing.T) {
 func TestMLX4Settings(t *testing.T) {
 	for _, args := range [][]string{
 		{"--link", "infiniband", "--set", "roce=1"}, {"--link", "ethernet", "--set", "roce=3"},
-		{"--link", "fabric", "--set", "nodes=a,b"}, {"--link", "udp"}, {"--set", "bus=pci"},
+		{"--link", "fabric", "--set", "nodes=a,b"}, {"--link", "udp"}, {"--set", "bus=pci"}, {"--set", "odd=2"},
+		{"--link", "fabric", "--set", "odd=1"},
 	} {
 		var out, errs bytes.Buffer
 		config := testConfig()

@@ -9,8 +9,8 @@ import (
 type ca struct {
 	ci.UnimplementedCA
 	refs
-	hca    *HCA
-	notify *notifier
+	hca      *HCA
+	handlers handlers
 }
 
 // Limits of the driver. The sum of CQs, QPs, SRQs and regions is below bus.MaxRegions, since each has DMA memory of its
@@ -50,7 +50,10 @@ func (h *HCA) setLimits() {
 func (h *HCA) setClaims() {
 	c := ci.CapAV | ci.CapAVPortCheck | ci.CapCurrentQPState | ci.CapPeek | ci.CapResizeCQ | ci.CapModeration |
 		ci.CapLocalMAD | ci.CapSpecialQP | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapPortActiveEvent |
-		ci.CapFMR | ci.CapUser
+		ci.CapFMR | ci.CapUser | ci.CapEventHandlers | ci.CapShutdownPort
+	if h.caps.NumPorts > 1 {
+		c |= ci.CapChangePrimaryPort
+	}
 	for _, e := range []struct {
 		flag uint
 		c    ci.Caps
@@ -130,8 +133,9 @@ func (c *ca) Query() (*ci.CAAttr, error) {
 	return a, nil
 }
 
-// Modify sets and clears capability bits of a port. The other fields need a claim. Status: InvalidPort,
-// InvalidParameter, Unsupported, InvalidCAHandle.
+// Modify sets and clears capability bits of a port, and takes a port down. The link of such a port stays down until the
+// adapter is started again. The other fields need a claim. Status: InvalidPort, InvalidParameter, Unsupported,
+// InvalidCAHandle.
 func (c *ca) Modify(num uint8, set ci.PortField, a ci.PortModify) error {
 	const verb = "CA.Modify"
 	const known = ci.PortFieldShutdown<<1 - 1
@@ -143,8 +147,13 @@ func (c *ca) Modify(num uint8, set ci.PortField, a ci.PortModify) error {
 		return fail(verb, ci.InvalidPort, "the adapter has no such port")
 	case set&^known != 0:
 		return fail(verb, ci.InvalidParameter, "unknown field")
-	case set&^ci.PortFieldCapability != 0:
-		return fail(verb, ci.Unsupported, "only capability bits can be changed")
+	case set&^(ci.PortFieldCapability|ci.PortFieldShutdown) != 0:
+		return fail(verb, ci.Unsupported, "only capability bits can be changed, and the port be shut down")
+	}
+	if set&ci.PortFieldShutdown != 0 {
+		if err := c.hca.dev.ClosePort(c.hca.ctx, num); err != nil {
+			return firmwareError(verb, err)
+		}
 	}
 	if set&ci.PortFieldCapability == 0 {
 		return nil
@@ -159,10 +168,10 @@ func (c *ca) Modify(num uint8, set ci.PortField, a ci.PortModify) error {
 	return nil
 }
 
-// event delivers an event to the consumer.
-func (c *ca) event(e ci.Event) { c.notify.deliver(e) }
+// event delivers an event to the consumers.
+func (c *ca) event(e ci.Event) { c.handlers.deliver(e) }
 
-// notifyCA delivers an event to the consumer, if there is one.
+// notifyCA delivers an event to the consumers, if there are some.
 func (h *HCA) notifyCA(e ci.Event) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -171,18 +180,18 @@ func (h *HCA) notifyCA(e ci.Event) {
 	}
 }
 
-// notifyRemoval delivers an event to the consumer, and waits until it has been delivered.
+// notifyRemoval delivers an event to the consumers, and waits until it has been delivered.
 func (h *HCA) notifyRemoval(e ci.Event) {
 	if c := h.opened(); c != nil {
 		c.event(e)
-		c.notify.flush()
+		c.handlers.flush()
 	}
 }
 
 // flushEvents waits until the consumers have received the events so far.
 func (h *HCA) flushEvents() {
 	if c := h.opened(); c != nil {
-		c.notify.flush()
+		c.handlers.flush()
 	}
 }
 
@@ -201,7 +210,7 @@ func (c *ca) Destroy() error {
 	c.hca.mu.Lock()
 	c.hca.open = nil
 	c.hca.mu.Unlock()
-	c.notify.close()
+	c.handlers.remove(c.handlers.list[0])
 	return nil
 }
 

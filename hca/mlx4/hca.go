@@ -73,6 +73,7 @@ type HCA struct {
 	failed chan struct{} // closed when the consumers have been told of a failure
 
 	pds, avs, cqs, qps, srqs, mrs, mws, fmrs, mcasts pool
+	numHandlers                                      atomic.Int32
 
 	qpTable                 *table[qp]
 	quarantine              quarantine
@@ -185,7 +186,7 @@ func (h *HCA) Close() error {
 func (h *HCA) Live() map[string]int {
 	return map[string]int{"pd": h.pds.count(), "av": h.avs.count(), "cq": h.cqs.count(), "qp": h.qps.count(),
 		"srq": h.srqs.count(), "mr": h.mrs.count(), "mw": h.mws.count(), "fmr": h.fmrs.count(),
-		"mcast": h.mcasts.count()}
+		"mcast": h.mcasts.count(), "handler": int(h.numHandlers.Load())}
 }
 
 // Info returns the identity of the adapter, which is constant.
@@ -212,7 +213,7 @@ func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	if err := h.dev.Err(); err != nil {
 		return nil, firmwareError(verb, err)
 	}
-	h.open = &ca{hca: h, notify: newNotifier(nil, onEvent, ctx)}
+	h.open = &ca{hca: h, handlers: handlers{list: []*notifier{newNotifier(nil, onEvent, ctx)}}}
 	return h.open, nil
 }
 

@@ -13,7 +13,10 @@ func (q *qp) checkRanges(verb string, set ci.QPField, a *ci.QPAttr, from ci.QPSt
 		case to == nil || q.num < 2 && a.Port != q.attr.Port:
 			return fail(verb, ci.InvalidPort, "not a port of the adapter, or not the one of the special QP")
 		case from == ci.QPSQD && to != p:
-			return fail(verb, ci.Unsupported, "change of the primary port")
+			if err := q.checkMove(verb, set, to); err != nil {
+				return err
+			}
+			p = to
 		default:
 			p = to
 		}
@@ -51,6 +54,26 @@ func (q *qp) checkRanges(verb string, set ci.QPField, a *ci.QPAttr, from ci.QPSt
 	}
 	if set&ci.QPFieldPrimary != 0 {
 		return p.checkAddress(verb, &a.Primary.AV)
+	}
+	return nil
+}
+
+// checkMove checks a change of the primary port of a drained QP.
+func (q *qp) checkMove(verb string, set ci.QPField, to *port) error {
+	switch {
+	case !q.hca.claims.Has(ci.CapChangePrimaryPort):
+		return fail(verb, ci.Unsupported, "change of the primary port")
+	case set&ci.QPFieldPrimary == 0:
+		return fail(verb, ci.InvalidParameter, "another primary port needs another primary path")
+	case to.isEthernet() != q.port().isEthernet():
+		return fail(verb, ci.InvalidParameter, "the port has another kind of link")
+	case q.attr.MTU > to.mtu():
+		return fail(verb, ci.InvalidParameter, "the QP's MTU is above that of the port")
+	}
+	if set&ci.QPFieldPKeyIndex == 0 {
+		if _, ok := to.pkey(q.attr.Primary.PKeyIndex); !ok {
+			return fail(verb, ci.InvalidPKey, "the port has no P_Key at the index of the QP")
+		}
 	}
 	return nil
 }

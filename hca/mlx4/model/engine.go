@@ -21,6 +21,9 @@ const defaultQueueMemory = 256 << 20
 func (m *Model) startEngine() error {
 	var links []rvt.Port
 	caps := engineCaps
+	if len(m.ports) > 1 {
+		caps |= ci.CapChangePrimaryPort
+	}
 	for _, p := range m.ports {
 		links = append(links, p.link)
 		if _, ok := ci.As[rvt.GroupPort](p.link); p.isEthernet() && !ok {
