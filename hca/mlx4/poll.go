@@ -132,8 +132,8 @@ func (q *cq) isBad(c *queue.Completion) {
 	q.notify.deliver(ci.Event{Type: ci.EventCQError, Vendor: badEntry | uint64(c.QPN)})
 }
 
-// badEntry is the bit of Event.Vendor that marks a completion of an unknown QP or request, or with a wrong length. The other bits are the QP
-// number.
+// badEntry is the bit of Event.Vendor that marks a completion of an unknown QP or request, or with a wrong length. The
+// other bits are the QP number.
 const badEntry = 1 << 32
 
 // save moves all entries from the ring to the completions that Poll returns first. QP.Destroy and the transition to
