@@ -156,7 +156,6 @@ var fileDeviations = []deviation{
 	{"channels.*.send", eventSocket},
 	{"channels.*.FIONREAD", eventSocket},
 	{"channels.*.poll*", eventSocket},
-	{"paths.fstat.type", "an open file of sysfs has the size of its content"},
 	{"paths.unlink", notChanged},
 	{"paths.mkdir", notChanged},
 	{"paths.rename", notChanged},
@@ -169,7 +168,7 @@ var fileDeviations = []deviation{
 var seccompDeviations = []deviation{
 	{"descriptors.mmap.none", "the descriptor of a device file is memory, which programs can map at once"},
 	{"descriptors.mmap.beyond", "the descriptor of a device file is memory, of which mmap does not check the end"},
-	{"paths.fstatat.type", "the carrier does not know the directory of a relative path"},
+	{"paths.fstat.type", "an open file of sysfs has the size of its content"},
 }
 
 // fileProbes are the probes of system calls that libraries do not make.

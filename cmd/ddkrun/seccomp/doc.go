@@ -35,5 +35,5 @@
 //
 // Linux 5.14 on amd64 and arm64. Setuid programs run without their privileges (no_new_privs). A process has one
 // listener, so ddkrun cannot run in a program that ddkrun runs in this way. Copying a descriptor of a device file to a
-// number outside the range fails with EBUSY. Paths relative to a directory above the tree are not redirected.
+// number outside the range fails with EBUSY. The working directory cannot be in the tree.
 package seccomp

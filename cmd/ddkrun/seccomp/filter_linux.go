@@ -72,7 +72,8 @@ func onDescriptor(s span, flags int) []unix.SockFilter {
 // The calls with a path of which the supervisor is notified always, and those on descriptors.
 var (
 	pathCalls = slices.Concat(oldPathCalls, []uint32{unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_FACCESSAT,
-		unix.SYS_FACCESSAT2, unix.SYS_READLINKAT})
+		unix.SYS_FACCESSAT2, unix.SYS_READLINKAT, unix.SYS_GETXATTR, unix.SYS_LGETXATTR, unix.SYS_LISTXATTR,
+		unix.SYS_LLISTXATTR, unix.SYS_STATFS})
 	descriptorCalls = slices.Concat(oldDupCalls, []uint32{unix.SYS_WRITE, unix.SYS_IOCTL, unix.SYS_FSTAT, unix.SYS_DUP,
 		unix.SYS_DUP3, unix.SYS_FCNTL, unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_READV,
 		unix.SYS_WRITEV, unix.SYS_PREADV, unix.SYS_PWRITEV, unix.SYS_PREADV2, unix.SYS_PWRITEV2, unix.SYS_LSEEK,

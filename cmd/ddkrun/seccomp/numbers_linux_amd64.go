@@ -6,8 +6,9 @@ const auditArch = unix.AUDIT_ARCH_X86_64
 
 // The calls of this architecture that others do not have, by what they do.
 var (
-	oldPathCalls = []uint32{unix.SYS_OPEN, unix.SYS_STAT, unix.SYS_LSTAT, unix.SYS_ACCESS, unix.SYS_READLINK}
-	oldDupCalls  = []uint32{unix.SYS_DUP2}
+	oldPathCalls = []uint32{unix.SYS_OPEN, unix.SYS_STAT, unix.SYS_LSTAT, unix.SYS_ACCESS, unix.SYS_READLINK,
+		unix.SYS_CREAT}
+	oldDupCalls = []uint32{unix.SYS_DUP2}
 )
 
 // modern returns a call of oldPathCalls as the call that replaces it.
@@ -16,6 +17,9 @@ func modern(c systemCall) systemCall {
 	switch c.nr {
 	case unix.SYS_OPEN:
 		return systemCall{unix.SYS_OPENAT, [6]uint64{atCWD, a[0], a[1], a[2]}}
+	case unix.SYS_CREAT:
+		const create = unix.O_CREAT | unix.O_WRONLY | unix.O_TRUNC
+		return systemCall{unix.SYS_OPENAT, [6]uint64{atCWD, a[0], create, a[1]}}
 	case unix.SYS_STAT:
 		return systemCall{statCall, [6]uint64{atCWD, a[0], a[1], 0}}
 	case unix.SYS_LSTAT:

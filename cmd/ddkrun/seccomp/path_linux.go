@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -33,32 +34,67 @@ type place struct {
 // isIn reports whether a path is a directory or below it.
 func isIn(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
-// redirect returns the place of a path. It reports false for paths that are not redirected.
+// hostDirs are the directories below devices of the host that have its adapters, which are hidden.
+var hostDirs = []string{"infiniband", "infiniband_verbs", "infiniband_mad", "infiniband_cm"}
+
+// isRedirected reports whether a clean path is that of a file of the tree, or of one that is hidden.
+func isRedirected(name string) bool {
+	isOfHost := strings.HasPrefix(name, "/sys/") && slices.ContainsFunc(strings.Split(name, "/"),
+		func(part string) bool { return slices.Contains(hostDirs, part) })
+	return isOfHost || slices.ContainsFunc(redirected, func(dir string) bool { return isIn(name, dir) })
+}
+
+// redirect returns the place of an absolute path. It reports false for paths that are not redirected.
 func redirect(root, name string) (place, bool) {
-	if !path.IsAbs(name) {
-		return place{}, false
-	}
 	slash := ""
 	if strings.HasSuffix(name, "/") { // it must be a directory
 		slash = "/"
 	}
-	name = path.Clean(name)
-	for _, dir := range redirected {
-		if isIn(name, dir) {
-			return place{name, filepath.Join(root, name) + slash}, true
-		}
+	clean := path.Clean(name)
+	switch {
+	case !path.IsAbs(name):
+		return place{}, false
+	case isRedirected(clean):
+		return place{clean, filepath.Join(root, clean) + slash}, true
+	case isRedirected(name): // it leaves a directory of the tree, which the kernel does not find
+		return place{clean, clean + slash}, true
 	}
 	return place{}, false
 }
 
-// place returns the place that a call's path argument names.
-func (t *task) place(n int) (place, bool) {
-	name, err := readPath(t.tid, t.args[n])
+// place returns the place that the path argument of a call names. All these calls have a directory as the first one.
+func (t *task) place() (place, bool) {
+	name, err := readPath(t.tid, t.args[1])
+	if err == nil && name != "" && !path.IsAbs(name) {
+		name, err = t.absolute(name)
+	}
 	if err != nil || !t.isValid() { // the kernel reports the error
 		return place{}, false
 	}
 	return redirect(t.root, name)
 }
+
+// absolute returns an absolute path for one that is relative to the directory of a call.
+func (t *task) absolute(name string) (string, error) {
+	link := fmt.Sprintf("/proc/%d/cwd", t.tid)
+	if dir := t.int(0); dir != unix.AT_FDCWD {
+		link = t.procPath(dir)
+	}
+	dir, err := os.Readlink(link)
+	if err != nil {
+		return "", err
+	}
+	if below, ok := strings.CutPrefix(dir, t.root); ok && strings.HasPrefix(below, "/") {
+		dir = below
+	}
+	return dir + "/" + name, nil
+}
+
+// isInTree reports whether a place is that of a file of the tree, as opposed to one that a path reaches through it.
+func (p *place) isInTree() bool { return !strings.HasPrefix(p.file, p.name) }
+
+// isInSysfs reports whether a place is that of a file of the tree in sysfs.
+func (p *place) isInSysfs() bool { return strings.HasPrefix(p.name, "/sys/") && p.isInTree() }
 
 // device returns the numbers of a device file. It reports false for other files.
 func (p *place) device() (major, minor uint32, ok bool) {
@@ -75,7 +111,7 @@ func (p *place) device() (major, minor uint32, ok bool) {
 
 // openAt opens a file of the tree, or a device file.
 func (t *task) openAt(flags int) result {
-	p, ok := t.place(1)
+	p, ok := t.place()
 	if !ok {
 		return proceed
 	}
@@ -89,13 +125,15 @@ func (t *task) openAt(flags int) result {
 		}
 		return t.openDevice(p, flags)
 	}
-	if flags&unix.O_ACCMODE != unix.O_RDONLY && flags&unix.O_PATH == 0 {
+	if flags&unix.O_ACCMODE != unix.O_RDONLY && flags&unix.O_PATH == 0 && p.isInTree() {
 		return failed(p.refuse(flags))
 	}
-	flags &^= unix.O_TRUNC
+	if p.isInTree() {
+		flags &^= unix.O_TRUNC | unix.O_CREAT | unix.O_EXCL
+	}
 	fd, err := t.openLive(p, flags)
 	if err == errNotLive { //nolint:errorlint // openLive returns it as it is
-		fd, err = unix.Open(p.file, flags&^(unix.O_CREAT|unix.O_EXCL)|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+		fd, err = unix.Open(p.file, flags|unix.O_CLOEXEC|unix.O_NOCTTY, uint32(t.args[3]))
 	}
 	if err != nil {
 		return failed(err)
@@ -127,9 +165,9 @@ var errNotLive = errors.New("not live")
 const contentTimeout = 5 * time.Second
 
 // openLive opens a file of the tree with the content that the daemon has now.
-func (t *task) openLive(p place, flags int) (fd int, err error) {
+func (t *task) openLive(p place, flags int) (live int, err error) {
 	const others = unix.O_ACCMODE | unix.O_DIRECTORY | unix.O_PATH
-	if !strings.HasPrefix(p.name, "/sys/") || flags&others != unix.O_RDONLY {
+	if !p.isInSysfs() || flags&others != unix.O_RDONLY {
 		return -1, errNotLive
 	}
 	b, err := devices.ReadContent(t.socket, p.name, contentTimeout)
@@ -139,7 +177,8 @@ func (t *task) openLive(p place, flags int) (fd int, err error) {
 	case err != nil:
 		return -1, errNotLive
 	}
-	if fd, err = unix.MemfdCreate("sysfs", unix.MFD_CLOEXEC); err != nil {
+	fd, err := unix.MemfdCreate("sysfs", unix.MFD_CLOEXEC)
+	if err != nil {
 		return -1, err
 	}
 	n, err := unix.Pwrite(fd, b, 0)
@@ -149,11 +188,11 @@ func (t *task) openLive(p place, flags int) (fd int, err error) {
 	if err == nil {
 		err = unix.Fchmod(fd, 0o444)
 	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, err
+	if err == nil { // not to be written
+		live, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	}
-	return fd, nil
+	unix.Close(fd)
+	return live, err
 }
 
 // openAt2 is openAt for openat2, whose flags are in memory. Calls with rules of resolution are the kernel's.
@@ -166,7 +205,7 @@ func (t *task) openAt2() result {
 }
 
 func (t *task) access() result {
-	p, ok := t.place(1)
+	p, ok := t.place()
 	if !ok {
 		return proceed
 	}
@@ -180,7 +219,7 @@ func (t *task) access() result {
 }
 
 func (t *task) readlink() result {
-	p, ok := t.place(1)
+	p, ok := t.place()
 	if !ok {
 		return proceed
 	}
@@ -198,6 +237,37 @@ func (t *task) readlink() result {
 	return result{value: int64(n)}
 }
 
+// attribute returns or lists extended attributes, which the files of the tree do not have.
+func (t *task) attribute(isList bool) result {
+	p, ok := t.place()
+	if !ok {
+		return proceed
+	}
+	if _, err := os.Lstat(p.file); err != nil {
+		return failed(err)
+	}
+	if isList {
+		return result{}
+	}
+	return result{errno: syscall.ENODATA}
+}
+
+// fileSystem stores the status of the file system of a file of the tree.
+func (t *task) fileSystem() result {
+	p, ok := t.place()
+	if !ok {
+		return proceed
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(p.file, &st); err != nil {
+		return failed(err)
+	}
+	if p.isInSysfs() {
+		st.Type = unix.SYSFS_MAGIC
+	}
+	return t.store(t.args[2], &st)
+}
+
 const deviceMode = unix.S_IFCHR | 0o666
 
 // The status of a file in sysfs, which has the size of a page.
@@ -208,12 +278,12 @@ const (
 
 // isSysfs reports whether a file with a mode is one in sysfs.
 func (p *place) isSysfs(mode uint32) bool {
-	return strings.HasPrefix(p.name, "/sys/") && mode&unix.S_IFMT == unix.S_IFREG
+	return p.isInSysfs() && mode&unix.S_IFMT == unix.S_IFREG
 }
 
 // statPath stores the status of a file of the tree.
 func (t *task) statPath(addr uint64, flags int) result {
-	p, ok := t.place(1)
+	p, ok := t.place()
 	if !ok {
 		return proceed
 	}
@@ -232,7 +302,7 @@ func (t *task) statPath(addr uint64, flags int) result {
 
 // statxPath is statPath for statx.
 func (t *task) statxPath() result {
-	p, ok := t.place(1)
+	p, ok := t.place()
 	if !ok {
 		return proceed
 	}

@@ -21,6 +21,15 @@ type systemCall struct {
 // int returns an argument that is an int of the C library.
 func (c *systemCall) int(n int) int { return int(int32(c.args[n])) }
 
+// inDirectory returns a call that has a path as its first argument as one that has a directory first, as others do.
+func inDirectory(c systemCall) systemCall {
+	switch c.nr {
+	case unix.SYS_GETXATTR, unix.SYS_LGETXATTR, unix.SYS_LISTXATTR, unix.SYS_LLISTXATTR, unix.SYS_STATFS:
+		return systemCall{c.nr, [6]uint64{atCWD, c.args[0], c.args[1]}}
+	}
+	return c
+}
+
 // supervisor executes the calls of programs on files of the tree and on device files.
 type supervisor struct {
 	listener int
@@ -73,7 +82,7 @@ func (s *supervisor) run() error {
 		if receive(s.listener, &n) != nil { // the program was interrupted
 			continue
 		}
-		t := &task{s, n.id, int(n.tid), modern(systemCall{uint32(n.nr), n.args})}
+		t := &task{s, n.id, int(n.tid), inDirectory(modern(systemCall{uint32(n.nr), n.args}))}
 		go t.finish()
 	}
 }
@@ -121,6 +130,12 @@ func (t *task) execute() result {
 		return t.statxPath()
 	case unix.SYS_FSTAT:
 		return t.statDescriptor(t.args[1], 0)
+	case unix.SYS_GETXATTR, unix.SYS_LGETXATTR:
+		return t.attribute(false)
+	case unix.SYS_LISTXATTR, unix.SYS_LLISTXATTR:
+		return t.attribute(true)
+	case unix.SYS_STATFS:
+		return t.fileSystem()
 	}
 	return t.onDevice()
 }

@@ -15,7 +15,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
+#include <glob.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <linux/netlink.h>
 #include <poll.h>
 #include <pthread.h>
@@ -29,16 +32,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -572,7 +578,16 @@ struct doorbell {
 	uint32_t handle, count;
 };
 
-enum { POST_SEND = 28, DOORBELL_SIZE = 32 };
+enum { POST_SEND = 28, DOORBELL_SIZE = 32, FRAMES_SIZE = 2048 };
+
+/*
+ * is_in_frames reports whether an address is in the stack frames of callers, which exist. The provider has its command
+ * there. Other addresses may be wrong, and only the kernel can find that out.
+ */
+static int is_in_frames(const void *p)
+{
+	return (uintptr_t)p - (uintptr_t)__builtin_frame_address(0) < FRAMES_SIZE;
+}
 
 /* A registration is a command that makes, changes or destroys an MR. */
 struct registration {
@@ -597,7 +612,7 @@ static ssize_t register_memory(int fd, struct device *d, const void *buf, size_t
 EXPORT ssize_t write(int fd, const void *buf, size_t size)
 {
 	struct device *d = device_at(fd);
-	if (d && size == DOORBELL_SIZE) {
+	if (d && size == DOORBELL_SIZE && is_in_frames(buf)) {
 		struct doorbell b;
 		memcpy(&b, buf, sizeof b);
 		if (b.command == POST_SEND && b.in_words == DOORBELL_SIZE / 4 && b.count == 0 && ring(fd, d, b.handle))
@@ -848,24 +863,155 @@ EXPORT int fcntl64(int fd, int cmd, ...)
 
 /* Paths. */
 
+/* A path is the one that the kernel gets instead of one that begins a file of the tree, or a directory of it. */
 struct path {
 	char b[PATH_MAX];
+	const char *name; /* in b: the file that the program means; NULL if it is none of the tree */
 };
 
 static int begins(const char *path, const char *with) { return strncmp(path, with, strlen(with)) == 0; }
 
-/* redirect returns the path of a file of the tree, or the path itself. */
-static const char *redirect(const char *path, struct path *to)
+/* root_size returns the size of the path of the tree with which a path begins, or 0. */
+static size_t root_size(const char *path)
 {
-	if (!path || path[0] != '/')
-		return path;
-	if (!begins(path, "/sys/class/infiniband") && !begins(path, "/sys/class/misc/rdma_cm") &&
-	    !begins(path, "/dev/infiniband"))
-		return path;
 	const char *root = getenv("DDKRUN_ROOT");
-	if (!root || snprintf(to->b, sizeof to->b, "%s%s", root, path) >= (int)sizeof to->b)
+	size_t n = root ? strlen(root) : 0;
+	return n && !strncmp(path, root, n) && path[n] == '/' ? n : 0;
+}
+
+/*
+ * Whether the working directory is in the tree: 0 not known, 1 no, 2 yes. A program that changes it otherwise than by
+ * chdir and fchdir finds the files as they were when ddkrun started.
+ */
+static atomic_int where;
+
+static int is_in_tree(void)
+{
+	int w = atomic_load(&where);
+	if (!w) {
+		char b[PATH_MAX];
+		int saved = errno;
+		ssize_t n = RAW(SYS_readlinkat, AT_FDCWD, "/proc/self/cwd", b, sizeof b - 1);
+		errno = saved;
+		b[n > 0 ? n : 0] = 0;
+		w = root_size(b) ? 2 : 1;
+		atomic_store(&where, w);
+	}
+	return w == 2;
+}
+
+/* append appends the components of a path to an absolute one of n bytes, and returns the size, or -1. */
+static ssize_t append(char *to, size_t n, const char *path)
+{
+	int is_dir = 0;
+	for (size_t size; *path; path += size + (path[size] == '/')) {
+		size = strcspn(path, "/");
+		is_dir = size == 0 || (size <= 2 && path[0] == '.' && path[size - 1] == '.');
+		if (!is_dir) {
+			if (n + 1 + size + 1 >= PATH_MAX)
+				return -1;
+			to[n] = '/';
+			memcpy(to + n + 1, path, size);
+			n += 1 + size;
+		} else if (size == 2) {
+			while (n > 0 && to[--n] != '/')
+				;
+		}
+		is_dir |= path[size] == '/';
+	}
+	if (is_dir || n == 0)
+		to[n++] = '/';
+	to[n] = 0;
+	return n;
+}
+
+/* is_word_at reports whether a name is at the beginning of a path, as one or more whole components. */
+static int is_word_at(const char *path, const char *name)
+{
+	size_t n = strlen(name);
+	return !strncmp(path, name, n) && (path[n] == '/' || !path[n]);
+}
+
+/* is_of_host reports whether a path is that of a directory below a device of the host, in which its adapters are. */
+static int is_of_host(const char *path)
+{
+	static const char *const names[] = {"/infiniband", "/infiniband_verbs", "/infiniband_mad", "/infiniband_cm"};
+	for (const char *p = path; (p = strstr(p, "/infiniband")); p++)
+		for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+			if (is_word_at(p, names[i]))
+				return begins(path, "/sys/");
+	return 0;
+}
+
+/* is_redirected reports whether a normal path is that of a file of the tree, or of one that is hidden. */
+static int is_redirected(const char *path)
+{
+	return begins(path, "/sys/class/infiniband") || is_word_at(path, "/sys/class/misc/rdma_cm") ||
+	       is_word_at(path, "/dev/infiniband") || is_of_host(path);
+}
+
+/* has_word reports whether a path may be one of the tree: the paths of all its files have one of two words. */
+static int has_word(const char *path) { return strstr(path, "infiniband") || strstr(path, "rdma_cm"); }
+
+/* directory stores the path of a directory, as the program knows it, and whether it is in the tree. Its size, or -1. */
+static ssize_t directory(int dir, char *b, int *is_tree)
+{
+	char link[sizeof "/proc/self/fd/" + 3 * sizeof dir] = "/proc/self/cwd";
+	int saved = errno;
+	if (dir != AT_FDCWD)
+		snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
+	ssize_t n = RAW(SYS_readlinkat, AT_FDCWD, link, b, PATH_MAX - 1);
+	errno = saved;
+	if (n <= 0 || b[0] != '/')
+		return -1;
+	b[n] = 0;
+	size_t skip = root_size(b);
+	memmove(b, b + skip, n + 1 - skip);
+	*is_tree = skip > 0;
+	return n - skip == 1 ? 0 : n - skip;
+}
+
+/* place returns the path for the kernel of one that may be that of the tree, or the path itself. */
+static const char *place(int dir, const char *path, struct path *to)
+{
+	char name[PATH_MAX];
+	const char *root = getenv("DDKRUN_ROOT");
+	int is_tree = 0;
+	ssize_t n = path[0] == '/' ? 0 : directory(dir, name, &is_tree);
+	if (!root || n < 0 || append(name, n, path) < 0)
 		return path;
+	int is_ours = is_redirected(name), leaves_tree = is_tree || is_redirected(path);
+	size_t skip = is_ours ? strlen(root) : 0;
+	if ((!is_ours && !leaves_tree) || skip + strlen(name) >= sizeof to->b)
+		return path;
+	memcpy(to->b, root, skip);
+	strcpy(to->b + skip, name);
+	if (is_ours)
+		to->name = to->b + skip;
 	return to->b;
+}
+
+/* redirect_at returns the path of a file of the tree, or the path itself. */
+static const char *redirect_at(int dir, const char *path, struct path *to)
+{
+	to->name = NULL;
+	if (!path || !path[0] || !(has_word(path) || (path[0] != '/' && dir == AT_FDCWD && is_in_tree())))
+		return path;
+	return place(dir, path, to);
+}
+
+static const char *redirect(const char *path, struct path *to) { return redirect_at(AT_FDCWD, path, to); }
+
+/*
+ * below_tree returns the path that the program means by one that redirect_at has not redirected, if it is relative to a
+ * directory of the tree; otherwise NULL.
+ */
+static const char *below_tree(int dir, const char *path, struct path *to)
+{
+	if (to->name || dir < 0 || !path || !path[0] || path[0] == '/')
+		return to->name;
+	place(dir, path, to);
+	return to->name;
 }
 
 static int is_device(const char *path) { return path && begins(path, "/dev/infiniband/"); }
@@ -951,6 +1097,10 @@ static int is_live(const char *path, int flags)
 	return begins(path, "/sys/") && (flags & O_ACCMODE) == O_RDONLY && !(flags & (O_DIRECTORY | O_PATH));
 }
 
+/* The name of a memfd that is an open file of the tree, which its path follows. Linux limits it to 249 bytes. */
+#define LIVE_NAME "ddkrun:"
+enum { MAX_LIVE_NAME = 250 };
+
 /*
  * open_live opens a file of the tree with the content that the daemon has now. It returns -1 with the errno of the
  * daemon, or -2 if the daemon cannot be asked, or if the path is a directory.
@@ -979,7 +1129,9 @@ static int open_live(const char *path, int flags)
 	struct store *s = (struct store *)(b + sizeof(struct reply));
 	if (((struct reply *)b)->stores != 1)
 		goto end;
-	to = RAW(SYS_memfd_create, "sysfs", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
+	char live_name[MAX_LIVE_NAME];
+	snprintf(live_name, sizeof live_name, LIVE_NAME "%s", path);
+	to = RAW(SYS_memfd_create, live_name, flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
 	if (to < 0 || RAW(SYS_pwrite64, to, s + 1, s->size, 0) != (ssize_t)s->size)
 		goto end;
 	RAW(SYS_fchmod, to, 0444);
@@ -1109,35 +1261,6 @@ EXPORT ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 	return r;
 }
 
-/* root_size returns the size of the path of the tree with which a path begins, or 0. */
-static size_t root_size(const char *path)
-{
-	const char *root = getenv("DDKRUN_ROOT");
-	size_t n = root ? strlen(root) : 0;
-	return n && !strncmp(path, root, n) && path[n] == '/' ? n : 0;
-}
-
-/*
- * Whether the working directory is in the tree: 0 not known, 1 no, 2 yes. A program that changes it otherwise than by
- * the functions below finds the files as they were when ddkrun started.
- */
-static atomic_int where;
-
-static int is_in_tree(void)
-{
-	int w = atomic_load(&where);
-	if (!w) {
-		char b[PATH_MAX];
-		int saved = errno;
-		ssize_t n = RAW(SYS_readlinkat, AT_FDCWD, "/proc/self/cwd", b, sizeof b - 1);
-		errno = saved;
-		b[n > 0 ? n : 0] = 0;
-		w = root_size(b) ? 2 : 1;
-		atomic_store(&where, w);
-	}
-	return w == 2;
-}
-
 EXPORT int chdir(const char *path)
 {
 	struct path to;
@@ -1165,37 +1288,14 @@ EXPORT char *getcwd(char *b, size_t size)
 	return r;
 }
 
-/* below_tree returns the path of a file that a program opens relative to a directory of the tree, or NULL. */
-static const char *below_tree(int dir, const char *path, struct path *to)
-{
-	char link[sizeof "/proc/self/fd/" + 3 * sizeof dir] = "/proc/self/cwd";
-	if (!path || !path[0] || path[0] == '/' || strstr(path, "..") || (dir < 0 && dir != AT_FDCWD) ||
-	    (dir == AT_FDCWD && !is_in_tree()))
-		return NULL;
-	int saved = errno;
-	if (dir != AT_FDCWD)
-		snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
-	ssize_t n = RAW(SYS_readlinkat, AT_FDCWD, link, to->b, sizeof to->b - 1);
-	errno = saved;
-	if (n <= 0 || n + 1 + strlen(path) >= sizeof to->b)
-		return NULL;
-	to->b[n] = 0;
-	size_t skip = root_size(to->b);
-	if (!skip)
-		return NULL;
-	to->b[n] = '/';
-	strcpy(to->b + n + 1, path);
-	return to->b + skip;
-}
-
 /*
  * refuse returns -1 with the errno of an open for writing: the files of the tree cannot be written, and others cannot
  * be created, as in sysfs. All programs of the user share the tree.
  */
-static int refuse(int dir, const char *path, int flags)
+static int refuse(const char *path, int flags)
 {
 	struct stat st;
-	if (RAW(SYS_newfstatat, dir, path, &st, 0) == 0)
+	if (RAW(SYS_newfstatat, AT_FDCWD, path, &st, 0) == 0)
 		return fail(EACCES);
 	return fail(errno == ENOTDIR ? ENOTDIR : flags & O_CREAT ? EACCES : ENOENT);
 }
@@ -1203,22 +1303,22 @@ static int refuse(int dir, const char *path, int flags)
 static int open_path(int dir, const char *path, int flags, mode_t mode)
 {
 	struct path to;
-	const char *p = redirect(path, &to);
-	if (p != path && is_device(path) && !(flags & O_PATH) && numbers(p)) {
+	const char *p = redirect_at(dir, path, &to), *name = below_tree(dir, path, &to);
+	if (!name)
+		return REAL(openat)(dir, p, flags, mode);
+	if (is_device(name) && !(flags & O_PATH) && numbers(to.b)) {
 		if (flags & O_CREAT && flags & O_EXCL)
 			return fail(EEXIST);
-		return flags & O_DIRECTORY ? fail(ENOTDIR) : open_device(path, flags);
+		return flags & O_DIRECTORY ? fail(ENOTDIR) : open_device(name, flags);
 	}
-	struct path full;
-	const char *live = p != path ? path : below_tree(dir, path, &full);
-	if (live && (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH))
-		return refuse(dir, p, flags);
-	if (live && is_live(live, flags)) {
-		int fd = open_live(live, flags);
+	if ((flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH))
+		return refuse(to.b, flags);
+	if (is_live(name, flags)) {
+		int fd = open_live(name, flags);
 		if (fd != -2)
 			return fd;
 	}
-	return REAL(openat)(dir, p, live ? flags & ~(O_CREAT | O_EXCL | O_TRUNC) : flags, mode);
+	return REAL(openat)(AT_FDCWD, to.b, flags & ~(O_CREAT | O_EXCL | O_TRUNC), mode);
 }
 
 #define MODE_OF(flags)                                                                                                 \
@@ -1262,26 +1362,75 @@ EXPORT int __openat_2(int dir, const char *path, int flags) { return open_path(d
 
 EXPORT int __openat64_2(int dir, const char *path, int flags) { return open_path(dir, path, flags | O_LARGEFILE, 0); }
 
+EXPORT int creat(const char *path, mode_t mode)
+{
+	return open_path(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+
+EXPORT int creat64(const char *path, mode_t mode)
+{
+	return open_path(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC | O_LARGEFILE, mode);
+}
+
+/*
+ * stream_path returns the path that the functions of the C library open for a stream, or NULL with errno. *live is the
+ * descriptor of a file with the content of now, which the path then is, or -1.
+ */
+static const char *stream_path(const char *path, const char *mode, struct path *to, int *live)
+{
+	const char *p = redirect(path, to);
+	*live = -1;
+	if (!to->name || is_device(to->name))
+		return p;
+	if (mode[0] != 'r' || strchr(mode, '+')) {
+		refuse(p, mode[0] == 'r' ? 0 : O_CREAT);
+		return NULL;
+	}
+	int fd = is_live(to->name, O_RDONLY) ? open_live(to->name, O_CLOEXEC) : -2;
+	if (fd == -2)
+		return p;
+	if (fd < 0)
+		return NULL;
+	*live = fd;
+	snprintf(to->b, sizeof to->b, "/proc/self/fd/%d", fd);
+	return to->b;
+}
+
 static FILE *open_stream(FILE *(*real)(const char *, const char *), const char *path, const char *mode)
 {
 	struct path to;
-	const char *p = redirect(path, &to);
-	int is_read = mode[0] == 'r' && !strchr(mode, '+');
-	struct path full;
-	const char *live = p != path ? path : below_tree(AT_FDCWD, path, &full);
-	if (!live || is_device(live))
-		return real(p, mode);
-	if (!is_read) {
-		refuse(AT_FDCWD, p, mode[0] == 'r' ? 0 : O_CREAT);
+	int live;
+	const char *p = stream_path(path, mode, &to, &live);
+	if (!p)
+		return NULL;
+	FILE *f = real(p, mode);
+	if (live >= 0)
+		raw_close(live);
+	return f;
+}
+
+static FILE *reopen_stream(FILE *(*real)(const char *, const char *, FILE *), const char *path, const char *mode, FILE *f)
+{
+	struct path to;
+	int live = -1;
+	const char *p = path ? stream_path(path, mode, &to, &live) : NULL;
+	if (path && !p) {
+		int saved = errno;
+		fclose(f); /* as if the open had failed */
+		errno = saved;
 		return NULL;
 	}
-	int fd = is_live(live, O_RDONLY) ? open_live(live, strchr(mode, 'e') ? O_CLOEXEC : 0) : -2;
-	if (fd == -2)
-		return real(p, mode);
-	FILE *f = fd < 0 ? NULL : fdopen(fd, mode);
-	if (!f && fd >= 0)
-		raw_close(fd);
+	f = real(p, mode, f);
+	if (live >= 0)
+		raw_close(live);
 	return f;
+}
+
+EXPORT FILE *freopen(const char *path, const char *mode, FILE *f) { return reopen_stream(REAL(freopen), path, mode, f); }
+
+EXPORT FILE *freopen64(const char *path, const char *mode, FILE *f)
+{
+	return reopen_stream(REAL(freopen64), path, mode, f);
 }
 
 EXPORT FILE *fopen(const char *path, const char *mode) { return open_stream(REAL(fopen), path, mode); }
@@ -1308,17 +1457,23 @@ EXPORT int scandir64(const char *path, struct dirent64 ***list, int (*filter)(co
 	return REAL(scandir64)(redirect(path, &to), list, filter, compare);
 }
 
-EXPORT int access(const char *path, int mode)
+/* Everybody may read and write devices. The files of the tree are the user's own, who must not write to them. */
+static int access_path(int dir, const char *path, int mode, int flags)
 {
 	struct path to;
-	return REAL(access)(redirect(path, &to), mode);
+	const char *p = redirect_at(dir, path, &to), *name = below_tree(dir, path, &to);
+	if (name && is_device(name) && numbers(to.b))
+		return mode & X_OK ? fail(EACCES) : 0;
+	return REAL(faccessat)(dir, p, mode, flags);
 }
 
-EXPORT int faccessat(int dir, const char *path, int mode, int flags)
-{
-	struct path to;
-	return REAL(faccessat)(dir, redirect(path, &to), mode, flags);
-}
+EXPORT int access(const char *path, int mode) { return access_path(AT_FDCWD, path, mode, 0); }
+
+EXPORT int faccessat(int dir, const char *path, int mode, int flags) { return access_path(dir, path, mode, flags); }
+
+EXPORT int euidaccess(const char *path, int mode) { return access_path(AT_FDCWD, path, mode, AT_EACCESS); }
+
+EXPORT int eaccess(const char *path, int mode) { return access_path(AT_FDCWD, path, mode, AT_EACCESS); }
 
 EXPORT ssize_t readlink(const char *path, char *b, size_t size)
 {
@@ -1329,7 +1484,7 @@ EXPORT ssize_t readlink(const char *path, char *b, size_t size)
 EXPORT ssize_t readlinkat(int dir, const char *path, char *b, size_t size)
 {
 	struct path to;
-	return REAL(readlinkat)(dir, redirect(path, &to), b, size);
+	return REAL(readlinkat)(dir, redirect_at(dir, path, &to), b, size);
 }
 
 EXPORT ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
@@ -1342,6 +1497,49 @@ EXPORT ssize_t lgetxattr(const char *path, const char *name, void *value, size_t
 {
 	struct path to;
 	return REAL(lgetxattr)(redirect(path, &to), name, value, size);
+}
+
+EXPORT ssize_t listxattr(const char *path, char *list, size_t size)
+{
+	struct path to;
+	return REAL(listxattr)(redirect(path, &to), list, size);
+}
+
+EXPORT ssize_t llistxattr(const char *path, char *list, size_t size)
+{
+	struct path to;
+	return REAL(llistxattr)(redirect(path, &to), list, size);
+}
+
+EXPORT int inotify_add_watch(int fd, const char *path, uint32_t mask)
+{
+	struct path to;
+	return REAL(inotify_add_watch)(fd, redirect(path, &to), mask);
+}
+
+EXPORT int statfs(const char *path, struct statfs *st)
+{
+	struct path to;
+	int r = REAL(statfs)(redirect(path, &to), st);
+	if (r == 0 && to.name && begins(to.name, "/sys/"))
+		st->f_type = SYSFS_MAGIC;
+	return r;
+}
+
+_Static_assert(sizeof(struct statfs) == sizeof(struct statfs64), "the two structures are one");
+
+EXPORT int statfs64(const char *path, struct statfs64 *st) { return statfs(path, (struct statfs *)st); }
+
+EXPORT int statvfs(const char *path, struct statvfs *st)
+{
+	struct path to;
+	return REAL(statvfs)(redirect(path, &to), st);
+}
+
+EXPORT int statvfs64(const char *path, struct statvfs64 *st)
+{
+	struct path to;
+	return REAL(statvfs64)(redirect(path, &to), st);
 }
 
 /* strip takes the path of the tree off a path in b. */
@@ -1368,6 +1566,75 @@ EXPORT char *__realpath_chk(const char *path, char *b, size_t room)
 
 EXPORT char *canonicalize_file_name(const char *path) { return realpath(path, NULL); }
 
+/* Status. */
+
+static void make_device(struct stat *st, dev_t rdev)
+{
+	st->st_mode = S_IFCHR | 0666;
+	st->st_rdev = rdev;
+	st->st_size = 0;
+}
+
+/* The status of a file in sysfs, which has the size of a page. */
+enum { SYSFS_MODE = S_IFREG | 0444, SYSFS_SIZE = 4096 };
+
+/* set_status sets the status of a regular file of the tree, whose path is in to, to that of the file with a name. */
+static void set_status(struct stat *st, const char *name, const struct path *to)
+{
+	dev_t n;
+	if (!S_ISREG(st->st_mode))
+		return;
+	if (is_device(name) && (n = numbers(to->b))) {
+		make_device(st, n);
+	} else if (begins(name, "/sys/")) {
+		st->st_mode = SYSFS_MODE;
+		st->st_size = SYSFS_SIZE;
+	}
+}
+
+/* stat_path executes the system call that the functions of the C library are made of. */
+static int stat_path(int dir, const char *path, struct stat *st, int flags)
+{
+	struct path to;
+	const char *p = redirect_at(dir, path, &to), *name;
+	int r = RAW(SYS_newfstatat, dir, p, st, flags);
+	if (r == 0 && S_ISREG(st->st_mode) && (name = below_tree(dir, path, &to)))
+		set_status(st, name, &to);
+	return r;
+}
+
+/* set_live sets the status of an open file to that of the file of the tree that it is, if its descriptor is a memfd. */
+static void set_live(int fd, struct stat *st)
+{
+	static const char begin[] = "/memfd:" LIVE_NAME, end[] = " (deleted)";
+	char link[sizeof "/proc/self/fd/" + 3 * sizeof fd], name[PATH_MAX];
+	struct stat of;
+	struct path to;
+	int saved = errno;
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	ssize_t n = RAW(SYS_readlinkat, AT_FDCWD, link, name, sizeof name - 1), size = n - (ssize_t)(sizeof end - 1);
+	if (size > 0 && begins(name, begin)) {
+		name[size] = 0;
+		const char *p = redirect(name + sizeof begin - 1, &to);
+		if (to.name && RAW(SYS_newfstatat, AT_FDCWD, p, &of, 0) == 0) {
+			*st = of;
+			set_status(st, to.name, &to);
+		}
+	}
+	errno = saved;
+}
+
+static int stat_file(int fd, struct stat *st)
+{
+	int r = raw_fstat(fd, st);
+	struct device *d;
+	if (r == 0 && device_at(fd) && (d = lookup(fd)))
+		make_device(st, d->rdev);
+	else if (r == 0 && S_ISREG(st->st_mode) && st->st_nlink == 0)
+		set_live(fd, st);
+	return r;
+}
+
 /* open_how opens a path with the flags of openat2. Calls with rules of resolution are the kernel's. */
 static int open_how(int dir, const char *path, const uint64_t *how, size_t size)
 {
@@ -1393,6 +1660,26 @@ EXPORT long syscall(long number, ...)
 	switch (number) {
 	case SYS_mmap:
 		return (long)map_file((void *)a[0], a[1], a[2], a[3], a[4], a[5]);
+#ifdef SYS_open
+	case SYS_open:
+		return open_path(AT_FDCWD, (const char *)a[0], a[1], a[2]);
+	case SYS_access:
+		return access_path(AT_FDCWD, (const char *)a[0], a[1], 0);
+	case SYS_stat:
+		return stat_path(AT_FDCWD, (const char *)a[0], (struct stat *)a[1], 0);
+	case SYS_lstat:
+		return stat_path(AT_FDCWD, (const char *)a[0], (struct stat *)a[1], AT_SYMLINK_NOFOLLOW);
+	case SYS_readlink:
+		return readlink((const char *)a[0], (char *)a[1], a[2]);
+#endif
+	case SYS_faccessat:
+		return access_path(a[0], (const char *)a[1], a[2], 0);
+	case SYS_newfstatat:
+		return fstatat(a[0], (const char *)a[1], (struct stat *)a[2], a[3]);
+	case SYS_statx:
+		return statx(a[0], (const char *)a[1], a[2], a[3], (struct statx *)a[4]);
+	case SYS_readlinkat:
+		return readlinkat(a[0], (const char *)a[1], (char *)a[2], a[3]);
 	case SYS_openat:
 		return open_path(a[0], (const char *)a[1], a[2], a[3]);
 	case SYS_openat2:
@@ -1413,54 +1700,6 @@ EXPORT long syscall(long number, ...)
 		return writev(a[0], (const struct iovec *)a[1], a[2]);
 	}
 	return ioctl(a[0], a[1], (void *)a[2]);
-}
-
-/* Status. */
-
-static void make_device(struct stat *st, dev_t rdev)
-{
-	st->st_mode = S_IFCHR | 0666;
-	st->st_rdev = rdev;
-	st->st_size = 0;
-}
-
-/* The status of a file in sysfs, which has the size of a page. */
-enum { SYSFS_MODE = S_IFREG | 0444, SYSFS_SIZE = 4096 };
-
-/* is_sysfs reports whether a path, which was redirected to p, is one of a file with a mode in sysfs. */
-static int is_sysfs(int dir, const char *path, const char *p, mode_t mode)
-{
-	struct path full;
-	if (!S_ISREG(mode))
-		return 0;
-	if (p == path)
-		path = below_tree(dir, path, &full);
-	return path && begins(path, "/sys/");
-}
-
-/* stat_path executes the system call that the functions of the C library are made of. */
-static int stat_path(int dir, const char *path, struct stat *st, int flags)
-{
-	struct path to;
-	const char *p = redirect(path, &to);
-	int r = RAW(SYS_newfstatat, dir, p, st, flags);
-	dev_t n;
-	if (r == 0 && p != path && is_device(path) && S_ISREG(st->st_mode) && (n = numbers(p)))
-		make_device(st, n);
-	else if (r == 0 && is_sysfs(dir, path, p, st->st_mode)) {
-		st->st_mode = SYSFS_MODE;
-		st->st_size = SYSFS_SIZE;
-	}
-	return r;
-}
-
-static int stat_file(int fd, struct stat *st)
-{
-	int r = raw_fstat(fd, st);
-	struct device *d;
-	if (r == 0 && device_at(fd) && (d = lookup(fd)))
-		make_device(st, d->rdev);
-	return r;
 }
 
 _Static_assert(sizeof(struct stat) == sizeof(struct stat64), "the two structures are one");
@@ -1498,22 +1737,107 @@ EXPORT int __fxstat64(int v, int fd, struct stat64 *st) { return (void)v, fstat6
 EXPORT int statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
 {
 	struct path to;
-	struct device *d = NULL;
-	const char *p = redirect(path, &to);
-	int r = RAW(SYS_statx, dir, p, flags, mask, st);
-	dev_t n = 0;
-	if (r == 0 && p != path && is_device(path) && S_ISREG(st->stx_mode))
-		n = numbers(p);
-	if (r == 0 && flags & AT_EMPTY_PATH && !*path && device_at(dir) && (d = lookup(dir)))
-		n = d->rdev;
-	if (n) {
-		st->stx_mode = S_IFCHR | 0666;
-		st->stx_rdev_major = major(n);
-		st->stx_rdev_minor = minor(n);
-		st->stx_size = 0;
-	} else if (r == 0 && is_sysfs(dir, path, p, st->stx_mode)) {
-		st->stx_mode = SYSFS_MODE;
-		st->stx_size = SYSFS_SIZE;
-	}
+	const char *p = redirect_at(dir, path, &to);
+	int r = RAW(SYS_statx, dir, p, flags, mask, st), is_file = flags & AT_EMPTY_PATH && p && !*p;
+	struct stat s;
+	if (r || (!S_ISREG(st->stx_mode) && !S_ISSOCK(st->stx_mode)) || (!is_file && !below_tree(dir, path, &to)) ||
+	    (is_file ? stat_file(dir, &s) : stat_path(dir, path, &s, flags & AT_SYMLINK_NOFOLLOW)))
+		return r;
+	st->stx_mode = s.st_mode;
+	st->stx_rdev_major = major(s.st_rdev);
+	st->stx_rdev_minor = minor(s.st_rdev);
+	st->stx_dev_major = major(s.st_dev);
+	st->stx_dev_minor = minor(s.st_dev);
+	st->stx_ino = s.st_ino;
+	st->stx_nlink = s.st_nlink;
+	st->stx_size = s.st_size;
 	return r;
 }
+
+/* Functions of the C library that walk through directories make their calls without the functions above. */
+
+/* glob_with runs glob with our functions, which the program replaces in the same way. */
+static int glob_with(int (*real)(const char *, int, int (*)(const char *, int), glob_t *), const char *pattern, int flags,
+		     int (*failed)(const char *, int), glob_t *g)
+{
+	if (flags & GLOB_ALTDIRFUNC || !pattern ||
+	    !(begins(pattern, "/sys/") || begins(pattern, "/dev/") || has_word(pattern) || is_in_tree()))
+		return real(pattern, flags, failed, g);
+	g->gl_opendir = (__typeof__(g->gl_opendir))(void *)opendir;
+	g->gl_readdir = (__typeof__(g->gl_readdir))(void *)readdir;
+	g->gl_closedir = (__typeof__(g->gl_closedir))(void *)closedir;
+	g->gl_stat = stat;
+	g->gl_lstat = lstat;
+	int r = real(pattern, flags | GLOB_ALTDIRFUNC, failed, g);
+	g->gl_flags &= ~GLOB_ALTDIRFUNC;
+	return r;
+}
+
+EXPORT int glob(const char *pattern, int flags, int (*failed)(const char *, int), glob_t *g)
+{
+	return glob_with(REAL(glob), pattern, flags, failed, g);
+}
+
+_Static_assert(sizeof(glob_t) == sizeof(glob64_t), "the two structures are one");
+
+EXPORT int glob64(const char *pattern, int flags, int (*failed)(const char *, int), glob64_t *g)
+{
+	return glob_with((__typeof__(&glob))REAL(glob64), pattern, flags, failed, (glob_t *)g);
+}
+
+/* A walk is a call of nftw or ftw for the tree, whose function gets the paths of the program. */
+struct walk {
+	__nftw_func_t visit;
+	__ftw_func_t plain; /* of ftw */
+	size_t skip;
+};
+
+static __thread struct walk *walk;
+
+static int visit_file(const char *file, const struct stat *st, int type, struct FTW *f)
+{
+	struct walk *w = walk;
+	struct stat s = *st;
+	struct path to;
+	if (type == FTW_F && root_size(file)) {
+		snprintf(to.b, sizeof to.b, "%s", file);
+		set_status(&s, to.b + w->skip, &to);
+	}
+	if (w->plain)
+		return w->plain(file + w->skip, &s, type);
+	struct FTW g = {.base = f->base - (int)w->skip, .level = f->level};
+	return w->visit(file + w->skip, &s, type, &g);
+}
+
+static int walk_tree(const char *path, const struct path *to, struct walk *w, int count, int flags)
+{
+	struct walk *outer = walk;
+	w->skip = to->name - to->b;
+	walk = w;
+	int r = REAL(nftw)(path, visit_file, count, flags);
+	walk = outer;
+	return r;
+}
+
+EXPORT int nftw(const char *path, __nftw_func_t visit, int count, int flags)
+{
+	struct path to;
+	struct walk w = {.visit = visit};
+	const char *p = redirect(path, &to);
+	return to.name ? walk_tree(p, &to, &w, count, flags) : REAL(nftw)(p, visit, count, flags);
+}
+
+EXPORT int nftw64(const char *path, __nftw64_func_t visit, int count, int flags)
+{
+	return nftw(path, (__nftw_func_t)visit, count, flags);
+}
+
+EXPORT int ftw(const char *path, __ftw_func_t visit, int count)
+{
+	struct path to;
+	struct walk w = {.plain = visit};
+	const char *p = redirect(path, &to);
+	return to.name ? walk_tree(p, &to, &w, count, 0) : REAL(ftw)(p, visit, count);
+}
+
+EXPORT int ftw64(const char *path, __ftw64_func_t visit, int count) { return ftw(path, (__ftw_func_t)visit, count); }
