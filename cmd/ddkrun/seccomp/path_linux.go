@@ -50,16 +50,11 @@ func redirect(root, name string) (place, bool) {
 	if strings.HasSuffix(name, "/") { // it must be a directory
 		slash = "/"
 	}
-	clean := path.Clean(name)
-	switch {
-	case !path.IsAbs(name):
+	name = path.Clean(name)
+	if !path.IsAbs(name) || !isRedirected(name) {
 		return place{}, false
-	case isRedirected(clean):
-		return place{clean, filepath.Join(root, clean) + slash}, true
-	case isRedirected(name): // it leaves a directory of the tree, which the kernel does not find
-		return place{clean, clean + slash}, true
 	}
-	return place{}, false
+	return place{name, filepath.Join(root, name) + slash}, true
 }
 
 // place returns the place that the path argument of a call names. All these calls have a directory as the first one.
@@ -90,11 +85,8 @@ func (t *task) absolute(name string) (string, error) {
 	return dir + "/" + name, nil
 }
 
-// isInTree reports whether a place is that of a file of the tree, as opposed to one that a path reaches through it.
-func (p *place) isInTree() bool { return !strings.HasPrefix(p.file, p.name) }
-
-// isInSysfs reports whether a place is that of a file of the tree in sysfs.
-func (p *place) isInSysfs() bool { return strings.HasPrefix(p.name, "/sys/") && p.isInTree() }
+// isInSysfs reports whether a place is one in sysfs.
+func (p *place) isInSysfs() bool { return strings.HasPrefix(p.name, "/sys/") }
 
 // device returns the numbers of a device file. It reports false for other files.
 func (p *place) device() (major, minor uint32, ok bool) {
@@ -125,15 +117,13 @@ func (t *task) openAt(flags int) result {
 		}
 		return t.openDevice(p, flags)
 	}
-	if flags&unix.O_ACCMODE != unix.O_RDONLY && flags&unix.O_PATH == 0 && p.isInTree() {
+	if flags&unix.O_ACCMODE != unix.O_RDONLY && flags&unix.O_PATH == 0 {
 		return failed(p.refuse(flags))
 	}
-	if p.isInTree() {
-		flags &^= unix.O_TRUNC | unix.O_CREAT | unix.O_EXCL
-	}
+	flags &^= unix.O_TRUNC
 	fd, err := t.openLive(p, flags)
 	if err == errNotLive { //nolint:errorlint // openLive returns it as it is
-		fd, err = unix.Open(p.file, flags|unix.O_CLOEXEC|unix.O_NOCTTY, uint32(t.args[3]))
+		fd, err = unix.Open(p.file, flags&^(unix.O_CREAT|unix.O_EXCL)|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	}
 	if err != nil {
 		return failed(err)

@@ -42,14 +42,18 @@ static int is_content(int fd)
 	return ok;
 }
 
+static int is_seccomp;
+
 static void unusual_paths(void)
 {
 	struct stat st;
 	check("//", is_content(open("//sys//class/infiniband/rxe_ddk0//node_type", O_RDONLY)));
 	check(".", is_content(open("/sys/./class/infiniband/./rxe_ddk0/node_type", O_RDONLY)));
 	check("..", is_content(open("/sys/class/net/../infiniband/rxe_ddk0/ports/../node_type", O_RDONLY)));
-	check("out", stat("/sys/class/infiniband/../../..", &st) == 0 && st.st_ino);
-	check("out, a file", access("/dev/infiniband/../null", F_OK) == 0);
+	if (!is_seccomp) {
+		check("out", stat("/sys/class/infiniband/../../..", &st) == 0 && st.st_ino);
+		check("out, a file", access("/dev/infiniband/../null", F_OK) == 0);
+	}
 	check("out, another file", access("/dev/infiniband/../none", F_OK) < 0 && errno == ENOENT);
 	check("slash", stat(FILE_NAME "/", &st) < 0 && errno == ENOTDIR);
 	check("similar", access("/dev/infiniband2", F_OK) < 0 && errno == ENOENT);
@@ -177,13 +181,14 @@ static void same_file(void)
 
 int main(int argc, char **argv)
 {
+	is_seccomp = argc > 1 && !strcmp(argv[1], "seccomp");
 	unusual_paths();
 	relative_paths();
 	rights();
 	walks();
 	status();
 	system_calls();
-	if (argc < 2 || strcmp(argv[1], "seccomp"))
+	if (!is_seccomp)
 		same_file();
 	puts("done");
 	return 0;
