@@ -35,5 +35,5 @@
 //
 // # Not implemented
 //
-// Port space IPOIB, and paths that the program sets (RDMA_OPTION_IB_PATH).
+// Port space IPOIB.
 package ucm

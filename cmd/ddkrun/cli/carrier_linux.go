@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
+
+	"ciddk/cmd/ddkrun/seccomp"
 )
 
 // The carriers.
@@ -32,9 +35,15 @@ func choose(carrier, path string) (choice, error) {
 	if carrier == carrierSeccomp {
 		return choice{carrier: carrierSeccomp, reason: "--carrier " + carrierSeccomp}, nil
 	}
-	isStatic := path != "" && hasNoInterpreter(path)
-	if isStatic && carrier == carrierAuto {
+	kind := kindOf(path)
+	isStatic := kind == kindStatic
+	switch {
+	case carrier != carrierAuto:
+	case isStatic:
 		return choice{carrier: carrierSeccomp, reason: path + " is a static program, which preloads no library"}, nil
+	case kind == kindGo && seccomp.Check() == nil:
+		return choice{carrier: carrierSeccomp,
+			reason: path + " is a Go program, which makes its system calls without the C library"}, nil
 	}
 	library, err := library()
 	switch {
@@ -52,24 +61,53 @@ func choose(carrier, path string) (choice, error) {
 // maxScripts is the number of interpreters that are scripts themselves, as Linux limits it.
 const maxScripts = 5
 
-// hasNoInterpreter reports whether a program, or the one that interprets a script, is static.
-func hasNoInterpreter(path string) bool {
+// kind is what matters of a program for the choice of its carrier.
+type kind int
+
+const (
+	kindDynamic kind = iota // it makes its system calls by the C library
+	kindStatic              // it has no dynamic linker, which would preload a library
+	kindGo                  // it is dynamic, and makes its system calls by itself
+)
+
+// kindOf returns the kind of a program, or of the one that interprets a script. Others are dynamic.
+func kindOf(path string) kind {
 	for range maxScripts {
+		if path == "" {
+			break
+		}
 		f, err := elf.Open(path)
 		if err == nil {
 			defer f.Close()
-			for _, p := range f.Progs {
-				if p.Type == elf.PT_INTERP {
-					return false
-				}
-			}
-			return f.Type == elf.ET_EXEC || f.Type == elf.ET_DYN
+			return kindOfFile(f)
 		}
-		if path = interpreter(path); path == "" {
-			return false
-		}
+		path = interpreter(path)
 	}
-	return false
+	return kindDynamic
+}
+
+func kindOfFile(f *elf.File) kind {
+	isInterpreter := func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }
+	switch {
+	case f.Type != elf.ET_EXEC && f.Type != elf.ET_DYN:
+		return kindDynamic
+	case !slices.ContainsFunc(f.Progs, isInterpreter):
+		return kindStatic
+	case f.Section(".go.buildinfo") != nil && hasOnlyCLibrary(f):
+		return kindGo
+	}
+	return kindDynamic
+}
+
+// cLibraries are the beginnings of the names of the C library's parts.
+var cLibraries = []string{"libc.", "libpthread.", "libresolv.", "libdl.", "libm.", "librt.", "ld-linux", "libgcc_s."}
+
+// hasOnlyCLibrary reports whether a program has no library that could open devices.
+func hasOnlyCLibrary(f *elf.File) bool {
+	names, err := f.ImportedLibraries()
+	return err == nil && !slices.ContainsFunc(names, func(name string) bool {
+		return !slices.ContainsFunc(cLibraries, func(begin string) bool { return strings.HasPrefix(name, begin) })
+	})
 }
 
 // interpreter returns the program that executes a script, "" if it is none.

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,7 +23,7 @@ func TestInterpreter(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		assert.Equal(t, want, interpreter(path), "%q", text)
 		if want == "" {
-			assert.False(t, hasNoInterpreter(path), "%q", text)
+			assert.Equal(t, kindDynamic, kindOf(path), "%q", text)
 		}
 	}
 	assert.Empty(t, interpreter(filepath.Join(dir, "none")))
@@ -44,6 +47,36 @@ func TestChoose(t *testing.T) {
 	c, err = choose(carrierAuto, script)
 	require.NoError(t, err)
 	assert.Equal(t, carrierSeccomp, c.carrier, "the interpreter of the script is static")
+}
+
+// elfFile returns an ELF file for amd64 with an interpreter and a section.
+func elfFile(t *testing.T, section string) string {
+	names := "\x00" + section + "\x00.shstrtab\x00"
+	const header, segment, entry = 64, 56, 64
+	at := uint64(header + segment)
+	var b bytes.Buffer
+	write := func(v any) { require.NoError(t, binary.Write(&b, binary.LittleEndian, v)) }
+	h := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1, Phoff: header,
+		Shoff: at + uint64(len(names)), Ehsize: header, Phentsize: segment, Phnum: 1, Shentsize: entry, Shnum: 3,
+		Shstrndx: 2}
+	copy(h.Ident[:], "\x7fELF\x02\x01\x01")
+	write(h)
+	write(elf.Prog64{Type: uint32(elf.PT_INTERP)})
+	b.WriteString(names)
+	write(elf.Section64{})
+	write(elf.Section64{Name: 1, Type: uint32(elf.SHT_PROGBITS), Off: at})
+	write(elf.Section64{Name: uint32(len(section) + 2), Type: uint32(elf.SHT_STRTAB), Off: at, Size: uint64(len(names))})
+	path := filepath.Join(t.TempDir(), "program")
+	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
+	return path
+}
+
+// TestKind distinguishes programs that make their system calls by the C library from Go programs.
+func TestKind(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, kindGo, kindOf(elfFile(t, ".go.buildinfo")))
+	assert.Equal(t, kindDynamic, kindOf(elfFile(t, ".comment")))
+	assert.Equal(t, kindDynamic, kindOf(""))
 }
 
 // TestNoCompiler checks the choice where the library cannot be compiled.
