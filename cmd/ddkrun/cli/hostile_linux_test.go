@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,9 +26,11 @@ import (
 // hostileDaemon has a device file whose every registration is one of memory that the daemon cannot reach. Then it
 // requests copies. end is the last message, after which it requests nothing.
 type hostileDaemon struct {
-	t      *testing.T
-	end    []byte
-	socket *os.File // by which it requests copies; used by one call at a time
+	t   *testing.T
+	end []byte
+
+	mu     sync.Mutex // the program makes one call at a time; the daemon executes each on any goroutine
+	socket *os.File   // by which it requests copies
 	tokens []uint64
 }
 
@@ -43,6 +46,8 @@ func (*hostileDaemon) Close() {}
 
 // Call executes a registration.
 func (d *hostileDaemon) Call(r *devices.Request) *devices.Reply {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.socket == nil {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if !assert.NoError(d.t, err) {
