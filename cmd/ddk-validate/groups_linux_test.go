@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,7 +18,7 @@ func TestGroups6(t *testing.T) {
 	testenv.Addresses(t, 0, "::1")
 	_, err := space6()
 	cases := []string{"mcast.receivers", "mcast.detach", "mcast.busy", "mcast.twice", "mcast.groups", "mcast.qkey"}
-	o := validate.Options{Seed: 1, Link: "udp", Run: 82, Values: map[string]string{"ip": "6"}}
+	o := validate.Options{Seed: 1, Link: "udp", Run: os.Getpid(), Values: map[string]string{"ip": "6"}}
 	p := validate.Plan{
 		Catalog: cisuite.Catalog(), Driver: drivers()[0], Select: validate.Selection{Cases: cases},
 		Setting: validate.Setting{Profile: "full", Options: o},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -75,7 +76,7 @@ func TestKit(t *testing.T) {
 	c := validate.MustCatalog(validate.Suite{Cases: []validate.Case{lossy, cut}}, suite)
 	d := drivers()[0]
 	for _, link := range d.Links {
-		o := validate.Options{Seed: 1, Link: link, Run: 77}
+		o := validate.Options{Seed: 1, Link: link, Run: os.Getpid()}
 		p := validate.Plan{Catalog: c, Driver: d, Setting: validate.Setting{Profile: "full", Options: o}}
 		r, err := p.Run(t.Context())
 		require.NoError(t, err)

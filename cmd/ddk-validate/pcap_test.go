@@ -139,7 +139,7 @@ func TestPcap(t *testing.T) {
 			dir := t.TempDir()
 			p := validate.Plan{Catalog: captureCases(), Driver: d, Setting: validate.Setting{
 				Profile: "full", PcapDir: dir, PcapAll: true,
-				Options: validate.Options{Seed: 1, Link: tt.link, Run: 78, Values: tt.values},
+				Options: validate.Options{Seed: 1, Link: tt.link, Run: os.Getpid(), Values: tt.values},
 			}}
 			r, err := p.Run(t.Context())
 			require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -72,7 +73,7 @@ func TestLossyLink(t *testing.T) {
 	p := validate.Plan{
 		Catalog: cisuite.Catalog(), Driver: d, Select: validate.Selection{Cases: []string{"ud.sizes", "rc.send.sizes"}},
 		Setting: validate.Setting{
-			Profile: "full", Scale: 0.05, Options: validate.Options{Seed: 1, Link: "udp", Run: 83},
+			Profile: "full", Scale: 0.05, Options: validate.Options{Seed: 1, Link: "udp", Run: os.Getpid()},
 		},
 	}
 	r, err := p.Run(t.Context())

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -26,7 +27,7 @@ func wireRun(t *testing.T, d validate.Driver, link, dir string, cases ...string)
 	p := validate.Plan{
 		Catalog: validate.MustCatalog(wiresuite.Suite()), Driver: d, Select: validate.Selection{Cases: cases},
 		Setting: validate.Setting{
-			Profile: "wire", PcapDir: dir, Options: validate.Options{Seed: 1, Link: link, Run: 79},
+			Profile: "wire", PcapDir: dir, Options: validate.Options{Seed: 1, Link: link, Run: os.Getpid()},
 		},
 	}
 	r, err := p.Run(t.Context())
@@ -92,7 +93,7 @@ func TestWireEvidenceInfiniBand(t *testing.T) {
 		Catalog: validate.MustCatalog(wiresuite.Suite()), Driver: d, Select: validate.Selection{Cases: cases},
 		Setting: validate.Setting{
 			Profile: "wire", PcapDir: dir, PcapAll: true,
-			Options: validate.Options{Seed: 1, Link: "direct", Run: 80},
+			Options: validate.Options{Seed: 1, Link: "direct", Run: os.Getpid()},
 		},
 	}
 	r, err := p.Run(t.Context())
@@ -153,7 +154,7 @@ func TestWireLinks(t *testing.T) {
 		skip []string
 	}{{"direct", false, ip}, {"network", false, append(ipv6, infiniband...)}, {"network", true, infiniband}} {
 		d := drivers()[0]
-		o := validate.Options{Seed: 1, Link: tt.link, Run: 81}
+		o := validate.Options{Seed: 1, Link: tt.link, Run: os.Getpid()}
 		if tt.v6 {
 			o.Values = map[string]string{"ip": "6"}
 		}

@@ -89,8 +89,9 @@ func (r *rig) victim(line string) victim {
 
 // killAfter kills the program after a time, and waits until ddkrun has ended.
 func (v victim) killAfter(d time.Duration) {
-	defer time.AfterFunc(d, func() { _ = unix.Kill(v.pid, unix.SIGKILL) }).Stop() // it fails if the program has ended
-	_ = v.Wait()                                                                  // the program may end before, since its peer has
+	kill := time.AfterFunc(d, func() { _ = unix.Kill(v.pid, unix.SIGKILL) }) // fails if the program has ended
+	defer kill.Stop()
+	_ = v.Wait() // the program may end before, since its peer has
 }
 
 // TestKilledVerbs kills programs of libibverbs at random moments, alone or in traffic, with either carrier. Nothing of
