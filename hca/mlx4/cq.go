@@ -30,6 +30,7 @@ type cq struct {
 	arm    arm
 
 	moderation ci.Moderation
+	failure    awaited
 
 	user *userCQ // of a queue in shared memory; then ring is nil
 
@@ -86,6 +87,7 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	}
 	u.add(h.cqs.give)
 	q := &cq{pd: p, hca: h, notify: newNotifier(c.OnCompletion, c.OnEvent, c.Context)}
+	q.failure.expect()
 	var e error
 	if q.num, e = h.cqns.take(); e != nil {
 		return nil, firmwareError(verb, e)
@@ -167,8 +169,13 @@ func (q *cq) completion() {
 	q.notify.completion()
 }
 
-// event handles an error of the queue.
+// event handles an error of the queue, and the loss of events.
 func (q *cq) event(e fw.Event) {
+	if uint8(e.Type) == prm.EventEQOverflow {
+		q.resync()
+		return
+	}
+	q.failure.forget()
 	t := ci.Event{Type: ci.EventCQError, Vendor: uint64(e.Syndrome)}
 	q.notify.deliver(t)
 }

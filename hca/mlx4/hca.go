@@ -146,6 +146,11 @@ func (h *HCA) start(ctx context.Context) (err error) {
 		if err := h.dev.InitPort(ctx, p.num); err != nil {
 			return fmt.Errorf("port %d: %w", p.num, err)
 		}
+		a, err := p.query(ctx)
+		if err != nil {
+			return fmt.Errorf("port %d: %w", p.num, err)
+		}
+		p.isActive.Store(a.State == ci.PortActive)
 	}
 	return nil
 }

@@ -21,7 +21,8 @@ type port struct {
 	caps fw.PortCaps
 	info mad.NodeInfo
 
-	isDown atomic.Bool // it has gone down, and has not been seen in another state since
+	isDown   atomic.Bool // it has gone down, and has not been seen in another state since
+	isActive atomic.Bool // as reported last
 
 	mu    sync.Mutex
 	gids  []ci.GIDEntry // of an Ethernet port: as set; of an InfiniBand port: as read, nil to read them again
@@ -360,7 +361,7 @@ func (p *port) forget() {
 func (h *HCA) portEvent(e fw.Event) {
 	if uint8(e.Type) == prm.EventEQOverflow {
 		for _, p := range h.ports {
-			p.forget()
+			p.resync()
 		}
 		return
 	}
@@ -373,8 +374,10 @@ func (h *HCA) portEvent(e fw.Event) {
 	if uint8(e.Type) == prm.EventPortChange {
 		switch e.Subtype {
 		case prm.PortChangeActive:
+			p.isActive.Store(true)
 			tell(ci.EventPortActive)
 		case prm.PortChangeDown:
+			p.isActive.Store(false)
 			tell(ci.EventPortDown)
 			p.wentDown()
 		}

@@ -34,6 +34,8 @@ type qp struct {
 	onPort     atomic.Int32
 	user       *userQP // of queues in shared memory; then sq and rq are nil
 
+	drained, migrated, lastWQE awaited
+
 	modify sync.Mutex
 	attr   ci.QPAttr    // as set last; the adapter may be in another state
 	state  atomic.Int32 // ci.QPState that posts check
@@ -291,8 +293,13 @@ func (q *qp) TimeWait(d time.Duration) {
 	q.timeWait.Store(until)
 }
 
-// event handles an event of the adapter.
+// event handles an event of the adapter, and the loss of events.
 func (q *qp) event(e fw.Event) {
+	if uint8(e.Type) == prm.EventEQOverflow {
+		q.resync()
+		return
+	}
+	q.note(e)
 	if int(e.Type) < len(qpEvents) && qpEvents[e.Type] != 0 {
 		q.notify.deliver(ci.Event{Type: qpEvents[e.Type], Vendor: uint64(e.Syndrome)})
 	}

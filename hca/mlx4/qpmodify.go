@@ -172,7 +172,9 @@ func (q *qp) change(verb string, op prm.Opcode, from, to ci.QPState, given ci.QP
 	if from == ci.QPReset && to == ci.QPError {
 		return q.resetToError(verb, &next)
 	}
+	q.expectEvents(to, given, a)
 	if err := q.execute(op, given, &next, a.SQDEvent && given&ci.QPFieldSQDEvent != 0); err != nil {
+		q.drained.forget()
 		return firmwareError(verb, err)
 	}
 	if given&ci.QPFieldAPM != 0 && a.APM == ci.APMMigrated {
@@ -180,6 +182,23 @@ func (q *qp) change(verb string, op prm.Opcode, from, to ci.QPState, given ci.QP
 	}
 	q.enter(&next)
 	return nil
+}
+
+// expectEvents records the events that follow a change, before the adapter can report them.
+func (q *qp) expectEvents(to ci.QPState, given ci.QPField, a *ci.QPAttr) {
+	switch to {
+	case ci.QPInit:
+		q.lastWQE.expect()
+	case ci.QPSQD:
+		if given&ci.QPFieldSQDEvent != 0 && a.SQDEvent {
+			q.drained.expect()
+		}
+	default:
+		q.drained.forget()
+	}
+	if given&ci.QPFieldAPM != 0 {
+		q.migrated.expect()
+	}
 }
 
 // enter stores what a command has set.

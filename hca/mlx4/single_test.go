@@ -32,10 +32,15 @@ type single struct {
 
 // newSingle returns an adapter whose QP has itself as its peer, or a peer that does not answer.
 func newSingle(t *testing.T, isLoop bool) *single {
+	return newSingleWith(t, isLoop, config)
+}
+
+// newSingleWith is newSingle with a configuration.
+func newSingleWith(t *testing.T, isLoop bool, c mlx4.Config) *single {
 	o := &single{m: newModel(t, new(direct.Link)), done: make(chan string, 64), events: make(chan ci.Event, 64)}
 	o.f = local.New(o.m, "model 0")
 	var err error
-	o.h, err = mlx4.New(t.Context(), o.f, config)
+	o.h, err = mlx4.New(t.Context(), o.f, c)
 	require.NoError(t, err)
 	o.c, err = o.h.OpenCA(o.h.Info().GUID, func(e ci.Event) {
 		if e.Type == ci.EventLocalFatal { // others may be more than the channel takes

@@ -22,6 +22,9 @@ type srq struct {
 	num    uint32
 	attr   ci.SRQAttr // sizes
 	notify *notifier
+
+	limitEvent awaited
+
 	memory *fw.Queue
 	record *fw.Record
 	user   *userSRQ // of a queue in shared memory; then ring is nil
@@ -131,11 +134,17 @@ func (s *srq) allocateRing(log, shift uint8, u *undo) (err error) {
 	return err
 }
 
-// event handles an event of the adapter.
+// event handles an event of the adapter, and the loss of events.
 func (s *srq) event(e fw.Event) {
 	t := ci.EventSRQLimit
-	if uint8(e.Type) == prm.EventSRQCatastrophic {
+	switch uint8(e.Type) {
+	case prm.EventEQOverflow:
+		s.resync()
+		return
+	case prm.EventSRQCatastrophic:
 		t = ci.EventSRQFatal
+	default:
+		s.limitEvent.forget()
 	}
 	s.notify.deliver(ci.Event{Type: t})
 }
@@ -220,6 +229,9 @@ func (s *srq) Modify(set ci.SRQField, a ci.SRQAttr) error {
 }
 
 func (s *srq) limit(n int) error {
+	if s.limitEvent.forget(); n > 0 {
+		s.limitEvent.expect() // before the adapter can reach it
+	}
 	return s.hca.cmd(prm.CmdArmSRQ, fw.Args{Imm: uint64(n), Modifier: s.num})
 }
 

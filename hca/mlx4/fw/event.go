@@ -48,6 +48,7 @@ type events struct {
 	mu       sync.Mutex
 	queue    []queued
 	hasLost  bool
+	isLate   bool // a report of lost events waits
 	isClosed bool
 	wake     chan struct{} // of one element
 
@@ -163,7 +164,8 @@ func (d *Device) OnEvent(f func(Event), types ...EventType) {
 	}
 }
 
-// HandleCQ registers the functions of a CQ: completion for completion events, event for errors. Each may be nil.
+// HandleCQ registers the functions of a CQ: completion for completion events, event for errors. Each may be nil. An
+// event of type prm.EventEQOverflow reports that events of the CQ may have been lost. The same holds for QPs and SRQs.
 // Errors: ErrInvalid for a number that the adapter does not have, or that has functions.
 func (d *Device) HandleCQ(cqn uint32, completion func(), event func(Event)) error {
 	return d.events.cqs.add(cqn, d.caps.NumCQs, &handler{completion: completion, event: event})
@@ -260,10 +262,11 @@ func (d *Device) wakeCompletions() {
 func (v *events) put(x queued) {
 	v.mu.Lock()
 	switch {
-	case v.isClosed:
+	case v.isClosed, v.isLate && x.event.Type == prm.EventEQOverflow:
 	case len(v.queue) >= maxQueued:
 		v.hasLost = true
 	default:
+		v.isLate = v.isLate || x.event.Type == prm.EventEQOverflow
 		v.queue = append(v.queue, x)
 	}
 	v.mu.Unlock()
@@ -283,6 +286,9 @@ func (v *events) next() (x queued, f func(Event), ok bool) {
 	case len(v.queue) > 0:
 		x = v.queue[0]
 		v.queue = v.queue[1:]
+		if x.event.Type == prm.EventEQOverflow {
+			v.isLate = false
+		}
 	case v.hasLost:
 		v.hasLost = false
 		v.overruns.Add(1)
@@ -310,6 +316,18 @@ func (v *events) run(stop <-chan struct{}) {
 			case f != nil:
 				f(x.event)
 			}
+			if x.event.Type == prm.EventEQOverflow {
+				v.reportLoss()
+			}
+		}
+	}
+}
+
+// reportLoss reports to all objects that events have been lost.
+func (v *events) reportLoss() {
+	for _, h := range []*handlers{&v.cqs, &v.qps, &v.srqs} {
+		for _, n := range h.numbers() {
+			h.handle(Event{Type: prm.EventEQOverflow, Num: n})
 		}
 	}
 }

@@ -1,0 +1,116 @@
+package mlx4_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/hca/mlx4/fw"
+)
+
+// asyncEQ is the number of the event queue of asynchronous events.
+const asyncEQ = 8
+
+// withSRQ is an adapter with a QP that shares its receive queue.
+type withSRQ struct {
+	*single
+	srq    ci.SRQ
+	q      ci.QP
+	cq     ci.CQ
+	events chan ci.EventType // of the QP and of the SRQ
+}
+
+func newWithSRQ(t *testing.T, o *single) *withSRQ {
+	x := &withSRQ{single: o, events: make(chan ci.EventType, 64)}
+	tell := func(e ci.Event) { x.events <- e.Type }
+	var err error
+	x.cq, err = o.pd.CreateCQ(ci.CQCreate{Size: 100})
+	require.NoError(t, err)
+	x.srq, err = o.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 8, MaxSGE: 1}, OnEvent: tell})
+	require.NoError(t, err)
+	x.q, err = o.pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: x.cq, RecvCQ: x.cq, SRQ: x.srq, OnEvent: tell,
+		QPCaps: ci.QPCaps{SendDepth: 8, SendSGE: 1}})
+	require.NoError(t, err)
+	a, err := o.c.Query()
+	require.NoError(t, err)
+	require.NoError(t, x.q.Modify(ci.ToInit{Port: 1}.For(ci.RC)))
+	require.NoError(t, x.q.Modify(ci.ToRTR{AV: ci.AVAttr{Port: 1, DLID: a.Ports[0].LID}, MTU: ci.MTU1024,
+		DestNum: x.q.Num()}.For(ci.RC)))
+	require.NoError(t, x.q.Modify(ci.ToRTS{RetryCount: 7, RNRRetry: 7}.For(ci.RC)))
+	return x
+}
+
+// TestLostEvents has the adapter lose all asynchronous events. The driver reports what has happened nevertheless, and
+// once.
+func TestLostEvents(t *testing.T) {
+	for _, isPolling := range []bool{false, true} {
+		c := config
+		c.Firmware.Polling, c.Firmware.WatchInterval = isPolling, 2*time.Millisecond
+		c.Firmware.CompletionEQs = 1
+		for name, tt := range map[string]struct {
+			cause func(t *testing.T, x *withSRQ)
+			want  ci.EventType
+		}{
+			"SRQ limit": {func(t *testing.T, x *withSRQ) {
+				for range 3 {
+					_, err := x.srq.PostRecv([]ci.RecvWR{{SGL: x.sge()}})
+					require.NoError(t, err)
+				}
+				require.NoError(t, x.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 2}))
+				for range 2 {
+					_, err := x.q.PostSend([]ci.SendWR{{Op: ci.OpSend, SGL: x.sge()}})
+					require.NoError(t, err)
+				}
+			}, ci.EventSRQLimit},
+			"drained": {func(t *testing.T, x *withSRQ) {
+				require.NoError(t, x.q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent,
+					ci.QPAttr{State: ci.QPSQD, SQDEvent: true}))
+			}, ci.EventSQDrained},
+			"last WQE": {func(t *testing.T, x *withSRQ) {
+				require.NoError(t, x.q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
+			}, ci.EventLastWQE},
+		} {
+			t.Run(name, func(t *testing.T) {
+				x := newWithSRQ(t, newSingleWith(t, true, c))
+				x.m.OverflowEQ(asyncEQ, 1<<30)
+				tt.cause(t, x)
+				select {
+				case e := <-x.events:
+					require.Equal(t, tt.want, e)
+				case <-time.After(time.Minute):
+					require.Fail(t, "no event")
+				}
+				require.NoError(t, x.q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
+				x.close(t, x.q, x.srq, x.cq)
+				require.Empty(t, x.events, "one event")
+			})
+		}
+	}
+}
+
+// TestLostPortEvents has the adapter lose the event of a port that goes down, and that of one that comes back.
+func TestLostPortEvents(t *testing.T) {
+	for _, isPolling := range []bool{false, true} {
+		c := config
+		c.Firmware = fw.Config{Polling: isPolling, WatchInterval: 2 * time.Millisecond, CompletionEQs: 1, ResetDelay: 1}
+		o := newSingleWith(t, true, c)
+		got := make(chan ci.EventType, 1<<16)
+		h, err := o.c.OnEvent(func(e ci.Event) { got <- e.Type }, nil)
+		require.NoError(t, err)
+		o.m.OverflowEQ(asyncEQ, 1<<30)
+		for i, want := range []ci.EventType{ci.EventPortDown, ci.EventPortActive, ci.EventPortDown} {
+			require.NoError(t, o.m.SetLink(1, i == 1))
+			for e := range got {
+				if e == want {
+					break
+				}
+				if i > 0 { // the first event of the link may come late
+					require.NotContains(t, []ci.EventType{ci.EventPortDown, ci.EventPortActive}, e)
+				}
+			}
+		}
+		o.close(t, h)
+	}
+}
