@@ -375,3 +375,36 @@ func mrSharedRefused(t *validate.T) {
 	kit.WantRefused(t, mr, err, "PD.RegisterSMR with remote write and without local write", ci.InvalidPermission)
 	kit.Destroy(t, b, "MR after rejected calls of PD.RegisterSMR")
 }
+
+var CIRegisterSMR04 = mrModifyCases.Must("CI-RegisterSMR-04", "IBTA 11.2.8", "ci_register_smr (42), ci_modify_mr (40)",
+	"A shared region keeps its memory and its keys when its source gets other memory.")
+
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.shared.modified",
+	Title:   "other memory for the source",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapSharedMR | ci.CapModifyMR},
+	Run:     mrSharedModified,
+}, CIRegisterSMR04)
+
+func mrSharedModified(t *validate.T) {
+	p := kit.RC(t, kit.Size(8192))
+	b := p.B.CA.Buf(p.B.PD, 5000, kit.AllAccess)
+	mr := shared(t, p.B.PD, b, 0, kit.AllAccess)
+	r := mr.Region()
+	other := make([]byte, 5000)
+	err := b.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: ci.Bytes(other)})
+	if ci.StatusOf(err) == ci.ResourceBusy { // a driver may reject it, as with a bound window
+		p.WantWrite("the source after the rejected MR.Modify", b.Remote(0), b.Bytes)
+		p.WantWrite("the shared region after the rejected MR.Modify", r.Remote(0), b.Bytes)
+		return
+	}
+	kit.OK(t, err, "MR.Modify of the memory of a region that has a shared region")
+	// A driver that has released the memory uses its addresses for the next one.
+	next := p.B.CA.Buf(p.B.PD, 5000, kit.AllAccess)
+	kit.Equal(t, "Region of the shared region after MR.Modify of its source", mr.Region(), r)
+	p.WantWrite("the memory of the shared region, after its source has other memory", r.Remote(0), b.Bytes)
+	p.WantWrite("the new memory of the source", b.MR.Region().Remote(0), other)
+	p.WantWrite("a region that was registered afterwards", next.Remote(0), next.Bytes)
+	p.WantWrite("the memory of the shared region, after writes to the others", r.Remote(0), b.Bytes)
+}

@@ -11,7 +11,7 @@ import (
 )
 
 // All returns the mutants of all areas.
-func All() []mutant.Mutant { return slices.Concat(foreigns, invalidates, arguments) }
+func All() []mutant.Mutant { return slices.Concat(foreigns, invalidates, arguments, shares) }
 
 // foreigns are drivers with a fault in the handling of objects of another CA.
 var foreigns = []mutant.Mutant{
