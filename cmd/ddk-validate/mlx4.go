@@ -201,8 +201,8 @@ func newMLX4Adapter(ctx context.Context, o validate.Options, i int, odd bool, po
 		c.Pro = version == ci.GIDRoCEv2
 		for k := range ports {
 			table := []ci.GIDEntry{{GID: mlx4GID(2*k + i), Type: version}}
-			if odd { // with empty entries
-				table = append(make([]ci.GIDEntry, 2), table[0], ci.GIDEntry{})
+			if odd {
+				table = append(table, make([]ci.GIDEntry, 2)...) // empty ones
 			}
 			config.GIDs = append(config.GIDs, table)
 		}

@@ -35,8 +35,9 @@ const driverID ci.GUID = 0x02ddcd6d6c783430
 type Config struct {
 	// Firmware configures the device layer.
 	Firmware fw.Config
-	// GIDs are the GID tables of Ethernet ports, by port from 0 on. A port without one has the link-local GID of its
-	// MAC address, for RoCE v1 and, on a ConnectX-3 Pro, for RoCE v2.
+	// GIDs are the GID tables of Ethernet ports, by port from 0 on. A zero GID is an empty entry, which the first one
+	// must not be. A port without a table has the link-local GID of its MAC address, for RoCE v1 and, on a ConnectX-3
+	// Pro, for RoCE v2.
 	GIDs [][]ci.GIDEntry
 	// EthernetMTU is the MTU of the network of Ethernet ports. 0 is 1500 bytes, which makes the path MTU of RoCE 1024.
 	EthernetMTU uint16

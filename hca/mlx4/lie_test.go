@@ -1,6 +1,7 @@
 package mlx4_test
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -170,4 +171,39 @@ func TestEthernetSpeed(t *testing.T) {
 	l.set(nil)
 	require.NoError(t, c.Destroy())
 	require.NoError(t, h.Close())
+}
+
+// TestGIDTable checks which tables of GIDs an Ethernet port can have, and what the consumer reads of them.
+func TestGIDTable(t *testing.T) {
+	gid := ci.GID{0: 0xfe, 1: 0x80, 15: 1}
+	v1 := ci.GIDEntry{GID: gid, Type: ci.GIDRoCEv1}
+	for name, tt := range map[string]struct {
+		table []ci.GIDEntry
+		want  ci.Status
+	}{
+		"with empty entries": {[]ci.GIDEntry{v1, {}, v1}, ci.Success},
+		"empty at first":     {[]ci.GIDEntry{{}, v1}, ci.InvalidParameter},
+		"too long":           {slices.Repeat([]ci.GIDEntry{v1}, 129), ci.InvalidParameter},
+		"of InfiniBand":      {[]ci.GIDEntry{{GID: gid}}, ci.InvalidParameter},
+		"RoCE v2":            {[]ci.GIDEntry{{GID: gid, Type: ci.GIDRoCEv2}}, ci.InvalidParameter},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, f := newLiar(t, true)
+			c := config
+			c.GIDs = [][]ci.GIDEntry{tt.table}
+			h, err := mlx4.New(t.Context(), f, c)
+			if tt.want != ci.Success {
+				require.Equal(t, tt.want, ci.StatusOf(err), "%v", err)
+				return
+			}
+			require.NoError(t, err)
+			ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
+			require.NoError(t, err)
+			a, err := ca.Query()
+			require.NoError(t, err)
+			require.Equal(t, []ci.GIDEntry{v1, {Type: ci.GIDRoCEv1}, v1}, a.Ports[0].GIDs)
+			require.NoError(t, ca.Destroy())
+			require.NoError(t, h.Close())
+		})
+	}
 }

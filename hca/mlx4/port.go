@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -58,7 +59,9 @@ func (p *port) start(ctx context.Context) (err error) {
 	p.pkeys = []ci.PKey{0xffff}
 	p.gids = p.defaultGIDs()
 	if n := int(p.num) - 1; n < len(p.hca.cfg.GIDs) && p.hca.cfg.GIDs[n] != nil {
-		p.gids = slices.Clone(p.hca.cfg.GIDs[n])
+		if p.gids, err = checkGIDs(p.hca.cfg.GIDs[n]); err != nil {
+			return err
+		}
 	}
 	if err := p.hca.dev.SetEthPort(ctx, p.num, fw.EthPort{MTU: p.ethernetMTU()}); err != nil {
 		return err
@@ -71,6 +74,25 @@ func (p *port) start(ctx context.Context) (err error) {
 		list[i] = fw.GIDEntry{GID: g.GID, IsV2: g.Type == ci.GIDRoCEv2}
 	}
 	return p.hca.dev.SetGIDs(ctx, p.num, list)
+}
+
+// checkGIDs returns a copy of a table of Config.GIDs. Empty entries have the type of the first one, which must not be
+// empty.
+func checkGIDs(table []ci.GIDEntry) ([]ci.GIDEntry, error) {
+	list := slices.Clone(table)
+	for i := range list {
+		g := &list[i]
+		switch {
+		case g.GID == ci.GID{} && i == 0, len(list) > prm.GIDTableSize:
+			return nil, fmt.Errorf("%w: Config.GIDs: a table has 1 to %d entries, the first of which is not empty",
+				ci.InvalidParameter, prm.GIDTableSize)
+		case g.GID == ci.GID{}:
+			g.Type = list[0].Type
+		case g.Type != ci.GIDRoCEv1 && g.Type != ci.GIDRoCEv2:
+			return nil, fmt.Errorf("%w: Config.GIDs: the type of entry %d is not that of RoCE", ci.InvalidParameter, i)
+		}
+	}
+	return list, nil
 }
 
 // defaultGIDs returns the table with the link-local address of the port.
