@@ -49,3 +49,28 @@ func TestResetToErrorFails(t *testing.T) {
 		})
 	}
 }
+
+// TestCloseEarly closes an adapter whose CA is open: its consumer loses the adapter, and no memory that it may use.
+func TestCloseEarly(t *testing.T) {
+	o := newSingle(t, true)
+	srq, err := o.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 5, MaxSGE: 1}})
+	require.NoError(t, err)
+	idle, err := o.pd.CreateCQ(ci.CQCreate{Size: 10})
+	require.NoError(t, err)
+	used := o.f.Memory().Len()
+	for range 2 {
+		require.ErrorIs(t, o.h.Close(), ci.ResourceBusy)
+	}
+	o.wait(t)
+	require.Equal(t, used, o.f.Memory().Len())
+	_, err = o.qp.PostSend([]ci.SendWR{{Op: ci.OpSend, SGL: o.sge()}})
+	require.ErrorIs(t, err, ci.InvalidState)
+	_, err = srq.PostRecv([]ci.RecvWR{{SGL: o.sge()}})
+	require.NoError(t, err)
+	n, err := idle.Poll(make([]ci.WC, 1))
+	require.NoError(t, err)
+	require.Zero(t, n)
+	o.close(t, srq, idle)
+	require.NoError(t, o.h.Close())
+	require.Zero(t, o.f.Memory().Len())
+}

@@ -173,14 +173,23 @@ func (h *HCA) watch() {
 	}
 }
 
-// Close stops the adapter and releases its memory. The CA must have been destroyed. It is idempotent.
+// errOpen is the reason of the failure of an adapter that is closed too early.
+var errOpen = errors.New("mlx4: the adapter was closed while its CA is open")
+
+// Close stops the adapter and releases its memory. It is idempotent. If the CA is open, it returns an error with the
+// status ResourceBusy: the adapter fails, so that the consumer's requests complete, and keeps its memory until a Close
+// after the end of the CA.
 func (h *HCA) Close() error {
 	h.mu.Lock()
-	was := h.closed
-	h.closed = true
+	was, isOpen := h.closed, h.open != nil
+	h.closed = was || !isOpen
 	h.mu.Unlock()
-	if was {
+	switch {
+	case was:
 		return nil
+	case isOpen:
+		h.dev.Fail(errOpen)
+		return &ci.Error{Verb: "HCA.Close", Status: ci.ResourceBusy, Detail: "the CA is open", Err: errOpen}
 	}
 	h.cancel()
 	h.wait.Wait()

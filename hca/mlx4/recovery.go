@@ -158,7 +158,8 @@ func (i *instance) pause(d time.Duration) bool {
 }
 
 // Remove implements bus.Instance. The consumers receive EventResetForRemove, or EventLocalFatal if the function has
-// gone. The removal waits until they have closed the CA.
+// gone. The removal waits until they have closed the CA. If the CA remains open, the function does, too, since its
+// memory is in use.
 func (i *instance) Remove(gone bool) error {
 	close(i.removal)
 	i.watching.Wait()
@@ -172,5 +173,9 @@ func (i *instance) Remove(gone bool) error {
 		t = ci.EventLocalFatal
 	}
 	h.notifyRemoval(ci.Event{Type: t})
-	return errors.Join(i.r.Deregister(h.info.GUID), h.Close(), i.f.Close())
+	err := errors.Join(i.r.Deregister(h.info.GUID), h.Close())
+	if errors.Is(err, errOpen) {
+		return err
+	}
+	return errors.Join(err, i.f.Close())
 }
