@@ -66,7 +66,7 @@ func TestCloseEarly(t *testing.T) {
 	_, err = o.qp.PostSend([]ci.SendWR{{Op: ci.OpSend, SGL: o.sge()}})
 	require.ErrorIs(t, err, ci.InvalidState)
 	_, err = srq.PostRecv([]ci.RecvWR{{SGL: o.sge()}})
-	require.NoError(t, err)
+	require.ErrorIs(t, err, ci.InvalidState)
 	n, err := idle.Poll(make([]ci.WC, 1))
 	require.NoError(t, err)
 	require.Zero(t, n)

@@ -4,9 +4,10 @@ import "ciddk/ci"
 
 // Posts to an adapter that has failed.
 var (
-	errSendFailed = fail("QP.PostSend", ci.InvalidState, "the adapter has failed")
-	errRecvFailed = fail("QP.PostRecv", ci.InvalidState, "the adapter has failed")
-	errBindFailed = fail("QP.BindMW", ci.InvalidState, "the adapter has failed")
+	errSendFailed   = fail("QP.PostSend", ci.InvalidState, "the adapter has failed")
+	errRecvFailed   = fail("QP.PostRecv", ci.InvalidState, "the adapter has failed")
+	errBindFailed   = fail("QP.BindMW", ci.InvalidState, "the adapter has failed")
+	errSharedFailed = fail("SRQ.PostRecv", ci.InvalidState, "the adapter has failed")
 )
 
 // flush ends the work of an adapter that has failed: all outstanding requests of its QPs complete with WCFlushErr,

@@ -171,6 +171,9 @@ func (s *srq) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 		}
 		return 0, srqErrors.Destroyed
 	}
+	if s.hca.dev.Err() != nil {
+		return 0, errSharedFailed
+	}
 	room := s.ring.Room()
 	for n < len(wrs) {
 		if len(wrs[n].SGL) > s.attr.MaxSGE {

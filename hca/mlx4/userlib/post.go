@@ -12,6 +12,8 @@ var (
 	recvErrors    = wrrules.NewErrors("QP.PostRecv", ci.InvalidQPHandle)
 	errSendFailed = &ci.Error{Verb: "QP.PostSend", Status: ci.InvalidState, Detail: "the adapter has failed"}
 	errRecvFailed = &ci.Error{Verb: "QP.PostRecv", Status: ci.InvalidState, Detail: "the adapter has failed"}
+
+	errSharedFailed = &ci.Error{Verb: "SRQ.PostRecv", Status: ci.InvalidState, Detail: "the adapter has failed"}
 )
 
 // state returns the state in which the driver has set the QP.

@@ -94,6 +94,9 @@ func (s *srq) postRecv(wrs []ci.RecvWR) (n int, err error) {
 	if s.life.IsOver() {
 		return 0, srqErrors.Destroyed
 	}
+	if s.ca.head.HasFailed() {
+		return 0, errSharedFailed
+	}
 	room := s.ring.Room()
 	for n < len(wrs) {
 		if len(wrs[n].SGL) > s.sge {
