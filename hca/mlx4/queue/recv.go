@@ -73,8 +73,12 @@ func (r *RecvRing) Complete(index uint16) (id uint64, ok bool) {
 	return id, true
 }
 
-// Fits reports whether a completion has no more bytes than the oldest outstanding request. Complete follows it.
-func (r *RecvRing) Fits(c *Completion) bool { return c.fits(r.sizes[r.tail.Load()&r.mask]) }
+// Fits reports whether a completion has no more bytes than the oldest outstanding request. It reports false if there is
+// none. Complete follows it.
+func (r *RecvRing) Fits(c *Completion) bool {
+	tail := r.tail.Load()
+	return tail != r.head.Load() && c.fits(r.sizes[tail&r.mask])
+}
 
 // sizeOf returns the number of bytes of a list.
 func sizeOf(list []ci.SGE) (n uint64) {
