@@ -8,8 +8,8 @@ import (
 	"ciddk/hca/mlx4/prm"
 )
 
-// The adapter loses events when an event queue is full. What they would have reported is read from the adapter then: each
-// object has a note of what its consumer waits for. No event is reported twice, except for those of ports.
+// The adapter loses events when an event queue is full. What they would have reported is read from the adapter then:
+// each object has a note of what its consumer waits for. No event is reported twice, except for those of ports.
 
 // An awaited event is one that a consumer waits for.
 type awaited struct{ is atomic.Bool }
