@@ -66,7 +66,7 @@ func (d *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	if err := d.child(verb, kindCQ, dev.attr.MaxCQs); err != nil {
 		return nil, err
 	}
-	bytes := cqBytes + dev.completionBytes(c.Size)
+	bytes := dev.cqBytes() + dev.completionBytes(c.Size)
 	if err := dev.reserve(verb, "the queue", bytes); err != nil {
 		d.unchild(kindCQ)
 		return nil, err
@@ -225,7 +225,7 @@ func (q *CQ) Resize(r ci.CQResize) (int, error) {
 	if q.destroyed.Load() {
 		return 0, fail(verb, ci.InvalidCQHandle)
 	}
-	bytes := cqBytes + q.dev.completionBytes(size)
+	bytes := q.dev.cqBytes() + q.dev.completionBytes(size)
 	if err := q.dev.reserve(verb, "the new size",
 		bytes); err != nil { // old and new exist side by side while entries move
 		return 0, err

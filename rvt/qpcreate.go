@@ -180,7 +180,7 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	}
 	undo = append(undo, func() { d.unchild(kindQP) })
 	q.caps = c.QPCaps
-	bytes := qpBytes + dev.sendBytes(c.SendDepth, c.SendSGE, c.MaxInline)
+	bytes := dev.qpBytes() + dev.sendBytes(c.SendDepth, c.SendSGE, c.MaxInline)
 	if q.srq == nil {
 		bytes += dev.recvBytes(c.RecvDepth, c.RecvSGE)
 	}

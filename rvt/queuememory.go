@@ -24,6 +24,38 @@ type RingSizes interface {
 	SendRingDepth(depth, sge, inline int) (int, error)
 }
 
+// FixedSizes is an optional interface of Rings. Its methods return the bytes that the queues of an object occupy
+// whatever their size. The engine adds them to the rest.
+type FixedSizes interface {
+	QPBytes() int64 // of both queues
+	CQBytes() int64
+	SRQBytes() int64
+}
+
+// qpBytes returns the bytes of a QP without its queues' entries.
+func (d *device) qpBytes() int64 {
+	if s, ok := d.cfg.Rings.(FixedSizes); ok {
+		return qpSize + s.QPBytes()
+	}
+	return qpSize
+}
+
+// cqBytes returns the bytes of a CQ without its entries.
+func (d *device) cqBytes() int64 {
+	if s, ok := d.cfg.Rings.(FixedSizes); ok {
+		return cqSize + s.CQBytes()
+	}
+	return cqSize
+}
+
+// srqBytes returns the bytes of an SRQ without its entries.
+func (d *device) srqBytes() int64 {
+	if s, ok := d.cfg.Rings.(FixedSizes); ok {
+		return srqSize + s.SRQBytes()
+	}
+	return srqSize
+}
+
 // reserve takes n bytes of queue memory for a verb. Status: InsufficientResources.
 func (d *device) reserve(verb, what string, n int64) error {
 	if d.queues.take(n) {

@@ -8,9 +8,9 @@ import (
 
 // Sizes in bytes of the engine's own objects. This file uses unsafe only for them: it creates no pointer.
 const (
-	qpBytes       = int64(unsafe.Sizeof(QP{}))
-	cqBytes       = int64(unsafe.Sizeof(CQ{}))
-	srqBytes      = int64(unsafe.Sizeof(SRQ{}))
+	qpSize        = int64(unsafe.Sizeof(QP{}))
+	cqSize        = int64(unsafe.Sizeof(CQ{}))
+	srqSize       = int64(unsafe.Sizeof(SRQ{}))
 	entryBytes    = int64(unsafe.Sizeof(sendEntry{}))
 	recvWorkBytes = int64(unsafe.Sizeof(RecvWork{}))
 	sgeBytes      = int64(unsafe.Sizeof(ci.SGE{}))

@@ -38,7 +38,7 @@ func (d *PD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 	if err := d.child(verb, kindSRQ, dev.attr.MaxSRQs); err != nil {
 		return nil, err
 	}
-	bytes := srqBytes + dev.recvBytes(c.MaxWR, c.MaxSGE)
+	bytes := dev.srqBytes() + dev.recvBytes(c.MaxWR, c.MaxSGE)
 	if err := dev.reserve(verb, "the queue", bytes); err != nil {
 		d.unchild(kindSRQ)
 		return nil, err
@@ -120,7 +120,7 @@ func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
 		return failf(verb, ci.InvalidParameter, "the limit is above the size")
 	}
 	if set&ci.SRQFieldMaxWR != 0 {
-		bytes := srqBytes + dev.recvBytes(attr.MaxWR, s.maxSGE)
+		bytes := dev.srqBytes() + dev.recvBytes(attr.MaxWR, s.maxSGE)
 		if err := dev.reserve(verb, "the new size", bytes); err != nil {
 			return err
 		}

@@ -90,3 +90,51 @@ func TestRepeatedMembers(t *testing.T) {
 	}
 	require.Nil(t, b.cq.poll())
 }
+
+// TestFrameQPLimit makes QPs of raw frames until the adapter accepts no more. Parents of receive queues need no CQ and
+// no memory of the host.
+func TestFrameQPLimit(t *testing.T) {
+	const limit, first = 1 << 11, 0x400
+	p := newEthPeer(t, frame.NewHub(), 1, false)
+	q := p.newQP(first, prm.ServiceMLX, p.cq)
+	path := prm.QPCPrimary.Bytes(q.context, prm.RSSOffset+prm.RSSBase.Layout.Size)
+	prm.PathLinkType.Put(path, prm.PathLinkEthernet)
+	prm.QPCRSS.Put(q.context, 1)
+	p.fill(func(b []byte) { copy(b[prm.QPContext.Off:], q.context) })
+	create := func(num uint32) prm.Status {
+		s, _ := p.exec(prm.CmdRST2INIT, p.in.IOVA, num, 0, 0)
+		return s
+	}
+	for i := range uint32(limit) {
+		require.Equal(t, prm.OK, create(first+i), "QP %d", i)
+	}
+	require.Equal(t, prm.ExceedLim, create(first+limit))
+	p.imm(prm.Cmd2RST, 0, first+1, 2)
+	require.Equal(t, prm.OK, create(first+limit), "one was destroyed")
+	require.Equal(t, prm.ExceedLim, create(first+1))
+}
+
+// TestQueueMemory makes the smallest QPs until the adapter accepts no more. Its own memory for a QP is larger than the
+// QP's queues.
+func TestQueueMemory(t *testing.T) {
+	const (
+		memory = 1 << 20
+		least  = 3 << 10 // of a QP: a context, and the largest WQE of each queue
+		first  = 0x400
+	)
+	p := newPeer(t, newModel(t, direct.NewLink(), model.Config{QueueMemory: memory}), prm.ServiceUD)
+	q := p.newQP(first, prm.ServiceUD, p.cq)
+	for _, f := range []prm.Field{prm.QPCLogSendSize, prm.QPCLogSendStride, prm.QPCLogRecvSize, prm.QPCLogRecvStride} {
+		f.Put(q.context, 0)
+	}
+	p.fill(func(b []byte) { copy(b[prm.QPContext.Off:], q.context) })
+	count := 0
+	for ; ; count++ {
+		if s, _ := p.exec(prm.CmdRST2INIT, p.in.IOVA, first+uint32(count), 0, 0); s != prm.OK {
+			require.Equal(t, prm.ExceedLim, s)
+			break
+		}
+	}
+	require.Greater(t, count, 10)
+	require.LessOrEqual(t, count, memory/least)
+}

@@ -36,8 +36,15 @@ type frameQP struct {
 	context [prm.QPContextSize]byte
 }
 
+// maxFrameQPs bounds the QPs of raw frames, and with them the memory: each holds its longest frame, which has 128 KiB
+// with large sends. Linux's driver has at most some 400 for each port.
+const maxFrameQPs = 1 << 11
+
 // newFrameQP makes a QP of raw frames, in Init.
 func (c *command) newFrameQP(num uint32, ctx []byte) (*frameQP, prm.Status) {
+	if len(c.frameQPs) >= maxFrameQPs {
+		return nil, prm.ExceedLim
+	}
 	path := prm.QPCPrimary.Bytes(ctx, prm.PathSize)
 	p := c.port(uint8(prm.PathPort.Get(path)) + 1)
 	if p == nil || !p.isEthernet() {
