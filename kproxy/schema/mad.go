@@ -32,12 +32,13 @@ type RegisterAgent struct {
 
 // SendMAD sends a datagram. With Op, which is not zero, it is a request, and its outcome can be taken with TakeMAD.
 type SendMAD struct {
-	Agent   Handle `handle:"agent"`
-	Op      uint64
-	To      MADAddress
-	Timeout int64 // nanoseconds
-	Retries int32
-	MAD     []byte `max:"49152"`
+	Agent       Handle `handle:"agent"`
+	Op          uint64
+	To          MADAddress
+	Timeout     int64 // nanoseconds
+	Retries     int32
+	MaxResponse int32  // bytes; 0: the limit of the daemon
+	MAD         []byte `max:"49152"`
 }
 
 // TakeMAD takes the oldest datagram, outcome or report that an agent has received. The parts of a long one are taken

@@ -152,7 +152,7 @@ func sendMAD(c *kproxy.Session, verb string, r *schema.SendMAD) (any, error) {
 		return nil, err
 	}
 	m := &mads.Message{To: convert.Address(&r.To), MAD: r.MAD, Timeout: time.Duration(r.Timeout),
-		Retries: int(r.Retries)}
+		Retries: int(r.Retries), MaxResponse: int(r.MaxResponse)}
 	if r.Op == 0 {
 		err = a.a.Send(m)
 	} else {

@@ -238,7 +238,7 @@ func (a *agent) message(verb string, m *mads.Message) (*schema.SendMAD, error) {
 		return nil, err
 	}
 	return &schema.SendMAD{Agent: h, To: convert.ToAddress(&m.To), Timeout: int64(m.Timeout),
-		Retries: schema.Int32(m.Retries), MAD: m.MAD}, nil
+		Retries: schema.Int32(m.Retries), MaxResponse: schema.Int32(m.MaxResponse), MAD: m.MAD}, nil
 }
 
 // Do implements mads.Agent.
