@@ -28,3 +28,10 @@ func TestPaths(t *testing.T) {
 		}
 	}
 }
+
+// TestEnvironments starts children with environments of their own, by each function of the C library that does so.
+func TestEnvironments(t *testing.T) {
+	r := newRig(t)
+	assert.Equal(t, "done\n", r.run(compile(t, "environment.c")))
+	assert.Contains(t, r.run("env", "-i", "/usr/bin/ibv_devices"), "rxe_ddk0")
+}

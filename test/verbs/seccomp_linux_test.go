@@ -142,3 +142,17 @@ func TestNested(t *testing.T) {
 	assert.Equal(t, 125, exit.ExitCode())
 	assert.Contains(t, out.String(), "the process has a seccomp listener already")
 }
+
+// TestNoExec runs ddkrun where the compiled library is in a directory whose files cannot be executed.
+func TestNoExec(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("a mount takes root")
+	}
+	r := newSeccompRig(t)
+	dir := t.TempDir()
+	r.before = []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs -o noexec none "$0" && exec "$@"`, dir}
+	r.env = append(r.env, "XDG_CACHE_HOME="+dir)
+	out := r.run("--explain", "true")
+	assert.Contains(t, out, "carrier:  seccomp ("+dir+"/ddkrun, the directory of the compiled library")
+	assert.Contains(t, r.run("cat", "/sys/class/infiniband/rxe_ddk0/node_type"), "1: CA")
+}

@@ -5,10 +5,14 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"ciddk/cmd/ddkrun/seccomp"
 )
@@ -44,6 +48,8 @@ func choose(carrier, path string) (choice, error) {
 	case kind == kindGo && seccomp.Check() == nil:
 		return choice{carrier: carrierSeccomp,
 			reason: path + " is a Go program, which makes its system calls without the C library"}, nil
+	case kind == kindMusl:
+		return choice{carrier: carrierSeccomp, reason: path + " uses the C library musl"}, nil
 	}
 	library, err := library()
 	switch {
@@ -68,6 +74,7 @@ const (
 	kindDynamic kind = iota // it makes its system calls by the C library
 	kindStatic              // it has no dynamic linker, which would preload a library
 	kindGo                  // it is dynamic, and makes its system calls by itself
+	kindMusl                // it has another C library than the one with which the library is compiled
 )
 
 // kindOf returns the kind of a program, or of the one that interprets a script. Others are dynamic.
@@ -87,16 +94,24 @@ func kindOf(path string) kind {
 }
 
 func kindOfFile(f *elf.File) kind {
-	isInterpreter := func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }
+	linker := slices.IndexFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 	switch {
 	case f.Type != elf.ET_EXEC && f.Type != elf.ET_DYN:
 		return kindDynamic
-	case !slices.ContainsFunc(f.Progs, isInterpreter):
+	case linker < 0:
 		return kindStatic
+	case isMusl(f.Progs[linker]):
+		return kindMusl
 	case f.Section(".go.buildinfo") != nil && hasOnlyCLibrary(f):
 		return kindGo
 	}
 	return kindDynamic
+}
+
+// isMusl reports whether the dynamic linker of a program is that of musl.
+func isMusl(linker *elf.Prog) bool {
+	name, err := io.ReadAll(io.LimitReader(linker.Open(), unix.PathMax))
+	return err == nil && strings.HasPrefix(filepath.Base(string(name)), "ld-musl-")
 }
 
 // cLibraries are the beginnings of the names of the C library's parts.

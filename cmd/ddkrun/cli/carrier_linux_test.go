@@ -49,9 +49,9 @@ func TestChoose(t *testing.T) {
 	assert.Equal(t, carrierSeccomp, c.carrier, "the interpreter of the script is static")
 }
 
-// elfFile returns an ELF file for amd64 with an interpreter and a section.
-func elfFile(t *testing.T, section string) string {
-	names := "\x00" + section + "\x00.shstrtab\x00"
+// elfFile returns an ELF file for amd64 with a dynamic linker and a section.
+func elfFile(t *testing.T, linker, section string) string {
+	names := "\x00" + section + "\x00.shstrtab\x00" + linker
 	const header, segment, entry = 64, 56, 64
 	at := uint64(header + segment)
 	var b bytes.Buffer
@@ -61,7 +61,7 @@ func elfFile(t *testing.T, section string) string {
 		Shstrndx: 2}
 	copy(h.Ident[:], "\x7fELF\x02\x01\x01")
 	write(h)
-	write(elf.Prog64{Type: uint32(elf.PT_INTERP)})
+	write(elf.Prog64{Type: uint32(elf.PT_INTERP), Off: at + uint64(len(names)-len(linker)), Filesz: uint64(len(linker))})
 	b.WriteString(names)
 	write(elf.Section64{})
 	write(elf.Section64{Name: 1, Type: uint32(elf.SHT_PROGBITS), Off: at})
@@ -71,11 +71,13 @@ func elfFile(t *testing.T, section string) string {
 	return path
 }
 
-// TestKind distinguishes programs that make their system calls by the C library from Go programs.
+// TestKind distinguishes programs that make their system calls by the C library from others.
 func TestKind(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, kindGo, kindOf(elfFile(t, ".go.buildinfo")))
-	assert.Equal(t, kindDynamic, kindOf(elfFile(t, ".comment")))
+	const linker = "/lib64/ld-linux-x86-64.so.2\x00"
+	assert.Equal(t, kindGo, kindOf(elfFile(t, linker, ".go.buildinfo")))
+	assert.Equal(t, kindDynamic, kindOf(elfFile(t, linker, ".comment")))
+	assert.Equal(t, kindMusl, kindOf(elfFile(t, "/lib/ld-musl-x86_64.so.1\x00", ".comment")))
 	assert.Equal(t, kindDynamic, kindOf(""))
 }
 

@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// preloadSource is the part that programs cannot do without, shareSource that of --share-memory, and copiesSource that
-// of memory which the daemon cannot reach.
+// preloadSource is the part that programs cannot do without, shareSource that of --share-memory, copiesSource that of
+// memory which the daemon cannot reach, and execSource that for children of programs.
 //
 //go:embed preload/preload.c
 var preloadSource []byte
@@ -25,9 +27,12 @@ var shareSource []byte
 //go:embed preload/copies.c
 var copiesSource []byte
 
+//go:embed preload/exec.c
+var execSource []byte
+
 // source is the library that programs preload, as one file.
 var source = slices.Concat(preloadSource, []byte("\n#line 1 \"share.c\"\n"), shareSource,
-	[]byte("\n#line 1 \"copies.c\"\n"), copiesSource)
+	[]byte("\n#line 1 \"copies.c\"\n"), copiesSource, []byte("\n#line 1 \"exec.c\"\n"), execSource)
 
 // compileFlags are the flags of the C compiler.
 var compileFlags = []string{"-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-x", "c"}
@@ -41,15 +46,29 @@ func library() (string, error) {
 	} else if dir, err = privateDir(); err != nil { // a user without a home directory
 		return "", err
 	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("the directory of the compiled library: %w (set XDG_CACHE_HOME to a writable one)", err)
+	}
+	if err := checkExecutable(dir); err != nil {
+		return "", err
+	}
 	sum := sha256.Sum256(append(slices.Clone(source), strings.Join(compileFlags, " ")...))
 	path := filepath.Join(dir, "preload-"+hex.EncodeToString(sum[:8])+".so")
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("the directory of the compiled library: %w (set XDG_CACHE_HOME to a writable one)", err)
-	}
 	return path, compile(path)
+}
+
+// checkExecutable validates that programs can map code of a directory's files. The dynamic linker would leave out a
+// library of another directory, and the program would run without adapters.
+func checkExecutable(dir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err == nil && st.Flags&unix.ST_NOEXEC != 0 {
+		return fmt.Errorf("%s, the directory of the compiled library, is on a file system without programs (noexec): "+
+			"set XDG_CACHE_HOME to another one", dir)
+	}
+	return nil
 }
 
 // compile compiles the library. It exists completely or not at all.

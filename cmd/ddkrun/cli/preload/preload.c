@@ -11,6 +11,7 @@
  * it is closed. The table of descriptors is a cache: an entry counts only if the descriptor is still the same socket.
  */
 #define _GNU_SOURCE
+#include <alloca.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,6 +26,7 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -120,6 +122,36 @@ static _Atomic(struct device *) table[MAX_FD];
 		}                                                                                                      \
 		(__typeof__(&name))f;                                                                                  \
 	})
+
+/*
+ * The settings of ddkrun, as entries of an environment, and the path of this library. They are those with which the
+ * program has started, since a program may change or clear its environment.
+ */
+enum { SOCKET_PATH, ROOT, SHARE_MEMORY, SETTING_COUNT };
+
+static const char *const setting_names[] = {"DDKRUN_SOCKET", "DDKRUN_ROOT", "DDKRUN_SHARE_MEMORY"};
+static char *settings[SETTING_COUNT];
+static const char *library = "";
+
+static void keep_settings(void)
+{
+	Dl_info info;
+	if (dladdr((void *)keep_settings, &info) && info.dli_fname)
+		library = info.dli_fname;
+	for (int i = 0; i < SETTING_COUNT; i++) {
+		const char *value = getenv(setting_names[i]);
+		if (value && asprintf(&settings[i], "%s=%s", setting_names[i], value) < 0)
+			settings[i] = NULL;
+	}
+}
+
+/* setting returns the value of a setting, or NULL. */
+static const char *setting(int i)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, keep_settings);
+	return settings[i] ? settings[i] + strlen(setting_names[i]) + 1 : NULL;
+}
 
 /* Raw system calls: they are no cancellation points. */
 #define RAW(...) REAL(syscall)(__VA_ARGS__)
@@ -874,7 +906,7 @@ static int begins(const char *path, const char *with) { return strncmp(path, wit
 /* root_size returns the size of the path of the tree with which a path begins, or 0. */
 static size_t root_size(const char *path)
 {
-	const char *root = getenv("DDKRUN_ROOT");
+	const char *root = setting(ROOT);
 	size_t n = root ? strlen(root) : 0;
 	return n && !strncmp(path, root, n) && path[n] == '/' ? n : 0;
 }
@@ -975,7 +1007,7 @@ static ssize_t directory(int dir, char *b, int *is_tree)
 static const char *place(int dir, const char *path, struct path *to)
 {
 	char name[PATH_MAX];
-	const char *root = getenv("DDKRUN_ROOT");
+	const char *root = setting(ROOT);
 	int is_tree = 0;
 	ssize_t n = path[0] == '/' ? 0 : directory(dir, name, &is_tree);
 	if (!root || n < 0 || append(name, n, path) < 0)
@@ -1034,7 +1066,7 @@ static dev_t numbers(const char *file)
 /* open_device connects to the daemon and opens a device file. */
 static int open_device(const char *path, int flags)
 {
-	const char *socket_path = getenv("DDKRUN_SOCKET");
+	const char *socket_path = setting(SOCKET_PATH);
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	if (!socket_path || strlen(socket_path) >= sizeof a.sun_path) {
 		errno = ENOENT;
@@ -1107,7 +1139,7 @@ enum { MAX_LIVE_NAME = 250 };
  */
 static int open_live(const char *path, int flags)
 {
-	const char *socket_path = getenv("DDKRUN_SOCKET");
+	const char *socket_path = setting(SOCKET_PATH);
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	if (!socket_path || strlen(socket_path) >= sizeof a.sun_path)
 		return -2;

@@ -296,7 +296,7 @@ static struct area *move(const struct range *r)
 static int share(uint64_t addr, uint64_t size, uint64_t *off)
 {
 	const uint64_t page = sysconf(_SC_PAGESIZE);
-	const char *on = getenv("DDKRUN_SHARE_MEMORY");
+	const char *on = setting(SHARE_MEMORY);
 	if (!on || strcmp(on, "1") || !size || addr + size < addr || addr + size + page < page)
 		return -1;
 	struct range r = {.start = addr & ~(page - 1), .end = (addr + size + page - 1) & ~(page - 1)};
