@@ -215,6 +215,20 @@ func TestSeccompProbes(t *testing.T) {
 	comparison{r, compileProbes(t), linux, slices.Concat(fileDeviations, seccompDeviations)}.check(t)
 }
 
+// memoryProbes are the probes of memory regions and windows.
+var memoryProbes = []string{"mr_flags", "mr_ranges", "rereg", "windows", "binds", "zero_based"}
+
+// TestShareProbes is TestProbes for the probes of memory, with --share-memory.
+func TestShareProbes(t *testing.T) {
+	ofMemory := func(key string) bool { return slices.Contains(memoryProbes, probeOf(key)) }
+	linux := recorded(t)
+	maps.DeleteFunc(linux, func(key, _ string) bool { return !ofMemory(key) })
+	r := newRig(t)
+	r.flags = []string{"--share-memory"}
+	meant := slices.DeleteFunc(slices.Clone(deviations), func(d deviation) bool { return !ofMemory(d.keys) })
+	comparison{r, compileProbes(t), linux, meant}.check(t)
+}
+
 // recorded returns the recorded facts.
 func recorded(t *testing.T) facts {
 	if found, _ := filepath.Glob("/usr/lib/*/libibverbs/librxe-rdmav34.so"); len(found) == 0 { // the pattern is valid
