@@ -52,6 +52,10 @@ func generate(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	matrix, err := matrixTable(root)
+	if err != nil {
+		return nil, err
+	}
 	programs, err := programTable(root)
 	if err != nil {
 		return nil, err
@@ -62,7 +66,7 @@ func generate(root string) (map[string]string, error) {
 		".golangci.yml":         {depguardRules(module, rows), pendingRule(layers.Pending())},
 		"docs/sas/qp-states.md": {transitionTables()},
 		"docs/abi/rings.md":     {rings},
-		"docs/verbs.md":         {programs},
+		"docs/verbs.md":         {matrix, programs},
 	} {
 		if pages[name], err = replaceBlock(filepath.Join(root, name), inserts...); err != nil {
 			return nil, err

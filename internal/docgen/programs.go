@@ -18,7 +18,7 @@ import (
 var programLine = regexp.MustCompile(`^(ib_(send|write|read|atomic)_(bw|lat)|ibv_[a-z_]+|rping|ucmatose|udaddy|mckey|` +
 	`cmtime|r(io)?stream|rdma_x?(server|client))( |$)`)
 
-// programTable returns the table of the programs that test/verbs runs, from its sources: a row for each test.
+// programTable returns the table of the tests of test/verbs, with the programs of the distribution that they run.
 func programTable(root string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(root, "test", "verbs", "*_test.go"))
 	if err != nil {
@@ -37,14 +37,16 @@ func programTable(root string) (string, error) {
 			if !ok || !strings.HasPrefix(fn.Name.Name, "Test") {
 				continue
 			}
-			list := programsOf(fn)
-			if len(list) == 0 {
+			if fn.Name.Name == "TestMain" {
 				continue
 			}
-			rows++
+			programs := "–"
+			if list := programsOf(fn); len(list) > 0 {
+				programs = "`" + strings.Join(list, "`, `") + "`"
+				rows++
+			}
 			what := new(doc.Package).Synopsis(strings.TrimPrefix(fn.Doc.Text(), fn.Name.Name+" "))
-			fmt.Fprintf(&out, "| `%s` | %s | `%s` |\n", fn.Name.Name, strings.TrimSuffix(what, "."),
-				strings.Join(list, "`, `"))
+			fmt.Fprintf(&out, "| `%s` | %s | %s |\n", fn.Name.Name, strings.TrimSuffix(what, "."), programs)
 		}
 	}
 	if rows == 0 {
