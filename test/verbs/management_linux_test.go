@@ -51,19 +51,33 @@ var diags = []struct {
 	{[]string{"saquery", "-p"}, `PathRecord dump`},
 }
 
-// TestManagement runs OpenSM on the port of one daemon, and infiniband-diags on its port and on that of another daemon.
+// TestManagement runs OpenSM on the port of one daemon, and infiniband-diags on its port and on that of another daemon,
+// where a program that watches asynchronous events sees the port become active.
 func TestManagement(t *testing.T) {
 	settings := "link=fabric,fabric=" + newFabric(t) + ",node="
 	r, other := newRigOf(t, settings+"h1"), newRigOf(t, settings+"h2")
+	watcher, events := other.command("stdbuf", "-oL", "ibv_asyncwatch")
+	active := newWatch(events, "IBV_EVENT_PORT_ACTIVE (9), port 1")
+	watcher.Stdout = active
+	require.NoError(t, watcher.Start())
+	defer func() { _ = watcher.Wait() }() // it was killed
+	defer func() { _ = watcher.Process.Kill() }()
+	isWatched := func() bool { return len(other.status().Clients) > 1 }
+	require.Eventually(t, isWatched, patience, 5*time.Millisecond)
 	log := filepath.Join(t.TempDir(), "log")
 	manager, out := r.command("opensm", "-f", log)
 	require.NoError(t, manager.Start())
 	defer func() { _ = manager.Wait() }() // it was killed
 	defer func() { _ = manager.Process.Kill() }()
-	active := regexp.MustCompile(`State: Active`)
+	isActive := regexp.MustCompile(`State: Active`)
 	for _, n := range []*rig{r, other} {
-		require.Eventually(t, func() bool { return active.MatchString(n.run("ibstat")) }, patience,
+		require.Eventually(t, func() bool { return isActive.MatchString(n.run("ibstat")) }, patience,
 			100*time.Millisecond, "%s", out)
+	}
+	select {
+	case <-active.seen:
+	case <-time.After(patience):
+		t.Fatal("ibv_asyncwatch does not see that the port becomes active")
 	}
 	carriers := []string{"preload"}
 	if seccomp.Check() == nil {
