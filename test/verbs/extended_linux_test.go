@@ -35,6 +35,12 @@ func TestExtended(t *testing.T) {
 	assert.Equal(t, "success\n", newRig(t).run(program))
 }
 
+// TestMulticastVerbs runs a program that attaches QPs to a group by libibverbs alone.
+func TestMulticastVerbs(t *testing.T) {
+	program := compile(t, "multicast.c", "-l:libibverbs.so.1")
+	assert.Equal(t, "success\n", newRig(t).run(program))
+}
+
 // TestPlugin runs the same program as a plugin that has the libraries for itself, in a program with memory hooks.
 func TestPlugin(t *testing.T) {
 	plugin := compile(t, "extended.c", "-shared", "-fPIC", "-l:libibverbs.so.1")

@@ -143,15 +143,24 @@ func TestIPv6(t *testing.T) {
 	assert.Contains(t, out, "rdma-ping-2: CDEF")
 }
 
-// TestMulticast runs a receiver, and senders until it has received all messages.
+// TestMulticast runs a receiver, and senders until it has received all messages, through one daemon and through two.
 func TestMulticast(t *testing.T) {
-	r := newRig(t)
-	receiver, out := r.command("mckey", "-m", "239.1.2.3", "-b", "10.0.0.1")
-	require.NoError(t, receiver.Start())
+	t.Run("one", func(t *testing.T) { newRig(t).multicast("10.0.0.1", "10.0.0.1") })
+	t.Run("two", func(t *testing.T) {
+		r, address := newPair(t)
+		r.multicast(address, strings.TrimSuffix(address, "1")+"2")
+	})
+}
+
+// multicast runs a receiver with the adapter at one address, and senders with the one at the other address.
+func (r *rig) multicast(receiver, sender string) {
+	t := r.t
+	cmd, out := r.command("mckey", "-m", "239.1.2.3", "-b", receiver)
+	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
-	go func() { ended <- receiver.Wait() }()
+	go func() { ended <- cmd.Wait() }()
 	for begin := time.Now(); len(ended) == 0 && time.Since(begin) < patience; {
-		sent := r.run("mckey", "-s", "-m", "239.1.2.3", "-b", "10.0.0.1")
+		sent := r.client().run("mckey", "-s", "-m", "239.1.2.3", "-b", sender)
 		assert.Contains(t, sent, "return status 0")
 	}
 	require.NoError(t, <-ended, "%s", out)
