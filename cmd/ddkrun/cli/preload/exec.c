@@ -69,7 +69,7 @@ static char *add(char *text, const struct addition *a, const char *old)
 	return stpcpy(stpcpy(stpcpy(p, first), *old ? ":" : ""), last) + 1;
 }
 
-/* complete stores an environment with what is missing in it. list and text have the sizes that the functions above return. */
+/* complete stores an environment with what is missing in it. list and text have the sizes of the functions above. */
 static char **complete(char **list, char *text, char *const *env)
 {
 	size_t n = 0;

@@ -901,6 +901,9 @@ struct path {
 	const char *name; /* in b: the file that the program means; NULL if it is none of the tree */
 };
 
+/* A function with paths of its own has its frame only when it is called: signal handlers may have small stacks. */
+#define OWN_FRAME __attribute__((noinline))
+
 static int begins(const char *path, const char *with) { return strncmp(path, with, strlen(with)) == 0; }
 
 /* root_size returns the size of the path of the tree with which a path begins, or 0. */
@@ -917,19 +920,22 @@ static size_t root_size(const char *path)
  */
 static atomic_int where;
 
+OWN_FRAME static int find_where(void)
+{
+	char b[PATH_MAX];
+	int saved = errno;
+	ssize_t n = RAW(SYS_readlinkat, AT_FDCWD, "/proc/self/cwd", b, sizeof b - 1);
+	errno = saved;
+	b[n > 0 ? n : 0] = 0;
+	int w = root_size(b) ? 2 : 1;
+	atomic_store(&where, w);
+	return w;
+}
+
 static int is_in_tree(void)
 {
 	int w = atomic_load(&where);
-	if (!w) {
-		char b[PATH_MAX];
-		int saved = errno;
-		ssize_t n = RAW(SYS_readlinkat, AT_FDCWD, "/proc/self/cwd", b, sizeof b - 1);
-		errno = saved;
-		b[n > 0 ? n : 0] = 0;
-		w = root_size(b) ? 2 : 1;
-		atomic_store(&where, w);
-	}
-	return w == 2;
+	return (w ? w : find_where()) == 2;
 }
 
 /* append appends the components of a path to an absolute one of n bytes, and returns the size, or -1. */
@@ -1004,7 +1010,7 @@ static ssize_t directory(int dir, char *b, int *is_tree)
 }
 
 /* place returns the path for the kernel of one that may be that of the tree, or the path itself. */
-static const char *place(int dir, const char *path, struct path *to)
+OWN_FRAME static const char *place(int dir, const char *path, struct path *to)
 {
 	char name[PATH_MAX];
 	const char *root = setting(ROOT);
@@ -1441,7 +1447,8 @@ static FILE *open_stream(FILE *(*real)(const char *, const char *), const char *
 	return f;
 }
 
-static FILE *reopen_stream(FILE *(*real)(const char *, const char *, FILE *), const char *path, const char *mode, FILE *f)
+static FILE *reopen_stream(FILE *(*real)(const char *, const char *, FILE *), const char *path, const char *mode,
+			   FILE *f)
 {
 	struct path to;
 	int live = -1;
@@ -1636,7 +1643,7 @@ static int stat_path(int dir, const char *path, struct stat *st, int flags)
 }
 
 /* set_live sets the status of an open file to that of the file of the tree that it is, if its descriptor is a memfd. */
-static void set_live(int fd, struct stat *st)
+OWN_FRAME static void set_live(int fd, struct stat *st)
 {
 	static const char begin[] = "/memfd:" LIVE_NAME, end[] = " (deleted)";
 	char link[sizeof "/proc/self/fd/" + 3 * sizeof fd], name[PATH_MAX];
@@ -1789,8 +1796,8 @@ EXPORT int statx(int dir, const char *path, int flags, unsigned mask, struct sta
 /* Functions of the C library that walk through directories make their calls without the functions above. */
 
 /* glob_with runs glob with our functions, which the program replaces in the same way. */
-static int glob_with(int (*real)(const char *, int, int (*)(const char *, int), glob_t *), const char *pattern, int flags,
-		     int (*failed)(const char *, int), glob_t *g)
+static int glob_with(int (*real)(const char *, int, int (*)(const char *, int), glob_t *), const char *pattern,
+		     int flags, int (*failed)(const char *, int), glob_t *g)
 {
 	if (flags & GLOB_ALTDIRFUNC || !pattern ||
 	    !(begins(pattern, "/sys/") || begins(pattern, "/dev/") || has_word(pattern) || is_in_tree()))
