@@ -22,6 +22,8 @@ type CA struct {
 	completions, async *eventQueue
 	closing            atomic.Bool // the queues are being closed by Destroy
 
+	failure atomic.Pointer[ci.Error] // of all verbs, since the adapter was removed
+
 	mu       sync.Mutex
 	handlers []*handler
 }
@@ -40,16 +42,37 @@ func (c *CA) closeQueues() {
 }
 
 // lostCompletions calls the completion callback of every CQ, because the events of some of them were lost.
-func (c *CA) lostCompletions(e schema.Event) {
-	for _, r := range c.c.tokens.all() {
-		if r.onCompletion != nil {
-			r.post(e, &c.c.wait)
-		}
-	}
-}
+func (c *CA) lostCompletions(schema.Event) { c.c.wake(c) }
 
 // lostEvents reports EventLocalFatal, because asynchronous events were lost and the consumer cannot find out which.
 func (c *CA) lostEvents(e schema.Event) { c.events.post(e, &c.c.wait) }
+
+// fatal handles EventLocalFatal, before the consumer does. If the verbs of the adapter fail from now on, those that a
+// library executes fail, too, and goroutines that wait for completions are woken to learn it.
+func (c *CA) fatal() {
+	if c.c.isLost.Load() {
+		return
+	}
+	err := c.c.do(schema.CmdQueryCA, &schema.CA{CA: c.handle}, nil, new(schema.CAAttr))
+	e, ok := errors.AsType[*ci.Error](err)
+	if !ok || e.Status != ci.InvalidState || errors.Is(err, ErrDisconnected) {
+		return // the daemon stops, or the driver reports a failure; verbs continue to work, or the connection is lost
+	}
+	c.failure.Store(e)
+	c.c.wake(c)
+}
+
+// bypassError returns the error of a verb that the library executes in shared memory, if nothing changes there any
+// more: the connection is lost, or the adapter was removed.
+func (c *CA) bypassError(cmd schema.Command) error {
+	if c.c.isLost.Load() {
+		return c.c.disconnected(cmd)
+	}
+	if e := c.failure.Load(); e != nil {
+		return &ci.Error{Verb: cmd.Verb(), Status: e.Status, Detail: e.Detail}
+	}
+	return nil
+}
 
 // drained returns when no event of the CA will be handled any more, because the connection is lost.
 func (c *CA) drained() {
@@ -62,9 +85,11 @@ func (c *CA) disconnect() {
 	if c.closing.Load() || c.c.closing.Load() {
 		return
 	}
+	c.c.isLost.Store(true)
 	for _, r := range c.c.tokens.all() {
 		r.end()
 	}
+	c.c.wake(c)
 	if !c.events.isFatal() { // otherwise the daemon has announced its end, or removed the adapter
 		c.events.post(schema.Event{Kind: schema.EventOverflow}, &c.c.wait)
 	}

@@ -172,6 +172,7 @@ func (c *Client) read() {
 			x.done <- struct{}{}
 		}
 	}
+	c.wake(nil)
 	c.unpinAll(ended)
 }
 
@@ -183,6 +184,7 @@ func (c *Client) end(err error, byDaemon bool) []*call {
 	if c.err == nil {
 		c.err = err
 	}
+	c.isLost.Store(true)
 	if c.watchdog != nil {
 		c.watchdog.Stop()
 	}

@@ -57,6 +57,7 @@ type Client struct {
 	tokens tokens
 	deadlines
 
+	isLost  atomic.Bool // err is set, or the daemon closes the session
 	closing atomic.Bool // Close has been called
 	late    atomic.Bool // the daemon did not reply to it, or to a call, in time
 

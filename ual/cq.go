@@ -32,7 +32,8 @@ var _ ci.CQ = (*CQ)(nil)
 // CreateCQ creates a completion queue.
 func (p *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	q := &CQ{ca: p.ca, context: p.ca.c.tokens.context}
-	q.events = receiver{context: c.Context, onCompletion: c.OnCompletion, onEvent: c.OnEvent, drained: p.ca.drained}
+	q.events = receiver{context: c.Context, onCompletion: c.OnCompletion, onEvent: c.OnEvent, drained: p.ca.drained,
+		ca: p.ca}
 	p.ca.c.tokens.add(&q.events)
 	a := &ci.UserCreateCQ{PD: p.state, Create: c}
 	v := verbKind{verb: "PD.CreateCQ", data: true}
@@ -74,7 +75,11 @@ func (q *CQ) Destroy() error {
 // Poll takes completions: one message for up to schema.MaxBatch of them.
 func (q *CQ) Poll(wc []ci.WC) (int, error) {
 	if q.user.Poll != nil {
-		return q.user.Poll(wc)
+		n, err := q.user.Poll(wc)
+		if n == 0 && err == nil { // otherwise completions from before the end are returned first
+			err = q.ca.bypassError(schema.CmdPoll)
+		}
+		return n, err
 	}
 	q.poll.Lock()
 	defer q.poll.Unlock()
@@ -217,6 +222,9 @@ func (q *CQ) forget(list []leftover) {
 // Notify arms the queue for one callback.
 func (q *CQ) Notify(when ci.Notify) error {
 	if q.user.Notify != nil {
+		if err := q.ca.bypassError(schema.CmdNotify); err != nil {
+			return err
+		}
 		return q.user.Notify(when)
 	}
 	if when > ci.NotifySolicited {
@@ -228,6 +236,9 @@ func (q *CQ) Notify(when ci.Notify) error {
 // NotifyAfter arms the queue for one callback after n more completions.
 func (q *CQ) NotifyAfter(n int) error {
 	if q.user.NotifyAfter != nil {
+		if err := q.ca.bypassError(schema.CmdNotify); err != nil {
+			return err
+		}
 		return q.user.NotifyAfter(n)
 	}
 	return q.notify(schema.Notify{CQ: q.handle, Mode: schema.NotifyAfter, N: schema.Int32(n)})
@@ -243,7 +254,11 @@ func (q *CQ) notify(r schema.Notify) error {
 // Peek returns the number of entries that wait.
 func (q *CQ) Peek() (int, error) {
 	if q.user.Peek != nil {
-		return q.user.Peek()
+		n, err := q.user.Peek()
+		if n == 0 && err == nil {
+			err = q.ca.bypassError(schema.CmdPeek)
+		}
+		return n, err
 	}
 	x := q.ca.c.begin()
 	defer x.end()

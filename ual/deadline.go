@@ -62,6 +62,7 @@ func (c *Client) check() {
 		c.watch(grace)
 	default:
 		c.err = &hungError{pid: int(c.server.PID), socket: c.c.Address(), cmd: oldest.cmd, limit: c.limit}
+		c.isLost.Store(true)
 		c.late.Store(true)
 		c.c.Close()
 	}

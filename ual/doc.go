@@ -39,6 +39,9 @@
 //
 // Verbs return the daemon's *ci.Error. When the daemon exits or the connection is closed, all verbs in progress and
 // later ones return ErrDisconnected with status InvalidState at once, and every open CA has the event EventLocalFatal.
+// When an adapter is removed, its verbs return InvalidState after that event. Both hold for verbs that a vendor's
+// library executes in shared memory, too: a poll returns the completions that are there, and then the error. In both
+// cases the completion callback of every CQ is called, so that a program that waits for it polls and finds the error.
 // The same happens when the daemon does not reply to a request within Config.CallTimeout, a minute by default, for
 // example because it was stopped by a signal. The error then names the daemon, and memory that was registered stays
 // allocated, because the daemon may still use it.

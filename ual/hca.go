@@ -48,7 +48,13 @@ func (h *hca) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 
 func (h *hca) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
 	c := &CA{c: h.c, hca: h, lib: findLibrary(h.c.libs, h.info.Library)}
-	c.events = receiver{context: ctx, drained: c.drained, onEvent: func(e ci.Event) { onEvent(e); c.forward(e) }}
+	c.events = receiver{context: ctx, drained: c.drained, onEvent: func(e ci.Event) {
+		if e.Type == ci.EventLocalFatal {
+			c.fatal()
+		}
+		onEvent(e)
+		c.forward(e)
+	}}
 	h.c.tokens.add(&c.events)
 	var err error
 	if c.completions, err = h.c.newEventQueue(c.lostCompletions, func() {}); err == nil {

@@ -74,6 +74,9 @@ func (w *MW) Query() (ci.MWAttr, error) {
 // BindMW posts the bind of a window of type 1.
 func (q *QP) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 	if q.user.BindMW != nil {
+		if err := q.ca.bypassError(schema.CmdBindMW); err != nil {
+			return 0, err
+		}
 		return q.user.BindMW(id, flags, b)
 	}
 	note(&q.sent)

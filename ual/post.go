@@ -9,6 +9,9 @@ import (
 // PostSend posts work requests: one message for as many as fit.
 func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
 	if q.user.PostSend != nil {
+		if err := q.ca.bypassError(schema.CmdPostSend); err != nil {
+			return 0, err
+		}
 		return q.user.PostSend(wrs)
 	}
 	note(&q.sent)
@@ -120,6 +123,9 @@ func (c *Client) posted(cmd schema.Command, x *call) (int, error) {
 // PostRecv posts receive buffers.
 func (q *QP) PostRecv(wrs []ci.RecvWR) (int, error) {
 	if q.user.PostRecv != nil {
+		if err := q.ca.bypassError(schema.CmdPostRecv); err != nil {
+			return 0, err
+		}
 		return q.user.PostRecv(wrs)
 	}
 	note(&q.recvd)

@@ -57,12 +57,10 @@ func TestAdapterRemoved(t *testing.T) {
 			require.ErrorContains(t, err, "the adapter was removed")
 			_, err = p.pd.CreateCQ(ci.CQCreate{Size: 1, OnCompletion: func(any) {}})
 			require.ErrorIs(t, err, ci.InvalidState)
-			if libraries == nil { // otherwise these verbs are accesses to memory, and no request completes any more
-				_, err = p.cq.Poll(make([]ci.WC, 1))
-				require.ErrorIs(t, err, ci.InvalidState)
-				_, err = p.b.PostRecv([]ci.RecvWR{{}})
-				require.ErrorIs(t, err, ci.InvalidState)
-			}
+			_, err = p.cq.Poll(make([]ci.WC, 1))
+			require.ErrorIs(t, err, ci.InvalidState)
+			_, err = p.b.PostRecv([]ci.RecvWR{{}})
+			require.ErrorIs(t, err, ci.InvalidState)
 			hcas, err := c.HCAs()
 			require.NoError(t, err)
 			require.Empty(t, hcas)

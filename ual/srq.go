@@ -62,6 +62,9 @@ func (s *SRQ) Destroy() error {
 // PostRecv posts receive buffers.
 func (s *SRQ) PostRecv(wrs []ci.RecvWR) (int, error) {
 	if s.user.PostRecv != nil {
+		if err := s.ca.bypassError(schema.CmdPostSRQRecv); err != nil {
+			return 0, err
+		}
 		return s.user.PostRecv(wrs)
 	}
 	s.post.Lock()

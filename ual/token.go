@@ -16,6 +16,7 @@ type receiver struct {
 	onCompletion func(ctx any)
 	onEvent      func(ci.Event)
 	onNotice     func() // of an object of a service
+	ca           *CA    // of a CQ
 	drained      func() // returns when no event will be handled any more, because the connection is lost
 
 	mu        sync.Mutex
@@ -69,6 +70,16 @@ func (t *tokens) all() []*receiver {
 		list = append(list, r)
 	}
 	return list
+}
+
+// wake calls the completion callback of every CQ of a CA, or of all CAs if it is nil: of CQs whose events were lost, or
+// whose verbs fail from now on.
+func (c *Client) wake(ca *CA) {
+	for _, r := range c.tokens.all() {
+		if r.onCompletion != nil && (ca == nil || r.ca == ca) {
+			r.post(schema.Event{Kind: schema.EventOverflow}, &c.wait)
+		}
+	}
 }
 
 // context returns the consumer's context of a token in a completion.
