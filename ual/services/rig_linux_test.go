@@ -14,6 +14,7 @@ import (
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
 	"ciddk/clock"
 	"ciddk/hca/reference"
 	"ciddk/kproxy"
@@ -104,11 +105,11 @@ func simPorts(t *testing.T, addrs ...string) (list []rvt.Port) {
 }
 
 // connect returns a client of the daemon.
-func (r *rig) connect() *ual.Client {
+func (r *rig) connect(libraries ...*ci.UserLibrary) *ual.Client {
 	a, b, err := native.Pair()
 	require.NoError(r.t, err)
 	r.server.ServeConn(a)
-	c, err := ual.New(b, ual.Config{Name: r.t.Name()})
+	c, err := ual.New(b, ual.Config{Name: r.t.Name(), Libraries: libraries})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, c.Close()) })
 	return c
@@ -124,8 +125,8 @@ func (r *rig) open() (*services.Services, *ual.Client) {
 }
 
 // manager returns a connection manager of a new client.
-func (r *rig) manager() *rdmacm.Manager {
-	c := r.connect()
+func (r *rig) manager(libraries ...*ci.UserLibrary) *rdmacm.Manager {
+	c := r.connect(libraries...)
 	m, err := services.New(c, services.Config{AccessLayer: accesslayer.Config{PollInterval: -1}})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, m.Close()) })
