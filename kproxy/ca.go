@@ -64,7 +64,7 @@ func (c *Session) openCA(r *schema.OpenCA, files []*os.File) (*Result, error) {
 // openUser opens the process's context, if the driver has such contexts.
 func (c *Session) openUser(o *object, ca *accesslayer.CA, r *schema.OpenCA, files []*os.File) (*Result, error) {
 	reply := &schema.Created{Handle: o.handle}
-	result := &Result{Body: reply}
+	result := &Result{Body: reply, made: o.handle}
 	if !o.attr.Caps.Has(ci.CapUser) {
 		return result, nil
 	}

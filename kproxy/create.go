@@ -29,6 +29,7 @@ func (c *Session) create(verb string, o, parent *object, p private, call func() 
 		result, user = &Result{Body: created}, &created.User
 	}
 	c.commit(o)
+	result.made = o.handle
 	return p.copyOut(user, result), nil
 }
 

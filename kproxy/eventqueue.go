@@ -172,7 +172,7 @@ func (c *Session) createEventQueue(*schema.CreateEventQueue) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Body: &schema.Created{Handle: h}, Files: []*os.File{theirs}, CloseFiles: true}, nil
+	return &Result{Body: &schema.Created{Handle: h}, Files: []*os.File{theirs}, CloseFiles: true, made: h}, nil
 }
 
 // NewEventQueue creates an event queue whose events a client reads in the form of a front end, from the descriptor that

@@ -131,6 +131,15 @@ type Result struct {
 	Files []*os.File // the front end sends them
 	// CloseFiles reports whether the front end closes the files when it has sent them.
 	CloseFiles bool
+
+	made schema.Handle // of the object that the verb has created; zero: none
+}
+
+// Undo destroys what a verb of Do has created, because its reply cannot be sent: the client does not know the handle.
+func (c *Session) Undo(r *Result) {
+	if r.made != 0 {
+		_, _ = c.destroy(&schema.Object{Handle: r.made}) // it has logged the error
+	}
 }
 
 // Do executes a verb that is not one of the data path.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"syscall"
 	"time"
@@ -93,7 +92,7 @@ func (c *Client) roundTrip(cmd schema.Command, x *call, files []*os.File) error 
 		switch {
 		case len(x.out) > schema.MaxMessage:
 			return &ci.Error{Verb: cmd.Verb(), Status: ci.InvalidParameter, Detail: "the request is too long", Err: err}
-		case len(files) > 0 && !isConnectionError(err):
+		case len(files) > 0 && !native.IsConnectionError(err):
 			return &ci.Error{Verb: cmd.Verb(), Status: ci.InvalidParameter, Detail: "a descriptor", Err: err}
 		}
 		return c.disconnected(cmd)
@@ -103,16 +102,6 @@ func (c *Client) roundTrip(cmd schema.Command, x *call, files []*os.File) error 
 		return c.disconnected(cmd)
 	}
 	return nil
-}
-
-// isConnectionError reports whether an error of Send means that the connection has ended.
-func isConnectionError(err error) bool {
-	for _, e := range []error{syscall.EPIPE, syscall.ECONNRESET, syscall.ENOTCONN, net.ErrClosed} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // register assigns an id to the call.

@@ -399,13 +399,21 @@ func send(to *os.File, r *Reply) {
 		if err != nil || domain != unix.AF_UNIX {
 			return
 		}
-		for {
-			err := unix.Sendmsg(fd, b, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-			if !errors.Is(err, unix.EINTR) {
-				return
-			}
+		if errors.Is(sendTo(fd, b, rights), unix.ETOOMANYREFS) { // programs have not received others: RLIMIT_NOFILE
+			b, _ = appendReply(nil, Fail(syscall.ENFILE))
+			_ = sendTo(fd, b, nil)
 		}
 	})
+}
+
+// sendTo sends a message with descriptors, without blocking.
+func sendTo(fd int, b, rights []byte) error {
+	for {
+		err := unix.Sendmsg(fd, b, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // control calls fn with the number of a descriptor.

@@ -1,6 +1,11 @@
 package native
 
-import "errors"
+import (
+	"errors"
+	"net"
+	"os"
+	"syscall"
+)
 
 var (
 	// ErrMessage is wrapped by the error of a message that no end of the protocol sends: too long, or with too many
@@ -12,3 +17,15 @@ var (
 	ErrDescriptors = errors.New("native: the descriptors of a message were not received: the process has as many as " +
 		"it may have (RLIMIT_NOFILE)")
 )
+
+// IsConnectionError reports whether an error of Send means that the connection has ended, and not that this message
+// cannot be sent.
+func IsConnectionError(err error) bool {
+	for _, e := range []error{syscall.EPIPE, syscall.ECONNRESET, syscall.ENOTCONN, net.ErrClosed,
+		os.ErrDeadlineExceeded} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}

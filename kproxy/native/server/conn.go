@@ -5,6 +5,7 @@ import (
 	"os"
 	"reflect"
 	"sync"
+	"syscall"
 
 	"ciddk/ci"
 	"ciddk/kproxy"
@@ -139,15 +140,30 @@ func (d *conn) do(h native.Header, call *kproxy.Call) {
 	if err == nil {
 		err = sendReply(d.c, h, r)
 		if r.CloseFiles {
-			for _, f := range r.Files {
-				f.Close()
-			}
+			native.CloseFiles(r.Files)
 		}
-		if !errors.Is(err, errTooLong) {
+		if err == nil || native.IsConnectionError(err) {
 			return // a connection that does not work is closed by its reader
 		}
+		d.session.Undo(r)
+		err = unsent(h.Command, err)
 	}
-	_ = sendError(d.c, h, 0, err)
+	if sendError(d.c, h, 0, err) != nil {
+		_ = d.c.Interrupt() // without a reply, the client would wait; the connection may have ended already
+	}
+}
+
+// unsent returns the error of a verb whose reply could not be sent: it is too long, the driver's descriptors are
+// closed, or the system has no resources to pass descriptors (those that clients have not received are limited by
+// RLIMIT_NOFILE, too).
+func unsent(c schema.Command, err error) error {
+	status := ci.Status(ci.UnknownError)
+	for _, e := range []error{syscall.ETOOMANYREFS, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(err, e) {
+			status = ci.InsufficientResources
+		}
+	}
+	return &ci.Error{Verb: c.Verb(), Status: status, Detail: "the daemon's reply", Err: err}
 }
 
 // invalid returns the error of a request that does not match its declaration.

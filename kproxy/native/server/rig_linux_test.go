@@ -34,12 +34,17 @@ func newRig(t *testing.T, cfg kproxy.Config) *rig { return newRigAt(t, cfg, cloc
 
 // newRigAt returns a rig whose server has another clock.
 func newRigAt(t *testing.T, cfg kproxy.Config, clk clock.Clock) *rig {
+	return newRigOf(t, cfg, clk, func(h ci.HCA) ci.HCA { return h })
+}
+
+// newRigOf returns a rig whose adapter is behind a driver.
+func newRigOf(t *testing.T, cfg kproxy.Config, clk clock.Clock, driver func(ci.HCA) ci.HCA) *rig {
 	port, err := sim.New(sim.NewNetwork(sim.NetworkConfig{}), sim.Config{Addr: netip.MustParseAddr("10.0.0.1")})
 	require.NoError(t, err)
 	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
 	require.NoError(t, err)
 	al := accesslayer.New(accesslayer.Config{PollInterval: -1})
-	require.NoError(t, al.Register(h))
+	require.NoError(t, al.Register(driver(h)))
 	cfg.AL = al
 	core, err := kproxy.New(cfg)
 	require.NoError(t, err)
