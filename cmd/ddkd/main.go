@@ -30,6 +30,7 @@
 //	  - link: udp              # RoCEv2 over UDP; network: link/sim, a simulated network within the daemon
 //	    address: 192.0.2.1     # or interface: eth0, for all its addresses
 //	    port: 4791             # impair: 1% makes the link bad, to test programs
+//	    user-idle: 200us       # also user-memory, queue-memory: see ddkd serve --help
 //	  - link: fabric           # a port of an InfiniBand fabric that ddk-fabric serves on this machine
 //	    node: h1               # or h1:2; fabric: its name, or the path of its socket; default: sim
 //	quota:                     # of each client; 0: the default in kproxy.Quota

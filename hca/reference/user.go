@@ -173,7 +173,7 @@ func (u *userContext) place(s rings.Shape, control int) (q rings.UserQueue, b []
 	off, b, err := u.page.Alloc(n)
 	if err != nil {
 		return q, nil, nil, &ci.Error{Verb: "UserContext", Status: ci.InsufficientResources, Err: err,
-			Detail: "queues in shared memory (raise Config.UserMemory)"}
+			Detail: "queues in shared memory (raise Config.UserMemory; in ddkd, user-memory of the adapter)"}
 	}
 	return rings.UserQueue{Offset: off, Size: uint64(n), Shape: s}, b, sync.OnceFunc(func() { u.page.Free(off) }), nil
 }

@@ -17,9 +17,10 @@ import (
 // while there are such processes. After a round without work it yields the processor. After Config.UserIdle without
 // work it sleeps until a doorbell is rung.
 type userPoller struct {
-	hca  *rvt.HCA
-	idle time.Duration
-	time clock.Clock
+	hca       *rvt.HCA
+	idle      time.Duration
+	maxRounds int // without work
+	time      clock.Clock
 
 	mu       sync.Mutex // held during a round
 	contexts []*userContext
@@ -30,8 +31,12 @@ type userPoller struct {
 	yields    atomic.Uint64
 }
 
-// maxIdleRounds is the most rounds without work before run sleeps, whatever the clock says, which may be virtual.
-const maxIdleRounds = 1 << 16
+// minIdleRounds and roundTime limit the rounds without work before run sleeps, whatever the clock says, which may be
+// virtual. A round takes longer than roundTime.
+const (
+	minIdleRounds = 1 << 16
+	roundTime     = 50 * time.Nanosecond
+)
 
 // Rounds between two readings of the clock, and between two calls of the Go scheduler, which may have other goroutines
 // to run.
@@ -47,7 +52,7 @@ type userRunner struct {
 }
 
 func newUserPoller(h *rvt.HCA, idle time.Duration, c clock.Clock) *userPoller {
-	return &userPoller{hca: h, idle: idle, time: c}
+	return &userPoller{hca: h, idle: idle, maxRounds: max(minIdleRounds, int(min(idle/roundTime, 1<<30))), time: c}
 }
 
 // add begins to look for work of a process.
@@ -119,7 +124,7 @@ func (p *userPoller) run(r *userRunner) {
 		if idle == 0 {
 			continue
 		}
-		if idle%roundsPerClock != 0 || idle < maxIdleRounds && p.isAwake(idle, &since) {
+		if idle%roundsPerClock != 0 || idle < p.maxRounds && p.isAwake(idle, &since) {
 			p.yields.Add(1)
 			arena.Yield()
 			continue

@@ -12,11 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/cmd/ddkd/cli"
 	"ciddk/fabric/join"
 	"ciddk/hca/reference"
+	"ciddk/hca/reference/arena"
 	"ciddk/hca/reference/rings"
 	"ciddk/kproxy/uverbs"
 	"ciddk/link/impair"
@@ -42,6 +44,11 @@ func Driver() cli.Driver {
 			"node":      "node of the fabric, as NODE or NODE:PORT",
 			"impair": "share of the packets that the port drops, and as many that it duplicates, reorders, " +
 				"delays and corrupts each, to test programs on a bad link: 1%; default: 0",
+			"user-memory": "bytes of the memory that the adapter shares with a process that has its user library, for " +
+				"the queues of the process: a multiple of 4096; only what queues use is occupied; default: 268435456",
+			"user-idle": "time without work of such processes after which the adapter sleeps, and their next post is " +
+				"a system call; until then, it uses a processor; default: 50us",
+			"queue-memory": "limit of the bytes of all queues of the adapter; default: 4294967296",
 		},
 		Example: "address=192.0.2.1",
 		Verbs: []uverbs.Provider{{Library: rings.LibraryName, Name: "rxe_ddk", ABI: 2, Driver: 14,
@@ -70,11 +77,17 @@ type adapter struct {
 	node      string
 	nodePort  int
 	impair    float64
+
+	userMemory, queueMemory int64
+	userIdle                time.Duration
 }
 
 func parse(s cli.Settings) (a adapter, err error) {
 	a = adapter{link: s["link"], ifaceName: s["interface"]}
 	if a.impair, err = parseShare(s["impair"]); err != nil {
+		return a, err
+	}
+	if err := a.parseUser(s); err != nil {
 		return a, err
 	}
 	if a.link == "" {
@@ -112,6 +125,44 @@ func parse(s cli.Settings) (a adapter, err error) {
 	}
 	return a, nil
 }
+
+// parseUser parses the settings of queues and of client processes with a user library.
+func (a *adapter) parseUser(s cli.Settings) (err error) {
+	if a.userMemory, err = parseBytes(s, "user-memory", arena.PageSize, 2*arena.PageSize); err != nil {
+		return err
+	}
+	if a.queueMemory, err = parseBytes(s, "queue-memory", 1, 1); err != nil {
+		return err
+	}
+	text := s["user-idle"]
+	if text == "" {
+		return nil
+	}
+	if a.userIdle, err = time.ParseDuration(text); err != nil || a.userIdle <= 0 || a.userIdle > maxUserIdle {
+		return fmt.Errorf("user-idle %q: want a time such as 200us, at most %v", text, maxUserIdle)
+	}
+	return nil
+}
+
+// maxUserIdle is the longest time for which an adapter looks for work that does not come.
+const maxUserIdle = time.Minute
+
+// parseBytes parses a number of bytes, a multiple of unit and at least least; 0 without the setting.
+func parseBytes(s cli.Settings, key string, unit, least int64) (int64, error) {
+	text := s[key]
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < least || n%unit != 0 || n > maxBytes {
+		return 0, fmt.Errorf("%s %q: want a number of bytes, a multiple of %d from %d to %d", key, text, unit, least,
+			int64(maxBytes))
+	}
+	return n, nil
+}
+
+// maxBytes is the most bytes of a setting: more than a machine has.
+const maxBytes = 1 << 46
 
 // maxShare is the largest share of packets with one kind of impairment. There are five kinds, and half of the packets
 // pass.
@@ -179,7 +230,8 @@ func (a *adapter) open(ctx context.Context, network func() *sim.Network) (ci.HCA
 		}
 		port = bad
 	}
-	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
+	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}, UserMemory: a.userMemory, UserIdle: a.userIdle,
+		QueueMemory: a.queueMemory})
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,7 @@ import (
 	"ciddk/fabric/join"
 	"ciddk/fabric/topology"
 	"ciddk/hca/reference"
+	"ciddk/hca/reference/rings"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,6 +40,13 @@ func TestCheck(t *testing.T) {
 		{cli.Settings{"address": "10.0.0.1", "impair": "0.02"}, ""},
 		{cli.Settings{"address": "10.0.0.1", "impair": "11%"}, "want a share from 0 to 10%"},
 		{cli.Settings{"address": "10.0.0.1", "impair": "NaN"}, "want a share"},
+		{cli.Settings{"address": "10.0.0.1", "user-memory": "8192", "queue-memory": "1", "user-idle": "1m"}, ""},
+		{cli.Settings{"address": "10.0.0.1", "user-memory": "8193"}, "a multiple of 4096 from 8192"},
+		{cli.Settings{"address": "10.0.0.1", "user-memory": "4096"}, "a multiple of 4096 from 8192"},
+		{cli.Settings{"link": "fabric", "node": "h1", "queue-memory": "4G"}, "want a number of bytes"},
+		{cli.Settings{"address": "10.0.0.1", "queue-memory": "-1"}, "want a number of bytes"},
+		{cli.Settings{"address": "10.0.0.1", "user-idle": "2m"}, "want a time such as 200us, at most 1m"},
+		{cli.Settings{"address": "10.0.0.1", "user-idle": "0s"}, "want a time"},
 	} {
 		err := Driver().Check(c.settings)
 		if c.want == "" {
@@ -83,4 +92,31 @@ func TestFabric(t *testing.T) {
 	settings["node"] = "nobody"
 	_, err = Driver().Open(t.Context(), settings, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "no node")
+}
+
+// noProcess is a process whose memory no queue is in.
+type noProcess struct{ ci.Process }
+
+// The memory of queues and the idle time are those of the settings.
+func TestUserSettings(t *testing.T) {
+	settings := cli.Settings{"link": "network", "address": "10.0.0.1", "user-memory": "12288", "user-idle": "1m",
+		"queue-memory": "1234567"}
+	opened, err := Driver().Open(t.Context(), settings, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	h := opened.(*reference.HCA)
+	_, limit := h.QueueMemory()
+	assert.EqualValues(t, 1234567, limit)
+	ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
+	require.NoError(t, err)
+	ub := &ci.UserBuffer{Command: rings.UserCommand, Out: make([]byte, 0, rings.UserOpenSize)}
+	u, err := ca.OpenUser(noProcess{}, ub)
+	require.NoError(t, err)
+	var o rings.UserOpen
+	require.NoError(t, o.Decode(ub.Out))
+	assert.EqualValues(t, 12288, o.Size)
+	require.Eventually(t, func() bool { return h.Counters()["user_yields"] > 2000 }, time.Minute, time.Millisecond)
+	assert.Zero(t, h.Counters()["user_sleeps"], "by default, the adapter sleeps after about 100 yields")
+	require.NoError(t, u.Destroy())
+	require.NoError(t, ca.Destroy())
+	require.NoError(t, h.Close())
 }
