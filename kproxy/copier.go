@@ -46,12 +46,8 @@ type copyResult struct {
 	err error
 }
 
-const (
-	// copyChunk is the size of the buffer.
-	copyChunk = 64 << 10
-	// copyLimit is the default of Config.CopyTimeout.
-	copyLimit = time.Second
-)
+// copyChunk is the size of the buffer.
+const copyChunk = 64 << 10
 
 // errStuck is the error of copies of a process whose pages did not come in time.
 var errStuck = errors.New("a copy of memory of the process took too long (a network or FUSE file system, " +

@@ -37,7 +37,7 @@ func late(t *testing.T, faults *os.File, clk *clock.Virtual, fn func() error) er
 	go func() { result <- fn() }()
 	_, err := faults.Read(make([]byte, 32)) // the access waits
 	require.NoError(t, err)
-	clk.Advance(2 * copyLimit)
+	clk.Advance(2 * DefaultCopyTimeout)
 	return <-result
 }
 
@@ -223,8 +223,8 @@ func TestStuckCheck(t *testing.T) {
 		})
 	}()
 	<-begun
-	virtual.Advance(copyLimit)
-	virtual.Advance(copyLimit)
+	virtual.Advance(DefaultCopyTimeout)
+	virtual.Advance(DefaultCopyTimeout)
 	require.ErrorIs(t, <-result, errStuck)
 	require.True(t, users.holds(7, virtual.Now()))
 	require.False(t, users.holds(8, virtual.Now()))

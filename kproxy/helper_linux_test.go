@@ -110,7 +110,7 @@ func TestStoppedHelper(t *testing.T) {
 		result <- err
 	}()
 	<-requests
-	limit.Advance(2 * copyLimit)
+	limit.Advance(2 * DefaultCopyTimeout)
 	require.ErrorIs(t, <-result, errHelperStuck)
 	_, err := m.ReadAt(make([]byte, 8), 0)
 	require.ErrorIs(t, err, errHelperStuck)
@@ -155,7 +155,7 @@ func TestSuspension(t *testing.T) {
 	}()
 	_, err := theirs.Read(make([]byte, 1000)) // no reply
 	require.NoError(t, err)
-	limit.Advance(2 * copyLimit)
+	limit.Advance(2 * DefaultCopyTimeout)
 	require.ErrorIs(t, <-result, errHelperStuck)
 	p.close()
 

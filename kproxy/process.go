@@ -29,7 +29,7 @@ var _ ci.Process = (*process)(nil)
 
 func newProcess(peer Peer, bits int, locks *atomicLocks, c clock.Clock) *process {
 	p := &process{pid: peer.PID, bits: bits, locks: locks, isTrusted: isOwnUser(peer)}
-	p.copies.clock, p.copies.reach, p.copies.limit = c, &p.reach, copyLimit
+	p.copies.clock, p.copies.reach, p.copies.limit = c, &p.reach, DefaultCopyTimeout
 	p.reach.open(peer.PID, peer.UID)
 	return p
 }

@@ -30,7 +30,8 @@ type Quota struct {
 	Pending      int   // requests in execution: 64
 }
 
-func (q Quota) withDefaults() Quota {
+// WithDefaults returns the limits with the defaults of zero fields.
+func (q Quota) WithDefaults() Quota {
 	set := func(p *int, n int) {
 		if *p <= 0 {
 			*p = n

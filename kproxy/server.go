@@ -16,14 +16,21 @@ import (
 	"ciddk/kproxy/schema"
 )
 
+// Defaults of Config.
+const (
+	DefaultMaxClients        = 4096
+	DefaultMaxClientsPerUser = 1024
+	DefaultCopyTimeout       = time.Second
+)
+
 // Config describes a daemon's core. AL is required.
 type Config struct {
 	AL     *accesslayer.AL
 	Logger *slog.Logger // nil: slog.Default
 	Quota  Quota        // of each client
 
-	MaxClients        int // 0: 4096
-	MaxClientsPerUser int // 0: 1024
+	MaxClients        int // 0: DefaultMaxClients
+	MaxClientsPerUser int // 0: DefaultMaxClientsPerUser
 
 	// Service executes the commands that are not verbs. nil: they are Unsupported.
 	Service Service
@@ -42,7 +49,7 @@ type Config struct {
 	CanCopy func(Peer) bool
 
 	// CopyTimeout is the time that such a copy may take. Up to twice the time may pass before it is noticed, in which
-	// other clients of the adapter may wait. 0: a second.
+	// other clients of the adapter may wait. 0: DefaultCopyTimeout.
 	CopyTimeout time.Duration
 
 	// LimitCopies has CopyTimeout limit the copies for every client, also for those of the daemon's user and root,
@@ -88,9 +95,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	cfg.Quota = cfg.Quota.withDefaults()
-	cfg.MaxClients = cmp.Or(max(cfg.MaxClients, 0), 4096)
-	cfg.MaxClientsPerUser = cmp.Or(max(cfg.MaxClientsPerUser, 0), 1024)
+	cfg.Quota = cfg.Quota.WithDefaults()
+	cfg.MaxClients = cmp.Or(max(cfg.MaxClients, 0), DefaultMaxClients)
+	cfg.MaxClientsPerUser = cmp.Or(max(cfg.MaxClientsPerUser, 0), DefaultMaxClientsPerUser)
 	if cfg.Privileged == nil {
 		cfg.Privileged = isOwnUser
 	}
@@ -98,7 +105,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.CanCopy = isOwnUser
 	}
 	if cfg.CopyTimeout == 0 {
-		cfg.CopyTimeout = copyLimit
+		cfg.CopyTimeout = DefaultCopyTimeout
 	}
 	s := &Server{cfg: cfg, sessions: map[*Session]struct{}{}}
 	if err := s.watch(); err != nil {

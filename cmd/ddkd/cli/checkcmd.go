@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
 	"go.yaml.in/yaml/v3"
+
+	"ciddk/kproxy"
 )
 
 // checkCmd validates a configuration file.
@@ -27,8 +30,21 @@ func (k *checkCmd) Run(w io.Writer) error {
 	if len(adapters) == 0 {
 		return badConfig("%s: no adapter; add one below the key adapters", k.Config)
 	}
+	c.fill(k.drivers)
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)
 	defer e.Close()
 	return e.Encode(c)
+}
+
+// fill fills in the values that a daemon uses for those that are left out. check has validated the configuration.
+func (c *config) fill(drivers []Driver) {
+	if len(providers(drivers)) > 0 {
+		c.Verbs = cmp.Or(c.Verbs, c.Socket+verbsSuffix)
+	}
+	c.Quota = newQuotaConfig(c.Quota.quota().WithDefaults())
+	c.MaxClients = cmp.Or(c.MaxClients, kproxy.DefaultMaxClients)
+	c.MaxClientsPerUser = cmp.Or(c.MaxClientsPerUser, kproxy.DefaultMaxClientsPerUser)
+	c.CopyMemory = cmp.Or(c.CopyMemory, copyOwn)
+	c.CopyTimeout = cmp.Or(c.CopyTimeout, kproxy.DefaultCopyTimeout)
 }

@@ -225,10 +225,13 @@ func (c *config) metricsAddress() (network, address string, err error) {
 	return "", "", badConfig("metrics %q: want ADDRESS:PORT, such as 127.0.0.1:9471, or unix:PATH", c.Metrics)
 }
 
+// copyOwn is the default of config.CopyMemory.
+const copyOwn = "own"
+
 // canCopy returns kproxy.Config.CanCopy.
 func (c *config) canCopy() (func(kproxy.Peer) bool, error) {
 	switch c.CopyMemory {
-	case "", "own":
+	case "", copyOwn:
 		return nil, nil // the default of package kproxy
 	case "all":
 		return func(kproxy.Peer) bool { return true }, nil

@@ -7,9 +7,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/kproxy"
+	"ciddk/kproxy/uverbs"
 )
 
 // TestQuotaKeys checks that the configuration file can set every field of kproxy.Quota, and that no two keys set the
@@ -34,6 +38,37 @@ func TestQuotaKeys(t *testing.T) {
 		assert.GreaterOrEqual(t, n, int64(1000), "no key sets %s", name)
 		assert.Empty(t, names[n], "the key that sets %s sets another field, too", name)
 		names[n] = name
+	}
+}
+
+// TestCheckedValues checks that ddkd check prints the values that a daemon uses, and that the file that it prints is one
+// that it accepts.
+func TestCheckedValues(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ddkd.yaml")
+	text := "socket: " + dir + "/s\nadapters: [{address: 10.0.0.1}]\nquota: {qps: 7}\nmax-clients: 9\n"
+	drivers := []Driver{{Name: "one", Keys: map[string]string{"address": ""}, Verbs: []uverbs.Provider{{}}}}
+	var printed string
+	for range 2 {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		var b strings.Builder
+		require.NoError(t, (&checkCmd{Config: file, drivers: drivers}).Run(&b))
+		printed, text = text, b.String()
+	}
+	assert.Equal(t, printed, text, "printed again")
+	c, err := readConfig(file)
+	require.NoError(t, err)
+	want := kproxy.Quota{QPs: 7}.WithDefaults()
+	assert.Equal(t, want, c.Quota.quota())
+	assert.Equal(t, 4096, c.Quota.PDs)
+	assert.Equal(t, 9, c.MaxClients)
+	assert.Equal(t, 1024, c.MaxClientsPerUser)
+	assert.Equal(t, "own", c.CopyMemory)
+	assert.Equal(t, time.Second, c.CopyTimeout)
+	assert.Equal(t, dir+"/s.verbs", c.Verbs)
+	quota := reflect.ValueOf(c.Quota)
+	for i := range quota.NumField() {
+		assert.NotZero(t, quota.Field(i).Int(), quota.Type().Field(i).Name)
 	}
 }
 

@@ -56,6 +56,31 @@ func (q quotaConfig) quota() kproxy.Quota {
 	}
 }
 
+// newQuotaConfig is the inverse of quota.
+func newQuotaConfig(q kproxy.Quota) quotaConfig {
+	return quotaConfig{
+		PDs:         q.PDs,
+		AVs:         q.AVs,
+		CQs:         q.CQs,
+		SRQs:        q.SRQs,
+		QPs:         q.QPs,
+		MRs:         q.MRs,
+		MWs:         q.MWs,
+		Mcasts:      q.Mcasts,
+		EventQueues: q.EventQueues,
+		Queues:      q.QueueBytes,
+		Memory:      q.MemoryBytes,
+		Events:      q.Events,
+		Mappings:    q.Mappings,
+		Listeners:   q.Listeners,
+		Connections: q.Connections,
+		Agents:      q.Agents,
+		Ports:       q.Ports,
+		Services:    q.ServiceBytes,
+		Pending:     q.Pending,
+	}
+}
+
 // check rejects negative numbers.
 func (q quotaConfig) check() error {
 	v := reflect.ValueOf(q)

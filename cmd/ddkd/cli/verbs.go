@@ -67,7 +67,7 @@ func (d *daemon) openVerbs(name, copyMemory string) error {
 
 // notes are entries of the tree for ddkrun --explain.
 func notes(copyMemory string) devices.Notes {
-	return devices.Notes{{Path: devices.CopyMemory, Data: []byte(cmp.Or(copyMemory, "own") + "\n")}}
+	return devices.Notes{{Path: devices.CopyMemory, Data: []byte(cmp.Or(copyMemory, copyOwn) + "\n")}}
 }
 
 // idleChecks is the number of times that the daemon looks for clients while it is idle.
