@@ -45,6 +45,25 @@ func TestUnits(t *testing.T) {
 	assert.Empty(t, string(out))
 }
 
+// TestDirectoryOfSocket checks that the service may create sockets beside that of the socket unit, such as that for
+// verbs programs, and that the directory with the socket stays when the service stops.
+func TestDirectoryOfSocket(t *testing.T) {
+	values := map[string]string{}
+	for _, name := range []string{"ddkd.socket", "ddkd.service"} {
+		text, err := systemd.Files.ReadFile(name)
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) {
+			if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+				values[key] = value
+			}
+		}
+	}
+	assert.Equal(t, filepath.Dir(values["ListenSequentialPacket"]), filepath.Join("/run", values["RuntimeDirectory"]))
+	assert.Equal(t, "yes", values["RuntimeDirectoryPreserve"])
+	assert.Equal(t, values["User"], values["SocketUser"])
+	assert.Equal(t, values["Group"], values["SocketGroup"])
+}
+
 // TestExampleConfig checks the example of the configuration with the program itself.
 func TestExampleConfig(t *testing.T) {
 	text, err := systemd.Files.ReadFile("ddkd.yaml")
