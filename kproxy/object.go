@@ -166,11 +166,13 @@ func (c *Session) addCharge(verb string, x charge) error {
 			x.service, c.quota.ServiceBytes)
 	}
 	if x.mappings > c.quota.Mappings-c.used.mappings {
+		c.s.refused.mappings.Add(1)
 		return failf(verb, ci.InsufficientResources, "the daemon has %d mappings of the client's memory, quota %d",
 			c.used.mappings, c.quota.Mappings)
 	}
 	if n := c.s.mappings.Add(int64(x.mappings)); x.mappings > 0 && n > maxMappings() {
 		c.s.mappings.Add(-int64(x.mappings))
+		c.s.refused.mappings.Add(1)
 		return failf(verb, ci.InsufficientResources,
 			"the daemon has %d mappings of clients' memory, which is its limit (half of vm.max_map_count)", n-1)
 	}

@@ -90,7 +90,10 @@ func (q *Quota) status() QuotaStatus {
 }
 
 // Status returns the adapters, the oldest first, and the clients, the oldest first.
-func (s *Server) Status() *Status {
+func (s *Server) Status() *Status { return s.statusOf(s.Sessions()) }
+
+// statusOf returns the status with some of the clients.
+func (s *Server) statusOf(clients []*Session) *Status {
 	st := &Status{Version: StatusVersion, PID: os.Getpid(), Stopping: s.isStopping(), Adapters: []AdapterStatus{},
 		Clients: []ClientStatus{}}
 	for _, a := range s.cfg.AL.Adapters() {
@@ -108,7 +111,7 @@ func (s *Server) Status() *Status {
 		}
 		st.Adapters = append(st.Adapters, x)
 	}
-	for _, c := range s.Sessions() {
+	for _, c := range clients {
 		st.Clients = append(st.Clients, c.status())
 	}
 	return st
@@ -179,11 +182,11 @@ func (c *Session) queryStatus(r *schema.QueryStatus) (*Result, error) {
 	c.statusMu.Lock()
 	defer c.statusMu.Unlock()
 	if r.Offset == 0 {
-		st := c.s.Status()
-		if c.privileged("ual.Client.Status") != nil {
-			st.Clients = []ClientStatus{c.status()}
+		clients := []*Session{c}
+		if c.s.cfg.Privileged(c.peer) {
+			clients = c.s.Sessions()
 		}
-		text, err := json.Marshal(st)
+		text, err := json.Marshal(c.s.statusOf(clients))
 		if err != nil {
 			return nil, err
 		}

@@ -3,14 +3,17 @@ package kproxy_test
 import (
 	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/accesslayer"
 	"ciddk/kproxy"
 )
 
@@ -80,4 +83,22 @@ func TestStatusDocumented(t *testing.T) {
 		}
 	}
 	walk(reflect.TypeFor[kproxy.Status]())
+}
+
+// TestLimitsInLoad checks that every limit whose use is reported has a count of refusals, too.
+func TestLimitsInLoad(t *testing.T) {
+	al := accesslayer.New(accesslayer.Config{PollInterval: -1})
+	s, err := kproxy.New(kproxy.Config{AL: al})
+	require.NoError(t, err)
+	c, err := s.Open(kproxy.Peer{}, 64, "test")
+	require.NoError(t, err)
+	l := s.Load()
+	for limit := range l.Fill {
+		assert.Contains(t, l.Refusals, limit)
+	}
+	require.NoError(t, c.Close())
+	after := s.Load()
+	assert.Equal(t, slices.Sorted(maps.Keys(l.Fill)), slices.Sorted(maps.Keys(after.Fill)), "without clients")
+	require.NoError(t, s.Close())
+	require.NoError(t, al.Close())
 }

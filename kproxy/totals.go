@@ -35,6 +35,8 @@ func (t *Totals) add(s *stats) {
 type refusals struct {
 	objects                                                       [schema.NumKinds]atomic.Uint64
 	queueBytes, memoryBytes, serviceBytes, clients, clientsOfUser atomic.Uint64
+
+	mappings atomic.Uint64 // of a client, and of all clients
 }
 
 // Load is what the clients of a server hold now, and what they did since it was created. The keys of the maps are names
@@ -58,7 +60,7 @@ type Load struct {
 // Load returns the present load.
 func (s *Server) Load() *Load {
 	l := &Load{Objects: map[string]int{}, Messages: map[string]uint64{}, Refusals: map[string]uint64{},
-		Fill: map[string]float64{"queue bytes": 0, "memory bytes": 0, "mappings": 0}}
+		Fill: map[string]float64{"queue bytes": 0, "memory bytes": 0, "service bytes": 0, "mappings": 0}}
 	for cmd := schema.Command(1); cmd < schema.NumCommands; cmd++ {
 		l.Messages[cmd.String()] = s.messages[cmd].Load()
 	}
@@ -69,6 +71,7 @@ func (s *Server) Load() *Load {
 	l.Refusals["queue bytes"] = s.refused.queueBytes.Load()
 	l.Refusals["memory bytes"] = s.refused.memoryBytes.Load()
 	l.Refusals["service bytes"] = s.refused.serviceBytes.Load()
+	l.Refusals["mappings"] = s.refused.mappings.Load()
 	l.Refusals["clients"] = s.refused.clients.Load()
 	l.Refusals["clients of one user"] = s.refused.clientsOfUser.Load()
 

@@ -97,6 +97,7 @@ func TestMappingQuota(t *testing.T) {
 	}
 	require.ErrorIs(t, err, ci.InsufficientResources)
 	require.ErrorContains(t, err, "quota 3")
+	require.EqualValues(t, 1, r.core.Load().Refusals["mappings"])
 	require.NoError(t, mrs[0].Destroy())
 	_, err = pd.RegisterMR(ci.MRCreate{Memory: m})
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ func (s *statusCmd) Run(ctx context.Context, w io.Writer) error {
 		if err := s.print(&b); err != nil {
 			b.Reset()
 			if s.JSON { // scripts get documents only
-				fmt.Fprintf(&b, "{\"error\":%q}\n", err.Error())
+				_ = json.NewEncoder(&b).Encode(map[string]string{"error": err.Error()}) // which a buffer takes
 			} else {
 				fmt.Fprintln(&b, err)
 			}
