@@ -62,7 +62,7 @@ func steps(full bool) []step {
 			true, 125 * s, 6 * m, chaos},
 		{"certify", "ddk-validate run reference, over each link, through the access layer and a daemon; run mlx4", true,
 			200 * s, 12 * m, certify},
-		{"kills", "500 clients of ddkd are killed, most of them under traffic", true, 25 * s, 4 * m, kills},
+		{"kills", "500 clients of ddkd are killed, half of them under traffic, and their peers receive the errors of IBTA", true, 25 * s, 4 * m, kills},
 		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 220 * s, 14 * m, load},
 		{"mutants", "ddk-validate self: the certifier catches wrong drivers, half of them (part by commit)",
 			true, 140 * s, 10 * m, mutants},

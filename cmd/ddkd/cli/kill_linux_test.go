@@ -2,11 +2,9 @@ package cli_test
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"io"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -20,7 +18,7 @@ import (
 	"ciddk/cmd/ddkd/cli"
 	"ciddk/cmd/ddkd/software"
 	"ciddk/hca/reference"
-	"ciddk/kproxy"
+	"ciddk/hca/reference/userlib"
 	"ciddk/ual"
 )
 
@@ -36,8 +34,9 @@ func role(t *testing.T, name string) *exec.Cmd {
 	return c
 }
 
-// TestKillClients kills clients at random moments: while they connect, create objects and transfer data. Each time, the
-// daemon and its adapter have nothing left of the client.
+// TestKillClients kills clients at random moments: while they connect, create objects and transfer data, within the
+// process, to a QP of this process, and over a connection to it, with the adapter's user library and without. Each
+// time, the peer receives the errors of IBTA, and the daemon and its adapter have nothing left of the client.
 func TestKillClients(t *testing.T) {
 	socket(t)
 	driver := software.Driver()
@@ -56,40 +55,23 @@ func TestKillClients(t *testing.T) {
 		served <- cli.Run(ctx, cli.Config{Name: "ddkd", Drivers: []cli.Driver{driver}, Stderr: io.Discard},
 			[]string{"serve", "--adapter", "link=network,address=10.0.0.1"})
 	}()
-	c := dial(t)
-	others := func() []kproxy.ClientStatus { // clients but this one, which is the oldest
-		var st kproxy.Status
-		text, err := c.Status()
-		require.NoError(t, err)
-		require.NoError(t, json.Unmarshal(text, &st))
-		return st.Clients[1:]
-	}
+	p := newPeer(t, dial(t), <-opened)
 	rnd := rand.New(rand.NewPCG(9, 9))
-	hca := <-opened
-	before := hca.Live() // objects of the daemon's own services
 	busy := 0
-	for range *kills {
-		client := role(t, "client")
-		require.NoError(t, client.Start())
-		if rnd.IntN(2) == 0 { // under traffic
-			eventually(t, "traffic", func() bool {
-				list := others()
-				return len(list) == 1 && list[0].Completions > 4
-			})
+	for i := range *kills {
+		kind, hasLibrary := victimKinds[i%len(victimKinds)], i/len(victimKinds)%2 == 0
+		v := startVictim(t, kind, hasLibrary)
+		isBusy := rnd.IntN(2) == 0
+		if isBusy {
 			busy++
 		}
+		p.serve(v, isBusy)
 		<-time.After(time.Duration(rnd.IntN(30)) * time.Millisecond) // the random moment
-		require.NoError(t, client.Process.Kill())
-		_ = client.Wait() // killed
-		eventually(t, "cleanup", func() bool {
-			if len(others()) > 0 {
-				return false
-			}
-			return maps.Equal(before, hca.Live())
-		})
+		v.kill()
+		p.checkEnd(v, isBusy)
 	}
 	assert.Positive(t, busy)
-	require.NoError(t, c.Close())
+	p.close()
 	stop()
 	assert.Zero(t, <-served)
 }
@@ -97,10 +79,16 @@ func TestKillClients(t *testing.T) {
 // TestKillDaemon kills the daemon under the traffic of a client. The client's verbs fail at once, it receives
 // EventLocalFatal, and closing does not hang. A new daemon takes over the socket.
 func TestKillDaemon(t *testing.T) {
+	for name, libraries := range map[string][]*ci.UserLibrary{"messages": nil, "bypass": {userlib.New()}} {
+		t.Run(name, func(t *testing.T) { killDaemon(t, libraries...) })
+	}
+}
+
+func killDaemon(t *testing.T, libraries ...*ci.UserLibrary) {
 	socket(t)
 	daemon := role(t, "daemon")
 	require.NoError(t, daemon.Start())
-	c := dial(t)
+	c := dial(t, libraries...)
 	x, err := newLoop(c)
 	require.NoError(t, err)
 	failed := make(chan error, 1)
@@ -132,7 +120,9 @@ func TestKillDaemon(t *testing.T) {
 	case <-late:
 		t.Fatal("no EventLocalFatal")
 	}
-	_, err = x.cq.Poll(make([]ci.WC, 1))
+	wc := make([]ci.WC, 64) // completions that are in shared memory come before the error
+	for _, err = x.cq.Poll(wc); err == nil; _, err = x.cq.Poll(wc) {
+	}
 	require.ErrorIs(t, err, ual.ErrDisconnected)
 	require.NoError(t, x.cq.Destroy(), "nothing exists any more")
 	require.NoError(t, c.Close())
@@ -149,10 +139,10 @@ func TestKillDaemon(t *testing.T) {
 }
 
 // dial waits for a daemon and connects.
-func dial(t *testing.T) (c *ual.Client) {
+func dial(t *testing.T, libraries ...*ci.UserLibrary) (c *ual.Client) {
 	eventually(t, "the daemon", func() (ok bool) {
 		var err error
-		c, err = ual.Dial(ual.Config{Name: t.Name()})
+		c, err = ual.Dial(ual.Config{Name: t.Name(), Libraries: libraries})
 		return err == nil
 	})
 	return c

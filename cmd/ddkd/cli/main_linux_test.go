@@ -37,10 +37,8 @@ func TestMain(m *testing.M) {
 		os.Exit(copyingClientMain())
 	case "service":
 		os.Exit(serviceMain())
-	case "client":
-		err := traffic(func(int) bool { return true })
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	case victimRole:
+		victimMain()
 	}
 	goleak.VerifyTestMain(m)
 }
