@@ -24,21 +24,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is a daemon in this process, with one adapter.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	core   *kproxy.Server
 	server *server.Server
 	hca    *reference.HCA
 }
 
-func newRig(t *testing.T, cfg kproxy.Config) *rig { return newRigAt(t, cfg, clock.Real()) }
+func newRig(t testing.TB, cfg kproxy.Config) *rig { return newRigAt(t, cfg, clock.Real()) }
 
 // newRigAt returns a rig whose server has another clock.
-func newRigAt(t *testing.T, cfg kproxy.Config, clk clock.Clock) *rig {
+func newRigAt(t testing.TB, cfg kproxy.Config, clk clock.Clock) *rig {
 	return newRigOf(t, cfg, clk, func(h ci.HCA) ci.HCA { return h })
 }
 
 // newRigOf returns a rig whose adapter is behind a driver.
-func newRigOf(t *testing.T, cfg kproxy.Config, clk clock.Clock, driver func(ci.HCA) ci.HCA) *rig {
+func newRigOf(t testing.TB, cfg kproxy.Config, clk clock.Clock, driver func(ci.HCA) ci.HCA) *rig {
 	port, err := sim.New(sim.NewNetwork(sim.NetworkConfig{}), sim.Config{Addr: netip.MustParseAddr("10.0.0.1")})
 	require.NoError(t, err)
 	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
