@@ -41,8 +41,7 @@ func TestQuotaKeys(t *testing.T) {
 	}
 }
 
-// TestCheckedValues checks that ddkd check prints the values that a daemon uses, and that the file that it prints is one
-// that it accepts.
+// TestCheckedValues checks that ddkd check prints the values that a daemon uses, as a file that it accepts.
 func TestCheckedValues(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "ddkd.yaml")

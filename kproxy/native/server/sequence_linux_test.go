@@ -321,7 +321,9 @@ func (q *sequence) connectTo(qp schema.Handle, num ci.QPN) {
 	for _, x := range []interface {
 		For(ci.QPType) (ci.QPField, ci.QPAttr)
 	}{
-		ci.ToInit{Port: 1, Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic}, ci.ToRTR{AV: av, MTU: ci.MTU1024, DestNum: num, RespRes: 4, MinRNRTimer: 1}, ci.ToRTS{AckTimeout: 8, RetryCount: 1, RNRRetry: 1, InitDepth: 4},
+		ci.ToInit{Port: 1, Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic},
+		ci.ToRTR{AV: av, MTU: ci.MTU1024, DestNum: num, RespRes: 4, MinRNRTimer: 1},
+		ci.ToRTS{AckTimeout: 8, RetryCount: 1, RNRRetry: 1, InitDepth: 4},
 	} {
 		set, attr := x.For(ci.RC)
 		q.request(schema.CmdModifyQP, native.Append(nil, &schema.ModifyQP{QP: qp, Set: set,
