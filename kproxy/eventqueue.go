@@ -168,7 +168,7 @@ type EventEncoder func(b []byte, e *schema.Event) []byte
 func schemaEvent(b []byte, e *schema.Event) []byte { return e.Append(b) }
 
 func (c *Session) createEventQueue(*schema.CreateEventQueue) (*Result, error) {
-	h, theirs, err := c.newEventQueue(&eventQueue{encode: schemaEvent})
+	h, theirs, err := c.newEventQueue(&eventQueue{encode: schemaEvent}, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (c *Session) NewEventQueue(encode EventEncoder) (schema.Handle, *os.File, e
 	c.mu.Unlock()
 	defer c.calls.Done()
 	q := &eventQueue{encode: encode}
-	h, theirs, err := c.newEventQueue(q)
+	h, theirs, err := c.newEventQueue(q, 2) // with a duplicate of the client's end
 	if err != nil {
 		return 0, nil, err
 	}
@@ -230,9 +230,10 @@ func (c *Session) ReapEventQueue(h schema.Handle) bool {
 	return err == nil
 }
 
-func (c *Session) newEventQueue(q *eventQueue) (schema.Handle, *os.File, error) {
+// newEventQueue creates a queue with a number of descriptors in the daemon.
+func (c *Session) newEventQueue(q *eventQueue, files int) (schema.Handle, *os.File, error) {
 	const verb = "HCA.OpenCA"
-	o := &object{kind: schema.KindEventQueue}
+	o := &object{kind: schema.KindEventQueue, charge: charge{files: files}}
 	if err := c.reserve(verb, o, nil); err != nil {
 		return 0, nil, err
 	}

@@ -1,11 +1,24 @@
 package kproxy
 
 import (
+	"math"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
+
+// maxFiles returns how many descriptors a daemon has for objects of clients: three quarters of what the process may
+// have. The others are for connections.
+var maxFiles = sync.OnceValue(func() int64 {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || l.Cur > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return int64(l.Cur) / 4 * 3
+})
 
 // maxMappings returns how many mappings of clients' memory a daemon makes: half of what the kernel permits a process,
 // since the daemon itself fails without mappings.

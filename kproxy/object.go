@@ -170,15 +170,14 @@ func (c *Session) addCharge(verb string, x charge) error {
 		return failf(verb, ci.InsufficientResources, "the daemon has %d mappings of the client's memory, quota %d",
 			c.used.mappings, c.quota.Mappings)
 	}
-	if n := c.s.mappings.Add(int64(x.mappings)); x.mappings > 0 && n > maxMappings() {
-		c.s.mappings.Add(-int64(x.mappings))
-		c.s.refused.mappings.Add(1)
-		return failf(verb, ci.InsufficientResources,
-			"the daemon has %d mappings of clients' memory, which is its limit (half of vm.max_map_count)", n-1)
+	if err := c.s.shares.take(verb, c.peer, x.share()); err != nil {
+		c.s.refused.shares.Add(1)
+		return err
 	}
 	c.used.queueBytes += x.queue
 	c.used.memoryBytes += x.memory
 	c.used.mappings += x.mappings
+	c.used.files += x.files
 	c.used.serviceBytes += x.service
 	return nil
 }
@@ -188,7 +187,8 @@ func (c *Session) dropCharge(x charge) {
 	c.used.queueBytes -= x.queue
 	c.used.memoryBytes -= x.memory
 	c.used.mappings -= x.mappings
-	c.s.mappings.Add(-int64(x.mappings))
+	c.used.files -= x.files
+	c.s.shares.give(c.peer, x.share())
 	c.used.serviceBytes -= x.service
 }
 

@@ -127,13 +127,14 @@ type usage struct {
 	queueBytes   int64
 	memoryBytes  int64
 	mappings     int
+	files        int // descriptors
 	serviceBytes int64
 }
 
 // charge is the part of a session's usage that one object causes.
 type charge struct {
 	queue, memory, service int64
-	mappings               int
+	mappings, files        int
 }
 
 // Bytes that one entry of a queue is estimated to hold in a driver, beside its scatter/gather elements of 16 bytes.

@@ -2,6 +2,7 @@ package kproxy
 
 import (
 	"math"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -38,28 +39,57 @@ func TestQuotaLimits(t *testing.T) {
 	for name, one := range map[string]charge{"queues": {queue: 1}, "memory": {memory: 1}, "services": {service: 1},
 		"mappings": {mappings: 1}} {
 		c := &Session{s: &Server{}, quota: Quota{QueueBytes: 5, MemoryBytes: 5, ServiceBytes: 5, Mappings: 5}}
-		all := charge{one.queue * 5, one.memory * 5, one.service * 5, one.mappings * 5}
+		all := charge{queue: one.queue * 5, memory: one.memory * 5, service: one.service * 5, mappings: one.mappings * 5}
 		require.NoError(t, c.addCharge("verb", all), name)
 		used := c.used
 		for _, more := range []charge{one, all} {
 			err := c.addCharge("verb", more)
 			require.Equal(t, ci.Status(ci.InsufficientResources), ci.StatusOf(err), name)
 			require.Equal(t, used, c.used, name)
-			require.EqualValues(t, all.mappings, c.s.mappings.Load(), name)
+			require.Equal(t, all.share(), c.s.shares.all, name)
 		}
 		c.dropCharge(one)
 		require.NoError(t, c.addCharge("verb", one), name)
 		require.Equal(t, used, c.used, name)
 		c.dropCharge(all)
 		require.Equal(t, usage{}, c.used, name)
-		require.Zero(t, c.s.mappings.Load(), name)
+		require.Equal(t, share{}, c.s.shares.all, name)
+		require.Empty(t, c.s.shares.users, name)
 	}
-	// The mappings of all clients together have a limit, too.
-	c := &Session{s: &Server{}, quota: Quota{Mappings: 5}}
-	c.s.mappings.Store(maxMappings() - 1)
-	require.NoError(t, c.addCharge("verb", charge{mappings: 1}))
-	require.ErrorContains(t, c.addCharge("verb", charge{mappings: 1}), "vm.max_map_count")
-	require.Equal(t, maxMappings(), c.s.mappings.Load())
-	require.Equal(t, 1, c.used.mappings)
-	require.NoError(t, c.addCharge("verb", charge{}), "an object without a mapping")
+}
+
+// TestShares checks the limits of all clients together, and that a user has half of each, unless it is trusted.
+func TestShares(t *testing.T) {
+	stranger, other := Peer{UID: os.Getuid() + 1000}, Peer{UID: os.Getuid() + 1001}
+	for name, x := range map[string]struct {
+		one   charge
+		most  int64
+		limit string
+	}{
+		"mappings":    {charge{mappings: 1}, maxMappings(), "vm.max_map_count"},
+		"descriptors": {charge{files: 1}, maxFiles(), "RLIMIT_NOFILE"},
+	} {
+		s := &Server{}
+		half := func(n int64) share { return share{int64(x.one.mappings) * n, int64(x.one.files) * n} }
+		client := func(p Peer) *Session { return &Session{s: s, peer: p, quota: Quota{Mappings: 10}} }
+		require.NoError(t, s.shares.take("verb", stranger, half(x.most/2)), name)
+		err := client(stranger).addCharge("verb", x.one)
+		require.ErrorIs(t, err, ci.InsufficientResources, name)
+		require.ErrorContains(t, err, "the limit of a user", name)
+		require.EqualValues(t, 1, s.refused.shares.Load())
+		require.NoError(t, client(other).addCharge("verb", x.one), name)
+		require.NoError(t, client(stranger).addCharge("verb", charge{}), "an object without any")
+
+		own := Peer{UID: os.Getuid()}
+		require.NoError(t, s.shares.take("verb", own, half(x.most-x.most/2-1)), name)
+		err = client(own).addCharge("verb", x.one)
+		require.ErrorIs(t, err, ci.InsufficientResources, name)
+		require.ErrorContains(t, err, x.limit, name)
+		s.shares.give(stranger, half(x.most/2))
+		s.shares.give(other, x.one.share())
+		require.NoError(t, s.shares.take("verb", own, half(x.most/2+1)), "a trusted user has more than half: %s", name)
+		s.shares.give(own, half(x.most))
+		require.Equal(t, share{}, s.shares.all, name)
+		require.Empty(t, s.shares.users, name)
+	}
 }

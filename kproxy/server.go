@@ -72,7 +72,7 @@ type Server struct {
 	cfg      Config
 	atomics  atomicLocks
 	delays   suspensions
-	mappings atomic.Int64        // of clients' memory
+	shares   shares
 	pnp      *accesslayer.Client // that is notified of removals
 	messages [schema.NumCommands]atomic.Uint64
 	refused  refusals

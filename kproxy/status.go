@@ -102,6 +102,9 @@ func (s *Server) statusOf(clients []*Session) *Status {
 		for _, p := range a.Attr().Ports {
 			ps := PortStatus{Num: p.Num, State: p.State.String(), MTU: p.MTU.Bytes(), GIDs: []string{}}
 			for _, g := range p.GIDs {
+				if g.GID == (ci.GID{}) { // an entry without an address
+					continue
+				}
 				ps.GIDs = append(ps.GIDs, gidText(g.GID))
 			}
 			x.Ports = append(x.Ports, ps)

@@ -36,7 +36,7 @@ type refusals struct {
 	objects                                                       [schema.NumKinds]atomic.Uint64
 	queueBytes, memoryBytes, serviceBytes, clients, clientsOfUser atomic.Uint64
 
-	mappings atomic.Uint64 // of a client, and of all clients
+	mappings, shares atomic.Uint64
 }
 
 // Load is what the clients of a server hold now, and what they did since it was created. The keys of the maps are names
@@ -72,6 +72,7 @@ func (s *Server) Load() *Load {
 	l.Refusals["memory bytes"] = s.refused.memoryBytes.Load()
 	l.Refusals["service bytes"] = s.refused.serviceBytes.Load()
 	l.Refusals["mappings"] = s.refused.mappings.Load()
+	l.Refusals["resources of the daemon"] = s.refused.shares.Load()
 	l.Refusals["clients"] = s.refused.clients.Load()
 	l.Refusals["clients of one user"] = s.refused.clientsOfUser.Load()
 
