@@ -155,7 +155,8 @@ func TestStoppedClient(t *testing.T) {
 		return s
 	}
 	for i := range uint32(3) {
-		victim := copyRole("client", user-i, "") // a user whose copy took too long is suspended
+		victim := copyRole(victimRole, user-i, "") // a user whose copy took too long is suspended
+		victim.Env = append(victim.Env, victimKindEnv+"="+victimLoop)
 		require.NoError(t, victim.Start())
 		eventually(t, "traffic of the other client", func() bool {
 			for _, s := range status().Clients {
