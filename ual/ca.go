@@ -22,6 +22,7 @@ type CA struct {
 	completions, async *eventQueue
 	closing            atomic.Bool // the queues are being closed by Destroy
 
+	opened  chan struct{}            // closed when handle is set, or is not going to be: events can come before
 	failure atomic.Pointer[ci.Error] // of all verbs, since the adapter was removed
 
 	mu       sync.Mutex
@@ -50,6 +51,7 @@ func (c *CA) lostEvents(e schema.Event) { c.events.post(e, &c.c.wait) }
 // fatal handles EventLocalFatal, before the consumer does. If the verbs of the adapter fail from now on, those that a
 // library executes fail, too, and goroutines that wait for completions are woken to learn it.
 func (c *CA) fatal() {
+	<-c.opened
 	if c.c.isLost.Load() {
 		return
 	}

@@ -47,7 +47,7 @@ func (h *hca) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 }
 
 func (h *hca) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
-	c := &CA{c: h.c, hca: h, lib: findLibrary(h.c.libs, h.info.Library)}
+	c := &CA{c: h.c, hca: h, lib: findLibrary(h.c.libs, h.info.Library), opened: make(chan struct{})}
 	c.events = receiver{context: ctx, drained: c.drained, onEvent: func(e ci.Event) {
 		if e.Type == ci.EventLocalFatal {
 			c.fatal()
@@ -60,9 +60,11 @@ func (h *hca) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	if c.completions, err = h.c.newEventQueue(c.lostCompletions, func() {}); err == nil {
 		c.async, err = h.c.newEventQueue(c.lostEvents, c.disconnect)
 	}
+	opened := sync.OnceFunc(func() { close(c.opened) })
 	if err == nil {
-		err = c.open(guid)
+		err = c.open(guid, opened)
 	}
+	opened()
 	if err != nil {
 		c.closeQueues()
 		return nil, err
@@ -70,8 +72,8 @@ func (h *hca) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	return c, nil
 }
 
-// open opens the adapter in the daemon.
-func (c *CA) open(guid ci.GUID) error {
+// open opens the adapter in the daemon. It calls opened when the daemon has replied.
+func (c *CA) open(guid ci.GUID, opened func()) error {
 	a := &ci.UserOpenCA{GUID: guid}
 	hooks := c.hooks().OpenCA
 	// The first hooks of an adapter run whenever there is a library.
@@ -80,6 +82,7 @@ func (c *CA) open(guid ci.GUID) error {
 		q := &schema.OpenCA{GUID: guid, Token: c.events.token, Async: c.async.handle}
 		err := c.c.doUser(schema.CmdOpenCA, q, &r, &q.User, &r.User, p)
 		c.handle = r.Handle
+		opened()
 		return err
 	}, func() { _, _ = c.c.destroyEvents(c.handle, &c.events) }) // the application receives the error of Post
 	c.state = a.CA
