@@ -303,6 +303,9 @@ func (p *peer) checkEnd(v *victim, isBusy bool) {
 		p.isPaired = false
 		assert.Equal(t, ci.WCTimeoutRetryErr, p.sendToNobody())
 		require.NoError(t, p.e.qp.Destroy())
+		for n, err := p.e.cq.Poll(make([]ci.WC, 64)); n > 0; n, err = p.e.cq.Poll(make([]ci.WC, 64)) { // flushed receives
+			require.NoError(t, err)
+		}
 	}
 	eventually(t, "cleanup", func() bool {
 		used, _ := p.hca.QueueMemory()
