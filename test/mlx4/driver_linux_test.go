@@ -119,13 +119,17 @@ func portFile(port int, name string) string {
 // awaitActive waits until a port of the guest is active.
 func awaitActive(t *testing.T, ctx context.Context, g *guest.Guest, port int) {
 	t.Helper()
+	awaitState(t, ctx, g, port, "ACTIVE")
+}
+
+// awaitState waits until a port of the guest has a state.
+func awaitState(t *testing.T, ctx context.Context, g *guest.Guest, port int, want string) {
+	t.Helper()
 	file := portFile(port, "state")
-	var state string
 	require.Eventually(t, func() bool {
 		r, err := g.Run(ctx, "agent", "cat", file)
-		state = r.Stdout + r.Stderr
-		return err == nil && strings.Contains(state, "ACTIVE")
-	}, patience, poll, "port %d", port)
+		return err == nil && strings.Contains(r.Stdout, want)
+	}, patience, poll, "port %d: %s", port, want)
 }
 
 // TestProbe loads the stock driver on a model, and unloads and loads it again.

@@ -2,6 +2,7 @@ package mlx4
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -55,23 +56,37 @@ func gidText(a netip.Addr) string {
 	return fmt.Sprintf("0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x", b[0], b[1], b[2], b[3])
 }
 
-// gidIndex returns the index of the GID of an IPv4 address and a type in the table of a guest's card.
+// gidIndex waits until the GID of an IPv4 address and a type is in the table of a guest's card, and returns its index.
 func gidIndex(t *testing.T, ctx context.Context, g *guest.Guest, a netip.Addr, typ string) string {
 	t.Helper()
-	want := gidText(a)
-	var table strings.Builder
-	for i := range 16 {
-		gid, err := g.Run(ctx, "agent", "cat", portFile(1, fmt.Sprint("gids/", i)))
-		require.NoError(t, err)
-		kind, err := g.Run(ctx, "agent", "cat", portFile(1, fmt.Sprint("gid_attrs/types/", i)))
-		require.NoError(t, err)
-		if strings.TrimSpace(gid.Stdout) == want && strings.TrimSpace(kind.Stdout) == typ {
-			return fmt.Sprint(i)
+	return awaitGID(t, func() (index string, table string) {
+		var list strings.Builder
+		for i := range 16 {
+			gid, err := g.Run(ctx, "agent", "cat", portFile(1, fmt.Sprint("gids/", i)))
+			kind, err2 := g.Run(ctx, "agent", "cat", portFile(1, fmt.Sprint("gid_attrs/types/", i)))
+			if err := errors.Join(err, err2); err != nil {
+				return "", err.Error()
+			}
+			if strings.TrimSpace(gid.Stdout) == gidText(a) && strings.TrimSpace(kind.Stdout) == typ {
+				return fmt.Sprint(i), ""
+			}
+			fmt.Fprintln(&list, i, strings.TrimSpace(gid.Stdout), strings.TrimSpace(kind.Stdout))
 		}
-		fmt.Fprintln(&table, i, strings.TrimSpace(gid.Stdout), strings.TrimSpace(kind.Stdout))
+		return "", list.String()
+	}, "%v of type %s", a, typ)
+}
+
+// awaitGID waits until find returns an index. Otherwise find returns the table. what describes the GID.
+func awaitGID(t *testing.T, find func() (index, table string), what string, args ...any) string {
+	t.Helper()
+	var index, table string
+	if !assert.Eventually(t, func() bool {
+		index, table = find()
+		return index != ""
+	}, patience, poll) {
+		require.FailNow(t, "no GID", "%s; the table is\n%s", fmt.Sprintf(what, args...), table)
 	}
-	require.FailNow(t, "no GID", "%v of type %s; the table is\n%s", a, typ, table.String())
-	return ""
+	return index
 }
 
 // TestEthernet runs IP with checked data and statistics, RoCE v1, RoCE v2 and the connection manager between the
@@ -99,7 +114,7 @@ func TestEthernet(t *testing.T) {
 		_, out := p.run(t, ctx, pingPongPort, "ib_write_bw", "-d", device, "-x", index, "-s", "65536", "-n", "100")
 		require.Regexp(t, `(?m)^\s*65536\s+100\s`, out)
 	})
-	t.Run("rping", func(t *testing.T) { p.rping(t, ctx) })
+	t.Run("rping", func(t *testing.T) { p.rping(t, ctx, cardAddr(0)) })
 	p.requireQuiet(t, ctx)
 }
 
@@ -112,10 +127,10 @@ func awaitListener(t *testing.T, ctx context.Context, g *guest.Guest) {
 	}, patience, poll, "rping listens")
 }
 
-// rping runs a verifying rping between the guests: the connection manager resolves the addresses of the cards.
-func (p *pair) rping(t *testing.T, ctx context.Context) {
+// rping runs a verifying rping between the guests: the connection manager resolves the address of the first one.
+func (p *pair) rping(t *testing.T, ctx context.Context, server netip.Addr) {
 	t.Helper()
-	args := []string{"rping", "-a", cardAddr(0).String(), "-C", "10", "-S", "5000", "-v"}
+	args := []string{"rping", "-a", server.String(), "-C", "10", "-S", "5000", "-v"}
 	s, err := p.guests[0].Start(ctx, append(args, "-s")...)
 	require.NoError(t, err)
 	awaitListener(t, ctx, p.guests[0])

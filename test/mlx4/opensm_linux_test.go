@@ -3,6 +3,7 @@ package mlx4
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
@@ -32,7 +33,8 @@ Ca 1 "h2"
 [1] "s1"[2]
 `
 
-// TestOpenSM manages a subnet of two guests with the OpenSM of one of them. The switch is that of a fabric.
+// TestOpenSM manages a subnet of two guests with the OpenSM of one of them. The switch is that of a fabric. IP over
+// InfiniBand and the connection manager use it.
 func TestOpenSM(t *testing.T) {
 	testenv.OneOf(t, 4, numTurns)
 	ctx := needGuests(t, "mlx4")
@@ -55,7 +57,31 @@ func TestOpenSM(t *testing.T) {
 	require.Contains(t, run(t, ctx, p.guests[1], "sminfo"), "SMINFO_MASTER")
 	p.pingPong(t, ctx, "rc", 5000, 100)
 	p.pingPong(t, ctx, "ud", 1000, 100)
+	t.Run("IPoIB", func(t *testing.T) { p.ipoib(t, ctx) })
 	p.requireQuiet(t, ctx)
+}
+
+// ipoib runs IP over InfiniBand, whose multicast groups and paths are OpenSM's, and rping, whose connection manager
+// resolves addresses by it.
+func (p *pair) ipoib(t *testing.T, ctx context.Context) {
+	addr := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 91, 0, byte(i + 1)}) }
+	const ib = "ib0"
+	for i, g := range p.guests {
+		require.NoError(t, g.Load(ctx, "ib_ipoib"))
+		run(t, ctx, g, "ip", "addr", "add", netip.PrefixFrom(addr(i), 24).String(), "dev", ib)
+		run(t, ctx, g, "ip", "link", "set", ib, "up")
+	}
+	// The interface has no carrier before it has joined the broadcast group.
+	var out string
+	require.Eventually(t, func() bool {
+		r, err := p.guests[1].Run(ctx, "busybox", "ping", "-c", "1", "-W", "2", addr(0).String())
+		out = r.Stdout + r.Stderr
+		return err == nil && strings.Contains(out, "1 packets received")
+	}, patience, poll, "ping")
+	const large = "5000" // several packets
+	out = run(t, ctx, p.guests[1], "busybox", "ping", "-c", "3", "-s", large, addr(0).String())
+	require.Contains(t, out, "3 packets received")
+	p.rping(t, ctx, addr(0))
 }
 
 // fabricLinks returns the ports of two adapters at a switch, which no subnet manager has configured.

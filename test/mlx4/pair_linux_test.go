@@ -173,5 +173,14 @@ func TestInfiniBand(t *testing.T) {
 		t.Run("no reads, "+args, func(t *testing.T) { p.requireNoReads(t, ctx, strings.Fields(args)...) })
 	}
 	t.Run("wrong data", func(t *testing.T) { p.requireWrongData(t, ctx, client) })
+	t.Run("the driver is loaded again", func(t *testing.T) {
+		for _, g := range p.guests {
+			require.NoError(t, g.Unload(ctx, "mlx4_ib", "mlx4_core"))
+			load(t, ctx, g, "mlx4_ib")
+			awaitActive(t, ctx, g, 1)
+		}
+		p.pingPong(t, ctx, "rc", 10_000, 100, "-e")
+		p.pingPong(t, ctx, "ud", 1000, 100)
+	})
 	p.requireQuiet(t, ctx)
 }
