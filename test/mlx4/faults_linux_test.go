@@ -52,8 +52,10 @@ func TestFaults(t *testing.T) {
 	require.Contains(t, r.Stderr, "register MR")
 	log, err := g.Dmesg(ctx)
 	require.NoError(t, err)
-	require.Len(t, complaints(log), 1)
-	require.Contains(t, complaints(log)[0], "command 0xd failed: fw status = 0x5")
+	failed := complaints(log)
+	require.Len(t, failed, 2)
+	require.Contains(t, failed[0], "command 0xd failed: fw status = 0x5")
+	require.Contains(t, failed[1], "SW2HW_MPT failed")
 	requireLoopback(t, ctx, g)
 
 	m.FailDevice()
