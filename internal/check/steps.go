@@ -473,26 +473,34 @@ func throughs() [][]string {
 	return append(list, combined[part])
 }
 
-// mlx4Links are the links over which the ConnectX-3 driver is certified, alone and with its user library. Both take
-// turns, so that each turn has two links.
+// mlx4Links are the links over which the ConnectX-3 driver is certified, alone and through a daemon, with and without
+// its user library. Both lists take turns, so that each turn has two runs.
 func mlx4Links() [][]string {
-	list := [][]string{
+	alone := [][]string{
 		{"--link", "infiniband"},
 		{"--link", "fabric"},
 		{"--link", "ethernet"},
 		{"--link", "ethernet", "--set", "roce=1"},
+		{"--link", "infiniband", "--set", "odd=1"},
+		{"--link", "ethernet", "--set", "odd=1"},
+		{"--link", "infiniband", "--set", "bus=vfio-user"},
+		{"--link", "ethernet", "--set", "bus=vfio-user"},
 	}
-	shared := [][]string{
+	through := [][]string{
 		{"--through", "bypass", "--link", "ethernet"},
 		{"--through", "bypass", "--link", "ethernet", "--set", "roce=1"},
 		{"--through", "bypass", "--link", "infiniband"},
 		{"--through", "bypass", "--link", "fabric"},
+		{"--through", "user", "--link", "ethernet"},
+		{"--through", "user", "--link", "ethernet", "--set", "roce=1"},
+		{"--through", "user", "--link", "infiniband"},
+		{"--through", "user", "--link", "fabric"},
 	}
-	turn, all := testenv.Turn(len(list))
+	turn, all := testenv.Turn(len(alone))
 	if all {
-		return append(list, shared...)
+		return append(alone, through...)
 	}
-	return [][]string{list[turn], shared[turn]}
+	return [][]string{alone[turn], through[turn]}
 }
 
 func certify(ctx context.Context, r *runner) error {
