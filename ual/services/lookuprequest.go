@@ -17,6 +17,8 @@ type lookupRequest struct {
 	handle schema.Handle
 	req    mad.SIDRREQ
 	notice *schema.Notice
+
+	isAnswered bool // guarded by s.mu
 }
 
 var _ cm.LookupRequest = (*lookupRequest)(nil)
@@ -55,7 +57,13 @@ func (s *Services) await(h schema.Handle) {
 
 // answer answers the request, once. After InvalidParameter and InvalidHandle, which a QP of another process causes, it
 // can be answered again.
-func (r *lookupRequest) answer(q *schema.CMAnswerLookup) error {
+func (r *lookupRequest) answer(verb string, q *schema.CMAnswerLookup) error {
+	r.s.mu.Lock()
+	isAnswered := r.isAnswered
+	r.s.mu.Unlock()
+	if isAnswered {
+		return &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: "the request has been answered"}
+	}
 	q.Request = r.handle
 	err := r.s.do(schema.CmdCMAnswerLookup, q)
 	if s := ci.StatusOf(err); s == ci.InvalidParameter || s == ci.InvalidHandle {
@@ -63,6 +71,7 @@ func (r *lookupRequest) answer(q *schema.CMAnswerLookup) error {
 	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
+	r.isAnswered = true
 	r.s.unanswered = slices.DeleteFunc(r.s.unanswered, func(h schema.Handle) bool { return h == r.handle })
 	return err
 }
@@ -82,7 +91,7 @@ func (r *lookupRequest) Accept(qpn ci.QPN, qkey ci.QKey, private []byte) error {
 	if err := checkLen(verb, "private", private, maxPrivate); err != nil {
 		return err
 	}
-	return r.answer(&schema.CMAnswerLookup{QPN: qpn, QKey: qkey, Private: private})
+	return r.answer(verb, &schema.CMAnswerLookup{QPN: qpn, QKey: qkey, Private: private})
 }
 
 // Reject implements cm.LookupRequest.
@@ -97,5 +106,5 @@ func (r *lookupRequest) Reject(status mad.SIDRStatus, info, private []byte) erro
 	if err := checkLen(verb, "info", info, maxInfo); err != nil {
 		return err
 	}
-	return r.answer(&schema.CMAnswerLookup{Status: uint32(status), Info: info, Private: private})
+	return r.answer(verb, &schema.CMAnswerLookup{Status: uint32(status), Info: info, Private: private})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
@@ -63,6 +64,10 @@ func Rules() []Mutant {
 				return c
 			},
 		}),
+		onlyBy("callbacks.early.handler", layer("late-context", "SAS-2.1-12",
+			"events that come before OnEvent has returned have no context", ci.CapEventHandlers, ciwrap.Layer{
+				CA: func(c ci.CA) ci.CA { return lateContext{ciwrap.CA{CA: c}} },
+			})),
 		{Name: "rules.no-init-event", Area: "rules", Breaks: "SAS-2.1-20", Link: "direct", Needs: ci.CapLocalMAD,
 			Does: "a port that reaches Init raises no event",
 			Wrap: tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
@@ -728,4 +733,29 @@ func (q sqdRefuses) PostSend(wrs []ci.SendWR) (int, error) {
 		return 0, &ci.Error{Verb: "QP.PostSend", Status: ci.InvalidQPState}
 	}
 	return q.QP.PostSend(wrs)
+}
+
+// lateContext is a CA whose handlers get their contexts when OnEvent returns. It waits for an event until then, so that
+// a case that causes events all the time finds the fault.
+type lateContext struct{ ciwrap.CA }
+
+func (c lateContext) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
+	var hasReturned atomic.Bool
+	early := make(chan struct{}, 1)
+	o, err := c.CA.OnEvent(func(e ci.Event) {
+		if !hasReturned.Load() {
+			e.Context = nil
+		}
+		select {
+		case early <- struct{}{}:
+		default:
+		}
+		fn(e)
+	}, ctx)
+	select {
+	case <-early:
+	case <-time.After(100 * time.Millisecond): // the case causes no events
+	}
+	hasReturned.Store(true)
+	return o, err
 }

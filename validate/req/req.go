@@ -169,6 +169,7 @@ var groupTitles = map[string]string{
 	"IBTA 12.7":    "CM message fields",
 	"IBTA 12.8":    "CM alternate paths",
 	"IBTA 12.9":    "CM states",
+	"IBTA 12.10":   "CM peer-to-peer requests",
 	"IBTA 12.11":   "CM service ID resolution",
 	"IBTA 13.4":    "management datagrams",
 	"IBTA 13.5":    "management interfaces",

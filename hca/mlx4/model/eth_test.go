@@ -94,6 +94,15 @@ func TestNodeInfo(t *testing.T) {
 	require.Zero(t, get(mad.AttrPKeyTable).Status)
 	require.Equal(t, []byte{0xff, 0xff, 0, 0}, p.out.Bytes[64:68])
 	require.NotZero(t, get(mad.AttrPortInfo).Status, "an Ethernet port has no subnet manager")
+	for _, method := range []mad.Method{mad.Trap, mad.Send, mad.TrapRepress, mad.GetResp} {
+		p.fill(func(b []byte) {
+			h := mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: method, TID: 7,
+				Attribute: mad.AttrNodeInfo}
+			h.Put(b)
+		})
+		status, _ := p.exec(prm.CmdMADIFC, p.in.IOVA, 1, 1, p.out.IOVA)
+		require.Equal(t, prm.BadPkt, status, "%v has no response", method)
+	}
 }
 
 // A frame with a UDP datagram, whose checksums the adapter fills in.

@@ -47,10 +47,14 @@ func (c *command) madIFC() prm.Status {
 	return c.outbox(out[:])
 }
 
-// reject responds that the port does not support the class.
+// reject responds that the port does not support the class. What is no request has no response.
 func reject(in, out *ci.MAD) {
 	var h mad.Header
 	h.Parse(in[:])
+	if h.Response() || h.Method == mad.Trap || h.Method == mad.Send {
+		*out = ci.MAD{}
+		return
+	}
 	*out = *in
 	h.Method, h.Status = mad.GetResp, mad.StatusBadVersion
 	if h.Class == mad.ClassSubnetDirected {

@@ -7,7 +7,8 @@ import (
 
 // Suite returns all areas.
 func Suite() validate.Suite {
-	return validate.NewSuite("al", registrations, removals, destroys, pumps, races, clients, ports, pools)
+	return validate.NewSuite("al", registrations, removals, destroys, pumps, races, clients, ports, pools, refusals,
+		changes, qps)
 }
 
 // area returns an empty area of the suite.

@@ -2,6 +2,7 @@ package cisuite
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -182,6 +183,91 @@ func earlyCallback(t *validate.T) {
 		q.To(ci.QPError)
 		kit.Equal(t, "context of a completion callback",
 			expect(t, o.rings, "completion callback for a flushed receive on an armed CQ"), o.name)
+	}
+}
+
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "callbacks.early.handler",
+	Title:   "events of the port while handlers are registered",
+	Feature: validate.FeatureEvents,
+	Needs:   validate.Needs{Caps: ci.CapEventHandlers},
+	Spoils:  true,
+	Run:     earlyHandler,
+}, req.SAS2_1_12)
+
+// earlyHandler registers handlers while the port changes all the time, so that a callback may run before OnEvent has
+// returned. No other create verb can be overtaken like that: the other objects cause events only through verbs.
+func earlyHandler(t *validate.T) {
+	const rounds = 100
+	ca := kit.Open(t)
+	seen := make(chan struct{}, 1)
+	signal := func() {
+		select {
+		case seen <- struct{}{}:
+		default:
+		}
+	}
+	probe, err := ca.OnEvent(func(ci.Event) { signal() }, nil)
+	kit.OK(t, err, "CA.OnEvent")
+	kit.Own(t, probe, "handler")
+	have := ca.Port.Capability
+	toggle := func() error {
+		have ^= ci.PortCapVendorClass
+		return ca.Modify(ca.Port.Num, ci.PortFieldCapability,
+			ci.PortModify{CapMask: ci.PortCapVendorClass, Capability: have})
+	}
+	kit.OK(t, toggle(), "CA.Modify of a capability bit")
+	if _, ok := soon(seen); !ok {
+		t.Skip("a change of a port capability raises no event")
+	}
+	kit.Destroy(t, probe, "handler")
+
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	t.Go(func() {
+		defer close(stopped)
+		tick := time.NewTicker(time.Millisecond) // so that the events do not pile up
+		defer tick.Stop()
+		for {
+			for range 8 {
+				if err := toggle(); err != nil {
+					t.Report(validate.Failure{Where: "CA.Modify of a capability bit", Expected: "success",
+						Got: kit.Describe(err)})
+					return
+				}
+				runtime.Gosched()
+			}
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			case <-t.Context().Done():
+				return
+			}
+		}
+	})
+	defer func() { <-stopped }()
+	defer close(stop)
+	var wrong atomic.Pointer[string]
+	for i := range rounds {
+		select {
+		case <-seen: // from the last handler
+		default:
+		}
+		owner := &struct{ round int }{i}
+		h, err := ca.OnEvent(func(e ci.Event) {
+			if e.Context != any(owner) {
+				text := fmt.Sprintf("%v", e.Context)
+				wrong.Store(&text)
+			}
+			signal()
+		}, owner)
+		kit.OK(t, err, "CA.OnEvent")
+		kit.Own(t, h, "handler")
+		expect(t, seen, "event of a port that changes all the time")
+		kit.Destroy(t, h, "handler")
+		if text := wrong.Load(); text != nil {
+			t.Failf("Event.Context of a handler", "the context passed to OnEvent, also before it returns", "%s", *text)
+		}
 	}
 }
 

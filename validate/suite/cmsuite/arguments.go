@@ -197,6 +197,15 @@ func argumentsAgent(t *validate.T) {
 		}},
 		{"a class without an OUI that needs one", func(c *mads.AgentConfig) { c.OUI = [3]byte{} }},
 		{"an OUI of a class that has none", func(c *mads.AgentConfig) { c.Class = mad.ClassCM }},
+		{"a class beyond vendor range 2", func(c *mads.AgentConfig) { c.Class, c.OUI = 0x50, [3]byte{} }},
+		{"version 8", func(c *mads.AgentConfig) { c.Version = 8 }},
+		{"RMPP without a class", func(c *mads.AgentConfig) {
+			c.Class, c.OUI = 0, [3]byte{}
+			c.Methods, c.RMPP = nil, true
+		}},
+		{"a function for datagrams and no methods", func(c *mads.AgentConfig) {
+			c.Methods, c.OnReceive = nil, func(*mads.Received) {}
+		}},
 		{"method 0", func(c *mads.AgentConfig) { c.Methods = []mad.Method{0} }},
 		{"a response as its method", func(c *mads.AgentConfig) { c.Methods = []mad.Method{mad.GetResp} }},
 		{"RMPP of a class that has none", func(c *mads.AgentConfig) {
@@ -215,6 +224,13 @@ func argumentsAgent(t *validate.T) {
 	cfg.Port.Num = uint8(len(t.Attr().Ports)) + 1
 	_, err := a.mads.Register(cfg)
 	kit.Want(t, err, "mads.Service.Register on a port that the CA does not have", ci.InvalidPort)
+	cfg = vendor
+	cfg.Manager = true
+	_, err = a.mads.Register(cfg)
+	kit.Want(t, err, "mads.Service.Register of a subnet manager on QP1", ci.InvalidParameter, ci.Unsupported)
+	cfg = vendor
+	cfg.Version, cfg.Class = 7, mad.ClassVendor2Last // the largest values
+	kit.OK(t, a.agent(cfg).Close(), "mads.Agent.Close")
 	first := a.agent(vendor)
 	_, err = a.mads.Register(vendor)
 	kit.Want(t, err, "mads.Service.Register of methods that another agent has", ci.ResourceBusy)

@@ -9,7 +9,8 @@ import (
 // Suite returns all areas.
 func Suite() validate.Suite {
 	return validate.NewSuite("cm", datagrams, connects, requests, answers, ends, lookups, states, handoffs,
-		proposals, arguments, filters, forgeries, reactions)
+		proposals, arguments, filters, forgeries, reactions, peerRequests, delays, alternates,
+		recoveries, listens, attributes)
 }
 
 // area returns an empty area of the suite.

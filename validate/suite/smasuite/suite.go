@@ -9,7 +9,7 @@ import (
 // Suite returns all areas.
 func Suite() validate.Suite {
 	return validate.NewSuite("sma", answers, keys, sets, components, tables, routes, traps,
-		consumers, perf, inactives, kits)
+		consumers, perf, inactives, kits, ethernets)
 }
 
 // area returns an empty area of the suite.

@@ -88,3 +88,35 @@ var datagrams = []mutant.Mutant{
 type keptAV struct{ ciwrap.AV }
 
 func (keptAV) Destroy() error { return nil }
+
+// agents are faults in what agents receive.
+var agents = []mutant.Mutant{
+	fault("mad.unclaimed-status", cmsuite.MADGSI09, "a response with status 0x0004 has status 0x000c",
+		tap.MAD(func(b []byte) bool {
+			if b[3]&0x80 != 0 && b[5] == 4 {
+				b[5] = 12
+			}
+			return true
+		})),
+	fault("mad.forged-port", cmsuite.MADGSI10, "byte 201 of each datagram received by QP1 is zero",
+		tap.MADIn(func(b []byte) { b[201] = 0 })),
+	fault("mad.claims-oui", cmsuite.MADGSI11, "each datagram of vendor range 2 has an OUI that ends with 1",
+		tap.MAD(func(b []byte) bool {
+			if b[1] >= 0x30 && b[1] <= 0x4f {
+				b[39] = 1
+			}
+			return true
+		})),
+	fault("mad.queue-order", cmsuite.MADGSI12, "each datagram has transaction ID 5", tap.MAD(func(b []byte) bool {
+		if b[1] == 0x09 && b[3] == 3 {
+			binary.BigEndian.PutUint64(b[tidOffset:], 5)
+		}
+		return true
+	})),
+	fault("mad.context-data", cmsuite.MADGSI13, "byte 249 of each response received is zero",
+		tap.MADIn(func(b []byte) {
+			if b[3]&0x80 != 0 {
+				b[249] = 0
+			}
+		})),
+}

@@ -13,7 +13,9 @@ import (
 
 // All returns the mutants of all areas.
 func All() []mutant.Mutant {
-	return slices.Concat(datagrams, connects, requests, answers, ends, lookups, states, forgeries, reactions)
+	return slices.Concat(datagrams, connects, requests, answers, ends, lookups, states, forgeries, reactions,
+		peerRequests, delays, alternates,
+		recoveries, listens, agents, attributes)
 }
 
 // Attributes of the connection manager (IBTA volume 1, 16.7.2).

@@ -46,7 +46,40 @@ func perfMutants() []mutant.Mutant {
 			}),
 		meters("sma.perf-no-errors", smasuite.SMAPerf08, "PortRcvErrors is 0", mad.AttrPortCounters,
 			func(out *ci.MAD) { out[smpData+8], out[smpData+9] = 0, 0 }),
+		onlyClears("sma.perf-only-clears", smasuite.SMAPerf10, mad.AttrPortCounters, 4, mad.PortCountersLen),
+		onlyClears("sma.perf-only-clears-extended", smasuite.SMAPerf11, mad.AttrPortCountersExtended, 8,
+			mad.PortCountersExtendedLen),
+		ethernet(onlyClears("pma.ethernet-only-clears", smasuite.SMAEth01, mad.AttrPortCounters, 4,
+			mad.PortCountersLen)),
+		ethernet(meters("pma.ethernet-bytes", smasuite.SMAEth02, "PortXmitData is 0", mad.AttrPortCounters,
+			func(out *ci.MAD) { clear(out[smpData+24 : smpData+28]) })),
+		ethernet(response("pma.ethernet-transaction", smasuite.SMAEth03, "responses have the transaction ID 0",
+			func(_, out *ci.MAD) { clear(out[8:16]) })),
+		meters("sma.perf-wraps", smasuite.SMAPerf12, "PortXmitPkts is 7 instead of its largest value",
+			mad.AttrPortCounters, func(out *ci.MAD) {
+				if data := out[smpData+32:]; binary.BigEndian.Uint32(data) == 1<<32-1 {
+					binary.BigEndian.PutUint32(data, 7)
+				}
+			}),
 	}
+}
+
+// onlyClears returns a mutant whose agent writes zeros for the values of a Set, which are in the bytes from first to
+// end of the attribute.
+func onlyClears(name string, r *req.Requirement, attr uint16, first, end int) mutant.Mutant {
+	return fault(name, r, "a Set of "+mad.AttributeName(mad.ClassPerformance, attr)+" clears the counters", func() hook {
+		return func(in, out *ci.MAD, next execute) error {
+			q := *in
+			if mad.Class(in[1]) == mad.ClassPerformance && isSetOf(in, attr) {
+				selects := q[smpData+18]
+				clear(q[smpData+first : smpData+end])
+				if attr == mad.AttrPortCounters {
+					q[smpData+18] = selects
+				}
+			}
+			return next(&q, out)
+		}
+	})
 }
 
 // meters returns a mutant that changes responses with an attribute of performance management, or with any if it is 0.
@@ -56,4 +89,10 @@ func meters(name string, r *req.Requirement, does string, attr uint16, change fu
 			change(out)
 		}
 	})
+}
+
+// ethernet makes a mutant run on a link with Ethernet ports.
+func ethernet(m mutant.Mutant) mutant.Mutant {
+	m.Link = "network"
+	return m
 }
