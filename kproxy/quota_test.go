@@ -39,7 +39,8 @@ func TestQuotaLimits(t *testing.T) {
 	for name, one := range map[string]charge{"queues": {queue: 1}, "memory": {memory: 1}, "services": {service: 1},
 		"mappings": {mappings: 1}} {
 		c := &Session{s: &Server{}, quota: Quota{QueueBytes: 5, MemoryBytes: 5, ServiceBytes: 5, Mappings: 5}}
-		all := charge{queue: one.queue * 5, memory: one.memory * 5, service: one.service * 5, mappings: one.mappings * 5}
+		all := charge{queue: one.queue * 5, memory: one.memory * 5, service: one.service * 5,
+			mappings: one.mappings * 5}
 		require.NoError(t, c.addCharge("verb", all), name)
 		used := c.used
 		for _, more := range []charge{one, all} {

@@ -51,7 +51,8 @@ func (d *dataPath) verbs() map[string]error {
 	_, e["PostSend"] = d.a.PostSend([]ci.SendWR{{Op: ci.OpNop}})
 	_, e["PostRecv"] = d.b.PostRecv([]ci.RecvWR{{}})
 	_, e["SRQ.PostRecv"] = d.srq.PostRecv([]ci.RecvWR{{}})
-	_, e["BindMW"] = d.a.BindMW(1, 0, ci.MWBind{Key: d.mw.Key(), MW: d.mw, MR: d.mr, Addr: d.mr.Region().Addr, Length: 8})
+	_, e["BindMW"] = d.a.BindMW(1, 0, ci.MWBind{Key: d.mw.Key(), MW: d.mw, MR: d.mr, Addr: d.mr.Region().Addr,
+		Length: 8})
 	return e
 }
 

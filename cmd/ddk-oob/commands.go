@@ -80,7 +80,8 @@ func (c *readCmd) Run(p *program) error {
 	}
 	for _, r := range hasSideEffect {
 		if first := uint32(c.Register); c.Count > 1 && r >= first && (r-first)/4 < uint32(c.Count) {
-			return fmt.Errorf("the range contains the register %#x, which a read changes: read it alone, or use dump", r)
+			return fmt.Errorf("the range contains the register %#x, which a read changes: read it alone, or use dump",
+				r)
 		}
 	}
 	return p.withSpace(crspace.Config{}, func(s *crspace.Space, _ crspace.ID) error {

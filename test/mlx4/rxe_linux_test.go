@@ -93,7 +93,8 @@ func TestSoftRoCE(t *testing.T) {
 	run(t, ctx, p.guests[1], "ip", "link", "set", netdev, "up")
 	for _, d := range softDevices {
 		for i, dev := range []string{d.netdev, netdev} {
-			run(t, ctx, p.guests[i], "ip", "addr", "add", netip.PrefixFrom(softAddr(d.network, i), 24).String(), "dev", dev)
+			addr := netip.PrefixFrom(softAddr(d.network, i), 24).String()
+			run(t, ctx, p.guests[i], "ip", "addr", "add", addr, "dev", dev)
 		}
 		run(t, ctx, p.guests[0], "ip", "link", "set", d.netdev, "up")
 		run(t, ctx, p.guests[0], "rdma", "link", "add", d.device, "type", "rxe", "netdev", d.netdev)

@@ -303,7 +303,9 @@ func (p *peer) checkEnd(v *victim, isBusy bool) {
 		p.isPaired = false
 		assert.Equal(t, ci.WCTimeoutRetryErr, p.sendToNobody())
 		require.NoError(t, p.e.qp.Destroy())
-		for n, err := p.e.cq.Poll(make([]ci.WC, 64)); n > 0; n, err = p.e.cq.Poll(make([]ci.WC, 64)) { // flushed receives
+		for n := 1; n > 0; { // flushed receives
+			var err error
+			n, err = p.e.cq.Poll(make([]ci.WC, 64))
 			require.NoError(t, err)
 		}
 	}

@@ -61,11 +61,13 @@ func elfFile(t *testing.T, linker, section string) string {
 		Shstrndx: 2}
 	copy(h.Ident[:], "\x7fELF\x02\x01\x01")
 	write(h)
-	write(elf.Prog64{Type: uint32(elf.PT_INTERP), Off: at + uint64(len(names)-len(linker)), Filesz: uint64(len(linker))})
+	write(elf.Prog64{Type: uint32(elf.PT_INTERP), Off: at + uint64(len(names)-len(linker)),
+		Filesz: uint64(len(linker))})
 	b.WriteString(names)
 	write(elf.Section64{})
 	write(elf.Section64{Name: 1, Type: uint32(elf.SHT_PROGBITS), Off: at})
-	write(elf.Section64{Name: uint32(len(section) + 2), Type: uint32(elf.SHT_STRTAB), Off: at, Size: uint64(len(names))})
+	write(elf.Section64{Name: uint32(len(section) + 2), Type: uint32(elf.SHT_STRTAB), Off: at,
+		Size: uint64(len(names))})
 	path := filepath.Join(t.TempDir(), "program")
 	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
 	return path

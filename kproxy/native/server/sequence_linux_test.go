@@ -295,7 +295,8 @@ func (q *sequence) create() {
 	for _, u := range []schema.UserBuffer{{}, {Present: true, Command: rings.UserCommand, OutCapacity: 4096}} {
 		ca := q.made(schema.CmdOpenCA, &schema.OpenCA{GUID: q.guid, Async: events, User: u})
 		pd := q.made(schema.CmdAllocatePD, &schema.AllocatePD{CA: ca, User: u})
-		cq := q.made(schema.CmdCreateCQ, &schema.CreateCQ{PD: pd, Size: 32, Completions: events, Async: events, User: u})
+		cq := q.made(schema.CmdCreateCQ, &schema.CreateCQ{PD: pd, Size: 32, Completions: events, Async: events,
+			User: u})
 		q.made(schema.CmdCreateSRQ, &schema.CreateSRQ{PD: pd, Attr: schema.SRQAttr{MaxWR: 8, MaxSGE: 2}, User: u})
 		q.made(schema.CmdRegisterMR, &schema.RegisterMR{PD: pd, Memory: memory})
 		q.made(schema.CmdCreateMW, &schema.CreateMW{PD: pd, Type: uint32(ci.MWType1), User: u})

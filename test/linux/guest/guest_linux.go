@@ -41,8 +41,8 @@ type Config struct {
 	// Dgram lists network interfaces eth1, eth2, … of the guest, by the pair of Unix sockets that carries each
 	// interface's frames: that of the guest, and that of the other side.
 	Dgram [][2]string
-	// Stream lists further network interfaces of the guest, behind those of Dgram, by the Unix socket on which the other
-	// side listens for the connection that carries the frames of an interface.
+	// Stream lists further network interfaces of the guest, behind those of Dgram, by the Unix socket on which the
+	// other side listens for the connection that carries the frames of an interface.
 	Stream []string
 	// NoRXE leaves out the rxe device.
 	NoRXE bool
@@ -177,7 +177,8 @@ func qemuArgs(c *Config, index int, kernelImage, initrd string) []string {
 			"-device", fmt.Sprintf("virtio-net-pci,netdev=dgram%d,mac=52:54:00:78:%02x:%02x,romfile=", i, index, i))
 	}
 	for i, path := range c.Stream {
-		args = append(args, "-netdev", fmt.Sprintf("stream,id=stream%d,server=off,addr.type=unix,addr.path=%s", i, path),
+		args = append(args,
+			"-netdev", fmt.Sprintf("stream,id=stream%d,server=off,addr.type=unix,addr.path=%s", i, path),
 			"-device", fmt.Sprintf("virtio-net-pci,netdev=stream%d,mac=52:54:00:79:%02x:%02x,romfile=", i, index, i))
 	}
 	if c.Machine != nil {

@@ -160,7 +160,7 @@ func changePort(t *validate.T) {
 			got = append(got, e.Type)
 			kit.Equal(t, "PortEvent.Attr.SubnetTimeout, "+row.name, e.Attr.SubnetTimeout, ci.TimeExp(i%2))
 		}
-		kit.Equal(t, "events of a port with "+row.name, fmt.Sprint(got), fmt.Sprint(want))
+		kit.Equal(t, "events of a port with "+row.name, fmt.Sprintf("%v", got), fmt.Sprintf("%v", want))
 		a, err := s.al.Adapter(s.guid(0))
 		kit.OK(t, err, "AL.Adapter")
 		p, err := a.Port(num)
@@ -180,8 +180,8 @@ func changePort(t *validate.T) {
 
 var CIChange02 = changes.Must("CI-Change-02", "CI access layer",
 	"accesslayer, Adapter.FindPKey, FindGID, AL.AdapterByPort",
-	"A partition is found by the low 15 bits of its P_Key, and the entry of a full member is preferred. A GID is found "+
-		"at the preferred port, and in the entry of the newer packet format. A port is found by its GUID.")
+	"A partition is found by the low 15 bits of its P_Key, and the entry of a full member is preferred. A GID is "+
+		"found at the preferred port, and in the entry of the newer packet format. A port is found by its GUID.")
 
 var _ = changes.Case(validate.Case{
 	ID:    "al.change.find",

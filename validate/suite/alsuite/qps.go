@@ -109,8 +109,8 @@ func qpTimeWait(t *validate.T) {
 }
 
 var CIInitDatagram01 = qps.Must("CI-InitDatagram-01", "CI access layer", "accesslayer, QP.InitDatagram",
-	"A QP for datagrams is taken to RTS with its port, Q_Key and partition. If a step fails, its error is returned and "+
-		"the QP is in Reset. A QP that needs a connection is rejected.")
+	"A QP for datagrams is taken to RTS with its port, Q_Key and partition. If a step fails, its error is returned "+
+		"and the QP is in Reset. A QP that needs a connection is rejected.")
 
 var _ = qps.Case(validate.Case{
 	ID:    "al.qp.datagram",

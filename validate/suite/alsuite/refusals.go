@@ -106,8 +106,8 @@ var _ = refusals.Case(validate.Case{
 
 func refuseObject(t *validate.T) {
 	d, lost := newStubborn(), make(chan error, 16)
-	s := newStageOver(t, accesslayer.Config{DestroyRetries: numRetries, OnDestroyError: func(err error) { lost <- err }},
-		d.over)
+	cfg := accesslayer.Config{DestroyRetries: numRetries, OnDestroyError: func(err error) { lost <- err }}
+	s := newStageOver(t, cfg, d.over)
 	kit.OK(t, s.al.Register(s.hcas[0]), "Registrar.Register")
 	ca := s.open(s.client, 0)
 	pd := typed[*accesslayer.PD](t, ca.PD(), "PD")
@@ -183,8 +183,8 @@ var _ = refusals.Case(validate.Case{
 
 func refuseAdapter(t *validate.T) {
 	d, lost := newStubborn(), make(chan error, 16)
-	s := newStageOver(t, accesslayer.Config{DestroyRetries: numRetries, OnDestroyError: func(err error) { lost <- err }},
-		d.over)
+	cfg := accesslayer.Config{DestroyRetries: numRetries, OnDestroyError: func(err error) { lost <- err }}
+	s := newStageOver(t, cfg, d.over)
 	removed := make(chan ci.GUID, 8)
 	_, err := s.client.RegisterPnP(accesslayer.PnPConfig{Sync: true,
 		Remove: func(a *accesslayer.Adapter, _ any) { removed <- a.GUID() }})

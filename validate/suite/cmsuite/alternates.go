@@ -150,9 +150,9 @@ func alternateConnect(t *validate.T) {
 }
 
 var CMPath03 = alternates.Must("CM-Path-03", "IBTA 12.8.1", "cm, Conn.AnswerAlternate, Delay, Migrated",
-	"A LAP that the consumer accepts is answered as loaded, and its path is loaded by the attributes of the connection "+
-		"until the QP has migrated. Copies are not reported again. A path that the connection has, or that leads "+
-		"elsewhere, is rejected without the consumer.")
+	"A LAP that the consumer accepts is answered as loaded, and its path is loaded by the attributes of the "+
+		"connection until the QP has migrated. Copies are not reported again. A path that the connection has, or that "+
+		"leads elsewhere, is rejected without the consumer.")
 
 var _ = alternates.Case(validate.Case{
 	ID:    "cm.alternate.load",

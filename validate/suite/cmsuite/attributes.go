@@ -40,8 +40,8 @@ func (e *end) starts(key uint16) {
 func least(n uint8, limit int) uint8 { return uint8(min(int(n), limit)) }
 
 var CMAttr01 = attributes.Must("CM-Attr-01", "IBTA 12.7", "cm, Conn.QPAttr",
-	"The attributes of the passive end's QP are those of the REQ: path, MTU, QP number, PSN, timeout, retry counts and "+
-		"depths. The starting PSN of its peer, and its own depth, are those of the REP.")
+	"The attributes of the passive end's QP are those of the REQ: path, MTU, QP number, PSN, timeout, retry counts "+
+		"and depths. The starting PSN of its peer, and its own depth, are those of the REP.")
 
 var (
 	_ = attributes.Case(validate.Case{
@@ -250,6 +250,6 @@ func attributesPath(t *validate.T) {
 		kit.Equal(t, "reserved bits", [3]uint8{p.ReservedFlow, p.ReservedSL, p.ReservedAck}, [3]uint8{})
 		g.refuse(mad.RejConsumer)
 		_, err := g.await()
-		refused(t, err, mad.RejConsumer)
+		_ = refused(t, err, mad.RejConsumer)
 	}
 }

@@ -41,8 +41,8 @@ func (e *end) unreachable(p *script, which mad.CMWhich, ours, theirs uint32, tid
 }
 
 var CMDelay01 = delays.Must("CM-Delay-01", "IBTA 12.9.8.4", "cm, Listener.Accept",
-	"If the consumer does not answer a REQ, the manager requests more time with an MRA. When that has passed, too, the "+
-		"request ends with a REJ, timeout. The consumer is notified, and can no longer answer.")
+	"If the consumer does not answer a REQ, the manager requests more time with an MRA. When that has passed, too, "+
+		"the request ends with a REJ, timeout. The consumer is notified, and can no longer answer.")
 
 var _ = delays.Case(validate.Case{
 	ID:    "cm.delay.request",
@@ -80,8 +80,8 @@ func delayRequest(t *validate.T) {
 }
 
 var CMDelay02 = delays.Must("CM-Delay-02", "IBTA 12.9.8.4", "cm, Conn.Confirm",
-	"If the consumer does not answer a REP, the manager requests more time with an MRA. When that has passed, too, the "+
-		"connection ends with a REJ, timeout. The consumer is notified, and can no longer answer.")
+	"If the consumer does not answer a REP, the manager requests more time with an MRA. When that has passed, too, "+
+		"the connection ends with a REJ, timeout. The consumer is notified, and can no longer answer.")
 
 var _ = delays.Case(validate.Case{
 	ID:    "cm.delay.reply",

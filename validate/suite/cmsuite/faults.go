@@ -128,8 +128,8 @@ func pass(t *validate.T, from, to mads.Agent, addr mads.Address, n int, where st
 }
 
 var MADFault01 = recoveries.Must("MAD-Fault-01", "IBTA 10.3.1", "mads, Agent.Send, Recv",
-	"When QP1 has left RTS, the services recover it. Datagrams that were flushed or queued meanwhile are sent once and "+
-		"in order, and later ones are received.")
+	"When QP1 has left RTS, the services recover it. Datagrams that were flushed or queued meanwhile are sent once "+
+		"and in order, and later ones are received.")
 
 var _ = recoveries.Case(validate.Case{
 	ID:    "mad.fault.qp",
@@ -230,8 +230,8 @@ func onlyFails(t *validate.T, failed map[int]error, number int, where string) {
 }
 
 var MADFault02 = recoveries.Must("MAD-Fault-02", "IBTA 10.3.1", "mads, Agent.StartDo",
-	"A datagram that QP1 cannot send ends its request with the status of the send. The datagrams behind it, which were "+
-		"flushed, are sent.")
+	"A datagram that QP1 cannot send ends its request with the status of the send. The datagrams behind it, which "+
+		"were flushed, are sent.")
 
 var _ = recoveries.Case(validate.Case{
 	ID:    "mad.fault.send",

@@ -59,8 +59,8 @@ func (s *sidrStage) ignored(where string) {
 }
 
 var CMSidr04 = lookups.Must("CM-Sidr-04", "IBTA 12.11.2", "cm, Listener.AcceptLookup, LookupRequest",
-	"A SIDR_REQ reaches the consumer once. Copies have no answer until the consumer answers, and then the same answer. "+
-		"It is answered once. Requests that cannot be served are answered with the status of the cause.")
+	"A SIDR_REQ reaches the consumer once. Copies have no answer until the consumer answers, and then the same "+
+		"answer. It is answered once. Requests that cannot be served are answered with the status of the cause.")
 
 var _ = lookups.Case(validate.Case{
 	ID:    "cm.sidr.copies",
@@ -124,8 +124,8 @@ func lookupCopies(t *validate.T) {
 }
 
 var CMSidr05 = lookups.Must("CM-Sidr-05", "IBTA 12.11.2", "cm, ListenConfig.Backlog, Listener.Close",
-	"A listener has room for as many SIDR_REQs as its backlog, and further ones are answered with status no QP. When it "+
-		"closes, those that wait are answered as unsupported, and those that were taken can still be answered.")
+	"A listener has room for as many SIDR_REQs as its backlog, and further ones are answered with status no QP. When "+
+		"it closes, those that wait are answered as unsupported, and those that were taken can still be answered.")
 
 var _ = lookups.Case(validate.Case{
 	ID:    "cm.sidr.backlog",
@@ -169,12 +169,13 @@ func lookupBacklog(t *validate.T) {
 	kit.OK(t, taken.Accept(s.qp.Num(), 5, nil), "cm.LookupRequest.Accept after Close of the listener")
 	s.answered(sent[0], uint64(sent[0].RequestID), mad.SIDRValid, "SIDR_REQ that was taken before Close")
 	_, err := l.AcceptLookup(t.Context())
-	kit.True(t, errors.Is(err, cm.ErrClosed), "cm.Listener.AcceptLookup of a closed listener", "cm.ErrClosed", "%v", err)
+	kit.True(t, errors.Is(err, cm.ErrClosed), "cm.Listener.AcceptLookup of a closed listener", "cm.ErrClosed",
+		"%v", err)
 }
 
 var CMSidr06 = lookups.Must("CM-Sidr-06", "IBTA 12.11.1", "cm, Service.Lookup, LookupConfig",
-	"A lookup without an answer is repeated as often as Retries says, and then fails with ErrTimeout. It also ends with "+
-		"its context. An answer that names another request, or comes later, has no effect.")
+	"A lookup without an answer is repeated as often as Retries says, and then fails with ErrTimeout. It also ends "+
+		"with its context. An answer that names another request, or comes later, has no effect.")
 
 var _ = lookups.Case(validate.Case{
 	ID:    "cm.sidr.ends",

@@ -187,7 +187,7 @@ func peerEarly(t *validate.T) {
 	g.begin(nil)
 	g.refuse(mad.RejConsumer)
 	_, err := g.await()
-	refused(t, err, mad.RejConsumer)
+	_ = refused(t, err, mad.RejConsumer)
 }
 
 var CMPeer03 = peerRequests.Must("CM-Peer-03", "IBTA 12.10.4", "cm, ConnectConfig.Peer, Offset, Compare",
@@ -269,5 +269,5 @@ func peerAlone(t *validate.T) {
 		t.Fail(validate.Failure{Where: "cm.Service.Connect after two REJs, invalid service ID",
 			Expected: "a *cm.RejectError", Got: err.Error(), Doubt: validate.DoubtTime})
 	}
-	refused(t, err, mad.RejInvalidServiceID)
+	_ = refused(t, err, mad.RejInvalidServiceID)
 }

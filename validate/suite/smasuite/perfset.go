@@ -117,7 +117,8 @@ var longCounters = func() counterSet {
 		"LinkErrorRecoveryCounter", "LinkDownedCounter", "PortRcvErrors", "PortRcvRemotePhysicalErrors",
 		"PortRcvSwitchRelayErrors", "PortXmitDiscards", "PortXmitConstraintErrors", "PortRcvConstraintErrors",
 		"LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors", "VL15Dropped", "PortXmitWait", "QP1Dropped"} {
-		s.list = append(s.list, counter{name: name, bit: i, offset: 8 + 8*i, width: 64, isTraffic: i < 4, mayCount: i < 8})
+		s.list = append(s.list, counter{name: name, bit: i, offset: 8 + 8*i, width: 64, isTraffic: i < 4,
+			mayCount: i < 8})
 	}
 	return s
 }()

@@ -67,7 +67,8 @@ func perfMutants() []mutant.Mutant {
 // onlyClears returns a mutant whose agent writes zeros for the values of a Set, which are in the bytes from first to
 // end of the attribute.
 func onlyClears(name string, r *req.Requirement, attr uint16, first, end int) mutant.Mutant {
-	return fault(name, r, "a Set of "+mad.AttributeName(mad.ClassPerformance, attr)+" clears the counters", func() hook {
+	what := "a Set of " + mad.AttributeName(mad.ClassPerformance, attr) + " clears the counters"
+	return fault(name, r, what, func() hook {
 		return func(in, out *ci.MAD, next execute) error {
 			q := *in
 			if mad.Class(in[1]) == mad.ClassPerformance && isSetOf(in, attr) {
