@@ -44,8 +44,7 @@
 // The mutants of a suite are in a package of their own below it, such as suite/cmsuite/cmmutants, in files with the
 // names of the areas. They name the same requirement values. Only programs with a self test import them.
 //
-// Packages cmsuite and alsuite and the file foreign.go of cisuite have this form. The other areas are functions that
-// return a Suite and name requirements by id (NewCase, req.Scope.Must).
+// All suites of the kit have this form. NewCase and req.Scope.Must name requirements by id instead.
 //
 // Rules
 //

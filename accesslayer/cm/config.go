@@ -146,8 +146,8 @@ type LookupReply struct {
 	From    mads.Address
 }
 
-// A LookupRequest is a received SIDR request. It is answered once. A request that has not been answered is forgotten
-// when the peer has given up.
+// A LookupRequest is a received SIDR request. It is answered once; a second answer fails with InvalidState. A request
+// that has not been answered is forgotten when the peer has given up.
 type LookupRequest interface {
 	// Request returns the SIDR_REQ.
 	Request() *mad.SIDRREQ

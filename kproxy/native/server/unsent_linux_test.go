@@ -81,6 +81,7 @@ func TestDescriptorsInFlight(t *testing.T) {
 	honest := r.client()
 	var created schema.Created
 	create := func() error { return honest.do(schema.CmdCreateEventQueue, &schema.CreateEventQueue{}, &created) }
+	executed := func() uint64 { return r.core.Load().Messages[schema.CmdCreateEventQueue.String()] }
 	var unread []*client
 	for range limit / 4 {
 		err := create()
@@ -93,9 +94,12 @@ func TestDescriptorsInFlight(t *testing.T) {
 		// The replies of a client whose session has ended remain in its socket.
 		c := r.client()
 		unread = append(unread, c)
-		for range 40 {
+		const each = 40
+		before := executed()
+		for range each {
 			c.send(schema.CmdCreateEventQueue, native.Append(nil, &schema.CreateEventQueue{}))
 		}
+		require.Eventually(t, func() bool { return executed() == before+each }, time.Minute, time.Millisecond)
 		require.NoError(t, c.c.Send([]byte("garbage"), nil))
 		require.Eventually(t, func() bool { return len(r.core.Sessions()) == 1 }, time.Minute, time.Millisecond)
 	}
