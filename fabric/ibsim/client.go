@@ -59,11 +59,16 @@ func newClient(s *Server, number int, process uint32, ctl *net.UnixAddr, p *fabr
 	if err != nil {
 		return nil, err
 	}
-	k := &client{server: s, number: number, process: process, ctl: ctl, data: address(s.cfg.Name, ":in"+suffix),
-		conn: conn, port: p, queue: make(chan [dataLen]byte, maxQueued), stop: make(chan struct{}),
-		readEnd: make(chan struct{}),
-		pending: make(map[uint64]*pending), outgoing: make(map[transfer]*outgoing)}
+	k := unconnected(s, p)
+	k.number, k.process, k.conn = number, process, conn
+	k.ctl, k.data = ctl, address(s.cfg.Name, ":in"+suffix)
 	return k, nil
+}
+
+// unconnected returns a client without sockets.
+func unconnected(s *Server, p *fabric.Port) *client {
+	return &client{server: s, port: p, queue: make(chan [dataLen]byte, maxQueued), stop: make(chan struct{}),
+		readEnd: make(chan struct{}), pending: make(map[uint64]*pending), outgoing: make(map[transfer]*outgoing)}
 }
 
 // start begins to serve the client.

@@ -510,7 +510,7 @@ func FuzzMessage(f *testing.F) {
 		s.cfg.setDefaults()
 		p, err := fab.Port("h1", 1)
 		require.NoError(t, err)
-		k := &client{server: s, port: p, queue: make(chan [dataLen]byte, maxQueued), pending: make(map[uint64]*pending)}
+		k := unconnected(s, p)
 		defer p.Attach(k)()
 		k.send(&m)
 		now.Advance(s.cfg.Timeout)

@@ -238,10 +238,10 @@ func (q *cq) Resize(r ci.CQResize) (granted int, err error) {
 	h := q.hca
 	q.resize.Lock()
 	defer q.resize.Unlock()
-	if !q.get() { // it cannot be destroyed meanwhile
+	if !q.use() {
 		return 0, fail(verb, ci.InvalidCQHandle, "")
 	}
-	defer q.put()
+	defer q.done()
 	if r.Size < 1 || r.Size > h.maxCQEs() {
 		return 0, fail(verb, ci.InvalidCQSize, "want 1 to MaxCQEs")
 	}

@@ -199,17 +199,16 @@ func (p *pd) UnmapFMRs(fmrs []ci.FMR) error {
 	var list []*fmr
 	defer func() {
 		for _, f := range list {
-			f.put()
+			f.done()
 		}
 	}()
 	for _, o := range fmrs {
 		f, ok := ci.As[*fmr](o)
-		if !ok || f.pd != p || !f.get() {
-			return fail(verb, ci.InvalidFMRHandle, "an FMR is not one of this PD")
-		}
-		if slices.Contains(list, f) {
-			f.put()
+		if ok && slices.Contains(list, f) {
 			continue
+		}
+		if !ok || f.pd != p || !f.use() {
+			return fail(verb, ci.InvalidFMRHandle, "an FMR is not one of this PD")
 		}
 		list = append(list, f)
 	}

@@ -24,10 +24,10 @@ func (q *cq) Modify(m ci.Moderation) error {
 	}
 	q.resize.Lock()
 	defer q.resize.Unlock()
-	if !q.get() { // it cannot be destroyed meanwhile
+	if !q.use() {
 		return fail(verb, ci.InvalidCQHandle, "")
 	}
-	defer q.put()
+	defer q.done()
 	period := (m.Period + time.Microsecond - 1) / time.Microsecond
 	var b [0x40]byte
 	prm.CQCMaxCount.Put(b[:], uint64(m.Count))

@@ -15,7 +15,8 @@ import (
 type refs struct {
 	mu        sync.Mutex
 	n         int
-	destroyed atomic.Bool // it changes with mu
+	destroyed atomic.Bool  // it changes with mu
+	running   sync.RWMutex // verbs that are under way read it
 }
 
 // get adds a dependent object. It returns false if this one is destroyed.
@@ -36,12 +37,35 @@ func (r *refs) put() {
 	r.mu.Unlock()
 }
 
+// use begins a verb, or work of the driver, during which the object remains: Destroy waits for done. It returns false if
+// the object is destroyed. Uses of an object do not nest.
+func (r *refs) use() bool {
+	r.running.RLock()
+	if r.destroyed.Load() {
+		r.running.RUnlock()
+		return false
+	}
+	return true
+}
+
+// done ends a use.
+func (r *refs) done() { r.running.RUnlock() }
+
 // alive reports whether the object is not destroyed.
 func (r *refs) alive() bool { return !r.destroyed.Load() }
 
-// beginDestroy marks the object as destroyed. It fails if the object is destroyed already, with the status invalid, or
-// if another object depends on it.
+// beginDestroy marks the object as destroyed, and waits for its uses. It fails if the object is destroyed already, with
+// the status invalid, or if another object depends on it.
 func (r *refs) beginDestroy(verb string, invalid ci.Status) error {
+	if err := r.markDestroyed(verb, invalid); err != nil {
+		return err
+	}
+	r.running.Lock()
+	defer r.running.Unlock()
+	return nil
+}
+
+func (r *refs) markDestroyed(verb string, invalid ci.Status) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {

@@ -84,10 +84,10 @@ func (q *qp) note(e fw.Event) {
 
 // resync reports an error of a CQ.
 func (q *cq) resync() {
-	if !q.get() {
+	if !q.use() {
 		return
 	}
-	defer q.put()
+	defer q.done()
 	var b [0x40]byte
 	if q.hca.cmd(prm.CmdQueryCQ, fw.Args{Out: b[:], Modifier: q.num}) != nil {
 		return // the adapter has failed

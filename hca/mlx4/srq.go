@@ -196,10 +196,10 @@ func (s *srq) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 // Query returns the attributes. Status: InvalidSRQHandle.
 func (s *srq) Query() (ci.SRQAttr, error) {
 	const verb = "SRQ.Query"
-	if !s.get() {
+	if !s.use() {
 		return ci.SRQAttr{}, fail(verb, ci.InvalidSRQHandle, "")
 	}
-	defer s.put()
+	defer s.done()
 	var b [0x30]byte
 	if err := s.hca.cmd(prm.CmdQuerySRQ, fw.Args{Out: b[:], Modifier: s.num}); err != nil {
 		return ci.SRQAttr{}, firmwareError(verb, err)
@@ -212,10 +212,10 @@ func (s *srq) Query() (ci.SRQAttr, error) {
 // Modify arms the limit. Status: InvalidParameter, Unsupported, InvalidSRQHandle.
 func (s *srq) Modify(set ci.SRQField, a ci.SRQAttr) error {
 	const verb = "SRQ.Modify"
-	if !s.get() {
+	if !s.use() {
 		return fail(verb, ci.InvalidSRQHandle, "")
 	}
-	defer s.put()
+	defer s.done()
 	switch {
 	case set == 0 || set&^(ci.SRQFieldMaxWR|ci.SRQFieldLimit) != 0:
 		return fail(verb, ci.InvalidParameter, "no field, or an unknown one")
