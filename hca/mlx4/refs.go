@@ -37,8 +37,8 @@ func (r *refs) put() {
 	r.mu.Unlock()
 }
 
-// use begins a verb, or work of the driver, during which the object remains: Destroy waits for done. It returns false if
-// the object is destroyed. Uses of an object do not nest.
+// use begins a verb, or work of the driver, during which the object remains: Destroy waits for done. It returns false
+// if the object is destroyed. Uses of an object do not nest.
 func (r *refs) use() bool {
 	r.running.RLock()
 	if r.destroyed.Load() {
