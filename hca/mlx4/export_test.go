@@ -31,6 +31,20 @@ func PutEntry(o ci.CQ, entry []byte) {
 // Hardware returns the number of a QP in the adapter.
 func Hardware(q ci.QP) uint32 { return q.(*qp).hw }
 
+// HardwareCQ returns the number of a CQ in the adapter.
+func HardwareCQ(q ci.CQ) uint32 { return q.(*cq).num }
+
+// Slots returns the number of entries that the ring of a CQ has.
+func Slots(o ci.CQ) int { return 1 << o.(*cq).ring.Log() }
+
+// Consumer returns the number of entries that were taken from the ring of a CQ.
+func Consumer(o ci.CQ) uint32 {
+	q := o.(*cq)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ring.Consumer()
+}
+
 // RecoveryDelay is recoveryDelay.
 var RecoveryDelay = recoveryDelay
 

@@ -24,15 +24,20 @@ func newTwoPorts(t *testing.T) *single {
 
 // newPorts is newTwoPorts with any port as the second one.
 func newPorts(t *testing.T, l *direct.Link, second rvt.Port) *single {
+	return newPortsWith(t, l, second, config)
+}
+
+// newPortsWith is newPorts with a configuration.
+func newPortsWith(t *testing.T, l *direct.Link, second rvt.Port, c mlx4.Config) *single {
 	first, err := direct.New(l, direct.Config{})
 	require.NoError(t, err)
 	m, err := model.New(model.Config{Ports: []model.PortConfig{{Link: first}, {Link: second}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	o := &single{m: m, f: local.New(m, "model 0"), b: make([]byte, 4096)}
-	o.h, err = mlx4.New(t.Context(), o.f, config)
+	o.h, err = mlx4.New(t.Context(), o.f, c)
 	require.NoError(t, err)
-	o.ports = make(chan ci.Event, 256)
+	o.ports = make(chan ci.Event, 1<<16) // a driver that has lost events reports those of ports more than once
 	o.c, err = o.h.OpenCA(o.h.Info().GUID, func(e ci.Event) { o.ports <- e }, nil)
 	require.NoError(t, err)
 	o.pd, err = o.c.AllocatePD(ci.PDNormal)

@@ -153,7 +153,8 @@ func (x *mutual) post() {
 		x.check(err)
 		return
 	}
-	_, err := q.PostSend([]ci.SendWR{{ID: x.rand.Uint64(), Flags: ci.SendSignaled, Op: ci.OpWrite, SGL: sgl,
+	op := []ci.SendOp{ci.OpSend, ci.OpWrite, ci.OpRead}[x.rand.IntN(3)]
+	_, err := q.PostSend([]ci.SendWR{{ID: x.rand.Uint64(), Flags: ci.SendSignaled, Op: op, SGL: sgl,
 		Remote: ci.Remote{Addr: r.Addr + 4096, RKey: r.RKey}}})
 	x.check(err)
 }
@@ -164,6 +165,15 @@ func (x *mutual) poll() {
 		n, err := cq.Poll(wc[:])
 		x.check(err)
 		require.LessOrEqual(x.t, n, len(wc))
+		for _, w := range wc[:n] {
+			switch {
+			case w.Status != ci.WCSuccess:
+			case w.Op.IsRecv():
+				require.True(x.t, w.Length <= 64 || w.Op == ci.WCRecvWrite, "%+v", w)
+			default:
+				require.EqualValues(x.t, 64, w.Length, "%+v", w)
+			}
+		}
 		x.check(cq.Notify(ci.NotifyNext))
 	}
 }

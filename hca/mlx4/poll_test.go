@@ -2,13 +2,18 @@ package mlx4_test
 
 import (
 	"encoding/binary"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
 	"ciddk/hca/mlx4"
+	"ciddk/hca/mlx4/model"
 	"ciddk/hca/mlx4/prm"
 )
 
@@ -143,6 +148,204 @@ func TestLongMessage(t *testing.T) {
 	}
 	require.Empty(t, events)
 	o.close(t, srq, cq)
+}
+
+// sendLies are completions of requests of 8 bytes. The adapter reports a length only for RDMA READ and atomics.
+var sendLies = []struct {
+	op     ci.SendOp
+	opcode uint64
+	length uint64
+	want   ci.WCStatus
+}{
+	{ci.OpSend, prm.WQESend, 0, ci.WCSuccess},
+	{ci.OpSend, prm.WQESend, 1<<32 - 1, ci.WCSuccess},
+	{ci.OpSend, prm.WQERead, 8, ci.WCGeneralErr},
+	{ci.OpSend, prm.WQENop, 0, ci.WCGeneralErr},
+	{ci.OpSend, prm.WQESendImm, 0, ci.WCGeneralErr},
+	{ci.OpWrite, prm.WQEWrite, 4096, ci.WCSuccess},
+	{ci.OpWrite, prm.WQEBind, 0, ci.WCGeneralErr},
+	{ci.OpRead, prm.WQERead, 8, ci.WCSuccess},
+	{ci.OpRead, prm.WQERead, 7, ci.WCGeneralErr},
+	{ci.OpRead, prm.WQERead, 9, ci.WCGeneralErr},
+	{ci.OpRead, prm.WQERead, 1<<32 - 1, ci.WCGeneralErr},
+	{ci.OpRead, prm.WQEWrite, 8, ci.WCGeneralErr},
+	{ci.OpCompareSwap, prm.WQECompareSwap, 8, ci.WCSuccess},
+	{ci.OpCompareSwap, prm.WQECompareSwap, 4, ci.WCGeneralErr},
+	{ci.OpCompareSwap, prm.WQEFetchAdd, 8, ci.WCGeneralErr},
+	{ci.OpFetchAdd, prm.WQEFetchAdd, 8, ci.WCSuccess},
+	{ci.OpFetchAdd, prm.WQEFetchAdd, 1 << 12, ci.WCGeneralErr},
+}
+
+// lieAboutSends has the adapter complete requests that it has not executed. q is in SQD, so that the adapter does not
+// execute them. It calls isBad after each entry that is an error.
+func lieAboutSends(t *testing.T, m *model.Model, cqn uint32, cq ci.CQ, q ci.QP, sge ci.SGE, isBad func()) {
+	for i, tt := range sendLies {
+		wr := ci.SendWR{ID: uint64(i) + 1, Op: tt.op, Flags: ci.SendSignaled, SGL: []ci.SGE{sge}}
+		_, err := q.PostSend([]ci.SendWR{wr})
+		require.NoError(t, err)
+		var e [prm.CQESize]byte
+		prm.CQEQPN.Put(e[:], uint64(q.Num()))
+		prm.CQEWQEIndex.Put(e[:], uint64(i))
+		prm.CQESend.Put(e[:], 1)
+		prm.CQEOpcode.Put(e[:], tt.opcode)
+		prm.CQEByteCount.Put(e[:], tt.length)
+		require.True(t, m.ForgeCompletion(cqn, e))
+		var wc [2]ci.WC
+		n, err := cq.Poll(wc[:])
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.Equal(t, wr.ID, wc[0].ID)
+		require.Equal(t, tt.want, wc[0].Status, "%+v", tt)
+		if tt.want != ci.WCSuccess {
+			require.Zero(t, wc[0].Length)
+			isBad()
+			continue
+		}
+		require.EqualValues(t, sge.Length, wc[0].Length, "%+v", tt)
+	}
+}
+
+// TestWrongSend has the adapter complete requests with another opcode or length than theirs. They complete with an
+// error, and raise an event.
+func TestWrongSend(t *testing.T) {
+	o := newSingle(t, false)
+	events := make(chan ci.Event, len(sendLies))
+	cq, err := o.pd.CreateCQ(ci.CQCreate{Size: 16, OnEvent: func(e ci.Event) { events <- e }})
+	require.NoError(t, err)
+	q, err := o.pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq,
+		QPCaps: ci.QPCaps{SendDepth: 4, SendSGE: 1}})
+	require.NoError(t, err)
+	require.NoError(t, q.Modify(ci.ToInit{Port: 1}.For(ci.RC)))
+	require.NoError(t, q.Modify(ci.ToRTR{AV: ci.AVAttr{Port: 1, DLID: 7}, MTU: ci.MTU1024, DestNum: 5}.For(ci.RC)))
+	require.NoError(t, q.Modify(ci.ToRTS{RetryCount: 7, RNRRetry: 7}.For(ci.RC)))
+	require.NoError(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPSQD}))
+	lieAboutSends(t, o.m, mlx4.HardwareCQ(cq), cq, q, o.sge()[0], func() {
+		require.EqualValues(t, ci.EventCQError, (<-events).Type)
+	})
+	require.Empty(t, events)
+	o.close(t, q, cq)
+}
+
+// TestShortDatagram has the adapter report datagrams that lack the area of the GRH, which consumers skip.
+func TestShortDatagram(t *testing.T) {
+	o := newSingle(t, false)
+	events := make(chan ci.Event, 16)
+	cq, err := o.pd.CreateCQ(ci.CQCreate{Size: 16, OnEvent: func(e ci.Event) { events <- e }})
+	require.NoError(t, err)
+	q, err := o.pd.CreateQP(ci.QPCreate{Type: ci.UD, SendCQ: cq, RecvCQ: cq,
+		QPCaps: ci.QPCaps{RecvDepth: 4, RecvSGE: 1}})
+	require.NoError(t, err)
+	require.NoError(t, q.Modify(ci.ToInit{Port: 1}.For(ci.UD)))
+	r := o.mr.Region()
+	for index, length := range []uint64{40, 39, 0, 100} {
+		_, err := q.PostRecv([]ci.RecvWR{{ID: uint64(index), SGL: []ci.SGE{r.SGE(0, 100)}}})
+		require.NoError(t, err)
+		var e [prm.CQESize]byte
+		prm.CQEQPN.Put(e[:], uint64(q.Num()))
+		prm.CQEWQEIndex.Put(e[:], uint64(index))
+		prm.CQEOpcode.Put(e[:], prm.CQERecvSend)
+		prm.CQEByteCount.Put(e[:], length)
+		require.True(t, o.m.ForgeCompletion(mlx4.HardwareCQ(cq), e))
+		var wc [1]ci.WC
+		n, err := cq.Poll(wc[:])
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.EqualValues(t, index, wc[0].ID)
+		if length >= 40 {
+			require.Equal(t, ci.WCSuccess, wc[0].Status)
+			require.EqualValues(t, length, wc[0].Length)
+			continue
+		}
+		require.Equal(t, ci.WCGeneralErr, wc[0].Status, "%d bytes", length)
+		require.EqualValues(t, ci.EventCQError, (<-events).Type)
+	}
+	require.Empty(t, events)
+	o.close(t, q, cq)
+}
+
+// flood has the adapter write bad entries to a CQ as fast as it can, while there is more room than spare, until the
+// function that it returns is called.
+func flood(m *model.Model, cqn uint32, spare int, qpn uint64) (end func()) {
+	var entries [4][prm.CQESize]byte
+	for i, opcode := range []uint64{prm.CQERecvSend, prm.CQEOpcodeError, prm.CQEOpcodeResize, prm.WQESend} {
+		e := entries[i][:]
+		prm.CQEQPN.Put(e, qpn)
+		prm.CQEWQEIndex.Put(e, 0xffff) // of no request
+		prm.CQEOpcode.Put(e, opcode)
+		prm.CQESend.Put(e, uint64(i&1))
+	}
+	var hasEnded atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 0; !hasEnded.Load(); i++ {
+			if m.CQRoom(cqn) > spare {
+				m.ForgeCompletion(cqn, entries[i%len(entries)])
+			} else {
+				runtime.Gosched()
+			}
+		}
+	})
+	return func() {
+		hasEnded.Store(true)
+		wg.Wait()
+	}
+}
+
+// TestManyBadEntries has the adapter write bad entries without end, as fast as it can. Poll takes no more entries at a
+// time than the queue has, and requests complete afterwards.
+func TestManyBadEntries(t *testing.T) {
+	o := newSingle(t, true)
+	var once sync.Once
+	event := make(chan struct{})
+	cq, err := o.pd.CreateCQ(ci.CQCreate{Size: 15, OnEvent: func(ci.Event) { once.Do(func() { close(event) }) }})
+	require.NoError(t, err)
+	q, err := o.pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq,
+		QPCaps: ci.QPCaps{SendDepth: 4, SendSGE: 1, MaxInline: 64}})
+	require.NoError(t, err)
+	end := flood(o.m, mlx4.HardwareCQ(cq), 0, uint64(q.Num()))
+	defer end()
+	slots := mlx4.Slots(cq)
+	for range 500 {
+		for n := 0; n < slots; runtime.Gosched() { // the adapter goes on while Poll takes the entries
+			var err error
+			n, err = cq.Peek()
+			require.NoError(t, err)
+		}
+		before := mlx4.Consumer(cq)
+		var wc [4]ci.WC
+		n, err := cq.Poll(wc[:])
+		require.NoError(t, err)
+		require.Zero(t, n)
+		require.LessOrEqual(t, int(mlx4.Consumer(cq)-before), slots)
+	}
+	end()
+	for n := -1; n != 0; {
+		_, err := cq.Poll(make([]ci.WC, 1))
+		require.NoError(t, err)
+		n, err = cq.Peek()
+		require.NoError(t, err)
+	}
+	a, err := o.c.Query()
+	require.NoError(t, err)
+	require.NoError(t, q.Modify(ci.ToInit{Port: 1, Access: ci.RemoteWrite}.For(ci.RC)))
+	require.NoError(t, q.Modify(ci.ToRTR{AV: ci.AVAttr{Port: 1, DLID: a.Ports[0].LID}, MTU: ci.MTU1024,
+		DestNum: q.Num()}.For(ci.RC)))
+	require.NoError(t, q.Modify(ci.ToRTS{RetryCount: 7, RNRRetry: 7}.For(ci.RC)))
+	_, err = q.PostSend([]ci.SendWR{o.write([]byte("after"))})
+	require.NoError(t, err)
+	var wc [1]ci.WC
+	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
+		n, err := cq.Poll(wc[:])
+		require.NoError(t, err)
+		if n == 1 {
+			break
+		}
+		require.True(t, time.Now().Before(deadline), "no completion")
+	}
+	require.NoError(t, wc[0].Err())
+	require.Equal(t, "after", string(o.b[2048:2048+5]))
+	<-event
+	o.close(t, q, cq)
 }
 
 // TestManyEvents has an adapter raise events without end while the callback of the consumer blocks. Only so many wait.

@@ -89,7 +89,7 @@ func (q *qp) write(wr *ci.SendWR) (uint32, error) {
 			if !ok || isBad {
 				opcode = badOpcode
 			}
-			return q.sq.Commit(wr.ID, opcode, units), nil
+			return q.sq.Commit(wr, opcode, units), nil
 		}
 		q.extra.Address = &v.address
 	}
@@ -106,7 +106,7 @@ func (q *qp) encodeNext(wr *ci.SendWR, isBad bool) uint32 {
 	if isBad {
 		opcode = badOpcode
 	}
-	return q.sq.Commit(wr.ID, opcode, units)
+	return q.sq.Commit(wr, opcode, units)
 }
 
 // badOpcode is an opcode that no service has. The adapter completes the request with an error, in its turn.

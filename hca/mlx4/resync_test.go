@@ -7,7 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/hca/mlx4"
 	"ciddk/hca/mlx4/fw"
+	"ciddk/hca/mlx4/prm"
+	"ciddk/link/direct"
 )
 
 // asyncEQ is the number of the event queue of asynchronous events.
@@ -19,7 +22,8 @@ type withSRQ struct {
 	srq    ci.SRQ
 	q      ci.QP
 	cq     ci.CQ
-	events chan ci.EventType // of the QP and of the SRQ
+	events chan ci.EventType // of the QP, of the SRQ and of the CQs in more
+	more   []ci.Object
 }
 
 func newWithSRQ(t *testing.T, o *single) *withSRQ {
@@ -71,6 +75,13 @@ func TestLostEvents(t *testing.T) {
 			"last WQE": {func(t *testing.T, x *withSRQ) {
 				require.NoError(t, x.q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
 			}, ci.EventLastWQE},
+			"CQ error": {func(t *testing.T, x *withSRQ) {
+				cq, err := x.pd.CreateCQ(ci.CQCreate{Size: 4, OnEvent: func(e ci.Event) { x.events <- e.Type }})
+				require.NoError(t, err)
+				x.more = append(x.more, cq)
+				for x.m.ForgeCompletion(mlx4.HardwareCQ(cq), [prm.CQESize]byte{}) { // until it overflows
+				}
+			}, ci.EventCQError},
 		} {
 			t.Run(name, func(t *testing.T) {
 				x := newWithSRQ(t, newSingleWith(t, true, c))
@@ -82,11 +93,73 @@ func TestLostEvents(t *testing.T) {
 				case <-time.After(time.Minute):
 					require.Fail(t, "no event")
 				}
+				x.resync(t, false)
 				require.NoError(t, x.q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
-				x.close(t, x.q, x.srq, x.cq)
+				x.close(t, append(x.more, x.q, x.srq, x.cq)...)
 				require.Empty(t, x.events, "one event")
 			})
 		}
+	}
+}
+
+// resync has the driver resynchronise twice: the adapter loses the events of the link of port 1, which first has the
+// state isUp, and then the other one. The first time may be that of an earlier event.
+func (o *single) resync(t *testing.T, isUp bool) {
+	got := make(chan ci.EventType, 1<<16)
+	h, err := o.c.OnEvent(func(e ci.Event) { got <- e.Type }, nil)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, o.m.SetLink(1, isUp))
+		want := ci.EventPortDown
+		if isUp {
+			want = ci.EventPortActive
+		}
+		for e := range got {
+			if e == want {
+				break
+			}
+		}
+		isUp = !isUp
+	}
+	require.NoError(t, h.Destroy())
+}
+
+// TestLostMigration has the adapter lose the event of a QP that migrates to its alternate path. The driver reports the
+// migration nevertheless, and once.
+func TestLostMigration(t *testing.T) {
+	for _, isPolling := range []bool{false, true} {
+		c := config
+		c.Firmware.Polling, c.Firmware.WatchInterval = isPolling, 2*time.Millisecond
+		c.Firmware.CompletionEQs = 1
+		l := new(direct.Link)
+		second, err := direct.New(l, direct.Config{})
+		require.NoError(t, err)
+		o := newPortsWith(t, l, second, c)
+		alternate := ci.Path{AV: o.address(t, 2), AckTimeout: 20}
+		require.NoError(t, o.qp.Modify(ci.QPFieldAlternate|ci.QPFieldAPM,
+			ci.QPAttr{Alternate: alternate, APM: ci.APMRearm}))
+		post(t, o, []ci.SendWR{o.write([]byte("arm"))})
+		a, err := o.qp.Query()
+		require.NoError(t, err)
+		require.Equal(t, ci.APMArmed, a.APM)
+
+		o.m.OverflowEQ(asyncEQ, 1<<30)
+		require.NoError(t, o.m.SetLink(1, false))
+		post(t, o, []ci.SendWR{o.write([]byte("by the other port"))})
+		select {
+		case e := <-o.events:
+			require.Equal(t, ci.EventQPAPM, e.Type)
+		case <-time.After(time.Minute):
+			require.Fail(t, "no event")
+		}
+		a, err = o.qp.Query()
+		require.NoError(t, err)
+		require.Equal(t, ci.APMMigrated, a.APM)
+		require.Equal(t, alternate, a.Primary)
+		o.resync(t, true)
+		require.NoError(t, o.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
+		o.close(t)
+		require.Empty(t, o.events, "one event")
 	}
 }
 

@@ -215,6 +215,37 @@ func TestUserBadCompletion(t *testing.T) {
 	require.Empty(t, p.events, "one event for each CQ")
 }
 
+// TestUserWrongSend has the adapter complete requests of an application with another opcode or length than theirs.
+func TestUserWrongSend(t *testing.T) {
+	d := newDaemon(t)
+	p := d.start()
+	cqs := d.m.CQs()
+	require.Len(t, cqs, 1)
+	require.NoError(t, p.a.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPSQD}))
+	lieAboutSends(t, d.m, cqs[0], p.cq, p.a, p.mr.Region().SGE(0, 8), func() {})
+	require.Equal(t, ci.EventCQError, <-p.events)
+	require.NoError(t, p.a.Modify(ci.ToReset()))
+}
+
+// TestUserManyBad has the adapter write bad completions without end, as fast as it can. The requests of the application
+// go on.
+func TestUserManyBad(t *testing.T) {
+	d := newDaemon(t)
+	p := d.start()
+	cqs := d.m.CQs()
+	require.Len(t, cqs, 1)
+	const spare = 8 // more than an exchange has completions
+	end := flood(d.m, cqs[0], spare, uint64(p.a.Num()))
+	defer end()
+	for range 50 {
+		p.exchange("meanwhile")
+	}
+	end()
+	require.Equal(t, ci.EventCQError, <-p.events)
+	require.Empty(t, p.events, "one event for each CQ")
+	p.exchange("after")
+}
+
 // TestUserUnmapped registers memory, and takes away its pages while requests name it: those complete with an error, and
 // another application is not affected. The addresses are not unmapped, so that nothing else of this process is mapped
 // there.

@@ -19,6 +19,20 @@ func (m *Model) ForgeCompletion(cqn uint32, entry [prm.CQESize]byte) bool {
 	return true
 }
 
+// CQRoom returns the number of entries for which a CQ has room. It returns 0 if there is no such CQ.
+func (m *Model) CQRoom(cqn uint32) int {
+	q := m.cq(cqn)
+	if q == nil {
+		return 0
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.status != 0 || !q.readConsumer() {
+		return 0
+	}
+	return 1<<q.log - int((q.producer-q.consumer)&indexMask)
+}
+
 // ForgeEvent appends an entry of the caller's choice to an EQ, but for its owner bit. It reports false if there is no
 // such EQ, or no room.
 func (m *Model) ForgeEvent(eqn uint32, entry [eqeSize]byte) bool {

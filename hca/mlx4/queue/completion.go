@@ -99,6 +99,7 @@ type Completion struct {
 	IsBad    bool // the entry has an opcode that its direction does not have
 	GRH      bool
 	Vendor   uint8
+	opcode   uint8
 	Status   ci.WCStatus
 	Op       ci.WCOp
 	Flags    ci.WCFlags
@@ -110,8 +111,14 @@ type Completion struct {
 	Imm      uint32
 }
 
-// maxMessage is the size of the longest message of InfiniBand.
-const maxMessage = 1 << 31
+// Sizes of messages.
+const (
+	maxMessage = 1 << 31 // the longest message of InfiniBand
+	grhArea    = 40      // in front of a datagram; it has the GRH, if there is one
+)
+
+// FitsDatagram reports whether the message of a completion can be a datagram: it has the area of the GRH.
+func (c *Completion) FitsDatagram() bool { return c.Length >= grhArea }
 
 // fits reports whether the length of a completion can be that of a receive of size bytes. An RDMA WRITE has used no
 // memory of the receive.
@@ -129,6 +136,7 @@ func DecodeCompletion(e []byte, c *Completion) {
 	code := e[0x1f]
 	*c = Completion{QPN: be.Uint32(e) & 0xffffff, Index: be.Uint16(e[0x18:]), IsSend: code&0x40 != 0}
 	op := code & 0x1f
+	c.opcode = op
 	switch {
 	case op == prm.CQEOpcodeError:
 		c.Vendor = e[0x1a]

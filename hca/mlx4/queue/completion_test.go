@@ -95,7 +95,7 @@ func TestDecode(t *testing.T) {
 			prm.CQEByteCount.Put(e, 140)
 		})
 		assert.Equal(t, Completion{QPN: 0x4567, Index: 0x89ab, Op: want.op, Flags: want.flags, Imm: 0x01020304,
-			SrcQP: 0x123456, PathBits: 3, GRH: true, SL: 9, SLID: 0xabcd, Length: 140}, c)
+			SrcQP: 0x123456, PathBits: 3, GRH: true, SL: 9, SLID: 0xabcd, Length: 140, opcode: uint8(opcode)}, c)
 	}
 	c := decode(func(e []byte) { prm.CQEOpcode.Put(e, prm.CQEOpcodeResize) })
 	assert.True(t, c.IsResize)
@@ -144,7 +144,7 @@ func TestNoAllocation(t *testing.T) {
 	x := &Extra{}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		opcode, units := EncodeSend(r.Next(), wr, x)
-		n := r.Commit(1, opcode, units)
+		n := r.Commit(wr, opcode, units)
 		if _, ok := r.Complete(uint16(n)); !ok {
 			t.Error("not complete")
 		}

@@ -7,12 +7,13 @@
 //
 //	slot := ring.Next()
 //	opcode, units := queue.EncodeSend(slot, wr, nil)
-//	ring.Commit(wr.ID, opcode, units)
+//	ring.Commit(&wr, opcode, units)
 //
 // # Trust
 //
 // The adapter is not trusted. Complete methods report whether the index of a completion is that of an outstanding
-// request, and change nothing if it is not.
+// request, and change nothing if it is not. Fits methods report whether opcode and length of a completion can be those
+// of its request.
 //
 // # Concurrency
 //

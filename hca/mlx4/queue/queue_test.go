@@ -17,7 +17,7 @@ func encode(t *testing.T, wr *ci.SendWR, x *Extra) []byte {
 	require.NoError(t, err)
 	slot := r.Next()
 	opcode, units := EncodeSend(slot, wr, x)
-	r.Commit(wr.ID, opcode, units)
+	r.Commit(wr, opcode, units)
 	require.EqualValues(t, units, prm.CtrlSize.Get(slot))
 	require.Zero(t, prm.CtrlOwner.Get(slot), "the first round")
 	require.EqualValues(t, opcode, prm.CtrlOpcode.Get(slot))
@@ -196,7 +196,7 @@ func TestSendRing(t *testing.T) {
 		require.Equal(t, depth, r.Room())
 		slot := r.Next()
 		require.NotEqualValues(t, n>>log&1, prm.CtrlOwner.Get(slot), "not the adapter's yet")
-		require.Equal(t, n, r.Commit(uint64(n)+100, prm.WQENop, 1))
+		require.Equal(t, n, r.Commit(&ci.SendWR{ID: uint64(n) + 100}, prm.WQENop, 1))
 		require.EqualValues(t, n>>log&1, prm.CtrlOwner.Get(slot))
 		_, ok := r.Complete(uint16(n + 1))
 		require.False(t, ok, "not posted")
@@ -208,7 +208,7 @@ func TestSendRing(t *testing.T) {
 	}
 	for range depth {
 		r.Next()
-		r.Commit(1, prm.WQENop, 1)
+		r.Commit(&ci.SendWR{ID: 1}, prm.WQENop, 1)
 	}
 	require.Zero(t, r.Room())
 	id, ok := r.Complete(uint16(22))
@@ -234,7 +234,7 @@ func TestStamp(t *testing.T) {
 			require.EqualValues(t, stamp, load32(slot[at:]), "request %d, block at %d", n, at)
 		}
 		opcode, units := EncodeSend(slot, wr, &Extra{})
-		r.Commit(0, opcode, units)
+		r.Commit(wr, opcode, units)
 		_, ok := r.Complete(n)
 		require.True(t, ok)
 	}
@@ -244,8 +244,9 @@ func TestStamp(t *testing.T) {
 func TestFlame(t *testing.T) {
 	r, err := NewSendRing(make([]byte, 4<<7), 2, 7, 4)
 	require.NoError(t, err)
-	opcode, units := EncodeSend(r.Next(), &ci.SendWR{Op: ci.OpSend, Inline: make([]byte, 60)}, &Extra{})
-	n := r.Commit(0, opcode, units)
+	wr := &ci.SendWR{Op: ci.OpSend, Inline: make([]byte, 60)}
+	opcode, units := EncodeSend(r.Next(), wr, &Extra{})
+	n := r.Commit(wr, opcode, units)
 	b := r.Flame(nil, n, 0x123456)
 	assert.Len(t, b, 128, "whole blocks")
 	assert.EqualValues(t, n, prm.CtrlBFIndex.Get(b))

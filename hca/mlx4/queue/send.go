@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"ciddk/ci"
 	"ciddk/hca/mlx4/prm"
 )
 
@@ -28,6 +29,25 @@ const (
 // errMemory is the error of memory that does not fit a queue.
 var errMemory = errors.New("queue: the memory does not have the size or alignment of the queue")
 
+// A sent is what a send queue keeps of a request, to check its completion.
+type sent struct {
+	id     uint64
+	size   uint32 // bytes; more than maxMessage for any number above it
+	opcode uint8
+}
+
+// sentOf returns what a send queue keeps of a request.
+func sentOf(wr *ci.SendWR, opcode uint8) sent {
+	s := sent{id: wr.ID, opcode: opcode}
+	switch wr.Op {
+	case ci.OpSend, ci.OpWrite, ci.OpRead:
+		s.size = uint32(min(uint64(len(wr.Inline))+sizeOf(wr.SGL), maxMessage+1))
+	case ci.OpCompareSwap, ci.OpFetchAdd:
+		s.size = 8
+	}
+	return s
+}
+
 // SpareSlots returns how many slots of a send queue stay unused.
 func SpareSlots(shift uint8) int { return prefetch>>shift + 1 }
 
@@ -38,7 +58,7 @@ type SendRing struct {
 	log   uint8 // log2 of the slots
 	mask  uint32
 	depth uint32
-	ids   []uint64
+	sent  []sent
 
 	head atomic.Uint32 // running index of the next slot; the goroutine that posts writes it
 	tail atomic.Uint32 // and of the oldest outstanding one; the goroutine that completes writes it
@@ -52,7 +72,7 @@ func NewSendRing(buf []byte, log, shift uint8, depth int) (*SendRing, error) {
 		return nil, errMemory
 	}
 	r := &SendRing{buf: buf, shift: shift, log: log, mask: uint32(slots - 1), depth: uint32(depth),
-		ids: make([]uint64, slots)}
+		sent: make([]sent, slots)}
 	r.Reset()
 	return r, nil
 }
@@ -88,10 +108,11 @@ func (r *SendRing) Slot() int { return int(r.head.Load() & r.mask) }
 // Slots returns the number of slots.
 func (r *SendRing) Slots() int { return int(r.mask) + 1 }
 
-// Commit passes the slot to the adapter. units is the size of the WQE in 16 bytes. It returns the running index.
-func (r *SendRing) Commit(id uint64, opcode uint8, units int) uint32 {
+// Commit passes the slot, which has the WQE of a request, to the adapter. units is the size of the WQE in 16 bytes. It
+// returns the running index.
+func (r *SendRing) Commit(wr *ci.SendWR, opcode uint8, units int) uint32 {
 	n := r.head.Load()
-	r.ids[n&r.mask] = id
+	r.sent[n&r.mask] = sentOf(wr, opcode)
 	slot := r.buf[int(n&r.mask)<<r.shift:]
 	first := uint32(opcode)
 	if n>>r.log&1 != 0 {
@@ -126,9 +147,26 @@ func (r *SendRing) Complete(index uint16) (id uint64, ok bool) {
 	if n == 0 {
 		return 0, false
 	}
-	id = r.ids[(tail+n-1)&r.mask]
+	id = r.sent[(tail+n-1)&r.mask].id
 	r.tail.Store(tail + n)
 	return id, true
+}
+
+// Fits reports whether a completion can be that of its request: a successful one has the request's opcode, and for RDMA
+// READ and atomics the request's length. It reports false for an index that is not outstanding. It sets c.Length of
+// other operations, for which the adapter does not report one. Complete follows it.
+func (r *SendRing) Fits(c *Completion) bool {
+	tail, n := r.Until(c.Index)
+	if n == 0 {
+		return false
+	}
+	s := &r.sent[(tail+n-1)&r.mask]
+	switch c.Op {
+	case ci.WCRead, ci.WCCompareSwap, ci.WCFetchAdd:
+	default:
+		c.Length = s.size
+	}
+	return c.Status != ci.WCSuccess || c.opcode == s.opcode && c.Length == s.size && s.size <= maxMessage
 }
 
 // Oldest returns the index of the oldest outstanding request. It reports false if there is none.

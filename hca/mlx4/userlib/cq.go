@@ -264,10 +264,9 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 	*wc = ci.WC{Context: x.context, QPN: x.num, Status: c.Status, Op: c.Op, VendorErr: uint32(c.Vendor)}
 	switch {
 	case c.IsSend:
-		x.binds.Settle(x.sq, c.Index, c.Status == ci.WCSuccess)
+		fits = x.sq.Fits(c)
+		x.binds.Settle(x.sq, c.Index, fits && c.Status == ci.WCSuccess)
 		wc.ID, ok = x.sq.Complete(c.Index)
-		wc.Length = c.Length
-		return ok
 	case x.srq != nil:
 		wc.ID, fits, ok = x.srq.complete(c)
 	case x.rq != nil:
@@ -277,7 +276,8 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 	if !ok || c.Status != ci.WCSuccess {
 		return ok
 	}
-	if !fits {
+	isDatagram := !c.IsSend && x.rules.Type == ci.UD
+	if !fits || isDatagram && !c.FitsDatagram() {
 		wc.Status = ci.WCGeneralErr
 		q.reportBad(c)
 		return true
@@ -286,7 +286,7 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 	if c.Flags != 0 {
 		wc.Imm = c.Imm
 	}
-	if x.rules.Type == ci.UD {
+	if isDatagram {
 		x.translateDatagram(c, wc)
 	}
 	return true

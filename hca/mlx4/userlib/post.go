@@ -86,7 +86,7 @@ func (q *qp) write(w *ci.SendWR) {
 	if isBad {
 		opcode = badOpcode
 	}
-	q.sq.Commit(w.ID, opcode, units)
+	q.sq.Commit(w, opcode, units)
 }
 
 // postRecv implements ci.UserQP.PostRecv.
