@@ -96,7 +96,8 @@ func (c *Session) serveCopies() (*Result, error) {
 		theirs.Close()
 		return nil, err
 	}
-	return &Result{Body: &schema.None{}, Files: []*os.File{theirs}, CloseFiles: true}, nil
+	return &Result{Body: &schema.None{}, Files: []*os.File{theirs}, CloseFiles: true,
+		undo: func() { c.proc.unhelp(h) }}, nil
 }
 
 // help has the client copy where the daemon cannot or must not. Status: InvalidState (it does so already, or the
@@ -109,6 +110,16 @@ func (p *process) help(r reach) error {
 	}
 	p.helped = &copier{reach: r, clock: p.copies.clock, limit: p.copies.limit, uid: p.copies.uid, users: p.copies.users}
 	return nil
+}
+
+// unhelp is the inverse of help, for a client that does not have the socket.
+func (p *process) unhelp(r reach) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.helped != nil && p.helped.reach == r {
+		p.helped.close()
+		p.helped = nil
+	}
 }
 
 // NeedsCopies reports whether memory that the daemon could not reach, which is the error, may be reached if the client

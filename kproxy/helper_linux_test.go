@@ -1,6 +1,7 @@
 package kproxy
 
 import (
+	"io"
 	"os"
 	"testing"
 
@@ -30,6 +31,27 @@ func helpedProcessOf(t *testing.T, c clock.Clock, uid int, s *suspensions) (*pro
 	require.NoError(t, p.help(h))
 	require.ErrorIs(t, p.help(h), ci.InvalidState)
 	return p, theirs
+}
+
+// TestCopiesUnsent has a socket for copies that cannot be sent to the client. The client may ask for another one.
+func TestCopiesUnsent(t *testing.T) {
+	p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), clock.Real())
+	defer p.close()
+	c := &Session{proc: p}
+	first, err := c.serveCopies()
+	require.NoError(t, err)
+	_, err = c.serveCopies()
+	require.ErrorIs(t, err, ci.InvalidState)
+	c.Undo(first)
+	second, err := c.serveCopies()
+	require.NoError(t, err)
+	defer second.Files[0].Close()
+	_, err = first.Files[0].Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF, "the daemon's end is closed")
+	require.NoError(t, first.Files[0].Close())
+	c.Undo(first)
+	_, err = c.serveCopies()
+	require.ErrorIs(t, err, ci.InvalidState, "the second one remains")
 }
 
 // TestHostileHelper has clients whose replies to copies do not match. The copy fails, and later ones do, too.

@@ -133,10 +133,15 @@ type Result struct {
 	CloseFiles bool
 
 	made schema.Handle // of the object that the verb has created; zero: none
+	undo func()        // takes back what else the verb has done; nil: nothing
 }
 
-// Undo destroys what a verb of Do has created, because its reply cannot be sent: the client does not know the handle.
+// Undo destroys what a verb of Do has created, because its reply cannot be sent: the client does not know the handle,
+// or does not have the descriptor.
 func (c *Session) Undo(r *Result) {
+	if r.undo != nil {
+		r.undo()
+	}
 	if r.made != 0 {
 		_, _ = c.destroy(&schema.Object{Handle: r.made}) // it has logged the error
 	}

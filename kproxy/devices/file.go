@@ -114,6 +114,9 @@ type Reply struct {
 	// has sent it. A reply has Copies or Memory.
 	Copies *os.File
 
+	// Unsent is called if the descriptors of the reply could not be sent. nil: nothing is to be done.
+	Unsent func()
+
 	// NeedFile reports that the call needs the program's descriptor Number. Nothing was executed.
 	NeedFile bool
 	Number   int32

@@ -355,7 +355,9 @@ func (d *opener) start(buf *[]byte, files []*os.File, call func() *Reply) {
 			<-d.pending
 		}()
 		reply := call()
-		send(files[0], reply)
+		if d.reply(files[0], reply) {
+			files = files[1:]
+		}
 		if reply.Copies != nil {
 			reply.Copies.Close()
 		}
@@ -376,44 +378,56 @@ func read(f File, addr, size uint64) *Reply {
 	return r.Read(addr, min(size, MaxRead))
 }
 
-// send sends a reply, without blocking. A process that passes something that is not a Unix socket with room for the
-// reply gets none. Another socket could block: a process can hold the lock of a TCP socket while it sends from memory
-// whose pages do not come.
-func send(to *os.File, r *Reply) {
+// reply sends a reply. It reports whether the connection keeps the socket: see native.Conn.SendTo. A reply whose
+// descriptors cannot be sent is one that the call has failed.
+func (d *opener) reply(to *os.File, r *Reply) (kept bool) {
 	b, files := appendReply(nil, r)
-	fds := make([]int, 0, len(files))
-	for _, f := range files {
-		err := control(f, func(fd int) { fds = append(fds, fd) })
-		if err != nil {
-			b, _ = appendReply(nil, Fail(syscall.EIO))
-			fds = nil
-			break
-		}
+	if len(files) == 0 {
+		send(to, r)
+		return false
 	}
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
+	err := errNoSocket
+	if isUnixSocket(to) {
+		kept, err = d.c.SendTo(to, b, files)
 	}
+	if err == nil {
+		return kept
+	}
+	if r.Unsent != nil {
+		r.Unsent()
+	}
+	errno := syscall.EIO
+	if errors.Is(err, native.ErrInFlight) || errors.Is(err, unix.ETOOMANYREFS) {
+		errno = syscall.ENFILE
+	}
+	send(to, Fail(errno))
+	return false
+}
+
+var errNoSocket = errors.New("devices: the descriptor for the reply is not a Unix socket")
+
+// send sends a reply without descriptors, without blocking. A process that passes something that is not a Unix socket
+// with room for the reply gets none.
+func send(to *os.File, r *Reply) {
+	if !isUnixSocket(to) {
+		return
+	}
+	b, _ := appendReply(nil, r)
 	_ = control(to, func(fd int) {
-		domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-		if err != nil || domain != unix.AF_UNIX {
-			return
-		}
-		if errors.Is(sendTo(fd, b, rights), unix.ETOOMANYREFS) { // programs have not received others: RLIMIT_NOFILE
-			b, _ = appendReply(nil, Fail(syscall.ENFILE))
-			_ = sendTo(fd, b, nil)
+		for unix.Sendmsg(fd, b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) == unix.EINTR {
 		}
 	})
 }
 
-// sendTo sends a message with descriptors, without blocking.
-func sendTo(fd int, b, rights []byte) error {
-	for {
-		err := unix.Sendmsg(fd, b, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
+// isUnixSocket reports whether a descriptor is a Unix socket. Another socket could block: a process can hold the lock
+// of a TCP socket while it sends from memory whose pages do not come.
+func isUnixSocket(f *os.File) bool {
+	is := false
+	_ = control(f, func(fd int) { // the error means that it is closed
+		domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+		is = err == nil && domain == unix.AF_UNIX
+	})
+	return is
 }
 
 // control calls fn with the number of a descriptor.

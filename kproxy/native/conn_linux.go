@@ -24,6 +24,9 @@ type Conn struct {
 
 	guard *Discarder // nil: the other end is trusted with its descriptors
 	uid   int        // of the other end, with guard
+
+	outlet  *outlet    // with guard
+	passing sync.Mutex // while descriptors are sent, with guard
 }
 
 // NewConn returns a connection over a connected socket of type SOCK_SEQPACKET, which it then owns.
@@ -127,23 +130,21 @@ func (c *Conn) Interrupt() error {
 	return errors.Join(c.c.CloseRead(), c.c.SetWriteDeadline(time.Unix(1, 0)))
 }
 
-// Send sends one message. The files remain the caller's.
+// Send sends one message. The files remain the caller's. With Guard, a message with descriptors waits until the other
+// end has received enough of the earlier ones. Error: ErrInFlight, if processes of its user do not.
 func (c *Conn) Send(m []byte, files []*os.File) error {
 	if len(files) == 0 {
 		_, err := c.c.Write(m)
 		return err
 	}
-	fds := make([]int, len(files))
-	for i, f := range files {
-		raw, err := f.SyscallConn() // Fd would change the mode of the descriptor that the other end receives
-		if err == nil {
-			err = raw.Control(func(fd uintptr) { fds[i] = int(fd) })
-		}
-		if err != nil {
-			return fmt.Errorf("native: descriptor %d: %w", i, err)
-		}
+	oob, err := rights(files)
+	if err != nil {
+		return err
 	}
-	_, _, err := c.c.WriteMsgUnix(m, unix.UnixRights(fds...), nil)
+	if c.outlet != nil {
+		return c.pass(m, len(files), oob)
+	}
+	_, _, err = c.c.WriteMsgUnix(m, oob, nil)
 	return err
 }
 
@@ -244,5 +245,15 @@ func (c *Conn) receivedFiles(oob []byte) ([]*os.File, error) {
 // CloseSend ends the messages to the other end, whose Recv then returns io.EOF. Recv of this end continues to work.
 func (c *Conn) CloseSend() error { return c.c.CloseWrite() }
 
-// Close closes the connection. Calls of Send and Recv return.
-func (c *Conn) Close() error { return c.c.Close() }
+// Close closes the connection. Calls of Send and Recv return. With Guard, the socket remains, shut down, until the
+// other end has received the descriptors that were sent, or has closed its end, too.
+func (c *Conn) Close() error {
+	if c.outlet == nil || !inFlight().end(c.outlet) {
+		return c.c.Close()
+	}
+	err := errors.Join(c.c.CloseRead(), c.c.CloseWrite(), c.c.SetDeadline(time.Unix(1, 0))) // nothing is sent any more
+	if !inFlight().leave(c.outlet, c.c) {
+		return c.c.Close()
+	}
+	return err
+}

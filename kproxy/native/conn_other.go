@@ -50,6 +50,12 @@ func (*Conn) WatchPeer(func()) (stop func()) { return func() {} }
 // Send fails: see errSystem.
 func (*Conn) Send([]byte, []*os.File) error { return errSystem }
 
+// SendTo fails: see errSystem.
+func (*Conn) SendTo(*os.File, []byte, []*os.File) (kept bool, err error) { return false, errSystem }
+
+// InFlight returns zeros.
+func InFlight() (count int, refused uint64) { return 0, 0 }
+
 // TrySend fails: see errSystem.
 func (*Conn) TrySend([]byte) error { return errSystem }
 

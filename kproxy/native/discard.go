@@ -56,8 +56,20 @@ func (d *Discarder) Close(uid int, files ...io.Closer) {
 	if len(files) == 0 {
 		return
 	}
-	done := make(chan struct{})
+	done, late := d.start(uid, files)
+	select {
+	case <-done:
+	case <-late:
+	}
+}
+
+// Start is Close, and does not wait.
+func (d *Discarder) Start(uid int, files ...io.Closer) { d.start(uid, files) }
+
+// start has descriptors closed. done is closed when they are, and late when a close takes too long.
+func (d *Discarder) start(uid int, files []io.Closer) (done, late <-chan struct{}) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	u := d.users[uid]
 	if u == nil {
 		u = &discards{late: make(chan struct{})}
@@ -65,12 +77,9 @@ func (d *Discarder) Close(uid int, files ...io.Closer) {
 		u.timer = d.clock.AfterFunc(discardLimit, func() { d.tick(u) })
 		go d.serve(uid, u)
 	}
-	u.queue = append(u.queue, discard{files, done})
-	d.mu.Unlock()
-	select {
-	case <-done:
-	case <-u.late:
-	}
+	x := discard{files, make(chan struct{})}
+	u.queue = append(u.queue, x)
+	return x.done, u.late
 }
 
 // IsStuck reports whether a close of a user's descriptors takes longer than discardLimit. The caller accepts no more of

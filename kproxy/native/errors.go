@@ -16,6 +16,10 @@ var (
 	// has as many as RLIMIT_NOFILE permits. The message itself has been received.
 	ErrDescriptors = errors.New("native: the descriptors of a message were not received: the process has as many as " +
 		"it may have (RLIMIT_NOFILE)")
+
+	// ErrInFlight is wrapped by the error of a message that was not sent, because descriptors of earlier messages have
+	// not been received. It names the limit.
+	ErrInFlight = errors.New("native: too many descriptors that processes have not received")
 )
 
 // IsConnectionError reports whether an error of Send means that the connection has ended, and not that this message

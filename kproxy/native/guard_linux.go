@@ -14,7 +14,8 @@ import (
 // errStuck ends a connection that sends a descriptor while another one of the user does not close.
 var errStuck = errors.New("native: a descriptor that a process of this user sent does not close")
 
-// Guard prepares for descriptors of a process that is not trusted, which d then closes. It is called before Recv.
+// Guard prepares for descriptors of a process that is not trusted, which d then closes, and limits the number of those
+// that are sent to it and that it does not receive. It is called before Recv and Send.
 //
 // A file of a file system is replaced by an empty file in memory. No command accepts one, and system calls on it may
 // take any time: the process can be the file system (FUSE). That includes os.NewFile, which has the runtime poll a file
@@ -25,6 +26,7 @@ func (c *Conn) Guard(d *Discarder) {
 		uid = -1
 	}
 	c.guard, c.uid = d, uid
+	c.outlet = &outlet{raw: c.raw, p: &passer{uid: uid, discard: d, ended: make(chan struct{})}}
 }
 
 // Discard closes descriptors that Recv has returned.

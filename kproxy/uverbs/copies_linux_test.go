@@ -58,6 +58,10 @@ func TestCopiedRegistration(t *testing.T) {
 			HCAVA: addr, PDHandle: pd.PDHandle, AccessFlags: accessLocalWrite}, nil, 76), Token: token})
 	}
 	status := func() kproxy.ClientStatus { return r.core.Status().Clients[0] }
+	unsent := reg(0x1000, 0)
+	require.NotNil(t, unsent.Copies)
+	require.NoError(t, unsent.Copies.Close())
+	unsent.Unsent() // the carrier did not get the socket
 	first := reg(0x1000, 0)
 	require.NotNil(t, first.Copies)
 	assert.Equal(t, syscall.EFAULT, first.Errno, "the result, if the carrier does not copy")

@@ -165,6 +165,7 @@ func copied(f *File, c *call, register func() (*schema.RegionReply, error)) (*sc
 		return nil, err
 	}
 	c.reply.Copies, c.reply.Errno = served.Files[0], errnoOf(notMapped(err))
+	c.reply.Unsent = func() { f.session.Undo(served) }
 	return nil, nil
 }
 

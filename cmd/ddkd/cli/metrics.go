@@ -10,6 +10,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/kproxy"
+	"ciddk/kproxy/native"
 )
 
 // metrics reads the counters of a daemon when Prometheus does. It is a prometheus.Collector.
@@ -65,6 +66,7 @@ var (
 	rejected    = total("messages_rejected", "Messages that did not match their declaration.")
 	posts       = total("work_requests", "Work requests received in messages.")
 	completions = total("completions", "Completions returned in messages.")
+	inFlight    = gauge("descriptors_in_flight", "Descriptors passed to clients that have not received them.")
 	waiting     = gauge("events_waiting", "Events that wait because their clients do not read.")
 	events      = total("events", "Events delivered to clients.")
 	eventsLost  = total("events_lost", "Events lost because an event queue was full.")
@@ -75,7 +77,7 @@ var (
 var families = []family{numAdapters, portState, portSent, portReceived, portSentB, portReceivedB, portErrors,
 	portDiscards, drops, transport, doorbells, queueUsed, queueLimit, clients, connected, objects, clientQueue,
 	clientMem,
-	quotaUsed, refusals, messages, rejected, posts, completions, waiting, events, eventsLost, overflows}
+	quotaUsed, refusals, messages, rejected, posts, completions, inFlight, waiting, events, eventsLost, overflows}
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
@@ -171,6 +173,9 @@ func collectLoad(to chan<- prometheus.Metric, l *kproxy.Load) {
 	for k, n := range l.Refusals {
 		refusals.send(to, float64(n), label(k))
 	}
+	count, refused := native.InFlight()
+	inFlight.send(to, float64(count))
+	refusals.send(to, float64(refused), "descriptors_in_flight")
 	for k, x := range l.Fill {
 		quotaUsed.send(to, x, label(k))
 	}

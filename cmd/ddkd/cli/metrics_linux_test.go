@@ -103,6 +103,8 @@ func TestMetrics(t *testing.T) {
 		{"ddkd_quota_used_ratio", []string{"limit=qp"}, 1},
 		{"ddkd_quota_refusals_total", []string{"limit=qp"}, 1},
 		{"ddkd_quota_refusals_total", []string{"limit=memory_bytes"}, 0},
+		{"ddkd_quota_refusals_total", []string{"limit=descriptors_in_flight"}, 0},
+		{"ddkd_descriptors_in_flight", nil, 0},
 		{"ddkd_messages_total", []string{"command=post_send"}, 1},
 		{"ddkd_messages_total", []string{"command=hello"}, 2},
 		{"ddkd_messages_rejected_total", nil, 0},

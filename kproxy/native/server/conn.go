@@ -154,11 +154,11 @@ func (d *conn) do(h native.Header, call *kproxy.Call) {
 }
 
 // unsent returns the error of a verb whose reply could not be sent: it is too long, the driver's descriptors are
-// closed, or the system has no resources to pass descriptors (those that clients have not received are limited by
-// RLIMIT_NOFILE, too).
+// closed, or there are no resources to pass descriptors: those that clients have not received have limits (package
+// native), which are below the system's.
 func unsent(c schema.Command, err error) error {
 	status := ci.Status(ci.UnknownError)
-	for _, e := range []error{syscall.ETOOMANYREFS, syscall.ENOBUFS, syscall.ENOMEM} {
+	for _, e := range []error{native.ErrInFlight, syscall.ETOOMANYREFS, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(err, e) {
 			status = ci.InsufficientResources
 		}

@@ -96,10 +96,14 @@ func (r *rig) raw() *client {
 // client returns a connection after Hello.
 func (r *rig) client() *client {
 	c := r.raw()
-	var reply schema.HelloReply
-	require.NoError(r.t, c.do(schema.CmdHello, &schema.Hello{Version: schema.Version, PointerBits: 64, Name: "test"},
-		&reply))
+	c.hello()
 	return c
+}
+
+// hello sends Hello.
+func (c *client) hello() {
+	require.NoError(c.r.t, c.do(schema.CmdHello, &schema.Hello{Version: schema.Version, PointerBits: 64, Name: "test"},
+		&schema.HelloReply{}))
 }
 
 // send sends a request.
