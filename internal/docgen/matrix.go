@@ -9,7 +9,8 @@ import (
 
 // situationTitles are the titles of the columns of the matrix.
 var situationTitles = map[string]string{"one": "one daemon", "one,load": "one, under load", "two": "two daemons",
-	"two,load": "two, under load", "two,loss": "two, 1% impaired"}
+	"two,load": "two, under load", "two,loss": "two, 1% impaired",
+	"linux": "Soft-RoCE", "linux,loss": "Soft-RoCE, 1% impaired"}
 
 // matrixTable returns the table of the programs that test/verbs runs in several situations.
 func matrixTable(root string) (string, error) {

@@ -16,17 +16,18 @@ const Path = "test/verbs/testdata/matrix.txt"
 
 // The parts of the names of situations.
 const (
-	One  = "one"  // server and client use one daemon
-	Two  = "two"  // server and client use two daemons
-	Load = "load" // other programs of the daemons write without end
-	Loss = "loss" // the link impairs packets
+	One   = "one"   // server and client use one daemon
+	Two   = "two"   // server and client use two daemons
+	Linux = "linux" // one of them uses Linux's Soft-RoCE, in both roles
+	Load  = "load"  // other programs of the daemons write without end
+	Loss  = "loss"  // the link impairs packets
 )
 
 // A Situation is where programs run, and a condition: Load, Loss, or none.
 type Situation struct{ Where, Condition string }
 
 // Situations are all situations.
-var Situations = []Situation{{One, ""}, {One, Load}, {Two, ""}, {Two, Load}, {Two, Loss}}
+var Situations = []Situation{{One, ""}, {One, Load}, {Two, ""}, {Two, Load}, {Two, Loss}, {Linux, ""}, {Linux, Loss}}
 
 // String returns where, and the condition.
 func (s Situation) String() string {
