@@ -88,8 +88,8 @@ func programsOf(list []cell) []string {
 // tcpPort is the default port of the ping-pongs and of perftest.
 const tcpPort = 18515
 
-// run runs the server on Linux and the client on ours, or the other way round, again if the client was early. It returns
-// the client's output.
+// run runs the server on Linux and the client on ours, or the other way round, again if the client was early. It
+// returns the client's output.
 func (s *softRoCE) run(c cell, linuxServes bool) string {
 	for begin := time.Now(); ; {
 		server, client, err := s.runOnce(c, linuxServes)
