@@ -112,14 +112,19 @@ func TestRepliesNotReceived(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF, "the daemon has closed its copy of the socket")
 	again := hostile.unread()
 	requireInFlight(t, most)
+	waiting := hostile.unread()
 	require.NoError(t, hostile.c.Close())
 	<-f.closed
+	require.Eventually(t, func() bool {
+		n, _, err := unix.Recvfrom(waiting, make([]byte, 1), unix.MSG_DONTWAIT)
+		return n == 0 && err == nil
+	}, time.Minute, time.Millisecond, "the end of the connection ends a call whose reply waits")
 	requireInFlight(t, most)
-	for _, fd := range append(sockets, again, late) {
+	for _, fd := range append(sockets, again, late, waiting) {
 		require.NoError(t, unix.Close(fd))
 	}
 	requireInFlight(t, 0)
-	assert.EqualValues(t, 1, f.unsent.Load())
+	assert.EqualValues(t, 2, f.unsent.Load())
 }
 
 // requireInFlight waits until a number of descriptors are in flight. A message is in flight, too, until the call that

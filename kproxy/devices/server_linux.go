@@ -159,6 +159,7 @@ func (s *Server) serve(c *native.Conn) {
 	}
 	s.forget(f)
 	f.Close()
+	c.Close() // replies that wait for descriptors to be received fail
 	d.wait.Wait()
 }
 
