@@ -24,6 +24,10 @@ import (
 type flights struct {
 	most, mostOfUser, mostOfClient int
 
+	// reserve is more than most: a user without descriptors in flight may pass a message beyond most, so that several
+	// users together do not keep another one from working.
+	reserve int
+
 	mu      sync.Mutex
 	count   int
 	users   map[int]int          // by user id
@@ -75,7 +79,7 @@ var inFlight = sync.OnceValue(func() *flights {
 // newFlights returns a count for a process that may have a number of descriptors.
 func newFlights(files int) *flights {
 	most := max(min(files/8, maxInFlight), minInFlight)
-	return &flights{most: most, mostOfUser: most / 2,
+	return &flights{most: most, mostOfUser: most / 2, reserve: max(files/2, most),
 		mostOfClient: max(min(most/4, maxInFlightOfClient), schema.MaxFiles),
 		users:        map[int]int{}, outlets: map[*outlet]struct{}{}, left: map[*outlet]struct{}{}}
 }
@@ -148,7 +152,7 @@ func (f *flights) check(p *passer, n int) error {
 	case f.users[p.uid]+n > f.mostOfUser:
 		return fmt.Errorf("%w: %d of user %d, and the limit of a user is %d (a sixteenth of RLIMIT_NOFILE)",
 			ErrInFlight, f.users[p.uid], p.uid, f.mostOfUser)
-	case f.count+n > f.most:
+	case f.count+n > f.most && (f.users[p.uid] > 0 || f.count+n > f.reserve):
 		return fmt.Errorf("%w: %d of all clients, and the limit is %d (an eighth of RLIMIT_NOFILE)", ErrInFlight,
 			f.count, f.most)
 	}
