@@ -491,18 +491,17 @@ func (n *node) refused(err error) bool {
 		al.cfg.Clock.AfterFunc(al.cfg.DestroyBackoff<<min(tries-1, 16), func() { n.exec.post(n.reap) })
 		return true
 	}
+	if n.stays { // before OnDestroyError, after which the program may ask for another try
+		al.mu.Lock()
+		n.stuck, n.err = true, err
+		n.answer()
+		al.mu.Unlock()
+	}
 	log.Error("accesslayer: the driver refused a destroy; giving up", "tries", tries)
 	if al.cfg.OnDestroyError != nil {
 		al.cfg.OnDestroyError(fmt.Errorf("accesslayer: %v not destroyed after %d tries: %w", n.kind, tries, err))
 	}
-	if !n.stays {
-		return false
-	}
-	al.mu.Lock()
-	n.stuck, n.err = true, err
-	n.answer()
-	al.mu.Unlock()
-	return true
+	return n.stays
 }
 
 // finish ends step 3.

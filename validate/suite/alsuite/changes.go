@@ -41,18 +41,24 @@ func (c editedCA) Query() (*ci.CAAttr, error) {
 	if err != nil {
 		return nil, err
 	}
+	out := copyAttr(a)
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	if c.e.edit != nil {
+		c.e.edit(out.Ports)
+	}
+	return out, nil
+}
+
+// copyAttr returns a copy that a case may change.
+func copyAttr(a *ci.CAAttr) *ci.CAAttr {
 	out := *a
 	out.Ports = slices.Clone(a.Ports)
 	for i := range out.Ports {
 		p := &out.Ports[i]
 		p.GIDs, p.PKeys = slices.Clone(p.GIDs), slices.Clone(p.PKeys)
 	}
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
-	if c.e.edit != nil {
-		c.e.edit(out.Ports)
-	}
-	return &out, nil
+	return &out
 }
 
 var CIChange01 = changes.Must("CI-Change-01", "CI access layer", "accesslayer, PortEvent",

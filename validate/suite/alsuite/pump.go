@@ -1,7 +1,10 @@
 package alsuite
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"ciddk/accesslayer"
@@ -137,4 +140,171 @@ func pumpClose(t *validate.T) {
 		kit.Equal(t, "WC.ID of a completion that the pump left in the CQ", wc.ID, uint64(n+i+1))
 	}
 	p.B.RecvCQ.Empty()
+}
+
+var CIPump04 = pumps.Must("CI-Pump-04", "CI access layer", "accesslayer, Pump.CatchUp",
+	"Pump.CatchUp calls its function once, on the goroutine of the pump, after the completions that were in the CQ have "+
+		"been handled; of several calls, in order. A pump that ends first does not call it.")
+
+var _ = pumps.Case(validate.Case{
+	ID:    "al.pump.catch-up",
+	Title: "let pumps catch up with completions, and with an empty CQ",
+	Run:   pumpCatchUp,
+}, CIPump04)
+
+func pumpCatchUp(t *validate.T) {
+	const messages = 24
+	s := registered(t)
+	p := s.pair(kit.Depth(32))
+	cq := typed[*accesslayer.CQ](t, p.B.RecvCQ.CQ, "CQ")
+	for _, v := range kit.Variants(t, "", []struct {
+		name  string
+		mode  accesslayer.PollMode
+		batch int
+	}{
+		{"sleeping, one at a time", accesslayer.PollEvent, 1}, {"sleeping, all at once", accesslayer.PollEvent, messages},
+		{"polling", accesslayer.PollBusy, 5}, {"both", accesslayer.PollHybrid, 0},
+	}) {
+		entered, release := make(chan struct{}, 1), make(chan struct{})
+		free := sync.OnceFunc(func() { close(release) })
+		defer free()                  // also if the case fails
+		handled, isInside := 0, false // used by the pump only
+		pump, err := cq.NewPump(accesslayer.PumpConfig{Mode: v.mode, Batch: v.batch, Handle: func(wcs []ci.WC) {
+			isInside = true
+			if handled == 0 {
+				entered <- struct{}{}
+				<-release
+			}
+			handled += len(wcs)
+			isInside = false
+		}})
+		kit.OK(t, err, "CQ.NewPump")
+		type call struct {
+			number, handled int
+			isInside        bool
+		}
+		calls := make(chan call, 8)
+		catchUp := func(number int) { pump.CatchUp(func() { calls <- call{number, handled, isInside} }) }
+		catchUp(1)
+		kit.Equal(t, "call of CatchUp with an empty CQ", expect(t, calls, "call of CatchUp"), call{number: 1})
+		p.B.Recv(p.B.RecvWRs(messages, 1)...)
+		p.A.Send(p.A.SendWRs(messages)...)
+		expect(t, entered, "first completion that the pump delivers")
+		p.A.CQ.Wait(messages) // all have arrived
+		for i := range 3 {
+			catchUp(2 + i)
+		}
+		none(t, calls, "calls of CatchUp inside Handle")
+		free()
+		for i := range 3 {
+			kit.Equal(t, "call of CatchUp after completions", expect(t, calls, "call of CatchUp"),
+				call{2 + i, messages, false})
+		}
+		catchUp(5)
+		kit.Equal(t, "call of CatchUp with a CQ that is empty again", expect(t, calls, "call of CatchUp"),
+			call{5, messages, false})
+		ended := make(chan error, 1)
+		pump.CatchUp(func() {
+			if err := pump.DestroyAsync(func(err error) { ended <- err }); err != nil {
+				ended <- err
+			}
+		})
+		kit.OK(t, expect(t, ended, "callback of Pump.DestroyAsync in a call of CatchUp"), "Pump.DestroyAsync")
+		catchUp(6)
+		none(t, calls, "calls of CatchUp for a pump that has ended")
+		p.B.RecvCQ.Empty()
+	}
+}
+
+var CIPump05 = pumps.Must("CI-Pump-05", "CI access layer", "accesslayer, CQ.Wait, Poller.Next",
+	"A wait returns completions that are queued also if its context has ended, and otherwise the error of the context. "+
+		"If the CQ is destroyed, waits return ErrClosed. Several waits get each completion once.")
+
+var _ = pumps.Case(validate.Case{
+	ID:    "al.wait.end",
+	Title: "waits whose context or CQ ends, and several waits at a time",
+	Run:   waitEnd,
+}, CIPump05)
+
+func waitEnd(t *validate.T) {
+	s := registered(t)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel() // also if the case fails
+	type waiter func(ctx context.Context, wc []ci.WC) (int, error)
+	for _, v := range kit.Variants(t, "", []struct {
+		name string
+		of   func(*accesslayer.CQ) waiter
+	}{
+		{"CQ.Wait", func(q *accesslayer.CQ) waiter { return q.Wait }},
+		{"Poller.Next, polling", func(q *accesslayer.CQ) waiter {
+			return accesslayer.Poller{CQ: q, Mode: accesslayer.PollBusy}.Next
+		}},
+		{"Poller.Next, sleeping", func(q *accesslayer.CQ) waiter {
+			return accesslayer.Poller{CQ: q, Mode: accesslayer.PollEvent}.Next
+		}},
+		{"Poller.Next, both", func(q *accesslayer.CQ) waiter {
+			return accesslayer.Poller{CQ: q, Mode: accesslayer.PollHybrid}.Next
+		}},
+	}) {
+		const messages, waits = 12, 3
+		p := s.pair(kit.Depth(32))
+		cq := typed[*accesslayer.CQ](t, p.B.RecvCQ.CQ, "CQ")
+		wait, wc := v.of(cq), make([]ci.WC, messages)
+		_, err := wait(ended, wc)
+		kit.True(t, errors.Is(err, context.Canceled), v.name+" with an empty CQ and a context that has ended",
+			"the error of the context", "%v", err)
+		p.B.Recv(p.B.RecvWRs(messages, 1)...)
+		p.A.Send(p.A.SendWRs(messages)...)
+		p.A.CQ.Wait(messages) // all have arrived
+		n, err := wait(ended, wc[:5])
+		kit.OK(t, err, v.name+" with completions and a context that has ended")
+		kit.Equal(t, "completions of "+v.name, n, 5)
+		n, err = wait(t.Context(), wc[5:])
+		kit.OK(t, err, v.name+" with completions")
+		kit.Equal(t, "completions of another "+v.name, n, messages-5)
+		for i := range wc {
+			kit.Equal(t, "WC.ID of a completion of "+v.name, wc[i].ID, uint64(i+1))
+		}
+		type result struct {
+			id  uint64
+			err error
+		}
+		results := make(chan result, messages)
+		for range waits {
+			t.Go(func() {
+				one := make([]ci.WC, 1)
+				for {
+					if _, err := wait(ctx, one); err != nil {
+						results <- result{err: err}
+						return
+					}
+					results <- result{id: one[0].ID}
+				}
+			})
+		}
+		seen := map[uint64]bool{}
+		for i := range uint64(messages) {
+			p.B.Recv(p.B.RecvWR(100+i, 0, 1))
+			p.A.Send(p.A.SendWR(100+i, 0, 1))
+			r := expect(t, results, "completion for one of several waits")
+			kit.OK(t, r.err, v.name+" beside others")
+			kit.True(t, r.id == 100+i && !seen[r.id], "WC.ID of a completion of "+v.name+" beside others",
+				fmt.Sprint(100+i), "%d", r.id)
+			seen[r.id] = true
+			p.A.CQ.WaitOK(100 + i)
+		}
+		kit.OK(t, typed[*accesslayer.PD](t, p.B.PD, "PD").Destroy(), "PD.Destroy while its CQ has waits")
+		for range waits {
+			r := expect(t, results, "end of a wait whose CQ is destroyed")
+			kit.True(t, errors.Is(r.err, accesslayer.ErrClosed) && ci.StatusOf(r.err) == ci.InvalidCQHandle,
+				v.name+" when the CQ is destroyed", "invalid CQ handle with ErrClosed", "%v", r.err)
+		}
+		_, err = wait(t.Context(), wc)
+		kit.True(t, errors.Is(err, accesslayer.ErrClosed), v.name+" of a destroyed CQ", "ErrClosed", "%v", err)
+	}
+	for _, r := range s.rec {
+		r.clean(t)
+	}
 }

@@ -29,7 +29,7 @@ func newStage(t *validate.T) *stage { return newStageOver(t, accesslayer.Config{
 // newStageOver is newStage with settings, and with wrap, if not nil, between the access layer and each recorder.
 func newStageOver(t *validate.T, cfg accesslayer.Config, wrap func(ci.HCA) ci.HCA) *stage {
 	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil)) // the cases check the results
-	cfg.PollInterval = -1                                       // no queries except those of the case
+	cfg.PollInterval = cmp.Or(cfg.PollInterval, -1)             // no queries except those of the case
 	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, t.Remaining()/2)
 	cfg.DestroyBackoff = time.Millisecond
 	s := &stage{t: t, al: accesslayer.New(cfg)}

@@ -8,7 +8,7 @@ import (
 // Suite returns all areas.
 func Suite() validate.Suite {
 	return validate.NewSuite("al", registrations, removals, destroys, pumps, races, clients, ports, pools, refusals,
-		changes, qps)
+		changes, qps, begins, noticing)
 }
 
 // area returns an empty area of the suite.

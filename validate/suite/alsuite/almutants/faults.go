@@ -32,7 +32,52 @@ func belowFaults() []mutant.Mutant {
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return noQKey{ciwrap.QP{QP: q}} })),
 		fault("al.ca-stays-again", alsuite.CIChange03, "a CA is not closed by the first Destroy",
 			tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return unclosed{ciwrap.CA{CA: c}} }})),
+		fault("al.loses-a-receive", alsuite.CIPump04, "Poll drops the tenth completion of a CQ",
+			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &losingCQ{CQ: ciwrap.CQ{CQ: c}} }})),
+		fault("al.loses-another-receive", alsuite.CIPump05, "Poll drops the tenth completion of a CQ",
+			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &losingCQ{CQ: ciwrap.CQ{CQ: c}} }})),
+		fault("al.opens-six-times", alsuite.CIBegin01, "an adapter can be opened six times", opens(6)),
+		fault("al.second-query", alsuite.CIBegin02, "a CA that was queried twice cannot be closed", queries(2)),
+		fault("al.opens-twice", alsuite.CIBegin03, "an adapter can be opened twice", opens(2)),
+		fault("al.fourth-query", alsuite.CINotice01, "a CA that was queried four times cannot be closed", queries(4)),
+		fault("al.third-query", alsuite.CINotice02, "a CA that was queried three times cannot be closed", queries(3)),
+		fault("al.ca-stays-removed", alsuite.CINotice03, "a CA is not closed by Destroy",
+			tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return unclosed{ciwrap.CA{CA: c}} }})),
+		fault("al.ca-stays-closed", alsuite.CINotice04, "a CA in which a PD was allocated stays open after Destroy",
+			tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &staysOpen{CA: ciwrap.CA{CA: c}} }})),
 	}
+}
+
+// opens is an adapter that can be opened so many times, of which the certifier needs one for the claims.
+func opens(most int32) func(ci.HCA) ci.HCA {
+	return func(h ci.HCA) ci.HCA {
+		n := &atomic.Int32{}
+		return ciwrap.Wrap(h,
+			ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return fewOpens{ciwrap.HCA{HCA: h}, n, most} }})
+	}
+}
+
+// queries is an adapter whose CA cannot be closed after so many queries.
+func queries(most int32) func(ci.HCA) ci.HCA {
+	return tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &queriedCA{CA: ciwrap.CA{CA: c}, most: most} }})
+}
+
+type queriedCA struct {
+	ciwrap.CA
+	n    atomic.Int32
+	most int32
+}
+
+func (c *queriedCA) Query() (*ci.CAAttr, error) {
+	c.n.Add(1)
+	return c.CA.Query()
+}
+
+func (c *queriedCA) Destroy() error {
+	if c.n.Load() >= c.most {
+		return &ci.Error{Verb: "CA.Destroy", Status: ci.ErrorStatus}
+	}
+	return c.CA.Destroy()
 }
 
 // onceMR is a region that rejects its first Destroy.
@@ -109,4 +154,19 @@ func (q noQKey) Query() (ci.QPAttr, error) {
 	a, err := q.QP.Query()
 	a.QKey = 0
 	return a, err
+}
+
+// losingCQ drops its tenth completion.
+type losingCQ struct {
+	ciwrap.CQ
+	n atomic.Int32
+}
+
+func (q *losingCQ) Poll(wc []ci.WC) (int, error) {
+	n, err := q.CQ.Poll(wc)
+	if before := q.n.Add(int32(n)) - int32(n); before < 10 && before+int32(n) >= 10 {
+		at := int(9 - before)
+		n = at + copy(wc[at:n], wc[at+1:n])
+	}
+	return n, err
 }

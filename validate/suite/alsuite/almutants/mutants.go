@@ -52,11 +52,7 @@ func faults() []mutant.Mutant {
 			tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return keepsCQs{ciwrap.PD{PD: p}} }})),
 		fault("al.keeps-drained-qps", req.SAS2_1_31, "a QP in SQD cannot be destroyed",
 			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return undying{ciwrap.QP{QP: q}} })),
-		fault("al.opens-thrice", req.SAS2_2_05, "an adapter can be opened only three times", func(h ci.HCA) ci.HCA {
-			n := &atomic.Int32{} // the certifier opens it once, for the claims
-			return ciwrap.Wrap(h,
-				ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return fewOpens{ciwrap.HCA{HCA: h}, n} }})
-		}),
+		fault("al.opens-thrice", req.SAS2_2_05, "an adapter can be opened only three times", opens(3)),
 		fault("al.keeps-regions", req.SAS2_2_07, "a region rejects Destroy twelve times",
 			tap.Layer(ciwrap.Layer{MR: func(m ci.MR,
 				_ ciwrap.MROrigin) ci.MR {
@@ -262,14 +258,15 @@ func (q undying) Destroy() error {
 	return q.QP.Destroy()
 }
 
-// fewOpens fails from the fourth open on.
+// fewOpens fails when it was opened as often as allowed.
 type fewOpens struct {
 	ciwrap.HCA
-	n *atomic.Int32
+	n    *atomic.Int32
+	most int32
 }
 
 func (h fewOpens) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
-	if h.n.Add(1) > 3 {
+	if h.n.Add(1) > h.most {
 		return nil, &ci.Error{Verb: "HCA.OpenCA", Status: ci.InsufficientResources}
 	}
 	return h.HCA.OpenCA(guid, fn, ctx)
