@@ -110,6 +110,12 @@ type Target struct {
 	// state and what it printed. The end of the process is charged to the running case. It is nil if the driver runs in
 	// the worker process.
 	Exited func() (state, printed string, ok bool)
+	// Load loads the driver on a device of its own, apart from HCAs, as the operating system does when it finds one. The
+	// driver registers the adapter at r before Load returns. If r rejects it, Load returns that error, and nothing
+	// remains. unload ends the driver; with gone, after the device has been pulled out. In both cases the driver
+	// deregisters the adapter before unload returns. One device is loaded at a time. Load is nil if a program registers
+	// the adapters, and not the driver.
+	Load func(ctx context.Context, r ci.Registrar) (unload func(gone bool) error, err error)
 	// VendorCall is a vendor command with a known result, to test a claim of CapVendorCall. It may be nil.
 	VendorCall *VendorCommand
 	// UserLibrary is the driver's user library, to certify it in user mode. It may be nil.

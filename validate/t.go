@@ -164,6 +164,14 @@ func (t *T) SetLink(up bool) {
 	}
 }
 
+// Load loads the driver on a device of its own (Target.Load). It skips the case if the target does not support that.
+func (t *T) Load(r ci.Registrar) (unload func(gone bool) error, err error) {
+	if t.target.Load == nil {
+		t.Skip("the target does not load its driver (Target.Load)")
+	}
+	return t.target.Load(t.Context(), r)
+}
+
 // VendorCall returns the target's vendor command with a known result (Target.VendorCall). It skips the case if there is
 // none.
 func (t *T) VendorCall() VendorCommand {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ciddk/bus"
+	"ciddk/bus/local"
 	"ciddk/ci"
 	"ciddk/hca/mlx4"
 	"ciddk/hca/mlx4/fw"
@@ -15,6 +16,7 @@ import (
 	"ciddk/hca/mlx4/userlib"
 	"ciddk/link/capture"
 	"ciddk/link/capture/pcapng"
+	"ciddk/link/direct"
 	"ciddk/link/frame"
 	"ciddk/rvt"
 	"ciddk/validate"
@@ -183,7 +185,32 @@ func openMLX4(ctx context.Context, o validate.Options) (*validate.Target, error)
 	if t.SetLink = l.setLink; t.SetLink == nil {
 		t.SetLink = func(up bool) error { return made[0].m.SetLink(1, up) }
 	}
+	t.Load = func(ctx context.Context, r ci.Registrar) (func(bool) error, error) { return loadMLX4(ctx, o, r) }
 	return t, nil
+}
+
+// loadMLX4 implements validate.Target.Load: it plugs a model in, on which a bus probes the driver.
+func loadMLX4(ctx context.Context, o validate.Options, r ci.Registrar) (unload func(gone bool) error, err error) {
+	p, err := direct.New(new(direct.Link), direct.Config{})
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.New(model.Config{Rand: seeded(o.Seed, 2), NodeDescription: description, GUID: loadedGUID(),
+		Ports: []model.PortConfig{{Link: p}}})
+	if err != nil {
+		return nil, err
+	}
+	f := local.New(m, "model that is loaded")
+	i, err := mlx4.Driver(r, mlx4.Config{Firmware: fw.Config{ResetDelay: time.Nanosecond}}).Probe(ctx, f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), m.Close())
+	}
+	return func(gone bool) error {
+		if gone {
+			f.Unplug()
+		}
+		return errors.Join(i.Remove(gone), m.Close())
+	}, nil
 }
 
 // newMLX4Adapter returns adapter i, on ports that it takes over.

@@ -115,7 +115,27 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 	if t.SetLink = l.setLink; t.SetLink == nil {
 		t.SetLink = func(up bool) error { return made[0].SetLink(1, up) }
 	}
+	t.Load = func(_ context.Context, r ci.Registrar) (func(bool) error, error) { return loadReference(o, r) }
 	return t, nil
+}
+
+// loadedGUID returns the GUID of adapters that validate.Target.Load makes.
+func loadedGUID() ci.GUID { return guid + 0xff<<8 }
+
+// loadReference implements validate.Target.Load. The device of a software adapter is its port. It cannot be pulled out.
+func loadReference(o validate.Options, r ci.Registrar) (unload func(gone bool) error, err error) {
+	p, err := direct.New(new(direct.Link), direct.Config{})
+	if err != nil {
+		return nil, err
+	}
+	h, err := reference.New(reference.Config{GUID: loadedGUID(), Ports: []rvt.Port{p}, Rand: seeded(o.Seed, 2)})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Register(h); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return func(bool) error { return errors.Join(r.Deregister(loadedGUID()), h.Close()) }, nil
 }
 
 // noCapture implements validate.Target.Capture for a target without captures.

@@ -29,10 +29,11 @@ type HCA struct {
 
 	pds, cqs, qps, mrs pool
 
-	mu   sync.RWMutex // guards the fields below; held only for lookups
-	open *ca
-	qp   map[ci.QPN]*qp
-	cq   map[CQN]*cq
+	mu     sync.RWMutex // guards the fields below; held only for lookups
+	open   *ca
+	closed bool
+	qp     map[ci.QPN]*qp
+	cq     map[CQN]*cq
 }
 
 // New starts the hardware. Register the result with ci.Registrar.Register, which calls back before it returns.
@@ -48,7 +49,12 @@ func New(dev Device) (*HCA, error) {
 }
 
 // Close stops the hardware. The CA must have been destroyed. It is idempotent.
-func (h *HCA) Close() error { return h.dev.Close() }
+func (h *HCA) Close() error {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	return h.dev.Close()
+}
 
 // Live returns the number of existing objects of each kind, for the leak check of the certifier.
 func (h *HCA) Live() map[string]int {
@@ -64,7 +70,7 @@ func (h *HCA) Info() ci.HCAInfo {
 }
 
 // OpenCA opens the adapter. Status: InvalidParameter (a zero GUID, a nil callback), NotFound, ResourceBusy (already
-// open).
+// open), InvalidState (Close was called).
 func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
 	const verb = "HCA.OpenCA"
 	switch {
@@ -75,7 +81,10 @@ func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.open != nil {
+	switch {
+	case h.closed:
+		return nil, fail(verb, ci.InvalidState, "the adapter is closed")
+	case h.open != nil:
 		return nil, fail(verb, ci.ResourceBusy, "already open")
 	}
 	h.open = &ca{hca: h, notify: newNotifier(nil, onEvent, ctx)}

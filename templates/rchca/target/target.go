@@ -46,6 +46,7 @@ func open(context.Context, validate.Options) (*validate.Target, error) {
 		}
 		return sum
 	}
+	t.Load = load
 	for _, guid := range []ci.GUID{0x02ddcd0000007001, 0x02ddcd0000007002} {
 		h, err := rchca.New(fabric.New(guid))
 		if err != nil {
@@ -55,4 +56,17 @@ func open(context.Context, validate.Options) (*validate.Target, error) {
 		t.HCAs = append(t.HCAs, h)
 	}
 	return t, nil
+}
+
+// load loads the driver on another device, as your operating system's part of the driver does: New, then Register, and
+// Deregister before Close. A device in software cannot be pulled out.
+func load(_ context.Context, r ci.Registrar) (unload func(gone bool) error, err error) {
+	h, err := rchca.New(new(soft.Fabric).New(0x02ddcd0000007003))
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Register(h); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return func(bool) error { return errors.Join(r.Deregister(h.Info().GUID), h.Close()) }, nil
 }

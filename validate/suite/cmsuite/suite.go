@@ -9,7 +9,7 @@ import (
 // Suite returns all areas.
 func Suite() validate.Suite {
 	return validate.NewSuite("cm", datagrams, connects, requests, answers, ends, lookups, states, handoffs,
-		proposals, arguments, filters, forgeries, reactions, peerRequests, delays, alternates,
+		proposals, arguments, filters, forgeries, reactions, peerRequests, delays, alternates, paths,
 		recoveries, listens, attributes)
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // All returns the mutants of all areas.
-func All() []mutant.Mutant { return slices.Concat(faults(), belowFaults()) }
+func All() []mutant.Mutant { return slices.Concat(faults(), belowFaults(), loads()) }
 
 // faults are the mutants of all areas that need no fault of the case.
 func faults() []mutant.Mutant {

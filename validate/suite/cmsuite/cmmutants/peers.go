@@ -39,6 +39,10 @@ var alternates = []mutant.Mutant{
 		func(b []byte) { clear(b[bodyOffset+96 : bodyOffset+140]) }),
 	edit("cm.alternate-refused", cmsuite.CMPath03, "each APR reports the path as rejected", attrAPR,
 		func(b []byte) { b[bodyOffset+9] = 3 }),
+	edit("cm.path-rej-info", cmsuite.CMAddr01, "each REJ has no additional information", attrREJ,
+		func(b []byte) { b[bodyOffset+9] = 0 }),
+	edit("cm.path-apr-info", cmsuite.CMAddr02, "each APR has no additional information", attrAPR,
+		func(b []byte) { b[bodyOffset+8] = 0 }),
 }
 
 var listens = []mutant.Mutant{
