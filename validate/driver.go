@@ -110,7 +110,7 @@ type Target struct {
 	// state and what it printed. The end of the process is charged to the running case. It is nil if the driver runs in
 	// the worker process.
 	Exited func() (state, printed string, ok bool)
-	// Load loads the driver on a device of its own, apart from HCAs, as the operating system does when it finds one. The
+	// Load loads the driver on a device of its own, apart from HCAs, as an operating system does when it finds one. The
 	// driver registers the adapter at r before Load returns. If r rejects it, Load returns that error, and nothing
 	// remains. unload ends the driver; with gone, after the device has been pulled out. In both cases the driver
 	// deregisters the adapter before unload returns. One device is loaded at a time. Load is nil if a program registers

@@ -13,8 +13,8 @@ import (
 var begins = area()
 
 var CIBegin01 = begins.Must("CI-Begin-01", "CI access layer", "accesslayer, AL.Register",
-	"Register returns the error of a driver that cannot be opened or queried, and rejects one of another major version "+
-		"and attributes that contradict each other. Then the CA is closed, the GUID is free, and no client is "+
+	"Register returns the error of a driver that cannot be opened or queried, and rejects one of another major "+
+		"version and attributes that contradict each other. Then the CA is closed, the GUID is free, and no client is "+
 		"notified.")
 
 var _ = begins.Case(validate.Case{
@@ -139,8 +139,8 @@ func withReregister(a *ci.CAAttr, has bool) *ci.CAAttr {
 }
 
 var CIBegin02 = begins.Must("CI-Begin-02", "CI access layer", "accesslayer, AL.Register",
-	"Register sets IsClientReregistrationSupported of InfiniBand ports that do not have it, and of no others. A driver "+
-		"that cannot set it is registered all the same.")
+	"Register sets IsClientReregistrationSupported of InfiniBand ports that do not have it, and of no others. A "+
+		"driver that cannot set it is registered all the same.")
 
 var _ = begins.Case(validate.Case{
 	ID:    "al.begin.reregister",
@@ -203,8 +203,8 @@ func beginReregister(t *validate.T) {
 }
 
 var CIBegin03 = begins.Must("CI-Begin-03", "CI access layer", "accesslayer, AL.Register, AL.Deregister",
-	"If the driver refuses to close an adapter whose registration has failed, the GUID stays reserved until Deregister "+
-		"has closed it.")
+	"If the driver refuses to close an adapter whose registration has failed, the GUID stays reserved until "+
+		"Deregister has closed it.")
 
 var _ = begins.Case(validate.Case{
 	ID:    "al.begin.stuck",

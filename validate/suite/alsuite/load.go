@@ -80,7 +80,10 @@ func loadAndEnd(t *validate.T, gone bool) {
 	s := newStage(t)
 	changes := make(chan string, 64)
 	_, err := s.client.RegisterPnP(accesslayer.PnPConfig{Sync: true,
-		Add:    func(a *accesslayer.Adapter) (any, error) { changes <- fmt.Sprint("added ", a.GUID()); return nil, nil },
+		Add: func(a *accesslayer.Adapter) (any, error) {
+			changes <- fmt.Sprint("added ", a.GUID())
+			return nil, nil
+		},
 		Remove: func(a *accesslayer.Adapter, _ any) { changes <- fmt.Sprint("removed ", a.GUID()) }})
 	kit.OK(t, err, "Client.RegisterPnP")
 	what := "unloaded"
@@ -147,8 +150,8 @@ func inUse(t *validate.T, ca ci.CA) {
 }
 
 var CILoad01 = loads.Must("CI-Load-01", "CI access layer", "ci, Registrar",
-	"A driver whose registration is rejected reports the error and drives the device no more. The device can be loaded "+
-		"again.")
+	"A driver whose registration is rejected reports the error and drives the device no more. The device can be "+
+		"loaded again.")
 
 var _ = loads.Case(validate.Case{
 	ID:    "al.load.rejected",

@@ -221,8 +221,8 @@ func noticePoll(t *validate.T, interval time.Duration) {
 
 var CINotice03 = noticing.Must("CI-Notice-03", "CI access layer",
 	"accesslayer, PnPConfig, AL.Deregister, Client.OpenCA",
-	"While a callback for PnP blocks, a registration with Sync and Deregister return Timeout. The registration is then "+
-		"void. The removal continues: the adapter cannot be opened or registered before its end.")
+	"While a callback for PnP blocks, a registration with Sync and Deregister return Timeout. The registration is "+
+		"then void. The removal continues: the adapter cannot be opened or registered before its end.")
 
 var _ = noticing.Case(validate.Case{
 	ID:    "al.notice.blocked",
@@ -288,8 +288,8 @@ func noticeBlocked(t *validate.T) {
 }
 
 var CINotice04 = noticing.Must("CI-Notice-04", "CI access layer", "accesslayer, AL.Close",
-	"AL.Close returns the error of a driver that refuses to close its adapter, and closes the others. It can be called "+
-		"again.")
+	"AL.Close returns the error of a driver that refuses to close its adapter, and closes the others. It can be "+
+		"called again.")
 
 var _ = noticing.Case(validate.Case{
 	ID:    "al.notice.close",

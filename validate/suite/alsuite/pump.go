@@ -143,8 +143,8 @@ func pumpClose(t *validate.T) {
 }
 
 var CIPump04 = pumps.Must("CI-Pump-04", "CI access layer", "accesslayer, Pump.CatchUp",
-	"Pump.CatchUp calls its function once, on the goroutine of the pump, after the completions that were in the CQ have "+
-		"been handled; of several calls, in order. A pump that ends first does not call it.")
+	"Pump.CatchUp calls its function once, on the goroutine of the pump, after the completions that were in the CQ "+
+		"have been handled; of several calls, in order. A pump that ends first does not call it.")
 
 var _ = pumps.Case(validate.Case{
 	ID:    "al.pump.catch-up",
@@ -162,7 +162,8 @@ func pumpCatchUp(t *validate.T) {
 		mode  accesslayer.PollMode
 		batch int
 	}{
-		{"sleeping, one at a time", accesslayer.PollEvent, 1}, {"sleeping, all at once", accesslayer.PollEvent, messages},
+		{"sleeping, one at a time", accesslayer.PollEvent, 1},
+		{"sleeping, all at once", accesslayer.PollEvent, messages},
 		{"polling", accesslayer.PollBusy, 5}, {"both", accesslayer.PollHybrid, 0},
 	}) {
 		entered, release := make(chan struct{}, 1), make(chan struct{})
@@ -217,8 +218,8 @@ func pumpCatchUp(t *validate.T) {
 }
 
 var CIPump05 = pumps.Must("CI-Pump-05", "CI access layer", "accesslayer, CQ.Wait, Poller.Next",
-	"A wait returns completions that are queued also if its context has ended, and otherwise the error of the context. "+
-		"If the CQ is destroyed, waits return ErrClosed. Several waits get each completion once.")
+	"A wait returns completions that are queued also if its context has ended, and otherwise the error of the "+
+		"context. If the CQ is destroyed, waits return ErrClosed. Several waits get each completion once.")
 
 var _ = pumps.Case(validate.Case{
 	ID:    "al.wait.end",

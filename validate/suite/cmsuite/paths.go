@@ -167,8 +167,8 @@ func pathRequest(t *validate.T) {
 }
 
 var CMAddr02 = paths.Must("CM-Addr-02", "IBTA 12.8.1", "cm, EventAlternate",
-	"A LAP whose path does not lead to the port, or not back, is answered with the status for the address, and with one "+
-		"that the port has. Other paths reach the consumer.")
+	"A LAP whose path does not lead to the port, or not back, is answered with the status for the address, and with "+
+		"one that the port has. Other paths reach the consumer.")
 
 var _ = paths.Case(validate.Case{
 	ID:    "cm.path.proposal",
