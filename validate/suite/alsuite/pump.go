@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
+	"ciddk/ci/ciwrap"
 	"ciddk/validate"
 	"ciddk/validate/kit"
 )
@@ -307,5 +310,78 @@ func waitEnd(t *validate.T) {
 	}
 	for _, r := range s.rec {
 		r.clean(t)
+	}
+}
+
+// window stands above the driver. It calls a function once when a CQ is about to be armed.
+type window struct{ before atomic.Pointer[func()] }
+
+func (w *window) over(h ci.HCA) ci.HCA {
+	return ciwrap.Wrap(h, ciwrap.Layer{
+		CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ { return windowCQ{ciwrap.CQ{CQ: q}, w} },
+	})
+}
+
+type windowCQ struct {
+	ciwrap.CQ
+	w *window
+}
+
+func (q windowCQ) Notify(when ci.Notify) error {
+	if f := q.w.before.Swap(nil); f != nil {
+		(*f)()
+	}
+	return q.CQ.Notify(when)
+}
+
+var CIPump06 = pumps.Must("CI-Pump-06", "CI access layer", "accesslayer, CQ.Wait, Poller.Next",
+	"A completion that arrives between the last poll of a wait and the arming of the CQ ends the wait.")
+
+var _ = pumps.Case(validate.Case{
+	ID:    "al.wait.window",
+	Title: "a completion arrives while a wait arms the CQ",
+	Run:   waitWindow,
+}, CIPump06)
+
+func waitWindow(t *validate.T) {
+	w := &window{}
+	s := newStageOver(t, accesslayer.Config{}, w.over)
+	for _, h := range s.hcas {
+		kit.OK(t, s.al.Register(h), "Registrar.Register")
+	}
+	p := s.pair()
+	cq := typed[*accesslayer.CQ](t, p.B.RecvCQ.CQ, "CQ")
+	ctx, cancel := context.WithTimeout(t.Context(), t.Remaining())
+	defer cancel()
+	id, wc := uint64(0), make([]ci.WC, 4)
+	for range 3 {
+		for _, v := range []struct {
+			name string
+			wait func(context.Context, []ci.WC) (int, error)
+		}{
+			{"CQ.Wait", cq.Wait},
+			{"Poller.Next, sleeping", accesslayer.Poller{CQ: cq, Mode: accesslayer.PollEvent}.Next},
+			{"Poller.Next, both", accesslayer.Poller{CQ: cq, Mode: accesslayer.PollHybrid}.Next},
+		} {
+			id++
+			p.B.Recv(p.B.RecvWR(id, 0, 1))
+			var sent error
+			arrive := func() { // inside a verb, so that it must not end the case
+				_, sent = p.A.PostSend([]ci.SendWR{p.A.SendWR(id, 0, 1)})
+				for one := make([]ci.WC, 1); sent == nil && ctx.Err() == nil; runtime.Gosched() {
+					if n, err := p.A.CQ.Poll(one); n > 0 || err != nil {
+						sent = errors.Join(err, one[0].Err())
+						return
+					}
+				}
+			}
+			w.before.Store(&arrive)
+			n, err := v.wait(ctx, wc)
+			where := v.name + " with a completion that arrives while it arms the CQ"
+			kit.OK(t, sent, where+": the message")
+			kit.OK(t, err, where)
+			kit.True(t, n == 1 && wc[0].ID == id, where, "the completion", "%d: %s", n, kit.Completions(wc[:n]))
+			kit.True(t, w.before.Load() == nil, where, "an armed CQ", "none")
+		}
 	}
 }

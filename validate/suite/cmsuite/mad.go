@@ -1,6 +1,7 @@
 package cmsuite
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -279,6 +280,53 @@ func madRetry(t *validate.T) {
 		kit.SameBytes(t, "retransmitted request", r.MAD, first)
 	}
 	none(t, silent, "peer after the request and its retries")
+}
+
+var MADGSI14 = datagrams.Must("MAD-GSI-14", "CI access layer", "mads, Message.Timeout, Retries",
+	"A request whose timeout is 0 or negative waits a second for its response, and one with negative retries is sent "+
+		"once.")
+
+var _ = datagrams.Case(validate.Case{
+	ID:    "mad.gsi.default-timeout",
+	Title: "requests without a timeout, answered after a while",
+	Run:   madDefaultTimeout,
+}, MADGSI14)
+
+func madDefaultTimeout(t *validate.T) {
+	const retries, pause = 5, 30 * time.Millisecond
+	a, b := sides(t)
+	peer := b.agent(vendor(mad.Get))
+	from := a.agent(vendor())
+	for i, timeout := range kit.Variants(t, "timeout", []time.Duration{0, -time.Hour}) {
+		msg := datagram(t, mad.Get, uint64(40+i))
+		await := result(t, "mads.Agent.Do", func(ctx context.Context) (*mads.Received, error) {
+			return from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: timeout, Retries: retries})
+		})
+		r := recv(t, peer, "request")
+		pausing, cancel := deadline(t, time.Now().Add(pause))
+		<-pausing.Done() // a request that does not wait has failed by then
+		cancel()
+		answer := bytes.Clone(r.MAD)
+		answer[3] = byte(mad.GetResp)
+		kit.OK(t, peer.Send(&mads.Message{To: r.From, MAD: answer}), "mads.Agent.Send of the response")
+		got, err := await()
+		kit.OK(t, err, "mads.Agent.Do without a timeout")
+		kit.SameBytes(t, "response", got.MAD[24:], msg[24:])
+	}
+	msg := datagram(t, mad.Get, 42)
+	ctx, cancel := wait(t)
+	defer cancel()
+	start := time.Now()
+	_, err := from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: 5 * time.Millisecond, Retries: -1})
+	kit.True(t, errors.Is(err, ci.Timeout), "mads.Agent.Do with negative retries", "status Timeout", "%v", err)
+	kit.True(t, time.Since(start) >= 5*time.Millisecond, "time until mads.Agent.Do failed", "at least 5 ms", "%v",
+		time.Since(start))
+	for { // repeated requests of the first part come before it
+		if r := recv(t, peer, "request"); r.MAD[24] == msg[24] && bytes.Equal(r.MAD[24:], msg[24:]) {
+			break
+		}
+	}
+	none(t, peer, "peer after a request with negative retries")
 }
 
 var MADGSI07 = datagrams.Must("MAD-GSI-07", "IBTA 13.6", "mads, AgentConfig.RMPP",

@@ -33,9 +33,13 @@ func belowFaults() []mutant.Mutant {
 		fault("al.ca-stays-again", alsuite.CIChange03, "a CA is not closed by the first Destroy",
 			tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return unclosed{ciwrap.CA{CA: c}} }})),
 		fault("al.loses-a-receive", alsuite.CIPump04, "Poll drops the tenth completion of a CQ",
-			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &losingCQ{CQ: ciwrap.CQ{CQ: c}} }})),
+			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &losingCQ{CQ: ciwrap.CQ{CQ: c}, nth: 10} }})),
 		fault("al.loses-another-receive", alsuite.CIPump05, "Poll drops the tenth completion of a CQ",
-			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &losingCQ{CQ: ciwrap.CQ{CQ: c}} }})),
+			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &losingCQ{CQ: ciwrap.CQ{CQ: c}, nth: 10} }})),
+		fault("al.loses-a-third-receive", alsuite.CIPump06, "Poll drops the fifth completion of a CQ",
+			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
+				return &losingCQ{CQ: ciwrap.CQ{CQ: c}, nth: 5}
+			}})),
 		fault("al.opens-six-times", alsuite.CIBegin01, "an adapter can be opened six times", opens(6)),
 		fault("al.second-query", alsuite.CIBegin02, "a CA that was queried twice cannot be closed", queries(2)),
 		fault("al.opens-twice", alsuite.CIBegin03, "an adapter can be opened twice", opens(2)),
@@ -156,16 +160,17 @@ func (q noQKey) Query() (ci.QPAttr, error) {
 	return a, err
 }
 
-// losingCQ drops its tenth completion.
+// losingCQ drops its nth completion.
 type losingCQ struct {
 	ciwrap.CQ
-	n atomic.Int32
+	nth int32
+	n   atomic.Int32
 }
 
 func (q *losingCQ) Poll(wc []ci.WC) (int, error) {
 	n, err := q.CQ.Poll(wc)
-	if before := q.n.Add(int32(n)) - int32(n); before < 10 && before+int32(n) >= 10 {
-		at := int(9 - before)
+	if before := q.n.Add(int32(n)) - int32(n); before < q.nth && before+int32(n) >= q.nth {
+		at := int(q.nth - 1 - before)
 		n = at + copy(wc[at:n], wc[at+1:n])
 	}
 	return n, err

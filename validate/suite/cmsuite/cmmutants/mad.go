@@ -45,6 +45,8 @@ var datagrams = []mutant.Mutant{
 		}
 		return true
 	})),
+	lose("mad.no-request", cmsuite.MADGSI14, "the third datagram is lost",
+		func(b []byte, nth int) bool { return !isCM(b, 0) && nth == 3 }),
 	lose("mad.once", cmsuite.MADGSI06, "a retransmitted request is lost",
 		func(b []byte, nth int) bool { return b[1] == 0x09 && nth > 1 }),
 	on("direct",
