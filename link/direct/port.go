@@ -41,8 +41,9 @@ const (
 	numPKeys = 16
 	numGUIDs = 8 // entries of the GUID table
 
-	fourVLs       = 3  // PortInfo.VLCap: VL 0 to VL 3. The lanes are managed; packets do not queue on this link.
-	numArbEntries = 40 // of each VL arbitration table: the second block has 8
+	fourVLs        = 3  // PortInfo.VLCap: VL 0 to VL 3. The lanes are managed; packets do not queue on this link.
+	lowArbEntries  = 40 // of the VL arbitration table for low priority: the second block has 8
+	highArbEntries = 20 // of the one for high priority, which has no second block
 )
 
 // check validates the configuration after setDefaults.
@@ -123,7 +124,7 @@ func New(l *Link, c Config) (*Port, error) {
 		LinkDownDefault: sma.PhysPolling, WidthEnabled: 3, WidthSupported: 3, WidthActive: 2, SpeedSupported: 7,
 		SpeedEnabled: 7, SpeedActive: 4, NeighborMTU: uint8(c.MTU), MTUCap: uint8(c.MTU), VLCap: fourVLs,
 		OperationalVLs: fourVLs,
-		GUIDCap:        numGUIDs, VLArbLowCap: numArbEntries, VLArbHighCap: numArbEntries, RespTimeValue: 16,
+		GUIDCap:        numGUIDs, VLArbLowCap: lowArbEntries, VLArbHighCap: highArbEntries, RespTimeValue: 16,
 		CapabilityMask: uint32(ci.PortCapReregister | ci.PortCapTrap | ci.PortCapNotice | ci.PortCapSLMapping |
 			ci.PortCapLEDInfo | ci.PortCapSystemGUID | ci.PortCapMaskNotice),
 	}

@@ -124,8 +124,8 @@ func beginRefused(t *validate.T) {
 	s.rec[0].shut(t)
 }
 
-// withReregister gives the first port an InfiniBand link, with or without the capability that Register sets, and the
-// others Ethernet.
+// withReregister makes the first port an InfiniBand port, with or without the capability that Register sets, and the
+// others Ethernet ports.
 func withReregister(a *ci.CAAttr, has bool) *ci.CAAttr {
 	withoutReregister(a)
 	for i := range a.Ports[:min(1, len(a.Ports))] {

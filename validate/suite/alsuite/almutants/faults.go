@@ -32,14 +32,9 @@ func belowFaults() []mutant.Mutant {
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return noQKey{ciwrap.QP{QP: q}} })),
 		fault("al.ca-stays-again", alsuite.CIChange03, "a CA is not closed by the first Destroy",
 			tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return unclosed{ciwrap.CA{CA: c}} }})),
-		fault("al.loses-a-receive", alsuite.CIPump04, "Poll drops the tenth completion of a CQ",
-			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &losingCQ{CQ: ciwrap.CQ{CQ: c}, nth: 10} }})),
-		fault("al.loses-another-receive", alsuite.CIPump05, "Poll drops the tenth completion of a CQ",
-			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &losingCQ{CQ: ciwrap.CQ{CQ: c}, nth: 10} }})),
-		fault("al.loses-a-third-receive", alsuite.CIPump06, "Poll drops the fifth completion of a CQ",
-			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
-				return &losingCQ{CQ: ciwrap.CQ{CQ: c}, nth: 5}
-			}})),
+		fault("al.loses-a-receive", alsuite.CIPump04, "Poll drops the tenth completion of a CQ", loses(10)),
+		fault("al.loses-another-receive", alsuite.CIPump05, "Poll drops the tenth completion of a CQ", loses(10)),
+		fault("al.loses-a-third-receive", alsuite.CIPump06, "Poll drops the fifth completion of a CQ", loses(5)),
 		fault("al.opens-six-times", alsuite.CIBegin01, "an adapter can be opened six times", opens(6)),
 		fault("al.second-query", alsuite.CIBegin02, "a CA that was queried twice cannot be closed", queries(2)),
 		fault("al.opens-twice", alsuite.CIBegin03, "an adapter can be opened twice", opens(2)),
@@ -158,6 +153,13 @@ func (q noQKey) Query() (ci.QPAttr, error) {
 	a, err := q.QP.Query()
 	a.QKey = 0
 	return a, err
+}
+
+// loses returns a layer that drops the nth completion of each CQ.
+func loses(nth int32) func(ci.HCA) ci.HCA {
+	return tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
+		return &losingCQ{CQ: ciwrap.CQ{CQ: c}, nth: nth}
+	}})
 }
 
 // losingCQ drops its nth completion.
