@@ -33,7 +33,7 @@ func verbsCases(part int) []Case {
 	const large = 64 << 10
 	pings, sends, writes := verbsPings/part, verbsSends/part/batch*batch, verbsWrites/part
 	native := func(c Case, ours Entry, args []string, what string, r role, ops int, ucx ...string) Case {
-		c.Ours = []Entry{ours, {ours.Name + " (shared)", "the same with ddkrun --share-memory"}}
+		c.Ours = []Entry{ours, {ours.Name + " (copied)", "the same with ddkrun --share-memory=never"}}
 		c.Yards = []Entry{{"native", what + ", in memory that the daemon shares"},
 			{"native, own memory", "the same in memory that the programs have allocated, as verbs programs do"}}
 		timed := c.Table == Latency
@@ -41,7 +41,7 @@ func verbsCases(part int) []Case {
 		own := r
 		own.Own = true
 		turns := []turn{{other, ops, timed, perftest{args, c.Bytes, nil}},
-			{other, ops, timed, perftest{args, c.Bytes, []string{"--share-memory"}}}, {r, ops, timed, nil},
+			{other, ops, timed, perftest{args, c.Bytes, []string{"--share-memory=never"}}}, {r, ops, timed, nil},
 			{own, ops, timed, nil}}
 		if MissingUCX() == "" {
 			c.Yards = append(c.Yards, Entry{"UCX", "ucx_perftest " + ucx[1] + " over TCP, two processes"})

@@ -36,7 +36,7 @@ func TestVerbsCases(t *testing.T) {
 	require.NoError(t, WriteTables(&b, results))
 	for _, want := range []string{"| verbs/start | at most 20 ms more |", "| 64 B | ib_send_lat |",
 		"| 64 KiB | ib_write_bw |",
-		"| 64 KiB | ib_write_bw (shared) |"} {
+		"| 64 KiB | ib_write_bw (copied) |"} {
 		assert.Contains(t, b.String(), want)
 	}
 }

@@ -4,7 +4,6 @@
 //	ddkrun ibv_devinfo -v
 //	ddkrun ib_write_bw                  # in one terminal
 //	ddkrun ib_write_bw 127.0.0.1        # and in another one
-//	ddkrun --share-memory ib_write_bw 127.0.0.1   # faster
 //	ddkrun --explain                    # what a program would find, and why
 //
 // docs/verbs.md is for users: what works, CI and containers, errors.
@@ -30,10 +29,15 @@
 //
 // # Memory
 //
-// The daemon copies from and to memory that the program registers, by system calls. With --share-memory it maps the
-// memory, which is much faster: the library moves registered memory to a file in memory, if it is private, consists of
-// whole pages, and the program has one thread at that time. Other memory is copied as before. docs/verbs.md describes
-// what a program may notice. It needs the carrier preload.
+// With the carrier preload, the library moves memory that the program registers to a file in memory, which the daemon
+// maps, if the memory is private, consists of whole pages, and the program has one thread at that time. The daemon
+// copies from and to other memory, by system calls, which takes longer. --share-memory selects when memory is moved:
+//
+//   - --share-memory=auto, the default: up to 64 MiB, and only where the program does not notice it.
+//   - --share-memory=always, or --share-memory alone: wherever it is possible.
+//   - --share-memory=never: all memory is copied.
+//
+// The environment variable DDKRUN_SHARE_MEMORY sets the default. docs/verbs.md describes what a program may notice.
 //
 // Exit status: that of the program; 127 if it cannot be started; 125 for errors of ddkrun itself; 2 for usage.
 package main

@@ -51,14 +51,15 @@ func TestMatrix(t *testing.T) {
 		parts = 80
 	}
 	list := cells(t, func(s verbsmatrix.Situation) bool { return s.Where != verbsmatrix.Linux })
-	for _, c := range testenv.Sample(t, list, parts) {
-		t.Run(c.name(), c.run)
+	for i, c := range testenv.Sample(t, list, parts) {
+		t.Run(c.name(), func(t *testing.T) { c.run(t, alternate(i)) })
 	}
 }
 
-// run runs the program with daemons of its own.
-func (c cell) run(t *testing.T) {
+// run runs the program with daemons of its own, and flags of ddkrun.
+func (c cell) run(t *testing.T, flags []string) {
 	r, address := c.rig(t)
+	r.flags, r.client().flags = flags, flags
 	if c.situation.Condition == verbsmatrix.Load {
 		r.load()
 	}

@@ -218,15 +218,19 @@ func TestSeccompProbes(t *testing.T) {
 // memoryProbes are the probes of memory regions and windows.
 var memoryProbes = []string{"mr_flags", "mr_ranges", "rereg", "windows", "binds", "zero_based"}
 
-// TestShareProbes is TestProbes for the probes of memory, with --share-memory.
+// TestShareProbes is TestProbes for the probes of memory, with the other choices of --share-memory.
 func TestShareProbes(t *testing.T) {
 	ofMemory := func(key string) bool { return slices.Contains(memoryProbes, probeOf(key)) }
 	linux := recorded(t)
 	maps.DeleteFunc(linux, func(key, _ string) bool { return !ofMemory(key) })
-	r := newRig(t)
-	r.flags = []string{"--share-memory"}
 	meant := slices.DeleteFunc(slices.Clone(deviations), func(d deviation) bool { return !ofMemory(d.keys) })
-	comparison{r, compileProbes(t), linux, meant}.check(t)
+	for _, flag := range []string{"--share-memory", shareNever} {
+		t.Run(flag, func(t *testing.T) {
+			r := newRig(t)
+			r.flags = []string{flag}
+			comparison{r, compileProbes(t), linux, meant}.check(t)
+		})
+	}
 }
 
 // recorded returns the recorded facts.

@@ -27,14 +27,16 @@ func TestDevices(t *testing.T) {
 // TestPingpong runs the ping-pongs of rdma-core: polling, with events, with validation of the data, and with messages
 // of several packets.
 func TestPingpong(t *testing.T) {
-	for _, x := range []string{
+	for i, x := range []string{
 		"ibv_rc_pingpong", "ibv_rc_pingpong -e", "ibv_rc_pingpong -e -c -s 100000", "ibv_rc_pingpong -c -r 3",
 		"ibv_rc_pingpong -s 1 -m 4096", "ibv_uc_pingpong", "ibv_uc_pingpong -e -c", "ibv_ud_pingpong -s 1024",
 		"ibv_ud_pingpong -s 1024 -e -c", "ibv_srq_pingpong", "ibv_srq_pingpong -e -c", "ibv_srq_pingpong -q 3 -r 100",
 	} {
 		t.Run(x, func(t *testing.T) {
 			args := append(strings.Fields(x), "-g", "0", "-n", "100")
-			assert.Contains(t, newRig(t).pair(args...), "100 iters in")
+			r := newRig(t)
+			r.flags = alternate(i)
+			assert.Contains(t, r.pair(args...), "100 iters in")
 		})
 	}
 }
@@ -52,13 +54,15 @@ func TestPerftest(t *testing.T) {
 	if testing.Short() {
 		list = list[:8]
 	}
-	for _, x := range testenv.Sample(t, list, 2) {
+	for i, x := range testenv.Sample(t, list, 2) {
 		t.Run(x, func(t *testing.T) {
 			args := append(strings.Fields(x), "-F")
 			if !slices.Contains(args, "-n") {
 				args = append(args, "-n", "64")
 			}
-			assert.Contains(t, newRig(t).pair(args...), "#bytes")
+			r := newRig(t)
+			r.flags = alternate(i)
+			assert.Contains(t, r.pair(args...), "#bytes")
 		})
 	}
 }
@@ -87,7 +91,8 @@ func TestExplain(t *testing.T) {
 	assert.Contains(t, string(out), "rxe_ddk0, /dev/infiniband/uverbs0")
 	assert.Contains(t, string(out), "GID 0: 0000:0000:0000:0000:0000:ffff:0a00:0001")
 	assert.Contains(t, string(out), "carrier:  preload")
-	assert.Contains(t, string(out), "memory:   the daemon copies")
+	assert.Contains(t, string(out), "memory:   the daemon copies from and to memory that is not shared")
+	assert.Contains(t, string(out), "(--share-memory=auto)")
 }
 
 // TestErrors checks the exit status and the messages of ddkrun's own errors.
@@ -100,6 +105,8 @@ func TestErrors(t *testing.T) {
 	}{
 		{nil, 2, "Usage: ddkrun"},
 		{[]string{"--nonsense"}, 2, "nonsense"},
+		{[]string{"--share-memory=some", "true"}, 2, "want one of auto, always, never"},
+		{[]string{"--share-memory", "never", "true"}, 2, "write --share-memory=never"},
 		{[]string{"/no/such/program"}, 127, "/no/such/program"},
 		{[]string{"--socket", "/no/such/socket", "true"}, 125, "is the daemon running?"},
 	} {

@@ -64,6 +64,7 @@ func TestPyverbs(t *testing.T) {
 	}
 	const modules = "test_device test_addr test_pd test_mr test_cq test_cq_events test_cqex test_qp test_qpex " +
 		"test_atomic test_relaxed_ordering test_fork"
+	r.flags = alternate(0)
 	r.env = append(r.env, "MODULES="+modules, "SKIP="+strings.Join(names, " "))
 	cmd, out := r.command(python, "run.py", "--dev", "rxe_ddk0", "--gid", "0")
 	cmd.Dir = dir

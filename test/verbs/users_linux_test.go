@@ -88,6 +88,8 @@ func TestOtherUsers(t *testing.T) {
 				r.flags = []string{"--carrier", x.carrier}
 				if isShared {
 					r.flags = append(r.flags, "--share-memory")
+				} else {
+					r.flags = append(r.flags, shareNever)
 				}
 				assert.Contains(t, r.pair(strings.Fields(args)...), x.want)
 			})
@@ -100,16 +102,18 @@ func TestExplainMemory(t *testing.T) {
 	for _, x := range []struct {
 		program int
 		whose   string
+		share   string
 		want    string
 	}{
-		{programUser, "all", "memory:   the program copies for the daemon"},
-		{daemonUser, "own", "memory:   the daemon copies"},
-		{programUser, "own", "memory:   only memory that is shared, with --share-memory: the daemon runs as user " +
-			"65533, and this is user 65534 (start ddkd with --copy-memory all, or as this user) (copy-memory own)"},
-		{daemonUser, "none", "memory:   only memory that is shared"},
+		{programUser, "all", "auto", "memory:   the program copies from and to memory that is not shared for the daemon"},
+		{daemonUser, "own", "never", "memory:   the daemon copies from and to memory (copy-memory own)"},
+		{programUser, "own", "auto", "memory:   only memory that is shared: the daemon runs as user 65533, and this " +
+			"is user 65534 (start ddkd with --copy-memory all, or as this user) (copy-memory own)"},
+		{daemonUser, "none", "auto", "memory:   only memory that is shared"},
+		{daemonUser, "none", "never", "memory:   none, unless it is shared (--share-memory, carrier preload)"},
 	} {
 		r := newRigOfUsers(t, daemonUser, x.program, "--copy-memory", x.whose)
-		assert.Contains(t, r.run("--explain"), x.want)
+		assert.Contains(t, r.run("--share-memory="+x.share, "--explain"), x.want)
 	}
 }
 
@@ -127,6 +131,7 @@ func TestCopies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			program := compile(t, "copies.c", "-pthread", "-l:libibverbs.so.1")
 			r := newRigOfUsers(t, x.daemon, x.program)
+			r.flags = []string{shareNever}
 			allow(t, program)
 			assert.Equal(t, "success\n", r.run(program, x.arg))
 		})

@@ -33,16 +33,20 @@ func Main(args []string) int {
 	f := flag.NewFlagSet("ddkrun", flag.ContinueOnError)
 	socket := f.String("socket", "", "`path` of the socket of a daemon (default: that of the machine or of the user)")
 	carrier := f.String("carrier", carrierAuto, "how the program reaches the daemon: "+strings.Join(carriers, ", "))
-	share := f.Bool("share-memory", false, "share memory that PROGRAM registers with the daemon, which is faster: "+
-		"whole pages of private memory that a program with one thread registers are moved to a file in memory "+
-		"(see docs/verbs.md)")
+	share, err := newShareFlag()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "ddkrun: %v\n", err)
+		return exitUsage
+	}
+	f.Var(share, "share-memory", "`when` memory that PROGRAM registers is shared with the daemon, which is faster: "+
+		strings.Join(shareChoices, ", ")+"; --share-memory alone is "+shareAlways+" (see docs/verbs.md)")
 	explain := f.Bool("explain", false, "print what PROGRAM, or any program, would find, and why")
 	f.Usage = func() {
 		fmt.Fprint(f.Output(), "Usage: ddkrun [flags] PROGRAM [ARGUMENT...]\n\n"+
 			"Runs a verbs program on the adapters of ddkd.\n\n")
 		f.PrintDefaults()
 	}
-	err := f.Parse(args)
+	err = f.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -51,15 +55,19 @@ func Main(args []string) int {
 	case f.NArg() == 0 && !*explain:
 		f.Usage()
 		return exitUsage
+	case share.isBare && slices.Contains(shareChoices, f.Arg(0)):
+		fmt.Fprintf(os.Stderr, "ddkrun: --share-memory has a value after =: write --share-memory=%s "+
+			"(or ./%[1]s for a program with that name)\n", f.Arg(0))
+		return exitUsage
 	case !slices.Contains(carriers, *carrier):
 		fmt.Fprintf(os.Stderr, "ddkrun: --carrier %s: want one of %s\n", *carrier, strings.Join(carriers, ", "))
 		return exitUsage
 	}
 	status := 0
 	if *explain {
-		err = explainTo(os.Stdout, *socket, *carrier, f.Args())
+		err = explainTo(os.Stdout, *socket, *carrier, share.choice, f.Args())
 	} else {
-		status, err = execute(*socket, *carrier, *share, f.Args())
+		status, err = execute(*socket, *carrier, share.choice, f.Args())
 	}
 	if err == nil {
 		return status

@@ -20,8 +20,8 @@ import (
 var errProgram = errors.New("the program cannot be started")
 
 // execute runs a program with a carrier, and returns its exit status. With carrierPreload, the program replaces this
-// process. isShared has memory that the program registers be shared with the daemon.
-func execute(socket, carrier string, isShared bool, args []string) (int, error) {
+// process. share is one of shareChoices.
+func execute(socket, carrier, share string, args []string) (int, error) {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errProgram, err)
@@ -41,8 +41,8 @@ func execute(socket, carrier string, isShared bool, args []string) (int, error) 
 	if err != nil {
 		return 0, err
 	}
-	if c.carrier == carrierSeccomp && isShared {
-		return 0, fmt.Errorf("--share-memory needs --carrier %s: %s", carrierPreload, c.reason)
+	if c.carrier == carrierSeccomp && share == shareAlways {
+		return 0, fmt.Errorf("--share-memory=%s needs --carrier %s: %s", shareAlways, carrierPreload, c.reason)
 	}
 	if c.carrier == carrierSeccomp {
 		status, err := seccomp.Run(seccomp.Config{Socket: d.socket, Root: root, Daemon: d.pid, Path: path, Args: args,
@@ -52,7 +52,7 @@ func execute(socket, carrier string, isShared bool, args []string) (int, error) 
 		}
 		return status, err
 	}
-	env := environment(os.Environ(), c.library, d.socket, root, isShared)
+	env := environment(os.Environ(), c.library, d.socket, root, share)
 	return 0, fmt.Errorf("%w: %s: %w", errProgram, path, syscall.Exec(path, args, env))
 }
 
@@ -60,7 +60,6 @@ func execute(socket, carrier string, isShared bool, args []string) (int, error) 
 const (
 	envSocket  = "DDKRUN_SOCKET"
 	envRoot    = "DDKRUN_ROOT"
-	envShare   = "DDKRUN_SHARE_MEMORY"
 	envPreload = "LD_PRELOAD"
 )
 
@@ -74,7 +73,7 @@ const (
 
 // environment returns env with what the library needs. Other libraries that are preloaded come after it, except for one
 // of an earlier ddkrun.
-func environment(env []string, library, socket, root string, isShared bool) []string {
+func environment(env []string, library, socket, root, share string) []string {
 	preload, sanitizer := []string{library}, anyOrder
 	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		key, value, _ := strings.Cut(v, "=")
@@ -92,15 +91,21 @@ func environment(env []string, library, socket, root string, isShared bool) []st
 		}
 		return key == envPreload || key == envSocket || key == envRoot || key == envShare || key == envSanitizer
 	})
-	if isShared {
-		env = append(env, envShare+"=1")
-	}
 	return append(env, envPreload+"="+strings.Join(preload, ":"), envSocket+"="+socket, envRoot+"="+root,
-		envSanitizer+"="+sanitizer)
+		envShare+"="+share, envSanitizer+"="+sanitizer)
 }
 
 // explainTo prints what a program would find, and its carrier. Without arguments, it is any program.
-func explainTo(w io.Writer, socket, carrier string, args []string) error {
+func explainTo(w io.Writer, socket, carrier, share string, args []string) error {
+	path := ""
+	var err error
+	if len(args) > 0 {
+		if path, err = exec.LookPath(args[0]); err != nil {
+			return fmt.Errorf("%w: %w", errProgram, err)
+		}
+	}
+	c, noCarrier := choose(carrier, path)
+	isShared := noCarrier == nil && c.carrier == carrierPreload && share != shareNever
 	d, err := findDaemon(socket, false)
 	switch {
 	case errors.Is(err, errNoDaemon):
@@ -112,18 +117,12 @@ func explainTo(w io.Writer, socket, carrier string, args []string) error {
 	default:
 		fmt.Fprintf(w, "daemon:   %s, process %d\n", d.socket, d.pid)
 		explainDevices(w, d.tree)
-		explainMemory(w, d)
+		explainMemory(w, d, isShared)
 	}
-	path := ""
-	if len(args) > 0 {
-		if path, err = exec.LookPath(args[0]); err != nil {
-			return fmt.Errorf("%w: %w", errProgram, err)
-		}
-	}
-	c, err := choose(carrier, path)
+	explainSharing(w, c, share)
 	switch {
-	case err != nil:
-		fmt.Fprintf(w, "carrier:  none: %v\n", err)
+	case noCarrier != nil:
+		fmt.Fprintf(w, "carrier:  none: %v\n", noCarrier)
 	case c.carrier == carrierPreload:
 		fmt.Fprintf(w, "carrier:  preload (%s)\n", c.library)
 	default:
@@ -162,8 +161,22 @@ func explainGIDs(w io.Writer, tree []devices.Entry, device string) {
 	}
 }
 
+// explainSharing prints which memory that a program registers is shared.
+func explainSharing(w io.Writer, c choice, share string) {
+	const pages = "whole pages of private memory that a program with one thread registers"
+	text := map[string]string{shareAlways: pages, shareNever: "nothing",
+		shareAuto: pages + ", up to 64 MiB, and where it does not notice"}[share]
+	switch {
+	case c.carrier == carrierSeccomp && share == shareAuto:
+		text = "nothing, because only the carrier " + carrierPreload + " can share"
+	case c.carrier == carrierSeccomp && share == shareAlways:
+		text = "refused, because only the carrier " + carrierPreload + " can share"
+	}
+	fmt.Fprintf(w, "shared:   %s (--share-memory=%s)\n", text, share)
+}
+
 // explainMemory prints how the daemon gets at memory that a program registers.
-func explainMemory(w io.Writer, d *daemon) {
+func explainMemory(w io.Writer, d *daemon, isShared bool) {
 	whose := "own" // a daemon that does not say it has the default
 	for _, e := range d.tree {
 		if e.Path == devices.CopyMemory {
@@ -171,7 +184,7 @@ func explainMemory(w io.Writer, d *daemon) {
 		}
 	}
 	uid := ownerOf(d.pid)
-	fmt.Fprintf(w, "memory:   %s (copy-memory %s)\n", memoryFor(whose, os.Getuid(), uid), whose)
+	fmt.Fprintf(w, "memory:   %s (copy-memory %s)\n", memoryFor(whose, os.Getuid(), uid, isShared), whose)
 }
 
 // unknownUser is the user of a daemon in another PID namespace.
@@ -190,19 +203,22 @@ func ownerOf(pid int) int {
 }
 
 // memoryFor returns what a program of a user gets from a daemon, whose user may be unknownUser.
-func memoryFor(whose string, user, daemon int) string {
-	const shared = "only memory that is shared, with --share-memory"
+func memoryFor(whose string, user, daemon int, isShared bool) string {
+	rest, only := "memory", "none, unless it is shared (--share-memory, carrier preload)"
+	if isShared {
+		rest, only = "memory that is not shared", "only memory that is shared"
+	}
 	mayBeCopied := whose == "all" || whose == "own" && (user == 0 || user == daemon)
 	switch {
 	case whose == "own" && daemon == unknownUser && user != 0:
-		return "copied if the daemon runs as this user, else " + shared
+		return fmt.Sprintf("the daemon copies from and to %s if it runs as this user, else: %s", rest, only)
 	case !mayBeCopied && whose == "own":
 		return fmt.Sprintf("%s: the daemon runs as user %d, and this is user %d (start ddkd with --copy-memory all, "+
-			"or as this user)", shared, daemon, user)
+			"or as this user)", only, daemon, user)
 	case !mayBeCopied:
-		return shared + " (start ddkd with --copy-memory own or all)"
+		return only + " (start ddkd with --copy-memory own or all)"
 	case daemon == user || daemon == 0:
-		return "the daemon copies from and to what a program registers; faster with --share-memory"
+		return "the daemon copies from and to " + rest
 	}
-	return "the program copies for the daemon, which is of another user; faster with --share-memory"
+	return "the program copies from and to " + rest + " for the daemon, which is of another user"
 }

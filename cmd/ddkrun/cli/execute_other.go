@@ -22,7 +22,7 @@ var carriers = []string{carrierAuto}
 var errLinux = errors.New("this program needs Linux")
 
 // execute fails: there are verbs programs on Linux only.
-func execute(string, string, bool, []string) (int, error) { return 0, errLinux }
+func execute(string, string, string, []string) (int, error) { return 0, errLinux }
 
 // explainTo fails for the same reason.
-func explainTo(io.Writer, string, string, []string) error { return errLinux }
+func explainTo(io.Writer, string, string, string, []string) error { return errLinux }

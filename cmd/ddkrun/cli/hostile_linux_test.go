@@ -181,7 +181,7 @@ func TestHostileDaemon(t *testing.T) {
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(l) }()
 			cmd := exec.Command(program)
-			cmd.Env = environment(os.Environ(), preload, filepath.Join(dir, "s"), dir, false)
+			cmd.Env = environment(os.Environ(), preload, filepath.Join(dir, "s"), dir, shareNever)
 			out, err := cmd.CombinedOutput()
 			l.Close()
 			require.NoError(t, <-served)

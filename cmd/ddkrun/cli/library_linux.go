@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// preloadSource is the part that programs cannot do without, shareSource that of --share-memory, copiesSource that of
-// memory which the daemon cannot reach, and execSource that for children of programs.
+// preloadSource is the part that programs cannot do without, shareSource that of memory which is shared, copiesSource
+// that of memory which the daemon cannot reach, and execSource that for children of programs.
 //
 //go:embed preload/preload.c
 var preloadSource []byte

@@ -10,10 +10,10 @@ import (
 // TestMemoryFor checks what ddkrun --explain says about memory that a program registers.
 func TestMemoryFor(t *testing.T) {
 	const (
-		byDaemon  = "the daemon copies"
-		byProgram = "the program copies for the daemon"
+		byDaemon  = "the daemon copies from and to memory"
+		byProgram = "the program copies from and to memory"
 		shared    = "only memory that is shared"
-		unknown   = "copied if the daemon runs as this user"
+		unknown   = "the daemon copies from and to memory that is not shared if it runs as this user"
 	)
 	for _, x := range []struct {
 		whose        string
@@ -25,7 +25,10 @@ func TestMemoryFor(t *testing.T) {
 		{"all", 5, 5, byDaemon}, {"all", 6, 5, byProgram}, {"all", 6, 0, byDaemon}, {"all", 6, unknownUser, byProgram},
 		{"none", 5, 5, shared}, {"none", 0, 5, shared}, {"none", 6, unknownUser, shared},
 	} {
-		assert.Regexp(t, "^"+x.want, memoryFor(x.whose, x.user, x.daemon), "%+v", x)
+		assert.Regexp(t, "^"+x.want, memoryFor(x.whose, x.user, x.daemon, true), "%+v", x)
+		if x.want == shared {
+			assert.Regexp(t, "^none", memoryFor(x.whose, x.user, x.daemon, false), "%+v", x)
+		}
 	}
 	assert.Equal(t, os.Getuid(), ownerOf(os.Getpid()))
 	assert.Equal(t, unknownUser, ownerOf(0))

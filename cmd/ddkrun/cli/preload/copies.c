@@ -20,7 +20,10 @@ struct copy_reply {
 	uint64_t id, failed;
 };
 
-/* A region is memory that the program has registered, or registers. It is removed when that ends. */
+/*
+ * A region is memory that the program has registered, or registers, and that is not shared. It is removed when that
+ * ends. Memory of a region is not moved (share.c), since the daemon may write to it meanwhile.
+ */
 struct region {
 	struct region *next;
 	uint64_t token, start, size;
@@ -135,6 +138,7 @@ static void remove_regions(struct device *d, uint64_t token, uint32_t handle, ui
 		int is_it = token ? r->token == token : r->has_handle && r->handle == handle && r->token != except;
 		if (is_it) {
 			*p = r->next;
+			d->region_count--;
 			free(r);
 		} else {
 			p = &r->next;
@@ -146,6 +150,7 @@ static void remove_regions(struct device *d, uint64_t token, uint32_t handle, ui
 /* forget_regions removes all regions. */
 static void forget_regions(struct device *d)
 {
+	d->region_count = d->has_others = 0;
 	for (struct region *r; (r = d->regions);) {
 		d->regions = r->next;
 		free(r);
@@ -191,22 +196,28 @@ static int find_gap(struct mapping *m, void *arg)
 static int is_mapped(uint64_t start, uint64_t size, int is_writable)
 {
 	struct span s = {start, start + size, is_writable};
-	pthread_mutex_lock(&areas_lock);
+	sigset_t old;
+	lock_areas(&old);
 	int r = each_mapping(find_gap, &s);
-	pthread_mutex_unlock(&areas_lock);
+	unlock_areas(&old);
 	return r == 0 && s.start >= s.end;
 }
+
+/* Without a thread that copies, a device has this many regions in its list. */
+enum { MAX_REGIONS = 1024 };
 
 /* add_region returns the token of a new region, 0 with errno if there is none. */
 static uint64_t add_region(struct device *d, uint64_t start, uint64_t size, int is_writable)
 {
-	if (start + size < start || !is_mapped(start, size, is_writable)) {
+	if (d->is_copied && (start + size < start || !is_mapped(start, size, is_writable))) {
 		errno = EFAULT;
 		return 0;
 	}
-	struct region *r = calloc(1, sizeof *r);
-	if (!r)
+	struct region *r = d->is_copied || d->region_count < MAX_REGIONS ? calloc(1, sizeof *r) : NULL;
+	if (!r) {
+		d->has_others = 1;
 		return 0;
+	}
 	r->start = start;
 	r->size = size;
 	r->is_writable = is_writable;
@@ -214,8 +225,25 @@ static uint64_t add_region(struct device *d, uint64_t start, uint64_t size, int 
 	r->token = ++d->last_token;
 	r->next = d->regions;
 	d->regions = r;
+	d->region_count++;
 	pthread_mutex_unlock(&d->copies_lock);
 	return r->token;
+}
+
+/* is_registered reports whether a range may have memory of a region of this process. */
+static int is_registered(uint64_t start, uint64_t end)
+{
+	int found = 0;
+	for (struct device *d = atomic_load(&all_devices); d && !found; d = d->other) {
+		if (d->pid != getpid())
+			continue;
+		pthread_mutex_lock(&d->copies_lock);
+		found = d->has_others;
+		for (struct region *r = d->regions; r && !found; r = r->next)
+			found = r->start < end && start < r->start + r->size;
+		pthread_mutex_unlock(&d->copies_lock);
+	}
+	return found;
 }
 
 /* load copies from an address of the program, which may be wrong. */
@@ -317,17 +345,19 @@ static uint64_t new_token(struct device *d, const struct registration *r)
 static ssize_t register_once(int fd, struct device *d, const void *buf, size_t size, struct registration *r, int *shared)
 {
 	struct request q = {.op = OP_WRITE};
-	int file = -1, is_copied = d->is_copied && d->pid == getpid();
+	int file = -1, is_own = d->pid == getpid(), is_copied = d->is_copied && is_own;
 	uint64_t token = 0;
 	if (r->command == REG_MR && *shared)
 		file = share(r->start, r->size, &q.b);
 	*shared = file >= 0;
-	if (file < 0 && r->has_memory && r->size && is_copied && !(q.b = token = new_token(d, r)))
+	if (file < 0 && r->has_memory && r->size && is_own && !(token = new_token(d, r)) && is_copied)
 		return -1;
+	if (is_copied && token)
+		q.b = token;
 	ssize_t n = call_device(fd, d, &q, buf, size, file);
 	if (file >= 0)
 		raw_close(file);
-	if (is_copied && n >= 0)
+	if (is_own && n >= 0)
 		settle_registration(d, r, token);
 	else if (token)
 		remove_regions(d, token, 0, 0);
@@ -367,7 +397,7 @@ enum { VERBS_IOCTL = 0xc0181b01, OBJECT_MR = 7, MR_DESTROY = 1 };
 static int destroyed_mr(struct device *d, unsigned long request, const void *arg, uint32_t *handle)
 {
 	struct destroy_mr m;
-	if (!d->is_copied || d->pid != getpid() || (uint32_t)request != VERBS_IOCTL ||
+	if (!d->regions || d->pid != getpid() || (uint32_t)request != VERBS_IOCTL ||
 	    load((uintptr_t)arg, &m, sizeof m) || m.object != OBJECT_MR || m.method != MR_DESTROY || m.attrs != 1)
 		return 0;
 	*handle = (uint32_t)m.handle;

@@ -4,7 +4,7 @@
  *
  *   DDKRUN_SOCKET  path of the daemon's socket
  *   DDKRUN_ROOT    directory with the files of the tree: $DDKRUN_ROOT/sys/class/infiniband/...
- *   DDKRUN_SHARE_MEMORY  "1": memory that is registered is shared with the daemon (share.c)
+ *   DDKRUN_SHARE_MEMORY  when memory that is registered is shared with the daemon: auto, always or never (share.c)
  *
  * Rules of this file: no call before main is needed; nothing is kept that a fork, an exec or another thread could make
  * wrong; the descriptor that the program has of a device file is the connection itself, so that the kernel decides when
@@ -38,6 +38,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -101,11 +102,14 @@ struct device {
 	_Atomic uint64_t bells[MAX_BELLS]; /* by handle modulo the size: handle << 32 | index + 1, or 0 */
 
 	/* copies.c */
+	struct device *other;          /* in all_devices */
 	pid_t pid;                     /* of the process that opened the file */
 	pthread_mutex_t register_lock; /* held during commands that register memory */
 	atomic_int is_copied;          /* a thread copies memory for the daemon */
 	pthread_mutex_t copies_lock;   /* of what follows; held during a copy */
 	struct region *regions;
+	int region_count;
+	int has_others; /* regions are missing in the list */
 	uint64_t last_token;
 };
 
@@ -153,8 +157,21 @@ static const char *setting(int i)
 	return settings[i] ? settings[i] + strlen(setting_names[i]) + 1 : NULL;
 }
 
-/* Raw system calls: they are no cancellation points. */
-#define RAW(...) REAL(syscall)(__VA_ARGS__)
+/* Raw system calls: they are no cancellation points. The function is looked up once, since that takes a lock. */
+typedef long system_call(long number, ...);
+
+static system_call *raw_call(void)
+{
+	static _Atomic(system_call *) cached;
+	system_call *f = atomic_load_explicit(&cached, memory_order_relaxed);
+	if (!f) {
+		f = (system_call *)dlsym(RTLD_NEXT, "syscall");
+		atomic_store_explicit(&cached, f, memory_order_relaxed);
+	}
+	return f;
+}
+
+#define RAW(...) raw_call()(__VA_ARGS__)
 
 static int raw_close(int fd) { return RAW(SYS_close, fd); }
 
@@ -167,7 +184,7 @@ static struct device *device_at(int fd)
 	return atomic_load_explicit(&table[fd], memory_order_acquire);
 }
 
-static _Atomic(struct device *) free_devices;
+static _Atomic(struct device *) free_devices, all_devices;
 
 static void recycle(struct device *d)
 {
@@ -185,7 +202,7 @@ static struct device *init_device(struct device *d)
 	if (!d)
 		return NULL;
 	d->pid = getpid();
-	d->is_copied = 0;
+	d->is_copied = d->has_others = d->region_count = 0;
 	pthread_mutex_init(&d->register_lock, NULL);
 	pthread_mutex_init(&d->copies_lock, NULL);
 	return d;
@@ -195,8 +212,15 @@ static struct device *init_device(struct device *d)
 static struct device *new_device(void)
 {
 	struct device *d = atomic_exchange(&free_devices, NULL);
-	if (!d)
-		return init_device(calloc(1, sizeof *d));
+	if (!d) {
+		d = init_device(calloc(1, sizeof *d));
+		if (d) {
+			d->other = atomic_load(&all_devices);
+			while (!atomic_compare_exchange_weak(&all_devices, &d->other, d))
+				;
+		}
+		return d;
+	}
 	for (struct device *n = d->next, *after; n; n = after) {
 		after = n->next;
 		recycle(n);
@@ -636,6 +660,7 @@ enum { REG_MR = 9, REREG_MR = 11, DEREG_MR = 13, UVERBS_MAJOR = 231, UVERBS_MINO
 
 static int is_uverbs(const struct device *d) { return major(d->rdev) == UVERBS_MAJOR && minor(d->rdev) >= UVERBS_MINOR; }
 
+static long memory_call(long number, const long *a, int *known);
 static int destroyed_mr(struct device *d, unsigned long request, const void *arg, uint32_t *handle);
 static void remove_regions(struct device *d, uint64_t token, uint32_t handle, uint64_t except);
 static int parse_registration(const void *buf, size_t size, struct registration *r);
@@ -1692,10 +1717,14 @@ EXPORT long syscall(long number, ...)
 {
 	va_list ap;
 	long a[6];
+	int known;
 	va_start(ap, number);
 	for (int i = 0; i < 6; i++)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
+	long result = memory_call(number, a, &known);
+	if (known)
+		return result;
 	switch (number) {
 	case SYS_mmap:
 		return (long)map_file((void *)a[0], a[1], a[2], a[3], a[4], a[5]);
