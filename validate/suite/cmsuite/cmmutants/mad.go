@@ -58,6 +58,8 @@ var datagrams = []mutant.Mutant{
 	fault("mad.last-segment", cmsuite.MADGSI07, "segments beyond 80 are lost", tap.MAD(func(b []byte) bool {
 		return b[1] != 0x03 || b[25] != 1 || binary.BigEndian.Uint32(b[28:]) <= 80
 	})),
+	on("direct", fault("mad.capability-fixed", cmsuite.MADCap01, "bits of the capability mask cannot be cleared",
+		tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return fixedCapability{ciwrap.CA{CA: c}} }}))),
 	fault("mad.address-payload", cmsuite.MADAddr01, "byte 254 of each datagram sent through QP1 is zero",
 		tap.MAD(func(b []byte) bool { b[254] = 0; return true })),
 	on("direct", fault("mad.grh-payload", cmsuite.MADAddr02, "byte 253 of each datagram sent through QP1 is zero",
@@ -121,4 +123,12 @@ var agents = []mutant.Mutant{
 				b[249] = 0
 			}
 		})),
+}
+
+// fixedCapability is a CA whose capability bits cannot be cleared.
+type fixedCapability struct{ ciwrap.CA }
+
+func (c fixedCapability) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
+	a.CapMask &= a.Capability
+	return c.CA.Modify(port, set, a)
 }
