@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Statements and expressions that have no mutants, because no requirement says anything about them. docs/mutation.md
@@ -77,9 +78,16 @@ func isBesideError(x ast.Expr, stack []ast.Node) bool {
 	case *ast.CallExpr:
 		return slices.Contains(failing, lastName(e.Fun))
 	case *ast.Ident:
-		return e.Name == "err" && isAfterError(stack)
+		return isErrorVariable(e.Name) || e.Name == "err" && isAfterError(stack)
+	case *ast.SelectorExpr:
+		return isErrorVariable(e.Sel.Name)
 	}
 	return false
+}
+
+// isErrorVariable reports whether a name is that of an error of a package, such as errClosed or ErrClosed.
+func isErrorVariable(name string) bool {
+	return len(name) > 3 && strings.EqualFold(name[:3], "err") && unicode.IsUpper(rune(name[3]))
 }
 
 // isAfterError reports whether the innermost if of a stack has the condition err != nil.
