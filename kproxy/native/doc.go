@@ -34,6 +34,12 @@
 // PostSend, PostRecv, PostSRQRecv and Poll carry a whole batch; their bodies are described at AppendPost, SendWR and
 // CompletionSize.
 //
+// # Descriptors
+//
+// A reply may have descriptors. If the client does not receive them, further replies wait, and requests of its user
+// that need descriptors fail with InsufficientResources at a limit. Descriptors count until they are received or the
+// client closes its socket, also when the daemon has ended the session.
+//
 // # Events
 //
 // Events are read from the descriptor of an event queue, one schema.Event of 32 bytes in each read.

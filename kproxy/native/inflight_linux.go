@@ -1,6 +1,7 @@
 package native
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -94,20 +95,21 @@ func InFlight() (count int, refused uint64) {
 	return f.count, f.refused
 }
 
-// acquire is take, and waits for a limited time until there are fewer descriptors in flight. Errors: ErrInFlight;
-// net.ErrClosed (the connection has ended).
-func (f *flights) acquire(o *outlet, n int) error {
+// retry calls send for a limited time, until its error is not ErrInFlight. isLast is set for the last attempt. Other
+// error: net.ErrClosed (the connection has ended).
+func (p *passer) retry(send func(isLast bool) error) error {
 	wait := time.Millisecond
 	for waited := time.Duration(0); ; waited, wait = waited+wait, min(2*wait, flightRetry) {
-		err := f.take(o, n, waited >= flightWait)
-		if err == nil || waited >= flightWait {
+		isLast := waited >= flightWait
+		err := send(isLast)
+		if isLast || !errors.Is(err, ErrInFlight) {
 			return err
 		}
 		again := make(chan struct{})
-		t := o.p.discard.clock.AfterFunc(wait, func() { close(again) })
+		t := p.discard.clock.AfterFunc(wait, func() { close(again) })
 		select {
 		case <-again:
-		case <-o.p.ended:
+		case <-p.ended:
 			t.Stop()
 			return net.ErrClosed
 		}
@@ -286,18 +288,20 @@ func rights(files []*os.File) ([]byte, error) {
 
 // pass is Send of a connection with Guard.
 func (c *Conn) pass(m []byte, n int, oob []byte) error {
-	c.passing.Lock()
-	defer c.passing.Unlock()
 	f := inFlight()
-	if err := f.drain(c.outlet, n); err != nil {
+	return c.outlet.p.retry(func(isLast bool) error {
+		c.passing.Lock()
+		defer c.passing.Unlock()
+		if err := f.drain(c.outlet, n); err != nil {
+			return err
+		}
+		if err := f.take(c.outlet, n, isLast); err != nil {
+			return err
+		}
+		_, _, err := c.c.WriteMsgUnix(m, oob, nil)
+		f.sent(c.outlet, n, err)
 		return err
-	}
-	if err := f.acquire(c.outlet, n); err != nil {
-		return err
-	}
-	_, _, err := c.c.WriteMsgUnix(m, oob, nil)
-	f.sent(c.outlet, n, err)
-	return err
+	})
 }
 
 // SendTo sends one message with descriptors by a Unix socket that the process at the other end has sent, and that it
@@ -316,7 +320,7 @@ func (c *Conn) SendTo(to *os.File, m []byte, files []*os.File) (kept bool, err e
 	}
 	o := &outlet{p: c.outlet.p, raw: raw}
 	f := inFlight()
-	if err := f.acquire(o, len(files)); err != nil {
+	if err := o.p.retry(func(isLast bool) error { return f.take(o, len(files), isLast) }); err != nil {
 		return false, err
 	}
 	if e := raw.Control(func(fd uintptr) {
