@@ -58,6 +58,9 @@ type Ops struct {
 	// QPState, if not nil, is called after each change of a QP's state, on the goroutine that made the change and with
 	// the token of the QP held. It may not block.
 	QPState func(num ci.QPN, s ci.QPState)
+	// Received, if not nil, is called with the completion and the payload of each received datagram, with the token of
+	// the QP held. It may change the completion. It may not block.
+	Received func(wc *ci.WC, payload [][]byte)
 	// Suspect, if not nil, is called with reports of packets that the peer of a connected QP would hardly send. Calls
 	// are made one at a time, on a goroutine of the HCA, with no lock held. See Suspicion.
 	Suspect func(Suspicion)

@@ -72,6 +72,9 @@ func (r *responder) receiveDatagram(t *turn, p *Packet) {
 		wc.Flags |= ci.WCImmediate
 		wc.Imm = p.Imm
 	}
+	if f := r.dev.cfg.Ops.Received; f != nil {
+		f(wc, p.Payload)
+	}
 	r.have = false
 }
 

@@ -28,7 +28,8 @@ type Work struct {
 	IsInl   bool   // Inline counts (it may be empty), not SGL
 	IsLate  bool   // of an atomic: SGL is checked when the response arrives, and not before the request is sent
 	Bad     ci.WCStatus
-	Length  uint64 // bytes of SGL or Inline together; filled in by the engine
+	Offload Offload // of a datagram, or nil
+	Length  uint64  // bytes of SGL or Inline together; filled in by the engine
 }
 
 // WorkExt holds what few requests need. The ring has resolved the objects and copied the lists when the request was

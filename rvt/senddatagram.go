@@ -43,13 +43,14 @@ func (r *requester) sendDatagram(t *turn, e *sendEntry) ci.WCStatus {
 	if av.route == nil || av.port != r.port {
 		return ci.WCLocalOpErr
 	}
+	if w.Offload != nil {
+		return r.sendOffloaded(t, e, av)
+	}
 	if w.Length > uint64(r.datagramMTU(av.attr.SL)) {
 		return ci.WCLocalLenErr
 	}
-	key, source := r.pkey, r.num
-	isQP1 := r.typ == ci.QP1 || w.FromQP1
-	if isQP1 {
-		source = 1
+	key := r.pkey
+	if r.typ == ci.QP1 || w.FromQP1 {
 		var ok bool
 		if key, ok = r.port.pkey(w.PKeyIx); !ok {
 			return ci.WCLocalOpErr
@@ -58,6 +59,18 @@ func (r *requester) sendDatagram(t *turn, e *sendEntry) ci.WCStatus {
 	p, _ := r.fill(t, e, 0, 1)
 	if p == nil {
 		return ci.WCLocalProtErr
+	}
+	r.addressDatagram(p, e, av, key)
+	e.npkts = 1
+	return ci.WCSuccess
+}
+
+// addressDatagram sets everything but the payload of the packet of a datagram.
+func (r *requester) addressDatagram(p *Packet, e *sendEntry, av *avState, key ci.PKey) {
+	w := &e.w
+	source, isQP1 := r.num, r.typ == ci.QP1 || w.FromQP1
+	if isQP1 {
+		source = 1
 	}
 	p.Op, p.Start, p.End = wire.OpSend, true, true
 	p.Route, p.PKey = av.route, key
@@ -73,6 +86,4 @@ func (r *requester) sendDatagram(t *turn, e *sendEntry) ci.WCStatus {
 	r.endOfMessage(p, e)
 	p.PSN = r.newPSN
 	r.newPSN = psnAdd(p.PSN, 1)
-	e.npkts = 1
-	return ci.WCSuccess
 }

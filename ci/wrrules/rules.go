@@ -26,7 +26,7 @@ type Request struct {
 
 	// HasObjects reports whether the objects of an OpFastReg or OpBindMW are valid: the region, or a window of type 2
 	// and the region unless the bind has the length 0. Objects that are found when the request is executed count as
-	// valid.
+	// valid. Of an OpLSO it reports whether header and segment size are valid.
 	HasObjects bool
 }
 
@@ -93,11 +93,10 @@ func (r *Rules) Check(q *Request) Reason {
 		}
 	case ci.OpNop:
 		return OK
-	case ci.OpLSO: // the engine has none
-		if r.Type != ci.UD {
-			return WRType
+	case ci.OpLSO:
+		if reason := r.checkLSO(q); reason != OK {
+			return reason
 		}
-		return Unsupported
 	case ci.OpLocalInv:
 		return r.checkObjects(connected, ci.CapFastReg|ci.CapMW2, true)
 	case ci.OpFastReg:
@@ -133,6 +132,23 @@ func (r *Rules) checkSend(q *Request, connected bool) Reason {
 		return Unsupported
 	case q.Flags&ci.SendImmediate != 0:
 		return Parameter
+	}
+	return OK
+}
+
+// checkLSO checks what only OpLSO has.
+func (r *Rules) checkLSO(q *Request) Reason {
+	switch {
+	case r.Type != ci.UD:
+		return WRType
+	case !r.Caps.Has(ci.CapLSO):
+		return Unsupported
+	case !q.HasAV:
+		return AV
+	case q.QPN > maxQPN || !q.HasObjects:
+		return Parameter
+	case q.IsInline:
+		return Inline
 	}
 	return OK
 }

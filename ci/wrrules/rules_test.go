@@ -10,7 +10,7 @@ import (
 	"ciddk/ci/wrrules"
 )
 
-const allCaps = ci.CapSendInvalidate | ci.CapFastReg | ci.CapMW2 | ci.CapIPChecksum
+const allCaps = ci.CapSendInvalidate | ci.CapFastReg | ci.CapMW2 | ci.CapIPChecksum | ci.CapLSO
 
 func rules(typ ci.QPType, caps ci.Caps) *wrrules.Rules {
 	return &wrrules.Rules{Type: typ, Caps: caps, Atomicity: ci.AtomicLocal, MaxReadSGEs: 2, SendSGE: 3, MaxInline: 16}
@@ -25,7 +25,7 @@ func TestOperations(t *testing.T) {
 		ci.OpRead:        {[3]wrrules.Reason{ok, no, no}, [3]wrrules.Reason{ok, no, no}},
 		ci.OpCompareSwap: {[3]wrrules.Reason{ok, no, no}, [3]wrrules.Reason{not, no, no}},
 		ci.OpFetchAdd:    {[3]wrrules.Reason{ok, no, no}, [3]wrrules.Reason{not, no, no}},
-		ci.OpLSO:         {[3]wrrules.Reason{no, no, not}, [3]wrrules.Reason{no, no, not}},
+		ci.OpLSO:         {[3]wrrules.Reason{no, no, ok}, [3]wrrules.Reason{no, no, not}},
 		ci.OpNop:         {[3]wrrules.Reason{ok, ok, ok}, [3]wrrules.Reason{ok, ok, ok}},
 		ci.OpLocalInv:    {[3]wrrules.Reason{ok, ok, no}, [3]wrrules.Reason{not, not, no}},
 		ci.OpFastReg:     {[3]wrrules.Reason{ok, ok, no}, [3]wrrules.Reason{not, not, no}},
@@ -40,6 +40,15 @@ func TestOperations(t *testing.T) {
 			assert.Equal(t, want.without[i], bare.Check(q), "%v on %v without capabilities", op, typ)
 		}
 	}
+}
+
+type request = wrrules.Request
+
+// large returns a large send that differs from a valid one.
+func large(change func(*request)) wrrules.Request {
+	q := wrrules.Request{Op: ci.OpLSO, HasAV: true, HasObjects: true}
+	change(&q)
+	return q
 }
 
 // requests are requests that differ from a valid one in one point.
@@ -57,6 +66,12 @@ var requests = map[string]struct {
 	"inline, entries":    {ci.RC, 0, wrrules.Request{IsInline: true, SGEs: 99}, wrrules.OK},
 	"long inline":        {ci.RC, 0, wrrules.Request{IsInline: true, Inline: 17}, wrrules.Inline},
 	"inline read":        {ci.RC, 0, wrrules.Request{Op: ci.OpRead, IsInline: true}, wrrules.Inline},
+	"large send":         {ci.UD, ci.CapLSO, large(func(q *request) { q.SGEs = 3 }), wrrules.OK},
+	"large, no header":   {ci.UD, ci.CapLSO, large(func(q *request) { q.HasObjects = false }), wrrules.Parameter},
+	"large, no address":  {ci.UD, ci.CapLSO, large(func(q *request) { q.HasAV = false }), wrrules.AV},
+	"large, no QP":       {ci.UD, ci.CapLSO, large(func(q *request) { q.QPN = 1 << 24 }), wrrules.Parameter},
+	"large, inline":      {ci.UD, ci.CapLSO, large(func(q *request) { q.IsInline = true }), wrrules.Inline},
+	"large, entries":     {ci.UD, ci.CapLSO, large(func(q *request) { q.SGEs = 4 }), wrrules.SGEs},
 	"inline atomic":      {ci.RC, 0, wrrules.Request{Op: ci.OpFetchAdd, IsInline: true}, wrrules.Inline},
 	"no vector":          {ci.UD, 0, wrrules.Request{}, wrrules.AV},
 	"large QPN":          {ci.UD, 0, wrrules.Request{HasAV: true, QPN: 1 << 24}, wrrules.Parameter},

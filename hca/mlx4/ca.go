@@ -1,6 +1,8 @@
 package mlx4
 
 import (
+	"slices"
+
 	"ciddk/ci"
 	"ciddk/hca/mlx4/prm"
 	"ciddk/hca/mlx4/queue"
@@ -73,7 +75,22 @@ func (h *HCA) setClaims() {
 	if h.caps.HasBMME(prm.BMMERemoteInvalidate) {
 		c |= ci.CapSendInvalidate
 	}
+	if h.caps.Has(prm.FlagUD) && !slices.ContainsFunc(h.ports, (*port).isEthernet) {
+		c |= h.offloads()
+	}
 	h.claims = c
+}
+
+// offloads returns the capabilities of the adapter for datagrams of IP over InfiniBand. Public sources do not say what
+// UD QPs of Ethernet ports have.
+func (h *HCA) offloads() (c ci.Caps) {
+	if h.caps.Has(prm.FlagIPoIBChecksum) {
+		c |= ci.CapIPChecksum
+	}
+	if h.caps.Has(prm.FlagBigLSO) && h.caps.MaxLSO > 0 {
+		c |= ci.CapLSO
+	}
+	return c
 }
 
 // atomicity returns the scope of remote atomics.

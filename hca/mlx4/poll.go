@@ -113,6 +113,9 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 // translateDatagram sets what only datagrams have.
 func (q *qp) translateDatagram(c *queue.Completion, wc *ci.WC) {
 	wc.SrcQP = c.SrcQP
+	if c.SumsOK && q.rules.Caps.Has(ci.CapIPChecksum) {
+		wc.Flags |= ci.WCChecksumOK
+	}
 	if c.GRH || q.isEthernet() {
 		wc.Flags |= ci.WCGRH
 	}

@@ -59,7 +59,8 @@ func (q *qp) resolve(wr *ci.SendWR) wrrules.Reason {
 		Inline: len(wr.Inline), QPN: wr.To.QPN}
 	q.extra = queue.Extra{Signal: q.create.Flags&ci.QPSignalAll != 0}
 	switch {
-	case wr.Op == ci.OpSend && q.isDatagram():
+	case (wr.Op == ci.OpSend || wr.Op == ci.OpLSO) && q.isDatagram():
+		r.HasObjects = wr.Op == ci.OpLSO && queue.IsLSO(wr)
 		if a, ok := ci.As[*av](wr.To.AV); ok && a.alive() && a.pd == q.pd {
 			r.HasAV = true
 		}
@@ -80,7 +81,7 @@ func (q *qp) write(wr *ci.SendWR) (uint32, error) {
 			return 0, err
 		}
 		isBad = q.extra.List == 0
-	case wr.Op == ci.OpSend && q.isDatagram():
+	case (wr.Op == ci.OpSend || wr.Op == ci.OpLSO) && q.isDatagram():
 		a, _ := ci.As[*av](wr.To.AV)
 		v := a.now.Load()
 		isBad = v.isBad || v.attr.Port != uint8(q.onPort.Load())

@@ -249,6 +249,9 @@ func (q *qp) arrange() {
 	size = max(size, head+c.SendSGE*prm.DataSegment, head+queue.InlineSize(head, c.MaxInline),
 		head-prm.AtomicSegment+queue.InlineSize(head-prm.AtomicSegment, c.MaxInline),
 		prm.CtrlSegment+queue.InlineSize(prm.CtrlSegment, c.MaxInline))
+	if c.Type == ci.UD && q.hca.claims.Has(ci.CapLSO) {
+		size = max(size, head+queue.MaxLSO+c.SendSGE*prm.DataSegment)
+	}
 	l.sendShift = max(logOf(size), queue.MinSendShift)
 	slots := max(c.SendDepth, 1) + queue.SpareSlots(l.sendShift)
 	l.sendLog = logOf(slots)

@@ -356,6 +356,9 @@ func (q *qp) encode(ctx []byte, a *ci.QPAttr) {
 	if q.isDatagram() {
 		mtu, message = ci.MTU4096, 12
 	}
+	if a := h.claims; q.create.Type == ci.UD && a.Has(ci.CapLSO) {
+		message = uint64(bits.Len64(h.caps.MaxLSO) - 1)
+	}
 	put(prm.QPCMTU, uint64(mtu))
 	put(prm.QPCLogMessage, message)
 	put(prm.QPCLogSendSize, uint64(l.sendLog))

@@ -3,6 +3,7 @@ package mlx4
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,14 +44,7 @@ func (p *pair) transfer(t *testing.T, ctx context.Context) {
 	if len(installed(netPrograms)) == 0 {
 		t.Skip("ethtool is not installed")
 	}
-	s, err := p.guests[0].Start(ctx, shell(fmt.Sprintf(receiveLine, transferPort))...)
-	require.NoError(t, err)
-	require.NoError(t, p.guests[0].WaitListen(ctx, transferPort))
-	sent := run(t, ctx, p.guests[1], shell(fmt.Sprintf(sendLine, transferKiB, cardAddr(0), transferPort))...)
-	r, err := s.Wait()
-	require.NoError(t, err)
-	require.Regexp(t, `^[0-9a-f]{64} `, sent)
-	require.Equal(t, sent, r.Stdout, "the data differ: %s", r.Stderr)
+	p.copy(t, ctx, cardAddr(0))
 
 	// The driver reads the card's counters a few times in a second.
 	const frames = transferKiB * 1024 / 1500
@@ -74,4 +68,17 @@ func (p *pair) transfer(t *testing.T, ctx context.Context) {
 		assert.Zero(t, got[name], name)
 		assert.Zero(t, from[name], name)
 	}
+}
+
+// copy sends data to an address of the first guest by TCP, and compares them.
+func (p *pair) copy(t *testing.T, ctx context.Context, to netip.Addr) {
+	t.Helper()
+	s, err := p.guests[0].Start(ctx, shell(fmt.Sprintf(receiveLine, transferPort))...)
+	require.NoError(t, err)
+	require.NoError(t, p.guests[0].WaitListen(ctx, transferPort))
+	sent := run(t, ctx, p.guests[1], shell(fmt.Sprintf(sendLine, transferKiB, to, transferPort))...)
+	r, err := s.Wait()
+	require.NoError(t, err)
+	require.Regexp(t, `^[0-9a-f]{64} `, sent)
+	require.Equal(t, sent, r.Stdout, "the data differ: %s", r.Stderr)
 }

@@ -81,6 +81,13 @@ func (p *pair) ipoib(t *testing.T, ctx context.Context) {
 	const large = "5000" // several packets
 	out = run(t, ctx, p.guests[1], "busybox", "ping", "-c", "3", "-s", large, addr(0).String())
 	require.Contains(t, out, "3 packets received")
+	if len(installed(netPrograms)) > 0 {
+		features := run(t, ctx, p.guests[1], "ethtool", "-k", ib)
+		for _, name := range []string{"rx-checksumming", "tx-checksum-ipv4", "tcp-segmentation-offload"} {
+			require.Contains(t, features, name+": on")
+		}
+		p.copy(t, ctx, addr(0))
+	}
 	p.rping(t, ctx, addr(0))
 }
 

@@ -36,6 +36,7 @@ type Caps struct {
 	MaxSendDesc, MaxRecvDesc         uint32 // bytes
 	MaxInitDepth, MaxRespDepth       uint32 // RDMA READs and atomics per QP
 	MaxMessage                       uint64 // bytes
+	MaxLSO                           uint64 // bytes of a large send; 0 if there are none
 	MinPage                          uint32 // bytes
 	AckDelay                         uint8
 	ReservedLKey                     uint32
@@ -108,6 +109,9 @@ func (d *Device) queryCaps(ctx context.Context) error {
 		NumUARs:      uint32(min(uint64(1)<<min(prm.CapUARSize.Get(b)+20, 40)/prm.UARPageSize, 1<<24)),
 		HasBlueFlame: prm.CapBlueFlame.Has(b), BlueFlameSize: pow(prm.CapLogBFSize),
 		CanResizeSRQ: prm.CapResizeSRQ.Has(b)}
+	if log := prm.CapLogMaxGSO.Get(b); log != 0 {
+		c.MaxLSO = 1 << log
+	}
 	c.SpecialQPs = (d.reserved.qps + specialQPAlign - 1) &^ (specialQPAlign - 1)
 	d.eqeStride = eqeSize
 	if c.Has(prm.FlagEQE64) {

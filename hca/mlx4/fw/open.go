@@ -246,6 +246,9 @@ func (d *Device) initMailbox() []byte {
 	if c.Has(prm.FlagUDAVPort) {
 		flags |= 1 << prm.InitCheckUDPort
 	}
+	if c.Has(prm.FlagIPoIBChecksum) {
+		flags |= 1 << prm.InitChecksum
+	}
 	for _, x := range []struct {
 		f prm.Field
 		v uint64

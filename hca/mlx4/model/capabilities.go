@@ -1,10 +1,6 @@
 package model
 
-import (
-	"slices"
-
-	"ciddk/hca/mlx4/prm"
-)
+import "ciddk/hca/mlx4/prm"
 
 // Sizes of the adapter, as logarithms.
 const (
@@ -52,7 +48,7 @@ func (m *Model) capFlags() uint64 {
 	for _, bit := range []uint{prm.FlagRC, prm.FlagUC, prm.FlagUD, prm.FlagSRQ, prm.FlagBadPKeyCount,
 		prm.FlagBadQKeyCount, prm.FlagMemoryWindows, prm.FlagAPM, prm.FlagAtomic, prm.FlagUDAVPort, prm.FlagUDMulticast,
 		prm.FlagVEPUnicast, prm.FlagVEPMulticast, prm.FlagSensePort, prm.FlagPortManagement, prm.FlagEQE64,
-		prm.FlagCQE64} {
+		prm.FlagCQE64, prm.FlagIPoIBChecksum, prm.FlagBigLSO} {
 		v |= 1 << bit
 	}
 	for _, p := range m.ports {
@@ -60,24 +56,7 @@ func (m *Model) capFlags() uint64 {
 			v |= 1<<prm.FlagIBoE | 1<<prm.FlagUDPRSS
 		}
 	}
-	if m.hasLSO() {
-		v |= 1 << prm.FlagBigLSO
-	}
 	return v
-}
-
-// hasLSO reports whether the adapter announces large sends. QPs of raw frames have them, but not those of datagrams,
-// and drivers do not distinguish.
-func (m *Model) hasLSO() bool {
-	return !slices.ContainsFunc(m.ports, func(p *port) bool { return !p.isEthernet() })
-}
-
-// logLSO returns the longest large send, as a logarithm; 0 is none.
-func (m *Model) logLSO() uint64 {
-	if m.hasLSO() {
-		return logMaxLSO
-	}
-	return 0
 }
 
 // bmmeFlags returns the flags of extended memory management.
@@ -131,7 +110,7 @@ func (c *command) queryDevCap() prm.Status {
 		{prm.CapSizeAUXC, 256}, {prm.CapSizeALTC, 64}, {prm.CapSizeEQC, 128}, {prm.CapSizeCQC, 128},
 		{prm.CapSizeSRQC, 128}, {prm.CapSizeCMPT, 64}, {prm.CapSizeMTT, mttEntry},
 		{prm.CapSizeDMPT, uint64(prm.MPTStride)}, {prm.CapBMMEFlags, c.bmmeFlags()},
-		{prm.CapLogMaxGSO, c.logLSO()}, {prm.CapRSSXOR, 1}, {prm.CapRSSToeplitz, 1}, {prm.CapLogRSSTable, maxRSSLog},
+		{prm.CapLogMaxGSO, logMaxLSO}, {prm.CapRSSXOR, 1}, {prm.CapRSSToeplitz, 1}, {prm.CapLogRSSTable, maxRSSLog},
 		{prm.CapReservedLKey, uint64(prm.MPTReservedLKey)}, {prm.CapMaxICM, 1 << 52},
 	} {
 		e.f.Put(b, e.v)

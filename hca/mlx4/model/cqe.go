@@ -47,6 +47,10 @@ func (q *qp) encodeCQE(b []byte, wc *ci.WC) {
 	if wc.Flags&ci.WCGRH != 0 {
 		prm.CQEGRH.Put(b, 1)
 	}
+	if wc.EtherType != 0 { // see Model.received
+		prm.CQEFlags.Put(b, uint64(wc.EtherType))
+		prm.CQEChecksum.Put(b, uint64(wc.VendorErr))
+	}
 }
 
 // syndromeOf returns the syndrome of a status.

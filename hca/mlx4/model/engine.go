@@ -43,7 +43,8 @@ func (m *Model) startEngine() error {
 		Attr: ci.CAAttr{Caps: caps, MaxMRSize: 1 << logMaxMRSize, MaxSGEs: maxSendSGE, AckDelay: ackDelay,
 			MaxWRs: 1 << (logMaxQPSize + 1), MaxCQEs: 1 << logMaxCQSize, MaxInline: maxSendDesc},
 		Ports: links, NodeDescription: m.cfg.NodeDescription, Rings: rings{m}, Clock: m.cfg.Clock, Rand: m.cfg.Rand,
-		QueueMemory: memory, Ops: rvt.Ops{QPN: m.number, QPState: m.stateChanged, KeyMiss: m.keyMiss},
+		QueueMemory: memory,
+		Ops:         rvt.Ops{QPN: m.number, QPState: m.stateChanged, KeyMiss: m.keyMiss, Received: m.received},
 	})
 	if err != nil {
 		return err

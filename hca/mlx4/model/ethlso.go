@@ -41,6 +41,7 @@ func (d *decoder) takeLSO() (header []byte, mss int) {
 // An lsoHeader is the parts of the header of a large send.
 type lsoHeader struct {
 	size        int // of all headers
+	kind        uint16
 	ip, tcp     int // offsets
 	isIPv4      bool
 	id          uint16
@@ -55,8 +56,13 @@ func parseLSO(h []byte) (l lsoHeader, ok bool) {
 		return l, false
 	}
 	kind, at := etherType(h)
+	return parseLSOContent(h, kind, at)
+}
+
+// parseLSOContent parses the headers of a large send, of which IP with an EtherType begins at an offset.
+func parseLSOContent(h []byte, kind uint16, at int) (l lsoHeader, ok bool) {
 	b := h[at:]
-	l.size, l.ip = len(h), at
+	l.size, l.kind, l.ip = len(h), kind, at
 	switch {
 	case kind == typeIPv4 && len(b) >= ip4Size && b[0]>>4 == 4 && b[9] == protocolTCP:
 		l.isIPv4, l.tcp, l.id = true, at+int(b[0]&0xf)*4, bigEndian.Uint16(b[4:])
@@ -92,8 +98,19 @@ func (l *lsoHeader) adjust(f []byte, index, off int) {
 		flags &^= tcpFIN | tcpPSH
 	}
 	f[l.tcp+tcpFlagsAt] = flags
-	p := parsePacket(f)
+	p := parseContent(l.kind, f[l.ip:])
 	p.fillChecksums(true, true)
+}
+
+// cut calls emit with the segments of a payload behind its header, which are in f. buf is memory for a segment.
+func (l *lsoHeader) cut(f []byte, mss int, buf []byte, emit func(s []byte)) {
+	payload := f[l.size:]
+	l.payloadSize = len(payload)
+	for index, off := 0, 0; index == 0 || off < len(payload); index, off = index+1, off+mss {
+		buf = append(append(buf[:0], f[:l.size]...), payload[off:min(off+mss, len(payload))]...)
+		l.adjust(buf, index, off)
+		emit(buf)
+	}
 }
 
 // sendLarge sends a payload as TCP segments. f has the header and the payload. It returns the syndrome of an error, or
@@ -103,14 +120,9 @@ func (q *frameQP) sendLarge(f, wqe []byte, headerSize, mss int) prm.Syndrome {
 	if !ok || mss > maxFrame-headerSize {
 		return prm.SynLocalQPOp
 	}
-	payload := f[headerSize:]
-	l.payloadSize = len(payload)
-	for index, off := 0, 0; index == 0 || off < len(payload); index, off = index+1, off+mss {
-		s := append(q.segment[:0], f[:headerSize]...)
-		s = append(s, payload[off:min(off+mss, len(payload))]...)
-		l.adjust(s, index, off)
+	l.cut(f, mss, q.segment, func(s []byte) {
 		q.transmit(s, wqe)
 		q.segment = s
-	}
+	})
 	return 0
 }

@@ -30,7 +30,12 @@ type packet struct {
 // parsePacket returns the IP packet in a frame of at least ethSize bytes. It is the zero packet if there is none.
 func parsePacket(f []byte) (p packet) {
 	kind, at := etherType(f)
-	b := f[at:]
+	return parseContent(kind, f[at:])
+}
+
+// parseContent returns the IP packet that is the content of a frame or datagram with an EtherType. It is the zero
+// packet if there is none.
+func parseContent(kind uint16, b []byte) (p packet) {
 	switch {
 	case kind == typeIPv4 && len(b) >= ip4Size:
 		size := int(b[0]&0xf) * 4

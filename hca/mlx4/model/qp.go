@@ -26,6 +26,8 @@ type qp struct {
 	recv *recvRing // nil with an SRQ
 	avs  avCache
 
+	checksIP bool // received datagrams are taken for IP over InfiniBand
+
 	// hasReservedKey reports whether work requests may use the reserved L_Key.
 	hasReservedKey bool
 }
@@ -44,6 +46,7 @@ func (c *command) newQP(num uint32, ctx []byte) (*qp, prm.Status) {
 		q.typ = ci.UC
 	case prm.ServiceUD:
 		q.typ = ci.UD
+		q.checksIP = prm.HCAFlags.Get(c.layout.mailbox)>>prm.InitChecksum&1 != 0
 	case prm.ServiceMLX:
 		if !c.setSpecial(q) && !c.setGSI(q) {
 			return nil, prm.BadParam

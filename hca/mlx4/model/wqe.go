@@ -35,6 +35,8 @@ func (d *decoder) decode(opcode uint8, ctrl []byte) bool {
 		return true
 	case prm.WQESend, prm.WQESendImm, prm.WQESendInv:
 		return d.send(opcode, ctrl)
+	case prm.WQELSO:
+		return d.largeSend()
 	case prm.WQEWrite, prm.WQEWriteImm:
 		w.Op = ci.OpWrite
 		if opcode == prm.WQEWriteImm {
@@ -77,6 +79,7 @@ func (d *decoder) send(opcode uint8, ctrl []byte) bool {
 	case d.q.port != 0 || d.q.gsiPort != 0:
 		return d.management(ctrl)
 	case d.q.typ == ci.UD:
+		d.setChecksums(ctrl)
 		return d.datagram() && d.data()
 	}
 	return d.data()

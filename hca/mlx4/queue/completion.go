@@ -98,6 +98,7 @@ type Completion struct {
 	IsResize bool
 	IsBad    bool // the entry has an opcode that its direction does not have
 	GRH      bool
+	SumsOK   bool // of a datagram: the checksums of IP and of TCP or UDP are right
 	Vendor   uint8
 	opcode   uint8
 	Status   ci.WCStatus
@@ -172,6 +173,8 @@ func (c *Completion) decodeRecv(e []byte, op uint8) {
 		c.IsBad = true
 		return
 	}
+	status, sum := be.Uint16(e[0x10:]), be.Uint16(e[0x1a:])
+	c.SumsOK = status&sumsMask == sumsOK && status&sumsOf != 0 && sum == 0xffff
 	remote := be.Uint32(e[8:])
 	c.SrcQP = ci.QPN(remote & 0xffffff)
 	c.PathBits = uint8(remote >> 24 & 0x7f)
@@ -180,11 +183,20 @@ func (c *Completion) decodeRecv(e []byte, op uint8) {
 	c.SLID = ci.LID(be.Uint16(e[0x0e:]))
 }
 
+// Bits of the status of a received datagram. Checksums count for IPv4 without options that is no fragment (linux ib
+// cq.c, mlx4_ib_ipoib_csum_ok).
+const (
+	sumsOK   = uint16(prm.CQEIPv4 | prm.CQEIPChecksumOK)
+	sumsMask = sumsOK | uint16(prm.CQEIPv4Fragment|prm.CQEIPv4Options|prm.CQEIPv6)
+	sumsOf   = uint16(prm.CQETCP | prm.CQEUDP)
+)
+
 var sendOps = [32]struct {
 	op ci.WCOp
 	ok bool
 }{
-	prm.WQENop: {ci.WCNop, true}, prm.WQESendInv: {ci.WCSend, true}, prm.WQEWrite: {ci.WCWrite, true},
+	prm.WQENop: {ci.WCNop, true}, prm.WQELSO: {ci.WCLSO, true}, prm.WQESendInv: {ci.WCSend, true},
+	prm.WQEWrite:    {ci.WCWrite, true},
 	prm.WQEWriteImm: {ci.WCWrite, true}, prm.WQESend: {ci.WCSend, true}, prm.WQESendImm: {ci.WCSend, true},
 	prm.WQERead: {ci.WCRead, true}, prm.WQECompareSwap: {ci.WCCompareSwap, true},
 	prm.WQEFetchAdd: {ci.WCFetchAdd, true}, prm.WQEBind: {ci.WCBindMW, true},

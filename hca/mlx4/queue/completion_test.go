@@ -62,7 +62,7 @@ func TestDecode(t *testing.T) {
 		assert.EqualValues(t, 0x89ab, c.Index)
 		return c
 	}
-	for opcode, op := range map[uint64]ci.WCOp{prm.WQESend: ci.WCSend, prm.WQESendImm: ci.WCSend,
+	for opcode, op := range map[uint64]ci.WCOp{prm.WQELSO: ci.WCLSO, prm.WQESend: ci.WCSend, prm.WQESendImm: ci.WCSend,
 		prm.WQESendInv: ci.WCSend,
 		prm.WQEWrite:   ci.WCWrite, prm.WQEWriteImm: ci.WCWrite, prm.WQERead: ci.WCRead,
 		prm.WQECompareSwap: ci.WCCompareSwap,
@@ -96,6 +96,24 @@ func TestDecode(t *testing.T) {
 		})
 		assert.Equal(t, Completion{QPN: 0x4567, Index: 0x89ab, Op: want.op, Flags: want.flags, Imm: 0x01020304,
 			SrcQP: 0x123456, PathBits: 3, GRH: true, SL: 9, SLID: 0xabcd, Length: 140, opcode: uint8(opcode)}, c)
+	}
+	const right = prm.CQEIPv4 | prm.CQEIPChecksumOK | prm.CQETCP
+	for name, x := range map[string]struct {
+		flags, checksum uint64
+		want            bool
+	}{"TCP": {right, 0xffff, true}, "UDP": {right ^ prm.CQETCP | prm.CQEUDP, 0xffff, true},
+		"sum": {right, 0xfffe, false},
+		"IP":  {right &^ prm.CQEIPChecksumOK, 0xffff, false}, "neither": {right &^ prm.CQETCP, 0xffff, false},
+		"fragment": {right | prm.CQEIPv4Fragment, 0xffff, false}, "none": {0, 0xffff, false},
+		"options": {right | prm.CQEIPv4Options, 0xffff, false},
+		"IPv6":    {right ^ prm.CQEIPv4 | prm.CQEIPv6, 0xffff, false},
+	} {
+		c := decode(func(e []byte) {
+			prm.CQEOpcode.Put(e, prm.CQERecvSend)
+			prm.CQEFlags.Put(e, x.flags)
+			prm.CQEChecksum.Put(e, x.checksum)
+		})
+		assert.Equal(t, x.want, c.SumsOK, name)
 	}
 	c := decode(func(e []byte) { prm.CQEOpcode.Put(e, prm.CQEOpcodeResize) })
 	assert.True(t, c.IsResize)

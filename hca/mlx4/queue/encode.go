@@ -93,8 +93,18 @@ func EncodeSend(slot []byte, wr *ci.SendWR, x *Extra) (opcode uint8, units int) 
 	if wr.Flags&ci.SendSolicited != 0 {
 		flags |= 1 << 1
 	}
+	if x.Address != nil {
+		flags |= checksumBits(wr.Flags)
+	}
 	at := prm.CtrlSegment
 	switch wr.Op {
+	case ci.OpLSO:
+		opcode = prm.WQELSO
+		if lsoSize(len(wr.Ext.LSO.Header)) > block {
+			opcode |= bigLSO
+		}
+		at = putDatagram(slot, at, wr, x.Address)
+		at = PutList(slot, putLSO(slot, at, &wr.Ext.LSO), wr.SGL)
 	case ci.OpSend:
 		opcode = prm.WQESend
 		switch {
@@ -145,6 +155,49 @@ func EncodeSend(slot []byte, wr *ci.SendWR, x *Extra) (opcode uint8, units int) 
 	be.PutUint32(slot[8:], flags)
 	be.PutUint32(slot[12:], imm)
 	return opcode, units
+}
+
+// checksumBits returns the bits of the control segment for the checksums that the adapter computes.
+func checksumBits(f ci.SendFlags) (v uint32) {
+	if f&ci.SendIPChecksum != 0 {
+		v |= 1 << 4
+	}
+	if f&ci.SendL4Checksum != 0 {
+		v |= 1 << 5
+	}
+	return v
+}
+
+// Large sends.
+const (
+	maxLSOHeader = 124    // of IP over InfiniBand, IPv4 and TCP, both with all options
+	lsoHead      = 4      // bytes in front of the header
+	MaxLSO       = 128    // bytes of the longest LSO segment
+	bigLSO       = 1 << 6 // with the opcode: the LSO segment is longer than a block
+	maxMSS       = 1<<16 - 1
+)
+
+// lsoSize returns the bytes of the LSO segment for a header.
+func lsoSize(header int) int {
+	return (lsoHead + header + prm.DataSegment - 1) &^ (prm.DataSegment - 1)
+}
+
+// IsLSO reports whether a request has the header and the segment size of a large send that fits a slot.
+func IsLSO(wr *ci.SendWR) bool {
+	if wr.Ext == nil {
+		return false
+	}
+	l := &wr.Ext.LSO
+	return len(l.Header) > 0 && len(l.Header) <= maxLSOHeader && l.MSS > 0 && l.MSS <= maxMSS
+}
+
+// putLSO writes the LSO segment. Its first word is the last that changes, since the adapter reads ahead.
+func putLSO(slot []byte, at int, l *ci.LSO) int {
+	end := at + lsoSize(len(l.Header))
+	n := copy(slot[at+lsoHead:end], l.Header)
+	clear(slot[at+lsoHead+n : end])
+	store32(slot[at:], uint32(l.MSS)<<16|uint32(len(l.Header)))
+	return end
 }
 
 // putDatagram writes the datagram segment.

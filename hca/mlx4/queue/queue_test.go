@@ -20,7 +20,7 @@ func encode(t *testing.T, wr *ci.SendWR, x *Extra) []byte {
 	r.Commit(wr, opcode, units)
 	require.EqualValues(t, units, prm.CtrlSize.Get(slot))
 	require.Zero(t, prm.CtrlOwner.Get(slot), "the first round")
-	require.EqualValues(t, opcode, prm.CtrlOpcode.Get(slot))
+	require.EqualValues(t, opcode&^bigLSO, prm.CtrlOpcode.Get(slot))
 	return slot[:units*prm.CtrlSegment]
 }
 
@@ -128,6 +128,43 @@ func TestDatagram(t *testing.T) {
 	assert.Equal(t, mac, a.MAC())
 	assert.EqualValues(t, 10, prm.AVSL.Get(d), "the priority is in the upper bits")
 	assert.Zero(t, prm.AVRemoteLID.Get(d))
+}
+
+// TestLargeSend checks the LSO segment, and the bits for checksums.
+func TestLargeSend(t *testing.T) {
+	a := NewAddress(&ci.AVAttr{Port: 1, DLID: 3}, 1, false, [6]byte{})
+	for _, n := range []int{1, 12, 13, 60, 61, 124} {
+		header := make([]byte, n)
+		for i := range header {
+			header[i] = byte(i + 1)
+		}
+		wr := &ci.SendWR{Op: ci.OpLSO, SGL: sges(2), Flags: ci.SendSignaled, To: ci.Dest{QPN: 9},
+			Ext: &ci.SendExt{LSO: ci.LSO{Header: header, MSS: 0xabcd}}}
+		require.True(t, IsLSO(wr))
+		b := encode(t, wr, &Extra{Address: &a})
+		assert.EqualValues(t, prm.WQELSO, prm.CtrlOpcode.Get(b))
+		assert.Equal(t, n > 60, prm.CtrlBigLSO.Has(b), "%d bytes", n)
+		assert.False(t, prm.CtrlIPChecksum.Has(b) || prm.CtrlL4Checksum.Has(b))
+		assert.EqualValues(t, 9, prm.DatagramQPN.Get(b[prm.CtrlSegment:]))
+		s := b[prm.CtrlSegment+prm.DatagramSegment:]
+		assert.EqualValues(t, 0xabcd, prm.LSOSegmentSize.Get(s))
+		assert.EqualValues(t, n, prm.LSOHeaderSize.Get(s))
+		assert.Equal(t, header, s[4:4+n])
+		at := (4 + n + 15) &^ 15
+		assert.LessOrEqual(t, at, MaxLSO)
+		assert.Equal(t, make([]byte, at-4-n), s[4+n:at])
+		requireData(t, s[at:], 2)
+	}
+	for _, l := range []ci.LSO{{}, {Header: make([]byte, 125), MSS: 1}, {Header: make([]byte, 1)},
+		{Header: make([]byte, 1), MSS: 1 << 16}, {Header: make([]byte, 1), MSS: -1}} {
+		assert.False(t, IsLSO(&ci.SendWR{Ext: &ci.SendExt{LSO: l}}))
+	}
+	assert.False(t, IsLSO(&ci.SendWR{}))
+	for _, flags := range []ci.SendFlags{ci.SendIPChecksum, ci.SendL4Checksum} {
+		b := encode(t, &ci.SendWR{Op: ci.OpSend, Flags: flags}, &Extra{Address: &a})
+		assert.Equal(t, flags == ci.SendIPChecksum, prm.CtrlIPChecksum.Has(b))
+		assert.Equal(t, flags == ci.SendL4Checksum, prm.CtrlL4Checksum.Has(b))
+	}
 }
 
 // TestMemoryOperations checks fast registration, bind and invalidation.

@@ -38,9 +38,9 @@ type sent struct {
 
 // sentOf returns what a send queue keeps of a request.
 func sentOf(wr *ci.SendWR, opcode uint8) sent {
-	s := sent{id: wr.ID, opcode: opcode}
+	s := sent{id: wr.ID, opcode: opcode &^ bigLSO}
 	switch wr.Op {
-	case ci.OpSend, ci.OpWrite, ci.OpRead:
+	case ci.OpSend, ci.OpWrite, ci.OpRead, ci.OpLSO:
 		s.size = uint32(min(uint64(len(wr.Inline))+sizeOf(wr.SGL), maxMessage+1))
 	case ci.OpCompareSwap, ci.OpFetchAdd:
 		s.size = 8

@@ -295,6 +295,9 @@ func (q *cq) translate(c *queue.Completion, wc *ci.WC) bool {
 // translateDatagram sets what only datagrams have.
 func (q *qp) translateDatagram(c *queue.Completion, wc *ci.WC) {
 	wc.SrcQP = c.SrcQP
+	if c.SumsOK && q.rules.Caps.Has(ci.CapIPChecksum) {
+		wc.Flags |= ci.WCChecksumOK
+	}
 	isEthernet := q.control.State().IsEthernet
 	if c.GRH || isEthernet {
 		wc.Flags |= ci.WCGRH

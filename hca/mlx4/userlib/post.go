@@ -58,7 +58,8 @@ func (q *qp) resolve(w *ci.SendWR) wrrules.Reason {
 		QPN: w.To.QPN}
 	q.extra = queue.Extra{Signal: q.signalAll}
 	switch {
-	case w.Op == ci.OpSend && q.rules.Type == ci.UD:
+	case (w.Op == ci.OpSend || w.Op == ci.OpLSO) && q.rules.Type == ci.UD:
+		r.HasObjects = w.Op == ci.OpLSO && queue.IsLSO(w)
 		v, ok := ci.UserHandle[*av](w.To.AV)
 		r.HasAV = ok && v.pd == q.pd && !v.destroyed.Load()
 	case w.Op == ci.OpBindMW:
@@ -74,7 +75,7 @@ const badOpcode = 0x0f
 func (q *qp) write(w *ci.SendWR) {
 	isBad := false
 	switch {
-	case w.Op == ci.OpSend && q.rules.Type == ci.UD:
+	case (w.Op == ci.OpSend || w.Op == ci.OpLSO) && q.rules.Type == ci.UD:
 		x, _ := ci.UserHandle[*av](w.To.AV)
 		v := x.now.Load()
 		isBad = v.isBad || v.port != q.control.State().Port
