@@ -1,9 +1,6 @@
 package rvt
 
-import (
-	"ciddk/ci"
-	"ciddk/wire"
-)
+import "ciddk/ci"
 
 const qp1QKey = 0x80010000 // IBTA volume 1, 3.5.3
 
@@ -63,27 +60,4 @@ func (r *requester) sendDatagram(t *turn, e *sendEntry) ci.WCStatus {
 	r.addressDatagram(p, e, av, key)
 	e.npkts = 1
 	return ci.WCSuccess
-}
-
-// addressDatagram sets everything but the payload of the packet of a datagram.
-func (r *requester) addressDatagram(p *Packet, e *sendEntry, av *avState, key ci.PKey) {
-	w := &e.w
-	source, isQP1 := r.num, r.typ == ci.QP1 || w.FromQP1
-	if isQP1 {
-		source = 1
-	}
-	p.Op, p.Start, p.End = wire.OpSend, true, true
-	p.Route, p.PKey = av.route, key
-	p.DestQP, p.SrcQP = w.DestQP, source
-	// A privileged Q_Key in the request stands for that of the QP (IBTA volume 1, 10.2.5).
-	if p.QKey = w.QKey; w.QKey&(1<<31) != 0 {
-		p.QKey = r.attr.QKey
-	}
-	if isQP1 {
-		p.QKey = qp1QKey
-	}
-	p.SL, p.PathBits = av.attr.SL, av.attr.PathBits
-	r.endOfMessage(p, e)
-	p.PSN = r.newPSN
-	r.newPSN = psnAdd(p.PSN, 1)
 }

@@ -196,3 +196,26 @@ func (r *requester) sendRead(t *turn, e *sendEntry) bool {
 	r.advance(n, int64(size))
 	return true
 }
+
+// addressDatagram sets everything but the payload of the packet of a datagram.
+func (r *requester) addressDatagram(p *Packet, e *sendEntry, av *avState, key ci.PKey) {
+	w := &e.w
+	source, isQP1 := r.num, r.typ == ci.QP1 || w.FromQP1
+	if isQP1 {
+		source = 1
+	}
+	p.Op, p.Start, p.End = wire.OpSend, true, true
+	p.Route, p.PKey = av.route, key
+	p.DestQP, p.SrcQP = w.DestQP, source
+	// A privileged Q_Key in the request stands for that of the QP (IBTA volume 1, 10.2.5).
+	if p.QKey = w.QKey; w.QKey&(1<<31) != 0 {
+		p.QKey = r.attr.QKey
+	}
+	if isQP1 {
+		p.QKey = qp1QKey
+	}
+	p.SL, p.PathBits = av.attr.SL, av.attr.PathBits
+	r.endOfMessage(p, e)
+	p.PSN = r.newPSN
+	r.newPSN = psnAdd(p.PSN, 1)
+}
