@@ -491,11 +491,15 @@ func (n *node) refused(err error) bool {
 		al.cfg.Clock.AfterFunc(al.cfg.DestroyBackoff<<min(tries-1, 16), func() { n.exec.post(n.reap) })
 		return true
 	}
-	if n.stays { // before OnDestroyError, after which the program may ask for another try
+	if n.stays { // from OnDestroyError on, the program may ask for another try, whose answer is another one
 		al.mu.Lock()
 		n.stuck, n.err = true, err
-		n.answer()
+		done := n.done
+		n.done = nil
 		al.mu.Unlock()
+		if done != nil {
+			defer close(done)
+		}
 	}
 	log.Error("accesslayer: the driver refused a destroy; giving up", "tries", tries)
 	if al.cfg.OnDestroyError != nil {
