@@ -37,6 +37,7 @@ type judge struct {
 	hasTests  bool   // the tests judge the survivors
 	keeps     bool   // binaries stay in dir
 	hasReach  bool   // runs are limited to the cases that execute the code of a mutant
+	cases     string // if not empty, only these cases judge
 	out       io.Writer
 
 	schema     *schema // the guarded mutants of the round; nil: none
@@ -284,6 +285,9 @@ func (j *judge) certifications(ctx context.Context, r *result, name, overlay str
 	r.Verdict = survived
 	isReached := false
 	for _, whole := range runs {
+		if j.cases != "" {
+			whole = whole.only(j.cases)
+		}
 		c, reaches, err := j.reaching(ctx, &r.mutant, whole)
 		if err != nil {
 			return err
@@ -291,8 +295,11 @@ func (j *judge) certifications(ctx context.Context, r *result, name, overlay str
 		if !reaches {
 			continue
 		}
-		isReached = true
 		o, err := j.attempt(ctx, bin, c)
+		if err == nil && j.cases != "" && isUsage(o) {
+			continue // this run does not have the cases
+		}
+		isReached = true
 		if err == nil && uncertain[o.status] {
 			o, err = j.attempt(ctx, bin, c.again(o.output))
 		}
@@ -315,7 +322,11 @@ func (j *judge) certifications(ctx context.Context, r *result, name, overlay str
 			r.Detail = "uncertain: " + detail(o)
 		}
 	}
-	if !isReached {
+	switch {
+	case isReached:
+	case j.cases != "":
+		return fmt.Errorf("no run of %s has cases that match %q", path.Dir(r.File), j.cases)
+	default:
 		r.Detail = "no run executes it"
 	}
 	return nil
@@ -413,9 +424,16 @@ func (j *judge) confirm(ctx context.Context, c certification, o outcome) error {
 
 // isKill reports whether a run of the certifier rejects the mutant. Go programs end with status 2 after a panic, which
 // is also the certifier's status for wrong usage.
-func isKill(o outcome) bool {
-	return o.isHang || killing[o.status] || o.status == 2 && strings.Contains(o.output, "goroutine ") || o.status < 0
+func isKill(o outcome) bool { return o.isHang || killing[o.status] || isCrash(o) || o.status < 0 }
+
+const statusUsage = 2 // of the certifier for wrong usage, and of a Go program that crashed
+
+func isCrash(o outcome) bool {
+	return o.status == statusUsage && strings.Contains(o.output, "goroutine ")
 }
+
+// isUsage reports whether the certifier rejected its arguments.
+func isUsage(o outcome) bool { return o.status == statusUsage && !isCrash(o) }
 
 func detail(o outcome) string {
 	if o.isHang {

@@ -226,6 +226,7 @@ func TestIsKill(t *testing.T) {
 		{outcome{isHang: true}, true},
 	} {
 		assert.Equal(t, tt.want, isKill(tt.o), "%+v", tt.o)
+		assert.Equal(t, strings.Contains(tt.o.output, "unknown flag"), isUsage(tt.o), "%+v", tt.o)
 	}
 }
 
@@ -330,6 +331,10 @@ func TestParse(t *testing.T) {
 	assert.Error(t, err)
 	_, err = parse([]string{"rvt"}, &stderr)
 	assert.ErrorContains(t, err, "unexpected argument")
+	_, err = parse([]string{"-at", "sma/trap.go", "-survivors", "r.jsonl"}, &stderr)
+	assert.ErrorContains(t, err, "give one of them")
+	_, err = parse([]string{"-case", "sma.*", "-out", "r.jsonl"}, &stderr)
+	assert.ErrorContains(t, err, "-out cannot keep")
 	assert.Equal(t, exitUsage, run(t.Context(), []string{"-x"}, &stderr, &stderr))
 }
 

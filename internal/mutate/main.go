@@ -37,7 +37,8 @@ type options struct {
 	n, jobs, floor                int
 	seed                          uint64
 	packages, out, survivors, dir string
-	hasTests, isList              bool
+	at, cases                     string
+	hasTests, isList, isUnreached bool
 	budget                        time.Duration
 }
 
@@ -51,9 +52,12 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	fs.IntVar(&o.jobs, "j", max(1, runtime.NumCPU()/2), "mutants at a time")
 	fs.StringVar(&o.out, "out", "", "file of results, one JSON object on each line; a run resumes from it")
 	fs.StringVar(&o.survivors, "survivors", "", "judge the survivors in this file of results instead of a sample")
+	fs.StringVar(&o.at, "at", "", "judge all mutants of these places, such as sma/trap.go:227,cm/lookup.go")
+	fs.StringVar(&o.cases, "case", "", "judge by these cases only, a list of patterns: to try new cases")
 	fs.DurationVar(&o.budget, "for", 0, "begin no mutant after this time, and end after twice it; 0: no limit")
 	fs.IntVar(&o.floor, "floor", 0, "end with status 1 if certifier and tests together kill less than this percentage")
 	fs.BoolVar(&o.isList, "list", false, "print the mutants of the sample and stop")
+	fs.BoolVar(&o.isUnreached, "unreached", false, "print the lines that no run executes, and stop")
 	fs.StringVar(&o.dir, "dir", "", "keep overlays and binaries in this folder, and use those that are there")
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -61,6 +65,10 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	switch {
 	case fs.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case o.at != "" && o.survivors != "":
+		err = fmt.Errorf("-at and -survivors each name the mutants: give one of them")
+	case o.cases != "" && o.out != "":
+		err = fmt.Errorf("results by some cases are no score: -out cannot keep those of -case")
 	case o.n < 1 || o.jobs < 1:
 		err = fmt.Errorf("-n and -j need at least 1")
 	}
@@ -85,7 +93,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "mutate:", err)
 		return exitError
 	}
-	if o.isList {
+	if o.isList || o.isUnreached {
 		return 0
 	}
 	printReport(stdout, results, o.seed, commit)
@@ -109,6 +117,12 @@ func measure(ctx context.Context, o *options, root string, stdout io.Writer) ([]
 		}
 		o.n = len(order)
 	}
+	if o.at != "" {
+		if order, err = mutantsAt(all, strings.Split(o.at, ",")); err != nil {
+			return nil, "", err
+		}
+		o.n = len(order)
+	}
 	if o.isList {
 		list(stdout, order, exclusions, o.n)
 		return nil, "", nil
@@ -116,27 +130,23 @@ func measure(ctx context.Context, o *options, root string, stdout io.Writer) ([]
 	if err := limitMemory(); err != nil {
 		return nil, "", err
 	}
+	dir, remove, err := o.folder()
+	if err != nil {
+		return nil, "", err
+	}
+	defer remove()
+	j := newJudge(root, dir)
+	j.out = stdout
+	if o.isUnreached {
+		return nil, "", unreached(ctx, j, all, exclusions, stdout)
+	}
 	commit, hasChanges := version(ctx, root)
 	file, done, err := openResults(o.out, commit, hasChanges)
 	if err != nil {
 		return nil, "", err
 	}
-	dir := o.dir
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "ddk-mutate-"); err != nil {
-			return nil, "", err
-		}
-		defer os.RemoveAll(dir)
-	} else if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, "", err
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, "", err
-	}
-	j := newJudge(root, dir)
-	j.out = stdout
 	// A short run has no time for runs that judge no mutant.
-	j.hasTests, j.keeps, j.hasReach = o.hasTests, o.dir != "", o.budget == 0
+	j.hasTests, j.keeps, j.hasReach, j.cases = o.hasTests, o.dir != "", o.budget == 0 && o.cases == "", o.cases
 	s := sampling{n: o.n, jobs: o.jobs, exclusions: exclusions, done: done, prepare: j.prepare, judge: j.judge,
 		out: stdout, save: func(r *result) error { r.Commit = commit; return file.add(r) }}
 	if o.budget > 0 {
@@ -151,6 +161,19 @@ func measure(ctx context.Context, o *options, root string, stdout io.Writer) ([]
 		err = e
 	}
 	return results, commit, err
+}
+
+// folder returns the folder for overlays and binaries, and a function that removes it unless -dir names it.
+func (o *options) folder() (string, func(), error) {
+	if o.dir == "" {
+		dir, err := os.MkdirTemp("", "ddk-mutate-")
+		return dir, func() { os.RemoveAll(dir) }, err
+	}
+	dir, err := filepath.Abs(o.dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	return dir, func() {}, err
 }
 
 // load returns all mutants of the folders, and the exclusions.

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -42,6 +44,31 @@ func survivorsOf(name string, all []mutant, w io.Writer) ([]mutant, error) {
 		} else if !taken[m.id()] {
 			taken[m.id()] = true
 			list = append(list, *m)
+		}
+	}
+	return list, nil
+}
+
+// mutantsAt returns the mutants of places: the ends of names of files, with or without a line.
+func mutantsAt(all []mutant, places []string) ([]mutant, error) {
+	var list []mutant
+	taken := map[string]bool{}
+	for _, p := range places {
+		name, line, hasLine := strings.Cut(strings.TrimSpace(p), ":")
+		found := false
+		for i := range all {
+			m := &all[i]
+			if m.File != name && !strings.HasSuffix(m.File, "/"+name) || hasLine && line != strconv.Itoa(m.Line) {
+				continue
+			}
+			found = true
+			if !taken[m.id()] {
+				taken[m.id()] = true
+				list = append(list, *m)
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("no mutant at %q: give a file, or a file and a line, as -list prints them", p)
 		}
 	}
 	return list, nil

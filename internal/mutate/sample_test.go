@@ -280,3 +280,23 @@ func TestNearest(t *testing.T) {
 	assert.Equal(t, &all[1], nearest(all, &mutant{File: "a.go", Line: 14}))
 	assert.Nil(t, nearest(all, &mutant{File: "c.go"}))
 }
+
+func TestMutantsAt(t *testing.T) {
+	all := []mutant{{File: "sma/trap.go", Line: 3, New: "a"}, {File: "sma/trap.go", Line: 20, New: "b"},
+		{File: "sma/strap.go", Line: 3, New: "c"}, {File: "rvt/trap.go", Line: 3, New: "d"}}
+	for _, tt := range []struct {
+		places []string
+		want   []mutant
+	}{
+		{[]string{"sma/trap.go:3"}, all[:1]},
+		{[]string{"sma/trap.go"}, all[:2]},
+		{[]string{"trap.go:3"}, []mutant{all[0], all[3]}},
+		{[]string{"sma/trap.go:20", " sma/trap.go"}, []mutant{all[1], all[0]}},
+	} {
+		got, err := mutantsAt(all, tt.places)
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, got, tt.places)
+	}
+	_, err := mutantsAt(all, []string{"sma/trap.go", "trap.go:4"})
+	assert.ErrorContains(t, err, `no mutant at "trap.go:4"`)
+}
