@@ -360,7 +360,7 @@ func (g *guarding) finish() *guarded {
 
 // calledAtInit returns the names of the functions and methods of a package that the initialization of its variables may
 // call. A mutated one may need other variables, which changes the order of initialization, so it needs a build of its
-// own.
+// own. Functions that a variable only refers to, such as those of a table, are called later.
 func calledAtInit(files []*ast.File) map[string]bool {
 	bodies := map[string][]*ast.FuncDecl{}
 	var queue []ast.Node
@@ -371,7 +371,7 @@ func calledAtInit(files []*ast.File) map[string]bool {
 				bodies[d.Name.Name] = append(bodies[d.Name.Name], d)
 			case *ast.GenDecl:
 				if d.Tok == token.VAR {
-					queue = append(queue, d)
+					queue = append(queue, callsIn(d)...)
 				}
 			}
 		}
@@ -410,4 +410,20 @@ func calledAtInit(files []*ast.File) map[string]bool {
 		})
 	}
 	return called
+}
+
+// callsIn returns the calls of an initialization, with their arguments. What is called in turn may be any name in them.
+func callsIn(d ast.Node) []ast.Node {
+	var calls []ast.Node
+	ast.Inspect(d, func(n ast.Node) bool {
+		switch n.(type) {
+		case *ast.CallExpr:
+			calls = append(calls, n)
+			return false
+		case *ast.FuncLit: // called later, or inside a call
+			return false
+		}
+		return true
+	})
+	return calls
 }

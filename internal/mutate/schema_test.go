@@ -99,6 +99,7 @@ func TestSchema(t *testing.T) {
 	// has the only uses of two packages.
 	assert.Subset(t, []string{"rvt.rescue", "rvt.newTable", "rvt.first", "rvt.results"}, alone)
 	assert.Subset(t, alone, []string{"rvt.rescue", "rvt.newTable", "rvt.first"})
+	assert.NotContains(t, alone, "rvt.isListed", "a variable refers to it and does not call it")
 
 	files["all/main.go"] = "package main\n\nimport (\n\t\"os\"\n\n" + imports +
 		")\n\nfunc main() {\n\tswitch os.Args[1] {\n" +
