@@ -146,7 +146,8 @@ func measure(ctx context.Context, o *options, root string, stdout io.Writer) ([]
 		return nil, "", err
 	}
 	// A short run has no time for runs that judge no mutant.
-	j.hasTests, j.keeps, j.hasReach, j.cases = o.hasTests, o.dir != "", o.budget == 0 && o.cases == "", o.cases
+	j.hasTests, j.keeps, j.cases = o.hasTests, o.dir != "", o.cases
+	j.hasReach = o.budget == 0 && o.cases == ""
 	s := sampling{n: o.n, jobs: o.jobs, exclusions: exclusions, done: done, prepare: j.prepare, judge: j.judge,
 		out: stdout, save: func(r *result) error { r.Commit = commit; return file.add(r) }}
 	if o.budget > 0 {
