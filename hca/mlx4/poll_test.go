@@ -150,37 +150,41 @@ func TestLongMessage(t *testing.T) {
 	o.close(t, srq, cq)
 }
 
-// sendLies are completions of requests of 8 bytes. The adapter reports a length only for RDMA READ and atomics.
+// sendLies are completions of requests of 8 bytes. The adapter reports a length only for RDMA READ and atomics, and
+// success only of requests that are signaled.
 var sendLies = []struct {
 	op     ci.SendOp
+	flags  ci.SendFlags
 	opcode uint64
 	length uint64
 	want   ci.WCStatus
 }{
-	{ci.OpSend, prm.WQESend, 0, ci.WCSuccess},
-	{ci.OpSend, prm.WQESend, 1<<32 - 1, ci.WCSuccess},
-	{ci.OpSend, prm.WQERead, 8, ci.WCGeneralErr},
-	{ci.OpSend, prm.WQENop, 0, ci.WCGeneralErr},
-	{ci.OpSend, prm.WQESendImm, 0, ci.WCGeneralErr},
-	{ci.OpWrite, prm.WQEWrite, 4096, ci.WCSuccess},
-	{ci.OpWrite, prm.WQEBind, 0, ci.WCGeneralErr},
-	{ci.OpRead, prm.WQERead, 8, ci.WCSuccess},
-	{ci.OpRead, prm.WQERead, 7, ci.WCGeneralErr},
-	{ci.OpRead, prm.WQERead, 9, ci.WCGeneralErr},
-	{ci.OpRead, prm.WQERead, 1<<32 - 1, ci.WCGeneralErr},
-	{ci.OpRead, prm.WQEWrite, 8, ci.WCGeneralErr},
-	{ci.OpCompareSwap, prm.WQECompareSwap, 8, ci.WCSuccess},
-	{ci.OpCompareSwap, prm.WQECompareSwap, 4, ci.WCGeneralErr},
-	{ci.OpCompareSwap, prm.WQEFetchAdd, 8, ci.WCGeneralErr},
-	{ci.OpFetchAdd, prm.WQEFetchAdd, 8, ci.WCSuccess},
-	{ci.OpFetchAdd, prm.WQEFetchAdd, 1 << 12, ci.WCGeneralErr},
+	{ci.OpSend, ci.SendSignaled, prm.WQESend, 0, ci.WCSuccess},
+	{ci.OpSend, ci.SendSignaled, prm.WQESend, 1<<32 - 1, ci.WCSuccess},
+	{ci.OpSend, ci.SendSignaled, prm.WQERead, 8, ci.WCGeneralErr},
+	{ci.OpSend, ci.SendSignaled, prm.WQENop, 0, ci.WCGeneralErr},
+	{ci.OpSend, ci.SendSignaled, prm.WQESendImm, 0, ci.WCGeneralErr},
+	{ci.OpWrite, ci.SendSignaled, prm.WQEWrite, 4096, ci.WCSuccess},
+	{ci.OpWrite, ci.SendSignaled, prm.WQEBind, 0, ci.WCGeneralErr},
+	{ci.OpRead, ci.SendSignaled, prm.WQERead, 8, ci.WCSuccess},
+	{ci.OpRead, ci.SendSignaled, prm.WQERead, 7, ci.WCGeneralErr},
+	{ci.OpRead, ci.SendSignaled, prm.WQERead, 9, ci.WCGeneralErr},
+	{ci.OpRead, ci.SendSignaled, prm.WQERead, 1<<32 - 1, ci.WCGeneralErr},
+	{ci.OpRead, ci.SendSignaled, prm.WQEWrite, 8, ci.WCGeneralErr},
+	{ci.OpCompareSwap, ci.SendSignaled, prm.WQECompareSwap, 8, ci.WCSuccess},
+	{ci.OpCompareSwap, ci.SendSignaled, prm.WQECompareSwap, 4, ci.WCGeneralErr},
+	{ci.OpCompareSwap, ci.SendSignaled, prm.WQEFetchAdd, 8, ci.WCGeneralErr},
+	{ci.OpFetchAdd, ci.SendSignaled, prm.WQEFetchAdd, 8, ci.WCSuccess},
+	{ci.OpFetchAdd, ci.SendSignaled, prm.WQEFetchAdd, 1 << 12, ci.WCGeneralErr},
+	{ci.OpWrite, 0, prm.WQEWrite, 0, ci.WCGeneralErr},
+	{ci.OpRead, ci.SendFence, prm.WQERead, 8, ci.WCGeneralErr},
 }
 
 // lieAboutSends has the adapter complete requests that it has not executed. q is in SQD, so that the adapter does not
 // execute them. It calls isBad after each entry that is an error.
 func lieAboutSends(t *testing.T, m *model.Model, cqn uint32, cq ci.CQ, q ci.QP, sge ci.SGE, isBad func()) {
 	for i, tt := range sendLies {
-		wr := ci.SendWR{ID: uint64(i) + 1, Op: tt.op, Flags: ci.SendSignaled, SGL: []ci.SGE{sge}}
+		wr := ci.SendWR{ID: uint64(i) + 1, Op: tt.op, Flags: tt.flags, SGL: []ci.SGE{sge}}
 		_, err := q.PostSend([]ci.SendWR{wr})
 		require.NoError(t, err)
 		var e [prm.CQESize]byte

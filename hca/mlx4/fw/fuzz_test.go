@@ -73,9 +73,9 @@ func (l *liar) WriteBAR(bar int, off uint64, size int, v uint64) {
 	}
 }
 
-// openLiar opens a device that lies, with time limits that a test can wait for.
-func openLiar(l *liar, f bus.Function) (*fw.Device, error) {
-	return fw.Open(context.Background(), f, fw.Config{ResetDelay: 1, CommandTimeout: 20 * time.Millisecond,
+// openLiar opens a device that may lie, with a time limit for its commands.
+func openLiar(l *liar, f bus.Function, limit time.Duration) (*fw.Device, error) {
+	return fw.Open(context.Background(), f, fw.Config{ResetDelay: 1, CommandTimeout: limit,
 		WatchInterval: time.Millisecond, Polling: l.polls, PolledCommands: l.rand.IntN(2) == 0, MaxMemory: 64 << 20,
 		LogEQSize: 4, CompletionEQs: 2, Profile: small})
 }
@@ -98,7 +98,7 @@ func FuzzLyingDevice(f *testing.F) {
 		if !late {
 			set(int(rate))
 		}
-		d, err := openLiar(l, function)
+		d, err := openLiar(l, function, 20*time.Millisecond)
 		set(int(rate))
 		if err == nil {
 			ctx := t.Context()
@@ -115,7 +115,7 @@ func FuzzLyingDevice(f *testing.F) {
 		require.Zero(t, function.Memory().Len(), "DMA memory is left")
 		set(0)
 		l.Model.Reset()
-		again, err := openLiar(l, function)
+		again, err := openLiar(l, function, time.Minute) // a busy machine needs long
 		require.NoError(t, err)
 		require.NoError(t, again.Cmd(t.Context(), prm.CmdNOP, fw.Args{}))
 		require.NoError(t, again.Close())

@@ -22,6 +22,8 @@ const (
 
 	block = 64 // bytes that the adapter reads at once
 
+	completionBits = prm.CompletionAlways << 2 // prm.CtrlCompletion in its byte
+
 	ownerBit = 1 << 31
 	stamp    = 1<<32 - 1
 )
@@ -31,14 +33,15 @@ var errMemory = errors.New("queue: the memory does not have the size or alignmen
 
 // A sent is what a send queue keeps of a request, to check its completion.
 type sent struct {
-	id     uint64
-	size   uint32 // bytes; more than maxMessage for any number above it
-	opcode uint8
+	id         uint64
+	size       uint32 // bytes; more than maxMessage for any number above it
+	opcode     uint8
+	isSignaled bool // the adapter reports success, too
 }
 
-// sentOf returns what a send queue keeps of a request.
-func sentOf(wr *ci.SendWR, opcode uint8) sent {
-	s := sent{id: wr.ID, opcode: opcode &^ bigLSO}
+// sentOf returns what a send queue keeps of a request with its WQE.
+func sentOf(wr *ci.SendWR, wqe []byte, opcode uint8) sent {
+	s := sent{id: wr.ID, opcode: opcode &^ bigLSO, isSignaled: wqe[prm.CtrlCompletion.Off+3]&completionBits != 0}
 	switch wr.Op {
 	case ci.OpSend, ci.OpWrite, ci.OpRead, ci.OpLSO:
 		s.size = uint32(min(uint64(len(wr.Inline))+sizeOf(wr.SGL), maxMessage+1))
@@ -112,8 +115,8 @@ func (r *SendRing) Slots() int { return int(r.mask) + 1 }
 // returns the running index.
 func (r *SendRing) Commit(wr *ci.SendWR, opcode uint8, units int) uint32 {
 	n := r.head.Load()
-	r.sent[n&r.mask] = sentOf(wr, opcode)
 	slot := r.buf[int(n&r.mask)<<r.shift:]
+	r.sent[n&r.mask] = sentOf(wr, slot, opcode)
 	first := uint32(opcode)
 	if n>>r.log&1 != 0 {
 		first |= ownerBit
@@ -152,9 +155,9 @@ func (r *SendRing) Complete(index uint16) (id uint64, ok bool) {
 	return id, true
 }
 
-// Fits reports whether a completion can be that of its request: a successful one has the request's opcode, and for RDMA
-// READ and atomics the request's length. It reports false for an index that is not outstanding. It sets c.Length of
-// other operations, for which the adapter does not report one. Complete follows it.
+// Fits reports whether a completion can be that of its request: a successful one is of a request that is signaled, and
+// has the request's opcode, and for RDMA READ and atomics the request's length. It reports false for an index that is
+// not outstanding. It sets c.Length of other operations, for which the adapter does not report one. Complete follows.
 func (r *SendRing) Fits(c *Completion) bool {
 	tail, n := r.Until(c.Index)
 	if n == 0 {
@@ -166,7 +169,8 @@ func (r *SendRing) Fits(c *Completion) bool {
 	default:
 		c.Length = s.size
 	}
-	return c.Status != ci.WCSuccess || c.opcode == s.opcode && c.Length == s.size && s.size <= maxMessage
+	return c.Status != ci.WCSuccess ||
+		s.isSignaled && c.opcode == s.opcode && c.Length == s.size && s.size <= maxMessage
 }
 
 // Oldest returns the index of the oldest outstanding request. It reports false if there is none.
