@@ -71,6 +71,12 @@ var (
 	// Ports, tables and limits with values that no default has. The link direct has the most of them.
 	byOdd = byDirect.with("--set", "odd=1")
 	byIP6 = byUDP.with("--set", "ip=6")
+	// IPv6 with whole IP packets, addresses of both families, and several ports to send from: these change packets and
+	// addresses, and nothing else.
+	byAddress    = "wire.*,ud.*,mcast.*,av.*,qp.*,apm.*,rc.send.*,sma.perf.*"
+	byNetwork6   = byNetwork.with("--set", "ip=6", "--case", byAddress)
+	byOddNetwork = byNetwork.with("--set", "odd=1", "--case", byAddress)
+	bySources    = byUDP.with("--set", "sources=4", "--case", byAddress)
 	// An adapter that claims nothing optional, and must reject it.
 	byFew = byDirect.with("--profile", "minimal", "--set", "claims=few", "--case", "claims.*,opcode.*")
 	// Only this link collects packets while a consumer polls, so that acknowledgements wait.
@@ -111,16 +117,17 @@ func (c certification) with(args ...string) certification { return slices.Concat
 var routes = []route{
 	{folder: "rvt", runs: []certification{byDirect, byFew, byModel, byPolling, byNetwork, byOdd},
 		shared: []certification{byRings}},
-	{folder: "hca/reference", runs: []certification{byDirect, byNetwork, byOdd, hardSMA},
+	{folder: "hca/reference", runs: []certification{byDirect, byNetwork, byOdd, byFew, byNetwork6, hardSMA},
 		shared: []certification{byRings}},
 	{folder: "hca/reference/rings", linux: true, runs: []certification{byNetwork, byRings}},
 	{folder: "hca/reference/arena", linux: true, runs: []certification{byRings}},
 	{folder: "hca/reference/userlib", linux: true, runs: []certification{byRings}},
 	{folder: "link", runs: []certification{byDirect, byNetwork, byUDP, byIP6}},
-	{folder: "link/internal/rocev2", runs: []certification{byNetwork, byUDP, byIP6}},
+	{folder: "link/internal/rocev2", runs: []certification{byNetwork, byUDP, byIP6, byNetwork6, byOddNetwork,
+		bySources}},
 	{folder: "link/direct", runs: []certification{byDirect, byOdd, hardSMA, hardServices}},
-	{folder: "link/sim", runs: []certification{byNetwork}},
-	{folder: "link/udp", runs: []certification{byUDP, byIP6}},
+	{folder: "link/sim", runs: []certification{byNetwork, byNetwork6, byOddNetwork}},
+	{folder: "link/udp", runs: []certification{byUDP, byIP6, bySources}},
 	{folder: "sma", runs: []certification{onlySMA, hardSMA, oddSMA, fabricSMA}},
 	{folder: "accesslayer", runs: []certification{directServices, byAL}},
 	{folder: "accesslayer/cm", runs: []certification{directServices, networkServices}},

@@ -37,6 +37,7 @@ func Adapter() []Mutant {
 			return err
 		})
 	}
+	onLink := func(link string, m Mutant) Mutant { m.Link = link; return m }
 	const set, get, attrPortInfo, attrNodeInfo, attrPKeys, attrGUIDs, data = 2, 1, 0x15, 0x11, 0x16, 0x14, 64
 	is := func(m *ci.MAD, method, attr byte) bool { return m[3] == method && m[17] == attr }
 	return []Mutant{
@@ -209,6 +210,16 @@ func Adapter() []Mutant {
 				return c.CA.LocalMAD(port, nil, in, out)
 			},
 		),
+		local("mad.echoes", "CI-LocalMAD-13", "a datagram that is no request is returned",
+			func(c madder, port uint8, in, out *ci.MAD) error {
+				err := c.CA.LocalMAD(port, nil, in, out)
+				if err == nil && in != nil && out != nil && in[3]&0x80 != 0 {
+					*out = *in
+				}
+				return err
+			}),
+		onLink("network", response("mad.ethernet-executed", "CI-LocalMAD-12",
+			"requests of subnet management succeed on an Ethernet port", func(_, out *ci.MAD) { out[5] = 0 })),
 		response(
 			"mad.no-direction", "CI-LocalMAD-11", "the direction bit is clear in a directed-route response",
 			func(_, out *ci.MAD) { out[4] &= 0x7f },

@@ -374,3 +374,35 @@ func bindForeignRights(t *validate.T) {
 	}
 	rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
 }
+
+var CIModifyQP13 = argumentCases.Must("CI-ModifyQP-13", "IBTA 11.2.4.2", "ci_modify_qp (26); primary address vector",
+	"Modify to RTR with an address that the port cannot use, or with that of a multicast group, fails, and the QP stays "+
+		"in Init.")
+
+var _ = argumentCases.Case(validate.Case{
+	ID:      "qp.path.unusable",
+	Title:   "a connection to an address that cannot be used",
+	Feature: validate.FeatureRC,
+	Run:     qpPathUnusable,
+}, CIModifyQP13)
+
+func qpPathUnusable(t *validate.T) {
+	p := kit.NewPairInReset(t)
+	p.A.Init()
+	p.B.Init()
+	list := unusableAddresses(p)
+	if ca := p.A.QP.CA; ca.Port.Link == ci.LinkEthernet {
+		group := ca.AddressOf(p.B.QP.CA)
+		group.GRH.DGID = groupGID(ca)
+		list = append(list, address{"a multicast group", group})
+	}
+	for _, x := range kit.Variants(t, "", list) {
+		f, a := p.A.RTRAttr(p.B.QP)
+		a.Primary.AV = x.attr
+		kit.WantExactly(t, p.A.Modify(f, a), "QP.Modify to RTR with "+x.what, ci.InvalidParameter, ci.InvalidIndex)
+		p.A.WantState(ci.QPInit)
+	}
+	p.A.RTR(p.B.QP).RTS()
+	p.B.RTR(p.A.QP).RTS()
+	p.A.Exchange(p.B, 100)
+}

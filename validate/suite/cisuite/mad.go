@@ -539,3 +539,62 @@ func madTrapRepress(t *validate.T) {
 	kit.True(t, stale < len(out)/8, "out after a trap repress", "overwritten completely", "%d of 256 bytes not written",
 		stale)
 }
+
+var CILocalMAD12 = madCases.Must("CI-LocalMAD-12", "IBTA 13.4.7", "ci_local_mad (65)",
+	"On an Ethernet port, which has no subnet management, a request of subnet management gets a response with the status "+
+		"that its class is not supported.")
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.ethernet",
+	Title:   "requests of subnet management on an Ethernet port",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkEthernet}},
+	Run:     madEthernet,
+}, CILocalMAD12)
+
+func madEthernet(t *validate.T) {
+	const unsupported, direction = 0x0004, 0x8000
+	ca := kit.Open(t)
+	for _, class := range kit.Variants(t, "class", []byte{classLID, classDirect}) {
+		want := uint16(unsupported)
+		if class == classDirect {
+			want |= direction
+		}
+		for _, method := range []byte{madGet, madSet} {
+			in := request(method, attrNodeInfo, 0)
+			in[madClass] = class
+			what := fmt.Sprintf("method %#x of class %#x", method, class)
+			out := execute(t, ca, in, what)
+			kit.Equal(t, "method of the response to "+what, out[madMethod], madResponse)
+			kit.Equal(t, "class of the response to "+what, out[madClass], class)
+			kit.SameBytes(t, "transaction ID of the response to "+what, out[madTID:madAttr], in[madTID:madAttr])
+			kit.Equal(t, "MAD status of the response to "+what, fmt.Sprintf("%#04x", status(out)),
+				fmt.Sprintf("%#04x", want))
+		}
+	}
+}
+
+var CILocalMAD13 = madCases.Must("CI-LocalMAD-13", "IBTA 13.4.5", "ci_local_mad (65)",
+	"A datagram that is no request, such as a response, a trap or one without a reply, has no response: out is zero.")
+
+var _ = madCases.Case(validate.Case{
+	ID:      "mad.no-request",
+	Title:   "datagrams that need no response",
+	Feature: validate.FeatureMAD,
+	Needs:   validate.Needs{Caps: ci.CapLocalMAD},
+	Run:     madNoRequest,
+}, CILocalMAD13)
+
+func madNoRequest(t *validate.T) {
+	const send, trap, classPerf = 0x03, 0x05, 0x04
+	ca := kit.Open(t)
+	for _, class := range kit.Variants(t, "class", []byte{classLID, classDirect, classPerf}) {
+		for _, method := range kit.Variants(t, "method", []byte{send, trap, madRepress, madResponse, 0x86}) {
+			in := request(method, attrNodeInfo, 0)
+			in[madClass] = class
+			out := execute(t, ca, in, fmt.Sprintf("method %#x of class %#x", method, class))
+			kit.SameBytes(t, fmt.Sprintf("out after method %#x of class %#x", method, class), out[:],
+				make([]byte, len(out)))
+		}
+	}
+}

@@ -34,7 +34,7 @@ func joinable(t *validate.T, p *kit.Pair, n byte) *group {
 	g := &group{gid: ci.GID{0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 12: 0x77, 15: n}, mlid: mlid1 + ci.LID(n-1)}
 	if ca.Port.Link == ci.LinkEthernet {
 		own := ca.Port.GIDs[av.GRH.SGIDIndex].GID
-		if [12]byte(own[:12]) == [12]byte{10: 0xff, 11: 0xff} {
+		if isIPv4(own) {
 			g.gid = ci.GID{
 				10: 0xff,
 				11: 0xff,
@@ -127,7 +127,7 @@ var CIMcast01 = mcastCases.Must("CI-Mcast-01", "IBTA 10.5.2.1", "ci_attach_mcast
 
 var _ = mcastCases.Case(validate.Case{
 	ID:      "mcast.receivers",
-	Title:   "three members and a QP that is not a member",
+	Title:   "members of both adapters, and a QP that is not a member",
 	Feature: validate.FeatureMulticast,
 	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
 	Run:     mcastReceivers,
@@ -138,15 +138,15 @@ func mcastReceivers(t *validate.T) {
 	g := joinable(t, p, 1)
 	ms := members(p, 4)
 	other := ms[3]
+	ms[3] = &member{End: p.More(false).A} // on the sender's adapter
+	other.ready()
 	for _, m := range ms {
 		m.ready()
-	}
-	for _, m := range ms[:3] {
 		g.join(t, m.End)
 	}
 	for range 3 {
 		want := g.send(t, p.A, 1)
-		for i, m := range ms[:3] {
+		for i, m := range ms {
 			m.got(t, want, p.A, fmt.Sprintf("member %d", i+1))
 			m.ready()
 		}
@@ -217,7 +217,8 @@ func mcastType(t *validate.T) {
 }
 
 var CIMcast04 = mcastCases.Must("CI-Mcast-04", "IBTA 11.3.1", "ci_attach_mcast (63)",
-	"AttachMcast with a GID that is not a multicast address fails with InvalidGID.")
+	"AttachMcast with a GID that is not a multicast address fails with InvalidGID, as does one with a group of an "+
+		"address family of which an Ethernet port has no address.")
 
 var _ = mcastCases.Case(validate.Case{
 	ID:      "mcast.gid",
@@ -229,11 +230,32 @@ var _ = mcastCases.Case(validate.Case{
 
 func mcastGID(t *validate.T) {
 	p := kit.UD(t)
-	for _, gid := range kit.Variants(t, "GID",
-		[]ci.GID{{}, p.A.QP.CA.Port.GIDs[0].GID, {0xfe, 0x80, 15: 1}, {10: 0xff, 11: 0xff, 12: 192, 15: 1}}) {
+	list := []ci.GID{{}, p.A.QP.CA.Port.GIDs[0].GID, {0xfe, 0x80, 15: 1}, {10: 0xff, 11: 0xff, 12: 192, 15: 1}}
+	if own := joinable(t, p, 1).gid; p.A.QP.CA.Port.Link == ci.LinkEthernet && !hasBothFamilies(p.A.QP.CA.Port) {
+		if isIPv4(own) {
+			list = append(list, ci.GID{0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 15: 0x77})
+		} else {
+			list = append(list, ci.GID{10: 0xff, 11: 0xff, 12: 239, 13: 7, 14: 7, 15: 7})
+		}
+	}
+	for _, gid := range kit.Variants(t, "GID", list) {
 		m, err := p.A.AttachMcast(ci.McastAttach{GID: gid, LID: mlid1})
 		kit.WantRefused(t, m, err, fmt.Sprintf("QP.AttachMcast to GID %x", gid[:]), ci.InvalidGID)
 	}
+}
+
+// isIPv4 reports whether a GID is a mapped IPv4 address.
+func isIPv4(g ci.GID) bool { return [12]byte(g[:12]) == [12]byte{10: 0xff, 11: 0xff} }
+
+// hasBothFamilies reports whether the GID table of a port has IPv4 and IPv6 addresses.
+func hasBothFamilies(p *ci.PortAttr) bool {
+	four, six := false, false
+	for _, e := range p.GIDs {
+		if e.GID != (ci.GID{}) {
+			four, six = four || isIPv4(e.GID), six || !isIPv4(e.GID)
+		}
+	}
+	return four && six
 }
 
 var CIMcast05 = mcastCases.Must("CI-Mcast-05", "IBTA 11.3.1", "ci_attach_mcast (63)",

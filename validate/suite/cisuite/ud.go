@@ -630,18 +630,62 @@ var _ = udCases.Case(validate.Case{
 	Run:     udAVUnusable,
 }, CICreateAV02)
 
+// address is an address with a description.
+type address struct {
+	what string
+	attr ci.AVAttr
+}
+
+// unusableAddresses returns addresses that the port of A cannot send to.
+func unusableAddresses(p *kit.Pair) []address {
+	good := p.A.QP.CA.AddressOf(p.B.QP.CA)
+	port := p.A.QP.CA.Port
+	routed := good
+	routed.Global = true
+	if routed.GRH.DGID == (ci.GID{}) {
+		routed.GRH.DGID = p.B.QP.CA.Port.GIDs[0].GID
+	}
+	var list []address
+	add := func(what string, from ci.AVAttr, change func(*ci.AVAttr)) {
+		change(&from)
+		list = append(list, address{what, from})
+	}
+	add("a source GID index beyond the table", routed,
+		func(a *ci.AVAttr) { a.GRH.SGIDIndex = uint16(len(port.GIDs)) })
+	for i, e := range port.GIDs {
+		if e.GID == (ci.GID{}) {
+			add("the index of an empty entry of the GID table", routed,
+				func(a *ci.AVAttr) { a.GRH.SGIDIndex = uint16(i) })
+			break
+		}
+	}
+	if port.Link == ci.LinkEthernet {
+		other := ci.GID{0xfd, 0xdd, 15: 77}
+		if !isIPv4(port.GIDs[routed.GRH.SGIDIndex].GID) {
+			other = ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: 77}
+		}
+		add("destination GID 0", routed, func(a *ci.AVAttr) { a.GRH.DGID = ci.GID{} })
+		add("a destination of the other address family", routed, func(a *ci.AVAttr) { a.GRH.DGID = other })
+		add("the IPv4 broadcast address", routed, func(a *ci.AVAttr) {
+			a.GRH.DGID = ci.GID{10: 0xff, 11: 0xff, 12: 0xff, 13: 0xff, 14: 0xff, 15: 0xff}
+		})
+	} else {
+		add("DLID 0", good, func(a *ci.AVAttr) { a.Global, a.DLID = false, 0 })
+		add("a multicast LID without a GRH", good, func(a *ci.AVAttr) { a.Global, a.DLID = false, mlid1 })
+		add("a multicast LID with the GID of a port", routed, func(a *ci.AVAttr) { a.DLID = mlid1 })
+	}
+	return list
+}
+
 func udAVUnusable(t *validate.T) {
 	p := kit.UD(t)
-	attr := p.A.QP.CA.AddressOf(p.B.QP.CA)
-	attr.Global = true
-	attr.GRH.SGIDIndex = uint16(len(p.A.QP.CA.Port.GIDs))
-	if attr.GRH.DGID == (ci.GID{}) {
-		attr.GRH.DGID = p.B.QP.CA.Port.GIDs[0].GID
+	for _, x := range kit.Variants(t, "", unusableAddresses(p)) {
+		t.Step("%s", x.what)
+		av, err := p.A.PD.CreateAV(x.attr)
+		kit.OK(t, err, "PD.CreateAV with "+x.what+", which must succeed")
+		kit.Own(t, av, "AV")
+		unusable(t, p, av)
 	}
-	av, err := p.A.PD.CreateAV(attr)
-	kit.OK(t, err, "PD.CreateAV with a source GID index beyond the table, which must succeed")
-	kit.Own(t, av, "AV")
-	unusable(t, p, av)
 }
 
 // unusable sends with an AV that leads nowhere, and then with a valid one.

@@ -97,6 +97,13 @@ func linkMutants() []mutant.Mutant {
 			direct("ud-grh", "WIRE-Ud-08", "the GRH before a datagram has no flow label",
 				entering(func(_ *view, o *outgoing) bool { return o.grh != nil },
 					func(_ *view, o *outgoing) { o.grh.FlowLabel = 0 }))),
+		needing(ci.CapUD|ci.CapAV|ci.CapMulticast,
+			direct("group-without-grh", "WIRE-Ud-09", "a datagram to a multicast LID needs no GRH",
+				entering(func(_ *view, o *outgoing) bool { return o.dlid == groupLID && o.grh == nil },
+					func(v *view, o *outgoing) {
+						gid := groupOf(v.end.info.GID, ci.LinkInfiniBand, 7)
+						o.grh = &wire.GRH{HopLimit: 64, SGID: v.end.info.GID, DGID: gid}
+					}))),
 	}
 }
 
@@ -175,6 +182,10 @@ func ipMutants() []mutant.Mutant {
 			leaving(acks, func(_ *view, o *outgoing) { o.class = 0 })),
 		fault("hops", ruleClass, "the hop limit is always 64",
 			leaving(func(*outgoing) bool { return true }, func(_ *view, o *outgoing) { o.hops = 64 })),
+		network("takes-ip-checksum", "WIRE-Drop-18", "the IPv4 header checksum is ignored",
+			entering(func(_ *view, o *outgoing) bool {
+				return o.original[0]>>4 == 4 && sum(o.original[:ip4Len], 0) != 0xffff
+			}, func(*view, *outgoing) {})), // rebuilding the packet makes it valid
 		network("drops-class", "WIRE-Take-08", "packets with a congestion mark of the network are dropped",
 			losing(func(_ *view, o *outgoing) bool { return o.class&3 == 3 })),
 	}

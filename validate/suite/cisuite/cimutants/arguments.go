@@ -51,6 +51,8 @@ var arguments = []mutant.Mutant{
 		})),
 	argument("args.members", cisuite.CIMcast11, "AttachMcast beyond a limit fails with InvalidGID", ci.CapMulticast,
 		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return crowdedQP{ciwrap.QP{QP: q}} })),
+	argument("args.path", cisuite.CIModifyQP13, "Modify to RTR with destination 0 succeeds without an effect", 0,
+		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return trustingQP{ciwrap.QP{QP: q}} })),
 	argument("args.still", cisuite.CIModifyQP12, "the rights of a QP in Reset can be changed", 0,
 		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return restlessQP{ciwrap.QP{QP: q}} })),
 	argument("args.bind-early", cisuite.CIBindMW11, "BindMW before RTS fails with InvalidPermission", ci.CapMW1,
@@ -81,6 +83,16 @@ func (q crowdedQP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 		return nil, &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidGID}
 	}
 	return m, err
+}
+
+// trustingQP accepts every address of a connection.
+type trustingQP struct{ ciwrap.QP }
+
+func (q trustingQP) Modify(set ci.QPField, a ci.QPAttr) error {
+	if av := &a.Primary.AV; set&ci.QPFieldPrimary != 0 && av.DLID == 0 && av.GRH.DGID == (ci.GID{}) {
+		return nil
+	}
+	return q.QP.Modify(set, a)
 }
 
 // restlessQP accepts rights without a transition in any state.
