@@ -376,8 +376,8 @@ func bindForeignRights(t *validate.T) {
 }
 
 var CIModifyQP13 = argumentCases.Must("CI-ModifyQP-13", "IBTA 11.2.4.2", "ci_modify_qp (26); primary address vector",
-	"Modify to RTR with an address that the port cannot use, or with that of a multicast group, fails, and the QP stays "+
-		"in Init.")
+	"Modify to RTR with an address that the port cannot use, or with that of a multicast group, fails, and the QP "+
+		"stays in Init.")
 
 var _ = argumentCases.Case(validate.Case{
 	ID:      "qp.path.unusable",

@@ -541,8 +541,8 @@ func madTrapRepress(t *validate.T) {
 }
 
 var CILocalMAD12 = madCases.Must("CI-LocalMAD-12", "IBTA 13.4.7", "ci_local_mad (65)",
-	"On an Ethernet port, which has no subnet management, a request of subnet management gets a response with the status "+
-		"that its class is not supported.")
+	"On an Ethernet port, which has no subnet management, a request of subnet management gets a response with the "+
+		"status that its class is not supported.")
 
 var _ = madCases.Case(validate.Case{
 	ID:      "mad.ethernet",

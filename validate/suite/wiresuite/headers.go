@@ -106,8 +106,8 @@ func dropIP(t *validate.T) {
 }
 
 var WIREUd09 = headers.Must("WIRE-Ud-09", "IBTA 10.5", "multicast; 9.6",
-	"A datagram to a multicast group and to QP 0xffffff reaches each QP that is attached to the group, and no other. On "+
-		"InfiniBand, a datagram to a multicast LID without a GRH, or with one that names no group, is dropped.")
+	"A datagram to a multicast group and to QP 0xffffff reaches each QP that is attached to the group, and no other. "+
+		"On InfiniBand, a datagram to a multicast LID without a GRH, or with one that names no group, is dropped.")
 
 var _ = headers.Case(validate.Case{
 	ID:    "wire.ud.group",

@@ -1,0 +1,270 @@
+package usersuite
+
+import (
+	"bytes"
+	"encoding/binary"
+	"maps"
+	"os"
+	"slices"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// Processes that overwrite the memory that a driver shares with them. (SAS 2.4.)
+var scribbles = area()
+
+// sharedMemory is memory that a driver shares with a process.
+type sharedMemory struct {
+	f *os.File
+	b []byte
+}
+
+// parts returns copies of the parts that are in use, by offset.
+func (m *sharedMemory) parts(t *validate.T) map[int][]byte {
+	list, err := usedParts(m.f, len(m.b))
+	if err != nil {
+		t.Harness("the used parts of shared memory: %v", err)
+	}
+	copies := map[int][]byte{}
+	for _, p := range list {
+		copies[p[0]] = bytes.Clone(m.b[p[0]:p[1]])
+	}
+	return copies
+}
+
+// changed returns the offsets of the 32-bit words that are not as in the copies.
+func (m *sharedMemory) changed(before map[int][]byte) (list []int) {
+	for _, from := range slices.Sorted(maps.Keys(before)) {
+		b := before[from]
+		for at := 0; at+4 <= len(b); at += 4 {
+			if !bytes.Equal(b[at:at+4], m.b[from+at:from+at+4]) {
+				list = append(list, from+at)
+			}
+		}
+	}
+	return list
+}
+
+// sharing returns a user library that records the memory that the driver shares when it opens an adapter.
+func sharing(t *validate.T, lib *ci.UserLibrary, found *[]*sharedMemory) *ci.UserLibrary {
+	x := *lib
+	post := x.OpenCA.Post
+	x.OpenCA.Post = func(a *ci.UserOpenCA, ub *ci.UserBuffer, err error) error {
+		if err == nil && ub != nil {
+			for _, f := range ub.OutFiles {
+				if m := shared(t, f); m != nil {
+					*found = append(*found, m)
+				}
+			}
+		}
+		if post == nil {
+			return nil
+		}
+		return post(a, ub, err)
+	}
+	return &x
+}
+
+// shared maps a file, or returns nil if it is no memory.
+func shared(t *validate.T, f *os.File) *sharedMemory {
+	i, err := f.Stat()
+	if err != nil || !i.Mode().IsRegular() || i.Size() == 0 {
+		return nil
+	}
+	d, err := duplicated(f)
+	if err != nil {
+		t.Harness("a descriptor of shared memory: %v", err)
+	}
+	t.Cleanup(func() { d.Close() })
+	b, unmap, err := mapFile(d, int(i.Size()))
+	if err != nil {
+		t.Harness("mapping shared memory: %v", err)
+	}
+	t.Cleanup(unmap)
+	return &sharedMemory{d, b}
+}
+
+var _ = scribbles.Case(validate.Case{
+	ID:    "user.library.requests",
+	Title: "requests in shared queues with a wrong word",
+	Run:   libraryRequests,
+	Needs: validate.Needs{Caps: ci.CapUser},
+}, req.SAS2_4_10)
+
+// hostileStage is two applications of one daemon. The second overwrites its shared memory.
+type hostileStage struct {
+	*stage
+	victim *kit.Pair
+	app    *app // the victim's
+	lib    *ci.UserLibrary
+	found  []*sharedMemory
+}
+
+// newHostileStage starts both applications. The lower half of the victim's buffers is blank.
+func newHostileStage(t *validate.T) *hostileStage {
+	lib := t.UserLibrary()
+	h := &hostileStage{stage: startStage(t, new(trace), nil)}
+	h.app = h.with(lib)
+	h.victim = h.app.pair()
+	h.victim.A.Buf.Blank()
+	h.victim.B.Buf.Blank()
+	h.lib = sharing(t, lib, &h.found)
+	return h
+}
+
+// check tests that the victim is as before.
+func (h *hostileStage) check(what string) {
+	h.victim.A.Exchange(h.victim.B, 100)
+	h.victim.B.Exchange(h.victim.A, 2000)
+	for _, e := range []*kit.End{h.victim.A, h.victim.B} {
+		half := e.Buf.Bytes[:len(e.Buf.Bytes)/2]
+		i := slices.IndexFunc(half, func(c byte) bool { return c != 0xee })
+		kit.True(h.t, i < 0, "memory of another process after "+what, "unchanged", "byte %d is changed", i)
+	}
+}
+
+// end ends both applications.
+func (h *hostileStage) end(hostile *app) {
+	hostile.cut()
+	h.await("the daemon after the hostile application was cut", "one client", func() string {
+		if len(h.core.Sessions()) == 1 {
+			return ""
+		}
+		return "another number"
+	})
+	h.check("the end of a process that overwrote its shared memory")
+	h.app.cut()
+	h.gone("the daemon after both applications were cut")
+}
+
+// requestValues are values for a word of a request: the smallest and the largest numbers, and codes of both ends of
+// their range.
+var requestValues = []uint32{0, 1, 0x7f, 0x80, 0x81, 0xff, 0x8000, 0x01000000, 0x7fffffff, 0x80000000, 0xffffffff}
+
+// requestOf returns one of four kinds of requests.
+func requestOf(p *kit.Pair, kind, inline int) ci.SendWR {
+	switch kind % 4 {
+	case 0:
+		return p.A.SendWR(1, 0, 32)
+	case 1:
+		return p.A.RDMA(ci.OpWrite, 1, 0, 32, p.B, 64)
+	case 2:
+		return p.A.RDMA(ci.OpRead, 1, 0, 32, p.B, 64)
+	}
+	wr := p.A.SendWR(1, 0, 0)
+	wr.SGL, wr.Inline = nil, make([]byte, inline)
+	for i := range wr.Inline {
+		wr.Inline[i] = byte(i + 1)
+	}
+	return wr
+}
+
+func libraryRequests(t *validate.T) {
+	h := newHostileStage(t)
+	a := h.with(h.lib)
+	x := a.open()
+	if len(h.found) == 0 {
+		t.Skip("the driver shares no memory with its user library")
+	}
+	c := kit.Options(x, x, kit.Type(ci.RC), kit.Inline(min(24, t.Attr().MaxInline)))
+	wcs := make([]ci.WC, 8)
+	const rounds = 16
+	for round := range rounds {
+		p := &kit.Pair{A: x.End(c), B: x.End(c)}
+		kit.Connect(p.A.QP, p.B.QP)
+		p.B.Recv(p.B.RecvWR(1, 0, 64))
+		// In SQD the request stays in the queue, and in RTS it is executed.
+		kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPSQD}), "QP.Modify to SQD")
+		m := h.found[round%len(h.found)]
+		before := m.parts(t)
+		p.A.Send(requestOf(p, round, c.Caps.MaxInline))
+		changed := m.changed(before)
+		if len(changed) == 0 {
+			t.Skip("the driver's user library does not post to the memory that the driver shares with it")
+		}
+		n := t.Rand().IntN(len(changed))
+		v := requestValues[t.Rand().IntN(len(requestValues))]
+		t.Step("round %d: word %d of %d that the post has changed is %#x", round+1, n+1, len(changed), v)
+		binary.NativeEndian.PutUint32(m.b[changed[n]:], v)
+		_ = p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}) // the driver may have moved the QP to Error
+		for _, q := range []ci.CQ{p.A.CQ.CQ, p.B.RecvCQ.CQ} {
+			_, _ = q.Poll(wcs)
+		}
+		for _, e := range []*kit.End{p.A, p.B} {
+			kit.Destroy(t, e.QP.QP, "QP")
+		}
+	}
+	h.check("requests with a wrong word")
+	h.end(a)
+}
+
+var _ = scribbles.Case(validate.Case{
+	ID:    "user.library.noise",
+	Title: "a process fills its shared memory with noise",
+	Run:   libraryNoise,
+	Needs: validate.Needs{Caps: ci.CapUser},
+}, req.SAS2_4_10)
+
+func libraryNoise(t *validate.T) {
+	h := newHostileStage(t)
+	for round, fill := range []func(uint32) uint32{
+		func(uint32) uint32 { return 0xffffffff },
+		func(v uint32) uint32 { return ^v },
+		func(uint32) uint32 { return t.Rand().Uint32() },
+		func(v uint32) uint32 { return v + 1 },
+	} {
+		t.Step("round %d", round+1)
+		h.found = nil
+		a := h.with(h.lib)
+		x := a.open()
+		if len(h.found) == 0 {
+			t.Skip("the driver shares no memory with its user library")
+		}
+		c := kit.Options(x, x, kit.Type(ci.RC))
+		p := &kit.Pair{A: x.End(c), B: x.End(c)}
+		kit.Connect(p.A.QP, p.B.QP)
+		p.A.Exchange(p.B, 100)
+		p.B.Recv(p.B.RecvWRs(4, 32)...)
+		p.A.Send(p.A.SendWRs(4)...)
+		for _, m := range h.found {
+			for from, b := range m.parts(t) {
+				for at := 0; at+4 <= len(b); at += 4 {
+					binary.NativeEndian.PutUint32(m.b[from+at:], fill(binary.NativeEndian.Uint32(b[at:])))
+				}
+			}
+		}
+		// Any result is right, as long as it is one.
+		wcs := make([]ci.WC, 16)
+		for range 2 {
+			for _, e := range []*kit.End{p.A, p.B} {
+				_, _ = e.CQ.CQ.Poll(wcs)
+				_, _ = e.RecvCQ.CQ.Poll(wcs)
+				_ = e.CQ.CQ.Notify(ci.NotifyNext)
+				_, _ = e.QP.QP.PostSend(e.SendWRs(3))
+				_, _ = e.QP.QP.PostRecv(e.RecvWRs(3, 32))
+			}
+		}
+		h.check("noise in the shared memory of a process")
+		_ = p.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset})
+		_ = p.B.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError})
+		for _, e := range []*kit.End{p.A, p.B} {
+			_ = e.QP.QP.Destroy()
+		}
+		if t.Claims().Has(ci.CapResizeCQ) {
+			_, _ = p.A.CQ.CQ.Resize(ci.CQResize{Size: 200})
+		}
+		a.cut()
+	}
+	h.await("the daemon after hostile applications were cut", "one client", func() string {
+		if len(h.core.Sessions()) == 1 {
+			return ""
+		}
+		return "another number"
+	})
+	h.check("the end of processes that overwrote their shared memory")
+	h.app.cut()
+	h.gone("the daemon after all applications were cut")
+}
