@@ -250,7 +250,7 @@ func TestHead(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	runs, err := routeOf("link/udp")
 	require.NoError(t, err)
-	assert.Equal(t, []certification{byUDP, byIP6}, runs)
+	assert.Equal(t, []certification{byUDP, byIP6, bySources}, runs)
 	runs, err = routeOf("rvt")
 	require.NoError(t, err)
 	want := []certification{byDirect, byFew, byModel, byPolling, byNetwork, byOdd}
