@@ -362,13 +362,17 @@ func (g *guarding) finish() *guarded {
 // call. A mutated one may need other variables, which changes the order of initialization, so it needs a build of its
 // own. Functions that a variable only refers to, such as those of a table, are called later.
 func calledAtInit(files []*ast.File) map[string]bool {
-	bodies := map[string][]*ast.FuncDecl{}
+	functions, methods := map[string][]*ast.FuncDecl{}, map[string][]*ast.FuncDecl{}
 	var queue []ast.Node
 	for _, f := range files {
 		for _, d := range f.Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
-				bodies[d.Name.Name] = append(bodies[d.Name.Name], d)
+				list := functions
+				if d.Recv != nil {
+					list = methods
+				}
+				list[d.Name.Name] = append(list[d.Name.Name], d)
 			case *ast.GenDecl:
 				if d.Tok == token.VAR {
 					queue = append(queue, callsIn(d)...)
@@ -387,27 +391,40 @@ func calledAtInit(files []*ast.File) map[string]bool {
 		}
 	}
 	called := map[string]bool{}
+	taken := map[*ast.FuncDecl]bool{}
+	take := func(list []*ast.FuncDecl) {
+		for _, d := range list {
+			called[d.Name.Name] = true
+			if !taken[d] && d.Body != nil {
+				taken[d] = true
+				queue = append(queue, d.Body)
+			}
+		}
+	}
 	for len(queue) > 0 {
 		n := queue[0]
 		queue = queue[1:]
-		ast.Inspect(n, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok {
-				if x, ok := s.X.(*ast.Ident); ok && imported[x.Name] {
+		var visit func(n ast.Node) bool
+		visit = func(n ast.Node) bool {
+			switch x := n.(type) {
+			case *ast.SelectorExpr: // of a package, or the only way to name a method
+				if id, ok := x.X.(*ast.Ident); ok && imported[id.Name] {
 					return false
 				}
-			}
-			x, ok := n.(*ast.Ident)
-			if !ok || called[x.Name] {
-				return true
-			}
-			for _, d := range bodies[x.Name] {
-				called[x.Name] = true
-				if d.Body != nil {
-					queue = append(queue, d.Body)
+				take(methods[x.Sel.Name])
+				ast.Inspect(x.X, visit)
+				return false
+			case *ast.KeyValueExpr: // a key that is a name is that of a field, or a value that cannot be a function
+				if _, ok := x.Key.(*ast.Ident); ok {
+					ast.Inspect(x.Value, visit)
+					return false
 				}
+			case *ast.Ident:
+				take(functions[x.Name])
 			}
 			return true
-		})
+		}
+		ast.Inspect(n, visit)
 	}
 	return called
 }

@@ -229,6 +229,8 @@ func (j *judge) measure(ctx context.Context, key string, p program, args ...stri
 			return 0, fmt.Errorf("%s took more than %v without a mutant", key, buildLimit)
 		case o.status == 0:
 			return o.took, nil
+		case strings.Contains(o.output, nothingPassed):
+			return 0, fmt.Errorf("%s: %w", key, errNothing)
 		case !uncertain[o.status] || attempt == maxAttempts:
 			return 0, fmt.Errorf("%s fails without a mutant (status %d): %s", key, o.status, complaint(o.output))
 		}
@@ -418,9 +420,17 @@ func (j *judge) confirm(ctx context.Context, c certification, o outcome) error {
 	if id := failedCase(o.output); id != "" {
 		c = c.only(id)
 	}
-	_, err = j.limit(ctx, c.String(), plain, certify(c)...)
+	if _, err = j.limit(ctx, c.String(), plain, certify(c)...); errors.Is(err, errNothing) {
+		return nil // what the adapter claims skips the case: only the mutant claims something else
+	}
 	return err
 }
+
+// errNothing is the error of a run without a mutant in which every case was skipped.
+var errNothing = errors.New("no case ran")
+
+// nothingPassed is what the certifier prints about such a run.
+const nothingPassed = "SELECTION FAILED: nothing passed"
 
 // isKill reports whether a run of the certifier rejects the mutant. Go programs end with status 2 after a panic, which
 // is also the certifier's status for wrong usage.

@@ -178,6 +178,29 @@ func TestUncertainBaseline(t *testing.T) {
 	assert.EqualError(t, err, "key fails without a mutant (status 6): flaky")
 }
 
+// TestConfirmSkipped checks that a kill is confirmed by a case that is skipped without the mutant, and not by one that
+// fails without it.
+func TestConfirmSkipped(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	for output, wrong := range map[string]string{
+		"SELECTION FAILED: nothing passed, 1 of 9 cases selected, 0 passed, 1 skipped": "",
+		"SELECTION FAILED: 1 failed, nothing passed, 1 of 9 cases selected":            "fails without a mutant (status 1)",
+	} {
+		j := newJudge(t.TempDir(), t.TempDir())
+		file := filepath.Join(j.dir, "plain")
+		require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\necho '"+output+"'\nexit 1\n"), 0o755))
+		j.plain = func(context.Context) (program, error) { return program{path: file}, nil }
+		err := j.confirm(t.Context(), byDirect, outcome{status: 1, output: "FAIL claims.map-dma"})
+		if wrong == "" {
+			assert.NoError(t, err)
+			continue
+		}
+		assert.ErrorContains(t, err, wrong)
+	}
+}
+
 // TestWithholds checks that an uncertain result counts only if the software without the mutant passes each time and the
 // mutant never does.
 func TestWithholds(t *testing.T) {
