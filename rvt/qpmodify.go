@@ -208,10 +208,10 @@ func (q *QP) checkValues(verb string, set ci.QPField, a *ci.QPAttr, p *paths) er
 		return bad("a PSN has more than 24 bits")
 	case set&ci.QPFieldMTU != 0 && (a.MTU.Bytes() == 0 || a.MTU > p.port.attr.Load().MTU):
 		return bad(fmt.Sprintf("MTU code %d: want %d to the port's %d", a.MTU, ci.MTU256, p.port.attr.Load().MTU))
-	case set&(ci.QPFieldMTU|ci.QPFieldPrimary) != 0 && q.pathMTU(set, a) > p.port.attr.Load().MTUOf(q.pathSL(set, a)):
-		sl := q.pathSL(set, a)
+	case set&ci.QPFieldPrimary != 0 && // also with each new MTU
+		q.pathMTU(set, a) > p.port.attr.Load().MTUOf(a.Primary.AV.SL):
 		return bad(fmt.Sprintf("MTU code %d: want at most %d, the port's MTU of service level %d", q.pathMTU(set, a),
-			p.port.attr.Load().MTUOf(sl), sl))
+			p.port.attr.Load().MTUOf(a.Primary.AV.SL), a.Primary.AV.SL))
 	case set&ci.QPFieldMinRNRTimer != 0 && a.MinRNRTimer > 31:
 		return bad("MinRNRTimer is above 31")
 	case set&ci.QPFieldRetryCount != 0 && a.RetryCount > 7:

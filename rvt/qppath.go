@@ -9,11 +9,3 @@ func (q *QP) pathMTU(set ci.QPField, a *ci.QPAttr) ci.MTU {
 	}
 	return q.attr.MTU
 }
-
-// pathSL returns the service level of the primary path after a Modify.
-func (q *QP) pathSL(set ci.QPField, a *ci.QPAttr) ci.SL {
-	if set&ci.QPFieldPrimary != 0 {
-		return a.Primary.AV.SL
-	}
-	return q.attr.Primary.AV.SL
-}

@@ -173,6 +173,12 @@ func apmIllegal(t *validate.T) {
 	kit.OK(t, p.A.Modify(ci.QPFieldAlternate|ci.QPFieldAPM,
 		ci.QPAttr{APM: ci.APMRearm, Alternate: alternate(p.A, p.B)}), "QP.Modify to Rearm")
 	refused("Migrated before the QP is Armed", ci.APMRearm, ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated})
+	rearmTo(t, p.B, alternate(p.B, p.A))
+	arm(t, p)
+	refused("Rearm of an armed QP", ci.APMArmed, ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm})
+	refused("Rearm of an armed QP, with another alternate path", ci.APMArmed, ci.QPFieldAPM|ci.QPFieldAlternate,
+		ci.QPAttr{APM: ci.APMRearm, Alternate: alternate(p.A, p.B)})
+	p.A.Exchange(p.B, 100)
 }
 
 var CIAPM05 = apmCases.Must("CI-APM-05", "IBTA 11.2.5.2", "ci_modify_qp (25)",
@@ -200,6 +206,8 @@ func apmPath(t *validate.T) {
 		{"a P_Key index beyond the table", func(a *ci.Path) { a.PKeyIndex = uint16(len(p.A.QP.CA.Port.PKeys)) },
 			[]ci.Status{ci.InvalidPKey}},
 		{"ACK timeout 32", func(a *ci.Path) { a.AckTimeout = 32 }, []ci.Status{ci.InvalidParameter}},
+		{"a GID index beyond the table", func(a *ci.Path) { a.AV.Global, a.AV.GRH.SGIDIndex = true, 255 },
+			[]ci.Status{ci.InvalidParameter}},
 	}) {
 		before := plain(apmOf(t, p.A))
 		alt := alternate(p.A, p.B)

@@ -307,6 +307,80 @@ func fastPages(t *validate.T) {
 	p.WantWrite("the region, registered with one page", s.register(t, kit.AllAccess), s.mem[:64])
 }
 
+var CIFastReg04 = mrFastCases.Must("CI-FastReg-04", "IBTA 11.4.1", "ci_alloc_fast_reg_mr (48); OpFastReg",
+	"A fast registration with no page, with a page size that the HCA does not support, with an offset that is not "+
+		"that of its address, with more bytes than its pages have, or with invalid access rights fails and changes "+
+		"nothing.")
+
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.refused",
+	Title:   "invalid pages, sizes, offsets and rights",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg},
+	Run:     fastRefused,
+}, CIFastReg04)
+
+func fastRefused(t *validate.T) {
+	p := kit.RC(t, kit.Size(64<<10))
+	s := newFast(t, p, 2)
+	page := s.page
+	for _, x := range kit.Variants(t, "", []struct {
+		what   string
+		change func(*ci.FastReg)
+	}{
+		{"no page", func(f *ci.FastReg) { f.Pages, f.Length = nil, 0 }},
+		{"no page and a length", func(f *ci.FastReg) { f.Pages = nil }},
+		{"no bytes", func(f *ci.FastReg) { f.Length = 0 }},
+		{"half of the smallest page size", func(f *ci.FastReg) { f.PageShift--; f.Length = page / 2 }},
+		{"pages of 2^64 bytes", func(f *ci.FastReg) { f.PageShift = 64 }},
+		{"an offset that the address does not have", func(f *ci.FastReg) { f.Offset = 8; f.Length -= 8 }},
+		{"an address whose offset is not given", func(f *ci.FastReg) { f.IOVA += 8; f.Length -= 8 }},
+		{"an offset of a page", func(f *ci.FastReg) { f.Offset = uint32(page); f.Length = page }},
+		{"more bytes than the pages have behind the offset", func(f *ci.FastReg) { f.Offset, f.IOVA = 8, f.IOVA+8 }},
+		{"addresses that wrap around", func(f *ci.FastReg) { f.IOVA = -page }},
+		{"an unknown right", func(f *ci.FastReg) { f.Access |= 1 << 20 }},
+		{"remote write without local write", func(f *ci.FastReg) { f.Access = ci.RemoteWrite }},
+	}) {
+		wr := s.wr(1, kit.AllAccess)
+		x.change(&s.ext.FastReg)
+		s.fails(t, "a fast registration with "+x.what, wr)
+		p.WantDenied("RDMA WRITE with the key of a failed registration", ci.OpWrite, 8,
+			ci.Remote{Addr: s.ext.FastReg.IOVA, RKey: s.key})
+	}
+	p.WantWrite("the region, registered after failures", s.register(t, kit.AllAccess), s.mem[:2*page])
+}
+
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.offset",
+	Title:   "offsets in the first page, odd lengths",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg},
+	Run:     fastOffset,
+}, CIFastReg01)
+
+func fastOffset(t *validate.T) {
+	p := kit.RC(t, kit.Size(64<<10))
+	s := newFast(t, p, 3)
+	page := s.page
+	for _, x := range kit.Variants(t, "",
+		[]struct{ off, n uint64 }{{0, 1}, {1, 3*page - 1}, {page - 1, 2}, {7, page}, {page / 2, page + 1}}) {
+		wr := s.wr(7, kit.AllAccess)
+		f := &s.ext.FastReg
+		f.Offset, f.IOVA, f.Length = uint32(x.off), 0x40000+x.off, x.n
+		p.B.Send(wr)
+		p.B.CQ.WaitOK(7)
+		what := fmt.Sprintf("a region of %d bytes from offset %d on", x.n, x.off)
+		to := ci.Remote{Addr: f.IOVA, RKey: s.key}
+		kit.Equal(t, "Region.Length of "+what, s.MR.Region().Length, x.n)
+		kit.Equal(t, "Region.Addr of "+what, s.MR.Region().Addr, f.IOVA)
+		p.WantWrite(what, to, s.mem[x.off:x.off+x.n])
+		p.WantDenied("RDMA WRITE of the byte before "+what, ci.OpWrite, 1, ci.Remote{Addr: to.Addr - 1, RKey: to.RKey})
+		p.WantDenied("RDMA WRITE of the byte after "+what, ci.OpWrite, 1,
+			ci.Remote{Addr: to.Addr + x.n, RKey: to.RKey})
+		s.invalidate(t, s.key)
+	}
+}
+
 var CISendInv01 = mrFastCases.Must("CI-SendInv-01", "IBTA 9.4", "OpLocalInv, SendInvalidate",
 	"A SEND with invalidate invalidates the key at its receiver. The receive completion has WCInvalidated and the key.")
 

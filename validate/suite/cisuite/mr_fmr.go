@@ -213,6 +213,9 @@ func fmrPages(t *validate.T) {
 		{"no pages", nil, 0x40000},
 		{"a page address that is not page-aligned", unaligned, 0x40000},
 		{"an IOVA that is not page-aligned", f.pages[:1], 0x40008},
+		{"a page that is not mapped", []uint64{f.pages[0], 1 << 62}, 0x40000},
+		{"only a page that is not mapped", []uint64{1 << 62}, 0x40000},
+		{"addresses that wrap around", f.pages[:2], -smallPage(ca.Attr)},
 	}) {
 		_, err := small.Map(x.pages, x.iova)
 		kit.Want(t, err, "FMR.Map with "+x.what, ci.InvalidParameter)

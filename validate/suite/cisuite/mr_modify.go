@@ -373,6 +373,20 @@ func mrSharedRefused(t *validate.T) {
 	kit.WantRefused(t, mr, err, "PD.RegisterSMR of nil", ci.InvalidMRHandle, ci.InvalidParameter)
 	mr, err = pd.RegisterSMR(b.MR, 0, ci.RemoteWrite)
 	kit.WantRefused(t, mr, err, "PD.RegisterSMR with remote write and without local write", ci.InvalidPermission)
+	mr, err = pd.RegisterSMR(b.MR, 0, ci.LocalWrite|1<<20)
+	kit.WantRefused(t, mr, err, "PD.RegisterSMR with an unknown right", ci.InvalidParameter)
+	page := smallPage(ca.Attr)
+	long := ca.Buf(pd, int(2*page), kit.AllAccess)
+	mr, err = pd.RegisterSMR(long.MR, -page, ci.LocalWrite)
+	kit.WantRefused(t, mr, err, "PD.RegisterSMR at addresses that wrap around", ci.InvalidParameter)
+	if t.Claims().Has(ci.CapFastReg) {
+		fast, err := pd.AllocFastRegMR(1)
+		kit.OK(t, err, "PD.AllocFastRegMR")
+		mr, err = pd.RegisterSMR(fast, 0, ci.LocalWrite)
+		kit.WantRefused(t, mr, err, "PD.RegisterSMR of a region for fast registration", ci.InvalidMRHandle,
+			ci.InvalidParameter)
+		kit.Destroy(t, fast, "fast registration MR")
+	}
 	kit.Destroy(t, b, "MR after rejected calls of PD.RegisterSMR")
 }
 

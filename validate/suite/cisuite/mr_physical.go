@@ -80,21 +80,23 @@ func mrPhysicalOffset(t *validate.T) {
 	page := smallPage(t.Attr())
 	mem := kit.Pages(int(4*page), int(page))
 	d := p.B.CA.DMA(mem)
-	for _, x := range kit.Variants(t, "",
+	for i, x := range kit.Variants(t, "",
 		[]struct{ off, n uint64 }{{0, 1}, {1, page}, {page - 1, 2}, {7, 4*page - 7}, {page / 2, 3 * page}}) {
+		iova := uint64(i) * 24 // the offset of the bytes in their page counts, and not that of the IOVA
 		what := fmt.Sprintf("a region of %d bytes from offset %d of the pages on", x.n, x.off)
 		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{
 			Ranges:   d.Ranges(),
 			PageSize: page,
 			Offset:   x.off,
 			Length:   x.n,
-			IOVA:     0x40000 + x.off,
+			IOVA:     0x40000 + x.off + iova,
 			Access:   kit.AllAccess,
 		})
 		kit.OK(t, err, "PD.RegisterPMR of "+what)
 		kit.Own(t, mr, "PMR")
 		r := mr.Region()
 		kit.Equal(t, "Region.Length of "+what, r.Length, x.n)
+		kit.Equal(t, "Region.Addr of "+what+", in its page", r.Addr%page, x.off%page)
 		p.WantWrite(what, r.Remote(0), mem[x.off:x.off+x.n])
 		p.WantDenied("RDMA WRITE from the byte before "+what, ci.OpWrite, 1, r.Remote(^uint64(0)))
 		p.WantDenied("RDMA WRITE of the byte after "+what, ci.OpWrite, 1, r.Remote(x.n))
@@ -181,6 +183,25 @@ func mrPhysicalRefused(t *validate.T) {
 		{"an offset after the end of the ranges", func(c *ci.PMRCreate) { c.Offset, c.Length = 2*page, 1 }},
 		{"a length that wraps around", func(c *ci.PMRCreate) { c.Offset, c.Length = 8, ^uint64(0)-3 }},
 		{"an unknown access right", func(c *ci.PMRCreate) { c.Access |= 1 << 20 }},
+		{"no bytes", func(c *ci.PMRCreate) { c.Length = 0 }},
+		{"an empty range", func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Size = 0 }) }},
+		{"a range that is not mapped",
+			func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Addr = 1 << 62 }) }},
+		{"a range of more pages than are mapped", func(c *ci.PMRCreate) {
+			c.Ranges = change(func(r *ci.DMARange) { r.Size += page })
+			c.Length += page
+		}},
+		{"a range that wraps around the address space", func(c *ci.PMRCreate) {
+			c.Ranges, c.Length = []ci.DMARange{{Addr: -page, Size: 2 * page}}, page
+		}},
+		{"ranges of 2^64 bytes in all", func(c *ci.PMRCreate) {
+			c.Ranges, c.Length = []ci.DMARange{{Size: 1 << 63}, {Size: 1 << 63}}, page
+		}},
+		{"an offset behind the first range", func(c *ci.PMRCreate) {
+			c.Ranges = append([]ci.DMARange{{Addr: good.Ranges[0].Addr, Size: page}}, good.Ranges...)
+			c.Offset, c.Length = page, 1
+		}},
+		{"addresses that wrap around", func(c *ci.PMRCreate) { c.IOVA = -page }},
 	}) {
 		c := good
 		x.f(&c)

@@ -176,6 +176,8 @@ func srqLimits(t *validate.T) {
 		{ci.SRQAttr{MaxWR: ca.Attr.MaxSRQWRs + 1, MaxSGE: 1}, ci.InvalidMaxWRs},
 		{ci.SRQAttr{MaxWR: 1, MaxSGE: ca.Attr.MaxSRQSGEs + 1}, ci.InvalidMaxSGE},
 		{ci.SRQAttr{MaxWR: 1, MaxSGE: -1}, ci.InvalidMaxSGE},
+		{ci.SRQAttr{MaxWR: 4, MaxSGE: 1, Limit: 5}, ci.InvalidParameter},
+		{ci.SRQAttr{MaxWR: 4, MaxSGE: 1, Limit: -1}, ci.InvalidParameter},
 	}) {
 		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: x.attr})
 		kit.WantRefused(t, s, err, fmt.Sprintf("PD.CreateSRQ with %d entries of %d SGEs", x.attr.MaxWR, x.attr.MaxSGE),
@@ -585,6 +587,11 @@ func srqModifyDepth(t *validate.T) {
 	}
 	s.post(1, 12)
 	s.message(0, 1, 4)
+	grow(11) // as many as there are entries
+	if most := t.Attr().MaxSRQWRs; most <= 1<<16 {
+		grow(most)
+	}
+	s.message(0, 2, 4)
 }
 
 var CILastWQE01 = srqCases.Must("CI-LastWQE-01", "IBTA 11.5.2", "SRQ_QP_LAST_WQE_REACHED (26)",

@@ -13,7 +13,8 @@ import (
 // least one of them, on a link of the software adapter where the fault is visible.
 func Mutants() []mutant.Mutant {
 	return slices.Concat(formMutants(), orderMutants(), respondMutants(), nakMutants(), dupMutants(), dropMutants(),
-		datagramMutants(), requestMutants(), reactMutants(), linkMutants(), ipMutants(), foreignMutants())
+		datagramMutants(), requestMutants(), reactMutants(), linkMutants(), ipMutants(), foreignMutants(),
+		unansweredMutants(), unfitMutants(), changeMutants())
 }
 
 // leaving returns a fault in the sent packets that match selects.

@@ -22,6 +22,20 @@ var invalidates = []mutant.Mutant{
 		}),
 	},
 	{
+		Name:   "mr.fast-offset",
+		Area:   "mr",
+		Breaks: cisuite.CIFastReg04.ID,
+		Does:   "a fast registration begins at the address in its page, whatever its offset is",
+		Needs:  ci.CapFastReg,
+		Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
+			if w.Op == ci.OpFastReg && w.Ext != nil {
+				x := *w.Ext
+				x.FastReg.Offset = uint32(x.FastReg.IOVA & (1<<x.FastReg.PageShift - 1))
+				w.Ext = &x
+			}
+		}),
+	},
+	{
 		Name:   "mr.send-inv-plain",
 		Area:   "mr",
 		Breaks: cisuite.CISendInv02.ID,

@@ -1,0 +1,133 @@
+package wiresuite
+
+import (
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant"
+	"ciddk/wire"
+)
+
+// unansweredMutants returns drivers that miscount answers, or go on where they must wait.
+func unansweredMutants() []mutant.Mutant {
+	return []mutant.Mutant{
+		fault("react-sequence-free", "WIRE-React-21", "a NAK 0x60 counts as an ACK",
+			entering(func(_ *view, o *outgoing) bool { return syndrome(wire.NAKPSNSequence)(o) },
+				into(wire.ACK(wire.CreditsInvalid)))),
+		fault("react-response-before", "WIRE-React-22", "a READ response counts for the request before its own",
+			entering(op(wire.RCReadResponseFirst),
+				func(_ *view, o *outgoing) { o.BTH.PSN = wire.PSNAdd(o.BTH.PSN, -1) })),
+		fault("react-response-again", "WIRE-React-23", "a repeated FIRST of a READ response counts for the next packet",
+			tap{enters: func(v *view, o *outgoing, err error) action {
+				if o == nil || err != nil || o.BTH.Opcode != wire.RCReadResponseFirst {
+					return asIs
+				}
+				if v.flag++; v.flag == 1 {
+					return asIs
+				}
+				o.BTH.Opcode, o.BTH.PSN = wire.RCReadResponseMiddle, wire.PSNAdd(o.BTH.PSN, 1)
+				return changed
+			}}),
+		needing(ci.CapFastReg, fault("react-local-early", "WIRE-React-24", "SENDs are complete when they are sent",
+			tap{leaves: acknowledgesItself})),
+		ignoresSQD(),
+		fault("take-states", "WIRE-Take-09", "a QP in SQD takes each request for one behind a gap",
+			entering(func(v *view, o *outgoing) bool { return v.state == ci.QPSQD && o.BTH.Opcode.Request() },
+				func(_ *view, o *outgoing) { o.BTH.PSN = wire.PSNAdd(o.BTH.PSN, 5) })),
+	}
+}
+
+// acknowledgesItself passes an ACK of each SEND of one packet to the adapter that has sent it.
+func acknowledgesItself(v *view, o *outgoing) action {
+	if o.BTH.Opcode != wire.RCSendOnly {
+		return asIs
+	}
+	x := &outgoing{src: o.dst, dst: o.src, slid: o.dlid, dlid: o.slid, sport: o.sport}
+	x.BTH = wire.BTH{Opcode: wire.RCAcknowledge, PKey: o.BTH.PKey, DestQP: v.num, PSN: o.BTH.PSN}
+	x.AETH = wire.AETH{Syndrome: wire.ACK(wire.CreditsInvalid)}
+	if err := v.end.Wire.Send(x.bytes(&v.end.info)); err != nil {
+		return dropped
+	}
+	return asIs
+}
+
+// ignoresSQD returns a driver whose QPs stay in RTS when they are moved to SQD.
+func ignoresSQD() mutant.Mutant {
+	m := fault("sqd-ignored", "WIRE-Sqd-01", "QP.Modify to SQD changes nothing", tap{})
+	m.Wrap = ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return staysInRTS{ciwrap.QP{QP: q}} }}.Wrap
+	return m
+}
+
+type staysInRTS struct{ ciwrap.QP }
+
+func (q staysInRTS) Modify(set ci.QPField, a ci.QPAttr) error {
+	if set&ci.QPFieldState != 0 && a.State == ci.QPSQD {
+		return nil
+	}
+	return q.QP.Modify(set, a)
+}
+
+// unfitMutants returns drivers that accept packets which do not fit, or answer where they must not.
+func unfitMutants() []mutant.Mutant {
+	answers := func(syn wire.Syndrome) tap {
+		return tap{enters: func(v *view, o *outgoing, err error) action {
+			if err == nil && o.BTH.Opcode == wire.UCSendOnly {
+				v.inject(v.answer(o, wire.RCAcknowledge, o.BTH.PSN, wire.AETH{Syndrome: syn}))
+			}
+			return asIs
+		}}
+	}
+	return []mutant.Mutant{
+		needing(ci.CapUC, fault("uc-unfit", "WIRE-Uc-06", "a UC MIDDLE without FIRST is a message of its own",
+			entering(func(v *view, o *outgoing) bool { return o.BTH.Opcode == wire.UCSendMiddle && !v.inside },
+				func(_ *view, o *outgoing) { o.BTH.Opcode = wire.UCSendOnly }))),
+		needing(ci.CapUC, fault("uc-rnr", "WIRE-Uc-07", "a UC SEND gets an RNR NAK", answers(wire.RNRNAK(1)))),
+		needing(ci.CapUC, fault("uc-bad-receive", "WIRE-Uc-08", "a UC SEND gets a NAK 0x63",
+			answers(wire.NAKRemoteOperation))),
+		fault("nak-huge", "WIRE-Nak-16", "of the length in a RETH, bit 31 is ignored",
+			entering(func(_ *view, o *outgoing) bool { return o.BTH.Opcode.HasRETH() && o.RETH.DMALen > 1<<31 },
+				func(_ *view, o *outgoing) { o.RETH.DMALen &^= 1 << 31 })),
+		fault("dup-read-other", "WIRE-Dup-09", "a duplicate READ of other memory is executed as a new READ",
+			entering(func(v *view, o *outgoing) bool { return o.BTH.Opcode == wire.RCReadRequest && isDuplicate(v, o) },
+				func(v *view, o *outgoing) { o.BTH.PSN = v.due })),
+	}
+}
+
+// changeMutants returns drivers whose QPs keep what Modify has changed, or ignore a fence.
+func changeMutants() []mutant.Mutant {
+	fence := fault("fence-ignored", "WIRE-Req-11", "the fence is ignored", tap{})
+	fence.Wrap = ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return unfenced{ciwrap.QP{QP: q}} }}.Wrap
+	return []mutant.Mutant{
+		fault("modify-rnr", "WIRE-Modify-01", "a Modify in RTS does not change the RNR timer",
+			tap{modify: func(set ci.QPField, a *ci.QPAttr) {
+				if set&ci.QPFieldState == 0 {
+					a.MinRNRTimer = 3
+				}
+			}}),
+		fault("reset-gap", "WIRE-Reset-01", "the first request after a gap is dropped, also if Reset was between them",
+			tap{enters: func(v *view, o *outgoing, err error) action {
+				if err != nil || o == nil || o.BTH.Opcode.Service() != wire.RC || !o.BTH.Opcode.Request() {
+					return asIs
+				}
+				if v.flag == 1 {
+					v.flag = 2
+					return dropped
+				}
+				if v.flag == 0 && o.BTH.Opcode == wire.RCSendFirst {
+					v.flag = 1
+				}
+				return asIs
+			}}),
+		fence,
+	}
+}
+
+type unfenced struct{ ciwrap.QP }
+
+func (q unfenced) PostSend(wrs []ci.SendWR) (int, error) {
+	plain := make([]ci.SendWR, len(wrs))
+	for i, w := range wrs {
+		w.Flags &^= ci.SendFence
+		plain[i] = w
+	}
+	return q.QP.PostSend(plain)
+}
