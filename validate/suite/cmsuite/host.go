@@ -49,11 +49,33 @@ func (l *local) MAD() mads.Service { return l.mads }
 
 // Manage implements Services.
 func (l *local) Manage() (cm.Service, error) {
-	m, err := cm.New(l.s.al, l.mads, cm.Config{})
+	m, err := l.start(cm.Config{})
 	if err != nil {
 		return nil, err
 	}
 	return m, nil
+}
+
+// start starts a connection manager with settings of the case.
+func (l *local) start(cfg cm.Config) (*cm.Manager, error) { return cm.New(l.s.al, l.mads, cfg) }
+
+// local returns services of the case's process. Those of another process have settings of their own.
+func (s *side) local() *local {
+	l, ok := s.services.(*local)
+	if !ok {
+		s.t.Skip("the services are in another process, with settings of its own")
+	}
+	return l
+}
+
+// managerWith returns a connection manager with settings of the case.
+func (s *side) managerWith(cfg cm.Config) *cm.Manager {
+	l := s.local()
+	defer s.t.Setup()()
+	m, err := l.start(cfg)
+	kit.OK(s.t, err, "cm.New")
+	s.closeAtEnd(m.Close, "cm.Service.Close")
+	return m
 }
 
 // Remove implements Services. The removal of the HCA from the access layer ends the services.

@@ -88,10 +88,22 @@ func texts(list []message) string {
 }
 
 // request makes the script request a connection.
-func (g *rig) request() *linked {
+func (g *rig) request() *linked { return g.requestWith(nil) }
+
+// newREQ returns a REQ of the script. Each has another QP number.
+func (g *rig) newREQ() *mad.REQ {
 	g.n++
 	q := g.req(service, 0x400+g.n)
 	q.LocalTimeout, q.RemoteTimeout, q.Primary.AckTimeout = reactTime, reactTime, 22 // 17 s of time-wait
+	return q
+}
+
+// requestWith is request with a change of the REQ.
+func (g *rig) requestWith(change func(*mad.REQ)) *linked {
+	q := g.newREQ()
+	if change != nil {
+		change(q)
+	}
 	k := &linked{req: q, tid: 0x10000 + uint64(g.n), theirs: q.LocalCommID}
 	g.send(k.tid, q)
 	k.Conn = accepted(g.t, g.l)
@@ -100,10 +112,16 @@ func (g *rig) request() *linked {
 }
 
 // connect makes the manager request a connection. The Conn is known when the script has answered.
-func (g *rig) connect() *linked {
+func (g *rig) connect() *linked { return g.connectWith(nil) }
+
+// connectWith is connect with a change of the request.
+func (g *rig) connectWith(change func(*cm.ConnectConfig)) *linked {
 	g.n++
 	cfg := g.y.request(g.here, nil)
 	cfg.ResponseTime, cfg.RemoteResponseTime = reactTime, reactTime
+	if change != nil {
+		change(&cfg)
+	}
 	k := &linked{active: true, outcome: make(chan error, 1)}
 	err := g.m.StartConnect(g.t.Context(), cfg, func(c cm.Conn, err error) { k.Conn = c; k.outcome <- err })
 	kit.OK(g.t, err, "cm.Service.StartConnect")

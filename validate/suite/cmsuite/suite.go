@@ -10,7 +10,7 @@ import (
 func Suite() validate.Suite {
 	return validate.NewSuite("cm", datagrams, connects, requests, answers, ends, lookups, states, handoffs,
 		proposals, arguments, filters, forgeries, reactions, peerRequests, delays, alternates, paths,
-		recoveries, listens, attributes)
+		recoveries, listens, attributes, limits, timers)
 }
 
 // area returns an empty area of the suite.
