@@ -270,8 +270,8 @@ func limitUnanswered(t *validate.T) {
 }
 
 var CMLimit04 = limits.Must("CM-Limit-04", "CI access layer", "cm, Config.MaxPending",
-	"Above 1000 requests a second, those without a place are dropped, so that their peers send them again. Before, and "+
-		"two seconds later, they are rejected.")
+	"Above 1000 requests a second, those without a place are dropped, so that their peers send them again. Before, "+
+		"and two seconds later, they are rejected.")
 
 var _ = limits.Case(validate.Case{
 	ID:    "cm.limit.flood",

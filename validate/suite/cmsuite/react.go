@@ -27,8 +27,11 @@ type rig struct {
 	n ci.QPN // number of connections so far
 }
 
-func newRig(t *validate.T) *rig {
-	a, b := sides(t)
+func newRig(t *validate.T) *rig { a, b := sides(t); return newRigOn(a, b) }
+
+// newRigOn returns a rig whose manager is on side a.
+func newRigOn(a, b *side) *rig {
+	t := a.t
 	y, _ := newEnds(a, b, kit.Type(ci.RC))
 	m := a.manager()
 	return &rig{script: newScript(t, b, a), y: y, m: m, l: listen(t, m, cm.ListenConfig{})}
@@ -368,8 +371,10 @@ func (r reactPlace) newCase(end string) validate.Case {
 	}
 }
 
-func (r reactPlace) run(t *validate.T, isActive bool) {
-	g := newRig(t)
+func (r reactPlace) run(t *validate.T, isActive bool) { r.each(t, newRig(t), isActive) }
+
+// each sends each message to a connection of its own.
+func (r reactPlace) each(t *validate.T, g *rig, isActive bool) {
 	for _, kind := range kit.Variants(t, "message", reactKinds) {
 		if isActive && kind == "REQ" {
 			continue // the active end has sent it

@@ -10,7 +10,8 @@ import (
 func Suite() validate.Suite {
 	return validate.NewSuite("cm", datagrams, connects, requests, answers, ends, lookups, states, handoffs,
 		proposals, arguments, filters, forgeries, reactions, peerRequests, delays, alternates, paths,
-		recoveries, listens, attributes, limits, timers)
+		recoveries, listens, attributes, limits, timers, closes, adapters,
+		callers, stales)
 }
 
 // area returns an empty area of the suite.

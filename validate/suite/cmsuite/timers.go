@@ -150,8 +150,8 @@ func timerRepeats(t *validate.T) {
 
 var CMTimer02 = timers.Must("CM-Timer-02", "IBTA 12.9.8.4", "cm, Conn.Delay, Confirm, Listener.Accept",
 	"A consumer that does not answer has an MRA sent in its name within the response time that the peer expects. The "+
-		"manager then waits until the peer has given up. A copy of the peer's message has the MRA repeated, and the wait "+
-		"starts again.")
+		"manager then waits until the peer has given up. A copy of the peer's message has the MRA repeated, and the "+
+		"wait starts again.")
 
 var _ = timers.Case(validate.Case{
 	ID:    "cm.timer.consumer",
@@ -326,9 +326,9 @@ func timerTimeWait(t *validate.T) {
 }
 
 var CMTimer04 = timers.Must("CM-Timer-04", "IBTA 12.11", "cm, LookupConfig, LookupRequest",
-	"A lookup without a Timeout is repeated after 1.1 s and twice the packet life time, and 8 times without Retries. A "+
-		"lookup that was received can be answered for as long as the peer repeats it, and its answer is kept for copies. "+
-		"Both are forgotten later.")
+	"A lookup without a Timeout is repeated after 1.1 s and twice the packet life time, and 8 times without Retries. "+
+		"A lookup that was received can be answered for as long as the peer repeats it, and its answer is kept for "+
+		"copies. Both are forgotten later.")
 
 var _ = timers.Case(validate.Case{
 	ID:    "cm.timer.lookup",

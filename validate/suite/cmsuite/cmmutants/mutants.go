@@ -15,7 +15,8 @@ import (
 func All() []mutant.Mutant {
 	return slices.Concat(datagrams, connects, requests, answers, ends, lookups, states, forgeries, reactions,
 		peerRequests, delays, alternates,
-		recoveries, listens, agents, attributes, limits, timers)
+		recoveries, listens, agents, attributes, limits, timers, closes, adapters,
+		callers, stales)
 }
 
 // Attributes of the connection manager (IBTA volume 1, 16.7.2).

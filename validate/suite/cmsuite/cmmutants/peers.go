@@ -39,6 +39,8 @@ var alternates = []mutant.Mutant{
 		func(b []byte) { clear(b[bodyOffset+96 : bodyOffset+140]) }),
 	edit("cm.alternate-refused", cmsuite.CMPath03, "each APR reports the path as rejected", attrAPR,
 		func(b []byte) { b[bodyOffset+9] = 3 }),
+	edit("cm.alternate-answer", cmsuite.CMPath04, "each APR reports the path as loaded", attrAPR, loaded),
+	editIn("cm.alternate-status", cmsuite.CMPath05, "each received APR reports the path as loaded", attrAPR, loaded),
 	edit("cm.path-rej-info", cmsuite.CMAddr01, "each REJ has no additional information", attrREJ,
 		func(b []byte) { b[bodyOffset+9] = 0 }),
 	edit("cm.path-apr-info", cmsuite.CMAddr02, "each APR has no additional information", attrAPR,
@@ -57,6 +59,8 @@ var attributes = []mutant.Mutant{
 		func(b []byte) { b[bodyOffset+47] &^= 7 }),
 	editIn("cm.attr-reply", cmsuite.CMAttr02, "each received REP has starting PSN 0", attrREP,
 		func(b []byte) { clear(b[bodyOffset+20 : bodyOffset+23]) }),
+	edit("cm.attr-retries", cmsuite.CMAttr04, "each REQ has no retries", attrREQ,
+		func(b []byte) { b[bodyOffset+51] &= 0x0f }),
 	edit("cm.attr-path", cmsuite.CMAttr03, "each REQ has traffic class 0", attrREQ,
 		func(b []byte) { b[bodyOffset+52+40] = 0 }),
 }
