@@ -441,7 +441,8 @@ func limitTimes(t *validate.T) {
 	limit := mad.TimeExp(exponent).Duration()
 	g := newTimed(t, cm.Config{MaxResponseTime: exponent, TimeWaitLimit: 10 * time.Second})
 	k := g.answered(func(q *mad.REQ) {
-		q.LocalTimeout, q.RemoteTimeout, q.Primary.AckTimeout, q.MaxCMRetries = longest, longest, 1, 2
+		q.LocalTimeout, q.RemoteTimeout = longest, longest
+		q.Primary.AckTimeout, q.MaxCMRetries = 1, 2
 	})
 	g.repeats(k, "REP", limit+2*mad.TimeExp(0).Duration())
 	g.send(k.tid, &mad.MRA{LocalCommID: k.theirs, RemoteCommID: k.ours, Message: mad.WhichREP, ServiceTimeout: longest})

@@ -247,8 +247,10 @@ func attributesDefaults(t *validate.T) {
 		refuse(k)
 	}
 	k := g.connectWith(func(c *cm.ConnectConfig) {
-		c.ResponseTime, c.RemoteResponseTime, c.MaxRetries, c.Primary.PKey = 0, 0, 0, 0
-		c.RetryCount, c.RNRRetry, c.FlowControl, c.QP.SRQ = 0, 0, true, true
+		c.ResponseTime, c.RemoteResponseTime = 0, 0
+		c.MaxRetries, c.Primary.PKey = 0, 0
+		c.RetryCount, c.RNRRetry = 0, 0
+		c.FlowControl, c.QP.SRQ = true, true
 	})
 	kit.Equal(t, "default times and retries of the REQ", [3]uint8{uint8(k.req.LocalTimeout),
 		uint8(k.req.RemoteTimeout), k.req.MaxCMRetries}, [3]uint8{18, 18, 8})
