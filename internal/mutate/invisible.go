@@ -12,7 +12,7 @@ import (
 // has the rules.
 
 // figures are the names of the fields that hold counters for operators.
-var figures = []string{"count", "counters", "stats", "Stats", "yields"}
+var figures = []string{"count", "counters", "stats", "Stats", "yields", "refused"}
 
 // isFigure reports whether an expression is a field of a set of counters for operators, such as o.count.WrongEntropy.
 // A field count of a list is none.
@@ -26,6 +26,8 @@ func isFigures(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.SelectorExpr:
 		return slices.Contains(figures, x.Sel.Name) || isFigures(x.X)
+	case *ast.IndexExpr:
+		return isFigures(x.X)
 	case *ast.Ident:
 		return slices.Contains(figures, x.Name)
 	}

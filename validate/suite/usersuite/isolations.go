@@ -1,6 +1,9 @@
 package usersuite
 
 import (
+	"encoding/binary"
+	"fmt"
+	"io"
 	"os"
 	"sync/atomic"
 
@@ -24,7 +27,7 @@ var _ = isolations.Case(validate.Case{
 func isolationHandles(t *validate.T) {
 	s := newStage(t)
 	owner, thief := s.speaker(), s.speaker()
-	mine := owner.create()
+	mine := owner.basics()
 	live := s.probe.living()
 	refused := func(h schema.Handle, what string) {
 		err := thief.do(schema.CmdDestroy, &schema.Object{Handle: h}, &schema.DestroyReply{})
@@ -40,7 +43,7 @@ func isolationHandles(t *validate.T) {
 	kit.Equal(t, "CQs at the driver", s.probe.living()["CQ"], live["CQ"])
 
 	t.Step("handles beyond those of the process")
-	thief.create()
+	thief.basics()
 	refused(owner.createCQ(mine), "the handle of another process")
 	kit.OK(t, owner.do(schema.CmdQueryCQ, &schema.CQ{CQ: mine.cq}, &schema.QueryCQReply{}), "CQ.Query of the owner")
 
@@ -58,32 +61,83 @@ type speaker struct {
 	c    *native.Conn
 	buf  []byte
 	next uint64
+	// files are the descriptors of the last reply.
+	files []*os.File
 }
 
 // speaker connects a client.
 func (s *stage) speaker() *speaker {
 	defer s.t.Setup()()
 	x := &speaker{s: s, c: s.connect(), buf: make([]byte, schema.MaxMessage)}
-	s.t.Cleanup(func() { x.c.Close() })
+	s.t.Cleanup(func() {
+		x.c.Close()
+		CloseFiles(x.files)
+	})
 	kit.OK(s.t, x.do(schema.CmdHello, &schema.Hello{Version: schema.Version, PointerBits: 64, Name: "certifier"},
 		&schema.HelloReply{}), "Hello")
 	return x
 }
 
-// do executes a request.
-func (x *speaker) do(cmd schema.Command, request, reply any) error {
-	h, body, err := x.exchange(cmd, native.Append(nil, request))
+// do executes a request with descriptors.
+func (x *speaker) do(cmd schema.Command, request, reply any, files ...*os.File) error {
+	body, err := x.execute(cmd, native.Append(nil, request), files...)
 	if err != nil {
 		return err
 	}
+	return native.Parse(body, reply)
+}
+
+// create executes a request that creates an object, and returns its handle, with which each such reply begins.
+func (x *speaker) create(cmd schema.Command, request any, files ...*os.File) (schema.Handle, error) {
+	body, err := x.execute(cmd, native.Append(nil, request), files...)
+	if err != nil {
+		return 0, err
+	}
+	if len(body) < 8 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return schema.Handle(binary.LittleEndian.Uint64(body)), nil
+}
+
+// made is create for a request that must succeed.
+func (x *speaker) made(what string, cmd schema.Command, request any, files ...*os.File) schema.Handle {
+	h, err := x.create(cmd, request, files...)
+	kit.OK(x.s.t, err, what)
+	return h
+}
+
+// execute executes a request with a body, and returns the body of the reply to a request that succeeded.
+func (x *speaker) execute(cmd schema.Command, body []byte, files ...*os.File) ([]byte, error) {
+	h, body, err := x.exchange(cmd, body, files...)
+	if err != nil {
+		return nil, err
+	}
 	if h.Status == 0 {
-		return native.Parse(body, reply)
+		return body, nil
 	}
 	var e schema.ErrorReply
 	if err := native.Parse(body, &e); err != nil {
-		return err
+		return nil, err
 	}
-	return &ci.Error{Verb: e.Verb, Status: h.Status, Detail: e.Detail}
+	return nil, &ci.Error{Verb: e.Verb, Status: h.Status, Detail: e.Detail}
+}
+
+// destroy destroys an object.
+func (x *speaker) destroy(h schema.Handle) error {
+	return x.do(schema.CmdDestroy, &schema.Object{Handle: h}, &schema.DestroyReply{})
+}
+
+// destroyed is destroy for an object that can be destroyed.
+func (x *speaker) destroyed(h schema.Handle) {
+	kit.OK(x.s.t, x.destroy(h), fmt.Sprintf("the destroy of a %v", h.Kind()))
+}
+
+// taken returns the only descriptor of the last reply, which the caller closes.
+func (x *speaker) taken(what string) *os.File {
+	kit.Equal(x.s.t, "descriptors of the reply to "+what, len(x.files), 1)
+	f := x.files[0]
+	x.files = nil
+	return f
 }
 
 // exchange sends a request with a body and descriptors, and returns the reply. The error is that of the connection.
@@ -101,8 +155,9 @@ func (x *speaker) raw(m []byte, files ...*os.File) (native.Header, []byte, error
 	if err := x.c.Send(m, files); err != nil {
 		return native.Header{}, nil, err
 	}
+	CloseFiles(x.files)
 	n, theirs, err := x.c.Recv(x.buf)
-	CloseFiles(theirs)
+	x.files = theirs
 	if err != nil {
 		return native.Header{}, nil, err
 	}
@@ -112,8 +167,8 @@ func (x *speaker) raw(m []byte, files ...*os.File) (native.Header, []byte, error
 // handles are those of one object of several kinds.
 type handles struct{ queue, ca, pd, cq schema.Handle }
 
-// create creates one object of several kinds.
-func (x *speaker) create() (h handles) {
+// basics creates one object of several kinds.
+func (x *speaker) basics() (h handles) {
 	t := x.s.t
 	defer t.Setup()()
 	var r schema.Created

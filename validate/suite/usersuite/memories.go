@@ -127,13 +127,23 @@ func memoryStaysUnmapped(t *validate.T) bool {
 	kit.OK(t, err, "CA.Query of another process")
 
 	t.Step("memory that the process does not have")
-	for _, addr := range []uint64{own.Addr(), 4096, 1<<63 - 4096, ^uint64(0) - 10} {
-		_, err = s.probe.process().Memory(addr, memorySize, ci.LocalWrite)
-		if err == nil && isMapped(t, addr) {
+	for _, r := range []struct {
+		addr, n uint64
+		want    ci.Status
+	}{{own.Addr(), memorySize, ci.InvalidPermission}, {4096, memorySize, ci.InvalidPermission},
+		{1 << 62, memorySize, ci.InvalidPermission}, {1<<63 - 4096, 4096, ci.InvalidPermission},
+		{1<<63 - 4096, 4097, ci.InvalidParameter}, {1 << 63, 1, ci.InvalidParameter},
+		{^uint64(0) - 10, memorySize, ci.InvalidParameter}, {own.Addr(), ^uint64(0), ci.InvalidParameter},
+		{own.Addr(), 1 << 63, ci.InvalidParameter}} {
+		_, err = s.probe.process().Memory(r.addr, r.n, ci.LocalWrite)
+		if err == nil && isMapped(t, r.addr) {
 			return false
 		}
-		kit.Want(t, err, "Process.Memory of an address that is not mapped", ci.InvalidPermission, ci.InvalidParameter)
+		kit.WantExactly(t, err, fmt.Sprintf("Process.Memory of %d bytes at %#x, which are not mapped", r.n, r.addr),
+			r.want)
 	}
+	_, err = s.probe.process().Memory(4096, 0, ci.LocalWrite)
+	kit.OK(t, err, "Process.Memory of no bytes")
 	pinning := s.pinning(a, own, false)
 	cq, err = pd.CreateCQ(ci.CQCreate{Size: 4})
 	if err == nil && isMapped(t, own.Addr()) {
@@ -192,6 +202,21 @@ func memoryRights(t *validate.T) {
 	kit.Want(t, memory(1, 1, 0), "Process.Memory of an inaccessible page", ci.InvalidPermission)
 	kit.Want(t, memory(0, 3, 0), "Process.Memory of pages of which the second is inaccessible", ci.InvalidPermission)
 	kit.Want(t, memory(0, 2, 0), "Process.Memory of pages of which the last is inaccessible", ci.InvalidPermission)
+	denied := []ci.Status{ci.InvalidPermission}
+	for _, r := range []struct {
+		at, n uint64
+		want  []ci.Status
+	}{{page - 1, 1, nil}, {page - 1, 2, denied}, {page, 1, denied}, {2*page - 1, 1, denied}, {2*page - 1, 2, denied},
+		{2 * page, 1, nil}, {2 * page, page, nil}} {
+		_, err := s.probe.process().Memory(addr+r.at, r.n, ci.LocalWrite)
+		where := fmt.Sprintf("Process.Memory of %d bytes at byte %d of pages of which the second is inaccessible",
+			r.n, r.at)
+		if r.want == nil {
+			kit.OK(t, err, where)
+		} else {
+			kit.WantExactly(t, err, where, r.want...)
+		}
+	}
 }
 
 // isMapped reports whether this process, in which the library runs, has a mapping with one of the bytes at addr.

@@ -21,6 +21,9 @@ type probe struct {
 	procs  []ci.Process
 	live   map[string]int
 	cqs    []ci.CQCreate
+	memory ci.Memory         // of the last region
+	onQP   func(ci.Event)    // of the last QP
+	onSRQ  func(ci.Event)    // of the last SRQ
 	buffer map[string]string // description of the private data of each verb
 }
 
@@ -53,6 +56,27 @@ func (p *probe) lastCQ() ci.CQCreate {
 		return ci.CQCreate{}
 	}
 	return p.cqs[len(p.cqs)-1]
+}
+
+// lastOnEvent returns the functions that the last QP and the last SRQ call with events.
+func (p *probe) lastOnEvent() (qp, srq func(ci.Event)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.onQP, p.onSRQ
+}
+
+// lastMemory returns the memory of the last region that was registered.
+func (p *probe) lastMemory() ci.Memory {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.memory
+}
+
+// region records the memory of a region.
+func (p *probe) region(m ci.Memory) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.memory = m
 }
 
 // living returns the number of objects of each kind that exist.
@@ -131,7 +155,10 @@ func (p *probe) over(h ci.HCA) ci.HCA {
 		PD:  func(o ci.PD, _ ci.PDType) ci.PD { return probePD{ciwrap.PD{PD: o}, p, born("PD")} },
 		CQ:  func(o ci.CQ, _ ci.CQCreate) ci.CQ { return probeCQ{ciwrap.CQ{CQ: o}, p, born("CQ")} },
 		QP:  func(o ci.QP, _ ci.QPCreate) ci.QP { return probeQP{ciwrap.QP{QP: o}, p, born("QP")} },
-		MR:  func(o ci.MR, _ ciwrap.MROrigin) ci.MR { return probeMR{ciwrap.MR{MR: o}, born("MR")} },
+		MR: func(o ci.MR, from ciwrap.MROrigin) ci.MR {
+			p.region(from.Virtual.Memory)
+			return probeMR{ciwrap.MR{MR: o}, born("MR")}
+		},
 		SRQ: func(o ci.SRQ, _ ci.SRQCreate) ci.SRQ { return probeSRQ{ciwrap.SRQ{SRQ: o}, p, born("SRQ")} },
 		AV:  func(o ci.AV, _ ci.AVAttr) ci.AV { return probeAV{ciwrap.AV{AV: o}, p, born("AV")} },
 		MW:  func(o ci.MW, _ ci.MWCreate) ci.MW { return probeMW{ciwrap.MW{MW: o}, born("MW")} },
@@ -250,6 +277,9 @@ func (o probePD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 }
 
 func (o probePD) CreateQP(c ci.QPCreate) (ci.QP, error) {
+	o.p.mu.Lock()
+	o.p.onQP = c.OnEvent
+	o.p.mu.Unlock()
 	if err := o.p.verb("CreateQP", c.User); err != nil {
 		return nil, err
 	}
@@ -258,6 +288,9 @@ func (o probePD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 }
 
 func (o probePD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
+	o.p.mu.Lock()
+	o.p.onSRQ = c.OnEvent
+	o.p.mu.Unlock()
 	if err := o.p.verb("CreateSRQ", c.User); err != nil {
 		return nil, err
 	}

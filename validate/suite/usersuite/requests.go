@@ -33,6 +33,7 @@ func (s *stage) withServices(changes ...func(*kproxy.Config)) {
 	s.restart(func(cfg *kproxy.Config) {
 		m, err := mads.New(s.al, mads.Config{})
 		kit.OK(s.t, err, "mads.New")
+		s.mads = m
 		c, err := cm.New(s.al, m, cm.Config{})
 		kit.OK(s.t, err, "cm.New")
 		svc, err := services.New(services.Config{AL: s.al, MAD: m, CM: c})
@@ -111,7 +112,7 @@ func requestHandles(t *validate.T) {
 	s := newStage(t)
 	s.withServices()
 	x := s.speaker()
-	own := x.create()
+	own := x.basics()
 	live := s.probe.living()
 	for _, c := range declared() {
 		typ := schema.Commands[c].Request
@@ -179,7 +180,7 @@ func requestFields(t *validate.T) {
 	s := newStage(t)
 	s.withServices()
 	x := s.speaker()
-	own := x.create()
+	own := x.basics()
 	live := s.probe.living()
 	for _, c := range declared() {
 		typ := schema.Commands[c].Request
@@ -291,7 +292,7 @@ func requestHeader(t *validate.T) {
 		"half of it":         func(m []byte) []byte { return m[:native.HeaderSize/2] },
 	} {
 		x := s.speaker()
-		own := x.create()
+		own := x.basics()
 		m := native.Append(native.Start(nil), &schema.CQ{CQ: own.cq})
 		kit.OK(t, native.Finish(m, native.Header{Command: schema.CmdQueryCQ, ID: 7}), "native.Finish")
 		_, _, err := x.raw(change(m))
@@ -311,7 +312,7 @@ var _ = requests.Case(validate.Case{
 func requestDescriptors(t *validate.T) {
 	s := newStage(t)
 	x := s.speaker()
-	own := x.create()
+	own := x.basics()
 	for _, c := range declared() {
 		spec := &schema.Commands[c]
 		if spec.MaxFiles > 0 {
@@ -343,7 +344,7 @@ var _ = requests.Case(validate.Case{
 func requestLayout(t *validate.T) {
 	s := newStage(t)
 	x := s.speaker()
-	own := x.create()
+	own := x.basics()
 	typ := reflect.TypeFor[schema.CreateCQ]()
 	for range 8 {
 		body := newBody(typ)

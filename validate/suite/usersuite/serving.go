@@ -31,12 +31,13 @@ type patron struct {
 	*speaker
 	queue, services schema.Handle
 	port            schema.PortID // the first one of the adapter under test
+	events          *eventList    // of queue
 }
 
 // patron connects a client, and opens the services for it.
 func (s *stage) patron() *patron {
 	p := &patron{speaker: s.speaker()}
-	p.queue = p.made("an event queue", schema.CmdCreateEventQueue, &schema.CreateEventQueue{})
+	p.queue, p.events = p.started()
 	p.services = p.open("services.Open")
 	p.port.CA = s.guids[0]
 	s.await("services.Query", "a port of the adapter", func() string {
@@ -53,32 +54,9 @@ func (s *stage) patron() *patron {
 	return p
 }
 
-// create executes a request that creates an object.
-func (p *patron) create(cmd schema.Command, request any) (schema.Handle, error) {
-	var r schema.Created
-	err := p.do(cmd, request, &r)
-	return r.Handle, err
-}
-
-// made is create for a request that must succeed.
-func (p *patron) made(what string, cmd schema.Command, request any) schema.Handle {
-	h, err := p.create(cmd, request)
-	kit.OK(p.s.t, err, what)
-	return h
-}
-
 // open opens the services once more.
 func (p *patron) open(what string) schema.Handle {
 	return p.made(what, schema.CmdOpenServices, &schema.OpenServices{Async: p.queue})
-}
-
-func (p *patron) destroy(h schema.Handle) error {
-	return p.do(schema.CmdDestroy, &schema.Object{Handle: h}, &schema.DestroyReply{})
-}
-
-// destroyed is destroy for an object that can be destroyed.
-func (p *patron) destroyed(h schema.Handle) {
-	kit.OK(p.s.t, p.destroy(h), fmt.Sprintf("the destroy of a %v", h.Kind()))
 }
 
 // agent registers an agent of a vendor's class that receives requests of a method, or only responses for method 0.

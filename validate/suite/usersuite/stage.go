@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ciddk/accesslayer"
+	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/clock"
 	"ciddk/kproxy"
@@ -31,6 +32,8 @@ type stage struct {
 	al    *accesslayer.AL
 	core  *kproxy.Server
 	srv   *server.Server
+	mads  mads.Service // nil: the daemon has none
+	hcas  []ci.HCA     // as they are registered
 	guids []ci.GUID
 	relay sync.WaitGroup
 }
@@ -61,7 +64,7 @@ func startStage(t *validate.T, r *trace, p *probe, wraps ...func(ci.HCA) ci.HCA)
 			h = s.fault.Driver(h)
 		}
 		kit.OK(t, s.al.Register(h), "Registrar.Register")
-		s.guids = append(s.guids, h.Info().GUID)
+		s.hcas, s.guids = append(s.hcas, h), append(s.guids, h.Info().GUID)
 	}
 	s.start(kproxy.Config{AL: s.al, Logger: log})
 	return s

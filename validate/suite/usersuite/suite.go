@@ -8,7 +8,7 @@ import (
 // Suite returns all areas.
 func Suite() validate.Suite {
 	return validate.NewSuite("user", steps, buffers, memories, isolations, exits, batches, libraries, requests,
-		quotas, servings, unusable, scribbles)
+		quotas, servings, unusable, scribbles, removals, events, privileges, copies)
 }
 
 // area returns an empty area of the suite.

@@ -12,7 +12,7 @@ import (
 // All returns the mutants of all parts.
 func All() []mutant.Mutant {
 	return slices.Concat(application(), library(), proxy(), connection(), requests(), serving(),
-		driver())
+		core(), permissive(), driver())
 }
 
 // fault returns a mutant that breaks r. make returns the fault of one adapter.

@@ -25,6 +25,8 @@ func serving() (list []mutant.Mutant) {
 			schema.CmdBindPort, ci.InvalidSetting},
 		{"user.services-unlimited", "user.service.limits", "a process opens the services beyond its quota",
 			schema.CmdOpenServices, ci.InsufficientResources},
+		{"user.connects-foreign", "user.service.connections", "a process connects the QP of another one",
+			schema.CmdCMConnect, ci.InvalidQPHandle},
 		{"user.steps-unlimited", "user.service.steps", "a listener has more pending steps than its limit",
 			schema.CmdCMAccept, ci.InsufficientResources},
 	} {
@@ -36,5 +38,15 @@ func serving() (list []mutant.Mutant) {
 		m.Needs = ci.CapSpecialQP
 		list = append(list, caughtBy(f.id, m))
 	}
-	return list
+	parts := fault("user.parts-same", req.SAS2_4_10, "each part of a long datagram is the first one",
+		editing(func(h *native.Header, body []byte) []byte {
+			var r schema.TakeMAD
+			if h.Command != schema.CmdTakeMAD || native.Parse(body, &r) != nil || r.Offset < schema.MaxMAD {
+				return body
+			}
+			r.Offset = 0
+			return native.Append(nil, &r)
+		}, nil))
+	parts.Needs = ci.CapSpecialQP
+	return append(list, caughtBy("user.service.parts", parts))
 }
