@@ -24,6 +24,7 @@ var areas = []*validate.Area{
 	specialCases,
 	mcastCases,
 	apmCases,
+	unknownCases,
 	rcSendCases,
 	rcPostCases,
 	mrCases,

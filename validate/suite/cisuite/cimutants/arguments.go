@@ -42,6 +42,15 @@ var arguments = []mutant.Mutant{
 			}
 			return n, err
 		})),
+	argument("args.unknown", cisuite.CIUnknown01, "Notify of a condition that does not exist arms the CQ", 0,
+		tap.Layer(ciwrap.Layer{CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ { return eagerCQ{ciwrap.CQ{CQ: q}} }})),
+	argument("args.longest", cisuite.CIUnknown02, "RegisterMR registers a part of memory that is too long", 0,
+		tap.Layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
+			if c.Memory != nil && c.Memory.Len() > 1<<36 {
+				c.Memory = ci.Bytes(make([]byte, 64))
+			}
+			return c
+		}})),
 	argument("args.rtr", cisuite.IBTA9_9_14, "a receive posted in RTR is lost", 0,
 		tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 			if a, err := q.Query(); err == nil && a.State == ci.QPRTR {
@@ -72,6 +81,16 @@ func argument(
 	name string, breaks *req.Requirement, does string, needs ci.Caps, wrap func(ci.HCA) ci.HCA,
 ) mutant.Mutant {
 	return mutant.Mutant{Name: name, Area: "args", Breaks: breaks.ID, Does: does, Needs: needs, Wrap: wrap}
+}
+
+// eagerCQ takes each condition that does not exist for the next completion.
+type eagerCQ struct{ ciwrap.CQ }
+
+func (q eagerCQ) Notify(when ci.Notify) error {
+	if when != ci.NotifySolicited {
+		when = ci.NotifyNext
+	}
+	return q.CQ.Notify(when)
 }
 
 // crowdedQP replaces the status of a limit.
