@@ -12,8 +12,8 @@ import (
 	"ciddk/wire"
 )
 
-// counts are the cases of the counters of performance management that count packets which are not received or sent, and
-// of ports that are down. (IBTA 16.1.3.5, 7.2.7.)
+// counts are the cases of the counters of performance management for packets that are not received or not sent, and of
+// ports that are down. (IBTA 16.1.3.5, 7.2.7.)
 var counts = area()
 
 // Offsets of 16-bit counters in PortCounters (IBTA volume 1, 16.1.3.5), in bytes.
@@ -160,8 +160,8 @@ func dropDown(t *validate.T) {
 	p.Buf.WantOnly(t, "memory after requests to a port that is down", 0, nil)
 }
 
-// fence returns when the packets that were sent before have arrived: it sends one to the certifier itself, and waits for
-// it. On InfiniBand links packets arrive within Send.
+// fence returns when the packets that were sent before have arrived. It sends one to the certifier itself, and waits
+// for it. On InfiniBand links packets arrive within Send.
 func (p *peer) fence() {
 	if p.info.Link == ci.LinkInfiniBand {
 		return
