@@ -37,7 +37,7 @@ type local struct {
 var _ Services = (*local)(nil)
 
 func newLocal(s *side) (Services, error) {
-	m, err := mads.New(s.al, mads.Config{})
+	m, err := mads.New(s.al, s.setting.mads)
 	if err != nil {
 		return nil, err
 	}

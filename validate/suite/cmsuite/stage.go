@@ -10,6 +10,7 @@ import (
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/validate"
 	"ciddk/validate/kit"
 )
@@ -24,6 +25,13 @@ type side struct {
 	services Services
 	mads     mads.Service
 	port     mads.Port
+	setting  setting
+}
+
+// setting holds what a case chooses for the services of a side. Services in another process have none.
+type setting struct {
+	clock clock.Clock // of the access layer and of the services; nil: the machine's
+	mads  mads.Config
 }
 
 // sides returns the adapter under test and its peer, with MAD services.
@@ -32,9 +40,12 @@ func sides(t *validate.T) (a, b *side) {
 	return newSide(t, ha), newSide(t, hb)
 }
 
-func newSide(t *validate.T, h ci.HCA) *side {
+func newSide(t *validate.T, h ci.HCA) *side { return newSideWith(t, h, setting{}) }
+
+func newSideWith(t *validate.T, h ci.HCA, set setting) *side {
 	defer t.Setup()()
-	s := &side{t: t, hca: h, al: accesslayer.New(accesslayer.Config{
+	s := &side{t: t, hca: h, setting: set, al: accesslayer.New(accesslayer.Config{
+		Clock:        set.clock,
 		Logger:       slog.New(slog.NewTextHandler(io.Discard, nil)), // the cases check the results
 		PollInterval: -1,                                             // no queries except those of the case
 		DrainTimeout: t.Remaining() / 2,

@@ -2,6 +2,7 @@ package cmmutants
 
 import (
 	"encoding/binary"
+	"sync"
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
@@ -13,19 +14,7 @@ import (
 var datagrams = []mutant.Mutant{
 	fault("mad.byte", cmsuite.MADGSI01, "byte 255 of each datagram sent through QP1 is zero",
 		tap.MAD(func(b []byte) bool { b[255] = 0; return true })),
-	fault("mad.twice", cmsuite.MADGSI01, "each datagram of QP1 is sent twice",
-		tap.Sends(func(c ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
-			if c.Type != ci.QP1 {
-				return wrs
-			}
-			var out []ci.SendWR
-			for _, w := range wrs {
-				again := w
-				again.Flags &^= ci.SendSignaled
-				out = append(out, again, w)
-			}
-			return out
-		})),
+	fault("mad.twice", cmsuite.MADGSI01, "each datagram of QP1 is sent twice", twice(ci.QP1)),
 	fault("mad.source", cmsuite.MADGSI02, "completions have source QP 2", tap.Poll(func(w *ci.WC) {
 		if w.SrcQP == 1 {
 			w.SrcQP = 2
@@ -83,6 +72,17 @@ var datagrams = []mutant.Mutant{
 		}
 		return true
 	})),
+	on("direct", fault("mad.no-qp0", cmsuite.MADConfig01, "QP0 cannot be created",
+		tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return withoutQP0{ciwrap.PD{PD: p}} }}))),
+	fault("mad.message-data", cmsuite.MADConfig02, "byte 247 of each datagram sent through QP1 is one",
+		tap.MAD(func(b []byte) bool { b[247] = 1; return true })),
+	fault("mad.source-twice", cmsuite.MADAddr03, "each datagram of QP1 is sent twice", twice(ci.QP1)),
+	on("direct", fault("mad.source-qp0-twice", cmsuite.MADAddr04, "each datagram of QP0 is sent twice", twice(ci.QP0))),
+	fault("mad.answers-twice", cmsuite.MADGSI15, "each datagram of QP1 is sent twice", twice(ci.QP1)),
+	fault("mad.rmpp-data-twice", cmsuite.MADRMPP04, "each datagram of QP1 is sent twice", twice(ci.QP1)),
+	fault("mad.rmpp-first-twice", cmsuite.MADRMPP05, "each datagram of QP1 is sent twice", twice(ci.QP1)),
+	fault("mad.rmpp-stranger", cmsuite.MADRMPP06, "an adapter has address vectors for one destination only",
+		oneDestination),
 	fault("mad.keeps-avs", cmsuite.MADGSI08, "Destroy of an address vector does not release it", tap.Layer(ciwrap.Layer{
 		AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return keptAV{ciwrap.AV{AV: a}} },
 	})),
@@ -92,6 +92,63 @@ var datagrams = []mutant.Mutant{
 type keptAV struct{ ciwrap.AV }
 
 func (keptAV) Destroy() error { return nil }
+
+// twice returns a wrapper that sends each datagram of QP0 or QP1 twice.
+func twice(typ ci.QPType) func(ci.HCA) ci.HCA {
+	return tap.Sends(func(c ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
+		if c.Type != typ {
+			return wrs
+		}
+		var out []ci.SendWR
+		for _, w := range wrs {
+			again := w
+			again.Flags &^= ci.SendSignaled
+			out = append(out, again, w)
+		}
+		return out
+	})
+}
+
+// oneDestination returns an adapter on which address vectors for another destination than the first one cannot be
+// created.
+func oneDestination(h ci.HCA) ci.HCA {
+	d := &destination{}
+	return ciwrap.Wrap(h, ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return loyalPD{ciwrap.PD{PD: p}, d} }})
+}
+
+type destination struct {
+	mu    sync.Mutex
+	known bool
+	lid   ci.LID
+	gid   ci.GID
+}
+
+type loyalPD struct {
+	ciwrap.PD
+	d *destination
+}
+
+func (p loyalPD) CreateAV(a ci.AVAttr) (ci.AV, error) {
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	if !p.d.known {
+		p.d.known, p.d.lid, p.d.gid = true, a.DLID, a.GRH.DGID
+	}
+	if p.d.lid != a.DLID || p.d.gid != a.GRH.DGID {
+		return nil, &ci.Error{Verb: "PD.CreateAV", Status: ci.InsufficientResources}
+	}
+	return p.PD.CreateAV(a)
+}
+
+// withoutQP0 is a PD that refuses QP0.
+type withoutQP0 struct{ ciwrap.PD }
+
+func (p withoutQP0) CreateSpecialQP(port uint8, c ci.QPCreate) (ci.QP, error) {
+	if c.Type == ci.QP0 {
+		return nil, &ci.Error{Verb: "PD.CreateSpecialQP", Status: ci.InsufficientResources}
+	}
+	return p.PD.CreateSpecialQP(port, c)
+}
 
 // agents are faults in what agents receive.
 var agents = []mutant.Mutant{
