@@ -38,7 +38,7 @@ type bench struct {
 	log    []*posted
 	mem    map[ci.Key]benchMemory
 	hook   func(typ ci.QPType, q ci.QP, wrs []ci.SendWR) (int, error) // replaces PostSend of QP0 and QP1
-	local  func(in, out *ci.MAD) error                                // replaces CA.LocalMAD
+	local  func(src *ci.AVAttr, in, out *ci.MAD) error                // replaces CA.LocalMAD
 	query  func(*ci.CAAttr)                                           // changes a copy of the result of CA.Query
 	raise  func(ci.Event)                                             // reports an event of the adapter
 	avs    map[*benchAV]bool                                          // address vectors that exist
@@ -99,7 +99,18 @@ func newBench(t *validate.T, set benchSetting) *bench {
 	b.peer = newSide(t, hb)
 	b.qps[1] = b.connect(mads.AgentConfig{Class: carrierClass, Version: vendorVersion},
 		mads.AgentConfig{Class: echoClass, Version: vendorVersion}, b.peer.to(b.side))
+	silent := vendor(mad.Get, mad.Set) // requests of the bench have no response but those that the case makes
+	silent.OnReceive = func(*mads.Received) {}
+	b.peer.agent(silent)
 	return b
+}
+
+// end closes both sides, so that the case can make another bench.
+func (b *bench) end() {
+	for _, s := range []*side{b.side, b.peer} {
+		kit.OK(b.t, s.services.Close(), "end of the MAD services")
+		kit.OK(b.t, s.al.Close(), "AL.Close")
+	}
 }
 
 // onQP0 makes the bench usable on QP0. An adapter with an agent of its own passes up what it chooses.
@@ -353,7 +364,7 @@ func (c benchCA) LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	local := c.b.local
 	c.b.mu.Unlock()
 	if local != nil {
-		return local(in, out)
+		return local(src, in, out)
 	}
 	return c.CA.LocalMAD(port, src, in, out)
 }

@@ -72,8 +72,7 @@ var datagrams = []mutant.Mutant{
 		}
 		return true
 	})),
-	on("direct", fault("mad.no-qp0", cmsuite.MADConfig01, "QP0 cannot be created",
-		tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return withoutQP0{ciwrap.PD{PD: p}} }}))),
+	on("direct", fault("mad.no-qp0", cmsuite.MADConfig01, "QP0 cannot be created", noQP0)),
 	fault("mad.message-data", cmsuite.MADConfig02, "byte 247 of each datagram sent through QP1 is one",
 		tap.MAD(func(b []byte) bool { b[247] = 1; return true })),
 	fault("mad.source-twice", cmsuite.MADAddr03, "each datagram of QP1 is sent twice", twice(ci.QP1)),
@@ -83,6 +82,13 @@ var datagrams = []mutant.Mutant{
 	fault("mad.rmpp-first-twice", cmsuite.MADRMPP05, "each datagram of QP1 is sent twice", twice(ci.QP1)),
 	fault("mad.rmpp-stranger", cmsuite.MADRMPP06, "an adapter has address vectors for one destination only",
 		oneDestination),
+	fault("mad.time-send", cmsuite.MADTime01, "each send completes with an error", failingSends),
+	fault("mad.response-send", cmsuite.MADTime02, "each send completes with an error", failingSends),
+	fault("mad.rate-twice", cmsuite.MADTime03, "each datagram of QP1 is sent twice", twice(ci.QP1)),
+	fault("mad.local-twice", cmsuite.MADLocal01, "each datagram of QP1 is sent twice", twice(ci.QP1)),
+	on("direct", fault("mad.own-qp0", cmsuite.MADSMI02, "QP0 cannot be created", noQP0)),
+	on("direct", fault("mad.info-twice", cmsuite.MADSMI03, "each datagram of QP0 is sent twice", twice(ci.QP0))),
+	on("direct", fault("mad.trap-twice", cmsuite.MADSMI04, "each datagram of QP0 is sent twice", twice(ci.QP0))),
 	fault("mad.keeps-avs", cmsuite.MADGSI08, "Destroy of an address vector does not release it", tap.Layer(ciwrap.Layer{
 		AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return keptAV{ciwrap.AV{AV: a}} },
 	})),
@@ -92,6 +98,15 @@ var datagrams = []mutant.Mutant{
 type keptAV struct{ ciwrap.AV }
 
 func (keptAV) Destroy() error { return nil }
+
+// failingSends changes the completions of sends.
+var failingSends = tap.Poll(func(w *ci.WC) {
+	if w.Op == ci.WCSend && w.Status == ci.WCSuccess {
+		w.Status = ci.WCLocalOpErr
+	}
+})
+
+var noQP0 = tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return withoutQP0{ciwrap.PD{PD: p}} }})
 
 // twice returns a wrapper that sends each datagram of QP0 or QP1 twice.
 func twice(typ ci.QPType) func(ci.HCA) ci.HCA {
