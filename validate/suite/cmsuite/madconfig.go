@@ -68,7 +68,8 @@ func registerConfigs(t *validate.T) {
 		{"vendor range 1 with an OUI", mads.AgentConfig{Class: vendorClass, OUI: oui, Methods: get}, invalid},
 		{"a class below vendor range 2 with an OUI", mads.AgentConfig{Class: mad.ClassVendor2First - 1, OUI: oui},
 			invalid},
-		{"Manager without SubnetManagement", mads.AgentConfig{Class: vendorClass, Manager: true, Methods: get}, invalid},
+		{"Manager without SubnetManagement", mads.AgentConfig{Class: vendorClass, Manager: true, Methods: get},
+			invalid},
 		{"OnReceive without methods", mads.AgentConfig{Class: vendorClass, OnReceive: ignore}, invalid},
 		{"OnReceive", mads.AgentConfig{Class: vendorClass, Methods: get, OnReceive: ignore}, 0},
 		{"a port with another number", mads.AgentConfig{Port: mads.Port{CA: a.port.CA, Num: 254}}, ci.InvalidPort},
@@ -77,7 +78,8 @@ func registerConfigs(t *validate.T) {
 			ci.InvalidPort},
 	}
 	for _, c := range []mad.Class{mad.ClassSubnetAdmin, mad.ClassDevice, mad.ClassDeviceAdmin, mad.ClassBIS} {
-		variants = append(variants, variant{fmt.Sprintf("RMPP in class %v", c), mads.AgentConfig{Class: c, RMPP: true}, 0})
+		variants = append(variants, variant{fmt.Sprintf("RMPP in class %v", c), mads.AgentConfig{Class: c, RMPP: true},
+			0})
 	}
 	for _, m := range []mad.Method{1, 6, 8, 0x7f} {
 		variants = append(variants, variant{fmt.Sprintf("method %#x", uint8(m)),
@@ -197,7 +199,8 @@ func messageInvalid(t *validate.T) {
 			isPlain: true},
 		{name: "300 bytes without RMPP", agent: plain, mad: message(sc, 300, nil)},
 		{name: "56 bytes without RMPP", agent: plain, mad: message(sc, mad.SAHeaderLen, nil)},
-		{name: "an active datagram without RMPP", agent: plain, mad: message(sc, 256, active), to: other, isPlain: true},
+		{name: "an active datagram without RMPP", agent: plain, mad: message(sc, 256, active), to: other,
+			isPlain: true},
 		{name: "55 bytes with RMPP", agent: long, mad: message(sc, mad.SAHeaderLen-1, nil)},
 		{name: "56 bytes with RMPP", agent: long, mad: message(sc, mad.SAHeaderLen, nil), to: other, isLong: true},
 		{name: "57 bytes with RMPP", agent: long, mad: message(sc, mad.SAHeaderLen+1, nil), to: other, isLong: true},

@@ -14,8 +14,8 @@ import (
 // Where datagrams come from: each form of address that a completion and a GRH can have.
 
 var MADAddr03 = datagrams.Must("MAD-Addr-03", "IBTA 13.5.4", "mads, Received.From, SGID, DGID",
-	"A datagram is received with the address to which a response goes, made of its LID, service level, path, P_Key and "+
-		"GRH or IP header. One without a valid source is dropped.")
+	"A datagram is received with the address to which a response goes, made of its LID, service level, path, P_Key "+
+		"and GRH or IP header. One without a valid source is dropped.")
 
 var _ = datagrams.Case(validate.Case{
 	ID:    "mad.address.sources",
@@ -98,7 +98,8 @@ func addressSources(t *validate.T) {
 			dgid: own},
 		{name: "GRH from IPv4 above the groups", make: v6(mapped(240, 1, 2, 3), own), sgid: mapped(240, 1, 2, 3),
 			dgid: own},
-		{name: "GRH from an address whose byte 12 is that of a group", make: v6(gidOf([]byte{0xfd}, 0xe0, 1, 2, 3), own),
+		{name: "GRH from an address whose byte 12 is that of a group", make: v6(gidOf([]byte{0xfd}, 0xe0, 1, 2, 3),
+			own),
 			sgid: gidOf([]byte{0xfd}, 0xe0, 1, 2, 3), dgid: own},
 		{name: "GRH from the GID 0", make: v6(ci.GID{}, own), drop: true},
 		{name: "GRH of version 4", make: func(x arriving) { x.ipv6(from, own); x.grh[0] = 0x4a }, drop: true},
@@ -114,7 +115,8 @@ func addressSources(t *validate.T) {
 		variants[len(variants)-2].index = n
 		variants = append(variants, []variant{
 			{name: "no GRH", make: func(arriving) {}},
-			{name: "LID 0xbfff", make: lid(0xbfff)}, {name: "LID 1", make: lid(1)}, {name: "LID 0", make: lid(0), drop: true},
+			{name: "LID 0xbfff", make: lid(0xbfff)}, {name: "LID 1", make: lid(1)}, {name: "LID 0", make: lid(0),
+				drop: true},
 			{name: "LID 0xc000", make: lid(0xc000), drop: true}, {name: "LID 0xfffe", make: lid(0xfffe), drop: true},
 			{name: "the permissive LID", make: lid(0xffff), drop: true},
 			{name: "GRH to a GID that the port does not have", make: v6(from, stranger), sgid: from, dgid: stranger},
@@ -133,7 +135,8 @@ func addressSources(t *validate.T) {
 				make: func(x arriving) { x.ipv4(theirs, mapped(224, 0, 0, 9)); x.grh[20] = 0x55 }},
 		}...)
 		if own == mapped(own[12:]...) {
-			variants = append(variants, variant{name: "IPv4 to the port", make: v4(theirs, own), sgid: theirs, dgid: own,
+			variants = append(variants, variant{name: "IPv4 to the port", make: v4(theirs, own), sgid: theirs,
+				dgid: own,
 				isV4: true})
 		}
 	}
@@ -273,6 +276,7 @@ func malformed(t *validate.T) {
 	kit.Equal(t, "transaction ID of the first valid datagram", recv(t, agent, "valid datagram").Header().TID, 8)
 	valid := datagram(t, mad.Get, 9)
 	sent := b.exchange(func(_ *ci.WC, slot []byte) { copy(slot[grhLen:], valid) })
-	kit.True(t, len(sent) == 1 && sent[0].header().Status == mad.StatusBadMethodAttribute, "response to a valid request",
+	kit.True(t, len(sent) == 1 && sent[0].header().Status == mad.StatusBadMethodAttribute,
+		"response to a valid request",
 		"one, status 0x000c", "%s", describeSent(sent))
 }

@@ -110,7 +110,8 @@ func smiOwn(t *validate.T) {
 	if !hasOwnAgent {
 		kit.OK(t, plain.Send(&mads.Message{To: permissive, MAD: directedMAD(mad.TrapRepress, mad.AttrNotice, 13)}),
 			"mads.Agent.Send of a TrapRepress to the own port")
-		kit.True(t, await(t, calls, "CA.LocalMAD of a TrapRepress") == nil, "source at CA.LocalMAD", "nil", "an address")
+		kit.True(t, await(t, calls, "CA.LocalMAD of a TrapRepress") == nil, "source at CA.LocalMAD", "nil",
+			"an address")
 		kit.Equal(t, "transaction ID at CA.LocalMAD", binary.BigEndian.Uint64(in[8:]), 13)
 		b.onQP0()
 		m := subnetMAD(mad.TrapRepress, mad.AttrNotice, 14, nil)
@@ -135,8 +136,8 @@ func smiOwn(t *validate.T) {
 }
 
 var MADSMI03 = datagrams.Must("MAD-SMI-03", "IBTA 14.4.1", "mads, AgentConfig.Manager",
-	"A request of SMInfo reaches the manager of a port, and is answered with status 0x000c where there is none, by LID "+
-		"and by directed route.")
+	"A request of SMInfo reaches the manager of a port, and is answered with status 0x000c where there is none, by "+
+		"LID and by directed route.")
 
 var _ = datagrams.Case(validate.Case{
 	ID:    "mad.smi.info",
@@ -164,23 +165,27 @@ func smiInfo(t *validate.T) {
 			m := subnetMAD(method, mad.AttrSMInfo, 5, []byte("data of SMInfo"))
 			h, got := do(to, m)
 			kit.Equal(t, "header of SMInfo by LID, "+where, fmt.Sprintf("%+v", h), fmt.Sprintf("%+v", mad.Header{
-				BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.GetResp, Status: refused, TID: 5,
+				BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.GetResp, Status: refused,
+				TID:       5,
 				Attribute: mad.AttrSMInfo}))
 			kit.SameBytes(t, "data of SMInfo by LID, "+where, got[64:], m[64:])
 			m = directedMAD(method, mad.AttrSMInfo, 6, num)
 			h, got = do(permissive, m)
 			kit.Equal(t, "status and method of SMInfo by directed route, "+where, [2]uint16{h.Status, uint16(h.Method)},
 				[2]uint16{refused | mad.StatusDirection, uint16(mad.GetResp)})
-			kit.Equal(t, "hop pointer and count of SMInfo by directed route, "+where, [2]byte{got[6], got[7]}, [2]byte{0, 1})
+			kit.Equal(t, "hop pointer and count of SMInfo by directed route, "+where, [2]byte{got[6], got[7]},
+				[2]byte{0, 1})
 		}
 	}
 	check("without a manager")
 	manager := b.agent(mads.AgentConfig{Class: mad.ClassSubnetLID, Version: 1, SubnetManagement: true, Manager: true,
 		Methods: []mad.Method{mad.Get, mad.Set}})
 	reaches := func(where string) {
-		for i, m := range [][]byte{subnetMAD(mad.Get, mad.AttrSMInfo, 7, nil), subnetMAD(mad.Set, mad.AttrSMInfo, 8, nil)} {
+		for i, m := range [][]byte{subnetMAD(mad.Get, mad.AttrSMInfo, 7, nil), subnetMAD(mad.Set, mad.AttrSMInfo, 8,
+			nil)} {
 			kit.OK(t, asker.Send(&mads.Message{To: to, MAD: m}), "mads.Agent.Send of SMInfo")
-			kit.Equal(t, "transaction ID at the manager, "+where, recv(t, manager, "SMInfo at the manager").Header().TID,
+			kit.Equal(t, "transaction ID at the manager, "+where, recv(t, manager,
+				"SMInfo at the manager").Header().TID,
 				uint64(7+i))
 		}
 	}
@@ -228,8 +233,8 @@ func smiInfo(t *validate.T) {
 }
 
 var MADSMI04 = datagrams.Must("MAD-SMI-04", "IBTA 14.2.5.1", "mads",
-	"Events of an adapter without an agent of its own are reported to the port's subnet manager by the traps that IBTA "+
-		"has for them, with their details, from QP0, at the manager's service level.")
+	"Events of an adapter without an agent of its own are reported to the port's subnet manager by the traps that "+
+		"IBTA has for them, with their details, from QP0, at the manager's service level.")
 
 var _ = datagrams.Case(validate.Case{
 	ID:    "mad.smi.traps",
@@ -288,25 +293,31 @@ func smiTraps(t *validate.T) {
 		trap    uint16 // 0: the event has no trap
 		details layout
 	}{
-		{"link integrity", ci.Event{Type: ci.EventLinkIntegrity, Port: num}, mad.NoticeUrgent, mad.TrapLinkIntegrity, port},
+		{"link integrity", ci.Event{Type: ci.EventLinkIntegrity, Port: num}, mad.NoticeUrgent, mad.TrapLinkIntegrity,
+			port},
 		{"link integrity of another port", ci.Event{Type: ci.EventLinkIntegrity, Port: num + 1}, 0, 0, nil},
 		{"link integrity of no port", ci.Event{Type: ci.EventLinkIntegrity}, 0, 0, nil},
-		{"buffer overrun", ci.Event{Type: ci.EventBufferOverrun, Port: num}, mad.NoticeUrgent, mad.TrapBufferOverrun, port},
-		{"flow control", ci.Event{Type: ci.EventFlowControlError, Port: num}, mad.NoticeUrgent, mad.TrapFlowControl, port},
+		{"buffer overrun", ci.Event{Type: ci.EventBufferOverrun, Port: num}, mad.NoticeUrgent, mad.TrapBufferOverrun,
+			port},
+		{"flow control", ci.Event{Type: ci.EventFlowControlError, Port: num}, mad.NoticeUrgent, mad.TrapFlowControl,
+			port},
 		{"capability mask", ci.Event{Type: ci.EventPortTrap, Port: num}, mad.NoticeInfo, mad.TrapCapabilityMask,
 			&mad.TrapCapability{LID: uint16(lid), CapabilityMask: uint32(attr.Ports[num-1].Capability)}},
 		{"system GUID", ci.Event{Type: ci.EventSystemGUIDTrap}, mad.NoticeInfo, mad.TrapSystemGUIDChanged, system},
 		{"system GUID, with a port", ci.Event{Type: ci.EventSystemGUIDTrap, Port: num}, mad.NoticeInfo,
 			mad.TrapSystemGUIDChanged, system},
 		{"system GUID, with another port", ci.Event{Type: ci.EventSystemGUIDTrap, Port: num + 1}, 0, 0, nil},
-		{"P_Key", ci.Event{Type: ci.EventPKeyTrap, Port: num, Violation: violation}, mad.NoticeSecurity, mad.TrapBadPKey,
+		{"P_Key", ci.Event{Type: ci.EventPKeyTrap, Port: num, Violation: violation}, mad.NoticeSecurity,
+			mad.TrapBadPKey,
 			key(0x8777)},
-		{"Q_Key", ci.Event{Type: ci.EventQKeyTrap, Port: num, Violation: violation}, mad.NoticeSecurity, mad.TrapBadQKey,
+		{"Q_Key", ci.Event{Type: ci.EventQKeyTrap, Port: num, Violation: violation}, mad.NoticeSecurity,
+			mad.TrapBadQKey,
 			key(0x8777)},
 		{"P_Key without details", ci.Event{Type: ci.EventPKeyTrap, Port: num}, 0, 0, nil},
 		{"M_Key", ci.Event{Type: ci.EventMKeyTrap, Port: num}, 0, 0, nil},
 		{"LID", ci.Event{Type: ci.EventLIDChange, Port: num}, 0, 0, nil},
-		{"flow control again", ci.Event{Type: ci.EventFlowControlError, Port: num}, mad.NoticeUrgent, mad.TrapFlowControl,
+		{"flow control again", ci.Event{Type: ci.EventFlowControlError, Port: num}, mad.NoticeUrgent,
+			mad.TrapFlowControl,
 			port},
 	}) {
 		b.event(v.e)

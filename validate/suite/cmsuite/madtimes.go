@@ -236,8 +236,10 @@ func responseSources(t *validate.T) {
 		to      mads.Address
 		sources []source
 	}
-	variants := []variant{{"a GID", address(0, gid), []source{{"another GID", 0, other, false}, {"the GID", 0, gid, true}}},
-		{"a group", address(0, group), []source{{"any GID", 0, other, true}}}}
+	variants := []variant{
+		{"a GID", address(0, gid), []source{{"another GID", 0, other, false}, {"the GID", 0, gid, true}}},
+		{"a group", address(0, group), []source{{"any GID", 0, other, true}}},
+	}
 	isV4 := func(g ci.GID) bool { return g == mapped(g[12:]...) }
 	if i := slices.IndexFunc(b.ca.Port.GIDs, func(e ci.GIDEntry) bool { return !isV4(e.GID) && e.GID != none }); i < 0 {
 		variants = variants[:1] // a GID of IPv4 cannot send to a group of IPv6
@@ -247,7 +249,8 @@ func responseSources(t *validate.T) {
 	if isIB {
 		variants = []variant{
 			{"a LID", address(lid, none), []source{{"another LID", lid ^ 0x40, none, false},
-				{"another LID beyond the LMC", lid ^ (lmc + 1), none, false}, {"the last LID of the LMC", lid | lmc, none, true}}},
+				{"another LID beyond the LMC", lid ^ (lmc + 1), none, false}, {"the last LID of the LMC", lid | lmc,
+					none, true}}},
 			{"a LID", address(lid|lmc, none), []source{{"the base LID", lid, none, true}}},
 			{"a LID", address(lid, none), []source{{"a GID and another LID", lid ^ 0x40, gid, false},
 				{"a GID and the LID", lid, gid, true}}},
@@ -283,8 +286,8 @@ func responseSources(t *validate.T) {
 }
 
 var MADTime03 = datagrams.Must("MAD-Time-03", "CI access layer", "mads, Config.MaxReplies, MaxRepliesPeer",
-	"Replies that report an error are bounded for each peer and in total: after a pause two seconds' worth at once, and "+
-		"then the number per second of the configuration.")
+	"Replies that report an error are bounded for each peer and in total: after a pause two seconds' worth at once, "+
+		"and then the number per second of the configuration.")
 
 var _ = datagrams.Case(validate.Case{
 	ID:    "mad.reply.rate",
@@ -413,7 +416,8 @@ func localPerformance(t *validate.T) {
 	kit.Equal(t, "transaction ID at CA.LocalMAD", binary.BigEndian.Uint64(last.in[8:]), 9)
 	b.until("response of CA.LocalMAD", func() bool { return len(b.log) > 0 })
 	b.one(1, "of requests of which only the last has a response")
-	own := b.agent(mads.AgentConfig{Class: mad.ClassPerformance, Version: vendorVersion, Methods: []mad.Method{mad.Get}})
+	own := b.agent(mads.AgentConfig{Class: mad.ClassPerformance, Version: vendorVersion,
+		Methods: []mad.Method{mad.Get}})
 	m := request(mad.Get, 10)
 	ask(m)
 	kit.SameBytes(t, "request at its agent", recv(t, own, "request at its agent").MAD, m)

@@ -143,8 +143,8 @@ func (s *sender) window() int {
 }
 
 var MADRMPP04 = datagrams.Must("MAD-RMPP-04", "IBTA 13.6.6", "mads, AgentConfig.RMPP, Agent.Recv",
-	"A message that a peer sends in segments is received once and complete, is acknowledged, also again, for 10 s, and "+
-		"is aborted with status 118 if its next segment does not come within 40 s.")
+	"A message that a peer sends in segments is received once and complete, is acknowledged, also again, for 10 s, "+
+		"and is aborted with status 118 if its next segment does not come within 40 s.")
 
 var _ = datagrams.Case(validate.Case{
 	ID:    "mad.rmpp.unsolicited",
