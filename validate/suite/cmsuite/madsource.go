@@ -144,7 +144,8 @@ func addressSources(t *validate.T) {
 		m := datagram(t, mad.Send, uint64(i)+100)
 		var src ci.WC
 		b.inject(1, func(w *ci.WC, slot []byte) {
-			w.SLID, w.SL, w.PathBits, w.SrcQP, w.PKeyIndex = 0x1234, 9, 3, 0x654321, 2
+			w.SLID, w.SL, w.PathBits = 0x1234, 9, 3
+			w.SrcQP, w.PKeyIndex = 0x654321, 2
 			if isIB {
 				w.Flags &^= ci.WCGRH
 			}
@@ -207,7 +208,8 @@ func addressQP0(t *validate.T) {
 			m[i][1], m[i][2] = byte(mad.ClassSubnetLID), 7
 		}
 		b.inject(0, func(w *ci.WC, slot []byte) {
-			w.SLID, w.SL, w.PathBits, w.SrcQP, w.PKeyIndex = v.lid, 5, 1, 0, 0
+			w.SLID, w.SL, w.PathBits = v.lid, 5, 1
+			w.SrcQP, w.PKeyIndex = 0, 0
 			copy(slot[grhLen:], m[0])
 		})
 		b.deliver(0, m[1])

@@ -38,7 +38,7 @@ func newSender(t *validate.T, c mads.Config) *sender {
 		Methods: []mad.Method{mad.Send, mad.Set}})}
 }
 
-// from gives a datagram another sender.
+// from returns an edit that sets the sender of a datagram.
 func (s *sender) from(lid ci.LID) func(w *ci.WC, slot []byte) {
 	return func(w *ci.WC, slot []byte) {
 		if s.ca.Port.Link == ci.LinkInfiniBand {
