@@ -32,17 +32,21 @@ type bench struct {
 	time *clock.Virtual // nil: the time is the machine's
 	qps  [2]*benchSide
 
-	mu     sync.Mutex
-	serial uint32
-	edits  map[uint32]func(w *ci.WC, b []byte)
-	log    []*posted
-	mem    map[ci.Key]benchMemory
-	hook   func(typ ci.QPType, q ci.QP, wrs []ci.SendWR) (int, error) // replaces PostSend of QP0 and QP1
-	local  func(src *ci.AVAttr, in, out *ci.MAD) error                // replaces CA.LocalMAD
-	query  func(*ci.CAAttr)                                           // changes a copy of the result of CA.Query
-	raise  func(ci.Event)                                             // reports an event of the adapter
-	avs    map[*benchAV]bool                                          // address vectors that exist
-	newAVs int                                                        // number of calls of CreateAV
+	mu      sync.Mutex
+	serial  uint32
+	edits   map[uint32]func(w *ci.WC, b []byte)
+	log     []*posted
+	mem     map[ci.Key]benchMemory
+	hook    func(typ ci.QPType, q ci.QP, wrs []ci.SendWR) (int, error)      // replaces PostSend of QP0 and QP1
+	local   func(src *ci.AVAttr, in, out *ci.MAD) error                     // replaces CA.LocalMAD
+	query   func(*ci.CAAttr)                                                // changes a copy of the result of CA.Query
+	raise   func(ci.Event)                                                  // reports an event of the adapter
+	modify  func(typ ci.QPType, q ci.QP, set ci.QPField, a ci.QPAttr) error // replaces Modify of QP0 and QP1
+	hold    func(typ ci.QPType, w *ci.WC) bool                              // keeps completions of QP0 and QP1 back
+	refuse  error                                                           // result of CreateAV; nil: the driver's
+	drivers [2][]benchQP                                                    // QP0 and QP1 of the ports, in order
+	avs     map[*benchAV]bool                                               // address vectors that exist
+	newAVs  int                                                             // number of calls of CreateAV
 }
 
 // benchSide is what the bench has on QP0 or QP1.
@@ -268,6 +272,17 @@ func (b *bench) set(change func()) {
 	change()
 }
 
+// driver returns QP1 of the case's port below the services.
+func (b *bench) driver() benchQP {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if list := b.drivers[1]; len(list) >= int(b.port.Num) {
+		return list[b.port.Num-1]
+	}
+	b.t.Failf("QPs that the MAD services create", "QP1 of each port", "none for port %d", b.port.Num)
+	panic("not reached: Failf ends the case")
+}
+
 // event reports an event of the adapter.
 func (b *bench) event(e ci.Event) {
 	b.mu.Lock()
@@ -297,15 +312,21 @@ func (b *bench) wrap(h ci.HCA) ci.HCA {
 			b.newAVs++
 			return v
 		},
-		CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ {
-			return &benchCQ{CQ: ciwrap.CQ{CQ: q}, b: b, posted: map[uint64]ci.SGE{}}
+		PD: func(p ci.PD, _ ci.PDType) ci.PD { return benchPD{ciwrap.PD{PD: p}, b} },
+		CQ: func(q ci.CQ, c ci.CQCreate) ci.CQ {
+			return &benchCQ{CQ: ciwrap.CQ{CQ: q}, b: b, create: c, posted: map[uint64]ci.SGE{}}
 		},
 		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 			cq, ok := ci.As[*benchCQ](c.RecvCQ)
 			if c.Type != ci.QP0 && c.Type != ci.QP1 || !ok {
 				return q
 			}
-			return benchQP{ciwrap.QP{QP: q}, b, c.Type, cq}
+			of := benchQP{ciwrap.QP{QP: q}, b, c, cq}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			cq.typ = c.Type
+			b.drivers[c.Type-ci.QP0] = append(b.drivers[c.Type-ci.QP0], of)
+			return of
 		},
 	})
 }
@@ -388,13 +409,36 @@ func (v *benchAV) Destroy() error {
 type benchCQ struct {
 	ciwrap.CQ
 	b      *bench
+	create ci.CQCreate
+	typ    ci.QPType // of its QP; 0: not QP0 or QP1
 	posted map[uint64]ci.SGE
+	kept   []ci.WC // completions that were kept back
+	ready  []ci.WC // completions that are returned next
 }
 
+// Poll returns the completions that are not kept back, with the contents that the case has injected.
 func (q *benchCQ) Poll(wc []ci.WC) (int, error) {
+	q.b.mu.Lock()
+	early := copy(wc, q.ready)
+	q.ready = q.ready[early:]
+	q.b.mu.Unlock()
+	if early > 0 {
+		return early, nil
+	}
 	n, err := q.CQ.Poll(wc)
 	q.b.mu.Lock()
 	defer q.b.mu.Unlock()
+	if hold := q.b.hold; hold != nil && q.typ != 0 {
+		passed := wc[:0]
+		for _, w := range wc[:n] {
+			if hold(q.typ, &w) {
+				q.kept = append(q.kept, w)
+			} else {
+				passed = append(passed, w)
+			}
+		}
+		n = len(passed)
+	}
 	for i := range wc[:n] {
 		w := &wc[i]
 		e, ok := q.posted[w.ID]
@@ -415,11 +459,36 @@ func (q *benchCQ) Poll(wc []ci.WC) (int, error) {
 	return n, err
 }
 
+type benchPD struct {
+	ciwrap.PD
+	b *bench
+}
+
+func (p benchPD) CreateAV(a ci.AVAttr) (ci.AV, error) {
+	p.b.mu.Lock()
+	err := p.b.refuse
+	p.b.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return p.PD.CreateAV(a)
+}
+
 type benchQP struct {
 	ciwrap.QP
-	b   *bench
-	typ ci.QPType
-	cq  *benchCQ
+	b      *bench
+	create ci.QPCreate
+	cq     *benchCQ
+}
+
+func (q benchQP) Modify(set ci.QPField, a ci.QPAttr) error {
+	q.b.mu.Lock()
+	hook := q.b.modify
+	q.b.mu.Unlock()
+	if hook != nil {
+		return hook(q.create.Type, q.QP.QP, set, a)
+	}
+	return q.QP.Modify(set, a)
 }
 
 func (q benchQP) PostRecv(wrs []ci.RecvWR) (int, error) {
@@ -438,7 +507,7 @@ func (q benchQP) PostSend(wrs []ci.SendWR) (n int, err error) {
 	q.b.mu.Lock()
 	var notes []*posted
 	for i := range wrs {
-		p := &posted{qp: q.typ, to: wrs[i].To, mad: make([]byte, mad.Size)}
+		p := &posted{qp: q.create.Type, to: wrs[i].To, mad: make([]byte, mad.Size)}
 		if v, ok := ci.As[*benchAV](wrs[i].To.AV); ok {
 			p.av = v.attr
 		}
@@ -450,7 +519,7 @@ func (q benchQP) PostSend(wrs []ci.SendWR) (n int, err error) {
 	hook := q.b.hook
 	q.b.mu.Unlock()
 	if hook != nil {
-		n, err = hook(q.typ, q.QP.QP, wrs)
+		n, err = hook(q.create.Type, q.QP.QP, wrs)
 	} else {
 		n, err = q.QP.PostSend(wrs)
 	}

@@ -35,4 +35,12 @@ var recoveries = []mutant.Mutant{
 		tap.MAD(func(b []byte) bool { b[250] = 0; return true })),
 	fault("mad.fault-stale", cmsuite.MADFault04, "byte 251 of each datagram sent through QP1 is zero",
 		tap.MAD(func(b []byte) bool { b[251] = 0; return true })),
+	fault("mad.fault-attempts", cmsuite.MADFault05, "byte 246 of each datagram sent through QP1 is zero",
+		tap.MAD(func(b []byte) bool { b[246] = 0; return true })),
+	fault("mad.fault-drain", cmsuite.MADFault06, "byte 245 of each datagram sent through QP1 is zero",
+		tap.MAD(func(b []byte) bool { b[245] = 0; return true })),
+	fault("mad.fault-events", cmsuite.MADFault07, "byte 244 of each datagram sent through QP1 is zero",
+		tap.MAD(func(b []byte) bool { b[244] = 0; return true })),
+	fault("mad.fault-flushes", cmsuite.MADFault08, "byte 243 of each datagram sent through QP1 is zero",
+		tap.MAD(func(b []byte) bool { b[243] = 0; return true })),
 }

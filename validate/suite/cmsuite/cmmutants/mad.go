@@ -89,6 +89,11 @@ var datagrams = []mutant.Mutant{
 	on("direct", fault("mad.own-qp0", cmsuite.MADSMI02, "QP0 cannot be created", noQP0)),
 	on("direct", fault("mad.info-twice", cmsuite.MADSMI03, "each datagram of QP0 is sent twice", twice(ci.QP0))),
 	on("direct", fault("mad.trap-twice", cmsuite.MADSMI04, "each datagram of QP0 is sent twice", twice(ci.QP0))),
+	fault("mad.limit-twice", cmsuite.MADLimit01, "each datagram of QP1 is sent twice", twice(ci.QP1)),
+	fault("mad.limit-stranger", cmsuite.MADLimit02, "an adapter has address vectors for one destination only",
+		oneDestination),
+	fault("mad.watch-qp1", cmsuite.MADWatch01, "QP1 cannot be created", withoutSpecial(ci.QP1)),
+	fault("mad.transaction-send", cmsuite.MADTime04, "each send completes with an error", failingSends),
 	fault("mad.keeps-avs", cmsuite.MADGSI08, "Destroy of an address vector does not release it", tap.Layer(ciwrap.Layer{
 		AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return keptAV{ciwrap.AV{AV: a}} },
 	})),
@@ -106,7 +111,12 @@ var failingSends = tap.Poll(func(w *ci.WC) {
 	}
 })
 
-var noQP0 = tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return withoutQP0{ciwrap.PD{PD: p}} }})
+var noQP0 = withoutSpecial(ci.QP0)
+
+// withoutSpecial returns a wrapper whose PDs refuse QP0 or QP1.
+func withoutSpecial(typ ci.QPType) func(ci.HCA) ci.HCA {
+	return tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return refusingPD{ciwrap.PD{PD: p}, typ} }})
+}
 
 // twice returns a wrapper that sends each datagram of QP0 or QP1 twice.
 func twice(typ ci.QPType) func(ci.HCA) ci.HCA {
@@ -155,11 +165,14 @@ func (p loyalPD) CreateAV(a ci.AVAttr) (ci.AV, error) {
 	return p.PD.CreateAV(a)
 }
 
-// withoutQP0 is a PD that refuses QP0.
-type withoutQP0 struct{ ciwrap.PD }
+// refusingPD is a PD that refuses QP0 or QP1.
+type refusingPD struct {
+	ciwrap.PD
+	typ ci.QPType
+}
 
-func (p withoutQP0) CreateSpecialQP(port uint8, c ci.QPCreate) (ci.QP, error) {
-	if c.Type == ci.QP0 {
+func (p refusingPD) CreateSpecialQP(port uint8, c ci.QPCreate) (ci.QP, error) {
+	if c.Type == p.typ {
 		return nil, &ci.Error{Verb: "PD.CreateSpecialQP", Status: ci.InsufficientResources}
 	}
 	return p.PD.CreateSpecialQP(port, c)
