@@ -140,12 +140,17 @@ func permissive() (list []mutant.Mutant) {
 			schema.CmdRegisterMR, ci.InsufficientResources, 0},
 		{"user.event-queues-beyond", "user.quota.kinds", "a process has event queues beyond its quota",
 			schema.CmdCreateEventQueue, ci.InsufficientResources, 0},
+		{"user.vendor-objects", "user.request.vendor", "a vendor's command may name any object",
+			schema.CmdVendorCall, ci.InvalidHandle, 0},
 		{"user.rights-status", "user.memory.descriptors", "memory that may not be shared is an invalid parameter",
 			schema.CmdRegisterMR, ci.InvalidPermission, ci.InvalidParameter},
 	} {
 		r := req.SAS2_4_10
 		if strings.HasPrefix(f.id, "user.copy.") || strings.HasPrefix(f.id, "user.memory.") {
 			r = req.SAS2_4_09
+		}
+		if f.id == "user.request.vendor" {
+			r = req.SAS2_4_17
 		}
 		m := fault(f.name, r, f.does, editing(nil, func(h *native.Header) {
 			if h.Command == f.command && h.Status == f.from {

@@ -27,6 +27,8 @@ func serving() (list []mutant.Mutant) {
 			schema.CmdOpenServices, ci.InsufficientResources},
 		{"user.connects-foreign", "user.service.connections", "a process connects the QP of another one",
 			schema.CmdCMConnect, ci.InvalidQPHandle},
+		{"user.lookups-foreign", "user.service.lookups", "a process answers a lookup with the QP of another one",
+			schema.CmdCMAnswerLookup, ci.InvalidQPHandle},
 		{"user.steps-unlimited", "user.service.steps", "a listener has more pending steps than its limit",
 			schema.CmdCMAccept, ci.InsufficientResources},
 	} {
