@@ -121,6 +121,22 @@ func changeMutants() []mutant.Mutant {
 	}
 }
 
+// migrateMutants returns drivers that take the migration bit of packets for another one.
+func migrateMutants() []mutant.Mutant {
+	list := []mutant.Mutant{
+		fault("apm-arms", "WIRE-Apm-01", "packets with MigReq arm a QP in Rearm",
+			entering(func(_ *view, o *outgoing) bool { return o.BTH.MigReq },
+				func(_ *view, o *outgoing) { o.BTH.MigReq = false })),
+		fault("apm-stays", "WIRE-Apm-02", "packets of the alternate path without MigReq migrate, too",
+			entering(func(v *view, o *outgoing) bool { return v.end != nil && o.src != v.end.info.GID },
+				func(_ *view, o *outgoing) { o.BTH.MigReq = true })),
+	}
+	for i := range list {
+		list[i] = needing(ci.CapAPM, list[i])
+	}
+	return list
+}
+
 type unfenced struct{ ciwrap.QP }
 
 func (q unfenced) PostSend(wrs []ci.SendWR) (int, error) {

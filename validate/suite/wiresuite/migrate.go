@@ -1,0 +1,120 @@
+package wiresuite
+
+import (
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/wire"
+)
+
+// migrateCases are the cases of the migration bit of packets. (IBTA 17.2.8, 9.6.1.5.)
+var migrateCases = area()
+
+func migReq(on bool) twist { return func(o *outgoing) { o.BTH.MigReq = on } }
+
+var WIREApm01 = migrateCases.Must("WIRE-Apm-01", "IBTA 17.2.8", "MigReq",
+	"A QP in Rearm becomes Armed by a packet of the primary path with MigReq clear, and by no other. Its own packets "+
+		"have MigReq clear from Rearm on, and set before.")
+
+var _ = migrateCases.Case(validate.Case{
+	ID:    "wire.apm.arm",
+	Title: "packets to a QP in Rearm",
+	Needs: validate.Needs{Caps: ci.CapAPM},
+	Run:   apmArm,
+}, WIREApm01)
+
+// rearmed returns a QP in Rearm whose alternate path leads to the certifier's other address.
+func rearmed(t *validate.T) *peer {
+	s := open(t)
+	if !s.hasOther() {
+		t.Skip("the certifier's end of the link has only one address")
+	}
+	alt, _, ok := s.ca.AddressAt(s.info.Other, s.info.OtherLID)
+	if !ok {
+		t.Skip("the port has no GID of the address family of the certifier's other address")
+	}
+	p := s.dial()
+	p.answered("a WRITE before Rearm", true, migReq(true))
+	kit.OK(t, p.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{
+		Alternate: ci.Path{AV: alt, AckTimeout: longAckTime}, APM: ci.APMRearm,
+	}), "QP.Modify of the alternate path, with Rearm")
+	return p
+}
+
+// answered sends a WRITE without data and expects its acknowledgement, with MigReq as given.
+func (p *peer) answered(what string, mig bool, twists ...twist) {
+	p.request(wire.RCWriteOnly, nil, twists...)
+	x := p.expect("acknowledgement of "+what, acked(p.last(), -1))
+	kit.Equal(p.t, "MigReq of the acknowledgement of "+what, x.BTH.MigReq, mig)
+}
+
+// wantAPM checks the migration state and the number of events of refused migrations.
+func (p *peer) wantAPM(when string, want ci.APMState, refused int) {
+	a, err := p.Query()
+	kit.OK(p.t, err, "QP.Query")
+	kit.Equal(p.t, "QPAttr.APM "+when, a.APM, want)
+	kit.Equal(p.t, "events path migration error "+when, p.Events.Count(ci.EventQPAPMError), refused)
+}
+
+func apmArm(t *validate.T) {
+	p := rearmed(t)
+	p.wantAPM("after Rearm", ci.APMRearm, 0)
+	p.answered("a WRITE with MigReq, in Rearm", false, migReq(true))
+	p.wantAPM("after a packet with MigReq", ci.APMRearm, 0)
+	p.blank()
+	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), p.fromOther)
+	p.answered("a WRITE after one from the alternate path", false, migReq(true))
+	p.wantAPM("after a packet of the alternate path", ci.APMRearm, 0)
+	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), func(o *outgoing) { o.BTH.PKey ^= 0x0100 })
+	p.answered("a WRITE after one of another partition", false, migReq(true))
+	p.wantAPM("after a packet of another partition", ci.APMRearm, 0)
+	p.answered("a WRITE with MigReq clear", false)
+	p.wantAPM("after a packet with MigReq clear", ci.APMArmed, 0)
+	p.Buf.WantOnly(t, "memory after WRITEs that were not the peer's", 0, nil)
+}
+
+var WIREApm02 = migrateCases.Must("WIRE-Apm-02", "IBTA 9.6.1.5", "MigReq; migration",
+	"A packet of the alternate path with MigReq moves an Armed QP to that path, and is executed. A packet with MigReq "+
+		"of another path, or that comes before the QP is Armed, is dropped and raises the event path migration error "+
+		"once.")
+
+var _ = migrateCases.Case(validate.Case{
+	ID:    "wire.apm.migrate",
+	Title: "packets of both paths to an Armed QP",
+	Needs: validate.Needs{Caps: ci.CapAPM},
+	Run:   apmMigrate,
+}, WIREApm02)
+
+func apmMigrate(t *validate.T) {
+	p := rearmed(t)
+	p.blank()
+	before := p.last()
+	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), p.fromOther, migReq(true))
+	p.answered("a WRITE after a migration that was refused", false)
+	p.Events.Wait(ci.EventQPAPMError)
+	p.wantAPM("after a migration before the QP was Armed", ci.APMArmed, 1)
+	// A packet that was sent before the peer was rearmed may come late: it is a duplicate like any other.
+	p.stray(wire.RCWriteOnly, nil, withPSN(before), migReq(true))
+	p.again("a WRITE from before Rearm", before, -1)
+	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), migReq(true))
+	p.answered("a WRITE after one with MigReq of the primary path", false)
+	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), p.fromOther)
+	p.answered("a WRITE after one of the alternate path without MigReq", false)
+	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), p.fromOther, migReq(true),
+		func(o *outgoing) { o.BTH.PKey ^= 0x0100 })
+	p.answered("a WRITE after one of another partition", false)
+	p.wantAPM("after packets that do not migrate", ci.APMArmed, 1)
+	p.Buf.WantOnly(t, "memory after WRITEs that were dropped", 0, nil)
+	a, err := p.Query()
+	kit.OK(t, err, "QP.Query")
+	data := p.bytes(8)
+	p.request(wire.RCWriteOnly, data, p.reth(16, 8), p.fromOther, migReq(true), ackReq(false))
+	p.Events.Wait(ci.EventQPAPM)
+	p.wantAPM("after a packet with MigReq of the alternate path", ci.APMMigrated, 1)
+	now, err := p.Query()
+	kit.OK(t, err, "QP.Query")
+	kit.Equal(t, "QPAttr.Primary.AV after the migration", now.Primary.AV, a.Alternate.AV)
+	kit.Equal(t, "QPAttr.Alternate after the migration", now.Alternate, ci.Path{})
+	kit.Equal(t, "state after the migration", now.State, ci.QPRTS)
+	p.Buf.WantOnly(t, "memory after the WRITE that migrates", 16, data)
+}
