@@ -45,13 +45,19 @@ func (c alteredCA) Query() (*ci.CAAttr, error) {
 
 // alteredSides is sides with other attributes of the adapter under test.
 func alteredSides(t *validate.T, change func(*ci.CAAttr)) (a, b *side) {
+	a, b, _ = changingSides(t, change)
+	return a, b
+}
+
+// changingSides is alteredSides with attributes that a case changes.
+func changingSides(t *validate.T, change func(*ci.CAAttr)) (a, b *side, d *altered) {
 	ha, hb := t.Pair()
 	if _, ok := ha.(Host); ok {
 		t.Skip("the manager is in another process, and no case can change the attributes of its adapter")
 	}
-	d := &altered{change: change}
+	d = &altered{change: change}
 	wrapped := ciwrap.Wrap(ha, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return alteredCA{ciwrap.CA{CA: c}, d} }})
-	return newSide(t, wrapped), newSide(t, hb)
+	return newSide(t, wrapped), newSide(t, hb), d
 }
 
 var CMAdapter01 = adapters.Must("CM-Adapter-01", "IBTA 12.8", "cm, ConnectConfig.Alternate, Conn.LoadAlternate, Accept",

@@ -358,6 +358,155 @@ func limitReplies(t *validate.T) {
 	}
 }
 
+var CMLimit08 = limits.Must("CM-Limit-08", "CI access layer", "cm, Config.MaxReplies, MaxRepliesPeer",
+	"The limited rate applies to the answers to copies of REQs, also in time-wait. It does not apply to an RTU.")
+
+var _ = limits.Case(validate.Case{
+	ID:    "cm.limit.copies",
+	Title: "more copies than a manager answers",
+	Run:   limitCopies,
+}, CMLimit08)
+
+func limitCopies(t *validate.T) {
+	const rate = 4
+	g := newTimed(t, cm.Config{MaxRepliesPeer: rate})
+	for _, v := range kit.Variants(t, "", []struct {
+		name, copies string
+		reach        func() *linked
+		want         int
+	}{
+		{"REPSent", "REQ", func() *linked { return g.answered(nil) }, 2 * rate},
+		{"MRAREQSent", "REQ", func() *linked { return g.rig.delayed() }, 2*rate - 1}, // one for the MRA itself
+		{"TimeWait after a REJ of the REQ", "REQ", func() *linked { return g.refused(g.request()) }, 2*rate - 1},
+		{"TimeWait after a REJ of the REP", "REP", func() *linked { return g.refused(g.replied()) }, 2*rate - 1},
+		{"Established", "REP", g.open, 3 * rate},
+	}) {
+		k := v.reach()
+		if v.name == "REPSent" {
+			g.clock.Advance(time.Second) // sync has had one answer
+		} else {
+			g.recv("message on the way to " + v.name)
+		}
+		for range 3 * rate {
+			g.send(k.tid, g.message(k, v.copies))
+		}
+		end := g.request() // its answer is not limited
+		kit.OK(t, end.StartAccept(t.Context(), g.y.acceptance(nil), func(error) {}), "cm.Conn.StartAccept")
+		n := 0
+		for {
+			m := g.recv("answers to copies in " + v.name)
+			if ours, _ := commIDs(m.msg); ours == end.ours {
+				break
+			}
+			n++
+		}
+		kit.Equal(t, "answers to copies in "+v.name, n, v.want)
+		g.clock.Advance(5 * time.Second)
+	}
+}
+
+var CMLimit09 = limits.Must("CM-Limit-09", "CI access layer", "cm, Config.MaxPending, ListenConfig.Backlog",
+	"A request above the limit displaces one of a source with more unfinished requests. The displaced one is no "+
+		"longer offered, and a consumer that has it already is notified.")
+
+var (
+	_ = limits.Case(validate.Case{
+		ID:    "cm.limit.displaced",
+		Title: "some requests of a source, after many of another one",
+		Run:   limitDisplaced,
+	}, CMLimit09)
+	_ = limits.Case(validate.Case{
+		ID:    "cm.limit.displaced-lookup",
+		Title: "one lookup of a source, after many of another one",
+		Run:   limitDisplacedLookup,
+	}, CMLimit09)
+)
+
+func limitDisplaced(t *validate.T) {
+	const room, few = 12, 6
+	g := newTimed(t, cm.Config{MaxPending: room})
+	third := g.third()
+	other := listen(t, g.m, cm.ListenConfig{Service: service + 1})
+	request := func(to mad.ServiceID) {
+		g.n++
+		third.send(1, third.req(to, 0x700+g.n))
+	}
+	var list []cm.Conn
+	for range few {
+		request(service)
+		list = append(list, accepted(t, g.l))
+	}
+	for range room - few - 1 {
+		request(service)
+	}
+	request(service + 1) // when it is there, the others are
+	list = append(list, accepted(t, other))
+	sent := map[uint32]bool{}
+	for range few {
+		q := g.newREQ()
+		g.send(1, q)
+		g.sends("after a request of a source with fewer requests", nothing)
+		g.clock.Advance(1) // the manager ends the displaced one by a timer
+		sent[q.LocalCommID] = true
+	}
+	alive := 0
+	for _, c := range list {
+		if c.State() == cm.StateREQRcvd {
+			alive++
+			continue
+		}
+		inState(t, c, cm.StateClosed, "of a request that was displaced")
+		e := event(t, c, cm.EventUnreachable, "event of a request that was displaced")
+		kit.True(t, errors.Is(e.Err, cm.ErrTimeout), "cause in the event", "cm.ErrTimeout", "%v", e.Err)
+		_, err := c.Next(t.Context())
+		kit.True(t, errors.Is(err, cm.ErrClosed), "cm.Conn.Next after the last event", "cm.ErrClosed", "%v", err)
+	}
+	for n := 0; n < few; {
+		c := accepted(t, g.l)
+		inState(t, c, cm.StateREQRcvd, "of a request at the listener")
+		if sent[c.RemoteID()] {
+			n++
+		} else {
+			alive++
+		}
+	}
+	kit.Equal(t, "requests of the source with many that are left", alive, room-few)
+	ctx, cancel := deadline(t, soon())
+	defer cancel()
+	_, err := g.l.Accept(ctx)
+	kit.True(t, err != nil, "further requests at the listener", "none", "one")
+}
+
+func limitDisplacedLookup(t *validate.T) {
+	const room = 12
+	g := newTimed(t, cm.Config{})
+	s := &sidrStage{g.rig, g.y}
+	third := g.third()
+	l := listen(t, g.m, cm.ListenConfig{Datagram: true, Backlog: room})
+	other := listen(t, g.m, cm.ListenConfig{Datagram: true, Service: service + 1})
+	for range room {
+		third.send(1, s.lookup("lookup"))
+	}
+	last := s.lookup("last") // when it is there, the others are
+	last.ServiceID++
+	third.send(1, last)
+	s.taken(other, last)
+	q := s.lookup("a few")
+	s.send(2, q)
+	s.ignored("a SIDR_REQ of a source with fewer requests")
+	for i := range room {
+		ctx, cancel := wait(t)
+		r, err := l.AcceptLookup(ctx)
+		cancel()
+		kit.OK(t, err, "cm.Listener.AcceptLookup")
+		kit.Equal(t, fmt.Sprintf("lookup %d is that of the other source", i), *r.Request() == *q, i == room-1)
+		if i == room-1 {
+			kit.OK(t, r.Accept(s.qp.Num(), 5, nil), "cm.LookupRequest.Accept")
+			s.answered(q, 2, mad.SIDRValid, "SIDR_REQ that displaced another one")
+		}
+	}
+}
+
 var CMLimit06 = limits.Must("CM-Limit-06", "CI access layer", "cm, Config.MaxTimeWait",
 	"Above the limit of connections in time-wait, the oldest leaves time-wait, whether its consumer has closed it or "+
 		"not. Then a REQ with its IDs is a new request.")

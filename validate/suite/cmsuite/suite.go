@@ -11,7 +11,7 @@ func Suite() validate.Suite {
 	return validate.NewSuite("cm", datagrams, connects, requests, answers, ends, lookups, states, handoffs,
 		proposals, arguments, filters, forgeries, reactions, peerRequests, delays, alternates, paths,
 		recoveries, listens, attributes, limits, timers, closes, adapters,
-		callers, stales)
+		callers, stales, managers)
 }
 
 // area returns an empty area of the suite.

@@ -48,6 +48,9 @@ var limits = []mutant.Mutant{
 		}
 		return false
 	}),
+	lose("cm.limit-copies", cmsuite.CMLimit08, "each REP after the fourth is lost", after(4, attrREP)),
+	edit("cm.limit-displaced", cmsuite.CMLimit09, "a SIDR_REP has status rejected", attrSIDRREP,
+		func(b []byte) { b[bodyOffset+4] = 2 }),
 	editIn("cm.limit-time-wait", cmsuite.CMLimit06, "each received REQ has no ACK timeout", attrREQ, noTimeWait),
 	editIn("cm.limit-times", cmsuite.CMLimit07, "each received REQ has ACK timeout 0", attrREQ, noTimeWait),
 }
@@ -87,6 +90,13 @@ var adapters = []mutant.Mutant{
 	edit("cm.adapter-apr", cmsuite.CMAdapter01, "each APR reports the path as loaded", attrAPR, loaded),
 	edit("cm.adapter-service", cmsuite.CMAdapter02, "a REJ, invalid transport service, has reason no resources",
 		attrREJ, reason(invalidTransport, noResources)),
+	edit("cm.adapter-partition", cmsuite.CMAdapter03, "each APR reports the path as loaded", attrAPR, loaded),
+}
+
+var managers = []mutant.Mutant{
+	edit("cm.manager-next", cmsuite.CMManager01, "a REJ of the consumer has reason no resources", attrREJ,
+		reason(byConsumer, noResources)),
+	lose("cm.manager-returns", cmsuite.CMManager02, "each SIDR_REQ after the first is lost", after(1, attrSIDRREQ)),
 }
 
 var callers = []mutant.Mutant{

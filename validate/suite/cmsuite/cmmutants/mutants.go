@@ -16,7 +16,7 @@ func All() []mutant.Mutant {
 	return slices.Concat(datagrams, connects, requests, answers, ends, lookups, states, forgeries, reactions,
 		peerRequests, delays, alternates,
 		recoveries, listens, agents, attributes, limits, timers, closes, adapters,
-		callers, stales)
+		callers, stales, managers)
 }
 
 // Attributes of the connection manager (IBTA volume 1, 16.7.2).
