@@ -71,6 +71,9 @@ func alternateRequest(t *validate.T) {
 		y.Conn = accepted(t, l)
 		got := y.Request()
 		kit.True(t, got.Alternate != nil, "alternate path of the request", "a path", "none")
+		changed := y.Request()
+		changed.Alternate.AV.DLID ^= 1 // a copy
+		kit.Equal(t, "alternate path after a change of its copy", *y.Request().Alternate, *got.Alternate)
 		kit.Equal(t, "GID of the alternate path", got.Alternate.AV.GRH.DGID, ci.GID(q.Alternate.LocalGID))
 		if q.Alternate.SubnetLocal {
 			kit.Equal(t, "LID of the alternate path", got.Alternate.AV.DLID, ci.LID(q.Alternate.LocalLID))

@@ -132,6 +132,19 @@ func copiesAfterClose(t *validate.T, places []reactPlace, isActive bool) {
 	for _, p := range closedPlaces(places) {
 		p.each(t, g, isActive)
 	}
+	if isActive {
+		return
+	}
+	k := g.request() // a REJ that ends with zeros
+	kit.OK(t, k.Reject(0, nil, nil), "cm.Conn.Reject with reason 0")
+	kit.OK(t, k.Close(), "cm.Conn.Close")
+	first := g.sync("after Close")
+	for range 2 {
+		g.send(k.tid, k.req)
+		again := g.sync("after a copy of the REQ")
+		kit.Equal(t, "messages after a copy of the REQ", texts(again), texts(first))
+		g.checkIDs(k, again[0], k.tid)
+	}
 }
 
 var _ = closes.Case(validate.Case{

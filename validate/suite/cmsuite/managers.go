@@ -43,6 +43,7 @@ func managerSecond(t *validate.T) {
 	asked, open := g.request(), g.open()
 	g.sync("after the connections")
 	asking := g.connect()
+	kit.True(t, asking.tid != open.tid, "transaction IDs of two requests", "two", "%#x twice", open.tid)
 	k := g.request()
 	kit.OK(t, k.Handoff(service), "cm.Conn.Handoff")
 	again := accepted(t, g.l)
@@ -71,8 +72,15 @@ func managerSecond(t *validate.T) {
 	m = a.managerWith(cm.Config{})
 	g.sync("after the start of a manager")
 	g.m, g.l = m, listen(t, m, cm.ListenConfig{})
-	kit.OK(t, g.request().Reject(mad.RejConsumer, nil, nil), "cm.Conn.Reject")
+	next := g.request()
+	for _, c := range want {
+		kit.True(t, next.ID() != c.ID, "communication ID of the next manager", "none of the first one", "%#x", c.ID)
+	}
+	kit.OK(t, next.Reject(mad.RejConsumer, nil, nil), "cm.Conn.Reject")
 	kit.Equal(t, "messages of the next manager", texts(g.sync("after Reject")), "REJ of REQ, consumer reject")
+	last := g.connect()
+	kit.True(t, last.tid != open.tid, "first transaction ID of the next manager", "not that of the first one", "%#x",
+		last.tid)
 }
 
 var CMManager02 = managers.Must("CM-Manager-02", "CI access layer", "cm, Manager; accesslayer, AL.Register, Deregister",
@@ -126,7 +134,7 @@ var _ = adapters.Case(validate.Case{
 }, CMAdapter03)
 
 func adapterPartition(t *validate.T) {
-	key := ci.PKey(0)
+	const key = ci.PKey(0xffff)
 	tables := map[string][]ci.PKey{"first": {0xffff}, "none": {0x8001}, "second": {0x8001, 0xffff}}
 	var table []ci.PKey
 	a, b, d := changingSides(t, func(attr *ci.CAAttr) {
@@ -136,10 +144,9 @@ func adapterPartition(t *validate.T) {
 			}
 		}
 	})
-	if !slices.Contains(t.Attr().Ports[0].PKeys, 0xffff) {
+	if !slices.Contains(t.Attr().Ports[0].PKeys, key) {
 		t.Skip("the port does not have the default partition")
 	}
-	key = 0xffff
 	g := newRigOn(a, b)
 	k := g.requestWith(func(q *mad.REQ) { q.PKey = uint16(key); q.Alternate = otherPort(q.Primary) })
 	x := &end{End: g.y.End, side: a, Conn: k}
