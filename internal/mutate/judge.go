@@ -298,7 +298,7 @@ func (j *judge) certifications(ctx context.Context, r *result, name, overlay str
 			continue
 		}
 		o, err := j.attempt(ctx, bin, c)
-		if err == nil && j.cases != "" && isUsage(o) {
+		if err == nil && j.cases != "" && (isUsage(o) || hasSkipped(o)) {
 			continue // this run does not have the cases
 		}
 		isReached = true
@@ -444,6 +444,11 @@ func isCrash(o outcome) bool {
 
 // isUsage reports whether the certifier rejected its arguments.
 func isUsage(o outcome) bool { return o.status == statusUsage && !isCrash(o) }
+
+// hasSkipped reports whether a run skipped all of its cases.
+func hasSkipped(o outcome) bool {
+	return !o.isHang && strings.Contains(complaint(o.output), "FAILED: nothing passed")
+}
 
 func detail(o outcome) string {
 	if o.isHang {

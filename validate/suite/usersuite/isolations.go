@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync/atomic"
 
 	"ciddk/ci"
@@ -68,13 +69,19 @@ type speaker struct {
 // speaker connects a client.
 func (s *stage) speaker() *speaker {
 	defer s.t.Setup()()
+	x := s.silent()
+	kit.OK(s.t, x.do(schema.CmdHello, &schema.Hello{Version: schema.Version, PointerBits: 64, Name: "certifier"},
+		&schema.HelloReply{}), "Hello")
+	return x
+}
+
+// silent is speaker for a client that has not sent Hello.
+func (s *stage) silent() *speaker {
 	x := &speaker{s: s, c: s.connect(), buf: make([]byte, schema.MaxMessage)}
 	s.t.Cleanup(func() {
 		x.c.Close()
 		CloseFiles(x.files)
 	})
-	kit.OK(s.t, x.do(schema.CmdHello, &schema.Hello{Version: schema.Version, PointerBits: 64, Name: "certifier"},
-		&schema.HelloReply{}), "Hello")
 	return x
 }
 
@@ -161,7 +168,7 @@ func (x *speaker) raw(m []byte, files ...*os.File) (native.Header, []byte, error
 	if err != nil {
 		return native.Header{}, nil, err
 	}
-	return native.ParseHeader(x.buf[:n])
+	return native.ParseHeader(slices.Clone(x.buf[:n]))
 }
 
 // handles are those of one object of several kinds.

@@ -3,11 +3,14 @@ package usersuite
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/kproxy/schema"
 )
 
 // probe is the driver's half of a case. It claims CapUser, records the verbs that have private data, replies to the
@@ -25,6 +28,19 @@ type probe struct {
 	onQP   func(ci.Event)    // of the last QP
 	onSRQ  func(ci.Event)    // of the last SRQ
 	buffer map[string]string // description of the private data of each verb
+	qps    []any             // contexts of the QPs, in the order of their creation
+
+	vendor string     // kinds of the objects of the last vendor call
+	attr   *ci.CAAttr // in place of the adapter's; nil: that
+
+	path atomic.Pointer[path] // nil: that of the adapter
+}
+
+// path replaces the data path of the adapter under test. What is nil is left to the adapter.
+type path struct {
+	send func([]ci.SendWR) (int, error)
+	recv func([]ci.RecvWR) (int, error)
+	poll func([]ci.WC) (int, error)
 }
 
 func newProbe(r *trace) *probe {
@@ -46,6 +62,27 @@ func (p *probe) process() ci.Process {
 		return nil
 	}
 	return p.procs[len(p.procs)-1]
+}
+
+// vendorObjects returns the kinds of the objects of the last vendor call.
+func (p *probe) vendorObjects() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.vendor
+}
+
+// setAttr sets what queries of the adapter return from now on, nil for its own attributes.
+func (p *probe) setAttr(a *ci.CAAttr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.attr = a
+}
+
+// contexts returns the contexts of the QPs, in the order of their creation.
+func (p *probe) contexts() []any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.qps)
 }
 
 // lastCQ returns the arguments of the last CreateCQ.
@@ -221,6 +258,12 @@ func (h probeHCA) Info() ci.HCAInfo {
 }
 
 func (c *probeCA) Query() (*ci.CAAttr, error) {
+	c.p.mu.Lock()
+	attr := c.p.attr
+	c.p.mu.Unlock()
+	if attr != nil {
+		return attr, nil
+	}
 	a, err := c.CA.Query()
 	if err == nil {
 		a.Caps |= ci.CapUser | ci.CapVendorCall
@@ -252,8 +295,24 @@ func (u *probeUser) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) 
 	return u.ca.CA.AllocatePD(typ)
 }
 
-func (u *probeUser) VendorCall(op *ci.VendorOp, ub *ci.UserBuffer, _ ...ci.Object) error {
-	op.N = len(op.Data)
+// VendorCall reverses the data.
+func (u *probeUser) VendorCall(op *ci.VendorOp, ub *ci.UserBuffer, objects ...ci.Object) error {
+	op.N, op.Status = len(op.Data), 8
+	slices.Reverse(op.Data)
+	kinds := ""
+	for _, o := range objects {
+		k := schema.KindNone
+		if _, ok := ci.As[ci.CQ](o); ok {
+			k = schema.KindCQ
+		}
+		if _, ok := ci.As[ci.PD](o); ok {
+			k = schema.KindPD
+		}
+		kinds += " " + k.String()
+	}
+	u.ca.p.mu.Lock()
+	u.ca.p.vendor = kinds
+	u.ca.p.mu.Unlock()
 	return u.ca.p.verb("VendorCall", ub)
 }
 
@@ -278,7 +337,7 @@ func (o probePD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 
 func (o probePD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	o.p.mu.Lock()
-	o.p.onQP = c.OnEvent
+	o.p.onQP, o.p.qps = c.OnEvent, append(o.p.qps, c.Context)
 	o.p.mu.Unlock()
 	if err := o.p.verb("CreateQP", c.User); err != nil {
 		return nil, err
@@ -344,6 +403,34 @@ func (o probeQP) Modify(set ci.QPField, a ci.QPAttr) error {
 	}
 	a.User = nil
 	return o.QP.Modify(set, a)
+}
+
+func (o probeQP) PostSend(wrs []ci.SendWR) (int, error) {
+	if d := o.p.path.Load(); d != nil && d.send != nil {
+		return d.send(wrs)
+	}
+	return o.QP.PostSend(wrs)
+}
+
+func (o probeQP) PostRecv(wrs []ci.RecvWR) (int, error) {
+	if d := o.p.path.Load(); d != nil && d.recv != nil {
+		return d.recv(wrs)
+	}
+	return o.QP.PostRecv(wrs)
+}
+
+func (o probeSRQ) PostRecv(wrs []ci.RecvWR) (int, error) {
+	if d := o.p.path.Load(); d != nil && d.recv != nil {
+		return d.recv(wrs)
+	}
+	return o.SRQ.PostRecv(wrs)
+}
+
+func (o probeCQ) Poll(wc []ci.WC) (int, error) {
+	if d := o.p.path.Load(); d != nil && d.poll != nil {
+		return d.poll(wc)
+	}
+	return o.CQ.Poll(wc)
 }
 
 func (o probeQP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {

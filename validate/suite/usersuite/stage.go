@@ -36,6 +36,7 @@ type stage struct {
 	hcas  []ci.HCA     // as they are registered
 	guids []ci.GUID
 	relay sync.WaitGroup
+	clock clock.Clock // of the daemon's connections
 }
 
 // newStage returns a daemon with the probe in front of each adapter.
@@ -51,7 +52,7 @@ func startStage(t *validate.T, r *trace, p *probe, wraps ...func(ci.HCA) ci.HCA)
 	defer t.Setup()()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil)) // the cases check the results
 	s := &stage{t: t, fault: faultOf(t.HCA()), trace: r, probe: p, al: accesslayer.New(accesslayer.Config{Logger: log,
-		PollInterval: -1, DrainTimeout: t.Remaining() / 2, DestroyBackoff: time.Millisecond})}
+		PollInterval: -1, DrainTimeout: t.Remaining() / 2, DestroyBackoff: time.Millisecond}), clock: clock.Real()}
 	t.Cleanup(s.close)
 	for _, h := range t.HCAs() {
 		if p != nil {
@@ -75,7 +76,7 @@ func (s *stage) start(cfg kproxy.Config) {
 	var err error
 	s.core, err = kproxy.New(cfg)
 	kit.OK(s.t, err, "kproxy.New")
-	s.srv = server.New(s.core, clock.Real())
+	s.srv = server.New(s.core, s.clock)
 }
 
 // restart replaces the daemon by one with another configuration. The daemon before has had no client.

@@ -8,7 +8,8 @@ import (
 // Suite returns all areas.
 func Suite() validate.Suite {
 	return validate.NewSuite("user", steps, buffers, memories, isolations, exits, batches, libraries, requests,
-		quotas, servings, unusable, scribbles, removals, events, privileges, copies)
+		quotas, servings, unusable, scribbles, removals, events, privileges, copies, posts, bodies,
+		greetings, descriptors, copyings)
 }
 
 // area returns an empty area of the suite.
