@@ -235,6 +235,48 @@ func dropped(t *validate.T, p *kit.Pair, what string, bad ci.SendWR) {
 	p.B.WantState(ci.QPRTS)
 }
 
+var _ = udCases.Case(validate.Case{
+	ID:      "ud.batch",
+	Title:   "a list of as many datagrams as the queue holds, of many sizes, to two QPs in turn",
+	Feature: validate.FeatureUD,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
+	Run:     udBatch,
+}, IBTA9_8_10)
+
+func udBatch(t *validate.T) {
+	const room = 256
+	n := min(150, t.Attr().MaxWRs, t.Attr().MaxCQEs/2)
+	p := kit.UD(t, kit.Depth(n), kit.Size(2*n*room))
+	q := p.More(false)
+	kit.Random(t, p.A.Buf.Bytes)
+	size := func(i int) int { return (i*37+11)%200 + 1 }
+	to := func(i int) *kit.End { return []*kit.End{p.B, q.B}[i/3%2] }
+	var wrs []ci.SendWR
+	var ids []uint64
+	recvs, want := map[*kit.End][]ci.RecvWR{}, map[*kit.End][]uint64{}
+	for i := range n {
+		id := uint64(i + 1)
+		w := p.A.SendWR(id, i*room, size(i))
+		w.To.QPN = to(i).Num()
+		wrs, ids = append(wrs, w), append(ids, id)
+		e := to(i)
+		recvs[e], want[e] = append(recvs[e], e.RecvWR(id, i*room, room)), append(want[e], id)
+	}
+	for e, list := range recvs {
+		e.Recv(list...)
+	}
+	p.A.Send(wrs...)
+	p.A.CQ.WaitOK(ids...)
+	for _, e := range []*kit.End{p.B, q.B} {
+		for k, wc := range e.RecvCQ.WaitOK(want[e]...) {
+			i := int(want[e][k]) - 1
+			what := fmt.Sprintf("datagram %d of %d", i+1, n)
+			kit.Equal(t, "Length of "+what, wc.Length, uint32(grhLen+size(i)))
+			kit.SameBytes(t, what, e.Buf.Bytes[i*room+grhLen:][:size(i)], p.A.Buf.Bytes[i*room:][:size(i)])
+		}
+	}
+}
+
 var IBTA9_8_13 = udCases.Must("IBTA-9.8-13", "IBTA 10.2.5", "Q_Key",
 	"A datagram whose Q_Key is not that of the receiving QP is dropped and uses no receive. The sender's request "+
 		"completes with success.")

@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/mad"
+	"ciddk/validate"
 	"ciddk/validate/mutant"
 	"ciddk/wire"
 )
@@ -64,6 +65,10 @@ func foreignMutants() []mutant.Mutant {
 			"each address of the port is the destination of each QP",
 			tap{enters: rightDestination}))),
 		needing(ci.CapLocalMAD, on("direct", pkeyKept())),
+		needing(ci.CapLocalMAD, uncounted("count-errors", "WIRE-Count-01", "PortRcvErrors", counterRcvErrors)),
+		needing(ci.CapLocalMAD|ci.CapUD|ci.CapAV,
+			uncounted("count-discards", "WIRE-Count-02", "PortXmitDiscards", counterXmitDiscards)),
+		on("direct", neverDown()),
 		fault("dup-atomic-forgotten", "WIRE-Dup-08", "a forgotten atomic is answered with the newest original value",
 			tap{enters: func(v *view, o *outgoing, err error) action {
 				if err == nil && o.BTH.Opcode == wire.RCFetchAdd && isDuplicate(v, o) {
@@ -102,4 +107,31 @@ func (c keepsPKey) LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 		}
 	}
 	return c.CA.LocalMAD(port, src, in, out)
+}
+
+// uncounted returns a driver that does not count.
+func uncounted(name, breaks, counter string, at int) mutant.Mutant {
+	m := fault(name, breaks, counter+" is always 0", tap{})
+	m.Wrap = ciwrap.Layer{CA: func(c ci.CA) ci.CA { return uncountedCA{ciwrap.CA{CA: c}, at} }}.Wrap
+	return m
+}
+
+type uncountedCA struct {
+	ciwrap.CA
+	at int
+}
+
+func (c uncountedCA) LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error {
+	err := c.CA.LocalMAD(port, src, in, out)
+	if err == nil && mad.Class(out[1]) == mad.ClassPerformance {
+		out[mad.PerfHeaderLen+c.at], out[mad.PerfHeaderLen+c.at+1] = 0, 0
+	}
+	return err
+}
+
+// neverDown returns a driver whose port receives while its link is down.
+func neverDown() mutant.Mutant {
+	m := fault("takes-down", "WIRE-Drop-19", "a port that is down receives packets", tap{})
+	m.Target = func(t *validate.Target) { t.SetLink = func(bool) error { return nil } }
+	return m
 }
