@@ -92,6 +92,7 @@ var (
 	directServices  = byDirect.with("--case", services)
 	networkServices = byNetwork.with("--case", services)
 	hardServices    = directServices.with("--set", "agents=hardware")
+	hardWire        = byDirect.with("--set", "agents=hardware", "--case", "wire.smp.*,wire.drop.*")
 	oddServices     = byOdd.with("--case", services)
 	fabricSMA       = certification{"--link", "fabric", "--profile", "sma"}
 
@@ -127,7 +128,7 @@ var routes = []route{
 	{folder: "link", runs: []certification{byDirect, byNetwork, byUDP, byIP6}},
 	{folder: "link/internal/rocev2", runs: []certification{byNetwork, byUDP, byIP6, byNetwork6, byOddNetwork,
 		bySources}},
-	{folder: "link/direct", runs: []certification{byDirect, byOdd, hardSMA, hardServices}},
+	{folder: "link/direct", runs: []certification{byDirect, byOdd, hardSMA, hardServices, hardWire}},
 	{folder: "link/sim", runs: []certification{byNetwork, byNetwork6, byOddNetwork}},
 	{folder: "link/udp", runs: []certification{byUDP, byIP6, bySources}},
 	{folder: "sma", runs: []certification{onlySMA, hardSMA, oddSMA, fabricSMA}},

@@ -69,6 +69,9 @@ func foreignMutants() []mutant.Mutant {
 		needing(ci.CapLocalMAD|ci.CapUD|ci.CapAV,
 			uncounted("count-discards", "WIRE-Count-02", "PortXmitDiscards", counterXmitDiscards)),
 		on("direct", neverDown()),
+		withAgents(on("direct", fault("takes-smp-lane", "WIRE-Smp-01", "VL 0 is a lane of subnet management",
+			entering(func(_ *view, o *outgoing) bool { return o.BTH.DestQP == 0 && o.vl == 0 },
+				func(_ *view, o *outgoing) { o.vl = 15 })))),
 		fault("dup-atomic-forgotten", "WIRE-Dup-08", "a forgotten atomic is answered with the newest original value",
 			tap{enters: func(v *view, o *outgoing, err error) action {
 				if err == nil && o.BTH.Opcode == wire.RCFetchAdd && isDuplicate(v, o) {
@@ -127,6 +130,12 @@ func (c uncountedCA) LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error
 		out[mad.PerfHeaderLen+c.at], out[mad.PerfHeaderLen+c.at+1] = 0, 0
 	}
 	return err
+}
+
+// withAgents sets the agents of ports to those of the adapter.
+func withAgents(m mutant.Mutant) mutant.Mutant {
+	m.Values = map[string]string{"agents": "hardware"}
+	return m
 }
 
 // neverDown returns a driver whose port receives while its link is down.
