@@ -135,9 +135,27 @@ func limitPending(t *validate.T) {
 	}
 	g.sends("after as many requests as the limit", nothing)
 	g.refuses("beyond the limit, after the end of a listener")
-	for range room {
+	first := accepted(t, again)
+	for range room - 1 {
 		accepted(t, again)
 	}
+	// A peer-to-peer request waits for the peer's REQ until there is room.
+	k := g.connectWith(func(c *cm.ConnectConfig) {
+		c.Peer, c.Offset, c.Compare = true, peerOffset, []byte(peerMark)
+	})
+	q := g.newREQ()
+	q.LocalCAGUID = ^uint64(0)
+	copy(q.PrivateData[peerOffset:], peerMark)
+	for range 2 {
+		g.send(5, q)
+		g.sends("after a peer-to-peer request beyond the limit", "REJ of REQ, no resources")
+	}
+	kit.OK(t, first.Close(), "cm.Conn.Close")
+	g.sends("after Close", "REJ of REQ, consumer reject")
+	g.send(5, q)
+	g.sends("after a peer-to-peer request within the limit", nothing)
+	kit.OK(t, g.await(k), "cm.Service.StartConnect of a peer-to-peer request")
+	inState(t, k, cm.StateREQRcvd, "of a peer-to-peer request within the limit")
 }
 
 func limitSource(t *validate.T) {
