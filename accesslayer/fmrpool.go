@@ -23,8 +23,9 @@ type FMRPoolConfig struct {
 }
 
 // FMRPool is a pool of FMRs. New code uses FastRegPool (see the package documentation). Returned mappings are unmapped
-// in batches, since each Unmap is a trip to the HCA. A peer can use a returned mapping until the next flush; Flush
-// forces one. Destroying the pool unmaps the mappings that were not returned.
+// in batches, since each Unmap is a trip to the HCA. FMRs are used in the order in which they were returned. A peer can
+// use a returned mapping until the next flush; Flush forces one. Destroying the pool unmaps the mappings that were not
+// returned.
 type FMRPool struct {
 	object
 	pd   *PD
@@ -34,11 +35,11 @@ type FMRPool struct {
 	flush sync.Mutex // one flush at a time; taken before mu
 
 	mu       sync.Mutex
-	fmrs     []*poolFMR // all that exist
-	free     poolList   // can be mapped, oldest first
-	dirty    []*poolFMR // returned after the permitted number of maps
-	cache    map[uint64]*poolFMR
-	flushing bool // a flush was requested
+	fmrs     []*poolFMR          // all that exist
+	free     poolList            // can be mapped, oldest first
+	dirty    []*poolFMR          // returned after the permitted number of maps
+	cache    map[uint64]*poolFMR // by hash: the newest mapping
+	flushing bool                // a flush was requested
 }
 
 type poolFMR struct {
@@ -48,18 +49,16 @@ type poolFMR struct {
 	iova   uint64
 	maps   int // number of maps since the last unmap
 	users  int
-	hash   uint64
-	cached *poolFMR // next one with the same hash
+	hash   uint64 // of pages and iova
 
 	prev, next *poolFMR
-	inFree     bool
 }
 
 // poolList is a doubly linked list.
 type poolList struct{ first, last *poolFMR }
 
 func (l *poolList) push(f *poolFMR) {
-	f.prev, f.next, f.inFree = l.last, nil, true
+	f.prev, f.next = l.last, nil
 	if l.last != nil {
 		l.last.next = f
 	} else {
@@ -79,7 +78,7 @@ func (l *poolList) remove(f *poolFMR) {
 	} else {
 		l.last = f.prev
 	}
-	f.prev, f.next, f.inFree = nil, nil, false
+	f.prev, f.next = nil, nil
 }
 
 // NewFMRPool creates a pool. Status: InvalidParameter (sizes); as ci.PD.AllocFMR; InvalidState with ErrClosed.
@@ -160,7 +159,9 @@ func (p *FMRPool) Map(pages []uint64, iova uint64) (*FMRMapping, error) {
 	f.region, f.iova, f.users = region, iova, 1
 	f.pages = append(f.pages[:0], pages...)
 	f.maps++
-	p.remember(f)
+	if p.cfg.Cache {
+		p.remember(f)
+	}
 	return &FMRMapping{Region: region, pool: p, f: f}, nil
 }
 
@@ -282,43 +283,26 @@ func (p *FMRPool) destroyAll() error {
 }
 
 // find returns the cached mapping of the same pages at the same address, nil if there is none. remember and forget
-// maintain the cache.
+// maintain the cache. Of two mappings with the same hash, it has the newer one.
 func (p *FMRPool) find(pages []uint64, iova uint64) *poolFMR {
 	if !p.cfg.Cache {
 		return nil
 	}
-	for f := p.cache[p.hash(pages, iova)]; f != nil; f = f.cached {
-		if f.iova == iova && slices.Equal(f.pages, pages) {
-			return f
-		}
+	if f := p.cache[p.hash(pages, iova)]; f != nil && f.iova == iova && slices.Equal(f.pages, pages) {
+		return f
 	}
 	return nil
 }
 
 func (p *FMRPool) remember(f *poolFMR) {
-	if p.cfg.Cache {
-		f.hash = p.hash(f.pages, f.iova)
-		f.cached = p.cache[f.hash]
-		p.cache[f.hash] = f
-	}
+	f.hash = p.hash(f.pages, f.iova)
+	p.cache[f.hash] = f
 }
 
 func (p *FMRPool) forget(f *poolFMR) {
-	at := p.cache[f.hash]
-	if at == f {
-		if f.cached == nil {
-			delete(p.cache, f.hash)
-		} else {
-			p.cache[f.hash] = f.cached
-		}
+	if p.cache[f.hash] == f {
+		delete(p.cache, f.hash)
 	}
-	for ; at != nil; at = at.cached {
-		if at.cached == f {
-			at.cached = f.cached
-			break
-		}
-	}
-	f.cached = nil
 }
 
 func (p *FMRPool) hash(pages []uint64, iova uint64) uint64 {
