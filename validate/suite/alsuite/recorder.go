@@ -20,12 +20,13 @@ type recorder struct {
 	// Set it before use.
 	refuse func(kind string) error
 
-	mu     sync.Mutex
-	verbs  []string       // verbs of the CA and destroys, in order
-	made   map[string]int // number of created objects by kind
-	ended  map[string]int
-	wrong  []string // mistakes of the access layer
-	closed bool
+	mu        sync.Mutex
+	destroyed []string       // objects, in order
+	verbs     []string       // verbs of the CA and destroys, in order
+	made      map[string]int // number of created objects by kind
+	ended     map[string]int
+	wrong     []string // mistakes of the access layer
+	closed    bool
 }
 
 func newRecorder() *recorder { return &recorder{made: map[string]int{}, ended: map[string]int{}} }
@@ -35,13 +36,18 @@ func (r *recorder) over(h ci.HCA) ci.HCA {
 	return ciwrap.Wrap(h, ciwrap.Layer{
 		HCA: func(h ci.HCA) ci.HCA { return recHCA{ciwrap.HCA{HCA: h}, r} },
 		CA:  func(c ci.CA) ci.CA { return recCA{ciwrap.CA{CA: c}, r} },
-		PD:  func(o ci.PD, _ ci.PDType) ci.PD { r.create("PD"); return recPD{ciwrap.PD{PD: o}, r} },
-		CQ:  func(o ci.CQ, _ ci.CQCreate) ci.CQ { r.create("CQ"); return recCQ{ciwrap.CQ{CQ: o}, r} },
-		QP:  func(o ci.QP, _ ci.QPCreate) ci.QP { r.create("QP"); return recQP{ciwrap.QP{QP: o}, r} },
-		MR:  func(o ci.MR, _ ciwrap.MROrigin) ci.MR { r.create("MR"); return recMR{ciwrap.MR{MR: o}, r} },
-		AV:  func(o ci.AV, _ ci.AVAttr) ci.AV { r.create("AV"); return recAV{ciwrap.AV{AV: o}, r} },
-		SRQ: func(o ci.SRQ, _ ci.SRQCreate) ci.SRQ { r.create("SRQ"); return recSRQ{ciwrap.SRQ{SRQ: o}, r} },
-		MW:  func(o ci.MW, _ ci.MWCreate) ci.MW { r.create("MW"); return recMW{ciwrap.MW{MW: o}, r} },
+		PD:  func(o ci.PD, _ ci.PDType) ci.PD { return recPD{ciwrap.PD{PD: o}, r.create("PD")} },
+		CQ:  func(o ci.CQ, _ ci.CQCreate) ci.CQ { return recCQ{ciwrap.CQ{CQ: o}, r.create("CQ")} },
+		QP:  func(o ci.QP, _ ci.QPCreate) ci.QP { return recQP{ciwrap.QP{QP: o}, r.create("QP")} },
+		MR:  func(o ci.MR, _ ciwrap.MROrigin) ci.MR { return recMR{ciwrap.MR{MR: o}, r.create("MR")} },
+		AV:  func(o ci.AV, _ ci.AVAttr) ci.AV { return recAV{ciwrap.AV{AV: o}, r.create("AV")} },
+		SRQ: func(o ci.SRQ, _ ci.SRQCreate) ci.SRQ { return recSRQ{ciwrap.SRQ{SRQ: o}, r.create("SRQ")} },
+		MW:  func(o ci.MW, _ ci.MWCreate) ci.MW { return recMW{ciwrap.MW{MW: o}, r.create("MW")} },
+		FMR: func(o ci.FMR, _ ci.FMRCreate) ci.FMR { return recFMR{ciwrap.FMR{FMR: o}, r.create("FMR")} },
+		DMA: func(o ci.DMA, _ ci.Memory) ci.DMA { return recDMA{ciwrap.DMA{DMA: o}, r.create("DMA")} },
+		Mcast: func(o ci.Mcast, _ ci.McastAttach) ci.Mcast {
+			return recMcast{ciwrap.Mcast{Mcast: o}, r.create("Mcast")}
+		},
 	})
 }
 
@@ -54,14 +60,30 @@ func (r *recorder) verb(name string) {
 	}
 }
 
-func (r *recorder) create(kind string) {
+// recorded is a recorded object: the number n of its kind, counted from 0.
+type recorded struct {
+	r    *recorder
+	kind string
+	n    int
+}
+
+func (r *recorder) create(kind string) recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.made[kind]++
+	return recorded{r, kind, r.made[kind] - 1}
+}
+
+// order returns the objects that were destroyed, in order, such as "QP 0".
+func (r *recorder) order() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.destroyed)
 }
 
 // destroy records a destroy and calls the driver.
-func (r *recorder) destroy(kind string, f func() error) error {
+func (o recorded) destroy(f func() error) error {
+	r, kind := o.r, o.kind
 	r.verb(kind + ".Destroy")
 	if onCallback() && kind != "AV" { // an AV may be destroyed in a callback (ci.AV)
 		r.mu.Lock()
@@ -80,6 +102,7 @@ func (r *recorder) destroy(kind string, f func() error) error {
 		r.wrong = append(r.wrong, fmt.Sprintf("%s.Destroy, for which the driver returned %s", kind, kit.Describe(err)))
 	} else {
 		r.ended[kind]++
+		r.destroyed = append(r.destroyed, fmt.Sprint(kind, " ", o.n))
 	}
 	return err
 }
@@ -160,31 +183,43 @@ type (
 	}
 	recPD struct {
 		ciwrap.PD
-		r *recorder
+		recorded
 	}
 	recCQ struct {
 		ciwrap.CQ
-		r *recorder
+		recorded
 	}
 	recQP struct {
 		ciwrap.QP
-		r *recorder
+		recorded
 	}
 	recMR struct {
 		ciwrap.MR
-		r *recorder
+		recorded
 	}
 	recAV struct {
 		ciwrap.AV
-		r *recorder
+		recorded
 	}
 	recSRQ struct {
 		ciwrap.SRQ
-		r *recorder
+		recorded
 	}
 	recMW struct {
 		ciwrap.MW
-		r *recorder
+		recorded
+	}
+	recFMR struct {
+		ciwrap.FMR
+		recorded
+	}
+	recDMA struct {
+		ciwrap.DMA
+		recorded
+	}
+	recMcast struct {
+		ciwrap.Mcast
+		recorded
 	}
 )
 
@@ -229,13 +264,16 @@ func (c recCA) Destroy() error {
 	return err
 }
 
-func (o recPD) Destroy() error  { return o.r.destroy("PD", o.PD.Destroy) }
-func (o recCQ) Destroy() error  { return o.r.destroy("CQ", o.CQ.Destroy) }
-func (o recQP) Destroy() error  { return o.r.destroy("QP", o.QP.Destroy) }
-func (o recMR) Destroy() error  { return o.r.destroy("MR", o.MR.Destroy) }
-func (o recAV) Destroy() error  { return o.r.destroy("AV", o.AV.Destroy) }
-func (o recSRQ) Destroy() error { return o.r.destroy("SRQ", o.SRQ.Destroy) }
-func (o recMW) Destroy() error  { return o.r.destroy("MW", o.MW.Destroy) }
+func (o recPD) Destroy() error    { return o.destroy(o.PD.Destroy) }
+func (o recCQ) Destroy() error    { return o.destroy(o.CQ.Destroy) }
+func (o recQP) Destroy() error    { return o.destroy(o.QP.Destroy) }
+func (o recMR) Destroy() error    { return o.destroy(o.MR.Destroy) }
+func (o recAV) Destroy() error    { return o.destroy(o.AV.Destroy) }
+func (o recSRQ) Destroy() error   { return o.destroy(o.SRQ.Destroy) }
+func (o recMW) Destroy() error    { return o.destroy(o.MW.Destroy) }
+func (o recFMR) Destroy() error   { return o.destroy(o.FMR.Destroy) }
+func (o recDMA) Destroy() error   { return o.destroy(o.DMA.Destroy) }
+func (o recMcast) Destroy() error { return o.destroy(o.Mcast.Destroy) }
 
 // all returns the verbs recorded so far.
 func (r *recorder) all() []string {

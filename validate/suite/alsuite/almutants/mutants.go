@@ -13,10 +13,10 @@ import (
 )
 
 // All returns the mutants of all areas.
-func All() []mutant.Mutant { return slices.Concat(faults(), belowFaults(), loads()) }
+func All() []mutant.Mutant { return slices.Concat(mixedFaults(), belowFaults(), loads(), verbFaults()) }
 
-// faults are the mutants of all areas that need no fault of the case.
-func faults() []mutant.Mutant {
+// mixedFaults are the mutants of all areas that need no fault of the case.
+func mixedFaults() []mutant.Mutant {
 	return []mutant.Mutant{
 		fault("al.open-fails-once", req.SAS2_3_01,
 			"the adapter is not ready when it is registered: the second query of its CA fails",
