@@ -22,8 +22,8 @@ type Config struct {
 	DrainTimeout time.Duration
 
 	// DestroyRetries is how often the access layer repeats a destroy that the driver refused. The first repetition is
-	// after DestroyBackoff, and the time doubles each time. Then the object is given up: the error is logged, passed to
-	// OnDestroyError, and returned to callers that wait. 0: five retries. Negative: none.
+	// after DestroyBackoff, and the time doubles each time, at most 16 times. Then the object is given up: the error is
+	// logged, passed to OnDestroyError, and returned to callers that wait. 0: five retries. Negative: none.
 	DestroyRetries int
 	DestroyBackoff time.Duration // 0: 10 ms
 

@@ -188,9 +188,9 @@ func origins(t *validate.T, pd *accesslayer.PD) []origin {
 }
 
 var CICreate01 = creates.Must("CI-Create-01", "CI access layer", "accesslayer, PD.NewCQ, NewQP, NewSRQ, RDD.NewEEC",
-	"Each event of an object reaches its callbacks, one at a time and in order, with the object, also if the driver "+
-		"raises it before the create has returned. If the create fails, no callback is called. Events after the "+
-		"begin of a destroy are dropped, and those before it are delivered before its end.")
+	"Each event of an object reaches its callbacks, one at a time and in order, with the object, also if the "+
+		"driver raises it before the create has returned. If the create fails, no callback is called. Events after "+
+		"the begin of a destroy are dropped, and those before it are delivered before its end.")
 
 var _ = creates.Case(validate.Case{
 	ID:    "al.create.events",
@@ -247,7 +247,8 @@ func createEvents(t *validate.T) {
 		calls := make(chan call, 8)
 		g.set(func(raise func(ci.Event), complete func()) { raise(event(1)); raise(event(2)); complete() })
 		obj, err := o.create(true, true, func(to string, obj any, e ci.Event) { calls <- call{to, obj, e} })
-		kit.True(t, err == fails && ci.IsNil(obj), "create of "+o.name+" that fails", "the error of the driver", "%v", err)
+		kit.True(t, errors.Is(err, fails) && ci.IsNil(obj), "create of "+o.name+" that fails",
+			"the error of the driver", "%v", err)
 		g.set(nil)
 		rule.Remove()
 		g.raise(event(3))
@@ -288,8 +289,8 @@ func createBlocked(t *validate.T, g *eager, o origin) {
 }
 
 var CICreate02 = creates.Must("CI-Create-02", "CI access layer", "accesslayer, CQHandler",
-	"Each completion callback of the driver calls both callbacks of the CQ, with the CQ and with the context. It does so "+
-		"on the driver's goroutine, and after the create if it comes within it.")
+	"Each completion callback of the driver calls both callbacks of the CQ, with the CQ and with the context. It "+
+		"does so on the driver's goroutine, and after the create if it comes within it.")
 
 var _ = creates.Case(validate.Case{
 	ID:    "al.create.completions",
@@ -344,8 +345,8 @@ func createCompletions(t *validate.T) {
 }
 
 var CICreate03 = creates.Must("CI-Create-03", "CI access layer", "accesslayer, RDD, EEC, SRQ, MR",
-	"An SRQ, a region and a domain are not destroyed while another object uses them, and stay usable. Verbs of a domain "+
-		"and of its contexts reach the driver, which destroys the contexts first.")
+	"An SRQ, a region and a domain are not destroyed while another object uses them, and stay usable. Verbs of a "+
+		"domain and of its contexts reach the driver, which destroys the contexts first.")
 
 var _ = creates.Case(validate.Case{
 	ID:    "al.create.users",
@@ -372,9 +373,9 @@ func createUsers(t *validate.T) {
 	kit.OK(t, eec.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPSQD}), "EEC.Modify")
 	g.fails = errors.New("an error of the driver")
 	_, err = eec.Query()
-	kit.True(t, err == g.fails, "EEC.Query that fails", "the error of the driver", "%v", err)
+	kit.True(t, errors.Is(err, g.fails), "EEC.Query that fails", "the error of the driver", "%v", err)
 	err = eec.Modify(0, ci.QPAttr{})
-	kit.True(t, err == g.fails, "EEC.Modify that fails", "the error of the driver", "%v", err)
+	kit.True(t, errors.Is(err, g.fails), "EEC.Modify that fails", "the error of the driver", "%v", err)
 	kit.Equal(t, "verbs of the driver's context", g.take(), fmt.Sprintf("[EEC.Query EEC.Modify %v %v EEC.Query "+
 		"EEC.Modify %v %v]", ci.QPFieldState, ci.QPSQD, ci.QPField(0), ci.QPState(0)))
 	qp := ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq, RecvCQ: cq}
@@ -382,12 +383,14 @@ func createUsers(t *validate.T) {
 		for i, u := range users {
 			kit.WantExactly(t, obj.Destroy(), name+".Destroy while it is used", ci.ResourceBusy)
 			kit.WantExactly(t, obj.DestroyAsync(func(error) {
-				t.Report(validate.Failure{Where: "callback of " + name + ".DestroyAsync", Expected: "none", Got: "a call"})
+				t.Report(validate.Failure{Where: "callback of " + name + ".DestroyAsync", Expected: "none",
+					Got: "a call"})
 			}), name+".DestroyAsync while it is used", ci.ResourceBusy)
 			kit.OK(t, u.Destroy(), fmt.Sprintf("destroy of user %d of the %s", i+1, name))
 		}
 		kit.OK(t, obj.Destroy(), name+".Destroy when it is not used any more")
-		kit.True(t, errors.Is(obj.Destroy(), accesslayer.ErrClosed), "second "+name+".Destroy", "ErrClosed", "another result")
+		kit.True(t, errors.Is(obj.Destroy(), accesslayer.ErrClosed), "second "+name+".Destroy", "ErrClosed",
+			"another result")
 	}
 	rd := qp
 	rd.Type, rd.RDD = ci.RD, rdd.CI()

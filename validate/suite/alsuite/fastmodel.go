@@ -118,9 +118,9 @@ func newPlacedPool(t *validate.T, cfg accesslayer.FastRegPoolConfig) (*stage, *p
 }
 
 var CIPool06 = pools.Must("CI-Pool-06", "CI access layer", "accesslayer, FastRegPool.Map, FastRegMapping.Register",
-	"A mapping of a pool for fast registration has the pages that contain the memory, in order, and the offset of its "+
-		"first byte. Memory that has too many pages, no pages, or pieces that end inside a page is rejected, and "+
-		"leaves the region free.")
+	"A mapping of a pool for fast registration has the pages that contain the memory, in order, and the offset of "+
+		"its first byte. Memory that has too many pages, no pages, or pieces that end inside a page is rejected, "+
+		"and leaves the region free.")
 
 var _ = pools.Case(validate.Case{
 	ID:    "al.pool.fast-pages",
@@ -216,9 +216,9 @@ func fastPoolPages(t *validate.T) {
 }
 
 var CIPool07 = pools.Must("CI-Pool-07", "CI access layer", "accesslayer, FastRegPool",
-	"Regions of a pool for fast registration are used in the order of their return, each with 256 keys in turn. If the "+
-		"driver fails, Map leaves the region free, and Unmap and Drop leave the mapping. A dropped region is destroyed "+
-		"before its memory, and replaced when it is needed.")
+	"Regions of a pool for fast registration are used in the order of their return, each with 256 keys in turn. If "+
+		"the driver fails, Map leaves the region free, and Unmap and Drop leave the mapping. A dropped region is "+
+		"destroyed before its memory, and replaced when it is needed.")
 
 var (
 	_ = pools.Case(validate.Case{
@@ -279,7 +279,7 @@ func fastPoolFault(t *validate.T) {
 		return inj.MustAdd(faults.Rule{Verb: verb, Err: fails, Count: 1}).Remove
 	}
 	is := func(err error, where string) {
-		kit.True(t, err == fails, where, "the error of the driver", "%v", err)
+		kit.True(t, errors.Is(err, fails), where, "the error of the driver", "%v", err)
 		kit.Equal(t, "destroys after "+where, p.take(), `[]`)
 	}
 	mapped := func(where string) *accesslayer.FastRegMapping {
@@ -325,8 +325,8 @@ func fastPoolFault(t *validate.T) {
 	restore()
 	restore = once("DMA.Destroy")
 	err = m.Drop()
-	kit.True(t, err == fails, "FastRegMapping.Drop whose memory the driver does not unmap", "the error of the driver",
-		"%v", err)
+	kit.True(t, errors.Is(err, fails), "FastRegMapping.Drop whose memory the driver does not unmap",
+		"the error of the driver", "%v", err)
 	kit.Equal(t, "destroys in FastRegMapping.Drop whose memory the driver does not unmap", p.take(), `["region 0"]`)
 	restore()
 	kit.OK(t, m.Drop(), "FastRegMapping.Drop")
@@ -388,7 +388,7 @@ func fastPoolRefused(t *validate.T) {
 		}
 		pool, err := pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: 3, MaxPages: 1})
 		where := "PD.NewFastRegPool whose driver does not create " + v.name
-		kit.True(t, err == fails && pool == nil, where, "the error of the driver", "%v, pool %v", err, pool)
+		kit.True(t, errors.Is(err, fails) && pool == nil, where, "the error of the driver", "%v, pool %v", err, pool)
 		kit.OK(t, pd.Destroy(), "PD.Destroy after "+where)
 		kit.Equal(t, "calls of MR.Destroy after "+where, inj.Calls("MR.Destroy")-before, v.made+v.numRefusals)
 		alloc.Remove()

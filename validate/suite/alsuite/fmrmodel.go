@@ -194,7 +194,8 @@ func (m *fmrModel) flushed(batch []int, err error) {
 
 var CIPool04 = pools.Must("CI-Pool-04", "CI access layer", "accesslayer, FMRPool",
 	"A pool of FMRs calls the verbs of the driver that its description calls for and no others, in every order of "+
-		"mappings, returns and flushes, also if verbs of the driver fail. Its FMRs are used in the order of their return.")
+		"mappings, returns and flushes, also if verbs of the driver fail. Its FMRs are used in the order of their "+
+		"return.")
 
 var _ = pools.Case(validate.Case{
 	ID:    "al.pool.fmr-model",
@@ -277,12 +278,12 @@ func (x *fmrRun) verbs(where string, want ...string) {
 }
 
 // failing makes a verb of the driver fail once, in one of some calls. restore ends it.
-func (x *fmrRun) failing(verb string) (err error, restore func()) {
+func (x *fmrRun) failing(verb string) (restore func(), err error) {
 	if x.t.Rand().IntN(5) > 0 {
-		return nil, func() {}
+		return func() {}, nil
 	}
 	err = fmt.Errorf("an error of %s", verb)
-	return err, x.inj.MustAdd(faults.Rule{Verb: verb, Err: err}).Remove
+	return x.inj.MustAdd(faults.Rule{Verb: verb, Err: err}).Remove, err
 }
 
 // flush expects one flush, and returns what the driver is asked for.
@@ -294,10 +295,10 @@ func (x *fmrRun) flush(idle bool, want error, begin func() error) {
 	where := fmt.Sprintf("a flush of %v", batch)
 	got := begin()
 	if idle {
-		kit.True(x.t, got == want, "FMRPool.Flush in "+where, fmt.Sprint(want), "%v", got)
+		kit.True(x.t, errors.Is(got, want), "FMRPool.Flush in "+where, fmt.Sprint(want), "%v", got)
 	}
 	got = expect(x.t, x.flushes, "FMRPoolConfig.OnFlush")
-	kit.True(x.t, got == want, "argument of FMRPoolConfig.OnFlush in "+where, fmt.Sprint(want), "%v", got)
+	kit.True(x.t, errors.Is(got, want), "argument of FMRPoolConfig.OnFlush in "+where, fmt.Sprint(want), "%v", got)
 	if len(batch) == 0 {
 		x.verbs(where)
 	} else {
@@ -314,14 +315,14 @@ func (x *fmrRun) step() {
 	t, rnd := x.t, x.t.Rand()
 	switch n := rnd.IntN(20); {
 	case n == 0:
-		err, restore := x.failing("PD.UnmapFMRs")
+		restore, err := x.failing("PD.UnmapFMRs")
 		x.flush(true, err, x.pool.Flush)
 		restore()
 	case n < 9 && len(x.held) > 0:
 		i := rnd.IntN(len(x.held))
 		mapping, f := x.held[i], x.fmrs[i]
 		x.held, x.fmrs = slices.Delete(x.held, i, i+1), slices.Delete(x.fmrs, i, i+1)
-		err, restore := x.failing("PD.UnmapFMRs")
+		restore, err := x.failing("PD.UnmapFMRs")
 		unmap := func() error {
 			kit.OK(t, mapping.Unmap(), "FMRMapping.Unmap")
 			return nil
@@ -363,7 +364,7 @@ func (x *fmrRun) mapping() {
 			x.verbs(where)
 			return
 		}
-		err, restore := x.failing("PD.UnmapFMRs")
+		restore, err := x.failing("PD.UnmapFMRs")
 		x.flush(false, err, full)
 		restore()
 		return
@@ -371,11 +372,11 @@ func (x *fmrRun) mapping() {
 	var fails error
 	restore := func() {}
 	if isMapped {
-		fails, restore = x.failing("FMR.Map")
+		restore, fails = x.failing("FMR.Map")
 	}
 	mapping, err := x.pool.Map(pages, iova)
 	restore()
-	kit.True(t, err == fails, where, fmt.Sprint(fails), "%v", err)
+	kit.True(t, errors.Is(err, fails), where, fmt.Sprint(fails), "%v", err)
 	if !isMapped {
 		x.verbs(where + ", which the cache has")
 	} else {
@@ -430,8 +431,8 @@ func (x *fmrRun) end() {
 }
 
 var CIPool05 = pools.Must("CI-Pool-05", "CI access layer", "accesslayer, PD.NewFMRPool",
-	"If the driver does not create one of the FMRs of a pool, NewFMRPool returns its error and destroys the others, "+
-		"also if the driver refuses that at first.")
+	"If the driver does not create one of the FMRs of a pool, NewFMRPool returns its error and destroys the "+
+		"others, also if the driver refuses that at first.")
 
 var _ = pools.Case(validate.Case{
 	ID:    "al.pool.fmr-refused",
@@ -467,7 +468,7 @@ func fmrPoolRefused(t *validate.T) {
 		}
 		pool, err := pd.NewFMRPool(cfg)
 		where := "PD.NewFMRPool whose driver does not create " + v.name
-		kit.True(t, err == fails && pool == nil, where, "the error of the driver", "%v, pool %v", err, pool)
+		kit.True(t, errors.Is(err, fails) && pool == nil, where, "the error of the driver", "%v, pool %v", err, pool)
 		kit.OK(t, pd.Destroy(), "PD.Destroy after "+where)
 		kit.Equal(t, "calls of FMR.Destroy after "+where, inj.Calls("FMR.Destroy")-before, v.made+v.numRefusals)
 		for _, r := range rules {

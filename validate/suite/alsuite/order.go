@@ -30,9 +30,10 @@ func (s *stage) inOrder(where string, objects ...string) {
 }
 
 var CIOrder01 = orders.Must("CI-Order-01", "CI access layer", "accesslayer, PD, CQ, object.Destroy",
-	"Objects are destroyed after everything below them and after their users. Of several objects of a parent, windows "+
-		"come first, then the others from the newest to the oldest, and mappings for DMA last; each waits for the one "+
-		"before it and everything below it. The QPs of a CQ are destroyed from the newest to the oldest.")
+	"Objects are destroyed after everything below them and after their users. Of several objects of a parent, "+
+		"windows come first, then the others from the newest to the oldest, and mappings for DMA last; each waits "+
+		"for the one before it and everything below it. The QPs of a CQ are destroyed from the newest to the "+
+		"oldest.")
 
 var _ = orders.Case(validate.Case{
 	ID:    "al.order.tree",
@@ -191,9 +192,9 @@ func orderUsers(t *validate.T) {
 }
 
 var CIOrder02 = orders.Must("CI-Order-02", "CI access layer", "accesslayer, MR.Modify",
-	"A region that is moved to another PD is an object of that PD. If the driver refuses, it stays where it was. If the "+
-		"other PD is destroyed meanwhile, the region is destroyed, too. A PD that is not of the same access layer and "+
-		"adapter is rejected.")
+	"A region that is moved to another PD is an object of that PD. If the driver refuses, it stays where it was. "+
+		"If the other PD is destroyed meanwhile, the region is destroyed, too. A PD that is not of the same access "+
+		"layer and adapter is rejected.")
 
 var _ = orders.Case(validate.Case{
 	ID:    "al.order.moved",
@@ -225,7 +226,7 @@ func orderMoved(t *validate.T) {
 	fails := errors.New("an error of the driver")
 	rule := inj.MustAdd(faults.Rule{Verb: "MR.Modify", Err: fails})
 	err := m.Modify(ci.MRFieldPD, to.CI(), set)
-	kit.True(t, err == fails, "MR.Modify that fails", "the error of the driver", "%v", err)
+	kit.True(t, errors.Is(err, fails), "MR.Modify that fails", "the error of the driver", "%v", err)
 	rule.Remove()
 	belongs(from, "after a Modify that failed")
 
@@ -269,7 +270,7 @@ func orderMoved(t *validate.T) {
 	name, m := x.mr(from)
 	rule = inj.MustAdd(faults.Rule{Verb: "MR.Modify", Err: fails})
 	err = m.Modify(ci.MRFieldPD, to.CI(), set)
-	kit.True(t, err == fails, "MR.Modify that fails", "the error of the driver", "%v", err)
+	kit.True(t, errors.Is(err, fails), "MR.Modify that fails", "the error of the driver", "%v", err)
 	rule.Remove()
 	kit.OK(t, from.Destroy(), "PD.Destroy of the PD of the region")
 	kit.True(t, slices.Contains(s.rec[0].order(), name), "region whose move has failed", "destroyed with its PD", "not")
@@ -294,8 +295,8 @@ func orderMoved(t *validate.T) {
 }
 
 var CIOrder03 = orders.Must("CI-Order-03", "CI access layer", "accesslayer, PD.NewQP, NewSMR",
-	"Objects that a create names are of the same access layer and adapter, or lead to such: otherwise the create is "+
-		"rejected with the status of the object, and does not reach the driver.")
+	"Objects that a create names are of the same access layer and adapter, or lead to such: otherwise the create "+
+		"is rejected with the status of the object, and does not reach the driver.")
 
 var _ = orders.Case(validate.Case{
 	ID:    "al.order.foreign",

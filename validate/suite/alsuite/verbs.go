@@ -180,8 +180,13 @@ func alVerbs() []alVerb {
 		verbOn("CA.LocalMAD", ci.InvalidCAHandle, ca, func(v st, o *al) error {
 			return o.LocalMAD(v.num, nil, &ci.MAD{3: 2}, &ci.MAD{})
 		}),
-		verbOn("CA.SLForIP", ci.InvalidCAHandle, ca, func(v st, o *al) error { _, err := o.SLForIP(v.num, 1); return err }),
-		verbOn("CA.VendorCall", ci.InvalidCAHandle, ca, func(_ st, o *al) error { return o.VendorCall(&ci.VendorOp{}) }),
+		verbOn("CA.SLForIP", ci.InvalidCAHandle, ca, func(v st, o *al) error {
+			_, err := o.SLForIP(v.num, 1)
+			return err
+		}),
+		verbOn("CA.VendorCall", ci.InvalidCAHandle, ca, func(_ st, o *al) error {
+			return o.VendorCall(&ci.VendorOp{})
+		}),
 		createOn("CA.AllocatePD", ca, func(_ st, o *al) (any, error) { return o.NewPD(ci.PDNormal) }),
 		createOn("CA.OpenUser", ca, func(_ st, o *al) (any, error) { return o.NewUser(process{}, &ci.UserBuffer{}) }),
 		createOn("CA.MapDMA", ca, func(_ st, o *al) (any, error) { return o.NewDMA(ci.Bytes(make([]byte, 8))) }),
@@ -213,7 +218,9 @@ func alVerbs() []alVerb {
 		createOn("PD.AllocFMR", pd, func(v st, o *accesslayer.PD) (any, error) {
 			return o.NewFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: v.page})
 		}),
-		verbOn("PD.UnmapFMRs", ci.InvalidPDHandle, pd, func(_ st, o *accesslayer.PD) error { return o.UnmapFMRs(nil) }),
+		verbOn("PD.UnmapFMRs", ci.InvalidPDHandle, pd, func(_ st, o *accesslayer.PD) error {
+			return o.UnmapFMRs(nil)
+		}),
 		createOn("PD.CreateMW", pd, func(_ st, o *accesslayer.PD) (any, error) {
 			return o.NewMW(ci.MWCreate{Type: ci.MWType1})
 		}),
@@ -222,13 +229,20 @@ func alVerbs() []alVerb {
 			_, _, err := o.Query()
 			return err
 		}),
-		verbOn("AV.Modify", ci.InvalidAVHandle, av, func(v st, o *accesslayer.AV) error { return o.Modify(v.address()) }),
-		verbOn("CQ.Query", ci.InvalidCQHandle, cq, func(_ st, o *accesslayer.CQ) error { _, err := o.Query(); return err }),
+		verbOn("AV.Modify", ci.InvalidAVHandle, av, func(v st, o *accesslayer.AV) error {
+			return o.Modify(v.address())
+		}),
+		verbOn("CQ.Query", ci.InvalidCQHandle, cq, func(_ st, o *accesslayer.CQ) error {
+			_, err := o.Query()
+			return err
+		}),
 		verbOn("CQ.Resize", ci.InvalidCQHandle, cq, func(_ st, o *accesslayer.CQ) error {
 			_, err := o.Resize(ci.CQResize{Size: 20})
 			return err
 		}),
-		verbOn("CQ.Modify", ci.InvalidCQHandle, cq, func(_ st, o *accesslayer.CQ) error { return o.Modify(ci.Moderation{}) }),
+		verbOn("CQ.Modify", ci.InvalidCQHandle, cq, func(_ st, o *accesslayer.CQ) error {
+			return o.Modify(ci.Moderation{})
+		}),
 		verbOn("SRQ.Query", ci.InvalidSRQHandle, srq, func(_ st, o *accesslayer.SRQ) error {
 			_, err := o.Query()
 			return err
@@ -236,26 +250,37 @@ func alVerbs() []alVerb {
 		verbOn("SRQ.Modify", ci.InvalidSRQHandle, srq, func(_ st, o *accesslayer.SRQ) error {
 			return o.Modify(0, ci.SRQAttr{})
 		}),
-		verbOn("QP.Query", ci.InvalidQPHandle, qp, func(_ st, o *accesslayer.QP) error { _, err := o.Query(); return err }),
-		verbOn("QP.Modify", ci.InvalidQPHandle, qp, func(_ st, o *accesslayer.QP) error { return o.Modify(ci.ToError()) }),
+		verbOn("QP.Query", ci.InvalidQPHandle, qp, func(_ st, o *accesslayer.QP) error {
+			_, err := o.Query()
+			return err
+		}),
+		verbOn("QP.Modify", ci.InvalidQPHandle, qp, func(_ st, o *accesslayer.QP) error {
+			return o.Modify(ci.ToError())
+		}),
 		createOn("QP.AttachMcast", qp, func(_ st, o *accesslayer.QP) (any, error) {
 			return o.AttachMcast(ci.McastAttach{GID: ci.GID{0xff, 0x12, 15: 2}, LID: 0xc002})
 		}),
-		verbOn("MR.Query", ci.InvalidMRHandle, mr, func(_ st, o *accesslayer.MR) error { _, err := o.Query(); return err }),
+		verbOn("MR.Query", ci.InvalidMRHandle, mr, func(_ st, o *accesslayer.MR) error {
+			_, err := o.Query()
+			return err
+		}),
 		verbOn("MR.Modify", ci.InvalidMRHandle, mr, func(v st, o *accesslayer.MR) error {
 			return o.Modify(ci.MRFieldPD, v.pd.CI(), ci.MRCreate{})
 		}),
 		verbOn("MR.ModifyPMR", ci.InvalidMRHandle, mr, func(v st, o *accesslayer.MR) error {
 			return o.ModifyPMR(ci.MRFieldAccess, nil, ci.PMRCreate{})
 		}),
-		verbOn("MW.Query", ci.InvalidMWHandle, mw, func(_ st, o *accesslayer.MW) error { _, err := o.Query(); return err }),
+		verbOn("MW.Query", ci.InvalidMWHandle, mw, func(_ st, o *accesslayer.MW) error {
+			_, err := o.Query()
+			return err
+		}),
 	}
 }
 
 var CIVerb01 = verbs.Must("CI-Verb-01", "CI access layer", "accesslayer",
-	"Each verb of an object calls the driver's verb once and returns its error. A create that fails returns no object. "+
-		"A verb of a destroyed object does not reach the driver and returns ErrClosed with the status of the object, "+
-		"and a create below it InvalidState.")
+	"Each verb of an object calls the driver's verb once and returns its error. A create that fails returns no "+
+		"object. A verb of a destroyed object does not reach the driver and returns ErrClosed with the status of "+
+		"the object, and a create below it InvalidState.")
 
 var _ = verbs.Case(validate.Case{
 	ID:    "al.verb.each",
@@ -276,7 +301,7 @@ func verbEach(t *validate.T) {
 			rule := v.inj.MustAdd(faults.Rule{Verb: x.name, Err: fails})
 			o, err := x.call(v)
 			rule.Remove()
-			kit.True(t, err == fails, x.name+" that fails", "the error of the driver", "%v", err)
+			kit.True(t, errors.Is(err, fails), x.name+" that fails", "the error of the driver", "%v", err)
 			kit.True(t, o == nil, "object of "+x.name+" that fails", "nil", "%v", o)
 			kit.Equal(t, "calls of the driver by "+x.name, rule.Struck(), 1)
 		}
@@ -289,8 +314,8 @@ func verbEach(t *validate.T) {
 			continue
 		}
 		err := o.Destroy()
-		kit.True(t, err == nil || errors.Is(err, accesslayer.ErrClosed), "Destroy before "+x.name, "success, or ErrClosed",
-			"%v", err)
+		kit.True(t, err == nil || errors.Is(err, accesslayer.ErrClosed), "Destroy before "+x.name,
+			"success, or ErrClosed", "%v", err)
 		before := v.inj.Calls(x.name)
 		made, err := x.call(v)
 		kit.WantExactly(t, err, x.name+" of a destroyed object", x.gone)

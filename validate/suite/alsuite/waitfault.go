@@ -137,7 +137,7 @@ func waitFault(t *validate.T) {
 			d.set(v.notify, v.polls...)
 			n, err := wait(t.Context(), wc)
 			where := how + ", " + v.name
-			kit.True(t, err == v.err, where, fmt.Sprint(v.err), "%v", err)
+			kit.True(t, errors.Is(err, v.err), where, fmt.Sprint(v.err), "%v", err)
 			kit.Equal(t, "completions of "+where, n, v.n)
 			kit.Equal(t, "polls and calls of Notify by "+where, d.log(), calls)
 		}
@@ -153,9 +153,7 @@ func waitFault(t *validate.T) {
 		kit.OK(t, cq.Destroy(), "CQ.Destroy")
 	}
 	// The context, or the CQ, ends inside a poll.
-	ctx, end := context.WithCancel(t.Context())
-	defer end()
-	ends := poll{do: end}
+	ends := poll{}
 	for _, v := range kit.Variants(t, "", []row{
 		{"the context ends, and the last poll fails", []poll{{}, ends, {err: fails}}, nil, 0, fails, "pnpp"},
 		{"the context ends, and the last poll has completions", []poll{{}, ends, {n: 2}}, nil, 2, nil, "pnpp"},
@@ -163,11 +161,12 @@ func waitFault(t *validate.T) {
 	}) {
 		cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{})
 		kit.OK(t, err, "PD.NewCQ")
-		ctx, end = context.WithCancel(t.Context())
+		ctx, end := context.WithCancel(t.Context())
+		defer end() // also if the case fails
 		d.set(nil, v.polls[0], poll{do: end}, v.polls[2])
 		n, err := cq.Wait(ctx, make([]ci.WC, 4))
 		where := "CQ.Wait, " + v.name
-		kit.True(t, err == v.err, where, fmt.Sprint(v.err), "%v", err)
+		kit.True(t, errors.Is(err, v.err), where, fmt.Sprint(v.err), "%v", err)
 		kit.Equal(t, "completions of "+where, n, v.n)
 		kit.Equal(t, "polls and calls of Notify by "+where, d.log(), v.calls)
 		kit.OK(t, cq.Destroy(), "CQ.Destroy")
@@ -204,9 +203,9 @@ func waitFault(t *validate.T) {
 }
 
 var CIPump08 = pumps.Must("CI-Pump-08", "CI access layer", "accesslayer, PumpConfig, Pump.CatchUp",
-	"A pump whose poll fails stops, and calls OnStop once with the driver's error, unless it is being destroyed. A pump "+
-		"polls for Batch completions, 64 by default. CatchUp does not take one empty poll for an empty CQ, and calls its "+
-		"function after 4096 completions if the CQ does not become empty.")
+	"A pump whose poll fails stops, and calls OnStop once with the driver's error, unless it is being destroyed. A "+
+		"pump polls for Batch completions, 64 by default. CatchUp does not take one empty poll for an empty CQ, "+
+		"and calls its function after 4096 completions if the CQ does not become empty.")
 
 var (
 	_ = pumps.Case(validate.Case{
@@ -257,7 +256,7 @@ func pumpFault(t *validate.T) {
 			kit.OK(t, err, "CQ.NewPump")
 			where := fmt.Sprintf("PumpConfig.OnStop in mode %d, %s", mode, v.name)
 			err = expect(t, stopped, where)
-			kit.True(t, err == fails, where, "the error of the driver", "%v", err)
+			kit.True(t, errors.Is(err, fails), where, "the error of the driver", "%v", err)
 			n := 0
 			for len(handled) > 0 {
 				n += <-handled
@@ -304,7 +303,8 @@ func pumpFault(t *validate.T) {
 		p.CatchUp(func() { calls <- struct{}{} })
 	})
 	err = expect(t, stopped, "PumpConfig.OnStop while the pump catches up")
-	kit.True(t, err == fails, "PumpConfig.OnStop while the pump catches up", "the error of the driver", "%v", err)
+	kit.True(t, errors.Is(err, fails), "PumpConfig.OnStop while the pump catches up",
+		"the error of the driver", "%v", err)
 	kit.OK(t, p.Destroy(), "Pump.Destroy")
 	kit.Equal(t, "calls of CatchUp after a poll that failed", len(calls), 0)
 	s.rec[0].clean(t)

@@ -25,6 +25,10 @@ func verbFaults() []mutant.Mutant {
 		fault("al.keeps-an-srq", alsuite.CIVerb02, "the first destroy of an SRQ fails", fails("SRQ.Destroy", 0, 1)),
 		fault("al.keeps-pds", alsuite.CIOrder01, "a PD cannot be destroyed", fails("PD.Destroy", 0, 0)),
 		fault("al.fixed-regions", alsuite.CIOrder02, "a region cannot be modified", fails("MR.Modify", 0, 0)),
+		fault("al.keeps-timed-cqs", alsuite.CISetting01, "a CQ cannot be destroyed", fails("CQ.Destroy", 0, 0)),
+		fault("al.keeps-strict-pds", alsuite.CISetting02, "a PD cannot be destroyed", fails("PD.Destroy", 0, 0)),
+		fault("al.keeps-deep-srqs", alsuite.CISetting03, "an SRQ cannot be destroyed", fails("SRQ.Destroy", 0, 0)),
+		fault("al.keeps-cas", alsuite.CISetting04, "a CA cannot be closed", fails("CA.Destroy", 0, 0)),
 		fault("al.keeps-shared-qps", alsuite.CIOrder03, "a QP cannot be destroyed", fails("QP.Destroy", 0, 0)),
 	}
 }
