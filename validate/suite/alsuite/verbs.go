@@ -68,8 +68,8 @@ func (v *verbStage) build(strict bool) {
 	t, caps := v.t, v.t.Claims()
 	attr := t.Attr()
 	v.num, v.page = attr.Ports[0].Num, uint8(bits.TrailingZeros64(slices.Min(attr.PageSizes)))
-	v.user, v.av, v.srq, v.mw = nil, nil, nil, nil
-	v.dma = nil
+	v.user, v.av, v.srq = nil, nil, nil
+	v.mw, v.dma = nil, nil
 	v.fast, v.fmr, v.mcast = nil, nil, nil
 	var err error
 	v.client, err = v.al.Open(accesslayer.ClientConfig{Name: "verbs", Strict: strict})
