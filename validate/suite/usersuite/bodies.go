@@ -127,8 +127,8 @@ func requestLongest(t *validate.T) {
 	own := x.basics()
 	vendor := func(objects, data, in, out int) {
 		where := fmt.Sprintf("a vendor call with %d objects, %d bytes, and %d bytes of private data", objects, data, in)
-		r := &schema.VendorCall{CA: own.ca, Command: 5, Data: pattern(data), User: schema.UserBuffer{Present: true,
-			Command: 6, Status: -7, OutCapacity: uint32(out), In: pattern(in)}}
+		r := &schema.VendorCall{CA: own.ca, Command: reversing, Data: pattern(data), User: schema.UserBuffer{
+			Present: true, Command: 6, Status: -7, OutCapacity: uint32(out), In: pattern(in)}}
 		kinds := ""
 		for i := range objects {
 			h := []schema.Handle{own.cq, own.pd}[i%2]
@@ -155,7 +155,8 @@ func requestLongest(t *validate.T) {
 		kit.SameBytes(t, "private data in the reply to "+where, reply.User.Out, []byte(text[:min(out, len(text))]))
 		reply.Data, reply.User.Out = nil, nil
 		kit.Equal(t, "the rest of the reply to "+where, fmt.Sprintf("%+v", reply), fmt.Sprintf("%+v",
-			schema.VendorCallReply{N: uint32(data), Status: 8, User: schema.UserBufferReply{Copied: true}}))
+			schema.VendorCallReply{N: uint32(data), Status: reversedStatus,
+				User: schema.UserBufferReply{Copied: true}}))
 	}
 	for n := range 10 {
 		vendor(n, 0, 0, 64)

@@ -295,10 +295,15 @@ func (u *probeUser) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) 
 	return u.ca.CA.AllocatePD(typ)
 }
 
-// VendorCall reverses the data.
+// reversing is the vendor's command that reverses the data and sets a status. Others change nothing.
+const reversing, reversedStatus = 5, 8
+
 func (u *probeUser) VendorCall(op *ci.VendorOp, ub *ci.UserBuffer, objects ...ci.Object) error {
-	op.N, op.Status = len(op.Data), 8
-	slices.Reverse(op.Data)
+	op.N = len(op.Data)
+	if op.Command == reversing {
+		op.Status = reversedStatus
+		slices.Reverse(op.Data)
+	}
 	kinds := ""
 	for _, o := range objects {
 		k := schema.KindNone
