@@ -46,6 +46,7 @@ type bench struct {
 	refuse  error                                                           // result of CreateAV; nil: the driver's
 	drivers [2][]benchQP                                                    // QP0 and QP1 of the ports, in order
 	avs     map[*benchAV]bool                                               // address vectors that exist
+	recvs   int                                                             // number of calls of PostRecv for QP1
 	newAVs  int                                                             // number of calls of CreateAV
 }
 
@@ -206,6 +207,13 @@ func (b *bench) advance(d time.Duration) {
 		b.caughtUp(q.here)
 		b.settle(i)
 	}
+}
+
+// idle waits until the services post nothing, and neither does what was received before make them post. Then the next
+// PostSend is one of the goroutine that sends, and not one of the services that a hook must not block.
+func (b *bench) idle(a mads.Agent) {
+	b.settle(1)
+	b.caughtUp(a)
 }
 
 // caughtUp waits until an agent's services have caught up with their completions.
@@ -499,7 +507,13 @@ func (q benchQP) PostRecv(wrs []ci.RecvWR) (int, error) {
 		}
 	}
 	q.b.mu.Unlock()
-	return q.QP.PostRecv(wrs)
+	n, err := q.QP.PostRecv(wrs)
+	if q.create.Type == ci.QP1 {
+		q.b.mu.Lock()
+		q.b.recvs++
+		q.b.mu.Unlock()
+	}
+	return n, err
 }
 
 // PostSend notes the requests that are accepted. A request is noted before its effect can be seen.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"ciddk/accesslayer"
@@ -33,9 +34,11 @@ func limitQueue(t *validate.T) {
 	from, to := b.agent(vendor()), b.peer.agent(vendor(mad.Send))
 	addr := b.side.to(b.peer)
 	for _, isReply := range kit.Variants(t, "replies of the services", []bool{false, true}) {
-		b.settle(1)
+		b.idle(from)
 		b.sent()
 		entered, release := make(chan struct{}), make(chan struct{})
+		free := sync.OnceFunc(func() { close(release) })
+		defer free()
 		calls, most := 0, 0
 		b.set(func() {
 			b.hook = func(_ ci.QPType, q ci.QP, wrs []ci.SendWR) (int, error) {
@@ -93,7 +96,7 @@ func limitQueue(t *validate.T) {
 		kit.WantExactly(t, send(150), "mads.Agent.Send beyond QueueLimit", ci.InsufficientResources)
 		_, err := from.Do(t.Context(), &mads.Message{To: addr, MAD: datagram(t, mad.Get, 151)})
 		kit.WantExactly(t, err, "mads.Agent.Do beyond QueueLimit", ci.InsufficientResources)
-		close(release)
+		free()
 		for _, tid := range want {
 			if tid < 200 {
 				kit.Equal(t, "transaction ID of the next datagram", arrival(t, to, "datagram that waited").Header().TID,
@@ -136,7 +139,7 @@ func limitVectors(t *validate.T) {
 		if isIB {
 			d.AV.DLID ^= ci.LID(i) << 4
 		} else {
-			d.AV.GRH.DGID[15] ^= i << 4
+			d.AV.GRH.HopLimit -= i // not another GID, which another adapter may have
 		}
 		return d
 	}
@@ -196,7 +199,10 @@ func limitVectors(t *validate.T) {
 	change()
 	lives(0, "after a change of the port")
 	uses(address(2), 6, "after a change of the port")
+	b.idle(from)
 	entered, release := make(chan struct{}), make(chan struct{})
+	free := sync.OnceFunc(func() { close(release) })
+	defer free()
 	isFirst := true
 	b.set(func() {
 		b.hook = func(_ ci.QPType, q ci.QP, wrs []ci.SendWR) (int, error) {
@@ -222,7 +228,7 @@ func limitVectors(t *validate.T) {
 	change()
 	kit.OK(t, b.al.WaitPnP(t.Context()), "AL.WaitPnP")
 	lives(2, "while they are in use")
-	close(release)
+	free()
 	sends += 2
 	lives(0, "after their use")
 	uses(address(2), 8, "after a vector in use was forgotten")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"ciddk/accesslayer/mads"
@@ -84,12 +85,14 @@ func timeRequest(t *validate.T) {
 		m := datagram(t, mad.Get, 7)
 		end := b.begin(t.Context(), from, &mads.Message{To: to, MAD: m, Timeout: v.timeout, Retries: v.retries})
 		first := b.one(1, "of a request")[0]
+		b.nextIn(v.total, "of a request")
 		kit.SameBytes(t, "request behind its transaction ID", first.mad[16:], m[16:])
 		for range v.sends - 1 {
 			b.advance(v.total - ns)
 			b.one(0, "before the timeout")
 			b.advance(ns)
 			kit.SameBytes(t, "repeated request", b.one(1, "after the timeout")[0].mad, first.mad)
+			b.nextIn(v.total, "of a repeated request")
 		}
 		b.advance(v.total - ns)
 		pending(t, end, "request before its last timeout")
@@ -107,8 +110,10 @@ func timeRequest(t *validate.T) {
 	m := datagram(t, mad.Get, 0x1122334455667788)
 	end := b.begin(t.Context(), from, &mads.Message{To: to, MAD: m, Timeout: time.Second, Retries: 1})
 	first := b.one(1, "of a request")[0]
+	b.nextIn(time.Second, "of a request")
 	b.advance(time.Second)
 	b.one(1, "after the timeout")
+	b.nextIn(time.Second, "of a repeated request")
 	b.advance(time.Second - ns)
 	b.respond(first, nil)
 	e := await(t, end, "request after its response")
@@ -118,7 +123,10 @@ func timeRequest(t *validate.T) {
 	b.one(0, "after the response")
 
 	t.Step("%s", "a request that is not sent for a while")
+	b.idle(from)
 	entered, release := make(chan struct{}), make(chan struct{})
+	free := sync.OnceFunc(func() { close(release) })
+	defer free()
 	calls := 0
 	b.set(func() {
 		b.hook = func(_ ci.QPType, q ci.QP, wrs []ci.SendWR) (int, error) {
@@ -150,8 +158,9 @@ func timeRequest(t *validate.T) {
 	e = await(t, gone, "request whose context has ended")
 	kit.True(t, errors.Is(e.err, context.Canceled), "error of a request whose context has ended", "context.Canceled",
 		"%v", e.err)
-	close(release)
+	free()
 	b.one(2, "after the send queue has room: a datagram, and a request that was not canceled")
+	b.nextIn(time.Second, "of the request")
 	b.advance(time.Second - ns)
 	pending(t, waits, "request before its timeout")
 	b.advance(ns)

@@ -176,6 +176,7 @@ func helloLate(t *validate.T) {
 	h, _, err := early.hello(good)
 	kit.OK(t, err, "Hello after almost 10 seconds")
 	kit.Equal(t, "status of Hello after almost 10 seconds", h.Status, ci.Status(0))
+	s.pending(v, 1, "timers of connections of which one had a Hello")
 	v.Advance(1)
 	late.ended("a connection without Hello after 10 seconds")
 	v.Advance(time.Hour)

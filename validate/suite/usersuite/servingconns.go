@@ -114,10 +114,11 @@ func servingConnections(t *validate.T) {
 		})
 		return n
 	}
-	listen := func() schema.Handle {
-		return y.made("Service.Listen", schema.CmdCMListen, &schema.CMListen{Services: y.services, ServiceID: serviceA,
+	listenTo := func(id uint64) schema.Handle {
+		return y.made("Service.Listen", schema.CmdCMListen, &schema.CMListen{Services: y.services, ServiceID: id,
 			Token: tokenListener})
 	}
+	listen := func() schema.Handle { return listenTo(serviceA) }
 	accept := func(l schema.Handle, op uint64) {
 		kit.OK(t, y.do(schema.CmdCMAccept, &schema.CMAccept{Listener: l, Op: op, Token: 7}, &schema.None{}),
 			"Listener.Accept")
@@ -139,8 +140,8 @@ func servingConnections(t *validate.T) {
 	}
 
 	t.Step("a request that is not answered")
-	l := listen()
-	c, err := connect(same)
+	l := listenTo(serviceA + 1) // the request may arrive when it has been canceled, and later listeners must not get it
+	c, err := connect(func(r *schema.CMConnect) { r.ServiceID = serviceA + 1 })
 	kit.OK(t, err, "Service.Connect")
 	for cmd, request := range map[schema.Command]any{
 		schema.CmdCMConn:          &schema.CMConn{Conn: c},
