@@ -3,6 +3,7 @@ package mads
 import (
 	"ciddk/ci"
 	"ciddk/mad"
+	"ciddk/sma"
 )
 
 // localAgent passes datagrams to the HCA for execution, one at a time, on a goroutine that exists only while there are
@@ -116,8 +117,11 @@ func (l *localAgent) subnet(h *mad.Header, q localRequest) {
 	e.reply(q.r, q.in)
 }
 
-// repress passes a TrapRepress for a trap that the driver itself has sent to the driver.
+// repress passes a TrapRepress for a trap that the driver itself has sent to the driver, if it has the M_Key.
 func (l *localAgent) repress(q localRequest) {
+	if p := l.e.p; q.r != nil && !p.hasOwnAgent() && p.h.sma.Execute(p.id.Num, q.r.From.AV.DLID, q.in) != sma.Deliver {
+		return
+	}
 	var out ci.MAD
 	var src *ci.AVAttr
 	if q.r != nil {

@@ -26,8 +26,8 @@ func TestDirectLinkRefuses(t *testing.T) {
 		"low LMC bits":             {LID: 1, LMC: 1},
 		"needs a LID":              {LMC: 1},
 		"want Down, Init":          {State: 9},
-		"17 P_Keys":                {PKeys: make([]ci.PKey, 17)},
-		"8 alias GUIDs":            {Aliases: make([]ci.GUID, 8)},
+		"38 P_Keys":                {PKeys: make([]ci.PKey, 38)},
+		"11 alias GUIDs":           {Aliases: make([]ci.GUID, 11)},
 	} {
 		_, err := open(l, c)
 		require.ErrorContains(t, err, name)

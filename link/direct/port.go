@@ -27,9 +27,9 @@ type Config struct {
 	MTU ci.MTU
 	// GUID is the port's; 0 derives it from the HCA's.
 	GUID ci.GUID
-	// Aliases are entries 1, 2, … of the GUID table, and so of the GID table. A zero is an empty entry. At most 7.
+	// Aliases are entries 1, 2, … of the GUID table, and so of the GID table. A zero is an empty entry. At most 10.
 	Aliases []ci.GUID
-	// PKeys are the first entries of the table of 16; nil is the default partition, 0xFFFF.
+	// PKeys are the first entries of the table of 37; nil is the default partition, 0xFFFF.
 	PKeys []ci.PKey
 	// HardwareAgents makes the port answer the requests of subnet managers that arrive at QP0, as adapters with agents
 	// in firmware do. The consumer of QP0 receives the rest: responses, traps, and requests to a manager. With
@@ -38,12 +38,16 @@ type Config struct {
 }
 
 const (
-	numPKeys = 16
-	numGUIDs = 8 // entries of the GUID table
+	numPKeys = 37 // entries of the P_Key table: the second block has 5
+	numGUIDs = 11 // entries of the GUID table: the second block has 3
 
 	fourVLs        = 3  // PortInfo.VLCap: VL 0 to VL 3. The lanes are managed; packets do not queue on this link.
 	lowArbEntries  = 40 // of the VL arbitration table for low priority: the second block has 8
 	highArbEntries = 20 // of the one for high priority, which has no second block
+
+	// PortInfo.CapabilityMask has a bit for extended speeds. The port supports two of them, and the link uses none.
+	capExtendedSpeeds = 1 << 14
+	extendedSpeeds    = 3
 )
 
 // check validates the configuration after setDefaults.
@@ -122,11 +126,12 @@ func New(l *Link, c Config) (*Port, error) {
 	info := mad.PortInfo{
 		GIDPrefix: sma.DefaultGIDPrefix, LMC: c.LMC, State: uint8(c.State), PhysState: sma.PhysLinkUp,
 		LinkDownDefault: sma.PhysPolling, WidthEnabled: 3, WidthSupported: 3, WidthActive: 2, SpeedSupported: 7,
-		SpeedEnabled: 7, SpeedActive: 4, NeighborMTU: uint8(c.MTU), MTUCap: uint8(c.MTU), VLCap: fourVLs,
+		SpeedEnabled: 7, SpeedActive: 4, SpeedExtSupp: extendedSpeeds, SpeedExtEnabled: extendedSpeeds,
+		NeighborMTU: uint8(c.MTU), MTUCap: uint8(c.MTU), VLCap: fourVLs,
 		OperationalVLs: fourVLs,
 		GUIDCap:        numGUIDs, VLArbLowCap: lowArbEntries, VLArbHighCap: highArbEntries, RespTimeValue: 16,
 		CapabilityMask: uint32(ci.PortCapReregister | ci.PortCapTrap | ci.PortCapNotice | ci.PortCapSLMapping |
-			ci.PortCapLEDInfo | ci.PortCapSystemGUID | ci.PortCapMaskNotice),
+			ci.PortCapLEDInfo | ci.PortCapSystemGUID | ci.PortCapMaskNotice | capExtendedSpeeds),
 	}
 	p.cable.Store(c.State != ci.PortDown)
 	switch c.State {
@@ -331,15 +336,15 @@ func (p *Port) Modify(set ci.PortField, a ci.PortModify) error {
 
 // SetLink plugs in or pulls out the cable. A port whose link comes up is in the state that was configured: Active
 // without a subnet manager, or Init, waiting for one. It implements rvt.CablePort.
-func (p *Port) SetLink(up bool) { p.setLink(up, sma.PhysPolling) }
+func (p *Port) SetLink(up bool) { p.setLink(up, sma.PhysNoChange) }
 
-// setLink is SetLink. A port that goes down does phys then.
+// setLink is SetLink. A port that goes down does phys then; PhysNoChange selects PortInfo.LinkDownDefault.
 func (p *Port) setLink(up bool, phys uint8) {
 	p.cable.Store(up)
 	n := p.node.Load()
 	switch state := n.State(n.num); {
 	case !up && state != ci.PortDown:
-		n.SetState(n.num, ci.PortDown, phys)
+		n.LinkDown(n.num, phys)
 	case up && state == ci.PortDown: // the event of Init makes a subnet manager notice the port
 		n.SetState(n.num, p.rise, sma.PhysLinkUp)
 	}

@@ -129,7 +129,7 @@ func TestSubnetManagerBringsUp(t *testing.T) {
 	n.Parse(r.Data[:])
 	assert.Equal(t, mad.NodeInfo{BaseVersion: 1, ClassVersion: 1, Type: mad.NodeCA, NumPorts: 1, SystemGUID: 0x100,
 		NodeGUID: 0x100, PortGUID: 0x101,
-		PartitionCap: 16, DeviceID: deviceID, Revision: revision, LocalPort: 1, VendorID: vendorID}, n)
+		PartitionCap: numPKeys, DeviceID: deviceID, Revision: revision, LocalPort: 1, VendorID: vendorID}, n)
 	r, ok = m.do(mad.Get, mad.AttrNodeDescription, 0, nil)
 	require.True(t, ok)
 	assert.Contains(t, string(r.Data[:]), description)
@@ -276,16 +276,23 @@ func TestTables(t *testing.T) {
 	r, _ := m.do(mad.Get, mad.AttrPKeyTable, 0, nil)
 	k.Parse(r.Data[:])
 	assert.Equal(t, mad.PKeyBlock{0xffff, 0x8001}, k)
-	k[2], k[20] = 0x7002, 5
+	k[2] = 0x7002
 	var b [64]byte
 	k.Put(b[:])
 	r, _ = m.do(mad.Set, mad.AttrPKeyTable, 0, b[:])
 	k.Parse(r.Data[:])
-	assert.Equal(t, mad.PKeyBlock{0xffff, 0x8001, 0x7002}, k, "the table has 16")
+	assert.Equal(t, mad.PKeyBlock{0xffff, 0x8001, 0x7002}, k)
 	m.event(ci.EventPKeyChange)
 	a, err := m.ca.Query()
 	require.NoError(t, err)
 	assert.Equal(t, []ci.PKey{0xffff, 0x8001, 0x7002}, a.Ports[0].PKeys[:3])
+	require.Len(t, a.Ports[0].PKeys, numPKeys)
+	last := mad.PKeyBlock{4: 0x8004, 5: 5}
+	last.Put(b[:])
+	r, _ = m.do(mad.Set, mad.AttrPKeyTable, 1, b[:])
+	last.Parse(r.Data[:])
+	assert.Equal(t, mad.PKeyBlock{4: 0x8004}, last, "the second block has 5")
+	m.event(ci.EventPKeyChange)
 
 	g := mad.GUIDBlock{9, 0, 0x202}
 	g.Put(b[:])
@@ -321,9 +328,9 @@ func TestMADErrors(t *testing.T) {
 		{"read only", func(h *mad.Header) { h.Method, h.Attribute = mad.Set, mad.AttrNodeInfo },
 			mad.StatusBadMethodAttribute, false},
 		{"another port", func(h *mad.Header) { h.Modifier = 2 }, mad.StatusBadField, false},
-		{"P_Key block", func(h *mad.Header) { h.Attribute, h.Modifier = mad.AttrPKeyTable, 1 },
+		{"P_Key block", func(h *mad.Header) { h.Attribute, h.Modifier = mad.AttrPKeyTable, 2 },
 			mad.StatusBadField, false},
-		{"GUID block", func(h *mad.Header) { h.Attribute, h.Modifier = mad.AttrGUIDInfo, 1 },
+		{"GUID block", func(h *mad.Header) { h.Attribute, h.Modifier = mad.AttrGUIDInfo, 2 },
 			mad.StatusBadField, false},
 		{"response", func(h *mad.Header) { h.Method = mad.GetResp }, 0, true},
 		{"trap repress", func(h *mad.Header) { h.Method = mad.TrapRepress }, 0, true},

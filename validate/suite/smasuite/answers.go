@@ -141,10 +141,22 @@ func answerModifier(p *port) {
 		attr     uint16
 		modifier uint32
 	}{{mad.AttrPKeyTable, blocks}, {mad.AttrPKeyTable, 0xffff}, {mad.AttrGUIDInfo, guids},
-		{mad.AttrGUIDInfo, 0xffffffff}, {mad.AttrPortInfo, 0xff}, {mad.AttrPortInfo, 0xffffffff}}) {
+		{mad.AttrGUIDInfo, 0xffffffff}, {mad.AttrPortInfo, 0xff}, {mad.AttrPortInfo, 0xffffffff},
+		{mad.AttrPortInfo, uint32(len(p.ca.Attr.Ports)) + 1}, {mad.AttrPortInfo, 0x100},
+		{mad.AttrPortInfo, 0x100 + uint32(p.ca.Port.Num)}}) {
 		p.do(p.smp(mad.Get, v.attr, v.modifier), mad.StatusBadField)
 		p.do(p.smp(mad.Set, v.attr, v.modifier), mad.StatusBadField)
 	}
+	t.Step("the number of the port")
+	byPort := p.do(p.smp(mad.Get, mad.AttrPortInfo, uint32(p.ca.Port.Num)), mad.StatusOK)
+	own := p.do(p.smp(mad.Get, mad.AttrPortInfo, 0), mad.StatusOK)
+	kit.SameBytes(t, "PortInfo with the port in the modifier", byPort.Data[:], own.Data[:])
+	i := p.settable()
+	i.SubnetTimeout ^= 5
+	q := p.smp(mad.Set, mad.AttrPortInfo, uint32(p.ca.Port.Num))
+	i.Put(q.Data[:])
+	p.do(q, mad.StatusOK)
+	kit.Equal(t, "SubnetTimeOut after a Set with the port in the modifier", p.info().SubnetTimeout, i.SubnetTimeout)
 }
 
 var SMAAnswer06 = answers.Must("SMA-Answer-06", "IBTA 13.4.5", verb,
@@ -165,6 +177,13 @@ func answerNone(t *validate.T) {
 			q.ClassVersion = version
 			_, answered := p.try(q)
 			kit.True(t, !answered, fmt.Sprintf("out of CA.LocalMAD of %v of class version %d", m, version),
+				"zeros, since no response is due", "a response")
+		}
+		if p.peer == nil { // on the link, QP0 drops other classes
+			q := p.smp(m, mad.AttrNotice, 0)
+			q.Class = 0x2e
+			_, answered := p.try(q)
+			kit.True(t, !answered, fmt.Sprintf("out of CA.LocalMAD of %v of class 0x2e", m),
 				"zeros, since no response is due", "a response")
 		}
 	}

@@ -44,6 +44,19 @@ func componentSet(p *port) {
 		{"LinkWidthEnabled of all that is supported", func(i *mad.PortInfo) { i.WidthEnabled = i.WidthSupported }},
 		{"LinkSpeedEnabled", func(i *mad.PortInfo) { i.SpeedEnabled = lowest(i.SpeedSupported) }},
 		{"LinkSpeedEnabled of all that is supported", func(i *mad.PortInfo) { i.SpeedEnabled = i.SpeedSupported }},
+		{"LinkSpeedExtEnabled", func(i *mad.PortInfo) {
+			if hasExtendedSpeeds(i) {
+				i.SpeedExtEnabled = lowest(i.SpeedExtSupp)
+			}
+		}},
+		{"LinkSpeedExtEnabled of all that is supported", func(i *mad.PortInfo) {
+			if hasExtendedSpeeds(i) {
+				i.SpeedExtEnabled = i.SpeedExtSupp
+			}
+		}},
+		{"M_KeyProtectBits without an M_Key", func(i *mad.PortInfo) { i.MKeyProtect = 3 }},
+		{"M_KeyProtectBits 0", func(i *mad.PortInfo) { i.MKeyProtect = 0 }},
+		{"M_KeyLeasePeriod 0xffff", func(i *mad.PortInfo) { i.MKeyLease = 0xffff }},
 		{"InitTypeReply", func(i *mad.PortInfo) { i.InitTypeReply ^= 5 }},
 		{"VLHighLimit", func(i *mad.PortInfo) { i.VLHighLimit ^= 0x55 }},
 		{"LocalPhyErrors", func(i *mad.PortInfo) { i.LocalPhyErrors ^= 5 }},
@@ -61,12 +74,17 @@ func componentSet(p *port) {
 	}
 }
 
+// hasExtendedSpeeds reports whether the port claims LinkSpeedExtSupported and its like.
+func hasExtendedSpeeds(i *mad.PortInfo) bool {
+	return i.CapabilityMask&(1<<14) != 0 && i.SpeedExtSupp != 0
+}
+
 // lowest returns the lowest bit that is set.
 func lowest(set uint8) uint8 { return set & -set }
 
 var SMAComp02 = components.Must("SMA-Comp-02", "IBTA 14.2.5.6", verb,
-	"Zero in LinkWidthEnabled, LinkSpeedEnabled, LinkDownDefaultState and OperationalVLs changes nothing. All ones "+
-		"in the first two enables what the port supports.")
+	"Zero in LinkWidthEnabled, LinkSpeedEnabled, LinkSpeedExtEnabled, LinkDownDefaultState and OperationalVLs changes "+
+		"nothing. All ones in the first three enables what the port supports, and 30 in the third nothing.")
 
 var _ = components.Case(validate.Case{
 	ID:    "sma.component.no-change",
@@ -81,6 +99,14 @@ func componentNoChange(p *port) {
 	})
 	p.change(func(i *mad.PortInfo) { i.WidthEnabled, i.SpeedEnabled = 0xff, 15 })
 	before := p.info()
+	if hasExtendedSpeeds(&before) {
+		for _, v := range []struct{ set, want uint8 }{{lowest(before.SpeedExtSupp), lowest(before.SpeedExtSupp)},
+			{30, 0}, {0, 0}, {31, before.SpeedExtSupp}, {0, before.SpeedExtSupp}} {
+			kit.Equal(t, fmt.Sprintf("LinkSpeedExtEnabled after a Set of %d", v.set),
+				p.change(func(i *mad.PortInfo) { i.SpeedExtEnabled = v.set }).SpeedExtEnabled, v.want)
+		}
+		before = p.info()
+	}
 	kit.Equal(t, "LinkWidthEnabled after a Set of 255", before.WidthEnabled, before.WidthSupported)
 	kit.Equal(t, "LinkSpeedEnabled after a Set of 15", before.SpeedEnabled, before.SpeedSupported)
 	now := p.change(func(i *mad.PortInfo) {
@@ -127,13 +153,17 @@ func componentDisable(t *validate.T) {
 	if p.peer != nil {
 		t.Skip("the response to a Set that disables the port cannot leave it")
 	}
-	const polling, disabled = 2, 3
 	p.change(func(i *mad.PortInfo) { i.State, i.PhysState = uint8(ci.PortDown), disabled })
 	for _, what := range []string{"after a Set of Disabled", "after a Set of Down"} {
 		i := p.info()
 		kit.Equal(t, "PortState and PortPhysicalState "+what, [2]uint8{i.State, i.PhysState},
 			[2]uint8{uint8(ci.PortDown), disabled})
 		kit.Equal(t, "state of the port in CA.Query "+what, p.attr().State, ci.PortDown)
+		for _, s := range []ci.PortState{ci.PortInit, ci.PortArmed, ci.PortActive, 15} {
+			up := p.settable()
+			up.State = uint8(s)
+			p.set(up, mad.StatusBadField)
+		}
 		p.change(func(i *mad.PortInfo) { i.State = uint8(ci.PortDown) })
 	}
 	p.change(func(i *mad.PortInfo) { i.PhysState = polling })

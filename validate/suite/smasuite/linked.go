@@ -20,6 +20,7 @@ import (
 // does (SAS-2.1-13); otherwise, the kit must not answer a second time (SAS-2.1-18).
 type linked struct {
 	*port
+	mads   *mads.Manager
 	mu     sync.Mutex
 	events []accesslayer.PortEventType
 }
@@ -46,6 +47,7 @@ func link(t *validate.T) *linked {
 	l.ca = kit.OpenHCA(t, in)
 	m, err := mads.New(al, mads.Config{})
 	kit.OK(t, err, "mads.New")
+	l.mads = m
 	closing(t, "mads.Manager.Close", m.Close)
 	_, err = client.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: l.add})
 	kit.OK(t, err, "Client.RegisterPnP")

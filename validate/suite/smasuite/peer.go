@@ -82,6 +82,11 @@ func (p *peer) send(m *ci.MAD) {
 	if mad.Class(m[1]) == mad.ClassSubnetDirected && m[7] != 0 {
 		lid = permissive
 	}
+	p.sendTo(lid, m)
+}
+
+// sendTo sends a datagram to a LID.
+func (p *peer) sendTo(lid ci.LID, m *ci.MAD) {
 	copy(p.end.Buf.Bytes[numSlots*slotLen:], m[:])
 	wr := p.end.SendWR(idSend, numSlots*slotLen, mad.Size)
 	wr.To = ci.Dest{AV: p.av(lid), QPN: p.end.Num(), QKey: p.end.Config.QKey}

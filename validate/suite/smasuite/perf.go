@@ -2,6 +2,7 @@ package smasuite
 
 import (
 	"fmt"
+	"slices"
 
 	"ciddk/ci"
 	"ciddk/mad"
@@ -75,6 +76,13 @@ func (m *meter) clear(selected uint16) {
 	m.do(q, mad.StatusOK)
 }
 
+// class reads ClassPortInfo.
+func (m *meter) class() (info mad.ClassPortInfo) {
+	r := m.do(m.request(mad.Get, mad.AttrClassPortInfo), mad.StatusOK)
+	info.Parse(r.Data[:])
+	return info
+}
+
 // extended reads PortCountersExtended. It skips the case if the agent has none.
 func (m *meter) extended() (c mad.PortCountersExtended) {
 	r := m.do(m.request(mad.Get, mad.AttrClassPortInfo), mad.StatusOK)
@@ -99,9 +107,27 @@ var _ = perf.Case(validate.Case{
 
 func perfBytes(t *validate.T) {
 	m := newMeter(t, kit.Open(t))
-	for _, attr := range kit.Variants(t, "attribute", []uint16{mad.AttrClassPortInfo, mad.AttrPortCounters}) {
+	list := []uint16{mad.AttrClassPortInfo, mad.AttrPortCounters}
+	if m.class().CapabilityMask&(mad.PerfCapExtendedWidth|mad.PerfCapExtendedWidthNoIETF) != 0 {
+		list = append(list, mad.AttrPortCountersExtended)
+	}
+	for _, attr := range kit.Variants(t, "attribute", list) {
 		q := m.request(mad.Get, attr)
 		r := m.do(q, mad.StatusOK)
+		full := m.request(mad.Get, attr)
+		for i := range full.Data {
+			if i != 1 {
+				full.Data[i] = 0xff
+			}
+		}
+		f := m.do(full, mad.StatusOK)
+		first := 0 // byte that the request does not decide
+		if attr != mad.AttrClassPortInfo {
+			first = mad.PortCountersExtendedLen
+			kit.Equal(t, "first byte of the attribute", f.Data[0], 0)
+			kit.SameBytes(t, "PortSelect and CounterSelect", f.Data[1:4], []byte{m.ca.Port.Num, 0xff, 0xff})
+		}
+		kit.SameBytes(t, "response to a request with ones as its data", f.Data[first:], r.Data[first:])
 		want := q.Header
 		want.Method = mad.GetResp
 		kit.Equal(t, "header of the response", fmt.Sprintf("%+v", r.Header), fmt.Sprintf("%+v", want))
@@ -126,6 +152,9 @@ func perfStatus(t *validate.T) {
 		status uint16
 	}{
 		{"class version 2", func(q *mad.Perf) { q.ClassVersion = 2 }, mad.StatusBadVersion},
+		{"class version 0", func(q *mad.Perf) { q.ClassVersion = 0 }, mad.StatusBadVersion},
+		{"Set of ClassPortInfo", func(q *mad.Perf) { q.Method, q.Attribute = mad.Set, mad.AttrClassPortInfo },
+			mad.StatusBadMethodAttribute},
 		{"GetTable", func(q *mad.Perf) { q.Method = mad.GetTable }, mad.StatusBadMethod},
 		{"attribute 0x7777", func(q *mad.Perf) { q.Attribute = 0x7777 }, mad.StatusBadMethodAttribute},
 		{"Set of attribute 0x7777", func(q *mad.Perf) { q.Method, q.Attribute = mad.Set, 0x7777 },
@@ -134,6 +163,73 @@ func perfStatus(t *validate.T) {
 		q := m.request(mad.Get, mad.AttrPortCounters)
 		v.change(q)
 		m.do(q, v.status)
+	}
+	if m.peer == nil { // on the link, QP1 drops other base versions
+		q := m.request(mad.Get, mad.AttrPortCounters)
+		q.BaseVersion = 2
+		m.do(q, mad.StatusBadVersion)
+	}
+}
+
+var SMAPerf13 = perf.Must("SMA-Perf-13", "IBTA 13.4.5", perfVerb,
+	"A response, a trap and a trap repress of performance management have no response.")
+
+var _ = perf.Case(validate.Case{
+	ID:    "sma.perf.none",
+	Title: "datagrams of performance management without a response",
+	Run:   perfNone,
+}, SMAPerf13)
+
+func perfNone(t *validate.T) {
+	m := newQuietMeter(t, kit.Open(t))
+	for _, method := range kit.Variants(t, "method", []mad.Method{mad.GetResp, mad.Trap, mad.TrapRepress, mad.Send,
+		mad.ReportResp, 0xff}) {
+		for version := range uint8(3) {
+			q := m.request(method, mad.AttrPortCounters)
+			q.ClassVersion = version
+			var in, out ci.MAD
+			q.Put(in[:])
+			out[0] = 0xa5
+			kit.OK(t, m.ca.LocalMAD(m.ca.Port.Num, nil, &in, &out), "CA.LocalMAD of "+method.String())
+			kit.True(t, out == ci.MAD{}, fmt.Sprintf("out of CA.LocalMAD of %v of class version %d", method, version),
+				"zeros, since no response is due", "%x", out[:8])
+		}
+	}
+}
+
+var SMAPerf14 = perf.Must("SMA-Perf-14", "IBTA 16.1.2.1", perfVerb,
+	"CapabilityMask in ClassPortInfo claims the counters that the port has.")
+
+var _ = perf.Case(validate.Case{
+	ID:    "sma.perf.claims",
+	Title: "write the counters whose claims are optional",
+	Run:   perfClaims,
+}, SMAPerf14)
+
+func perfClaims(t *validate.T) {
+	m := newQuietMeter(t, kit.Open(t))
+	mask := m.class().CapabilityMask
+	port, is := m.ca.Port.Num, func(c *counter) uint64 { return c.value() }
+	holds := func(s *counterSet, names ...string) {
+		b := m.write(s, port, 1<<len(s.list)-1, is)
+		for i := range s.list {
+			if c := &s.list[i]; slices.Contains(names, c.name) {
+				kit.AtLeast(t, c.name+", which CapabilityMask claims, after a Set", c.get(b), c.value())
+			}
+		}
+	}
+	if mask&mad.PerfCapXmitWait != 0 {
+		holds(&shortCounters, "PortXmitWait")
+	}
+	basic := []string{"PortXmitData", "PortRcvData", "PortXmitPkts", "PortRcvPkts"}
+	switch {
+	case mask&mad.PerfCapExtendedWidth != 0:
+		holds(&longCounters, append(basic, "PortUnicastXmitPkts", "PortUnicastRcvPkts", "PortMulticastXmitPkts",
+			"PortMulticastRcvPkts")...)
+	case mask&mad.PerfCapExtendedWidthNoIETF != 0:
+		holds(&longCounters, basic...)
+	default:
+		m.do(m.request(mad.Get, mad.AttrPortCountersExtended), mad.StatusBadMethodAttribute)
 	}
 }
 

@@ -77,7 +77,10 @@ func linkDirected(t *validate.T) {
 	q := l.directed(mad.Set, mad.AttrNodeInfo)
 	l.do(q, mad.StatusDirection|mad.StatusBadMethodAttribute)
 	if l.way.hasSMI {
-		return // such a route begins at the manager's port, whose adapter answers it
+		return // such routes begin, and their responses end, at the manager's adapter, which takes them
+	}
+	if !l.peer.ca.Port.HardwareAgents { // such an adapter takes the response, which ends at none of its ports
+		l.lastByLID()
 	}
 	t.Step("a route without hops, by LID")
 	q = l.directed(mad.Get, mad.AttrNodeInfo)
@@ -87,6 +90,24 @@ func linkDirected(t *validate.T) {
 	want.Method, want.Status = mad.GetResp, mad.StatusDirection
 	want.Data = l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK).Data
 	l.sameMAD(l.do(q, mad.StatusDirection), want)
+}
+
+// lastByLID checks the response to a directed route that ends with a part by LID: it begins with that part, too.
+func (l *linked) lastByLID() {
+	l.t.Step("a route whose last part is by LID")
+	q, _ := l.afterHops(9)
+	q.Method, q.Attribute = mad.Get, mad.AttrNodeInfo
+	var in ci.MAD
+	q.Put(in[:])
+	l.peer.sendTo(l.peer.lid, &in)
+	out, ok := l.peer.take(l.t.Remaining(), isResponse(q.TID))
+	kit.True(l.t, ok, "response to "+name(q)+" with a last part by LID", "a response", "none")
+	back := *q
+	back.Method, back.Status = mad.GetResp, mad.StatusDirection
+	back.Data = l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK).Data
+	var r mad.SMP
+	r.Parse(out[:])
+	l.sameMAD(r, back)
 }
 
 var SMALink03 = routes.Must("SMA-Link-03", "IBTA 14.2.2.2", wireVerb,
@@ -109,16 +130,21 @@ func linkHops(t *validate.T) {
 	for _, v := range kit.Variants(t, "", list) {
 		q := l.directed(mad.Get, mad.AttrNodeInfo)
 		q.SetHops(v.pointer, v.count)
+		for i := int(n) + 1; i < len(q.InitialPath); i++ {
+			q.InitialPath[i] = l.way.in[n] // leads back
+		}
 		l.unanswered(q, fmt.Sprintf("a directed route with hop pointer %d of %d", v.pointer, v.count))
 	}
 	t.Step("a part by LID after the last hop")
-	q := l.directed(mad.Get, mad.AttrNodeInfo)
-	q.DrDLID = uint16(l.peer.lid)
-	l.unanswered(q, "a directed route that goes on by LID")
+	for _, lid := range []uint16{uint16(l.peer.lid), 0xff00, 0x00ff} {
+		q := l.directed(mad.Get, mad.AttrNodeInfo)
+		q.DrDLID = lid
+		l.unanswered(q, fmt.Sprintf("a directed route that goes on by LID %#x", lid))
+	}
 	if n > 1 {
 		return // a switch takes a route that has ended
 	}
-	q = l.directed(mad.Get, mad.AttrNodeInfo)
+	q := l.directed(mad.Get, mad.AttrNodeInfo)
 	q.SetHops(n+1, n)
 	q.ReturnPath = l.way.in
 	l.do(q, mad.StatusDirection)

@@ -46,6 +46,11 @@ func setInvalid(p *port) {
 				i.LID = 0 // the port supports all, so that another component is invalid
 			}
 		}},
+		{"an extended speed that the port does not support", func(i *mad.PortInfo) {
+			if i.SpeedExtEnabled = ^i.SpeedExtSupp & 15; !hasExtendedSpeeds(i) || i.SpeedExtEnabled == 0 {
+				i.LID = 0 // the component does not count, so that another one is invalid
+			}
+		}},
 		{"PortPhysicalState 5", func(i *mad.PortInfo) { i.PhysState = 5 }},
 		{"PortPhysicalState 15", func(i *mad.PortInfo) { i.PhysState = 15 }},
 		{"PortPhysicalState Polling and PortState Armed", func(i *mad.PortInfo) {
@@ -82,6 +87,9 @@ func setReadOnly(p *port) {
 	i.CapabilityMask, i.MTUCap, i.VLCap = ^i.CapabilityMask, i.MTUCap^7, i.VLCap^7
 	i.GUIDCap, i.LocalPortNum, i.WidthSupported = i.GUIDCap+1, 77, ^i.WidthSupported
 	i.SpeedSupported, i.DiagCode = ^i.SpeedSupported&15, 0x1234
+	i.VLArbHighCap, i.VLArbLowCap, i.RespTimeValue = ^i.VLArbHighCap, ^i.VLArbLowCap, i.RespTimeValue^31
+	i.MaxCreditHint, i.RoundTripLatency, i.CapabilityMask2 = ^i.MaxCreditHint, 0x123456, ^i.CapabilityMask2
+	i.SpeedExtActive, i.SpeedExtSupp = ^i.SpeedExtActive&15, ^i.SpeedExtSupp&15
 	i.WidthActive, i.SpeedActive = ^i.WidthActive, ^i.SpeedActive&15
 	now := p.set(i, mad.StatusOK)
 	kit.Equal(t, "PortInfo after it", fmt.Sprintf("%+v", now), fmt.Sprintf("%+v", before))
@@ -104,16 +112,27 @@ func setStates(t *validate.T) {
 		p.set(i, status)
 	}
 	state := func() ci.PortState { return ci.PortState(p.info().State) }
+	refuse := func(in ci.PortState, list ...ci.PortState) {
+		for _, s := range append(list, 5, 6, 8, 12, 15) {
+			request(s, mad.StatusBadField)
+			kit.Equal(t, fmt.Sprintf("state after a Set of state %d in %v", s, in), state(), in)
+		}
+		request(0, mad.StatusOK)
+		kit.Equal(t, "state after a Set of no change in "+in.String(), state(), in)
+	}
 	request(ci.PortDown, mad.StatusOK)
 	p.awaitState(ci.PortInit) // the link trains, since its other end is up
-	request(ci.PortActive, mad.StatusBadField)
-	kit.Equal(t, "state after a Set of Active in Init", state(), ci.PortInit)
+	refuse(ci.PortInit, ci.PortInit, ci.PortActive)
 	request(ci.PortArmed, mad.StatusOK)
 	kit.Equal(t, "state after a Set of Armed", state(), ci.PortArmed)
+	request(ci.PortArmed, mad.StatusOK)
+	kit.Equal(t, "state after another Set of Armed", state(), ci.PortArmed)
+	refuse(ci.PortArmed, ci.PortInit)
 	request(ci.PortActive, mad.StatusOK)
 	kit.Equal(t, "state after a Set of Active", state(), ci.PortActive)
 	request(ci.PortActive, mad.StatusOK)
 	kit.Equal(t, "state after another Set of Active", state(), ci.PortActive)
+	refuse(ci.PortActive, ci.PortInit)
 }
 
 var SMASet04 = sets.Must("SMA-Set-04", "IBTA 14.2.5.6", verb,
@@ -138,28 +157,42 @@ var SMASet05 = sets.Must("SMA-Set-05", "IBTA 14.2.5.5", verb,
 
 var _ = sets.Case(validate.Case{
 	ID:    "sma.set.guids",
-	Title: "write block 0 of the GUID table",
+	Title: "write each block of the GUID table, and read all",
 	Run:   direct(setGUIDs),
 }, SMASet05)
 
 func setGUIDs(p *port) {
-	t := p.t
-	capacity := int(p.info().GUIDCap)
-	r := p.do(p.smp(mad.Get, mad.AttrGUIDInfo, 0), mad.StatusOK)
-	var before, now mad.GUIDBlock
-	before.Parse(r.Data[:])
-	q := p.smp(mad.Set, mad.AttrGUIDInfo, 0)
-	want := mad.GUIDBlock{0: before[0]}
-	written := mad.GUIDBlock{0: 0x123}
-	for i := 1; i < min(capacity, len(want)); i++ {
-		want[i] = 0x0200000000000000 + uint64(i)
-		written[i] = want[i]
+	const perBlock = 8
+	want := make([]uint64, (int(p.info().GUIDCap)+perBlock-1)/perBlock*perBlock)
+	check := func(when string) {
+		for b := range len(want) / perBlock {
+			var now mad.GUIDBlock
+			p.get(mad.AttrGUIDInfo, uint32(b), &now)
+			kit.Equal(p.t, fmt.Sprintf("block %d of the GUID table %s", b, when), now,
+				mad.GUIDBlock(want[perBlock*b:][:perBlock]))
+		}
 	}
-	written.Put(q.Data[:])
-	p.do(q, mad.StatusOK)
-	r = p.do(p.smp(mad.Get, mad.AttrGUIDInfo, 0), mad.StatusOK)
-	now.Parse(r.Data[:])
-	kit.Equal(t, "GUID table after a Set", now, want)
+	for b := range len(want) / perBlock {
+		var now mad.GUIDBlock
+		p.get(mad.AttrGUIDInfo, uint32(b), &now)
+		copy(want[perBlock*b:], now[:])
+	}
+	for _, v := range []uint64{0x0200000000000000, 0x0311223344556600} {
+		for b := range len(want) / perBlock {
+			var written mad.GUIDBlock
+			for k := range written {
+				written[k] = v + uint64(perBlock*b+k)
+				if i := perBlock*b + k; i > 0 && i < int(p.info().GUIDCap) { // entry 0 is read only
+					want[i] = written[k]
+				}
+			}
+			response := written
+			p.put(mad.AttrGUIDInfo, uint32(b), &response, mad.StatusOK)
+			kit.Equal(p.t, fmt.Sprintf("GUIDInfo in the response to a Set of block %d", b), response,
+				mad.GUIDBlock(want[perBlock*b:][:perBlock]))
+			check(fmt.Sprintf("after a Set of block %d", b))
+		}
+	}
 }
 
 var SMASet06 = sets.Must("SMA-Set-06", "IBTA 14.2.5.7", verb,
@@ -167,21 +200,35 @@ var SMASet06 = sets.Must("SMA-Set-06", "IBTA 14.2.5.7", verb,
 
 var _ = sets.Case(validate.Case{
 	ID:    "sma.set.pkeys",
-	Title: "write block 0 of the P_Key table",
+	Title: "write each block of the P_Key table",
 	Run:   direct(setPKeys),
 }, SMASet06)
 
 func setPKeys(p *port) {
 	t := p.t
-	q := p.smp(mad.Set, mad.AttrPKeyTable, 0)
-	want := mad.PKeyBlock{0xffff, 0x8123}
-	n := min(len(want), len(p.ca.Port.PKeys))
-	want[n-1] = 0x7001
-	want.Put(q.Data[:])
-	p.do(q, mad.StatusOK)
-	a, err := p.ca.Query()
-	kit.OK(t, err, "CA.Query")
-	for i, k := range a.Ports[p.ca.Port.Num-1].PKeys[:n] {
-		kit.Equal(t, fmt.Sprintf("P_Key %d", i), k, ci.PKey(want[i]))
+	const perBlock = 32
+	want := make([]ci.PKey, len(p.ca.Port.PKeys))
+	copy(want, p.attr().PKeys)
+	for _, v := range []ci.PKey{0x8123, 0x0555} {
+		for b := range (len(want) + perBlock - 1) / perBlock {
+			var written, shown mad.PKeyBlock
+			for k := range written {
+				written[k] = uint16(v) + uint16(perBlock*b+k)
+				if perBlock*b+k == 0 {
+					written[k] = 0xffff
+				}
+				if i := perBlock*b + k; i < len(want) {
+					want[i], shown[k] = ci.PKey(written[k]), written[k]
+				}
+			}
+			p.put(mad.AttrPKeyTable, uint32(b), &written, mad.StatusOK)
+			kit.Equal(t, fmt.Sprintf("P_KeyTable in the response to a Set of block %d", b), written, shown)
+			for i, k := range p.attr().PKeys {
+				kit.Equal(t, fmt.Sprintf("P_Key %d after a Set of block %d", i, b), k, want[i])
+			}
+			var now mad.PKeyBlock
+			p.get(mad.AttrPKeyTable, uint32(b), &now)
+			kit.Equal(t, fmt.Sprintf("block %d of P_KeyTable after a Set", b), now, shown)
+		}
 	}
 }

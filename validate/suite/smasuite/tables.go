@@ -35,6 +35,15 @@ func tableQuery(p *port) {
 	kit.Equal(t, "NodeInfo.NodeGUID and PortGUID", [2]uint64{n.NodeGUID, n.PortGUID},
 		[2]uint64{uint64(a.GUID), uint64(attr.GUID)})
 	kit.Equal(t, "NodeInfo.LocalPortNum", n.LocalPort, attr.Num)
+	system := a.SystemGUID
+	if system == 0 {
+		system = a.GUID
+	}
+	kit.Equal(t, "NodeInfo.SystemImageGUID", ci.GUID(n.SystemGUID), system)
+	kit.Equal(t, "NodeInfo.VendorID, DeviceID and Revision", [3]uint32{n.VendorID, uint32(n.DeviceID), n.Revision},
+		[3]uint32{a.VendorID, uint32(a.DeviceID), uint32(a.Revision)})
+	kit.Equal(t, "NodeInfo.BaseVersion and ClassVersion", [2]uint8{n.BaseVersion, n.ClassVersion},
+		[2]uint8{mad.BaseVersion, mad.ClassVersionSubnet})
 	kit.Equal(t, "NodeInfo.PartitionCap", int(n.PartitionCap), len(attr.PKeys))
 	i := p.info()
 	kit.Equal(t, "PortInfo.LID", ci.LID(i.LID), attr.LID)
@@ -44,6 +53,14 @@ func tableQuery(p *port) {
 	kit.Equal(t, "PortInfo.NeighborMTU and MTUCap", [2]ci.MTU{ci.MTU(i.NeighborMTU), ci.MTU(i.MTUCap)},
 		[2]ci.MTU{attr.MTU, attr.MaxMTU})
 	kit.Equal(t, "PortInfo.CapabilityMask", ci.PortCap(i.CapabilityMask), attr.Capability)
+	kit.Equal(t, "PortInfo.MasterSMSL, SubnetTimeOut and InitTypeReply",
+		[3]uint8{i.MasterSMSL, i.SubnetTimeout, i.InitTypeReply},
+		[3]uint8{attr.SMSL, uint8(attr.SubnetTimeout), uint8(attr.InitTypeReply)})
+	kit.Equal(t, "PortInfo.PortPhysicalState, LinkWidthActive, LinkSpeedActive and VLCap",
+		[4]uint8{i.PhysState, i.WidthActive, i.SpeedActive, i.VLCap},
+		[4]uint8{attr.PhysState, attr.WidthActive, attr.SpeedActive, attr.MaxVLs})
+	kit.Equal(t, "PortInfo.LocalPortNum", i.LocalPortNum, attr.Num)
+	kit.Equal(t, "GID 0", attr.GIDs[0].GID, mad.GID(i.GIDPrefix, uint64(attr.GUID)))
 	for b := 0; 32*b < len(attr.PKeys); b++ {
 		var block mad.PKeyBlock
 		p.get(mad.AttrPKeyTable, uint32(b), &block)
@@ -78,9 +95,14 @@ func tableSLtoVL(t *validate.T) {
 		want[3] = 15 // discards
 		q := p.smp(mad.Set, mad.AttrSLtoVL, 0)
 		want.Put(q.Data[:])
-		p.do(q, mad.StatusOK)
-		r := p.do(p.smp(mad.Get, mad.AttrSLtoVL, 0), mad.StatusOK)
-		kit.SameBytes(t, "SLtoVLMappingTable after a Set", r.Data[:], q.Data[:])
+		table := q.Data
+		for i := mad.SLtoVLLen; i < len(q.Data); i++ {
+			q.Data[i] = 0xff // reserved
+		}
+		r := p.do(q, mad.StatusOK)
+		kit.SameBytes(t, "SLtoVLMappingTable in the response to a Set", r.Data[:], table[:])
+		r = p.do(p.smp(mad.Get, mad.AttrSLtoVL, 0), mad.StatusOK)
+		kit.SameBytes(t, "SLtoVLMappingTable after a Set", r.Data[:], table[:])
 	}
 }
 
@@ -126,16 +148,23 @@ func tableArbitration(t *validate.T) {
 		}
 		q := p.smp(mad.Set, mad.AttrVLArbitration, b<<16)
 		want[b].Put(q.Data[:])
-		p.do(q, mad.StatusOK)
+		for i := 0; i < len(q.Data); i += 2 {
+			q.Data[i] |= 0xf0 // reserved
+		}
+		r := p.do(q, mad.StatusOK)
 		clear(want[b][numEntries[b]:])
+		var table [mad.SMPDataLen]byte
+		want[b].Put(table[:])
+		kit.SameBytes(t, fmt.Sprintf("block %d of VLArbitrationTable in the response to a Set", b), r.Data[:], table[:])
 	}
 	for b := uint32(1); b <= 4; b++ {
 		if numEntries[b] == 0 {
 			continue
 		}
-		var now mad.VLArbBlock
-		p.get(mad.AttrVLArbitration, b<<16, &now)
-		kit.Equal(t, fmt.Sprintf("block %d of VLArbitrationTable", b), fmt.Sprint(now), fmt.Sprint(want[b]))
+		r := p.do(p.smp(mad.Get, mad.AttrVLArbitration, b<<16), mad.StatusOK)
+		var table [mad.SMPDataLen]byte
+		want[b].Put(table[:])
+		kit.SameBytes(t, fmt.Sprintf("block %d of VLArbitrationTable", b), r.Data[:], table[:])
 	}
 }
 
@@ -177,8 +206,9 @@ func tableEnd(p *port) {
 		for i := range q.Data {
 			q.Data[i] = 0x5a
 		}
-		p.do(q, mad.StatusOK)
+		set := p.do(q, mad.StatusOK)
 		r := p.do(p.smp(mad.Get, attr, uint32(block)), mad.StatusOK)
+		kit.SameBytes(t, name(q)+": the response", set.Data[:], r.Data[:])
 		rest := r.Data[(numEntries-block*perBlock)*len(r.Data)/perBlock:]
 		kit.SameBytes(t, name(q)+": entries beyond the end", rest, make([]byte, len(rest)))
 	}
@@ -204,9 +234,14 @@ func tableLED(t *validate.T) {
 	for _, on := range kit.Variants(t, "LED", []byte{0x80, 0, 0x80}) {
 		q := p.smp(mad.Set, mad.AttrLEDInfo, 0)
 		q.Data[0] = on
-		p.do(q, mad.StatusOK)
-		r := p.do(p.smp(mad.Get, mad.AttrLEDInfo, 0), mad.StatusOK)
-		kit.SameBytes(t, "LedInfo after a Set", r.Data[:], q.Data[:])
+		led := q.Data
+		for i := range q.Data {
+			q.Data[i] |= 0x7f // reserved, at least below the first bit
+		}
+		r := p.do(q, mad.StatusOK)
+		kit.SameBytes(t, "LedInfo in the response to a Set", r.Data[:], led[:])
+		r = p.do(p.smp(mad.Get, mad.AttrLEDInfo, 0), mad.StatusOK)
+		kit.SameBytes(t, "LedInfo after a Set", r.Data[:], led[:])
 	}
 }
 

@@ -39,6 +39,11 @@ func trapSystemGUID(t *validate.T) {
 	var i mad.NodeInfo
 	l.get(mad.AttrNodeInfo, 0, &i)
 	kit.Equal(t, "NodeInfo.SystemImageGUID after CA.Modify", ci.GUID(i.SystemGUID), guid)
+	l.quiet()
+	err = l.ca.Modify(l.ca.Port.Num, ci.PortFieldSystemGUID, ci.PortModify{SystemGUID: guid})
+	kit.OK(t, err, "CA.Modify of the same system image GUID")
+	_, _, ok := l.trap(3 * late)
+	kit.True(t, !ok, "trap after a CA.Modify that changes nothing", "none", "a trap")
 }
 
 var SMATrap08 = traps.Must("SMA-Trap-08", "IBTA 14.2.5.1", wireVerb,
@@ -80,12 +85,22 @@ func (l *linked) wrongKey(t *validate.T, trap uint16, k uint32, change func(wr *
 		e.Init().RTR(nil).RTS()
 	}
 	to.Recv(to.RecvWR(0, 0, grhLen+8))
+	before := l.info()
 	wr := from.SendWR(1, 0, 8)
 	wr.To = ci.Dest{AV: l.peer.avOf(from, l.peer.lid), QPN: to.Num(), QKey: c.QKey}
 	change(&wr)
 	from.Send(wr)
 	from.CQ.WaitOK(1)
 	s, n := l.mustTrap("a datagram with a wrong key")
+	counts := [2]uint16{before.PKeyViolations, before.QKeyViolations}
+	if trap == mad.TrapBadPKey {
+		counts[0]++
+	} else {
+		counts[1]++
+	}
+	now := l.info()
+	kit.Equal(t, "P_KeyViolations and Q_KeyViolations after a datagram with a wrong key",
+		[2]uint16{now.PKeyViolations, now.QKeyViolations}, counts)
 	var d mad.TrapKey
 	d.Parse(n.Details[:])
 	d.GID1, d.GID2 = [16]byte{}, [16]byte{} // of a packet without them

@@ -72,19 +72,22 @@ var _ = traps.Case(validate.Case{
 
 func trapBytes(t *validate.T) {
 	l := managed(t)
+	l.change(func(i *mad.PortInfo) { i.MKeyProtect = 2 }) // at level 1, a Get without the key is no violation
 	var last uint64
-	for _, directed := range kit.Variants(t, "directed route", []bool{false, true}) {
-		q := l.smp(mad.Set, mad.AttrPKeyTable, 0x1234)
-		want := mad.TrapMKey{LID: uint16(l.peer.ca.Port.LID), Method: mad.Set, Attribute: mad.AttrPKeyTable,
-			Modifier: 0x1234, MKey: wrongKey}
-		if directed {
-			q = l.directed(mad.Set, mad.AttrPKeyTable)
-			want.Modifier, want.Directed = 0, true
-			want.DrSLID, want.HopCount = mad.PermissiveLID, l.way.hops()
-			want.Truncated = int(want.HopCount) > len(want.ReturnPath)
-			copy(want.ReturnPath[:], l.way.in[1:])
+	for _, v := range kit.Variants(t, "", violations) {
+		q, want := v.request(l)
+		if want.HopCount > 1 && want.LID != 0 && l.route().hops() > 1 {
+			continue // switches between the ports take such a route for one that begins
 		}
-		l.violate(q)
+		q.MKey, want.MKey = wrongKey, wrongKey
+		want.Method, want.Attribute, want.Modifier = q.Method, q.Attribute, q.Modifier
+		var m ci.MAD
+		q.Put(m[:])
+		if want.LID != 0 {
+			l.peer.sendTo(l.peer.lid, &m)
+		} else {
+			l.peer.send(&m)
+		}
 		s, n := l.mustTrap("a wrong M_Key")
 		for s.TID == last { // a repetition that was on its way
 			s, n = l.mustTrap("a wrong M_Key")
@@ -96,15 +99,60 @@ func trapBytes(t *validate.T) {
 			uint32(s.Status)}, [3]uint32{uint32(mad.AttrNotice), 0, 0})
 		var d mad.TrapMKey
 		d.Parse(n.Details[:])
-		if directed {
+		if want.LID == 0 {
 			want.LID = d.LID // of a request without one
 		}
-		kit.Equal(t, "details of the trap", d, want)
+		kit.Equal(t, "details of the trap after "+v.name, d, want)
 		n.Details = [mad.NoticeDetailsLen]byte{}
 		kit.Equal(t, "notice", n, mad.Notice{Generic: true, Type: mad.NoticeSecurity, Producer: mad.ProducerCA,
 			Trap: mad.TrapBadMKey, IssuerLID: uint16(l.attr().LID)})
 		l.repress(&s)
 	}
+}
+
+// A violation is a request that fails the check of the M_Key.
+type violation struct {
+	name string
+	// request returns the request, and what trap 256 has of it besides the fields of its header and its key. The
+	// request is sent to the LID of the port, or along its directed route if the trap has no LID.
+	request func(l *linked) (*mad.SMP, mad.TrapMKey)
+}
+
+var violations = []violation{
+	{"a Set by LID", func(l *linked) (*mad.SMP, mad.TrapMKey) {
+		return l.smp(mad.Set, mad.AttrPKeyTable, 0x1234), mad.TrapMKey{LID: uint16(l.peer.ca.Port.LID)}
+	}},
+	{"a Get by LID", func(l *linked) (*mad.SMP, mad.TrapMKey) {
+		return l.smp(mad.Get, mad.AttrNodeInfo, 0xfedcba98), mad.TrapMKey{LID: uint16(l.peer.ca.Port.LID)}
+	}},
+	{"a trap repress by LID", func(l *linked) (*mad.SMP, mad.TrapMKey) {
+		return l.smp(mad.TrapRepress, mad.AttrNotice, 0x55aa33cc), mad.TrapMKey{LID: uint16(l.peer.ca.Port.LID)}
+	}},
+	{"a Set along a directed route", func(l *linked) (*mad.SMP, mad.TrapMKey) {
+		q := l.directed(mad.Set, mad.AttrPKeyTable)
+		want := mad.TrapMKey{Directed: true, DrSLID: mad.PermissiveLID, HopCount: l.way.hops()}
+		want.Truncated = int(want.HopCount) > len(want.ReturnPath)
+		copy(want.ReturnPath[:], l.way.in[1:])
+		return q, want
+	}},
+	{"a Set with a part by LID after 30 hops", func(l *linked) (*mad.SMP, mad.TrapMKey) { return l.afterHops(30) }},
+	{"a Set with a part by LID after 31 hops", func(l *linked) (*mad.SMP, mad.TrapMKey) { return l.afterHops(31) }},
+	{"a Set with a part by LID after 63 hops", func(l *linked) (*mad.SMP, mad.TrapMKey) { return l.afterHops(63) }},
+}
+
+// afterHops returns a request by LID that has come along a directed route before, and the details of its trap.
+func (l *linked) afterHops(n uint8) (*mad.SMP, mad.TrapMKey) {
+	q := l.smp(mad.Set, mad.AttrPKeyTable, 0)
+	q.Class = mad.ClassSubnetDirected
+	q.SetHops(n+1, n)
+	q.DrSLID, q.DrDLID = mad.PermissiveLID, uint16(l.peer.lid)
+	for i := range int(n) {
+		q.ReturnPath[i+1] = byte(0x80 + i)
+	}
+	want := mad.TrapMKey{LID: uint16(l.peer.ca.Port.LID), Directed: true, DrSLID: mad.PermissiveLID, HopCount: n}
+	want.Truncated = int(n) > len(want.ReturnPath)
+	copy(want.ReturnPath[:], q.ReturnPath[1:])
+	return q, want
 }
 
 var SMATrap02 = traps.Must("SMA-Trap-02", "IBTA 13.4.9", wireVerb,
@@ -201,14 +249,14 @@ func (l *linked) changeCapability() (s mad.SMP, n mad.Notice) {
 
 func trapCapability(t *validate.T) {
 	l := managed(t)
+	before := l.attr().Capability
 	_, n := l.changeCapability()
 	var d mad.TrapCapability
 	d.Parse(n.Details[:])
 	attr := l.attr()
 	kit.Equal(t, "details of the trap", d, mad.TrapCapability{LID: uint16(attr.LID),
 		CapabilityMask: uint32(attr.Capability)})
-	kit.True(t, attr.Capability&ci.PortCapSM != 0, "capability mask after CA.Modify", "the bit IsSM", "%#x",
-		uint32(attr.Capability))
+	kit.Equal(t, "capability mask after CA.Modify of the bit IsSM", attr.Capability, before|ci.PortCapSM)
 	n.Details = [mad.NoticeDetailsLen]byte{}
 	kit.Equal(t, "notice", n, mad.Notice{Generic: true, Type: mad.NoticeInfo, Producer: mad.ProducerCA,
 		Trap: mad.TrapCapabilityMask, IssuerLID: uint16(attr.LID)})
@@ -227,6 +275,12 @@ func trapDriver(t *validate.T) {
 	l.sameMAD(again, first)
 	l.repress(&first)
 	l.quiet()
+	for _, mask := range []ci.PortCap{ci.PortCapSM, 0} {
+		m := ci.PortModify{CapMask: mask, Capability: ci.PortCapSM | ci.PortCapCM&^mask}
+		kit.OK(t, l.ca.Modify(l.ca.Port.Num, ci.PortFieldCapability, m), "CA.Modify of the same capability mask")
+		_, _, ok := l.trap(3 * late)
+		kit.True(t, !ok, "trap after a CA.Modify that changes nothing", "none", "a trap")
+	}
 }
 
 // quiet waits until the port sends no traps. One may be on its way.

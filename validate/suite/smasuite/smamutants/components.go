@@ -48,6 +48,12 @@ func componentMutants() []mutant.Mutant {
 				set[atPhysState] = set[atPhysState]&15 | 2<<4
 			}
 		}, nil),
+		portInfo("sma.sleep-ignored", smasuite.SMAComp06, "a LinkDownDefaultState of Sleep is ignored",
+			func(set []byte) {
+				if set[atPhysState]&15 == 1 {
+					set[atPhysState] &^= 15
+				}
+			}, nil),
 		portInfo("sma.lease-forever", smasuite.SMAKey05, "the lease of an M_Key does not end",
 			func(set []byte) { set[atLease], set[atLease+1] = 0, 0 }, nil),
 		fault("sma.lease-goes-on", smasuite.SMAKey06, "a lease goes on after its owner has returned", leaseGoesOn),

@@ -118,6 +118,58 @@ func linkMutants() []mutant.Mutant {
 				}
 				return true
 			}),
+		sendsState("sma.trap-limit", smasuite.SMATrap11, "the port sends 3 traps, and no others", func() func([]byte) bool {
+			var mu sync.Mutex
+			seen := map[uint64]bool{}
+			return func(b []byte) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				tid := binary.BigEndian.Uint64(b[8:])
+				if isTrap(b) && len(seen) < 3 {
+					seen[tid] = true
+				}
+				return !isTrap(b) || seen[tid]
+			}
+		}),
+		receives("sma.notice-kept", smasuite.SMATrap12, "a Set of Notice acknowledges no trap", func(b []byte) {
+			if mad.Method(b[3]) == mad.Set && binary.BigEndian.Uint16(b[16:]) == mad.AttrNotice {
+				b[smpData+6] ^= 0x55
+			}
+		}),
+		sendsState("sma.trap-gives-up", smasuite.SMATrap13, "a trap is sent twice", func() func(b []byte) bool {
+			var mu sync.Mutex
+			seen := map[uint64]int{}
+			return func(b []byte) bool {
+				if !isTrap(b) {
+					return true
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				tid := binary.BigEndian.Uint64(b[8:])
+				seen[tid]++
+				return seen[tid] <= 2
+			}
+		}),
+		sends("sma.route-begun", smasuite.SMAManager01, "a directed route leaves with hop pointer 0",
+			func(b []byte) bool {
+				if mad.Class(b[1]) == mad.ClassSubnetDirected && mad.Method(b[3]) == mad.Get {
+					b[6] = 0
+				}
+				return true
+			}),
+		receives("sma.any-return", smasuite.SMAManager02, "each response to a directed route ends at the port",
+			func(b []byte) {
+				if mad.Class(b[1]) == mad.ClassSubnetDirected && isResponse(b) {
+					b[6], b[7], b[32], b[33] = 1, 1, 0xff, 0xff
+				}
+			}),
+		sends("sma.answer-pointer", smasuite.SMAManager03, "the response of a manager leaves with hop pointer 0",
+			func(b []byte) bool {
+				if isResponse(b) && binary.BigEndian.Uint16(b[16:]) == mad.AttrSMInfo {
+					b[6] = 0
+				}
+				return true
+			}),
 		stale("sma.stale-lid", smasuite.SMAEvent01, "CA.Query returns the first LID", ci.EventLIDChange,
 			func(old, now *ci.PortAttr) { now.LID = old.LID }),
 		stale("sma.stale-manager", smasuite.SMAEvent02, "CA.Query returns the first LID of the manager",

@@ -37,6 +37,21 @@ func perfMutants() []mutant.Mutant {
 			func(out *ci.MAD) { clear(out[smpData+8 : smpData+72]) }),
 		meters("sma.perf-version", smasuite.SMAPerf07, "ClassPortInfo has base version 2", mad.AttrClassPortInfo,
 			func(out *ci.MAD) { out[smpData] = 2 }),
+		fault("sma.perf-answers-trap", smasuite.SMAPerf13, "a trap of performance management is answered", func() hook {
+			return func(in, out *ci.MAD, next execute) error {
+				err := next(in, out)
+				if mad.Class(in[1]) == mad.ClassPerformance && mad.Method(in[3]) == mad.Trap {
+					*out = *in
+					out[3] = uint8(mad.GetResp)
+				}
+				return err
+			}
+		}),
+		meters("sma.perf-claims", smasuite.SMAPerf14, "ClassPortInfo claims PortXmitWait", mad.AttrClassPortInfo,
+			func(out *ci.MAD) {
+				mask := binary.BigEndian.Uint16(out[smpData+2:])
+				binary.BigEndian.PutUint16(out[smpData+2:], mask|mad.PerfCapXmitWait)
+			}),
 		meters("sma.perf-grh", smasuite.SMAPerf09, "PortRcvData is one word too low", mad.AttrPortCounters,
 			func(out *ci.MAD) {
 				data := out[smpData+28:]

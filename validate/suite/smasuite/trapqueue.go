@@ -1,0 +1,192 @@
+package smasuite
+
+import (
+	"ciddk/ci"
+	"ciddk/mad"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// Several traps at once: which of them go on, and to which manager.
+
+// violateAt sends a Set of P_KeyTable with a wrong M_Key, and waits until the agent has received it. The modifier tells
+// its trap from others.
+func (l *linked) violateAt(modifier uint32) {
+	l.violate(l.smp(mad.Set, mad.AttrPKeyTable, modifier))
+	l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK)
+}
+
+// violated is violateAt, and returns the first trap that reports the violation.
+func (l *linked) violated(modifier uint32) mad.SMP {
+	l.violateAt(modifier)
+	for {
+		s, n := l.mustTrap("a wrong M_Key")
+		var d mad.TrapMKey
+		if d.Parse(n.Details[:]); n.Trap == mad.TrapBadMKey && d.Modifier == modifier {
+			return s
+		}
+	}
+}
+
+var _ = traps.Case(validate.Case{
+	ID:    "sma.trap.each",
+	Title: "acknowledge the second of three traps, then the others",
+	Run:   trapEach,
+}, SMATrap03)
+
+func trapEach(t *validate.T) {
+	l := managed(t)
+	var first [3]mad.SMP
+	for i := range first {
+		first[i] = l.violated(uint32(i))
+	}
+	l.repress(&first[1])
+	l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK)
+	l.peer.list = nil
+	const rounds = 3
+	seen := map[uint64]int{}
+	for seen[first[0].TID] < rounds || seen[first[2].TID] < rounds {
+		s, _ := l.mustTrap("three traps, of which the second one has been acknowledged")
+		seen[s.TID]++
+		for i := range first {
+			if s.TID == first[i].TID {
+				l.sameMAD(s, first[i])
+			}
+		}
+	}
+	kit.True(t, seen[first[1].TID] < 2, "repetitions of the trap that has been acknowledged", "none, or one on its way",
+		"%d, and %d and %d of the others", seen[first[1].TID], seen[first[0].TID], seen[first[2].TID])
+	kit.True(t, len(seen) <= len(first), "transaction IDs of three traps", "three", "%d", len(seen))
+	l.repress(&first[2])
+	l.repress(&first[0])
+	l.quiet()
+}
+
+var _ = traps.Case(validate.Case{
+	ID:    "sma.trap.again",
+	Title: "the same violation before the trap repress",
+	Run:   trapAgain,
+}, SMATrap04)
+
+func trapAgain(t *validate.T) {
+	l := managed(t)
+	first := l.violated(3)
+	l.violateAt(3)
+	l.repress(&first)
+	for {
+		s, n := l.mustTrap("a second violation")
+		if s.TID == first.TID { // on its way
+			continue
+		}
+		var of mad.Notice
+		of.Parse(first.Data[:])
+		kit.Equal(t, "notice of the second trap", n, of)
+		l.repress(&s)
+		break
+	}
+	l.quiet()
+	other := l.violated(4)
+	kit.True(t, other.TID != first.TID, "transaction ID of a later trap", "another one", "%#x again", other.TID)
+	l.repress(&other)
+	l.quiet()
+}
+
+var SMATrap11 = traps.Must("SMA-Trap-11", "IBTA 14.2.5.1", wireVerb,
+	"Many requests with wrong M_Keys, whose traps nobody acknowledges, do not keep the port from reporting another event.")
+
+var _ = traps.Case(validate.Case{
+	ID:    "sma.trap.many",
+	Title: "a change of the capability mask after 30 different violations",
+	Run:   trapMany,
+}, SMATrap11)
+
+func trapMany(t *validate.T) {
+	l := managed(t)
+	for i := range uint32(30) {
+		l.violate(l.smp(mad.Set, mad.AttrPKeyTable, i))
+	}
+	l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK)
+	for _, n := l.changeCapability(); n.Trap != mad.TrapCapabilityMask; {
+		_, n = l.mustTrap("a change of the capability mask")
+	}
+}
+
+var SMATrap12 = traps.Must("SMA-Trap-12", "IBTA 13.4.9", wireVerb,
+	"A port that claims notices returns that of a trap that has not been acknowledged, with their number, to a Get of "+
+		"Notice. A Set of the same notice acknowledges the trap, and a Set of another one changes nothing.")
+
+var _ = traps.Case(validate.Case{
+	ID:    "sma.trap.notice",
+	Title: "read the notices of two traps, and acknowledge them by Sets",
+	Run:   trapNotice,
+}, SMATrap12)
+
+func trapNotice(t *validate.T) {
+	l := managed(t)
+	if i := l.info(); i.CapabilityMask&uint32(ci.PortCapNotice) == 0 {
+		t.Skip("PortInfo.CapabilityMask does not claim notices")
+	}
+	first := [...]mad.SMP{l.violated(1), l.violated(2)}
+	for left := len(first); left > 0; left-- {
+		var n mad.Notice
+		l.get(mad.AttrNotice, 0, &n)
+		kit.Equal(t, "NoticeCount", n.Count, uint16(left))
+		n.Count = 0
+		k := 0
+		for ; k < len(first); k++ {
+			var of mad.Notice
+			if of.Parse(first[k].Data[:]); of == n {
+				break
+			}
+		}
+		kit.True(t, k < len(first), "Notice", "that of one of the traps", "%+v", n)
+		other := n
+		other.Details[14] ^= 1
+		l.put(mad.AttrNotice, 0, &other, mad.StatusOK)
+		again := n
+		l.get(mad.AttrNotice, 0, &again)
+		kit.Equal(t, "NoticeCount after a Set of another notice", again.Count, uint16(left))
+		again.Count = 0
+		kit.Equal(t, "Notice after a Set of another notice", again, n)
+		l.put(mad.AttrNotice, 0, &n, mad.StatusOK)
+		if left == 1 {
+			break
+		}
+		l.peer.list = nil
+		seen := map[uint64]int{}
+		for seen[first[1-k].TID] < 3 {
+			s, _ := l.mustTrap("a Set of the notice of another trap")
+			seen[s.TID]++
+		}
+		kit.True(t, seen[first[k].TID] < 2, "repetitions of the trap whose notice was set", "none, or one on its way",
+			"%d, and 3 of the other trap", seen[first[k].TID])
+	}
+	var n mad.Notice
+	l.get(mad.AttrNotice, 0, &n)
+	kit.Equal(t, "Notice after Sets of all", n, mad.Notice{Generic: true, Type: mad.NoticeEmpty,
+		Producer: mad.ProducerCA})
+	l.quiet()
+}
+
+var SMATrap13 = traps.Must("SMA-Trap-13", "IBTA 13.4.9", wireVerb,
+	"A trap that has not been acknowledged is repeated to the subnet manager that the port has then.")
+
+var _ = traps.Case(validate.Case{
+	ID:    "sma.trap.manager",
+	Title: "change MasterSMLID while a trap is repeated, and change it back",
+	Run:   trapManager,
+}, SMATrap13)
+
+func trapManager(t *validate.T) {
+	const nobody = 0xbffe
+	l := managed(t)
+	first := l.violated(5)
+	was := l.peer.ca.Port.LID
+	l.change(func(i *mad.PortInfo) { i.MasterSMLID = nobody })
+	l.quiet()
+	l.change(func(i *mad.PortInfo) { i.MasterSMLID = uint16(was) })
+	again, _ := l.mustTrap("a Set of the first MasterSMLID")
+	l.sameMAD(again, first)
+	l.repress(&first)
+	l.quiet()
+}
