@@ -61,7 +61,9 @@ type result struct {
 // begin sends a request from the manager, and returns what the peer receives.
 func (l *linked) begin(a mads.Agent, q *mad.SMP, to ci.LID) (r mad.SMP, done chan result) {
 	done = make(chan result, 1)
-	err := a.StartDo(l.t.Context(), outgoingMessage(q, to), func(r *mads.Received, err error) { done <- result{r, err} })
+	err := a.StartDo(l.t.Context(), outgoingMessage(q, to), func(r *mads.Received, err error) {
+		done <- result{r, err}
+	})
 	kit.OK(l.t, err, "mads.Agent.StartDo of a directed route")
 	m, ok := l.peer.take(l.t.Remaining(), func(m *ci.MAD) bool {
 		return mad.Method(m[3]) == q.Method && binary.BigEndian.Uint32(m[20:]) == q.Modifier
@@ -85,8 +87,8 @@ func (l *linked) end(done chan result, what string) mad.SMP {
 }
 
 var SMAManager01 = managers.Must("SMA-Manager-01", "IBTA 14.2.2.1", managerVerb,
-	"The directed route of a manager leaves its port with hop pointer 1 and is otherwise as the manager has made it. One "+
-		"that does not begin there is refused, and does not leave.")
+	"The directed route of a manager leaves its port with hop pointer 1 and is otherwise as the manager has made it. "+
+		"One that does not begin there is refused.")
 
 var _ = managers.Case(validate.Case{
 	ID:    "sma.manager.request",
@@ -174,7 +176,7 @@ func (l *linked) answerRoute(r mad.SMP, change func(back *mad.SMP)) {
 }
 
 var SMAManager02 = managers.Must("SMA-Manager-02", "IBTA 14.2.2.4", managerVerb,
-	"A response to a manager's directed route arrives with hop pointer 0. One that does not end at the port is dropped.")
+	"A response to a manager's directed route arrives with hop pointer 0. One that does not end there is dropped.")
 
 var _ = managers.Case(validate.Case{
 	ID:    "sma.manager.response",

@@ -92,7 +92,8 @@ func trapAgain(t *validate.T) {
 }
 
 var SMATrap11 = traps.Must("SMA-Trap-11", "IBTA 14.2.5.1", wireVerb,
-	"Many requests with wrong M_Keys, whose traps nobody acknowledges, do not keep the port from reporting another event.")
+	"Many requests with wrong M_Keys, whose traps nobody acknowledges, do not keep the port from reporting another "+
+		"event.")
 
 var _ = traps.Case(validate.Case{
 	ID:    "sma.trap.many",

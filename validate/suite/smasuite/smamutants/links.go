@@ -118,7 +118,7 @@ func linkMutants() []mutant.Mutant {
 				}
 				return true
 			}),
-		sendsState("sma.trap-limit", smasuite.SMATrap11, "the port sends 3 traps, and no others", func() func([]byte) bool {
+		sendsState("sma.trap-limit", smasuite.SMATrap11, "the port sends no fourth trap", func() func([]byte) bool {
 			var mu sync.Mutex
 			seen := map[uint64]bool{}
 			return func(b []byte) bool {
