@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,7 +40,7 @@ func TestUserProfile(t *testing.T) {
 	for _, x := range r.Results {
 		if x.Status == validate.Skip {
 			assert.Equal(t, "not claimed: User", x.Reason, x.Case)
-			assert.Contains(t, []string{"user.library.traffic", "user.library.room", "user.exit.context"}, x.Case)
+			assert.True(t, strings.HasPrefix(x.Case, "user.library.") || x.Case == "user.exit.context", x.Case)
 		}
 	}
 }

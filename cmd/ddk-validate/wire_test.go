@@ -142,10 +142,10 @@ func TestWireLinks(t *testing.T) {
 		"wire.drop.lrh", "wire.drop.vl15", "wire.drop.grh", "wire.take.lrh", "wire.take.grh", "wire.ud.grh"}
 	ipv6 := []string{"wire.form.flow-label", "wire.form.flow-label-path"}
 	const secondGID, secondPKey = "wire.drop.destination", "wire.drop.pkey-removed"
-	infiniband = append(infiniband, secondGID, secondPKey)
+	infiniband = append(infiniband, secondGID, secondPKey, "wire.smp.lane")
 	ip := append(
 		[]string{"wire.form.udp", "wire.form.source-port", "wire.form.ip", "wire.form.checksum", "wire.form.class",
-			"wire.drop.cnp", "wire.take.source-port", "wire.take.class", "wire.ud.header",
+			"wire.drop.ip", "wire.take.source-port", "wire.take.class", "wire.ud.header", "wire.smp.lane",
 			secondGID},
 		ipv6...)
 	for _, tt := range []struct {

@@ -160,7 +160,8 @@ func linkMutants() []mutant.Mutant {
 		receives("sma.any-return", smasuite.SMAManager02, "each response to a directed route ends at the port",
 			func(b []byte) {
 				if mad.Class(b[1]) == mad.ClassSubnetDirected && isResponse(b) {
-					b[6], b[7], b[32], b[33] = 1, 1, 0xff, 0xff
+					b[6], b[7] = 1, 1
+					b[32], b[33] = 0xff, 0xff
 				}
 			}),
 		sends("sma.answer-pointer", smasuite.SMAManager03, "the response of a manager leaves with hop pointer 0",
