@@ -23,6 +23,8 @@ type cq struct {
 }
 
 // These errors are created in advance, because the data path must not allocate, even for an error.
+var errWhen = fail("CQ.Notify", ci.InvalidParameter, "unknown condition")
+
 var errPoll, errNotify = fail("CQ.Poll", ci.InvalidCQHandle, ""), fail("CQ.Notify", ci.InvalidCQHandle, "")
 
 // Destroy destroys the CQ. Status: ResourceBusy (a QP uses it), InvalidCQHandle, Timeout. Context: drain.
@@ -111,10 +113,13 @@ func (q *cq) save() {
 	}
 }
 
-// Notify arms the CQ. Status: InvalidCQHandle. Context: data.
+// Notify arms the CQ. Status: InvalidCQHandle, InvalidParameter (an unknown condition). Context: data.
 func (q *cq) Notify(when ci.Notify) error {
 	if !q.alive() {
 		return errNotify
+	}
+	if when > ci.NotifySolicited {
+		return errWhen
 	}
 	if q.user != nil {
 		q.armUser(when)

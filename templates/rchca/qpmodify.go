@@ -1,6 +1,8 @@
 package rchca
 
 import (
+	"net/netip"
+
 	"ciddk/ci"
 	"ciddk/templates/rchca/userabi"
 )
@@ -122,11 +124,19 @@ func (q *qp) checkRanges(verb string, set ci.QPField, a *ci.QPAttr) error {
 			a.RetryCount > 7), has(ci.QPFieldRNRRetry, a.RNRRetry > 7),
 		has(ci.QPFieldMinRNRTimer, a.MinRNRTimer > 31), has(ci.QPFieldInitDepth, int(a.InitDepth) > i.MaxReads),
 		has(ci.QPFieldRespRes, int(a.RespRes) > i.MaxReads),
-		has(ci.QPFieldPrimary, int(av.GRH.SGIDIndex) >= len(i.Port.GIDs) || av.GRH.DGID == ci.GID{} ||
-			av.GRH.FlowLabel > 0xfffff):
+		has(ci.QPFieldPrimary, int(av.GRH.SGIDIndex) >= len(i.Port.GIDs) || av.GRH.FlowLabel > 0xfffff ||
+			!reaches(i.Port.GIDs[av.GRH.SGIDIndex].GID, av.GRH.DGID)):
 		return fail(verb, ci.InvalidParameter, "a value is out of range")
 	}
 	return nil
+}
+
+// reaches reports whether there can be a connection between two GIDs, which are IP addresses: of one family, and not of
+// a group.
+func reaches(from, to ci.GID) bool {
+	a, b := netip.AddrFrom16(from).Unmap(), netip.AddrFrom16(to).Unmap()
+	isBroadcast := b == netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	return !a.IsUnspecified() && !b.IsUnspecified() && a.Is4() == b.Is4() && !b.IsMulticast() && !isBroadcast
 }
 
 // Apply copies the attributes in set. The driver and the device in software use it.

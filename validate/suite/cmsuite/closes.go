@@ -54,6 +54,7 @@ var (
 )
 
 func closeIn(t *validate.T, places []reactPlace) {
+	statesAtOnce(t)
 	g := newRig(t)
 	for _, p := range kit.Variants(t, "state", places) {
 		k := p.reach(g)
@@ -128,6 +129,7 @@ var (
 )
 
 func copiesAfterClose(t *validate.T, places []reactPlace, isActive bool) {
+	statesAtOnce(t)
 	g := newRig(t)
 	for _, p := range closedPlaces(places) {
 		p.each(t, g, isActive)

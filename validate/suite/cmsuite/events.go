@@ -53,6 +53,7 @@ func (g *rig) mra(k *linked, which mad.CMWhich, data string) {
 }
 
 func callEvents(t *validate.T) {
+	statesAtOnce(t)
 	g := newRig(t)
 	for _, how := range kit.Variants(t, "", []string{"AcceptConfig", "Notify", "ConnectConfig"}) {
 		got := make(chan string, 20)
@@ -140,6 +141,7 @@ func callEvents(t *validate.T) {
 }
 
 func callEarly(t *validate.T) {
+	statesAtOnce(t)
 	g := newRig(t)
 	type early struct {
 		cm.Conn
@@ -199,6 +201,7 @@ func callEarly(t *validate.T) {
 }
 
 func callNext(t *validate.T) {
+	statesAtOnce(t)
 	g := newRig(t)
 	k := g.answered()
 	expects := func(want cm.EventType, data string) cm.Event {

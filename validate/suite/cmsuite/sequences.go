@@ -153,6 +153,7 @@ var _ = alternates.Case(validate.Case{
 }, CMPath05)
 
 func proposeEnds(t *validate.T) {
+	statesAtOnce(t)
 	g := newRig(t)
 	outcome := make(chan error, 1)
 	propose := func(k *linked, hops uint8) (*mad.LAP, uint64) {
