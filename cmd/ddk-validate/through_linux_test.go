@@ -69,10 +69,14 @@ func TestThroughServices(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &rep))
 	passed := 0
 	for _, r := range rep.Results {
+		if r.Status == validate.Skip { // such a case needs services with settings or adapters of its own
+			assert.Contains(t, r.Reason, "in another process", r.Case)
+			continue
+		}
 		assert.Equal(t, validate.Pass, r.Status, "%s: %s", r.Case, r.Reason)
 		passed++
 	}
-	assert.Greater(t, passed, 45)
+	assert.Greater(t, passed, 100)
 }
 
 // TestThroughTools runs cases that use the tools of a target through the process boundary: an end of the link, a link
