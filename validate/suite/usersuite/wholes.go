@@ -90,6 +90,9 @@ func (w *whole) loop() schema.AVAttr {
 			if g.GID != (ci.GID{}) {
 				av.DGID, av.SGIDIndex = g.GID, uint16(i)
 			}
+			if g.Type == ci.GIDRoCEv2 && g.GID != (ci.GID{}) {
+				break // the last one may be of a type or a family without groups
+			}
 		}
 	}
 	return av
