@@ -27,6 +27,9 @@ func (c *ca) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	case in == nil || out == nil:
 		return fail(verb, ci.InvalidParameter, "a MAD is nil")
 	}
+	if p.isEthernet() && refuse(in, out) {
+		return nil
+	}
 	slid := uint16(0)
 	if src != nil {
 		slid = uint16(src.DLID)
@@ -43,4 +46,22 @@ func (c *ca) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 		return firmwareError(verb, err)
 	}
 	return nil
+}
+
+// refuse makes the response to a request of subnet management on an Ethernet port, which has none, although the firmware
+// would execute it. It reports false for another datagram.
+func refuse(in, out *ci.MAD) bool {
+	var h mad.Header
+	h.Parse(in[:])
+	isDirected := h.Class == mad.ClassSubnetDirected
+	if !isDirected && h.Class != mad.ClassSubnetLID || h.Method != mad.Get && h.Method != mad.Set {
+		return false
+	}
+	*out = *in
+	h.Method, h.Status = mad.GetResp, mad.StatusBadVersion
+	if isDirected {
+		h.Status |= mad.StatusDirection
+	}
+	h.Put(out[:])
+	return true
 }

@@ -225,7 +225,7 @@ func responseSources(t *validate.T) {
 			wrs = slices.Clone(wrs)
 			for i := range wrs {
 				switch v, ok := ci.As[*benchAV](wrs[i].To.AV); {
-				case ok && v.attr.DLID < 0xbfff:
+				case ok && v.attr.DLID < 0xbfff && (v.attr.DLID != 0 || !isIB):
 					valid = wrs[i].To.AV
 				case ok && valid != nil:
 					wrs[i].To.AV, wrs[i].To.QPN = valid, 0xfffffe
@@ -305,6 +305,7 @@ var _ = datagrams.Case(validate.Case{
 }, MADTime03)
 
 func replyRate(t *validate.T) {
+	severalSources(t)
 	const ns = time.Nanosecond
 	for _, v := range kit.Variants(t, "", []struct {
 		name    string

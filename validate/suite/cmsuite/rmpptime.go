@@ -153,6 +153,7 @@ var _ = datagrams.Case(validate.Case{
 }, MADRMPP04)
 
 func rmppUnsolicited(t *validate.T) {
+	severalSources(t)
 	s := newSender(t, mads.Config{MaxMessage: mad.SAHeaderLen + 2005})
 	w := s.window()
 	ack := func(n, last int) string { return fmt.Sprintf("ACK %d %d", n, last) }
@@ -286,6 +287,7 @@ var _ = datagrams.Case(validate.Case{
 }, MADRMPP05)
 
 func rmppPlaces(t *validate.T) {
+	severalSources(t)
 	s := newSender(t, mads.Config{MaxTransfers: 8, MaxRepliesPeer: 1000, MaxReplies: 1000})
 	ack := fmt.Sprintf("ACK 1 %d", 1+s.window())
 	tid := uint64(0)

@@ -71,6 +71,7 @@ var _ = traps.Case(validate.Case{
 }, SMATrap01)
 
 func trapBytes(t *validate.T) {
+	alone(t)
 	l := managed(t)
 	l.change(func(i *mad.PortInfo) { i.MKeyProtect = 2 }) // at level 1, a Get without the key is no violation
 	var last uint64
