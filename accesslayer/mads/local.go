@@ -117,9 +117,11 @@ func (l *localAgent) subnet(h *mad.Header, q localRequest) {
 	e.reply(q.r, q.in)
 }
 
-// repress passes a TrapRepress for a trap that the driver itself has sent to the driver, if it has the M_Key.
+// repress passes a TrapRepress for a trap that the driver itself has sent to the driver, if it has the M_Key. An adapter
+// with an agent of its own has executed one of the network already.
 func (l *localAgent) repress(q localRequest) {
-	if p := l.e.p; q.r != nil && !p.hasOwnAgent() && p.h.sma.Execute(p.id.Num, q.r.From.AV.DLID, q.in) != sma.Deliver {
+	p := l.e.p
+	if q.r != nil && (p.hasOwnAgent() || p.h.sma.Execute(p.id.Num, q.r.From.AV.DLID, q.in) != sma.Deliver) {
 		return
 	}
 	var out ci.MAD
@@ -127,7 +129,7 @@ func (l *localAgent) repress(q localRequest) {
 	if q.r != nil {
 		src = &q.r.From.AV
 	}
-	if err := l.e.p.h.ca.LocalMAD(l.e.p.id.Num, src, q.in, &out); err != nil {
+	if err := p.h.ca.LocalMAD(p.id.Num, src, q.in, &out); err != nil {
 		l.e.p.count.drop(DropUnclaimed)
 	}
 }

@@ -53,7 +53,7 @@ func (c *Capture) open(iface string) (err error) {
 			unix.Close(c.fd)
 		}
 	}()
-	if err := unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20); err != nil {
+	if err := unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 256<<20); err != nil {
 		return err
 	}
 	i, err := net.InterfaceByName(iface)

@@ -73,7 +73,10 @@ var _ = traps.Case(validate.Case{
 func trapBytes(t *validate.T) {
 	alone(t)
 	l := managed(t)
-	l.change(func(i *mad.PortInfo) { i.MKeyProtect = 2 }) // at level 1, a Get without the key is no violation
+	l.change(func(i *mad.PortInfo) {
+		i.MKeyProtect = 2    // at level 1, a Get without the key is no violation
+		i.SubnetTimeout = 18 // one second: a trap is repressed before it is repeated
+	})
 	var last uint64
 	for _, v := range kit.Variants(t, "", violations) {
 		q, want := v.request(l)
