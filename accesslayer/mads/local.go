@@ -117,7 +117,7 @@ func (l *localAgent) subnet(h *mad.Header, q localRequest) {
 	e.reply(q.r, q.in)
 }
 
-// repress passes a TrapRepress for a trap that the driver itself has sent to the driver, if it has the M_Key. An adapter
+// repress passes a TrapRepress for a trap that the driver itself has sent to the driver if it has the M_Key. An adapter
 // with an agent of its own has executed one of the network already.
 func (l *localAgent) repress(q localRequest) {
 	p := l.e.p

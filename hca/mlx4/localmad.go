@@ -48,7 +48,7 @@ func (c *ca) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	return nil
 }
 
-// refuse makes the response to a request of subnet management on an Ethernet port, which has none, although the firmware
+// refuse makes the response to a request of subnet management on an Ethernet port, which has none, though the firmware
 // would execute it. It reports false for another datagram.
 func refuse(in, out *ci.MAD) bool {
 	var h mad.Header

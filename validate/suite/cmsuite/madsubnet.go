@@ -350,7 +350,7 @@ func smiTraps(t *validate.T) {
 	set(mad.Set)
 }
 
-// alone skips the case on a link with a subnet manager of its own, which sends requests to the port meanwhile, and reads
+// alone skips the case on a link with a subnet manager of its own, which sends requests to the port meanwhile and reads
 // and acknowledges its notices.
 func alone(t *validate.T) {
 	if t.Link() == "fabric" {

@@ -193,7 +193,7 @@ func trapManager(t *validate.T) {
 	l.quiet()
 }
 
-// alone skips the case on a link with a subnet manager of its own, which sends requests to the port meanwhile, and reads
+// alone skips the case on a link with a subnet manager of its own, which sends requests to the port meanwhile and reads
 // and acknowledges its notices.
 func alone(t *validate.T) {
 	if t.Link() == "fabric" {
