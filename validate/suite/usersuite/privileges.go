@@ -1,9 +1,9 @@
 package usersuite
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"ciddk/ci"
@@ -54,15 +54,17 @@ var _ = privileges.Case(validate.Case{
 
 func privilegePorts(t *validate.T) {
 	s := newStage(t)
-	text := []byte("the reply")
-	var got string
+	var text, got atomic.Pointer[string]
+	say := func(reply string) { text.Store(&reply) }
+	say("the reply")
 	on := s.ranked(func(cfg *kproxy.Config) {
 		cfg.Control = func(_ kproxy.Peer, operation string, request []byte) ([]byte, error) {
-			got = fmt.Sprintf("%s %q", operation, request)
+			was := fmt.Sprintf("%s %q", operation, request)
+			got.Store(&was)
 			if operation == "fails" {
 				return nil, ci.ResourceBusy
 			}
-			return text, nil
+			return []byte(*text.Load()), nil
 		}
 	})
 	x, other := s.speaker(), s.speaker()
@@ -113,15 +115,16 @@ func privilegePorts(t *validate.T) {
 	on.Store(true)
 	r, err := control("add")
 	kit.OK(t, err, "an operation of the daemon")
-	kit.Equal(t, "operation and request at the daemon", got, `add "the request"`)
-	kit.Equal(t, "reply to an operation", string(r.Text), string(text))
+	kit.Equal(t, "operation and request at the daemon", *got.Load(), `add "the request"`)
+	kit.Equal(t, "reply to an operation", string(r.Text), *text.Load())
 	_, err = control("fails")
 	kit.Want(t, err, "an operation that fails", ci.ResourceBusy)
-	text = bytes.Repeat([]byte("x"), schema.MaxControl)
+	long := strings.Repeat("x", schema.MaxControl)
+	say(long)
 	r, err = control("add")
 	kit.OK(t, err, "an operation with the longest reply")
-	kit.SameBytes(t, "reply to an operation", r.Text, text)
-	text = append(text, 'y')
+	kit.SameBytes(t, "reply to an operation", r.Text, []byte(long))
+	say(long + "y")
 	_, err = control("add")
 	kit.Want(t, err, "an operation whose reply is too long", ci.InsufficientResources)
 

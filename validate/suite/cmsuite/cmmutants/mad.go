@@ -80,7 +80,7 @@ var datagrams = []mutant.Mutant{
 	fault("mad.answers-twice", cmsuite.MADGSI15, "each datagram of QP1 is sent twice", twice(ci.QP1)),
 	fault("mad.rmpp-data-twice", cmsuite.MADRMPP04, "each datagram of QP1 is sent twice", twice(ci.QP1)),
 	fault("mad.rmpp-first-twice", cmsuite.MADRMPP05, "each datagram of QP1 is sent twice", twice(ci.QP1)),
-	fault("mad.rmpp-stranger", cmsuite.MADRMPP06, "an adapter has address vectors for one destination only",
+	fault("mad.rmpp-stranger", cmsuite.MADRMPP06, "an adapter has address vectors with the attributes of the first only",
 		oneDestination),
 	fault("mad.time-send", cmsuite.MADTime01, "each send completes with an error", failingSends),
 	fault("mad.response-send", cmsuite.MADTime02, "each send completes with an error", failingSends),
@@ -90,7 +90,7 @@ var datagrams = []mutant.Mutant{
 	on("direct", fault("mad.info-twice", cmsuite.MADSMI03, "each datagram of QP0 is sent twice", twice(ci.QP0))),
 	on("direct", fault("mad.trap-twice", cmsuite.MADSMI04, "each datagram of QP0 is sent twice", twice(ci.QP0))),
 	fault("mad.limit-twice", cmsuite.MADLimit01, "each datagram of QP1 is sent twice", twice(ci.QP1)),
-	fault("mad.limit-stranger", cmsuite.MADLimit02, "an adapter has address vectors for one destination only",
+	fault("mad.limit-stranger", cmsuite.MADLimit02, "an adapter has address vectors with the attributes of the first only",
 		oneDestination),
 	fault("mad.watch-qp1", cmsuite.MADWatch01, "QP1 cannot be created", withoutSpecial(ci.QP1)),
 	fault("mad.transaction-send", cmsuite.MADTime04, "each send completes with an error", failingSends),
@@ -134,7 +134,7 @@ func twice(typ ci.QPType) func(ci.HCA) ci.HCA {
 	})
 }
 
-// oneDestination returns an adapter on which address vectors for another destination than the first one cannot be
+// oneDestination returns an adapter on which address vectors that differ from the first one cannot be
 // created.
 func oneDestination(h ci.HCA) ci.HCA {
 	d := &destination{}
@@ -144,8 +144,7 @@ func oneDestination(h ci.HCA) ci.HCA {
 type destination struct {
 	mu    sync.Mutex
 	known bool
-	lid   ci.LID
-	gid   ci.GID
+	first ci.AVAttr
 }
 
 type loyalPD struct {
@@ -157,9 +156,9 @@ func (p loyalPD) CreateAV(a ci.AVAttr) (ci.AV, error) {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
 	if !p.d.known {
-		p.d.known, p.d.lid, p.d.gid = true, a.DLID, a.GRH.DGID
+		p.d.known, p.d.first = true, a
 	}
-	if p.d.lid != a.DLID || p.d.gid != a.GRH.DGID {
+	if p.d.first != a {
 		return nil, &ci.Error{Verb: "PD.CreateAV", Status: ci.InsufficientResources}
 	}
 	return p.PD.CreateAV(a)
