@@ -35,7 +35,8 @@ func (m *madService) Watch(f func(p mads.Port, there bool)) (stop func()) {
 // defaultQueue is the number of datagrams that wait for Recv if AgentConfig.Queue is 0.
 const defaultQueue = 128
 
-// Register implements mads.Service. What an agent may do depends on the privileges of the process; see package
+// Register implements mads.Service. The daemon and this process each keep as many datagrams as AgentConfig.Queue says.
+// What an agent may do depends on the privileges of the process; see package
 // kproxy/services.
 func (m *madService) Register(cfg mads.AgentConfig) (mads.Agent, error) {
 	const verb = "mads.Register"
