@@ -49,15 +49,15 @@ func (r *processReach) open(pid, uid int) {
 	}
 }
 
-// mayTraceAll reports whether the daemon has CAP_SYS_PTRACE.
-var mayTraceAll = sync.OnceValue(func() bool {
+// mayTraceAll reports whether the calling thread of the daemon has CAP_SYS_PTRACE, which it may have given up.
+func mayTraceAll() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
 	if err := unix.Capget(&header, &sets[0]); err != nil {
 		return true // then the kernel's check is not relied on
 	}
 	return sets[0].Effective&(1<<unix.CAP_SYS_PTRACE) != 0
-})
+}
 
 func (r *processReach) close() {
 	if r.pidfd >= 0 {

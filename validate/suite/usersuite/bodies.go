@@ -3,6 +3,7 @@ package usersuite
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 
@@ -213,13 +214,27 @@ var _ = bodies.Case(validate.Case{
 
 func replyLayout(t *validate.T) {
 	s := newStage(t)
+	quota := kproxy.Quota{PDs: 1001, AVs: 1002, CQs: 1003, SRQs: 1004, QPs: 1005, Mcasts: 1006, MRs: 1007, MWs: 1008,
+		MemoryBytes: 1 << 40}
+	s.restart(func(cfg *kproxy.Config) { cfg.Quota = quota })
 	x := s.speaker()
 	own := x.basics()
 	app := s.with().open()
-	for round := range 4 {
+	for round := range 6 {
 		a := ci.CAAttr{}
 		randomize(t, reflect.ValueOf(&a).Elem(), round+1)
-		a.Caps &^= kproxy.DaemonOnly
+		a.Atomicity = ci.Atomicity(round % 3)
+		if round%2 == 1 { // less than the limits
+			for _, n := range []*int{&a.MaxPDs, &a.MaxAVs, &a.MaxCQs, &a.MaxSRQs, &a.MaxQPs, &a.MaxMcastQPs, &a.MaxMRs,
+				&a.MaxMWs, &a.MaxSGEs, &a.MaxReadSGEs, &a.MaxSRQSGEs, &a.MaxInline} {
+				*n = t.Rand().IntN(1000)
+			}
+			a.MaxMRSize = uint64(t.Rand().Uint32())
+		}
+		if round >= 4 { // what is more than a field can say
+			a.MaxWRs, a.MaxCQEs, a.MaxPartitions = 1<<40, math.MaxInt32+1, math.MaxInt32
+			a.MaxRespRes, a.MaxMcastGroups, a.Vectors = -1<<40, math.MinInt32-1, math.MinInt32
+		}
 		s.probe.setAttr(&a)
 		h, body, err := x.exchange(schema.CmdQueryCA, encode(&schema.CA{CA: own.ca}))
 		kit.OK(t, err, "the connection")
@@ -229,10 +244,10 @@ func replyLayout(t *validate.T) {
 			t.Failf("the reply to CA.Query", "schema.CAAttr", "%v", err)
 		}
 		kit.Equal(t, "ports in the reply", len(got.Ports), len(a.Ports))
-		kit.Equal(t, "numbers in the reply", fmt.Sprint(got.GUID, got.SystemGUID, got.Firmware, got.Caps, got.VendorID,
-			got.DeviceID, got.Revision, got.MaxCQEs, got.MaxRespRes, got.NumVectors, got.AckDelay, got.PageSizes),
-			fmt.Sprint(a.GUID, a.SystemGUID, a.Firmware, a.Caps, a.VendorID, a.DeviceID, a.Revision, int32(a.MaxCQEs),
-				int32(a.MaxRespRes), int32(a.Vectors), a.AckDelay, a.PageSizes))
+		numbers := got
+		numbers.Ports = nil
+		kit.Equal(t, "the reply without the ports", fmt.Sprintf("%+v", numbers),
+			fmt.Sprintf("%+v", granted(&a, &quota)))
 		theirs, err := app.Query()
 		kit.OK(t, err, "CA.Query of an application")
 		for i := range a.Ports {
@@ -254,7 +269,52 @@ func replyLayout(t *validate.T) {
 				fmt.Sprintf("%+v", *p))
 		}
 	}
+	t.Step("attributes that are longer than a message")
+	a := ci.CAAttr{Ports: make([]ci.PortAttr, schema.MaxPorts)}
+	for i := range a.Ports {
+		a.Ports[i].GIDs = make([]ci.GIDEntry, 20)
+	}
+	s.probe.setAttr(&a)
+	h, _, err := x.exchange(schema.CmdQueryCA, encode(&schema.CA{CA: own.ca}))
+	x.want("CA.Query of an adapter with too many GIDs", own, h, err)
 	s.probe.setAttr(nil)
+	h, _, err = x.exchange(schema.CmdQueryCA, encode(&schema.CA{CA: own.ca}))
+	kit.OK(t, err, "the connection")
+	kit.Equal(t, "status of CA.Query", h.Status, ci.Status(0))
+}
+
+// granted returns the attributes of an adapter that a process is told, without the ports: those of the driver, as far
+// as the process can use them.
+func granted(a *ci.CAAttr, q *kproxy.Quota) (r schema.CAAttr) {
+	to, from := reflect.ValueOf(&r).Elem(), reflect.ValueOf(a).Elem()
+	names := map[string]string{"NumVectors": "Vectors", "MaxInitDepth": "MaxInitDepthPerQP"}
+	for i := range to.NumField() {
+		name := to.Type().Field(i).Name
+		if theirs, ok := names[name]; ok {
+			name = theirs
+		}
+		f := from.FieldByName(name)
+		switch {
+		case name == "Ports" || !f.IsValid():
+		case f.CanInt(): // the nearest number of 32 bits
+			to.Field(i).SetInt(min(max(f.Int(), math.MinInt32), math.MaxInt32))
+		default:
+			to.Field(i).Set(f)
+		}
+	}
+	r.Caps &^= kproxy.DaemonOnly
+	r.Atomicity = min(r.Atomicity, ci.AtomicLocal)
+	for _, n := range []*int32{&r.MaxRDDs, &r.MaxEECs, &r.MaxRawIPv6QPs, &r.MaxRawEtherQPs, &r.MaxFMRs,
+		&r.MaxMapsPerFMR, &r.MaxFastRegPages} { // which processes cannot create
+		*n = 0
+	}
+	for n, most := range map[*int32]int{&r.MaxPDs: q.PDs, &r.MaxAVs: q.AVs, &r.MaxCQs: q.CQs, &r.MaxSRQs: q.SRQs,
+		&r.MaxQPs: q.QPs, &r.MaxMcastQPs: q.Mcasts, &r.MaxMRs: q.MRs, &r.MaxMWs: q.MWs, &r.MaxSGEs: schema.MaxSGE,
+		&r.MaxReadSGEs: schema.MaxSGE, &r.MaxSRQSGEs: schema.MaxSGE, &r.MaxInline: schema.MaxInline} {
+		*n = min(*n, int32(most))
+	}
+	r.MaxMRSize = min(r.MaxMRSize, uint64(q.MemoryBytes))
+	return r
 }
 
 // randomize sets the fields of a value to random numbers, and gives its lists a number of elements.

@@ -22,6 +22,9 @@ func filesLimit(t *validate.T) syscall.Rlimit {
 // descriptorLimit returns the number of descriptors in flight that docs/limits.md states.
 func descriptorLimit(t *validate.T) int { return int(max(16, min(filesLimit(t).Cur/8, 4096))) }
 
+// descriptorShare returns the number of descriptors for clients that docs/limits.md states.
+func descriptorShare(t *validate.T) int { return int(min(filesLimit(t).Cur/4*3, 1<<31-1)) }
+
 // exhaustion has this process without room for further descriptors until its end.
 type exhaustion struct {
 	t   *validate.T

@@ -15,6 +15,9 @@ import (
 
 func descriptorLimit(*validate.T) int { return 0 }
 
+// descriptorShare returns the number of descriptors for clients.
+func descriptorShare(*validate.T) int { return 0 }
+
 type exhaustion struct{}
 
 func exhausted(*validate.T) *exhaustion { return nil }

@@ -193,8 +193,8 @@ func descriptorUnreceived(t *validate.T) {
 	s := newStage(t)
 	v := s.virtual(func(*kproxy.Config) {})
 	create := encode(&schema.CreateEventQueue{})
-	// flying waits for a number of descriptors in flight. A reply that met the limit, because one that was received counted
-	// still, tries again as the time passes, which it does less far than to its refusal.
+	// flying waits for a number of descriptors in flight. A reply that met the limit, because one that was received
+	// counted still, tries again as the time passes, which it does less far than to its refusal.
 	flying := func(want int) {
 		polls, left := 0, int(wait/step)*3/4
 		s.await("descriptors in flight", fmt.Sprint(want), func() string {

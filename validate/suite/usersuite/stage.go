@@ -48,11 +48,17 @@ func newStage(t *validate.T) *stage {
 // startStage starts a daemon. p is nil if the driver's own half of user mode is judged; wraps then stand in front of
 // the driver.
 func startStage(t *validate.T, r *trace, p *probe, wraps ...func(ci.HCA) ci.HCA) *stage {
+	return startStageAt(t, clock.Real(), r, p, wraps...)
+}
+
+// startStageAt is startStage with the source of time of the daemon's access layer.
+func startStageAt(t *validate.T, clk clock.Clock, r *trace, p *probe, wraps ...func(ci.HCA) ci.HCA) *stage {
 	t.Daemon()
 	defer t.Setup()()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil)) // the cases check the results
 	s := &stage{t: t, fault: faultOf(t.HCA()), trace: r, probe: p, al: accesslayer.New(accesslayer.Config{Logger: log,
-		PollInterval: -1, DrainTimeout: t.Remaining() / 2, DestroyBackoff: time.Millisecond}), clock: clock.Real()}
+		Clock: clk, PollInterval: -1, DrainTimeout: t.Remaining() / 2, DestroyBackoff: time.Millisecond}),
+		clock: clock.Real()}
 	t.Cleanup(s.close)
 	for _, h := range t.HCAs() {
 		if p != nil {
