@@ -129,7 +129,6 @@ func (n *SoftNode) setPortInfo(q *Request) uint16 {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	q.Authentic = q.Authentic || want.MKey == p.info.MKey
 	p.showInfo(q, want.ClientReregister)
 	return mad.StatusOK
 }

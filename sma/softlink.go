@@ -75,9 +75,7 @@ func (n *SoftNode) LinkDown(port uint8, phys uint8) {
 	p.info.State, p.info.PhysState = uint8(ci.PortDown), phys
 	p.publish()
 	c := downChange(old)
-	if c != 0 {
-		n.sw.PortStateChange = true
-	}
+	n.sw.PortStateChange = n.sw.PortStateChange || c != 0
 	n.mu.Unlock()
 	if c != 0 {
 		n.hw.Changed(port, c)

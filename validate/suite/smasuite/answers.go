@@ -136,14 +136,16 @@ var _ = answers.Case(validate.Case{
 func answerModifier(p *port) {
 	t := p.t
 	blocks := uint32(len(p.ca.Port.PKeys)+31) / 32
-	guids := uint32(p.info().GUIDCap+7) / 8
+	guids := (uint32(p.info().GUIDCap) + 7) / 8
+	other := uint32(len(p.ca.Attr.Ports)) + 1
 	for _, v := range kit.Variants(t, "", []struct {
 		attr     uint16
 		modifier uint32
 	}{{mad.AttrPKeyTable, blocks}, {mad.AttrPKeyTable, 0xffff}, {mad.AttrGUIDInfo, guids},
 		{mad.AttrGUIDInfo, 0xffffffff}, {mad.AttrPortInfo, 0xff}, {mad.AttrPortInfo, 0xffffffff},
-		{mad.AttrPortInfo, uint32(len(p.ca.Attr.Ports)) + 1}, {mad.AttrPortInfo, 0x100},
-		{mad.AttrPortInfo, 0x100 + uint32(p.ca.Port.Num)}}) {
+		{mad.AttrPortInfo, other}, {mad.AttrPortInfo, 0x100}, {mad.AttrPortInfo, 0x100 + uint32(p.ca.Port.Num)},
+		{mad.AttrPKeyTable, other << 16}, {mad.AttrPKeyTable, 0xff << 16}, {mad.AttrPKeyTable, 0x100 << 16},
+		{mad.AttrPKeyTable, (0x100 + uint32(p.ca.Port.Num)) << 16}}) {
 		p.do(p.smp(mad.Get, v.attr, v.modifier), mad.StatusBadField)
 		p.do(p.smp(mad.Set, v.attr, v.modifier), mad.StatusBadField)
 	}

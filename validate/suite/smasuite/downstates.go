@@ -58,8 +58,14 @@ func componentDown(t *validate.T) {
 		p.change(v.change)
 		is(v.want, "a Set of "+v.name)
 	}
+	before := p.ca.Events.Count(ci.EventPortActive)
 	t.SetLink(true)
 	if !await(t, func() bool { return p.attr().State >= ci.PortInit }) {
 		t.Failf("state of the port after the cable was plugged in", "Init or a later one", "%v", p.attr().State)
+	}
+	if p.attr().State == ci.PortActive && t.Claims().Has(ci.CapPortActiveEvent) && !await(t, func() bool {
+		return p.ca.Events.Count(ci.EventPortActive) > before
+	}) {
+		t.Failf("events after the cable was plugged in, and the port became active", "port active", "none")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/mad"
 	"ciddk/validate"
 	"ciddk/validate/kit"
@@ -26,7 +27,10 @@ type linked struct {
 }
 
 // link starts the kit on the driver and a manager at another port.
-func link(t *validate.T) *linked {
+func link(t *validate.T) *linked { return linkOver(t, t.HCA(), mads.Config{}) }
+
+// linkOver is link for the driver behind a wrapper, and for MAD services with settings.
+func linkOver(t *validate.T, h ci.HCA, c mads.Config) *linked {
 	l := &linked{port: &port{t: t, tid: firstTID}}
 	end := t.Setup()
 	poll := time.Duration(-1) // no queries: the kit sees each Set that it passes on
@@ -36,16 +40,17 @@ func link(t *validate.T) *linked {
 	al := accesslayer.New(accesslayer.Config{
 		Logger:       slog.New(slog.NewTextHandler(io.Discard, nil)), // the cases check the results
 		PollInterval: poll,
+		Clock:        later{clock.Real()},
 		DrainTimeout: t.Remaining() / 2,
 	})
 	closing(t, "AL.Close", al.Close)
-	kit.OK(t, al.Register(t.HCA()), "Registrar.Register")
+	kit.OK(t, al.Register(h), "Registrar.Register")
 	client, err := al.Open(accesslayer.ClientConfig{Name: "certifier"})
 	kit.OK(t, err, "AL.Open")
-	in, err := client.HCA(t.HCA().Info().GUID)
+	in, err := client.HCA(h.Info().GUID)
 	kit.OK(t, err, "Client.HCA")
 	l.ca = kit.OpenHCA(t, in)
-	m, err := mads.New(al, mads.Config{})
+	m, err := mads.New(al, c)
 	kit.OK(t, err, "mads.New")
 	l.mads = m
 	closing(t, "mads.Manager.Close", m.Close)
@@ -56,6 +61,11 @@ func link(t *validate.T) *linked {
 	l.probe()
 	return l
 }
+
+// later is the clock of a machine that has been on for an hour.
+type later struct{ clock.Clock }
+
+func (c later) Now() time.Duration { return c.Clock.Now() + time.Hour }
 
 // closing closes a service of the kit at the end of the case.
 func closing(t *validate.T, what string, f func() error) {

@@ -9,7 +9,7 @@ import (
 // Suite returns all areas.
 func Suite() validate.Suite {
 	return validate.NewSuite("sma", answers, keys, sets, components, tables, routes, traps,
-		consumers, perf, inactives, kits, managers, ethernets)
+		consumers, perf, inactives, kits, managers, ethernets, drivers)
 }
 
 // area returns an empty area of the suite.

@@ -177,7 +177,11 @@ var _ = tables.Case(validate.Case{
 func tableArbitrationModifier(t *validate.T) {
 	p := open(t)
 	numEntries := p.arbitration()
-	bad := []uint32{0, 5 << 16, 0xffff << 16}
+	own, other := uint32(p.ca.Port.Num), uint32(len(p.ca.Attr.Ports))+1
+	bad := []uint32{0, 5 << 16, 0xffff << 16, 1<<16 | other, 1<<16 | 0xff}
+	for bit := uint32(0x100); bit <= 0x8000; bit <<= 1 { // of an input port, which adapters do not have
+		bad = append(bad, 1<<16|bit, 1<<16|bit|own)
+	}
 	for b := uint32(1); b <= 4; b++ {
 		if numEntries[b] == 0 {
 			bad = append(bad, b<<16)
@@ -187,6 +191,9 @@ func tableArbitrationModifier(t *validate.T) {
 		p.do(p.smp(mad.Get, mad.AttrVLArbitration, m), mad.StatusBadField)
 		p.do(p.smp(mad.Set, mad.AttrVLArbitration, m), mad.StatusBadField)
 	}
+	byPort := p.do(p.smp(mad.Get, mad.AttrVLArbitration, 1<<16|own), mad.StatusOK)
+	all := p.do(p.smp(mad.Get, mad.AttrVLArbitration, 1<<16), mad.StatusOK)
+	kit.SameBytes(t, "VLArbitrationTable with the port in the modifier", byPort.Data[:], all.Data[:])
 }
 
 var SMATable05 = tables.Must("SMA-Table-05", "IBTA 14.2.5.7", verb,
@@ -217,7 +224,8 @@ func tableEnd(p *port) {
 }
 
 var SMATable06 = tables.Must("SMA-Table-06", "IBTA 14.2.5.15", verb,
-	"A port that claims LedInfo keeps the state of its LED. One that does not has status 0x000c.")
+	"A port that claims LedInfo keeps the state of its LED, and has status 0x001c for a modifier of another port. One "+
+		"that does not has status 0x000c.")
 
 var _ = tables.Case(validate.Case{
 	ID:    "sma.table.led",
@@ -242,6 +250,16 @@ func tableLED(t *validate.T) {
 		kit.SameBytes(t, "LedInfo in the response to a Set", r.Data[:], led[:])
 		r = p.do(p.smp(mad.Get, mad.AttrLEDInfo, 0), mad.StatusOK)
 		kit.SameBytes(t, "LedInfo after a Set", r.Data[:], led[:])
+		q = p.smp(mad.Set, mad.AttrLEDInfo, 0)
+		q.Data[0] = on ^ 0x80
+		other := uint32(len(p.ca.Attr.Ports)) + 1
+		for _, m := range []uint32{other, 0xff, 0x100, 0x100 + uint32(p.ca.Port.Num), 0xffffffff} {
+			q.Modifier = m
+			p.do(q, mad.StatusBadField)
+			p.do(p.smp(mad.Get, mad.AttrLEDInfo, m), mad.StatusBadField)
+		}
+		r = p.do(p.smp(mad.Get, mad.AttrLEDInfo, uint32(p.ca.Port.Num)), mad.StatusOK)
+		kit.SameBytes(t, "LedInfo with the port in the modifier, after Sets of other ports", r.Data[:], led[:])
 	}
 }
 

@@ -1,6 +1,7 @@
 package smasuite
 
 import (
+	"ciddk/accesslayer"
 	"ciddk/ci"
 	"ciddk/mad"
 	"ciddk/validate"
@@ -73,21 +74,30 @@ func trapAgain(t *validate.T) {
 	first := l.violated(3)
 	l.violateAt(3)
 	l.repress(&first)
-	for {
-		s, n := l.mustTrap("a second violation")
-		if s.TID == first.TID { // on its way
-			continue
-		}
-		var of mad.Notice
-		of.Parse(first.Data[:])
-		kit.Equal(t, "notice of the second trap", n, of)
-		l.repress(&s)
-		break
+	second, n := l.mustTrap("a second violation")
+	for second.TID == first.TID { // on its way
+		second, n = l.mustTrap("a second violation")
 	}
-	l.quiet()
-	other := l.violated(4)
-	kit.True(t, other.TID != first.TID, "transaction ID of a later trap", "another one", "%#x again", other.TID)
+	var of mad.Notice
+	of.Parse(first.Data[:])
+	kit.Equal(t, "notice of the second trap", n, of)
+	other := l.violated(4) // while the second one is repeated
+	l.repress(&second)
+	l.peer.list = nil
+	for range 2 {
+		again, _ := l.mustTrap("a trap repress for another trap")
+		for again.TID == second.TID { // on its way
+			again, _ = l.mustTrap("a trap repress for another trap")
+		}
+		l.sameMAD(again, other)
+	}
 	l.repress(&other)
+	l.quiet()
+	last := l.violated(5)
+	for _, tid := range []uint64{first.TID, second.TID, other.TID} {
+		kit.True(t, last.TID != tid, "transaction ID of a later trap", "another one", "%#x again", last.TID)
+	}
+	l.repress(&last)
 	l.quiet()
 }
 
@@ -150,6 +160,11 @@ func trapNotice(t *validate.T) {
 		kit.Equal(t, "NoticeCount after a Set of another notice", again.Count, uint16(left))
 		again.Count = 0
 		kit.Equal(t, "Notice after a Set of another notice", again, n)
+		q := l.smp(mad.Get, mad.AttrNotice, 0)
+		n.Put(q.Data[:])
+		r := l.do(q, mad.StatusOK)
+		again.Parse(r.Data[:])
+		kit.Equal(t, "NoticeCount in the response to a Get with the same notice", again.Count, uint16(left))
 		l.put(mad.AttrNotice, 0, &n, mad.StatusOK)
 		if left == 1 {
 			break
@@ -191,6 +206,40 @@ func trapManager(t *validate.T) {
 	l.sameMAD(again, first)
 	l.repress(&first)
 	l.quiet()
+}
+
+var SMATrap14 = traps.Must("SMA-Trap-14", "IBTA 14.2.5.1", wireVerb,
+	"A port sends no traps before it is active: neither repetitions, nor traps of new events. When it is active again, "+
+		"it reports events.")
+
+var _ = traps.Case(validate.Case{
+	ID:    "sma.trap.inactive",
+	Title: "a trap that is repeated, and a new event, while the port is in Init",
+	Run:   trapInactive,
+}, SMATrap14)
+
+func trapInactive(t *validate.T) {
+	alone(t)
+	l := managed(t)
+	l.violated(6)
+	l.forget()
+	l.change(func(i *mad.PortInfo) { i.State = uint8(ci.PortDown) })
+	l.awaitState(ci.PortInit)
+	l.await(accesslayer.PortInit, "the link has trained") // the services know the state, too
+	for i := range uint32(2) {
+		l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK)
+		l.peer.list = nil
+		_, n, ok := l.trap(3 * late)
+		kit.True(t, !ok, "traps of a port in Init, for a SubnetTimeOut of 67 ms", "none", "trap %d", n.Trap)
+		if i == 0 {
+			l.violateAt(7)
+		}
+	}
+	for _, s := range []ci.PortState{ci.PortArmed, ci.PortActive} {
+		l.change(func(i *mad.PortInfo) { i.State = uint8(s) })
+	}
+	l.await(accesslayer.PortActive, "a Set of Active")
+	l.violated(8)
 }
 
 // alone skips the case on a link with a subnet manager of its own, which sends requests to the port meanwhile and reads

@@ -194,10 +194,20 @@ func trapRepressed(t *validate.T) {
 	l := managed(t)
 	l.violate(l.smp(mad.Set, mad.AttrPKeyTable, 0))
 	first, _ := l.mustTrap("a wrong M_Key")
-	other := first
-	other.TID++
-	l.repress(&other)
-	l.mustTrap("a trap repress with another transaction ID")
+	for _, v := range []struct {
+		name   string
+		change func(s *mad.SMP)
+	}{
+		{"another transaction ID", func(s *mad.SMP) { s.TID++ }},
+		{"another attribute", func(s *mad.SMP) { s.Attribute = mad.AttrPortInfo }},
+	} {
+		other := first
+		v.change(&other)
+		l.repress(&other)
+		l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK)
+		l.peer.list = nil
+		l.mustTrap("a trap repress with " + v.name)
+	}
 	l.repress(&first)
 	l.quiet()
 }

@@ -150,6 +150,49 @@ func linkMutants() []mutant.Mutant {
 				return seen[tid] <= 2
 			}
 		}),
+		first("sma.always-active", smasuite.SMATrap14, "CA.Query returns Active for a port in Init", tap.Layer(
+			ciwrap.Layer{CA: func(c ci.CA) ci.CA {
+				return querier{ciwrap.CA{CA: c}, func(a *ci.CAAttr) {
+					for i := range a.Ports {
+						if p := &a.Ports[i]; p.State == ci.PortInit {
+							p.State = ci.PortActive
+						}
+					}
+				}}
+			}})),
+		sends("sma.node-revision", smasuite.SMADriver01, "NodeInfo leaves QP0 with another revision",
+			func(b []byte) bool {
+				if isResponse(b) && binary.BigEndian.Uint16(b[16:]) == mad.AttrNodeInfo {
+					b[smpData+34] ^= 0x55
+				}
+				return true
+			}),
+		receives("sma.other-request", smasuite.SMADriver02, "a Get of NodeDescription arrives as one of NodeInfo",
+			func(b []byte) {
+				if mad.Method(b[3]) == mad.Get && binary.BigEndian.Uint16(b[16:]) == mad.AttrNodeDescription {
+					binary.BigEndian.PutUint16(b[16:], mad.AttrNodeInfo)
+				}
+			}),
+		first("sma.other-source", smasuite.SMADriver03, "datagrams arrive with another source LID", tap.Poll(
+			func(w *ci.WC) {
+				if w.Status == ci.WCSuccess && w.Op == ci.WCRecv {
+					w.SLID ^= 0x100
+				}
+			})),
+		receives("sma.master-key", smasuite.SMADriver04, "requests arrive with the right M_Key instead of a wrong one",
+			func(b []byte) {
+				if binary.BigEndian.Uint64(b[24:]) == 0x8877665544332211 {
+					binary.BigEndian.PutUint64(b[24:], 0x1122334455667788)
+				}
+			}),
+		sends("sma.violations-wrap", smasuite.SMADriver05, "MKeyViolations is 0 instead of 65,535",
+			func(b []byte) bool {
+				if isResponse(b) && binary.BigEndian.Uint16(b[16:]) == mad.AttrPortInfo &&
+					binary.BigEndian.Uint16(b[smpData+44:]) == 0xffff {
+					b[smpData+44], b[smpData+45] = 0, 0
+				}
+				return true
+			}),
 		sends("sma.route-begun", smasuite.SMAManager01, "a directed route leaves with hop pointer 0",
 			func(b []byte) bool {
 				if mad.Class(b[1]) == mad.ClassSubnetDirected && mad.Method(b[3]) == mad.Get {
