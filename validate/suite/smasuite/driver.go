@@ -105,8 +105,8 @@ func shown(change func(i *mad.PortInfo)) execution {
 }
 
 var SMADriver01 = drivers.Must("SMA-Driver-01", "SAS 2.1", driverVerb,
-	"A Get of NodeDescription, NodeInfo, PortInfo, GUIDInfo or P_KeyTable that the driver does not execute is answered "+
-		"from CA.Query. Sets and other attributes have status 0x000c.")
+	"A Get of NodeDescription, NodeInfo, PortInfo, GUIDInfo or P_KeyTable that the driver does not execute is "+
+		"answered from CA.Query. Sets and other attributes have status 0x000c.")
 
 var _ = drivers.Case(validate.Case{
 	ID:    "sma.driver.attributes",

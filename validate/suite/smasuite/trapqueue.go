@@ -209,8 +209,8 @@ func trapManager(t *validate.T) {
 }
 
 var SMATrap14 = traps.Must("SMA-Trap-14", "IBTA 14.2.5.1", wireVerb,
-	"A port sends no traps before it is active: neither repetitions, nor traps of new events. When it is active again, "+
-		"it reports events.")
+	"A port sends no traps before it is active: neither repetitions, nor traps of new events. When it is active "+
+		"again, it reports events.")
 
 var _ = traps.Case(validate.Case{
 	ID:    "sma.trap.inactive",
