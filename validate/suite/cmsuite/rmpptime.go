@@ -348,12 +348,25 @@ func rmppPlaces(t *validate.T) {
 
 	t.Step("%s", "responses")
 	for range 2 { // they are not transfers that peers begin
-		s.request(t)
+		s.request(1)
 	}
 }
 
-// request makes a request of the bench whose response is long.
-func (s *sender) request(t *validate.T) {
+var _ = datagrams.Case(validate.Case{
+	ID:    "mad.rmpp.slow",
+	Title: "responses whose segments take longer than the timeout of the request",
+	Run: func(t *validate.T) {
+		s := newSender(t, mads.Config{})
+		s.request(2)
+		s.request(4)
+	},
+}, MADRMPP04)
+
+// request makes a request of the bench whose response has n segments. Each but the first comes after the timeout of the
+// request, which a response that has begun meets.
+func (s *sender) request(n int) {
+	const timeout = time.Second
+	t := s.t
 	asker := s.bench.agent(mads.AgentConfig{Name: "asker", Class: mad.ClassSubnetAdmin,
 		Version: mad.ClassVersionSubnetAdmin, RMPP: true})
 	m := make([]byte, mad.Size)
@@ -361,9 +374,9 @@ func (s *sender) request(t *validate.T) {
 		Method: mad.GetTable, TID: 5, Attribute: mad.AttrPathRecord}).Put(m)
 	ended := make(chan error, 1)
 	s.sent()
-	err := asker.StartDo(t.Context(), &mads.Message{To: s.side.to(s.peer), MAD: m, Timeout: time.Second},
+	err := asker.StartDo(t.Context(), &mads.Message{To: s.side.to(s.peer), MAD: m, Timeout: timeout},
 		func(r *mads.Received, err error) {
-			if err == nil && len(r.MAD) != mad.SAHeaderLen+5 {
+			if err == nil && len(r.MAD) != mad.SAHeaderLen+(n-1)*mad.SADataLen+5 {
 				err = fmt.Errorf("a response of %d bytes", len(r.MAD))
 			}
 			ended <- err
@@ -372,11 +385,25 @@ func (s *sender) request(t *validate.T) {
 	s.settle(1)
 	list := s.sent()
 	kit.True(t, len(list) == 1, "datagrams of a request", "1", "%s", describeSent(list))
-	answer := slices.Clone(list[0].mad)
-	answer[3] = byte(mad.GetTableResp)
-	p := part(1, mad.RMPPFirst|mad.RMPPLast, lastPayload)
-	p.Put(answer[mad.HeaderLen:])
-	s.deliver(1, answer)
+	for i := range n {
+		p := part(uint32(i+1), 0, 0)
+		if i == 0 {
+			p.Flags |= mad.RMPPFirst
+		} else {
+			s.settle(1)
+			s.sent()
+			s.advance(2 * timeout)
+			kit.Equal(t, "datagrams after the timeout of a request whose response has begun", len(s.sent()), 0)
+		}
+		if i == n-1 {
+			p.Flags |= mad.RMPPLast
+			p.Data2 = lastPayload
+		}
+		answer := slices.Clone(list[0].mad)
+		answer[3] = byte(mad.GetTableResp)
+		p.Put(answer[mad.HeaderLen:])
+		s.deliver(1, answer)
+	}
 	kit.OK(t, await(t, ended, "mads.Agent.StartDo"), "mads.Agent.StartDo with a long response")
 	s.settle(1)
 	s.sent()
@@ -393,6 +420,30 @@ var _ = datagrams.Case(validate.Case{
 	Title: "long messages without an ACK, and more than there is room for",
 	Run:   rmppSends,
 }, MADRMPP06)
+
+var _ = datagrams.Case(validate.Case{
+	ID:    "mad.rmpp.few",
+	Title: "long responses to one peer, with room for three transfers",
+	Run:   rmppFew,
+}, MADRMPP06)
+
+func rmppFew(t *validate.T) {
+	s := newSender(t, mads.Config{MaxTransfers: 3})
+	const resp = mad.Send | mad.ResponseMask
+	send := func(to mads.Address, tid uint64) error {
+		return s.agent.Send(&mads.Message{To: to, MAD: longMessage(resp, tid, 5), Timeout: time.Hour})
+	}
+	to := s.side.to(s.peer)
+	kit.OK(t, send(to, 1), "mads.Agent.Send of a long response")
+	kit.WantExactly(t, send(to, 2), "mads.Agent.Send of a second long response to the peer", ci.InsufficientResources)
+	other := to
+	if s.ca.Port.Link == ci.LinkInfiniBand {
+		other.AV.DLID ^= 0x40
+	} else {
+		other.AV.GRH.DGID[15] ^= 0x40
+	}
+	kit.OK(t, send(other, 3), "mads.Agent.Send of a long response to another peer")
+}
 
 // longMessage returns a message of subnet administration.
 func longMessage(method mad.Method, tid uint64, n int) []byte {

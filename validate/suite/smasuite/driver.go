@@ -375,7 +375,8 @@ func driverKeyAttributes(t *validate.T) {
 	for _, level := range []uint8{0, 1} {
 		i := l.settable()
 		i.NeighborMTU, i.OperationalVLs = max(i.NeighborMTU, 1), 0
-		i.MKey, i.MKeyProtect, i.MKeyLease, i.MKeyViolations = key, level, 0, 0
+		i.MKey, i.MKeyProtect, i.MKeyLease = key, level, 0
+		i.MKeyViolations = 0
 		l.set(i, mad.StatusOK)
 		l.key = key
 		for range 2 {
