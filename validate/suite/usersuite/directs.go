@@ -349,8 +349,8 @@ func quotaShares(t *validate.T) {
 		return
 	}
 	all, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || all/4 > mostOpens {
-		return // too many for a case
+	if err != nil || all/4 > mostOpens || t.Attr().MaxMRs < all/4+2 {
+		return // too many for a case, or for the adapter
 	}
 	s.restart(func(cfg *kproxy.Config) { cfg.Quota.Mappings = all })
 	x := s.session(peer(otherUser)).domain()

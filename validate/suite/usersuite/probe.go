@@ -24,6 +24,7 @@ type probe struct {
 	procs  []ci.Process
 	live   map[string]int
 	cqs    []ci.CQCreate
+	qp     ci.QPCreate       // of the last QP
 	memory ci.Memory         // of the last region
 	onQP   func(ci.Event)    // of the last QP
 	onSRQ  func(ci.Event)    // of the last SRQ
@@ -93,6 +94,13 @@ func (p *probe) lastCQ() ci.CQCreate {
 		return ci.CQCreate{}
 	}
 	return p.cqs[len(p.cqs)-1]
+}
+
+// lastQP returns the arguments of the last CreateQP.
+func (p *probe) lastQP() ci.QPCreate {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.qp
 }
 
 // lastOnEvent returns the functions that the last QP and the last SRQ call with events.
@@ -342,7 +350,7 @@ func (o probePD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 
 func (o probePD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	o.p.mu.Lock()
-	o.p.onQP, o.p.qps = c.OnEvent, append(o.p.qps, c.Context)
+	o.p.onQP, o.p.qps, o.p.qp = c.OnEvent, append(o.p.qps, c.Context), c
 	o.p.mu.Unlock()
 	if err := o.p.verb("CreateQP", c.User); err != nil {
 		return nil, err
@@ -384,6 +392,13 @@ func (o probeCQ) Resize(c ci.CQResize) (int, error) {
 	}
 	c.User = nil
 	return o.CQ.Resize(c)
+}
+
+func (o probeCQ) Modify(m ci.Moderation) error {
+	if err := o.p.verb(fmt.Sprintf("ModifyCQ %d %v", m.Count, m.Period), nil); err != nil {
+		return err
+	}
+	return o.CQ.Modify(m)
 }
 
 func (o probeSRQ) Modify(set ci.SRQField, a ci.SRQAttr) error {

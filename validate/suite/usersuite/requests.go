@@ -27,6 +27,11 @@ var requests = area()
 // withServices adds the services of the access layer to the daemon, if the adapter can have them, and makes other
 // changes of its configuration.
 func (s *stage) withServices(changes ...func(*kproxy.Config)) {
+	s.servedBy(func(*services.Config) {}, changes...)
+}
+
+// servedBy is withServices with changes of what the services use.
+func (s *stage) servedBy(wrap func(*services.Config), changes ...func(*kproxy.Config)) {
 	if !s.t.Claims().Has(ci.CapSpecialQP) {
 		return
 	}
@@ -36,9 +41,11 @@ func (s *stage) withServices(changes ...func(*kproxy.Config)) {
 		s.mads = m
 		c, err := cm.New(s.al, m, cm.Config{})
 		kit.OK(s.t, err, "cm.New")
-		svc, err := services.New(services.Config{AL: s.al, MAD: m, CM: c})
+		uses := services.Config{AL: s.al, MAD: m, CM: c}
+		wrap(&uses)
+		svc, err := services.New(uses)
 		kit.OK(s.t, err, "services.New")
-		cfg.Service = svc
+		s.service, cfg.Service = svc, svc
 		for _, change := range changes {
 			change(cfg)
 		}

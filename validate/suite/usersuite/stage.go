@@ -33,10 +33,12 @@ type stage struct {
 	core  *kproxy.Server
 	srv   *server.Server
 	mads  mads.Service // nil: the daemon has none
-	hcas  []ci.HCA     // as they are registered
-	guids []ci.GUID
-	relay sync.WaitGroup
-	clock clock.Clock // of the daemon's connections
+	// service is the service of the daemon, nil if it has none.
+	service kproxy.Service
+	hcas    []ci.HCA // as they are registered
+	guids   []ci.GUID
+	relay   sync.WaitGroup
+	clock   clock.Clock // of the daemon's connections
 }
 
 // newStage returns a daemon with the probe in front of each adapter.
