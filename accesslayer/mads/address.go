@@ -25,7 +25,7 @@ type peer struct {
 func (p *port) peerOf(av *ci.AVAttr) (id peer) {
 	if av.Global {
 		id.gid = av.GRH.DGID
-		if id.gid[0] == 0xff {
+		if isMulticast(id.gid) {
 			return peer{}
 		}
 	}

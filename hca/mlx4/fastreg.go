@@ -85,7 +85,7 @@ func (q *qp) putList(wr *ci.SendWR) error {
 	case f.PageShift != 12, checkAccess("", f.Access) != nil, len(f.Pages) == 0, len(f.Pages) > m.maxPages,
 		f.Length == 0, uint64(f.Offset) >= size, f.IOVA%size != uint64(f.Offset), f.IOVA+f.Length < f.IOVA,
 		uint64(f.Offset)+f.Length > uint64(len(f.Pages))*size,
-		uint32(f.Key)>>8 != uint32(g.region.LKey)>>8, m.owner != q.pd:
+		uint32(f.Key)>>8 != uint32(g.region.LKey)>>8, m.owner != q.pd, !areAligned(f.Pages, size):
 		return nil
 	}
 	slot := q.sq.Slot()
@@ -112,6 +112,16 @@ func (q *qp) putList(wr *ci.SendWR) error {
 	}
 	m.now.Store(&next)
 	return nil
+}
+
+// areAligned reports whether all addresses are multiples of size, a power of two. The adapter ignores the bits below.
+func areAligned(pages []uint64, size uint64) bool {
+	for _, p := range pages {
+		if p&(size-1) != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // freeLists releases the page lists of a QP that is destroyed.

@@ -308,9 +308,9 @@ func fastPages(t *validate.T) {
 }
 
 var CIFastReg04 = mrFastCases.Must("CI-FastReg-04", "IBTA 11.4.1", "ci_alloc_fast_reg_mr (48); OpFastReg",
-	"A fast registration with no page, with a page size that the HCA does not support, with an offset that is not "+
-		"that of its address, with more bytes than its pages have, or with invalid access rights fails and changes "+
-		"nothing.")
+	"A fast registration with no page, with a page size that the HCA does not support, with a page whose address is "+
+		"not a multiple of that size, with an offset that is not that of its address, with more bytes than its pages "+
+		"have, or with invalid access rights fails and changes nothing.")
 
 var _ = mrFastCases.Case(validate.Case{
 	ID:      "mr.fast.refused",
@@ -333,6 +333,10 @@ func fastRefused(t *validate.T) {
 		{"no bytes", func(f *ci.FastReg) { f.Length = 0 }},
 		{"half of the smallest page size", func(f *ci.FastReg) { f.PageShift--; f.Length = page / 2 }},
 		{"pages of 2^64 bytes", func(f *ci.FastReg) { f.PageShift = 64 }},
+		{"a first page that begins inside of one", func(f *ci.FastReg) { f.Pages = []uint64{s.pages[0] + 8, s.pages[1]} }},
+		{"a last page that begins in the middle of one", func(f *ci.FastReg) {
+			f.Pages, f.Length = []uint64{s.pages[1], s.pages[0] + page/2}, page+page/2
+		}},
 		{"an offset that the address does not have", func(f *ci.FastReg) { f.Offset = 8; f.Length -= 8 }},
 		{"an address whose offset is not given", func(f *ci.FastReg) { f.IOVA += 8; f.Length -= 8 }},
 		{"an offset of a page", func(f *ci.FastReg) { f.Offset = uint32(page); f.Length = page }},

@@ -245,15 +245,16 @@ func responseSources(t *validate.T) {
 		to      mads.Address
 		sources []source
 	}
-	variants := []variant{
-		{"a GID", address(0, gid), []source{{"another GID", 0, other, false}, {"the GID", 0, gid, true}}},
-		{"a group", address(0, group), []source{{"any GID", 0, other, true}}},
-	}
+	variants := []variant{{"a GID", address(0, gid), []source{{"another GID", 0, other, false},
+		{"the GID", 0, gid, true}}}}
 	isV4 := func(g ci.GID) bool { return g == mapped(g[12:]...) }
-	if i := slices.IndexFunc(b.ca.Port.GIDs, func(e ci.GIDEntry) bool { return !isV4(e.GID) && e.GID != none }); i < 0 {
-		variants = variants[:1] // a GID of IPv4 cannot send to a group of IPv6
-	} else {
-		variants[1].to.AV.GRH.SGIDIndex = uint16(i)
+	for _, g := range []ci.GID{group, mapped(224, 0, 1, 9)} { // a GID sends to the groups of its family
+		i := slices.IndexFunc(b.ca.Port.GIDs, func(e ci.GIDEntry) bool { return isV4(e.GID) == isV4(g) && e.GID != none })
+		if i >= 0 {
+			v := variant{"a group", address(0, g), []source{{"any GID", 0, other, true}}}
+			v.to.AV.GRH.SGIDIndex = uint16(i)
+			variants = append(variants, v)
+		}
 	}
 	if isIB {
 		variants = []variant{
