@@ -2,7 +2,9 @@ package cisuite
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
+	"sync/atomic"
 
 	"ciddk/ci"
 	"ciddk/validate"
@@ -43,6 +45,7 @@ var postPatterns = []postPattern{
 	{"send-early", "PostSend before RTS", []*req.Requirement{CIPostState01}, stateSendEarly},
 	{"recv-early", "PostRecv from Reset to RTR", []*req.Requirement{CIPostState03, CIPostState02}, stateRecvEarly},
 	{"recv-reset", "PostRecv in Reset", []*req.Requirement{CIPostState02}, stateRecvReset},
+	{"resetting", "post while the QP is moved to Reset", []*req.Requirement{CIPostState01, CIPostState02}, stateResetting},
 	{"error", "post in Error", []*req.Requirement{CIPostState04}, stateError},
 	{"sqd", "post in SQD", []*req.Requirement{CIPostState06}, stateSQD},
 	{"sqerror", "post in SQError", []*req.Requirement{CIPostState05}, stateSQError},
@@ -127,6 +130,64 @@ func stateRecvReset(t *validate.T, typ ci.QPType) {
 	p.B.To(ci.QPReset) // and after requests were executed
 	n, err = p.B.PostRecv(p.B.RecvWRs(1, 100))
 	kit.WantTaken(t, "PostRecv in Reset, after Error", n, err, 0, ci.InvalidQPState)
+}
+
+// stateResetting posts to both queues without a pause while the QP is moved to Reset. Each post is either before the
+// change of state, which discards its requests, or after it and fails. The lists are much longer than the queues, so
+// that posts are under way most of the time. In Error, requests that have not been discarded would complete.
+func stateResetting(t *validate.T, typ ci.QPType) {
+	p := kit.NewPair(t, kit.Type(typ), kit.Depth(32))
+	sends, recvs := p.A.SendWRs(512), p.A.RecvWRs(1, 64)
+	for i := range sends {
+		sends[i].Flags = 0
+	}
+	recvs = slices.Repeat(recvs, 512)
+	for round := range 8 {
+		var began atomic.Int32
+		errs := make(chan error, 2)
+		until := func(post func() (int, error)) {
+			t.Go(func() {
+				for i := 0; ; i++ {
+					_, err := post()
+					if err != nil && ci.StatusOf(err) != ci.InsufficientResources {
+						errs <- err
+						return
+					}
+					if i == round {
+						began.Add(1)
+					}
+					if t.Context().Err() != nil {
+						errs <- t.Context().Err()
+						return
+					}
+				}
+			})
+		}
+		until(func() (int, error) { return p.A.PostSend(sends) })
+		until(func() (int, error) { return p.A.PostRecv(recvs) })
+		for began.Load() < 2 && t.Context().Err() == nil {
+			runtime.Gosched()
+		}
+		p.A.To(ci.QPReset)
+		for range 2 {
+			kit.Want(t, <-errs, "posts while the QP is moved to Reset", ci.InvalidQPState)
+		}
+		p.A.WantState(ci.QPReset)
+		p.A.Init()
+		p.A.To(ci.QPError)
+		p.A.Send(p.A.SendWR(99, 0, 1))
+		p.A.Recv(p.A.RecvWR(98, 0, 64))
+		p.A.CQ.WaitFlushed(99)
+		p.A.RecvCQ.WaitFlushed(98)
+		p.A.WantDrained()
+		p.A.To(ci.QPReset)
+		if typ == ci.UD {
+			p.A.Init().RTR(nil).RTS()
+		} else {
+			p.B.To(ci.QPReset)
+			kit.Connect(p.A.QP, p.B.QP)
+		}
+	}
 }
 
 func stateError(t *validate.T, typ ci.QPType) {

@@ -651,6 +651,36 @@ func inlineSizes(t *validate.T) {
 	}
 }
 
+var _ = rcPostCases.Case(validate.Case{
+	ID:      "post.inline.exact",
+	Title:   "QPs with each length of inline data around a multiple of 8, which they send",
+	Feature: validate.FeatureRC,
+	Needs:   validate.Needs{Attr: inline16},
+	Run:     inlineExact,
+}, CIInline01)
+
+// inlineExact sends as much inline data as a QP was created for. A queue whose elements are made for a whole number of
+// words may have one byte too few.
+func inlineExact(t *validate.T) {
+	p := kit.RC(t, kit.Depth(1), kit.Size(1024))
+	for n := 8; n < min(520, t.Attr().MaxInline); n += 8 {
+		for _, n := range []int{n, n + 1} {
+			p.A.Config.Caps.MaxInline = n
+			q := p.More(true)
+			data := kit.Random(t, make([]byte, n))
+			id := uint64(n)
+			q.B.Recv(q.B.RecvWR(id, 0, 1024))
+			q.A.Send(ci.SendWR{ID: id, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: data})
+			p.A.CQ.WaitOK(id)
+			what := fmt.Sprintf("inline data of a QP created for %d bytes", n)
+			kit.Equal(t, "Length of "+what, p.B.RecvCQ.WaitOK(id)[0].Length, uint32(n))
+			kit.SameBytes(t, what, q.B.Buf.Bytes[:n], data)
+			kit.Destroy(t, q.A.QP.QP, "QP")
+			kit.Destroy(t, q.B.QP.QP, "QP")
+		}
+	}
+}
+
 var CIInline02 = rcPostCases.Must("CI-Inline-02", "IBTA 11.4.1.1", "INLINE; QPCaps.MaxInline",
 	"Inline data longer than the QP's MaxInline, or in an operation that sends no data, fail with InvalidParameter.")
 

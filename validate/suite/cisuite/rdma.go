@@ -2,6 +2,9 @@ package cisuite
 
 import (
 	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/validate"
@@ -177,6 +180,63 @@ func writeLastWord(t *validate.T) {
 			}
 		}
 		p.A.CQ.WaitOK(1)
+	}
+}
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.write.last-word.spin",
+	Title:   "short writes to memory that a goroutine reads without a pause",
+	Feature: validate.FeatureRC,
+	Run:     writeLastWordSpin,
+}, CIMemory01)
+
+// writeLastWordSpin has a goroutine wait for the last word of each WRITE. WRITEs begin and end at odd and even words.
+// The goroutine sees a word that is stored behind the last one only if it looks in that moment, so there are many
+// WRITEs: as many as a busy machine executes in a short time.
+func writeLastWordSpin(t *validate.T) {
+	const rounds, most = 300, 50 * time.Millisecond
+	p := kit.RC(t, kit.Size(4096))
+	round := uint64(0)
+	for _, x := range kit.Variants(t, "", []struct{ off, n int }{{0, 16}, {8, 16}, {0, 24}, {8, 40}}) {
+		msg, to := p.A.Buf.Bytes[:x.n], p.B.Buf.Bytes[x.off:x.off+x.n]
+		first, began := round+1, time.Now()
+		var seen, torn atomic.Uint64
+		var isOver atomic.Bool
+		done := make(chan struct{})
+		t.Go(func() {
+			defer close(done)
+			for r := first; r < first+rounds; r++ {
+				for i := 0; kit.LoadWord(to[x.n-8:]) != r; i++ {
+					if isOver.Load() {
+						return
+					}
+					if i%1024 == 1023 {
+						runtime.Gosched()
+					}
+				}
+				for i := x.n - 16; i >= 0; i -= 8 {
+					if kit.LoadWord(to[i:]) != r {
+						torn.Store(r)
+					}
+				}
+				seen.Store(r)
+			}
+		})
+		for i := 0; i < rounds && time.Since(began) < most; i++ {
+			round++
+			for i := 0; i < x.n; i += 8 {
+				kit.StoreWord(msg[i:], round)
+			}
+			p.A.Send(p.A.RDMA(ci.OpWrite, 1, 0, x.n, p.B, x.off))
+			p.A.CQ.WaitOK(1)
+			for seen.Load() < round && t.Context().Err() == nil {
+				runtime.Gosched()
+			}
+		}
+		isOver.Store(true)
+		<-done
+		kit.True(t, torn.Load() == 0, fmt.Sprintf("words of a WRITE of %d bytes whose last word is visible", x.n),
+			"all of the same WRITE", "another one before the last, in WRITE %d", torn.Load())
 	}
 }
 
