@@ -490,6 +490,61 @@ func blockedCallback(t *validate.T) {
 	bl.wait("completion callback while an event callback blocks")
 }
 
+var _ = callbacksCases.Case(validate.Case{
+	ID:      "callbacks.none",
+	Title:   "events of objects that were created without callbacks",
+	Feature: validate.FeatureEvents,
+	Run:     callbacksNone,
+}, req.SAS2_1_10)
+
+// callbacksNone causes events and completions of a QP, a CQ and an SRQ that have no callbacks. Nothing follows.
+func callbacksNone(t *validate.T) {
+	p := kit.RC(t)
+	ca := p.B.CA
+	cq, err := p.B.PD.CreateCQ(ci.CQCreate{Size: 8})
+	kit.OK(t, err, "PD.CreateCQ without callbacks")
+	kit.Own(t, cq, "CQ")
+	create := ci.QPCreate{Type: ci.RC, QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1}, SendCQ: cq,
+		RecvCQ: cq}
+	var srq ci.SRQ
+	if t.Claims().Has(ci.CapSRQ) {
+		srq, err = p.B.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})
+		kit.OK(t, err, "PD.CreateSRQ without callbacks")
+		kit.Own(t, srq, "SRQ")
+		create.SRQ, create.RecvDepth = srq, 0
+	}
+	in, err := p.B.PD.CreateQP(create)
+	kit.OK(t, err, "PD.CreateQP without callbacks")
+	q := *p.B.QP
+	q.QP = kit.Own(t, in, "QP")
+	other := ca.QP(p.B.PD, p.B.CQ, p.B.RecvCQ)
+	kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify of a CQ without callbacks")
+	kit.Connect(&q, other)
+	if srq != nil {
+		n, err := srq.PostRecv([]ci.RecvWR{p.B.RecvWR(1, 0, 8), p.B.RecvWR(2, 8, 8)})
+		kit.WantTaken(t, "SRQ.PostRecv", n, err, 2)
+		kit.OK(t, srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 2}), "SRQ.Modify of the limit")
+	} else {
+		q.Recv(p.B.RecvWR(1, 0, 8))
+	}
+	other.Send(p.B.SendWR(3, 64, 8)) // a completion and, of an SRQ, the event of its limit
+	p.B.CQ.WaitOK(3)
+	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}),
+		"QP.Modify from RTS to SQD with an event")
+	q.Becomes(ci.QPSQD)
+	q.To(ci.QPError) // of an SRQ, the event of the last receive
+	var wc [2]ci.WC
+	n, err := cq.Poll(wc[:])
+	kit.OK(t, err, "CQ.Poll")
+	kit.Equal(t, "completions in a CQ without callbacks", n, 1)
+	kit.Destroy(t, q.QP, "QP without callbacks")
+	if srq != nil {
+		kit.Destroy(t, srq, "SRQ without callbacks")
+	}
+	kit.Destroy(t, cq, "CQ without callbacks")
+	p.A.Exchange(p.B, 100)
+}
+
 var CICallback03 = callbacksCases.Must("CI-Callback-03", "CI context", "ci, Context",
 	"Verbs of the callback and data contexts work inside a callback.")
 

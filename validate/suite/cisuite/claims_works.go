@@ -265,6 +265,14 @@ func userWorks(t *validate.T) {
 		kit.OK(t, err, "UserCA.AllocatePD")
 		kit.Own(t, pds[i], "PD of a process")
 	}
+	for _, x := range []struct {
+		what string
+		p    ci.Process
+		ub   *ci.UserBuffer
+	}{{"no process", nil, &ci.UserBuffer{}}, {"no UserBuffer", process{}, nil}} {
+		u, err := ca.OpenUser(x.p, x.ub)
+		kit.WantRefused(t, u, err, "CA.OpenUser with "+x.what, ci.InvalidParameter)
+	}
 	kit.True(t, !ci.Same(pds[0], pds[1]), "PDs of two processes", "two different objects", "one")
 	mr, err := pds[0].RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 4096)), Access: kit.AllAccess})
 	kit.OK(t, err, "PD.RegisterMR with the PD of a process")

@@ -632,6 +632,38 @@ func cqModeration(t *validate.T) {
 	p.cq.Wait(1)
 }
 
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.moderation.again",
+	Title:   "a period that begins while another one has not ended, and a count without a period",
+	Feature: validate.FeatureCQOpt,
+	Needs:   validate.Needs{Caps: ci.CapModeration},
+	Run:     cqModerationAgain,
+}, CIModifyCQ01)
+
+// cqModerationAgain ends a period by the count and begins the next one at once. The timer of the first may still run.
+func cqModerationAgain(t *validate.T) {
+	p := newBelled(t, 64)
+	kit.OK(t, p.cq.Modify(ci.Moderation{Count: 2, Period: 4 * shortPeriod}), "CQ.Modify to 2 completions or 20 ms")
+	for range 3 {
+		p.arm(ci.NotifyNext)
+		p.messages(1, 0)
+		p.messages(1, 0)
+		p.wait("2 messages to a CQ whose callbacks wait for 2")
+		p.arm(ci.NotifyNext)
+		p.messages(1, 0)
+		p.wait("a message after a callback that the count has caused")
+		p.cq.Wait(3)
+	}
+	if err := p.cq.Modify(ci.Moderation{Count: 3}); err != nil {
+		t.Note("CQ.Modify to 3 completions without a period: %s", kit.Describe(err))
+		return
+	}
+	p.arm(ci.NotifyNext)
+	p.messages(3, 0)
+	p.wait("3 messages to a CQ whose callbacks wait for 3, without a period")
+	p.cq.Wait(3)
+}
+
 // cqShortModeration is for an HCA that counts no long periods: too few completions must take a short one.
 func cqShortModeration(t *validate.T, p belled) {
 	period := 50 * time.Millisecond

@@ -563,6 +563,93 @@ var _ = validate.Matrix(faultCases, services[1:], func(s service) (validate.Case
 })
 
 var _ = faultCases.Case(validate.Case{
+	ID:      "fault.mtu",
+	Title:   "ends with different path MTUs",
+	Feature: validate.FeatureRC,
+	Run:     faultMTU,
+}, IBTA9_9_06)
+
+// faultMTU connects QPs with different path MTUs. Packets that are not the last of a message must be as long as the
+// path MTU of the receiver, and no packet may be longer (IBTA 9.7.4.1.6).
+func faultMTU(t *validate.T) {
+	first := kit.RC(t)
+	for _, x := range kit.Variants(t, "", []struct {
+		a, b ci.MTU
+		n    int
+		ok   bool
+	}{
+		{ci.MTU256, ci.MTU512, 256, true},
+		{ci.MTU256, ci.MTU512, 257, false},
+		{ci.MTU256, ci.MTU512, 3 * 256, false},
+		{ci.MTU512, ci.MTU256, 256, true},
+		{ci.MTU512, ci.MTU256, 257, false},
+		{ci.MTU512, ci.MTU256, 3 * 512, false},
+	}) {
+		for _, op := range []ci.SendOp{ci.OpSend, ci.OpWrite} {
+			first.A.Config.MTU, first.B.Config.MTU = x.a, x.b
+			p := first.More(false)
+			p.B.Recv(p.B.RecvWR(7, 0, 4096))
+			p.A.Send(p.A.RDMA(op, 1, 0, x.n, p.B, 8192))
+			if x.ok {
+				p.A.CQ.WaitOK(1)
+				continue
+			}
+			p.A.CQ.WaitStatus(1, ci.WCRemInvalidReqErr)
+			p.A.Becomes(ci.QPError)
+			p.B.Becomes(ci.QPError)
+			st := []ci.WCStatus{ci.WCFlushErr}
+			if op == ci.OpSend {
+				st = append(st, ci.WCRemInvalidReqErr, ci.WCLocalLenErr)
+			}
+			p.B.RecvCQ.WaitStatus(7, st...)
+		}
+	}
+}
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.atomic.result",
+	Title:   "atomics whose result has no valid segment",
+	Feature: validate.FeatureAtomic,
+	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
+	Run:     faultAtomicResult,
+}, IBTA9_9_01)
+
+// faultAtomicResult posts atomics whose original value cannot be stored. The word at the responder cannot be restored
+// afterwards, so that it must not change.
+func faultAtomicResult(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	readOnly := p.A.CA.Buf(p.A.PD, 64, 0)
+	for _, x := range kit.Variants(t, "", []struct {
+		what   string
+		change func(*ci.SendWR)
+	}{
+		{"a key that does not exist", func(w *ci.SendWR) { w.SGL[0].LKey ^= 0x00999900 }},
+		{"memory without LocalWrite", func(w *ci.SendWR) { w.SGL = readOnly.SGL(0, 8) }},
+		{"memory that ends after 4 bytes", func(w *ci.SendWR) { w.SGL[0].Addr = p.A.Buf.Addr + p.A.Buf.Length - 4 }},
+		{"4 bytes", func(w *ci.SendWR) { w.SGL[0].Length = 4 }},
+		{"16 bytes", func(w *ci.SendWR) { w.SGL[0].Length = 16 }},
+		{"no bytes", func(w *ci.SendWR) { w.SGL = nil }},
+	}) {
+		for _, op := range []ci.SendOp{ci.OpFetchAdd, ci.OpCompareSwap} {
+			p.A.Buf.Blank()
+			setWord(p.B.Buf, 64, 5)
+			w := atomicOp(p, op, 1, 128, 64, 5, 9)
+			x.change(&w)
+			what := fmt.Sprintf("an atomic (operation %d) with %s for its result", op, x.what)
+			if n, err := p.A.PostSend([]ci.SendWR{w}); err != nil {
+				kit.WantTaken(t, "QP.PostSend of "+what, n, err, 0, ci.InvalidParameter)
+			} else {
+				p.A.CQ.WaitStatus(1, ci.WCLocalProtErr, ci.WCLocalLenErr, ci.WCLocalOpErr)
+				p.A.Becomes(ci.QPError)
+				p.Reconnect()
+			}
+			kit.Equal(t, "word at the responder after "+what, wordAt(p.B.Buf, 64), 5)
+			p.A.Buf.WantOnly(t, "memory after "+what, 0, nil)
+		}
+	}
+}
+
+var _ = faultCases.Case(validate.Case{
 	ID:      "fault.timeout.cut",
 	Title:   "the link is cut",
 	Feature: validate.FeatureRC,

@@ -3,6 +3,7 @@ package cisuite
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"ciddk/ci"
 	"ciddk/validate"
@@ -233,6 +234,19 @@ var _ = mcastCases.Case(validate.Case{
 func mcastGID(t *validate.T) {
 	p := kit.UD(t)
 	list := []ci.GID{{}, p.A.QP.CA.Port.GIDs[0].GID, {0xfe, 0x80, 15: 1}, {10: 0xff, 11: 0xff, 12: 192, 15: 1}}
+	hasFamily := func(v4 bool) bool {
+		return slices.ContainsFunc(p.A.QP.CA.Port.GIDs, func(e ci.GIDEntry) bool {
+			return e.GID != ci.GID{} && isIPv4(e.GID) == v4
+		})
+	}
+	if p.A.QP.CA.Port.Link == ci.LinkEthernet { // a group of a family of addresses that the port does not have
+		if !hasFamily(true) {
+			list = append(list, ci.GID{10: 0xff, 11: 0xff, 12: 239, 15: 1})
+		}
+		if !hasFamily(false) {
+			list = append(list, ci.GID{0xff, 0x12, 15: 1})
+		}
+	}
 	for _, gid := range kit.Variants(t, "GID", list) {
 		m, err := p.A.AttachMcast(ci.McastAttach{GID: gid, LID: mlid1})
 		kit.WantRefused(t, m, err, fmt.Sprintf("QP.AttachMcast to GID %x", gid[:]), ci.InvalidGID)

@@ -176,6 +176,13 @@ func mrModifyRefused(t *validate.T) {
 		kit.Equal(t, "Region after the rejected MR.Modify with "+x.what, b.MR.Region(), b.Region)
 		p.WantWrite("the region after the rejected MR.Modify with "+x.what, b.Remote(0), b.Bytes)
 	}
+	if t.Claims().Has(ci.CapFastReg) {
+		s := newFast(t, p, 1)
+		to := s.register(t, kit.AllAccess)
+		err := s.MR.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite})
+		kit.Want(t, err, "MR.Modify of a region for fast registration", ci.InvalidParameter, ci.Unsupported)
+		p.WantWrite("the region for fast registration after the rejected MR.Modify", to, s.mem[:64])
+	}
 }
 
 var _ = mrModifyCases.Case(validate.Case{
@@ -200,6 +207,12 @@ func mrModifyPhysical(t *validate.T) {
 	p.WantWrite("the pages of the DMA mapping", r.Remote(0), mem[5:5+page])
 	p.WantUntouched("the previous virtual memory", b.Remote(0), b.Bytes)
 	kit.WantExactly(t, d.Destroy(), "DMA.Destroy while a region uses it", ci.ResourceBusy)
+	kit.OK(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite}), "MR.Modify of the access rights")
+	p.WantUntouched("the pages of the DMA mapping without the right", b.MR.Region().Remote(0), mem[5:5+page])
+	kit.OK(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: kit.AllAccess}), "MR.Modify of the access rights")
+	p.WantWrite("the pages of the DMA mapping after MR.Modify of the access rights", b.MR.Region().Remote(0),
+		mem[5:5+page])
+	kit.WantExactly(t, d.Destroy(), "DMA.Destroy while a region that was modified uses it", ci.ResourceBusy)
 	kit.OK(t, b.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: ci.Bytes(b.Bytes)}),
 		"MR.Modify back to virtual memory")
 	p.WantWrite("the virtual memory", b.MR.Region().Remote(0), b.Bytes)
@@ -348,6 +361,40 @@ func mrSharedBusy(t *validate.T) {
 		kit.DestroyTwice(t, mr, "shared MR", ci.InvalidMRHandle)
 	}
 	kit.Destroy(t, b, "MR without shared regions")
+}
+
+var _ = mrModifyCases.Case(validate.Case{
+	ID:      "mr.shared.physical",
+	Title:   "a shared region over DMA addresses",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapSharedMR | ci.CapPhysicalMR},
+	Run:     mrSharedPhysical,
+}, CIRegisterSMR02, req.SAS2_3_26)
+
+func mrSharedPhysical(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	page := smallPage(t.Attr())
+	mem := kit.Pages(int(page), int(page))
+	for _, first := range kit.Variants(t, "", []string{"the shared region", "the source, after another attempt"}) {
+		d := p.B.CA.DMA(mem)
+		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: page, IOVA: 0x40000,
+			Access: kit.AllAccess})
+		kit.OK(t, err, "PD.RegisterPMR")
+		kit.Own(t, mr, "PMR")
+		smr, err := p.B.PD.RegisterSMR(mr, 0, kit.AllAccess)
+		kit.OK(t, err, "PD.RegisterSMR of a physical region")
+		kit.Own(t, smr, "shared MR")
+		p.WantWrite("a shared region over DMA addresses", smr.Region().Remote(0), mem)
+		kit.WantExactly(t, d.Destroy(), "DMA.Destroy with a region and a shared one", ci.ResourceBusy)
+		if first != "the shared region" {
+			kit.WantExactly(t, mr.Destroy(), "MR.Destroy of the source", ci.ResourceBusy)
+		}
+		kit.Destroy(t, smr, "shared MR")
+		kit.WantExactly(t, d.Destroy(), "DMA.Destroy with a region, after a shared one", ci.ResourceBusy)
+		p.WantWrite("the source", mr.Region().Remote(0), mem)
+		kit.Destroy(t, mr, "PMR")
+		kit.Destroy(t, d, "DMA without regions")
+	}
 }
 
 var CIRegisterSMR03 = mrModifyCases.Must("CI-RegisterSMR-03", "IBTA 11.2.8", "ci_register_smr (42)",

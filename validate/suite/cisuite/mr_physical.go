@@ -105,6 +105,45 @@ func mrPhysicalOffset(t *validate.T) {
 }
 
 var _ = mrPhysicalCases.Case(validate.Case{
+	ID:      "mr.physical.pieces",
+	Title:   "DMA addresses of memory in extents",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
+	Run:     mrPhysicalPieces,
+}, CIRegisterPMR02)
+
+// mrPhysicalPieces registers parts of memory that has no single view, around the bounds of its pieces.
+func mrPhysicalPieces(t *validate.T) {
+	p := kit.RC(t, kit.Size(64<<10))
+	page := smallPage(t.Attr())
+	mem := kit.Pages(int(4*page), int(page))
+	piece := page / 4 * 3
+	d, err := p.B.CA.MapDMA(kit.PiecedMemory{Memory: ci.Bytes(mem), Piece: piece})
+	if err != nil {
+		kit.WantRefused(t, d, err, "CA.MapDMA of memory in pieces", ci.InvalidParameter)
+		t.Note("memory in pieces is rejected")
+		return
+	}
+	kit.Own(t, d, "DMA")
+	for _, x := range kit.Variants(t, "", []struct{ off, n uint64 }{{0, 4 * page}, {5, page}, {piece - 1, 2},
+		{piece, piece}, {piece + 1, 2*piece + 7}, {page - 3, 2 * page}}) {
+		what := fmt.Sprintf("a region of %d bytes from offset %d of memory in pieces on", x.n, x.off)
+		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Offset: x.off, Length: x.n,
+			IOVA: 0x40000 + x.off, Access: kit.AllAccess})
+		kit.OK(t, err, "PD.RegisterPMR of "+what)
+		kit.Own(t, mr, "PMR")
+		at := mem[x.off : x.off+x.n]
+		p.WantWrite(what, mr.Region().Remote(0), at)
+		kit.Random(t, at)
+		clear(p.A.Buf.Bytes)
+		p.WantReach("RDMA READ from "+what, ci.OpRead, len(at), mr.Region().Remote(0))
+		kit.SameBytes(t, "bytes read from "+what, p.A.Buf.Bytes[:len(at)], at)
+		kit.Destroy(t, mr, "PMR")
+	}
+	kit.Destroy(t, d, "DMA of memory in pieces")
+}
+
+var _ = mrPhysicalCases.Case(validate.Case{
 	ID:      "mr.physical.ranges",
 	Title:   "ranges of two mappings, in both orders",
 	Feature: validate.FeatureMROpt,

@@ -549,6 +549,30 @@ func rcRegions(t *validate.T) {
 		}
 		kit.SameBytes(t, where, got, want)
 	}
+	// A list of messages, each with all regions, the last of them twice.
+	var sends []ci.SendWR
+	var recvs []ci.RecvWR
+	segment := func(k int) (region int, off uint64) {
+		region = min(k, max(n-2, 0))
+		return region, uint64(k-region) * 16
+	}
+	for id := range uint64(4) {
+		send, recv := ci.SendWR{ID: id, Op: ci.OpSend, Flags: ci.SendSignaled}, ci.RecvWR{ID: id}
+		for k := range n {
+			r, off := segment(k)
+			send.SGL, recv.SGL = append(send.SGL, from[r].SGE(id, 8)), append(recv.SGL, to[r].SGE(off, 8))
+		}
+		sends, recvs = append(sends, send), append(recvs, recv)
+	}
+	p.B.Recv(recvs...)
+	p.A.Send(sends...)
+	p.A.CQ.WaitOK(0, 1, 2, 3)
+	p.B.RecvCQ.WaitOK(0, 1, 2, 3)
+	for k := range n { // the last message is the one that is left
+		r, off := segment(k)
+		kit.SameBytes(t, fmt.Sprintf("segment %d of the last of a list of messages", k), to[r].Bytes[off:off+8],
+			from[r].Bytes[3:11])
+	}
 }
 
 // regions returns buffers with a region each.

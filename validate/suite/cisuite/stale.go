@@ -109,6 +109,19 @@ var staleVerbs = []staleVerb{
 		return c.LocalMAD(s.t.Attr().Ports[0].Num, nil, &in, &out)
 	}),
 
+	creates(staleCA, "open-user", ci.CapUser,
+		func(_ *staleStage, c ci.CA) (ci.Object, error) { return c.OpenUser(process{}, &ci.UserBuffer{}) }),
+	calls(staleCA, "vendor-call", ci.CapVendorCall, func(s *staleStage, c ci.CA) error {
+		v := s.t.VendorCall()
+		op := ci.VendorOp{Command: v.Command, Data: make([]byte, max(len(v.In), len(v.Want)))}
+		copy(op.Data, v.In)
+		return c.VendorCall(&op)
+	}),
+	calls(staleCA, "sl-for-ip", ci.CapSLForIP, func(s *staleStage, c ci.CA) error {
+		_, err := c.SLForIP(s.t.Attr().Ports[0].Num, 4420)
+		return err
+	}),
+
 	creates(stalePD, "create-av", ci.CapAV,
 		func(s *staleStage, p ci.PD) (ci.Object, error) { return p.CreateAV(s.ca.AddressOf(s.ca)) }),
 	creates(stalePD, "create-cq", 0,

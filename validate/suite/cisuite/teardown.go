@@ -264,6 +264,41 @@ func tearRetrying(t *validate.T) {
 	p.A.CQ.Quiet(2 * quiet)
 }
 
+var _ = teardownCases.Case(validate.Case{
+	ID:      "rc.received-then-destroyed",
+	Title:   "reset and destroy a QP as soon as its message has been polled",
+	Feature: validate.FeatureTeardown,
+	Run:     tearReceived,
+}, CITeardown02)
+
+// tearReceived destroys the receiver of a message directly after it has polled the completion. The sender's request has
+// been executed, and its acknowledgement must not be lost with the QP.
+func tearReceived(t *validate.T) {
+	p := kit.RC(t, kit.Retry(1))
+	for i := range uint64(12) {
+		q := p.More(true)
+		q.B.Recv(q.B.RecvWR(i, 0, 64))
+		q.A.Send(q.A.SendWR(i, 0, 32))
+		var wc [1]ci.WC
+		for n := 0; n == 0 && t.Context().Err() == nil; {
+			var err error
+			n, err = q.B.RecvCQ.Poll(wc[:])
+			kit.OK(t, err, "CQ.Poll")
+		}
+		if i%2 == 0 {
+			kit.Destroy(t, q.B.QP.QP, "QP that has received a message")
+		} else {
+			q.B.To(ci.QPReset)
+		}
+		kit.Equal(t, "WC.Status of the message", wc[0].Status, ci.WCSuccess)
+		q.A.CQ.WaitOK(i)
+		kit.Destroy(t, q.A.QP.QP, "QP")
+		if i%2 == 1 {
+			kit.Destroy(t, q.B.QP.QP, "QP")
+		}
+	}
+}
+
 var CITeardown03 = teardownCases.Must("CI-Teardown-03", "IBTA 11.2.5.4", "ci_destroy_qp (28)",
 	"Completions in a CQ remain there when their QP is destroyed, and can be polled.")
 

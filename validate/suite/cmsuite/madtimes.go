@@ -249,7 +249,9 @@ func responseSources(t *validate.T) {
 		{"the GID", 0, gid, true}}}}
 	isV4 := func(g ci.GID) bool { return g == mapped(g[12:]...) }
 	for _, g := range []ci.GID{group, mapped(224, 0, 1, 9)} { // a GID sends to the groups of its family
-		i := slices.IndexFunc(b.ca.Port.GIDs, func(e ci.GIDEntry) bool { return isV4(e.GID) == isV4(g) && e.GID != none })
+		i := slices.IndexFunc(b.ca.Port.GIDs, func(e ci.GIDEntry) bool {
+			return isV4(e.GID) == isV4(g) && e.GID != none
+		})
 		if i >= 0 {
 			v := variant{"a group", address(0, g), []source{{"any GID", 0, other, true}}}
 			v.to.AV.GRH.SGIDIndex = uint16(i)

@@ -226,13 +226,23 @@ var _ = datagramCases.Case(validate.Case{
 }, WIREUd07)
 
 func udBad(t *validate.T) {
-	p := dial(t, kit.Type(ci.UD))
+	s := open(t)
+	p := s.dial(kit.Type(ci.UD))
 	p.Recv(p.RecvWRs(3, 128)...)
 	p.request(wire.UDSendOnly, p.bytes(8), func(o *outgoing) { o.BTH.PKey ^= 0x0100 })
 	if p.info.Raw {
 		p.request(wire.UDSendOnly, p.bytes(8), func(o *outgoing) { o.icrcDelta = 1 })
 	}
 	p.udGood(1)
+	big := s.dial(kit.Type(ci.UD), kit.Size(16<<10))
+	big.blank()
+	big.Recv(big.RecvWR(1, 0, 8<<10))
+	big.request(wire.UDSendOnly, big.bytes(big.ca.Port.MTU.Bytes()+4)) // longer than the MTU of the port
+	data := big.bytes(100)
+	big.request(wire.UDSendOnly, data)
+	kit.Equal(t, "Length of the datagram after one that is longer than the MTU", big.RecvCQ.WaitOK(1)[0].Length,
+		areaLen+100)
+	kit.SameBytes(t, "datagram after one that is longer than the MTU", big.Buf.Bytes[areaLen:areaLen+100], data)
 	p.blank()
 	p.request(wire.UDSendOnly, p.bytes(89))
 	p.request(wire.UDSendOnly, p.bytes(8))

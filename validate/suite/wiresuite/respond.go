@@ -280,6 +280,24 @@ func sendImm(t *validate.T) {
 	}
 }
 
+var _ = respondCases.Case(validate.Case{
+	ID:    "wire.send.unfinished",
+	Title: "a QP goes to Error inside a message",
+	Run:   sendUnfinished,
+}, WIRESend01)
+
+// sendUnfinished takes a QP to Error inside a message. The receive that the message has begun to fill is flushed, before
+// those behind it.
+func sendUnfinished(t *validate.T) {
+	p := dial(t)
+	p.Recv(p.RecvWRs(3, 2*p.mtu)...)
+	p.request(wire.RCSendFirst, p.bytes(p.mtu), ackReq(true))
+	p.expect("acknowledgement of the FIRST packet", acked(p.last(), 0))
+	p.To(ci.QPError)
+	p.RecvCQ.WaitFlushed(1, 2, 3)
+	p.WantDrained()
+}
+
 var WIREWrite01 = respondCases.Must("WIRE-Write-01", "IBTA 9.7.4", "RDMA WRITE",
 	"A WRITE of several packets writes their payloads in order at the address of the RETH in its first packet. It "+
 		"uses no receive.")
