@@ -286,8 +286,8 @@ var _ = respondCases.Case(validate.Case{
 	Run:   sendUnfinished,
 }, WIRESend01)
 
-// sendUnfinished takes a QP to Error inside a message. The receive that the message has begun to fill is flushed, before
-// those behind it.
+// sendUnfinished takes a QP to Error inside a message. The receive that the message has begun to fill is flushed,
+// before those behind it.
 func sendUnfinished(t *validate.T) {
 	p := dial(t)
 	p.Recv(p.RecvWRs(3, 2*p.mtu)...)
