@@ -504,8 +504,8 @@ func callbacksNone(t *validate.T) {
 	cq, err := p.B.PD.CreateCQ(ci.CQCreate{Size: 8})
 	kit.OK(t, err, "PD.CreateCQ without callbacks")
 	kit.Own(t, cq, "CQ")
-	create := ci.QPCreate{Type: ci.RC, QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1}, SendCQ: cq,
-		RecvCQ: cq}
+	create := ci.QPCreate{Type: ci.RC, QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1},
+		SendCQ: cq, RecvCQ: cq}
 	var srq ci.SRQ
 	if t.Claims().Has(ci.CapSRQ) {
 		srq, err = p.B.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})

@@ -199,6 +199,12 @@ func nakLength(t *validate.T) {
 	mtu := func(add int) func(int) int { return func(m int) int { return m + add } }
 	duplicate := func(m int) int { return 2 * m }
 	writeFirst := func(p *peer) { p.request(wire.RCWriteFirst, p.bytes(p.mtu), p.reth(0, p.mtu+8)) }
+	writeMost := func(p *peer) {
+		p.request(wire.RCWriteFirst, p.bytes(p.mtu), p.reth(0, 4*p.mtu+8))
+		for range 3 {
+			p.request(wire.RCWriteMiddle, p.bytes(p.mtu))
+		}
+	}
 	refuse(t, wire.NAKInvalidRequest, []refused{
 		{"SEND FIRST of less than the MTU", nil, send(wire.RCSendFirst, mtu(-4))},
 		{"SEND FIRST of more than the MTU", nil, send(wire.RCSendFirst, mtu(4))},
@@ -211,6 +217,9 @@ func nakLength(t *validate.T) {
 		{"WRITE ONLY of more than the length in its RETH", nil, write(wire.RCWriteOnly, is(12), is(8))},
 		{"WRITE LAST that ends before the length in the RETH", writeFirst, write(wire.RCWriteLast, is(4), is(0))},
 		{"WRITE LAST that exceeds the length in the RETH", writeFirst, write(wire.RCWriteLast, is(12), is(0))},
+		{"WRITE LAST that exceeds the length, after 4 packets", writeMost, write(wire.RCWriteLast, is(12), is(0))},
+		{"WRITE LAST that ends too early, after 4 packets", writeMost, write(wire.RCWriteLast, is(4), is(0))},
+		{"WRITE MIDDLE of less than the MTU, after 4 packets", writeMost, write(wire.RCWriteMiddle, is(4), is(0))},
 	})
 }
 
@@ -353,6 +362,19 @@ func nakTooLong(t *validate.T) {
 			nak(first, wire.NAKInvalidRequest, 0))
 		p.RecvCQ.WaitStatus(1, ci.WCLocalLenErr)
 		p.fatal()
+	}
+	// Packets that come close together may be handled as one. The NAK still names the first that does not fit.
+	for range 4 {
+		for _, fit := range kit.Variants(t, "packets", []int{1, 4, 7}) {
+			p := s.dial(kit.MTU(ci.MTU256))
+			p.Recv(p.RecvWR(1, 0, fit*p.mtu+8))
+			at := wire.PSNAdd(p.psn, fit)
+			p.message(wire.OpSend, p.bytes(8*p.mtu), false)
+			p.expect(fmt.Sprintf("answer to a SEND of 8 packets into a receive of %d and 8 bytes", fit),
+				nak(at, wire.NAKInvalidRequest, 0))
+			p.RecvCQ.WaitStatus(1, ci.WCLocalLenErr)
+			p.fatal()
+		}
 	}
 }
 
