@@ -122,7 +122,10 @@ func (c extendedCA) VendorCall(op *ci.VendorOp, _ ...ci.Object) error {
 	return nil
 }
 
-func (c extendedCA) OpenUser(ci.Process, *ci.UserBuffer) (ci.UserCA, error) {
+func (c extendedCA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
+	if p == nil || ub == nil {
+		return nil, ci.InvalidParameter
+	}
 	return extendedUser{ca: c.CA}, nil
 }
 

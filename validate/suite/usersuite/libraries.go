@@ -118,3 +118,101 @@ func libraryRoom(t *validate.T) {
 	a.cut()
 	s.gone("the daemon after creates that failed, and after the application was cut")
 }
+
+var _ = libraries.Case(validate.Case{
+	ID:    "user.library.full",
+	Title: "a process that uses up the memory of its queues",
+	Run:   libraryFull,
+	Needs: validate.Needs{Caps: ci.CapUser},
+}, req.SAS2_4_06)
+
+// libraryFull creates large CQs until the driver has no memory left for queues of the process, and then smaller ones.
+// Each further verb that needs memory fails and changes nothing.
+func libraryFull(t *validate.T) {
+	const most = 6 // of one size: a driver may have more memory than a case should use
+	lib := *t.UserLibrary()
+	s := startStage(t, new(trace), nil)
+	a := s.with(&lib)
+	p := a.pair()
+	pd, claims := p.A.PD, t.Claims()
+	size := t.Attr().MaxCQEs
+	newCQ := func(n int) (ci.CQ, error) { return pd.CreateCQ(ci.CQCreate{Size: n}) }
+	small, err := newCQ(5)
+	kit.OK(t, err, "PD.CreateCQ")
+	kit.Own(t, small, "CQ")
+	var srq ci.SRQ
+	if claims.Has(ci.CapSRQ) {
+		srq, err = pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})
+		kit.OK(t, err, "PD.CreateSRQ")
+		kit.Own(t, srq, "SRQ")
+	}
+	var made []ci.CQ
+	largest, isFull := 0, false
+	for n := size; n >= 8; n /= 2 {
+		isFull = false
+		for range most {
+			cq, err := newCQ(n)
+			if err != nil {
+				kit.WantRefused(t, cq, err, "PD.CreateCQ without memory", ci.InsufficientResources)
+				isFull = true
+				break
+			}
+			made = append(made, kit.Own(t, cq, "CQ"))
+			largest = max(largest, n)
+		}
+		if !isFull {
+			break
+		}
+	}
+	if !isFull {
+		t.Note("%d CQs of up to %d entries do not use up the memory of a process", len(made), size)
+	}
+	caps := ci.QPCaps{SendDepth: 500, RecvDepth: 500, SendSGE: 1, RecvSGE: 1}
+	create := func() (ci.Object, error) {
+		return pd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: p.A.CQ.CQ, RecvCQ: p.A.CQ.CQ})
+	}
+	for range 3 {
+		if !isFull {
+			break
+		}
+		qp, err := create()
+		kit.WantRefused(t, qp, err, "PD.CreateQP without memory", ci.InsufficientResources)
+		before, err := small.Query()
+		kit.OK(t, err, "CQ.Query")
+		if claims.Has(ci.CapResizeCQ) {
+			_, err = small.Resize(ci.CQResize{Size: 5000})
+			kit.Want(t, err, "CQ.Resize without memory", ci.InsufficientResources)
+		}
+		after, err := small.Query()
+		kit.OK(t, err, "CQ.Query")
+		kit.Equal(t, "CQAttr after the rejected CQ.Resize", after, before)
+		if srq != nil {
+			other, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 2000, MaxSGE: 4}})
+			kit.WantRefused(t, other, err, "PD.CreateSRQ without memory", ci.InsufficientResources)
+		}
+		if srq != nil && claims.Has(ci.CapModifySRQDepth) {
+			err := srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 2000})
+			kit.Want(t, err, "SRQ.Modify of the depth without memory", ci.InsufficientResources)
+		}
+		p.A.Exchange(p.B, 100)
+	}
+	for i, cq := range made {
+		kit.Destroy(t, cq, "CQ")
+		if i > 1 {
+			continue
+		}
+		qp, err := create()
+		kit.OK(t, err, "PD.CreateQP after memory was released")
+		kit.Destroy(t, kit.Own(t, qp, "QP"), "QP")
+	}
+	again, err := newCQ(largest)
+	kit.OK(t, err, "PD.CreateCQ of the largest size that was possible, after all memory was released")
+	kit.Destroy(t, kit.Own(t, again, "CQ"), "CQ")
+	if claims.Has(ci.CapResizeCQ) {
+		_, err = small.Resize(ci.CQResize{Size: 5000})
+		kit.OK(t, err, "CQ.Resize after memory was released")
+	}
+	p.A.Exchange(p.B, 100)
+	a.cut()
+	s.gone("the daemon after the memory of a process was used up")
+}
