@@ -159,6 +159,21 @@ func answerModifier(p *port) {
 	i.Put(q.Data[:])
 	p.do(q, mad.StatusOK)
 	kit.Equal(t, "SubnetTimeOut after a Set with the port in the modifier", p.info().SubnetTimeout, i.SubnetTimeout)
+	if p.peer != nil {
+		return
+	}
+	for k := range p.ca.Attr.Ports {
+		if o := &p.ca.Attr.Ports[k]; o.Num != p.ca.Port.Num && o.Link == ci.LinkInfiniBand {
+			t.Step("port %d", o.Num)
+			ca := *p.ca
+			ca.Port = o
+			second := &port{t: t, ca: &ca, tid: p.tid}
+			kit.Equal(t, "PortInfo.LocalPortNum", second.info().LocalPortNum, o.Num)
+			second.do(second.smp(mad.Get, mad.AttrPortInfo, uint32(o.Num)), mad.StatusOK)
+			second.do(second.smp(mad.Get, mad.AttrPortInfo, uint32(p.ca.Port.Num)), mad.StatusBadField)
+			second.do(second.smp(mad.Get, mad.AttrPKeyTable, uint32(p.ca.Port.Num)<<16), mad.StatusBadField)
+		}
+	}
 }
 
 var SMAAnswer06 = answers.Must("SMA-Answer-06", "IBTA 13.4.5", verb,

@@ -193,7 +193,7 @@ var SMAKey06 = keys.Must("SMA-Key-06", "IBTA 14.2.4", verb,
 
 var _ = keys.Case(validate.Case{
 	ID:      "sma.key.lease-stops",
-	Title:   "a lease of one second whose owner returns, after one that ran out",
+	Title:   "leases of one second whose owner returns, between others that run out",
 	Timeout: 30 * time.Second,
 	Run:     direct(keyLeaseStops),
 }, SMAKey06)
@@ -204,12 +204,17 @@ func keyLeaseStops(p *port) {
 	if !await(t, p.isReadable) {
 		t.Failf("response to a Get with a wrong M_Key after the first lease", "a response", "none")
 	}
-	p.lease()
-	p.info()
+	for range 2 {
+		p.lease()
+		p.info()
+	}
 	end := time.NewTimer(1500 * time.Millisecond)
 	defer end.Stop()
 	<-end.C
 	kit.True(t, !p.isReadable(), "response to a Get with a wrong M_Key", "none, since its owner is there", "a response")
+	if !await(t, p.isReadable) { // that Get has begun another lease
+		t.Failf("response to a Get with a wrong M_Key after the last lease", "a response", "none")
+	}
 }
 
 var SMAKey07 = keys.Must("SMA-Key-07", "IBTA 14.2.4.1", verb,

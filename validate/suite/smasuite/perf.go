@@ -218,8 +218,17 @@ func perfClaims(t *validate.T) {
 			}
 		}
 	}
+	has := func(s *counterSet, names ...string) bool {
+		b := m.write(s, port, 1<<len(s.list)-1, is)
+		return !slices.ContainsFunc(s.list, func(c counter) bool {
+			return slices.Contains(names, c.name) && c.get(b) < c.value()
+		})
+	}
 	if mask&mad.PerfCapXmitWait != 0 {
 		holds(&shortCounters, "PortXmitWait")
+	} else {
+		kit.True(t, !has(&shortCounters, "PortXmitWait"), "PortXmitWait, which CapabilityMask does not claim, after a Set",
+			"0", "the value of the Set")
 	}
 	basic := []string{"PortXmitData", "PortRcvData", "PortXmitPkts", "PortRcvPkts"}
 	switch {
@@ -228,13 +237,17 @@ func perfClaims(t *validate.T) {
 			"PortMulticastRcvPkts")...)
 	case mask&mad.PerfCapExtendedWidthNoIETF != 0:
 		holds(&longCounters, basic...)
+		kit.True(t, !has(&longCounters, "PortUnicastXmitPkts", "PortUnicastRcvPkts", "PortMulticastXmitPkts",
+			"PortMulticastRcvPkts"), "CapabilityMask of a port that keeps the counters of unicast and multicast packets",
+			"IsExtendedWidthSupported", "IsExtendedWidthSupportedNoIETF")
 	default:
 		m.do(m.request(mad.Get, mad.AttrPortCountersExtended), mad.StatusBadMethodAttribute)
 	}
 }
 
 var SMAPerf03 = perf.Must("SMA-Perf-03", "IBTA 16.1.3.5", perfVerb,
-	"A PortSelect of a port that the adapter does not have has status 0x001c.")
+	"A PortSelect of a port that the adapter does not have has status 0x001c, and so has that of all ports unless "+
+		"CapabilityMask claims it.")
 
 var _ = perf.Case(validate.Case{
 	ID:    "sma.perf.port",
@@ -244,7 +257,16 @@ var _ = perf.Case(validate.Case{
 
 func perfPort(t *validate.T) {
 	m := newMeter(t, kit.Open(t))
-	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(m.ca.Attr.Ports) + 1), 254}) {
+	ports := []uint8{0, uint8(len(m.ca.Attr.Ports) + 1), 254}
+	if m.class().CapabilityMask&mad.PerfCapAllPortSelect == 0 {
+		ports = append(ports, mad.AllPorts)
+	} else {
+		q := m.request(mad.Get, mad.AttrPortCounters)
+		q.Data[1] = mad.AllPorts
+		r := m.do(q, mad.StatusOK)
+		kit.Equal(t, "PortSelect of the response for all ports", r.Data[1], mad.AllPorts)
+	}
+	for _, n := range kit.Variants(t, "port", ports) {
 		for _, method := range []mad.Method{mad.Get, mad.Set} {
 			q := m.request(method, mad.AttrPortCounters)
 			q.Data[1] = n
