@@ -399,3 +399,43 @@ func driverKeyAttributes(t *validate.T) {
 		}
 	}
 }
+
+var SMADriver06 = drivers.Must("SMA-Driver-06", "IBTA 14.2.4", driverVerb,
+	"When the lease of an M_Key ends at the kit, the protection level of the driver is 0, too. Nothing else of its "+
+		"PortInfo changes.")
+
+var _ = drivers.Case(validate.Case{
+	ID:    "sma.driver.lease",
+	Title: "a lease of one second that runs out at the kit, and not at the driver",
+	Run:   driverLease,
+}, SMADriver06)
+
+func driverLease(t *validate.T) {
+	s := &script{}
+	l := scripted(t, s)
+	s.execute(func(_ *ci.AVAttr, in, _ *ci.MAD, next func() error) error {
+		if q := *in; mad.Method(in[3]) == mad.Set && binary.BigEndian.Uint16(in[16:]) == mad.AttrPortInfo {
+			defer func() { *in = q }()
+			var i mad.PortInfo
+			i.Parse(in[64:])
+			i.MKeyLease = 0
+			i.Put(in[64:])
+		}
+		return next()
+	})
+	below := func() (i mad.PortInfo) {
+		var in, out ci.MAD
+		l.smp(mad.Get, mad.AttrPortInfo, 0).Put(in[:])
+		kit.OK(t, l.ca.LocalMAD(l.ca.Port.Num, nil, &in, &out), "CA.LocalMAD of Get of PortInfo")
+		i.Parse(out[64:])
+		return i
+	}
+	l.lease()
+	want := below()
+	kit.Equal(t, "M_KeyProtectBits of the driver before the end of the lease", want.MKeyProtect, 2)
+	if !await(t, l.isReadable) {
+		t.Failf("response to a Get with a wrong M_Key after the lease of one second", "a response", "none")
+	}
+	want.MKeyProtect = 0
+	kit.Equal(t, "PortInfo of the driver after the lease", fmt.Sprintf("%+v", below()), fmt.Sprintf("%+v", want))
+}

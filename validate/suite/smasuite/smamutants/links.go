@@ -185,6 +185,16 @@ func linkMutants() []mutant.Mutant {
 					binary.BigEndian.PutUint64(b[24:], 0x1122334455667788)
 				}
 			}),
+		fault("sma.lease-key-lost", smasuite.SMADriver06, "a Set that ends the protection of a port removes its M_Key",
+			func() hook {
+				return func(in, out *ci.MAD, next execute) error {
+					q := *in
+					if isSetOf(in, mad.AttrPortInfo) && in[smpData+34]>>6 == 0 {
+						clear(q[smpData:][:8])
+					}
+					return next(&q, out)
+				}
+			}),
 		sends("sma.violations-wrap", smasuite.SMADriver05, "MKeyViolations is 0 instead of 65,535",
 			func(b []byte) bool {
 				if isResponse(b) && binary.BigEndian.Uint16(b[16:]) == mad.AttrPortInfo &&
