@@ -1,6 +1,7 @@
 package smasuite
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -276,4 +277,48 @@ func managerAnswer(t *validate.T) {
 	l.sameMAD(r, want)
 	_, again := l.peer.take(late, isResponse(q.TID))
 	kit.True(t, !again, fmt.Sprintf("responses to %s", name(q)), "one", "two")
+}
+
+var SMAManager04 = managers.Must("SMA-Manager-04", "IBTA 14.2.5.1", managerVerb,
+	"A trap of a port whose subnet manager is at the port itself, which its capability mask says, reaches the manager.")
+
+var _ = managers.Case(validate.Case{
+	ID:    "sma.manager.trap",
+	Title: "a manager receives a trap of its own port",
+	Run:   managerTrap,
+}, SMAManager04)
+
+func managerTrap(t *validate.T) {
+	alone(t)
+	l := managed(t)
+	if t.Attr().HasHardwareAgents(l.ca.Port.Num) {
+		t.Skip("the adapter has agents of its own, and the kit none")
+	}
+	a, err := l.mads.Register(mads.AgentConfig{Name: "manager", Port: mads.Port{CA: l.ca.Attr.GUID, Num: l.ca.Port.Num},
+		SubnetManagement: true, Manager: true, Class: mad.ClassSubnetLID, Version: mad.ClassVersionSubnet,
+		Methods: []mad.Method{mad.Trap}})
+	kit.OK(t, err, "mads.Manager.Register")
+	t.Cleanup(func() { _ = a.Close() })
+	err = l.ca.Modify(l.ca.Port.Num, ci.PortFieldCapability, ci.PortModify{CapMask: ci.PortCapSM,
+		Capability: ci.PortCapSM})
+	kit.OK(t, err, "CA.Modify of the capability mask")
+	l.change(func(i *mad.PortInfo) { i.MasterSMLID = i.LID })
+	var in *mads.Received
+	if !await(t, func() bool { // the services may learn of the capability mask later
+		l.violateAt(9)
+		ctx, cancel := context.WithTimeout(t.Context(), late)
+		defer cancel()
+		in, err = a.Recv(ctx)
+		return err == nil && bytes.Contains(in.MAD, []byte{0, 0, 0, 9})
+	}) {
+		t.Failf("trap of the port at its manager", "trap 256", "none")
+	}
+	var s mad.SMP
+	var n mad.Notice
+	var d mad.TrapMKey
+	s.Parse(in.MAD)
+	n.Parse(s.Data[:])
+	d.Parse(n.Details[:])
+	kit.Equal(t, "method, trap and modifier", [3]uint32{uint32(s.Method), uint32(n.Trap), d.Modifier},
+		[3]uint32{uint32(mad.Trap), uint32(mad.TrapBadMKey), 9})
 }

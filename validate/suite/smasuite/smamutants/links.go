@@ -224,6 +224,14 @@ func linkMutants() []mutant.Mutant {
 				}
 				return true
 			}),
+		first("sma.no-manager", smasuite.SMAManager04, "CA.Query does not return the bit IsSM", tap.Layer(
+			ciwrap.Layer{CA: func(c ci.CA) ci.CA {
+				return querier{ciwrap.CA{CA: c}, func(a *ci.CAAttr) {
+					for i := range a.Ports {
+						a.Ports[i].Capability &^= ci.PortCapSM
+					}
+				}}
+			}})),
 		stale("sma.stale-lid", smasuite.SMAEvent01, "CA.Query returns the first LID", ci.EventLIDChange,
 			func(old, now *ci.PortAttr) { now.LID = old.LID }),
 		stale("sma.stale-manager", smasuite.SMAEvent02, "CA.Query returns the first LID of the manager",
