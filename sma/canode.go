@@ -215,7 +215,7 @@ func (n *caNode) learn(q *Request, asked *mad.PortInfo) {
 	if k.own {
 		i.MKey, i.MKeyProtect, i.MKeyLease = k.Key, k.Level, k.Lease
 	}
-	if !q.Authentic && asked == nil && k.Level != 0 {
+	if !q.Authentic && k.Level != 0 {
 		i.MKey = 0
 	}
 	i.MKeyViolations = uint16(min(uint32(i.MKeyViolations)+uint32(k.violations), 0xffff))

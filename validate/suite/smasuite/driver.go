@@ -112,7 +112,7 @@ var _ = drivers.Case(validate.Case{
 	ID:    "sma.driver.attributes",
 	Title: "a driver that executes no attribute",
 	Run: func(t *validate.T) {
-		s := &script{query: unlike, local: hasNone}
+		s := &script{query: func(a *ci.CAAttr) { unlike(a, 17, 65) }, local: hasNone}
 		fromAttributes(scripted(t, s))
 	},
 }, SMADriver01)
@@ -122,7 +122,7 @@ var _ = drivers.Case(validate.Case{
 	Title: "a driver without CA.LocalMAD, and without a system image GUID",
 	Run: func(t *validate.T) {
 		s := &script{query: func(a *ci.CAAttr) {
-			unlike(a)
+			unlike(a, 304, 64)
 			a.Caps &^= ci.CapLocalMAD
 			a.SystemGUID = 0
 		}, local: func(*ci.AVAttr, *ci.MAD, *ci.MAD, func() error) error { return errors.New("not claimed") }}
@@ -130,19 +130,19 @@ var _ = drivers.Case(validate.Case{
 	},
 }, SMADriver01)
 
-// unlike changes attributes of the ports so that no two are alike, and makes the last blocks of the tables incomplete.
-func unlike(a *ci.CAAttr) {
+// unlike changes attributes of the ports so that no two are alike, and makes tables longer than a block of them.
+func unlike(a *ci.CAAttr, numGIDs, numPKeys int) {
 	for i := range a.Ports {
 		p := &a.Ports[i]
 		p.SMSL, p.SubnetTimeout, p.InitTypeReply = 5, 17, 6
 		p.WidthActive, p.SpeedActive, p.SpeedExt = 8, 4, 2
 		p.PKeyErrors, p.QKeyErrors = 0x1234, 0x5678
 		p.GIDs, p.PKeys = append([]ci.GIDEntry(nil), p.GIDs...), append([]ci.PKey(nil), p.PKeys...)
-		for k := len(p.GIDs); k < 11; k++ {
+		for k := len(p.GIDs); k < numGIDs; k++ {
 			p.GIDs = append(p.GIDs, ci.GIDEntry{GID: mad.GID(binary.BigEndian.Uint64(p.GIDs[0].GID[:]),
 				0x0200000000000000+uint64(k))})
 		}
-		for k := len(p.PKeys); k < 70; k++ {
+		for k := len(p.PKeys); k < numPKeys; k++ {
 			p.PKeys = append(p.PKeys, ci.PKey(0x100+k))
 		}
 	}
@@ -173,7 +173,7 @@ func fromAttributes(l *linked) {
 		MasterSMLID: uint16(p.SMLID), CapabilityMask: uint32(p.Capability), LocalPortNum: num, State: uint8(p.State),
 		PhysState: p.PhysState, LMC: p.LMC, NeighborMTU: uint8(p.MTU), MTUCap: uint8(p.MaxMTU), MasterSMSL: p.SMSL,
 		VLCap: p.MaxVLs, WidthActive: p.WidthActive, SpeedActive: p.SpeedActive, SpeedExtActive: p.SpeedExt,
-		SubnetTimeout: uint8(p.SubnetTimeout), InitTypeReply: uint8(p.InitTypeReply), GUIDCap: uint8(len(p.GIDs)),
+		SubnetTimeout: uint8(p.SubnetTimeout), InitTypeReply: uint8(p.InitTypeReply), GUIDCap: uint8(min(len(p.GIDs), 255)),
 		PKeyViolations: p.PKeyErrors, QKeyViolations: p.QKeyErrors}
 	kit.Equal(t, "PortInfo", fmt.Sprintf("%+v", l.info()), fmt.Sprintf("%+v", want))
 	var info mad.PortInfo
@@ -297,7 +297,7 @@ func driverKey(t *validate.T) {
 		q.MKey = wrongKey
 		_, answered := l.try(q)
 		kit.Equal(t, "response to a Set with a wrong M_Key "+when, answered, !want)
-		l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK)
+		l.do(l.smp(mad.Set, mad.AttrNodeInfo, 0), mad.StatusBadMethodAttribute)
 	}
 	protected("before the M_Key has been read", false)
 	show(key, 2)
@@ -331,6 +331,20 @@ func driverKey(t *validate.T) {
 	kit.Equal(t, "M_Key and M_KeyProtectBits after a Set, when the driver shows others",
 		fmt.Sprint(l.info().MKey, l.info().MKeyProtect), fmt.Sprint(uint64(key), 1))
 	protected("that a Set has given to the port", true)
+	t.Step("another port")
+	other := uint32(len(l.ca.Attr.Ports)) + 1
+	want := mad.PortInfo{MKey: otherKey, MKeyProtect: 2, MKeyViolations: 77, LocalPortNum: l.ca.Port.Num}
+	s.execute(func(_ *ci.AVAttr, in, out *ci.MAD, next func() error) error {
+		if binary.BigEndian.Uint32(in[20:]) != other {
+			return next()
+		}
+		respond(in, out, mad.StatusOK)
+		want.Put(out[64:])
+		return nil
+	})
+	l.get(mad.AttrPortInfo, other, &i)
+	kit.Equal(t, "PortInfo of another port", fmt.Sprintf("%+v", i), fmt.Sprintf("%+v", want))
+	protected("after PortInfo of another port", true)
 }
 
 var SMADriver05 = drivers.Must("SMA-Driver-05", "IBTA 14.2.5.6", driverVerb,

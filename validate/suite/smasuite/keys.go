@@ -1,6 +1,7 @@
 package smasuite
 
 import (
+	"fmt"
 	"time"
 
 	"ciddk/mad"
@@ -54,7 +55,7 @@ var SMAKey02 = keys.Must("SMA-Key-02", "IBTA 14.2.4.1", verb,
 	"A Get without the M_Key is answered at protection levels 0 and 1, and has no response at levels 2 and 3.")
 
 var SMAKey03 = keys.Must("SMA-Key-03", "IBTA 14.2.4.1", verb,
-	"At protection level 1, PortInfo shows the M_Key as 0 to requests without it.")
+	"At protection level 1, PortInfo shows the M_Key as 0 to requests without it, and at level 0 as it is.")
 
 var _ = keys.Case(validate.Case{
 	ID:    "sma.key.get",
@@ -86,16 +87,19 @@ func keyGet(p *port) {
 
 var _ = keys.Case(validate.Case{
 	ID:    "sma.key.hidden",
-	Title: "M_Key in PortInfo at level 1",
+	Title: "M_Key in PortInfo at levels 0 and 1",
 	Run:   direct(keyHidden),
 }, SMAKey03)
 
 func keyHidden(p *port) {
 	t := p.t
-	p.protect(1)
-	kit.Equal(t, "M_Key shown to its owner", p.info().MKey, key)
-	p.key = wrongKey
-	kit.Equal(t, "M_Key shown to others", p.info().MKey, 0)
+	for level, shown := range []uint64{key, 0} {
+		p.protect(uint8(level))
+		kit.Equal(t, "M_Key shown to its owner", p.info().MKey, key)
+		p.key = wrongKey
+		kit.Equal(t, fmt.Sprintf("M_Key shown to others at level %d", level), p.info().MKey, shown)
+		p.key = key
+	}
 }
 
 var SMAKey04 = keys.Must("SMA-Key-04", "IBTA 14.2.5.6", verb,

@@ -29,7 +29,7 @@ func kitArea() *validate.Area {
 			SMAAnswer07},
 		{"key-set", "Set(PortInfo) with a wrong M_Key", keySet, SMAKey01},
 		{"key-get", "Get with a wrong M_Key at each level", keyGet, SMAKey02},
-		{"key-hidden", "M_Key in PortInfo at level 1", keyHidden, SMAKey03},
+		{"key-hidden", "M_Key in PortInfo at levels 0 and 1", keyHidden, SMAKey03},
 		{"key-violations", "count failed checks", keyViolations, SMAKey04},
 		{"key-lease", "a lease of one second that runs out", keyLease, SMAKey05},
 		{"key-repress", "a trap repress with a wrong M_Key", keyRepress, SMAKey07},

@@ -66,6 +66,7 @@ func setInvalid(p *port) {
 		i := p.settable()
 		i.SubnetTimeout ^= 3
 		i.MasterSMLID++
+		i.MKey, i.MKeyProtect, i.MKeyLease = wrongKey, 3, 7
 		v.change(&i)
 		p.set(i, mad.StatusBadField)
 		kit.Equal(t, "PortInfo after a Set with "+v.name, fmt.Sprintf("%+v", p.info()), fmt.Sprintf("%+v", before))
