@@ -173,7 +173,8 @@ func fromAttributes(l *linked) {
 		MasterSMLID: uint16(p.SMLID), CapabilityMask: uint32(p.Capability), LocalPortNum: num, State: uint8(p.State),
 		PhysState: p.PhysState, LMC: p.LMC, NeighborMTU: uint8(p.MTU), MTUCap: uint8(p.MaxMTU), MasterSMSL: p.SMSL,
 		VLCap: p.MaxVLs, WidthActive: p.WidthActive, SpeedActive: p.SpeedActive, SpeedExtActive: p.SpeedExt,
-		SubnetTimeout: uint8(p.SubnetTimeout), InitTypeReply: uint8(p.InitTypeReply), GUIDCap: uint8(min(len(p.GIDs), 255)),
+		SubnetTimeout: uint8(p.SubnetTimeout), InitTypeReply: uint8(p.InitTypeReply),
+		GUIDCap:        uint8(min(len(p.GIDs), 255)),
 		PKeyViolations: p.PKeyErrors, QKeyViolations: p.QKeyErrors}
 	kit.Equal(t, "PortInfo", fmt.Sprintf("%+v", l.info()), fmt.Sprintf("%+v", want))
 	var info mad.PortInfo

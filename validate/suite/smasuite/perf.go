@@ -227,8 +227,8 @@ func perfClaims(t *validate.T) {
 	if mask&mad.PerfCapXmitWait != 0 {
 		holds(&shortCounters, "PortXmitWait")
 	} else {
-		kit.True(t, !has(&shortCounters, "PortXmitWait"), "PortXmitWait, which CapabilityMask does not claim, after a Set",
-			"0", "the value of the Set")
+		kit.True(t, !has(&shortCounters, "PortXmitWait"), "PortXmitWait, which CapabilityMask does not claim",
+			"0 after a Set", "the value of the Set")
 	}
 	basic := []string{"PortXmitData", "PortRcvData", "PortXmitPkts", "PortRcvPkts"}
 	switch {
@@ -238,7 +238,7 @@ func perfClaims(t *validate.T) {
 	case mask&mad.PerfCapExtendedWidthNoIETF != 0:
 		holds(&longCounters, basic...)
 		kit.True(t, !has(&longCounters, "PortUnicastXmitPkts", "PortUnicastRcvPkts", "PortMulticastXmitPkts",
-			"PortMulticastRcvPkts"), "CapabilityMask of a port that keeps the counters of unicast and multicast packets",
+			"PortMulticastRcvPkts"), "CapabilityMask of a port that counts unicast and multicast packets",
 			"IsExtendedWidthSupported", "IsExtendedWidthSupportedNoIETF")
 	default:
 		m.do(m.request(mad.Get, mad.AttrPortCountersExtended), mad.StatusBadMethodAttribute)
