@@ -5,10 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/kproxy/native"
@@ -20,8 +23,11 @@ import (
 // clientSteps are the moments at which a client process ends. Except for the last one, it is killed.
 var clientSteps = []string{
 	"before the create", "in the pre hook", "in the driver", "in the post hook", "with objects", "posting and polling",
-	"by itself",
+	withChild, "by itself",
 }
+
+// withChild is a step at which another process has the socket, too, and lives on. asChild is that process.
+const withChild, asChild = "with a child that has the socket", "as a child"
 
 // clientVar is the environment variable of a client process: the step at which it stops, the socket and the adapter.
 const clientVar = "DDK_VALIDATE_CLIENT"
@@ -51,6 +57,10 @@ func clientMain(args []string) error {
 		return errors.New("want a step, a socket and a GUID")
 	}
 	step := args[0]
+	if step == asChild {
+		<-time.NewTimer(time.Minute).C // the certifier ends it before
+		return nil
+	}
 	guid, err := strconv.ParseUint(args[2], 16, 64)
 	if err != nil {
 		return err
@@ -68,7 +78,11 @@ func clientMain(args []string) error {
 		}
 		return nil
 	})
-	c, err := ual.Dial(ual.Config{Path: args[1], Name: "client", Libraries: []*ci.UserLibrary{lib.vendor()}})
+	conn, child, err := clientConn(step, args[1])
+	if err != nil {
+		return err
+	}
+	c, err := ual.New(conn, ual.Config{Name: "client", Libraries: []*ci.UserLibrary{lib.vendor()}})
 	if err != nil {
 		return err
 	}
@@ -80,11 +94,38 @@ func clientMain(args []string) error {
 	if err != nil {
 		return err
 	}
-	return clientObjects(ca, step)
+	return clientObjects(ca, step, child)
+}
+
+// clientConn connects to the daemon, and starts a child with the socket if the step is withChild.
+func clientConn(step, path string) (conn *native.Conn, child int, err error) {
+	u, err := net.DialUnix(native.Network, nil, &net.UnixAddr{Name: path, Net: native.Network})
+	if err != nil {
+		return nil, 0, err
+	}
+	if step == withChild {
+		f, err := u.File()
+		if err != nil {
+			return nil, 0, err
+		}
+		exe, err := os.Executable()
+		if err != nil {
+			return nil, 0, err
+		}
+		c := exec.Command(exe)
+		c.Env = append(os.Environ(), clientVar+"="+asChild+"||0")
+		c.ExtraFiles = []*os.File{f}
+		if err := c.Start(); err != nil {
+			return nil, 0, err
+		}
+		child = c.Process.Pid
+	}
+	conn, err = native.NewConn(u)
+	return conn, child, err
 }
 
 // clientObjects creates objects and uses them.
-func clientObjects(ca ci.CA, step string) error {
+func clientObjects(ca ci.CA, step string, child int) error {
 	pd, err := ca.AllocatePD(ci.PDNormal)
 	if err != nil {
 		return err
@@ -108,6 +149,9 @@ func clientObjects(ca ci.CA, step string) error {
 	switch step {
 	case "with objects":
 		stopped()
+	case withChild:
+		say(fmt.Sprintf("%s %d", clientReady, child))
+		select {}
 	case "by itself":
 		say(clientReady)
 		os.Exit(0)
@@ -143,8 +187,8 @@ func clientTraffic(qp ci.QP, cq ci.CQ, r ci.Region) error {
 	}
 }
 
-// runClient runs a client process, and kills it at a step.
-func (s *stage) runClient(step string) {
+// runClient runs a client process, and kills it at a step. end ends its child, if it has one.
+func (s *stage) runClient(step string) (end func()) {
 	t := s.t
 	path := "@ddk-validate-" + rand.Text()
 	l, err := native.Listen(path)
@@ -190,7 +234,11 @@ func (s *stage) runClient(step string) {
 	}
 	s.serve(daemon)
 	line, _ := bufio.NewReader(out).ReadString('\n')
-	if step != "in the driver" && strings.TrimSpace(line) != clientReady {
+	end = func() {}
+	if pid, isReady := strings.CutPrefix(strings.TrimSpace(line), clientReady); isReady {
+		end = sync.OnceFunc(func() { endChild(pid) })
+		t.Cleanup(end)
+	} else if step != "in the driver" {
 		_ = c.Process.Kill() // it may have ended
 		_ = c.Wait()
 		t.Fail(validate.Failure{Where: "a client process that stops " + step, Expected: "the step", Got: line})
@@ -199,6 +247,18 @@ func (s *stage) runClient(step string) {
 	_ = c.Wait()         // killed
 	close(killed)
 	kit.True(t, c.ProcessState != nil, "the client process", "its end", "nothing")
+	return end
+}
+
+// endChild kills the process of a number, if there is one.
+func endChild(number string) {
+	pid, err := strconv.Atoi(strings.TrimSpace(number))
+	if err != nil {
+		return
+	}
+	if p, err := os.FindProcess(pid); err == nil {
+		_ = p.Kill() // it may have ended
+	}
 }
 
 // serve serves a connection to the daemon, through the relay with a fault if there is one.

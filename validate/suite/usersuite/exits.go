@@ -25,8 +25,9 @@ func exitKilled(t *validate.T) {
 	base := s.probe.living()
 	for _, step := range clientSteps {
 		t.Step("the process ends: %s", step)
-		s.runClient(step)
+		end := s.runClient(step)
 		s.await("objects of a process that has ended: "+step, "none", func() string { return s.extra(base) })
+		end()
 		_, err := other.Query()
 		kit.OK(t, err, "CA.Query of another process")
 	}
