@@ -42,8 +42,8 @@ const (
 	numGUIDs = 11 // entries of the GUID table: the second block has 3
 
 	fourVLs        = 3  // PortInfo.VLCap: VL 0 to VL 3. The lanes are managed; packets do not queue on this link.
-	lowArbEntries  = 40 // of the VL arbitration table for low priority: the second block has 8
-	highArbEntries = 20 // of the one for high priority, which has no second block
+	lowArbEntries  = 33 // of the VL arbitration table for low priority: the second block has 1
+	highArbEntries = 32 // of the one for high priority, which has no second block
 
 	// PortInfo.CapabilityMask has a bit for extended speeds. The port supports two of them, and the link uses none.
 	capExtendedSpeeds = 1 << 14

@@ -103,6 +103,8 @@ func tableSLtoVL(t *validate.T) {
 		kit.SameBytes(t, "SLtoVLMappingTable in the response to a Set", r.Data[:], table[:])
 		r = p.do(p.smp(mad.Get, mad.AttrSLtoVL, 0), mad.StatusOK)
 		kit.SameBytes(t, "SLtoVLMappingTable after a Set", r.Data[:], table[:])
+		r = p.do(p.smp(mad.Get, mad.AttrSLtoVL, uint32(p.ca.Port.Num)), mad.StatusOK)
+		kit.SameBytes(t, "SLtoVLMappingTable with the port in the modifier", r.Data[:], table[:])
 	}
 }
 
