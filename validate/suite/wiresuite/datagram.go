@@ -3,8 +3,10 @@ package wiresuite
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"ciddk/ci"
+	"ciddk/mad"
 	"ciddk/validate"
 	"ciddk/validate/kit"
 	"ciddk/wire"
@@ -255,6 +257,65 @@ func udBad(t *validate.T) {
 		kit.True(t, j >= 384 || wc.ID != 2 || p.Buf.Bytes[j] == 0xee,
 			"memory after the end of a receive that is too short", "nothing written", "byte %d of the buffer is %#02x",
 			j, p.Buf.Bytes[j])
+	}
+}
+
+var _ = datagramCases.Case(validate.Case{
+	ID:    "wire.ud.qp1",
+	Title: "datagrams to QP1 with each P_Key of the table, and with others",
+	Needs: validate.Needs{Caps: ci.CapSpecialQP | ci.CapAV},
+	Run:   udQP1,
+}, WIREUd07, WIREUd03)
+
+// qp1QKey is the Q_Key of QP1 (IBTA 3.5.3).
+const qp1QKey = 0x80010000
+
+// qp1 creates QP1 of the port, in RTS.
+func (s *station) qp1() *peer {
+	pd := s.ca.PD()
+	e := &kit.End{CQ: s.ca.CQ(pd, 32), RecvCQ: s.ca.CQ(pd, 32), Buf: s.ca.Buf(pd, 16<<10, kit.AllAccess)}
+	c := kit.Options(s.ca, s.ca, kit.Type(ci.QP1), kit.QKey(qp1QKey))
+	e.QP = &kit.QP{CA: s.ca, PD: pd, SendCQ: e.CQ, RecvCQ: e.RecvCQ, Events: kit.NewEvents(s.t), Config: c}
+	in, err := pd.CreateSpecialQP(s.ca.Port.Num, e.Create())
+	kit.OK(s.t, err, "PD.CreateSpecialQP of QP1")
+	e.QP.QP = kit.Own(s.t, in, "QP1")
+	e.Init().RTR(nil).RTS()
+	return &peer{station: s, End: e, service: wire.UD, qpn: 0x801, mtu: c.MTU.Bytes()}
+}
+
+// udQP1 sends datagrams to QP1, which accepts every P_Key of its port's table and reports the index.
+func udQP1(t *validate.T) {
+	s := open(t)
+	p := s.qp1()
+	const size = areaLen + mad.Size
+	deth := wire.DETH{QKey: qp1QKey, SrcQP: p.qpn}
+	id := uint64(0)
+	for i, key := range s.ca.Port.PKeys {
+		isSame := func(k ci.PKey) bool { return (k^key)&0x7fff == 0 }
+		if key&0x7fff == 0 || slices.ContainsFunc(s.ca.Port.PKeys[:i], isSame) {
+			continue
+		}
+		id++
+		p.Recv(p.RecvWR(id, 0, size))
+		other := uint16(key) ^ 0x1234
+		if slices.ContainsFunc(s.ca.Port.PKeys, func(k ci.PKey) bool { return (uint16(k)^other)&0x7fff == 0 }) {
+			other = 0x4321
+		}
+		payload := func(mark byte) []byte {
+			b := p.bytes(mad.Size)
+			b[1] = 0x31 + mark // a class of vendors, which no agent of the adapter has
+			return b
+		}
+		p.request(wire.UDSendOnly, payload(1), withDeth(deth), func(o *outgoing) { o.BTH.PKey = other })
+		p.request(wire.UDSendOnly, payload(2), withDeth(deth), func(o *outgoing) { o.BTH.PKey = 0 })
+		p.request(wire.UDSendOnly, payload(3), withDeth(wire.DETH{QKey: qp1QKey ^ 1, SrcQP: p.qpn}))
+		good := payload(4)
+		p.request(wire.UDSendOnly, good, withDeth(deth), func(o *outgoing) { o.BTH.PKey = uint16(key) | 0x8000 })
+		wc := p.RecvCQ.WaitOK(id)[0]
+		where := fmt.Sprintf("datagram to QP1 with P_Key %#04x", uint16(key))
+		kit.Equal(t, where+": PKeyIndex", wc.PKeyIndex, uint16(i))
+		kit.Equal(t, where+": SrcQP", uint32(wc.SrcQP), p.qpn)
+		kit.SameBytes(t, where, p.Buf.Bytes[areaLen:size], good)
 	}
 }
 
