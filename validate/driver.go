@@ -118,6 +118,9 @@ type Target struct {
 	Load func(ctx context.Context, r ci.Registrar) (unload func(gone bool) error, err error)
 	// VendorCall is a vendor command with a known result, to test a claim of CapVendorCall. It may be nil.
 	VendorCall *VendorCommand
+	// Unreachable is an address of the link at which nothing receives unless the case opens an end of the link (Wire),
+	// and about which the network sends reports (ci.UndeliveredReporter). Zero: there is none.
+	Unreachable ci.GID
 	// UserLibrary is the driver's user library, to certify it in user mode. It may be nil.
 	UserLibrary *ci.UserLibrary
 	// Version is the version of the driver or firmware, for reports.

@@ -181,6 +181,15 @@ func (t *T) VendorCall() VendorCommand {
 	return *t.target.VendorCall
 }
 
+// Unreachable returns an address of the link at which nothing receives (Target.Unreachable). It skips the case if there
+// is none.
+func (t *T) Unreachable() ci.GID {
+	if t.target.Unreachable == (ci.GID{}) {
+		t.Skip("the network sends no reports of datagrams that it could not deliver (Target.Unreachable)")
+	}
+	return t.target.Unreachable
+}
+
 // UserLibrary returns the driver's user library. It skips the case if the target names none.
 func (t *T) UserLibrary() *ci.UserLibrary {
 	if t.target.UserLibrary == nil {

@@ -40,7 +40,7 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		VendorCall:  &validate.VendorCommand{Command: reference.VendorDescription, Want: []byte(description)},
 		UserLibrary: userlib.New(),
 		Version:     "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups,
-		Lossless: l.probe == nil,
+		Lossless: l.probe == nil, Unreachable: l.nobody,
 	}
 	if l.probe != nil {
 		t.Probe = l.probe.run
@@ -160,6 +160,7 @@ type linkage struct {
 	setLink func(up bool) error
 	close   func() error
 	probe   *linkProbe // nil for a link in memory, which cannot lose packets
+	nobody  ci.GID     // an address at which nothing receives; zero: none that the network reports
 }
 
 // wrap replaces all ports.
@@ -349,6 +350,9 @@ func udpLink(o validate.Options) (l linkage, err error) {
 	}
 	l.probe = newLinkProbe(addrs[len(addrs)-1], open)
 	if len(addrs) == 4 {
+		if runtime.GOOS == "linux" { // other systems have no reports of a single socket
+			l.nobody = addrs[3].As16()
+		}
 		l.end = func() (validate.Wire, error) {
 			return openEnd(open, addrs[2], addrs[3], cmp.Or(port, wire.RoCEv2Port), privileged)
 		}

@@ -79,8 +79,9 @@ var (
 	bySources    = byUDP.with("--set", "sources=4", "--case", byAddress)
 	// An adapter that claims nothing optional, and must reject it.
 	byFew = byDirect.with("--profile", "minimal", "--set", "claims=few", "--case", "claims.*,opcode.*")
-	// Only this link collects packets while a consumer polls, so that acknowledgements wait.
-	byPolling = byUDP.with("--case", "rc.*,wire.ack.*")
+	// Only this link collects packets while a consumer polls, so that acknowledgements wait, and has reports of the
+	// network.
+	byPolling = byUDP.with("--case", "rc.*,wire.ack.*,special.undelivered")
 	// The model of the ConnectX-3 uses the engine in other ways: it names keys and numbers itself.
 	byModel = certification{"mlx4", "--case", "mr.*,mw*,claims.*,qp.create.*,foreign.*", "--exclude", "mr.loop"}
 

@@ -1,6 +1,7 @@
 package cisuite
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -417,4 +418,82 @@ func specialUser(t *validate.T) {
 	q, err := pd.CreateSpecialQP(ca.Port.Num, small(ci.QP1, ca.CQ(own, 4)))
 	kit.WantRefused(t, q, err, "PD.CreateSpecialQP with the PD of a process", ci.InvalidPermission, ci.Unsupported,
 		ci.InvalidPDHandle, ci.InvalidParameter)
+}
+
+var CISpecialQP11 = specialCases.Must("CI-SpecialQP-11", "CI", "ci, UndeliveredReporter",
+	"A driver with reports of the network reports each datagram of QP1 that did not reach its destination, to each "+
+		"function that is registered, with its port, address and beginning. QP1 works on.")
+
+var _ = specialCases.Case(validate.Case{
+	ID:      "special.undelivered",
+	Title:   "datagrams of QP1 to an address at which nothing receives",
+	Feature: validate.FeatureSpecial,
+	Needs:   validate.Needs{Caps: ci.CapSpecialQP | ci.CapAV},
+	Run:     specialUndelivered,
+}, CISpecialQP11)
+
+func specialUndelivered(t *validate.T) {
+	to := t.Unreachable()
+	r, ok := ci.As[ci.UndeliveredReporter](t.HCA())
+	if !ok {
+		t.Skip("the driver has no reports of the network (ci.UndeliveredReporter)")
+	}
+	ca := kit.Open(t)
+	e := special(t, ca, ci.QP1)
+	e.Init().RTR(nil).RTS()
+	av := ca.AddressOf(ca)
+	av.Global, av.GRH.DGID, av.GRH.HopLimit = true, to, 64
+	in, err := e.PD.CreateAV(av)
+	kit.OK(t, err, "PD.CreateAV of an address at which nothing receives")
+	kit.Own(t, in, "AV")
+	type report struct {
+		port    uint8
+		to      ci.GID
+		payload []byte
+		err     error
+	}
+	listen := func() (<-chan report, func()) {
+		got := make(chan report, 64)
+		return got, r.OnUndelivered(func(u ci.Undelivered) {
+			select {
+			case got <- report{u.Port, u.To, bytes.Clone(u.Payload), u.Err}:
+			default:
+			}
+		})
+	}
+	first, stopFirst := listen()
+	second, stopSecond := listen()
+	defer stopSecond()
+	send := func(id uint64) []byte {
+		data := kit.Random(t, e.Buf.Bytes[:256])
+		data[1] = 0x3f // a class that no agent has
+		w := e.SendWR(id, 0, 256)
+		w.To = ci.Dest{AV: in, QPN: 1, QKey: wellKnownQKey}
+		e.Send(w)
+		e.CQ.WaitOK(id)
+		return bytes.Clone(data)
+	}
+	check := func(got <-chan report, data []byte, what string) {
+		u := expect(t, got, what)
+		kit.Equal(t, "Undelivered.Port", u.port, ca.Port.Num)
+		kit.Equal(t, "Undelivered.To", u.to, to)
+		kit.True(t, len(u.payload) > 24 && len(u.payload) <= 256, "Undelivered.Payload",
+			"the beginning of the payload, of more than a header", "%d bytes", len(u.payload))
+		kit.SameBytes(t, "Undelivered.Payload", u.payload, data[:len(u.payload)])
+		kit.True(t, u.err != nil, "Undelivered.Err", "a cause", "nil")
+	}
+	for id := range uint64(3) { // a report may make the next send fail inside of the driver
+		data := send(id)
+		check(first, data, "report of a datagram")
+		check(second, data, "report to the second function of a datagram")
+	}
+	stopFirst()
+	stopFirst()
+	data := send(9)
+	check(second, data, "report after another function was removed")
+	select {
+	case u := <-first:
+		t.Failf("reports after stop", "none", "one of a datagram to %x", u.to)
+	default:
+	}
 }

@@ -70,6 +70,9 @@ var arguments = []mutant.Mutant{
 		})),
 	argument("args.bind-rights", cisuite.CIBindMW12, "BindMW ignores rights that are not remote", ci.CapMW1,
 		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return lenientBind{ciwrap.QP{QP: q}} })),
+	{Name: "special.deaf", Area: "special", Breaks: cisuite.CISpecialQP11.ID, Link: "udp",
+		Does: "the driver makes no reports of the network", Wrap: tap.Layer(ciwrap.Layer{
+			HCA: func(h ci.HCA) ci.HCA { return deafHCA{ciwrap.HCA{HCA: h}} }})},
 	{Name: "args.current-state", Area: "args", Breaks: cisuite.CIModifyQP06.ID, Case: "qp.state.rc.query",
 		Does: "Query returns no current state", Wrap: tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
 			return stateless{ciwrap.QP{QP: q}}
@@ -140,3 +143,8 @@ func (q stateless) Query() (ci.QPAttr, error) {
 	a.CurrentState = 0
 	return a, err
 }
+
+// deafHCA makes no reports of the network.
+type deafHCA struct{ ciwrap.HCA }
+
+func (deafHCA) OnUndelivered(func(ci.Undelivered)) (stop func()) { return func() {} }
