@@ -438,6 +438,7 @@ func unread(t *validate.T, made ci.CQCreate, f *os.File) {
 		kit.OK(t, err, "an event")
 		if e.Kind == schema.EventCompletion {
 			read++
+			kit.True(t, read <= many, "events that were read", fmt.Sprintf("at most %d", many), "%d", read)
 			continue
 		}
 		kit.Equal(t, "the token of the event of lost ones", e.Token, 0)
