@@ -147,7 +147,12 @@ func answerModifier(p *port) {
 		{mad.AttrPKeyTable, other << 16}, {mad.AttrPKeyTable, 0xff << 16}, {mad.AttrPKeyTable, 0x100 << 16},
 		{mad.AttrPKeyTable, (0x100 + uint32(p.ca.Port.Num)) << 16}}) {
 		p.do(p.smp(mad.Get, v.attr, v.modifier), mad.StatusBadField)
-		p.do(p.smp(mad.Set, v.attr, v.modifier), mad.StatusBadField)
+		q := p.smp(mad.Set, v.attr, v.modifier)
+		if v.attr == mad.AttrPortInfo {
+			i := p.settable() // otherwise valid
+			i.Put(q.Data[:])
+		}
+		p.do(q, mad.StatusBadField)
 	}
 	t.Step("the number of the port")
 	byPort := p.do(p.smp(mad.Get, mad.AttrPortInfo, uint32(p.ca.Port.Num)), mad.StatusOK)
