@@ -13,7 +13,8 @@ import (
 // AL.Close, Destroy of the registration or Close of its client. While one callback blocks, no other client is notified.
 type PnPConfig struct {
 	// Add is called for each registered HCA, and for each that is registered later. data is passed to the other
-	// callbacks. After an error, no callback is called for that HCA. A nil Add accepts every HCA.
+	// callbacks. After an error, no callback is called for that HCA. A nil Add accepts every HCA. An HCA that is
+	// already being removed cannot be opened; its Remove follows.
 	Add func(a *Adapter) (data any, err error)
 	// Remove is called once for each HCA whose Add returned nil, when the HCA is removed or the registration ends. The
 	// client should destroy its objects there; the access layer destroys the rest afterwards. May be nil.
@@ -108,13 +109,9 @@ func (n *notifier) find(a *Adapter) *presence {
 	return nil
 }
 
+// added notifies all clients of an HCA, also of one that is being removed: others may have opened it since Register
+// returned, and clients without Add have to learn that it goes.
 func (n *notifier) added(a *Adapter, attr *ci.CAAttr) {
-	n.al.mu.Lock()
-	ok := a.present()
-	n.al.mu.Unlock()
-	if !ok { // it was removed before any client was notified
-		return
-	}
 	h := &presence{a: a, attr: attr}
 	n.present = append(n.present, h)
 	for _, c := range slices.Clone(n.clients) {

@@ -91,6 +91,39 @@ func TestPnPOrder(t *testing.T) {
 	assert.Empty(t, d.take(), "nothing arrives afterwards")
 }
 
+// An HCA that is removed before clients were notified of it is reported as added and removed: a client may have opened it
+// without waiting for Add, and the access layer destroys what it has.
+func TestPnPRemovedBeforeNotified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		al := newAL(t)
+		gate := make(chan struct{})
+		first, second := must(al.Open(accesslayer.ClientConfig{})), must(al.Open(accesslayer.ClientConfig{}))
+		must(first.RegisterPnP(accesslayer.PnPConfig{Add: func(*accesslayer.Adapter) (any, error) {
+			<-gate
+			return nil, nil
+		}}))
+		var d diary
+		var removed []ci.GUID
+		must(second.RegisterPnP(d.listener("b")))
+		must(second.RegisterPnP(accesslayer.PnPConfig{Remove: func(a *accesslayer.Adapter, _ any) {
+			removed = append(removed, a.GUID())
+		}}))
+		require.NoError(t, al.Register(fakeWith(2, 1)))
+		synctest.Wait() // the first client's Add for it blocks
+		require.NoError(t, al.Register(fakeWith(1, 1)))
+		gone := make(chan error, 1)
+		go func() { gone <- al.Deregister(1) }()
+		synctest.Wait()
+		assert.Empty(t, d.take())
+		close(gate)
+		require.NoError(t, <-gone)
+		require.NoError(t, al.WaitPnP(t.Context()))
+		assert.Equal(t, []string{"b add 2", "b 1 add", "b 1 down", "b add 1", "b 1 add", "b 1 down", "b 1 remove", "b remove 1"},
+			d.take())
+		assert.Equal(t, []ci.GUID{1}, removed)
+	})
+}
+
 // A client that rejects an HCA gets no more callbacks for it, and other clients do. A client without Add accepts every
 // HCA.
 func TestPnPRefusal(t *testing.T) {

@@ -48,6 +48,8 @@ func (q *qp) AttachMcast(c ci.McastAttach) (_ ci.Mcast, err error) {
 		return nil, fail(verb, ci.InvalidServiceType, "only datagram QPs join groups")
 	case !isGroup:
 		return nil, fail(verb, ci.InvalidGID, "not the GID of a group")
+	case p.isEthernet() && !p.hasFamily(isMapped(&c.GID)):
+		return nil, fail(verb, ci.InvalidGID, "the port has no address of the group's family")
 	case !p.isEthernet() && (c.LID < 0xc000 || c.LID == 0xffff):
 		return nil, fail(verb, ci.InvalidLID, "not the LID of a group")
 	}

@@ -48,6 +48,15 @@ func (h *HCA) port(n uint8) *port {
 
 func (p *port) isEthernet() bool { return p.caps.Link == ci.LinkEthernet }
 
+// hasFamily reports whether an Ethernet port has a GID that is an IPv4 address, or one that is not.
+func (p *port) hasFamily(isIPv4 bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.gids, func(e ci.GIDEntry) bool {
+		return e.GID != ci.GID{} && isMapped(&e.GID) == isIPv4
+	})
+}
+
 // start sets the tables of the port up.
 func (p *port) start(ctx context.Context) (err error) {
 	if p.caps, err = p.hca.dev.Port(p.num); err != nil {

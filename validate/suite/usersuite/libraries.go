@@ -167,7 +167,8 @@ func libraryFull(t *validate.T) {
 	if !isFull {
 		t.Note("%d CQs of up to %d entries do not use up the memory of a process", len(made), size)
 	}
-	caps := ci.QPCaps{SendDepth: 500, RecvDepth: 500, SendSGE: 1, RecvSGE: 1}
+	depth, larger := min(500, t.Attr().MaxWRs), min(5000, size)
+	caps := ci.QPCaps{SendDepth: depth, RecvDepth: depth, SendSGE: 1, RecvSGE: 1}
 	create := func() (ci.Object, error) {
 		return pd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: p.A.CQ.CQ, RecvCQ: p.A.CQ.CQ})
 	}
@@ -180,7 +181,7 @@ func libraryFull(t *validate.T) {
 		before, err := small.Query()
 		kit.OK(t, err, "CQ.Query")
 		if claims.Has(ci.CapResizeCQ) {
-			_, err = small.Resize(ci.CQResize{Size: 5000})
+			_, err = small.Resize(ci.CQResize{Size: larger})
 			kit.Want(t, err, "CQ.Resize without memory", ci.InsufficientResources)
 		}
 		after, err := small.Query()
@@ -209,7 +210,7 @@ func libraryFull(t *validate.T) {
 	kit.OK(t, err, "PD.CreateCQ of the largest size that was possible, after all memory was released")
 	kit.Destroy(t, kit.Own(t, again, "CQ"), "CQ")
 	if claims.Has(ci.CapResizeCQ) {
-		_, err = small.Resize(ci.CQResize{Size: 5000})
+		_, err = small.Resize(ci.CQResize{Size: larger})
 		kit.OK(t, err, "CQ.Resize after memory was released")
 	}
 	p.A.Exchange(p.B, 100)

@@ -1,6 +1,7 @@
 package usersuite
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,12 +38,15 @@ type probe struct {
 	path atomic.Pointer[path] // nil: that of the adapter
 }
 
-// path replaces the data path of the adapter under test. What is nil is left to the adapter.
+// path replaces the data path of the adapter under test, except special QPs. What is nil, and calls for which a function
+// returns errPass, are left to the adapter.
 type path struct {
 	send func([]ci.SendWR) (int, error)
 	recv func([]ci.RecvWR) (int, error)
 	poll func([]ci.WC) (int, error)
 }
+
+var errPass = errors.New("the adapter executes the call")
 
 func newProbe(r *trace) *probe {
 	return &probe{trace: r, library: libraryName, live: map[string]int{}, buffer: map[string]string{}}
@@ -199,7 +203,9 @@ func (p *probe) over(h ci.HCA) ci.HCA {
 		CA:  func(c ci.CA) ci.CA { return &probeCA{CA: ciwrap.CA{CA: c}, p: p} },
 		PD:  func(o ci.PD, _ ci.PDType) ci.PD { return probePD{ciwrap.PD{PD: o}, p, born("PD")} },
 		CQ:  func(o ci.CQ, _ ci.CQCreate) ci.CQ { return probeCQ{ciwrap.CQ{CQ: o}, p, born("CQ")} },
-		QP:  func(o ci.QP, _ ci.QPCreate) ci.QP { return probeQP{ciwrap.QP{QP: o}, p, born("QP")} },
+		QP: func(o ci.QP, c ci.QPCreate) ci.QP {
+			return probeQP{ciwrap.QP{QP: o}, p, born("QP"), c.Type == ci.QP0 || c.Type == ci.QP1}
+		},
 		MR: func(o ci.MR, from ciwrap.MROrigin) ci.MR {
 			p.region(from.Virtual.Memory)
 			return probeMR{ciwrap.MR{MR: o}, born("MR")}
@@ -231,8 +237,9 @@ type (
 	}
 	probeQP struct {
 		ciwrap.QP
-		p       *probe
-		destroy func(func() error) error
+		p         *probe
+		destroy   func(func() error) error
+		isSpecial bool
 	}
 	probeMR struct {
 		ciwrap.MR
@@ -426,29 +433,37 @@ func (o probeQP) Modify(set ci.QPField, a ci.QPAttr) error {
 }
 
 func (o probeQP) PostSend(wrs []ci.SendWR) (int, error) {
-	if d := o.p.path.Load(); d != nil && d.send != nil {
-		return d.send(wrs)
+	if d := o.p.path.Load(); d != nil && d.send != nil && !o.isSpecial {
+		if n, err := d.send(wrs); !errors.Is(err, errPass) {
+			return n, err
+		}
 	}
 	return o.QP.PostSend(wrs)
 }
 
 func (o probeQP) PostRecv(wrs []ci.RecvWR) (int, error) {
-	if d := o.p.path.Load(); d != nil && d.recv != nil {
-		return d.recv(wrs)
+	if d := o.p.path.Load(); d != nil && d.recv != nil && !o.isSpecial {
+		if n, err := d.recv(wrs); !errors.Is(err, errPass) {
+			return n, err
+		}
 	}
 	return o.QP.PostRecv(wrs)
 }
 
 func (o probeSRQ) PostRecv(wrs []ci.RecvWR) (int, error) {
 	if d := o.p.path.Load(); d != nil && d.recv != nil {
-		return d.recv(wrs)
+		if n, err := d.recv(wrs); !errors.Is(err, errPass) {
+			return n, err
+		}
 	}
 	return o.SRQ.PostRecv(wrs)
 }
 
 func (o probeCQ) Poll(wc []ci.WC) (int, error) {
 	if d := o.p.path.Load(); d != nil && d.poll != nil {
-		return d.poll(wc)
+		if n, err := d.poll(wc); !errors.Is(err, errPass) {
+			return n, err
+		}
 	}
 	return o.CQ.Poll(wc)
 }
