@@ -91,8 +91,8 @@ func TestPnPOrder(t *testing.T) {
 	assert.Empty(t, d.take(), "nothing arrives afterwards")
 }
 
-// An HCA that is removed before clients were notified of it is reported as added and removed: a client may have opened it
-// without waiting for Add, and the access layer destroys what it has.
+// An HCA that is removed before clients were notified of it is reported as added and removed: a client may have opened
+// it without waiting for Add, and the access layer destroys what it has.
 func TestPnPRemovedBeforeNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		al := newAL(t)
@@ -118,8 +118,8 @@ func TestPnPRemovedBeforeNotified(t *testing.T) {
 		close(gate)
 		require.NoError(t, <-gone)
 		require.NoError(t, al.WaitPnP(t.Context()))
-		assert.Equal(t, []string{"b add 2", "b 1 add", "b 1 down", "b add 1", "b 1 add", "b 1 down", "b 1 remove", "b remove 1"},
-			d.take())
+		assert.Equal(t, []string{"b add 2", "b 1 add", "b 1 down", "b add 1", "b 1 add", "b 1 down", "b 1 remove",
+			"b remove 1"}, d.take())
 		assert.Equal(t, []ci.GUID{1}, removed)
 	})
 }

@@ -41,8 +41,8 @@ func held(t *validate.T) holdings {
 	return holdings{len(list), strings.Count(string(maps), "/memfd:")}
 }
 
-// holds waits until the daemon holds no more than base, and returns what it holds then: less, if something that was used
-// before has been released since.
+// holds waits until the daemon holds no more than base, and returns what it holds then: less, if something that was
+// used before has been released since.
 func (s *stage) holds(base holdings, after string) (now holdings) {
 	s.await("what the daemon holds after "+after, "at most "+base.String(), func() string {
 		if now = held(s.t); now.files > base.files || now.maps > base.maps {

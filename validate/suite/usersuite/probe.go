@@ -38,8 +38,8 @@ type probe struct {
 	path atomic.Pointer[path] // nil: that of the adapter
 }
 
-// path replaces the data path of the adapter under test, except special QPs. What is nil, and calls for which a function
-// returns errPass, are left to the adapter.
+// path replaces the data path of the adapter under test, except special QPs. What is nil, and calls for which a
+// function returns errPass, are left to the adapter.
 type path struct {
 	send func([]ci.SendWR) (int, error)
 	recv func([]ci.RecvWR) (int, error)
