@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -87,11 +89,22 @@ func mapFile(f *os.File, off, n uint64, rights int) (b []byte, err error) {
 	return b, err
 }
 
-// checkFiles validates the descriptors of a client's private data: regular files must be sealed memfds.
+// isNameless reports whether a descriptor is an object of the kernel that has no path, such as an eventfd. Their types
+// are none, or that of a regular file.
+func isNameless(f *os.File) bool {
+	var name string
+	err := control(f, func(fd int) (err error) {
+		name, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+		return err
+	})
+	return err == nil && !strings.HasPrefix(name, "/")
+}
+
+// checkFiles validates the descriptors of a client's private data: files must be sealed memfds.
 func checkFiles(files []*os.File) error {
 	for i, f := range files {
 		info, err := f.Stat()
-		if err == nil && info.Mode().IsRegular() {
+		if err == nil && info.Mode().IsRegular() && !isNameless(f) {
 			_, err = checkSealed(f)
 		}
 		if err != nil {

@@ -17,8 +17,7 @@ type descriptorKind struct {
 	passes bool
 }
 
-// descriptorKinds returns descriptors of the kinds that the system has without rights, but for objects of the kernel
-// without a type, such as eventfds, of which nothing is stated.
+// descriptorKinds returns descriptors of the kinds that the system has without rights.
 func descriptorKinds(t *validate.T) (list []descriptorKind) {
 	dir, err := os.MkdirTemp("", "ddk-validate-")
 	if err != nil {
@@ -49,6 +48,12 @@ func descriptorKinds(t *validate.T) (list []descriptorKind) {
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	add("a UDP socket", true, fd, err)
+	fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
+	add("an eventfd", true, fd, err)
+	fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	add("an epoll instance", true, fd, err)
+	fd, err = unix.PidfdOpen(os.Getpid(), 0)
+	add("a pidfd", true, fd, err)
 	open("a device", true, "/dev/null", unix.O_RDWR)
 	fifo := filepath.Join(dir, "fifo")
 	if unix.Mkfifo(fifo, 0o600) == nil {
