@@ -133,6 +133,9 @@ func (q *qp) attempt(p *qp) (ci.WCStatus, uint32) {
 	case p.attr.Access&right != right: // the QP does not allow the operation (IBTA volume 1, 9.9.3)
 		p.fatal(ci.EventWQReqError)
 		return ci.WCRemInvalidReqErr, 0
+	case s.Op != ci.OpRead && q.attr.MTU != p.attr.MTU && total > uint64(min(q.attr.MTU, p.attr.MTU).Bytes()):
+		p.fatal(ci.EventWQReqError) // a packet would not have the length of the receiver's path MTU (9.7.4.1.6)
+		return ci.WCRemInvalidReqErr, 0
 	case right != 0 && total > 0:
 		if far, ok = p.d.region(p.c.PD, s.Remote.RKey, s.Remote.Addr, total, right); !ok {
 			p.fatal(ci.EventWQAccessError)
