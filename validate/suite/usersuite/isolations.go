@@ -159,11 +159,13 @@ func (x *speaker) exchange(cmd schema.Command, body []byte, files ...*os.File) (
 
 // raw sends a message and returns the reply.
 func (x *speaker) raw(m []byte, files ...*os.File) (native.Header, []byte, error) {
+	x.s.trace.order()
 	if err := x.c.Send(m, files); err != nil {
 		return native.Header{}, nil, err
 	}
 	CloseFiles(x.files)
 	n, theirs, err := x.c.Recv(x.buf)
+	x.s.trace.order()
 	x.files = theirs
 	if err != nil {
 		return native.Header{}, nil, err

@@ -40,7 +40,6 @@ func descriptorKindsRun(t *validate.T) {
 		})
 		h, _, err := x.exchange(schema.CmdCreateCQ, encode(&schema.CreateCQ{PD: own.pd, Size: 4,
 			User: schema.UserBuffer{Present: true, Files: 1}}), v.f)
-		s.trace.order()
 		where := "PD.CreateCQ with " + v.what + " in private data"
 		kit.OK(t, err, "the connection after "+where)
 		if !v.passes {

@@ -37,6 +37,13 @@ func (m *manager) StartConnect(ctx context.Context, cfg cm.ConnectConfig, done f
 	return m.err
 }
 
+// fails makes the next connections fail with an error, or with none.
+func (m *manager) fails(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
+}
+
 // last returns what the last connection was begun with.
 func (m *manager) last() (context.Context, cm.ConnectConfig, func(cm.Conn, error)) {
 	m.mu.Lock()
@@ -220,12 +227,12 @@ func servingManager(t *validate.T) {
 		}
 		log.want(t, "calls of a connection that is destroyed, after "+what, want...)
 	}
-	m.err = ci.InvalidGID
+	m.fails(ci.InvalidGID)
 	for range 3 {
 		_, err := connect()
 		kit.WantExactly(t, err, "Service.Connect that fails at the manager", ci.InvalidGID)
 	}
-	m.err = nil
+	m.fails(nil)
 
 	t.Step("calls")
 	h, err := connect()

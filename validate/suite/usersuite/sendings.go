@@ -77,7 +77,6 @@ func descriptorCount(t *validate.T) {
 			list, ends := pipes(t, sent)
 			h, _, err := x.exchange(schema.CmdCreateCQ, encode(&schema.CreateCQ{PD: own.pd, Size: 4,
 				User: schema.UserBuffer{Present: true, Files: uint8(named)}}), ends...)
-			s.trace.order()
 			if named > sent {
 				x.want(where, own, h, err, ci.InvalidParameter)
 				kit.Equal(t, "calls of the driver for "+where, len(seen), 0)
@@ -166,12 +165,14 @@ func (x *speaker) send(c schema.Command, body []byte) {
 	x.next++
 	m := append(native.Start(nil), body...)
 	kit.OK(x.s.t, native.Finish(m, native.Header{Command: c, ID: x.next}), "native.Finish")
+	x.s.trace.order()
 	kit.OK(x.s.t, x.c.Send(m, nil), "a request")
 }
 
 // receive receives a reply, and closes its descriptors.
 func (x *speaker) receive(where string) (h native.Header, files int) {
 	n, list, err := x.c.Recv(x.buf)
+	x.s.trace.order()
 	kit.OK(x.s.t, err, "the connection, "+where)
 	CloseFiles(list)
 	h, _, err = native.ParseHeader(x.buf[:n])
