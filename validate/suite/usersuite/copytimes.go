@@ -150,9 +150,10 @@ func copyTime(t *validate.T) {
 		// Another process of the user.
 		y := s.slow()
 		y.refused("a registration of another process after a copy that took too long")
-		s.v.Advance(suspended - 1)
+		// The 10 minutes began when the daemon noticed it, at some time of the last Advance.
+		s.v.Advance(suspended - 2*s.limit - 1)
 		y.refused("a registration of another process, almost 10 minutes later")
-		s.v.Advance(1)
+		s.v.Advance(2*s.limit + 1)
 		what = "a registration of another process, 10 minutes later"
 		y.answer(y.begin(what), what)
 		y.ends(what, 0)

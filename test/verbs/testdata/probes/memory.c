@@ -119,7 +119,7 @@ static void windows(void)
 }
 
 /* bind posts a bind of a window of type 2 and says its completion. */
-static void bind_window(const char *key, struct ibv_mr *m, uint64_t at, uint64_t size, unsigned access, int step)
+static void bind_window(const char *key, struct ibv_mr *m, uint64_t at, uint64_t size, unsigned access, int next)
 {
 	struct ibv_qp *qp = new_qp(IBV_QPT_RC);
 	join(qp, qp);
@@ -127,7 +127,7 @@ static void bind_window(const char *key, struct ibv_mr *m, uint64_t at, uint64_t
 	MUST(w);
 	struct ibv_send_wr wr = {.wr_id = 7, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED}, *bad;
 	wr.bind_mw.mw = w;
-	wr.bind_mw.rkey = w->rkey + step;
+	wr.bind_mw.rkey = next ? ibv_inc_rkey(w->rkey) : w->rkey;
 	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){m, at, size, access};
 	int r = ibv_post_send(qp, &wr, &bad);
 	ERROR(text("%s.post", key), r);
