@@ -141,26 +141,9 @@ func exitDrain(t *validate.T) {
 	done := make(chan error, 1)
 	srv := s.srv
 	t.Go(func() { done <- srv.Drain(t.Context()) })
-	x.c.Close()
-	s.await("clients", "one", func() string {
-		if n := len(s.core.Sessions()); n != 1 {
-			return fmt.Sprint(n)
-		}
-		return ""
+	s.waitsForLast(done, "Server.Drain", x, y, func() {
+		kit.OK(t, y.do(schema.CmdListHCAs, &schema.None{}, &schema.ListHCAsReply{}), "HCA.Info while the daemon waits")
 	})
-	kit.OK(t, y.do(schema.CmdListHCAs, &schema.None{}, &schema.ListHCAsReply{}), "HCA.Info while the daemon waits")
-	select {
-	case err := <-done:
-		t.Failf("Server.Drain with a connection", "no return", "%s", kit.Describe(err))
-	default:
-	}
-	y.c.Close()
-	select {
-	case err := <-done:
-		kit.OK(t, err, "Server.Drain after the end of the last connection")
-	case <-t.Context().Done():
-		t.Failf("Server.Drain after the end of the last connection", "its return", "none")
-	}
 	s.restart(func(*kproxy.Config) {})
 	z := s.direct()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,6 +1,8 @@
 package usersuite
 
 import (
+	"time"
+
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
@@ -123,7 +125,9 @@ var _ = libraries.Case(validate.Case{
 	ID:    "user.library.full",
 	Title: "a process that uses up the memory of its queues",
 	Run:   libraryFull,
-	Needs: validate.Needs{Caps: ci.CapUser},
+	// Large queues take time on odd adapters.
+	Timeout: 60 * time.Second,
+	Needs:   validate.Needs{Caps: ci.CapUser},
 }, req.SAS2_4_06)
 
 // libraryFull creates large CQs until the driver has no memory left for queues of the process, and then smaller ones.

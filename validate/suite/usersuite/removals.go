@@ -209,23 +209,30 @@ func removalStop(t *validate.T) {
 		}
 		kit.Equal(t, "events of an open when the daemon stops and its adapter is removed", r.Async, 1)
 	}
-	x.c.Close()
+	s.waitsForLast(done, "Server.Stop", x, y, func() {})
+}
+
+// waitsForLast ends the connections of the only two processes, and expects that a verb of the daemon returns with the
+// last, and not before. between is called when there is one.
+func (s *stage) waitsForLast(done <-chan error, verb string, first, last *speaker, between func()) {
+	first.c.Close()
 	s.await("the processes of the daemon after the end of one", "one", func() string {
 		if n := len(s.core.Sessions()); n != 1 {
 			return fmt.Sprint(n)
 		}
 		return ""
 	})
+	between()
 	select {
 	case err := <-done:
-		t.Failf("Server.Stop with a process", "no return", "%s", kit.Describe(err))
+		s.t.Failf(verb+" with a process", "no return", "%s", kit.Describe(err))
 	default:
 	}
-	y.c.Close()
+	last.c.Close()
 	select {
 	case err := <-done:
-		kit.OK(t, err, "Server.Stop after the end of the last process")
-	case <-t.Context().Done():
-		t.Failf("Server.Stop after the end of the last process", "its return", "none")
+		kit.OK(s.t, err, verb+" after the end of the last process")
+	case <-s.t.Context().Done():
+		s.t.Failf(verb+" after the end of the last process", "its return", "none")
 	}
 }
