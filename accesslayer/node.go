@@ -311,11 +311,8 @@ func (n *node) destroy() error {
 // close is destroy for objects whose second Close returns the result of the first.
 func (n *node) close() error {
 	done, err := n.start(false, nil)
-	if errors.Is(err, ErrClosed) {
+	if err != nil { // it has begun: nothing holds these objects
 		return n.awaitBegun()
-	}
-	if err != nil {
-		return err
 	}
 	return n.await(verbDestroy(n), done)
 }

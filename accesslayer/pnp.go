@@ -62,7 +62,7 @@ func (c *Client) RegisterPnP(cfg PnPConfig) (*PnP, error) {
 	p.n.onCreated = func() { nf.post(func() { nf.register(p); close(notified) }) }
 	p.n.al.mu.Unlock()
 	if err := p.n.attached(verb, nil); err != nil {
-		return nil, err
+		return nil, err // the client has been closed meanwhile
 	}
 	if cfg.Sync {
 		if err := p.n.await(verb, notified); err != nil {

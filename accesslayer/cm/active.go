@@ -20,7 +20,7 @@ func (m *Manager) Connect(ctx context.Context, cfg ConnectConfig) (Conn, error) 
 		return nil, err
 	}
 	if err := c.startConnect(ctx, verb, s); err != nil {
-		return nil, err
+		return nil, err // the manager has been closed meanwhile
 	}
 	if <-ended; s.err != nil {
 		return nil, s.err

@@ -79,7 +79,7 @@ func (c *conn) sendLAP(verb string, r *route, private []byte) error {
 		RemoteTimeout: c.req.RemoteTimeout, Alternate: r.cmPath()}
 	copy(l.PrivateData[:], private)
 	if err := checkMessage(verb, &l); err != nil {
-		return err
+		return err // of a value that resolve and Connect do not check
 	}
 	c.loading = &loading{state: lapSent, tid: tid, sent: encode(tid, &l), retryCount: c.req.MaxCMRetries, route: r,
 		ackTimeout: c.ackTimeoutFor(r)}

@@ -30,9 +30,8 @@ type conn struct {
 	prev, next   *conn
 
 	// Set by release, in a connection and the smaller one that replaces it.
-	successor  *conn
-	reqHash    uint64        // hash of the REQ
-	quarantine time.Duration // value of TimeWait
+	successor *conn
+	reqHash   uint64 // hash of the REQ
 
 	mu sync.Mutex
 	*exchange

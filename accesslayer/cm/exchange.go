@@ -30,7 +30,7 @@ func (c *conn) release() {
 	n := &conn{
 		m: m, id: c.id, exchange: &releasedExchange, state: StateTimeWait, active: c.active, consumerClosed: true,
 		peerQPKnown: c.peerQPKnown, accepted: c.accepted, remoteID: c.remoteID, port: c.port, to: c.to, tid: c.tid,
-		qp: c.qp, due: c.due, cause: c.cause, quarantine: c.timeWaitLocked(), reqHash: m.hashREQ(&c.req.REQ),
+		qp: c.qp, due: c.due, cause: c.cause, reqHash: m.hashREQ(&c.req.REQ),
 	}
 	n.timer.Fire = n.expire
 	switch c.sentAttr() {

@@ -229,10 +229,8 @@ func (c *conn) receiveREJ(j *mad.REJ) {
 		c.finish(nil)
 		c.emit(Event{Type: EventDisconnected, Err: err})
 		c.enterTimeWait(err)
-	case StateREPSent, StateMRAREPRcvd:
-		if !c.finish(err) {
-			c.emit(Event{Type: EventRejected, Err: err, Private: err.Private})
-		}
+	case StateREPSent, StateMRAREPRcvd: // Accept waits
+		c.finish(err)
 		c.enterTimeWait(err)
 	default:
 		c.emit(Event{Type: EventRejected, Err: err, Private: err.Private})

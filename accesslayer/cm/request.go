@@ -61,8 +61,8 @@ const admitted = drops
 func (m *Manager) admit(c *conn) (stale *conn, drop Drop, reason mad.RejReason) {
 	req := &c.req.REQ
 	c.qp.StartPSN = m.ids.psn() // used if AcceptConfig has none
-	if m.closed {
-		return nil, DropUnserved, mad.RejInvalidServiceID
+	if m.closed {               // the agents are being closed
+		return nil, DropUnserved, mad.RejInvalidServiceID // as without a listener
 	}
 	id, qp := peerID{req.LocalCAGUID, req.LocalCommID}, peerQP{req.LocalCAGUID, req.LocalQPN}
 	if o := m.peerQPs[qp]; o != nil {
@@ -221,7 +221,7 @@ func (c *conn) becomePassive(p *port, r *mads.Received, h *mad.Header, q validRE
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != StateREQSent && c.state != StateREPWait {
-		return false
+		return false // it has been answered since it was found
 	}
 	ours, theirs := c.req.LocalCAGUID, q.LocalCAGUID
 	if ours > theirs || ours == theirs && c.req.LocalQPN > q.LocalQPN {

@@ -19,8 +19,6 @@ func (c *conn) timeWaitLocked() time.Duration {
 	switch {
 	case !c.peerQPKnown:
 		return 0
-	case c.exchange == &releasedExchange:
-		return c.quarantine
 	case c.active:
 		d = 2*c.packetLifeTime() + c.m.boundedTime(c.rep.TargetAckDelay)
 	default:

@@ -97,7 +97,7 @@ func (l *localAgent) isBelow(q localRequest) bool {
 func (l *localAgent) subnet(h *mad.Header, q localRequest) {
 	e := l.e
 	if e.p.hasOwnAgent() {
-		l.within(h, q.in)
+		l.within(h, q.in) // nobody receives it
 		return
 	}
 	var slid ci.LID

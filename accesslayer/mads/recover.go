@@ -69,7 +69,7 @@ func (e *endpoint) recover() {
 			return
 		}
 		if e.pause(backoff, func() bool { return false }) {
-			return
+			return // it is closed
 		}
 		backoff = min(2*backoff, maxRetryTime)
 	}
