@@ -80,7 +80,8 @@ var _ = datagrams.Case(validate.Case{
 
 func rmppEnds(t *validate.T) {
 	s := newSender(t, mads.Config{MaxRepliesPeer: 1000, MaxReplies: 1000})
-	cfg := mads.AgentConfig{Name: "asker", Class: mad.ClassSubnetAdmin, Version: mad.ClassVersionSubnetAdmin, RMPP: true}
+	cfg := mads.AgentConfig{Name: "asker", Class: mad.ClassSubnetAdmin, Version: mad.ClassVersionSubnetAdmin,
+		RMPP: true}
 	asker := s.bench.agent(cfg)
 	const total = 2*mad.SADataLen + 5
 	const only = mad.RMPPFirst | mad.RMPPLast
@@ -110,7 +111,8 @@ func rmppEnds(t *validate.T) {
 	end, _ = s.longRequest(t.Context(), asker, total, time.Second)
 	kit.OK(t, asker.Close(), "mads.Agent.Close")
 	err = once(t, end, "long request of an agent that is closed")
-	kit.True(t, errors.Is(err, accesslayer.ErrClosed), "long request of an agent that is closed", "ErrClosed", "%v", err)
+	kit.True(t, errors.Is(err, accesslayer.ErrClosed), "long request of an agent that is closed", "ErrClosed", "%v",
+		err)
 	s.wants("the end of an agent", "ABORT 127")
 	asker = s.bench.agent(cfg)
 
@@ -267,6 +269,12 @@ var _ = recoveries.Case(validate.Case{
 func faultSteps(t *validate.T) {
 	b := newBench(t, benchSetting{virtual: true})
 	here, there := b.agent(vendor(mad.Send)), b.peer.agent(vendor(mad.Send))
+	words := func(list []ci.QPState) (text string) {
+		for _, s := range list {
+			text += s.String() + "; "
+		}
+		return text
+	}
 	steps := []ci.QPState{ci.QPError, ci.QPReset, ci.QPInit, ci.QPRTR, ci.QPRTS}
 	for i, failing := range steps {
 		b.passes(here, there, "before the fault")
@@ -294,13 +302,13 @@ func faultSteps(t *validate.T) {
 			want = append(want, ci.QPReset)
 		}
 		b.set(func() {
-			kit.Equal(t, "states of QP1 until the next attempt", fmt.Sprint(log), fmt.Sprint(want))
+			kit.Equal(t, "states of QP1 until the next attempt", words(log), words(want))
 			log = nil
 		})
 		b.time.Advance(retryTime)
 		b.until("the end of the recovery", func() bool { return slices.Contains(log, ci.QPRTS) })
 		b.set(func() {
-			kit.Equal(t, "states of QP1 in the next attempt", fmt.Sprint(log), fmt.Sprint(steps))
+			kit.Equal(t, "states of QP1 in the next attempt", words(log), words(steps))
 			b.modify = nil
 		})
 	}
