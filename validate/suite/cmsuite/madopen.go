@@ -191,7 +191,8 @@ func countedSides(t *validate.T) (a, b *side, c *census) {
 func (s *side) again(c *census, verb string, call int, query func(*ci.CAAttr)) {
 	kit.OK(s.t, s.al.Deregister(s.port.CA), "AL.Deregister")
 	c.mu.Lock()
-	c.calls, c.types, c.fail, c.at, c.query = map[string]int{}, nil, verb, call, query
+	c.calls, c.types = map[string]int{}, nil
+	c.fail, c.at, c.query = verb, call, query
 	c.mu.Unlock()
 	kit.OK(s.t, s.al.Register(s.hca), "Registrar.Register")
 	kit.OK(s.t, s.al.WaitPnP(s.t.Context()), "AL.WaitPnP")
