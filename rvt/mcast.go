@@ -1,6 +1,7 @@
 package rvt
 
 import (
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -44,7 +45,8 @@ func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	port := q.dev.port(q.attr.Port)
 	q.unlock()
 	ethernet := port.attr.Load().Link == ci.LinkEthernet
-	if gid[0] != 0xff && !(ethernet && isIPv4Group(gid)) {
+	// IPv4 groups are mapped (annex A17, 17.9.1).
+	if group := netip.AddrFrom16(gid); !group.IsMulticast() || group.Is4In6() && !ethernet {
 		return nil, fail(verb, ci.InvalidGID)
 	}
 	if !ethernet && (mlid < 0xc000 || mlid == 0xffff) {
@@ -67,16 +69,6 @@ func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	m := &Mcast{qp: q, gid: gid}
 	q.pd.owned.add(m)
 	return m, nil
-}
-
-// isIPv4Group reports whether g is the GID of an IPv4 multicast group, ::ffff:224.0.0.0/4 (annex A17, 17.9.1).
-func isIPv4Group(g ci.GID) bool {
-	for _, b := range g[:10] {
-		if b != 0 {
-			return false
-		}
-	}
-	return g[10] == 0xff && g[11] == 0xff && g[12]>>4 == 0xe
 }
 
 // Destroy detaches the QP from the group.

@@ -35,7 +35,6 @@ func (r *requester) checkDrained() {
 	}
 	r.setState(ci.QPSQD)
 	if r.drainEvent {
-		r.drainEvent = false
 		r.notify.event(ci.EventSQDrained, 0, 0)
 	}
 }

@@ -233,7 +233,9 @@ var _ = mcastCases.Case(validate.Case{
 
 func mcastGID(t *validate.T) {
 	p := kit.UD(t)
-	list := []ci.GID{{}, p.A.QP.CA.Port.GIDs[0].GID, {0xfe, 0x80, 15: 1}, {10: 0xff, 11: 0xff, 12: 192, 15: 1}}
+	list := []ci.GID{{}, p.A.QP.CA.Port.GIDs[0].GID, {0xfe, 0x80, 15: 1}, {10: 0xff, 11: 0xff, 12: 192, 15: 1},
+		// Almost the form of an IPv4 group.
+		{10: 0xff, 12: 239, 15: 1}, {11: 0xff, 12: 239, 15: 1}, {9: 1, 10: 0xff, 11: 0xff, 12: 239, 15: 1}}
 	hasFamily := func(v4 bool) bool {
 		return slices.ContainsFunc(p.A.QP.CA.Port.GIDs, func(e ci.GIDEntry) bool {
 			return e.GID != ci.GID{} && isIPv4(e.GID) == v4

@@ -36,6 +36,13 @@ func mrModifyAccess(t *validate.T) {
 		wantQuery(t, b.MR, p.B.PD, a)
 		probeRights(p, "a region modified to "+rightNames(a), ci.Remote{Addr: r.Addr, RKey: keyFor(r, a)}, a)
 	}
+	t.Step("the region's PD")
+	pd := p.B.CA.PD()
+	c := p.B.CA.Buf(pd, 64, kit.AllAccess)
+	kit.OK(t, c.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite}), "MR.Modify of the access rights")
+	kit.Want(t, pd.Destroy(), "PD.Destroy with a region that was modified", ci.ResourceBusy)
+	kit.Destroy(t, c, "MR")
+	kit.Destroy(t, pd, "PD")
 }
 
 // keyFor returns the region's R_Key, or its L_Key if it has no remote rights and therefore no R_Key.

@@ -557,11 +557,15 @@ func srqModifyDepth(t *validate.T) {
 	s := newSRQ(t, 15, 1, kit.Type(ci.RC))
 	s.post(1, 12)
 	s.message(0, 1, 4)
+	limit := 2
+	kit.OK(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: limit, MaxWR: 4}), "SRQ.Modify of the limit")
 	grow := func(n int) {
-		kit.OK(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: n}), fmt.Sprintf("SRQ.Modify of the depth to %d", n))
+		kit.OK(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: n, Limit: 1}),
+			fmt.Sprintf("SRQ.Modify of the depth to %d", n))
 		a, err := s.srq.Query()
 		kit.OK(t, err, "SRQ.Query")
 		kit.AtLeast(t, "SRQAttr.MaxWR", a.MaxWR, n)
+		kit.Equal(t, "SRQAttr.Limit after a change of the depth alone", a.Limit, limit)
 	}
 	grow(100)
 	s.message(0, 2, 4)
@@ -585,6 +589,8 @@ func srqModifyDepth(t *validate.T) {
 	for id := 51; id <= 60; id++ {
 		s.message(0, id, 4)
 	}
+	s.ev.Wait(ci.EventSRQLimit)
+	limit = 0
 	s.post(1, 12)
 	s.message(0, 1, 4)
 	grow(11) // as many as there are entries

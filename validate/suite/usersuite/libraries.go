@@ -1,6 +1,7 @@
 package usersuite
 
 import (
+	"fmt"
 	"time"
 
 	"ciddk/ci"
@@ -220,4 +221,62 @@ func libraryFull(t *validate.T) {
 	p.A.Exchange(p.B, 100)
 	a.cut()
 	s.gone("the daemon after the memory of a process was used up")
+}
+
+var _ = libraries.Case(validate.Case{
+	ID:      "user.library.reuse",
+	Title:   "a process that creates and destroys large queues again and again",
+	Run:     libraryReuse,
+	Timeout: 60 * time.Second,
+	Needs:   validate.Needs{Caps: ci.CapUser},
+}, req.SAS2_4_06)
+
+// libraryReuse creates and destroys queues of each kind that need, in total, far more memory than a driver shares with
+// a process, so that a queue whose memory is not used again is noticed.
+func libraryReuse(t *validate.T) {
+	const total = 280 << 20
+	lib := *t.UserLibrary()
+	s := startStage(t, new(trace), nil)
+	a := s.with(&lib)
+	p := a.pair()
+	attr := t.Attr()
+	const entry = 64 // bytes that a request needs, at least
+	depth := min(attr.MaxWRs, 1<<14)
+	qp := func(send, recv int) func() (ci.Object, error) {
+		c := ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: send, RecvDepth: recv, SendSGE: 1, RecvSGE: 1},
+			SendCQ: p.A.CQ.CQ, RecvCQ: p.A.CQ.CQ}
+		if send > recv {
+			c.SendSGE = max(1, min(attr.MaxSGEs, 16))
+		} else {
+			c.RecvSGE = max(1, min(attr.MaxSGEs, 16))
+		}
+		return func() (ci.Object, error) { return p.A.PD.CreateQP(c) }
+	}
+	size, srqDepth := min(attr.MaxCQEs, 1<<16), min(attr.MaxSRQWRs, 1<<14)
+	for _, x := range kit.Variants(t, "", []struct {
+		what   string
+		bytes  int // of each object, at least
+		create func() (ci.Object, error)
+		needs  ci.Caps
+	}{
+		{"a QP with a large send queue", depth * entry * 4, qp(depth, 1), 0},
+		{"a QP with a large receive queue", depth * entry * 4, qp(1, depth), 0},
+		{"a large CQ", size * 32, func() (ci.Object, error) { return p.A.PD.CreateCQ(ci.CQCreate{Size: size}) }, 0},
+		{"a large SRQ", srqDepth * entry, func() (ci.Object, error) {
+			return p.A.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: srqDepth, MaxSGE: 1}})
+		}, ci.CapSRQ},
+	}) {
+		if !t.Claims().Has(x.needs) {
+			continue
+		}
+		rounds := min(total/x.bytes, 1000)
+		for i := range rounds {
+			o, err := x.create()
+			kit.OK(t, err, fmt.Sprintf("the create of %s, number %d", x.what, i+1))
+			kit.Destroy(t, kit.Own(t, o, "queue"), x.what)
+		}
+	}
+	p.A.Exchange(p.B, 100)
+	a.cut()
+	s.gone("the daemon after large queues")
 }

@@ -167,8 +167,8 @@ func (s *station) setPKey(k uint16) {
 }
 
 var WIREDup08 = strangers.Must("WIRE-Dup-08", "IBTA 9.7.5.1", "duplicate atomic, forgotten",
-	"A duplicate atomic that is older than the responder's resources is not executed and not answered with the result "+
-		"of another atomic.")
+	"A duplicate atomic that is older than the responder's resources, or whose PSN is that of another kind of request, "+
+		"is not executed and not answered with the result of another atomic.")
 
 var _ = strangers.Case(atomics(validate.Case{
 	ID:    "wire.dup.atomic-forgotten",
@@ -210,4 +210,57 @@ func dupAtomicForgotten(t *validate.T) {
 		p.match(x, "acknowledgement of the WRITE after it", acked(p.last(), -1))
 	}
 	kit.Equal(t, "word after the duplicate", kit.LoadWord(p.Buf.Bytes), uint64(original+5*n))
+}
+
+var _ = strangers.Case(atomics(validate.Case{
+	ID:    "wire.dup.kinds",
+	Title: "READs and atomics with the PSN of an earlier request of another kind",
+	Run:   dupKinds,
+}), WIREDup08, WIREDup09)
+
+func dupKinds(t *validate.T) {
+	p := dial(t)
+	p.Recv(p.RecvWRs(1, 64)...)
+	r := p.Buf.Remote(0)
+	eth := withAtomic(wire.AtomicETH{VA: r.Addr, RKey: uint32(r.RKey), SwapAdd: 5})
+	read := p.reth(0, 8)
+	add := func() {
+		kit.StoreWord(p.Buf.Bytes, 100)
+		p.request(wire.RCFetchAdd, nil, eth)
+		p.orig("fetch and add", p.last(), 100, -1)
+		kit.StoreWord(p.Buf.Bytes, 100)
+	}
+	plain := func(what string, op wire.Opcode, data []byte, twists ...twist) {
+		p.request(op, data, twists...)
+		p.expect("acknowledgement of a "+what, acked(p.last(), -1))
+	}
+	// What the responder remembers stands before and after the requests of other kinds.
+	first := p.psn
+	add()
+	plain("SEND", wire.RCSendOnly, p.bytes(8))
+	p.request(wire.RCReadRequest, nil, read)
+	p.readAnswer("READ", p.last(), p.Buf.Bytes[:8], -1)
+	plain("WRITE", wire.RCWriteOnly, nil, p.reth(64, 0))
+	add()
+	plain("WRITE", wire.RCWriteOnly, nil, p.reth(64, 0))
+	for _, x := range kit.Variants(t, "", []struct {
+		what   string
+		at     uint32
+		op     wire.Opcode
+		twists twist
+	}{
+		{"an atomic with the PSN of a SEND", 1, wire.RCFetchAdd, eth},
+		{"an atomic with the PSN of a READ", 2, wire.RCFetchAdd, eth},
+		{"an atomic with the PSN of a WRITE", 3, wire.RCFetchAdd, eth},
+		{"an atomic with the PSN of the newest WRITE", 5, wire.RCFetchAdd, eth},
+		{"a READ with the PSN of an atomic", 0, wire.RCReadRequest, read},
+		{"a READ with the PSN of a SEND", 1, wire.RCReadRequest, read},
+		{"a READ with the PSN of a WRITE", 3, wire.RCReadRequest, read},
+		{"a READ with the PSN of the newest atomic", 4, wire.RCReadRequest, read},
+		{"a READ with the PSN of the newest WRITE", 5, wire.RCReadRequest, read},
+	}) {
+		p.stray(x.op, nil, x.twists, withPSN(wire.PSNAdd(first, int(x.at))))
+		p.barrier(x.what, -1)
+		kit.Equal(t, "word after "+x.what, kit.LoadWord(p.Buf.Bytes), 100)
+	}
 }
