@@ -167,8 +167,8 @@ func (s *station) setPKey(k uint16) {
 }
 
 var WIREDup08 = strangers.Must("WIRE-Dup-08", "IBTA 9.7.5.1", "duplicate atomic, forgotten",
-	"A duplicate atomic that is older than the responder's resources, or whose PSN is that of another kind of request, "+
-		"is not executed and not answered with the result of another atomic.")
+	"A duplicate atomic that is older than the responder's resources, or whose PSN is that of another kind of "+
+		"request, is not executed and not answered with the result of another atomic.")
 
 var _ = strangers.Case(atomics(validate.Case{
 	ID:    "wire.dup.atomic-forgotten",
