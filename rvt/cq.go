@@ -209,9 +209,6 @@ func (q *CQ) Resize(r ci.CQResize) (int, error) {
 	if !q.dev.attr.Caps.Has(ci.CapResizeCQ) {
 		return q.UnimplementedCQ.Resize(r)
 	}
-	if q.destroyed.Load() {
-		return 0, fail(verb, ci.InvalidCQHandle)
-	}
 	if size <= 0 || size > q.dev.attr.MaxCQEs {
 		return 0, outside(verb, ci.InvalidCQSize, "size", size, 1, q.dev.attr.MaxCQEs)
 	}

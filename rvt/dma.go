@@ -48,8 +48,6 @@ func (c *CA) MapDMA(m ci.Memory) (ci.DMA, error) {
 	const verb = "CA.MapDMA"
 	dev := &c.hca.device
 	switch {
-	case !c.alive():
-		return nil, fail(verb, ci.InvalidCAHandle)
 	case dev.attr.Caps&(ci.CapPhysicalMR|ci.CapFMR|ci.CapFastReg) == 0:
 		return c.UnimplementedCA.MapDMA(m)
 	case ci.IsNil(m) || m.Len() == 0:

@@ -51,7 +51,7 @@ func limits(cfg Config) ci.CAAttr {
 	if a.MaxMRSize == 0 {
 		a.MaxMRSize = 1 << 40
 	}
-	if a.PageSizes == nil {
+	if len(a.PageSizes) == 0 {
 		a.PageSizes = []uint64{4096, 1 << 16, 1 << 21}
 	}
 	if a.AckDelay == 0 {

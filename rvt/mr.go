@@ -109,12 +109,7 @@ func (d *device) place(verb string, c *ci.MRCreate, access ci.Access) (*place, e
 }
 
 // pageSize returns the smallest page size of the HCA.
-func (d *device) pageSize() uint64 {
-	if len(d.attr.PageSizes) == 0 {
-		return 1 << 12
-	}
-	return d.attr.PageSizes[0]
-}
+func (d *device) pageSize() uint64 { return d.attr.PageSizes[0] }
 
 // extents returns the storage of n bytes of m at off, which must exist: views where m has them, and copies elsewhere.
 func extents(m ci.Memory, off, n uint64) []segment {

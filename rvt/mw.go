@@ -159,9 +159,6 @@ func (m *MW) checkBind(e *endpoint, mr *MR, b *ci.MWBind) ci.Status {
 	case b.Length == 0:
 		return ci.Success
 	}
-	if mr == nil {
-		return ci.InvalidMRHandle
-	}
 	mr.mu.Lock()
 	defer mr.mu.Unlock()
 	switch {

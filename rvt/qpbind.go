@@ -19,8 +19,6 @@ func (q *QP) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 	switch {
 	case !q.dev.attr.Caps.Has(ci.CapMW1):
 		return q.UnimplementedQP.BindMW(id, flags, b)
-	case q.destroyed.Load():
-		return 0, bindErrors.Destroyed
 	case q.typ != ci.RC && q.typ != ci.UC:
 		return 0, fail(verb, ci.InvalidServiceType)
 	}

@@ -1,9 +1,6 @@
 package rvt
 
-import (
-	"ciddk/ci"
-	"ciddk/wire"
-)
+import "ciddk/wire"
 
 // gap handles a request behind a gap. The gap is reported once.
 func (r *responder) gap() {
@@ -30,9 +27,6 @@ func (r *responder) refilling() {
 // gapStays reports a gap that is still there after nakPatience.
 func (r *responder) gapStays() {
 	r.gapAt = 0
-	if st := r.current(); st < ci.QPRTR || st == ci.QPError || !r.silent {
-		return
-	}
 	r.naks.refund()
 	r.dev.count.add(CountSeqNak, 1)
 	r.setNak(wire.NAKPSNSequence)

@@ -67,12 +67,11 @@ func (r *requester) timedOut(t *turn) {
 		return
 	}
 	r.dev.count.add(CountRetry, 1)
-	if !r.spendRetry(t) {
-		return
+	if r.spendRetry(t) {
+		r.retried, r.nakAt = sequenceErrors{}, 0
+		r.rewind(r.una)
+		r.slowDown()
 	}
-	r.retried, r.nakAt = sequenceErrors{}, 0
-	r.rewind(r.una)
-	r.slowDown()
 }
 
 // spendRetry uses one retry of the QP. Without any left, an armed QP migrates, and any other fails: spendRetry reports

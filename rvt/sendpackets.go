@@ -120,9 +120,6 @@ func (r *requester) fill(t *turn, e *sendEntry, off uint64, n uint32) (*Packet, 
 // a right is invalid, or the batch has no room.
 func (r *requester) gather(t *turn, e *sendEntry, off uint64, n uint32) bool {
 	if e.w.IsInl {
-		if t.nsegs == len(t.segs) {
-			return false
-		}
 		if n > 0 {
 			t.segs[t.nsegs] = e.w.Inline[off : off+uint64(n)]
 			t.nsegs++
@@ -138,9 +135,6 @@ func (r *requester) gather(t *turn, e *sendEntry, off uint64, n uint32) bool {
 		g.Addr += off
 		g.Length = min(g.Length-uint32(off), n)
 		off = 0
-		if g.Length == 0 {
-			break
-		}
 		m, st := t.holds.local(&r.dev.keys, r.pd, g, false)
 		if st != ci.WCSuccess || !t.view(m, g.Length) {
 			return false

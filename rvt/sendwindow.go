@@ -128,10 +128,7 @@ func (r *requester) advance(n uint32, bytes int64) {
 func (r *requester) rewind(psn ci.PSN) {
 	r.retryAt, r.lateness = 0, lateness{}
 	for i := r.head; i != r.tail; i++ {
-		e := r.at(i)
-		if !e.started {
-			break
-		}
+		e := r.at(i) // without packets if it has not started
 		if d := psnDiff(psn, e.first); d >= 0 && d < int32(e.npkts) {
 			r.next, r.off, r.psn = i, uint32(d), psn
 			r.reads, r.bytes = 0, 0

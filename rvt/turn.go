@@ -102,12 +102,9 @@ func (t *turn) room(n int) {
 	}
 }
 
-// view appends the bytes of m to the segments; it copies where it must. It reports false on a fault of the memory, and
-// where the batch has no room.
+// view appends n bytes of m, at least one, to the segments; it copies where it must. It reports false on a fault of the
+// memory, and where the batch has no room.
 func (t *turn) view(m mem, n uint32) bool {
-	if n == 0 {
-		return true
-	}
 	if t.nsegs == len(t.segs) {
 		return false
 	}

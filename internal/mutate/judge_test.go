@@ -278,7 +278,7 @@ func TestRoutes(t *testing.T) {
 	require.NoError(t, err)
 	want := []certification{byDirect, byFew, byModel, byPolling, byNetwork, byOdd}
 	if runtime.GOOS == "linux" {
-		want = append(want, byRings)
+		want = append(want, byRings, onlyUser)
 	}
 	assert.Equal(t, want, runs)
 	_, err = routeOf("validate")

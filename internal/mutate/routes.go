@@ -83,7 +83,8 @@ var (
 	// network.
 	byPolling = byUDP.with("--case", "rc.*,wire.ack.*,special.undelivered")
 	// The model of the ConnectX-3 uses the engine in other ways: it names keys and numbers itself.
-	byModel = certification{"mlx4", "--case", "mr.*,mw*,claims.*,qp.create.*,foreign.*", "--exclude", "mr.loop"}
+	byModel = certification{"mlx4", "--case", "mr.*,mw*,claims.*,qp.create.*,foreign.*,cq.*,srq.*,fault.*",
+		"--exclude", "mr.loop"}
 
 	onlySMA = certification{"--link", "direct", "--profile", "sma"}
 	hardSMA = certification{"--link", "direct", "--profile", "sma", "--set", "agents=hardware"}
@@ -120,7 +121,7 @@ func (c certification) with(args ...string) certification { return slices.Concat
 
 var routes = []route{
 	{folder: "rvt", runs: []certification{byDirect, byFew, byModel, byPolling, byNetwork, byOdd},
-		shared: []certification{byRings}},
+		shared: []certification{byRings, onlyUser}},
 	{folder: "hca/reference", runs: []certification{byDirect, byNetwork, byOdd, byFew, byNetwork6, hardSMA},
 		shared: []certification{byRings}},
 	{folder: "hca/reference/rings", linux: true, runs: []certification{byNetwork, byRings}},

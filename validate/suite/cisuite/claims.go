@@ -109,6 +109,9 @@ var claims = []claim{
 	{name: "modify-mr", bits: ci.CapModifyMR, try: func(s *claimStage) error {
 		return s.ca.Buf(s.pd, 64, kit.AllAccess).Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite})
 	}},
+	{name: "modify-pmr", bits: ci.CapModifyMR | ci.CapPhysicalMR, try: func(s *claimStage) error {
+		return s.ca.Buf(s.pd, 64, kit.AllAccess).ModifyPMR(ci.MRFieldAccess, nil, ci.PMRCreate{Access: ci.LocalWrite})
+	}},
 	{
 		name: "resize-cq",
 		bits: ci.CapResizeCQ,

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -113,9 +114,12 @@ func (c extendedCA) SLForIP(port uint8, ipPort uint16) (ci.SL, error) {
 	return ci.SL(ipPort & 7), nil
 }
 
-func (c extendedCA) VendorCall(op *ci.VendorOp, _ ...ci.Object) error {
-	if op == nil || op.Command != 7 {
+func (c extendedCA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
+	switch {
+	case op == nil || op.Command != 7:
 		return ci.InvalidParameter
+	case len(objects) > 0:
+		return ci.InvalidHandle
 	}
 	slices.Reverse(op.Data)
 	op.N, op.Status = len(op.Data), 0
@@ -123,22 +127,37 @@ func (c extendedCA) VendorCall(op *ci.VendorOp, _ ...ci.Object) error {
 }
 
 func (c extendedCA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
-	if p == nil || ub == nil {
+	if p == nil || ub == nil || ub.Command != 0 {
 		return nil, ci.InvalidParameter
 	}
-	return extendedUser{ca: c.CA}, nil
+	return &extendedUser{ca: c}, nil
 }
 
 type extendedUser struct {
-	ci.UnimplementedUserCA
-	ca ci.CA
+	ca       extendedCA
+	isClosed atomic.Bool
 }
 
-func (u extendedUser) AllocatePD(typ ci.PDType, _ *ci.UserBuffer) (ci.PD, error) {
+func (u *extendedUser) AllocatePD(typ ci.PDType, _ *ci.UserBuffer) (ci.PD, error) {
+	if u.isClosed.Load() {
+		return nil, ci.InvalidCAHandle
+	}
 	return u.ca.AllocatePD(typ)
 }
 
-func (extendedUser) Destroy() error { return nil }
+func (u *extendedUser) VendorCall(op *ci.VendorOp, _ *ci.UserBuffer, objects ...ci.Object) error {
+	if u.isClosed.Load() {
+		return ci.InvalidCAHandle
+	}
+	return u.ca.VendorCall(op, objects...)
+}
+
+func (u *extendedUser) Destroy() error {
+	if u.isClosed.Swap(true) {
+		return ci.InvalidCAHandle
+	}
+	return nil
+}
 
 type extendedQP struct {
 	ciwrap.QP

@@ -269,7 +269,8 @@ func userWorks(t *validate.T) {
 		what string
 		p    ci.Process
 		ub   *ci.UserBuffer
-	}{{"no process", nil, &ci.UserBuffer{}}, {"no UserBuffer", process{}, nil}} {
+	}{{"no process", nil, &ci.UserBuffer{}}, {"no UserBuffer", process{}, nil},
+		{"private data of no user library", process{}, &ci.UserBuffer{Command: 0xfedcba98, In: []byte{1, 2, 3}}}} {
 		u, err := ca.OpenUser(x.p, x.ub)
 		kit.WantRefused(t, u, err, "CA.OpenUser with "+x.what, ci.InvalidParameter)
 	}
@@ -287,6 +288,66 @@ func userWorks(t *validate.T) {
 	mr, err = pds[1].RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
 	kit.OK(t, err, "PD.RegisterMR of a process after the other process has closed")
 	kit.Own(t, mr, "MR of a process")
+	userEnds(t, ca, users[1], pds[1], mr)
+}
+
+// userEnds closes a process that has objects. It expects that all of them or none of them exist afterwards.
+func userEnds(t *validate.T, ca *kit.CA, u ci.UserCA, pd ci.PD, mr ci.MR) {
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 16, User: &ci.UserBuffer{}})
+	kit.OK(t, err, "PD.CreateCQ with the PD of a process")
+	kit.Own(t, cq, "CQ of a process")
+	typ := ci.RC
+	if t.Claims().Has(ci.CapUD | ci.CapMulticast) {
+		typ = ci.UD
+	}
+	create := ci.QPCreate{Type: typ, QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1}, SendCQ: cq,
+		RecvCQ: cq, User: &ci.UserBuffer{}}
+	qp, err := pd.CreateQP(create)
+	kit.OK(t, err, "PD.CreateQP with the PD of a process")
+	kit.Own(t, qp, "QP of a process")
+	other, err := u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
+	kit.OK(t, err, "UserCA.AllocatePD")
+	kit.Own(t, other, "PD of a process")
+	const ended = " of a process that has ended"
+	if err := u.Destroy(); ci.StatusOf(err) == ci.ResourceBusy {
+		t.Note("the consumer destroys the objects of a process before it closes the process")
+		for _, o := range []ci.Object{qp, cq, mr, pd, other, u} {
+			kit.Destroy(t, o, "object of a process")
+		}
+		return
+	} else {
+		kit.OK(t, err, "UserCA.Destroy of a process with objects")
+	}
+	kit.WantExactly(t, u.Destroy(), "UserCA.Destroy"+ended, ci.InvalidCAHandle)
+	late, err := u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
+	kit.WantRefused(t, late, err, "UserCA.AllocatePD"+ended, ci.InvalidCAHandle)
+	if t.Claims().Has(ci.CapVendorCall) {
+		err := u.VendorCall(&ci.VendorOp{Command: t.VendorCall().Command, Data: make([]byte, 64)}, &ci.UserBuffer{})
+		kit.WantExactly(t, err, "UserCA.VendorCall"+ended, ci.InvalidCAHandle)
+	}
+	if _, err := qp.Query(); err == nil { // a driver may leave the objects to its consumer
+		for _, o := range []ci.Object{qp, cq, mr, pd, other} {
+			kit.Destroy(t, o, "object"+ended)
+		}
+		return
+	}
+	for _, x := range []struct {
+		what string
+		o    ci.Object
+		want ci.Status
+	}{{"PD", pd, ci.InvalidPDHandle}, {"PD", other, ci.InvalidPDHandle}, {"CQ", cq, ci.InvalidCQHandle},
+		{"QP", qp, ci.InvalidQPHandle}, {"MR", mr, ci.InvalidMRHandle}} {
+		kit.WantExactly(t, x.o.Destroy(), x.what+".Destroy"+ended, x.want)
+	}
+	lateCQ, err := pd.CreateCQ(ci.CQCreate{Size: 16, User: &ci.UserBuffer{}})
+	kit.WantRefused(t, lateCQ, err, "PD.CreateCQ"+ended, ci.InvalidPDHandle)
+	create.SendCQ, create.RecvCQ = ca.CQ(ca.PD(), 16).CQ, ca.CQ(ca.PD(), 16).CQ
+	lateQP, err := pd.CreateQP(create)
+	kit.WantRefused(t, lateQP, err, "PD.CreateQP"+ended, ci.InvalidPDHandle)
+	if typ == ci.UD {
+		m, err := qp.AttachMcast(ci.McastAttach{GID: groupGID(ca), LID: 0xc077, User: &ci.UserBuffer{}})
+		kit.WantRefused(t, m, err, "QP.AttachMcast"+ended, ci.InvalidQPHandle)
+	}
 }
 
 // vendorWorks calls the vendor command of the target and expects its answer.
@@ -304,6 +365,17 @@ func vendorWorks(t *validate.T) {
 		kit.Equal(t, "VendorOp.Status", op.Status, 0)
 		kit.Equal(t, "VendorOp.N", op.N, len(v.Want))
 		kit.SameBytes(t, "VendorOp.Data", op.Data[:op.N], v.Want)
+	}
+	kit.WantExactly(t, ca.VendorCall(nil), "CA.VendorCall without an operation", ci.InvalidParameter)
+	gone := ca.PD()
+	kit.Destroy(t, gone, "PD")
+	objects := map[string]ci.Object{"no object": nil, "a destroyed PD": gone}
+	if others := t.HCAs(); len(others) > 1 {
+		objects["a PD of another CA"] = kit.OpenHCA(t, others[1]).PD()
+	}
+	for what, o := range objects {
+		op := ci.VendorOp{Command: v.Command, Data: make([]byte, max(len(v.In), len(v.Want))), Status: -1}
+		kit.Want(t, ca.VendorCall(&op, o), "CA.VendorCall with "+what+" in its list", ci.InvalidHandle)
 	}
 }
 

@@ -257,6 +257,12 @@ var _ = cqNotifyCases.Case(validate.Case{
 
 func cqInside(t *validate.T) {
 	a, b := kit.OpenPair(t)
+	for _, vector := range kit.Variants(t, "vector", []int{0, t.Attr().Vectors}) {
+		cqInsideAt(t, a, b, ci.Affinity{Vector: uint16(vector)})
+	}
+}
+
+func cqInsideAt(t *validate.T, a, b *kit.CA, at ci.Affinity) {
 	apd, bpd := a.PD(), b.PD()
 	// The fields are set later: a callback may run before the create verb returns. [SAS-2.1-12]
 	type owner struct {
@@ -266,7 +272,7 @@ func cqInside(t *validate.T) {
 		seen int
 	}
 	o := &owner{ok: make(chan error, 1)}
-	cq := b.CQWith(bpd, ci.CQCreate{Size: 64, Context: o, OnCompletion: func(ctx any) {
+	cq := b.CQWith(bpd, ci.CQCreate{Size: 64, Context: o, Affinity: at, OnCompletion: func(ctx any) {
 		o := ctx.(*owner)
 		var wc [4]ci.WC
 		for {
@@ -662,6 +668,10 @@ func cqModerationAgain(t *validate.T) {
 	p.messages(3, 0)
 	p.wait("3 messages to a CQ whose callbacks wait for 3, without a period")
 	p.cq.Wait(3)
+	p.arm(ci.NotifyNext)
+	p.messages(1, 0)
+	p.wait("one message to a CQ whose callbacks wait for 3, without a period, which must not wait for ever")
+	p.cq.Wait(1)
 }
 
 // cqShortModeration is for an HCA that counts no long periods: too few completions must take a short one.

@@ -320,6 +320,8 @@ func mrZeroBased(t *validate.T) {
 	p.WantDenied("RDMA WRITE at address 2000", ci.OpWrite, 1, ci.Remote{Addr: 2000, RKey: r.RKey})
 	p.WantDenied("RDMA WRITE at the address of the memory", ci.OpWrite, 1,
 		ci.Remote{Addr: ci.Bytes(mem).Addr() + 11, RKey: r.RKey})
+	both, err := p.A.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), IOVA: ci.Bytes(mem).Addr(), Access: ci.ZeroBased})
+	kit.WantRefused(t, both, err, "PD.RegisterMR with ZeroBased and an IOVA", ci.InvalidParameter)
 	local, err := p.A.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(kit.Random(t, make([]byte, 100))),
 		Access: ci.ZeroBased})
 	kit.OK(t, err, "PD.RegisterMR with ZeroBased")

@@ -351,6 +351,17 @@ func fastRefused(t *validate.T) {
 		p.WantDenied("RDMA WRITE with the key of a failed registration", ci.OpWrite, 8,
 			ci.Remote{Addr: s.ext.FastReg.IOVA, RKey: s.key})
 	}
+	// A device may look for a page only when it is accessed.
+	wr := s.wr(1, kit.AllAccess)
+	s.ext.FastReg.Pages = []uint64{s.pages[0], 1 << 62}
+	p.B.Send(wr)
+	if p.B.CQ.WaitStatus(1, append([]ci.WCStatus{ci.WCSuccess}, fastFailed...)...).Status == ci.WCSuccess {
+		kit.Equal(t, "Region.Length after a fast registration with a page that is not mapped", s.MR.Region().Length,
+			2*page)
+		s.invalidate(t, s.key)
+	} else {
+		p.Reconnect()
+	}
 	p.WantWrite("the region, registered after failures", s.register(t, kit.AllAccess), s.mem[:2*page])
 }
 

@@ -16,6 +16,56 @@ type goneMemory struct {
 	isGone *atomic.Bool
 }
 
+// failure is how failingMemory fails.
+type failure uint32
+
+const (
+	works    failure = iota
+	isShort          // copies are shorter than demanded, without an error
+	lastByte         // copies of the last byte fail
+)
+
+// failingMemory is memory without a direct view that fails in part. WritePieces copies several pieces at once, for
+// drivers that look for it.
+type failingMemory struct {
+	kit.CopyMemory
+	now *atomic.Uint32
+}
+
+func (m failingMemory) ReadAt(p []byte, off int64) (int, error) {
+	return m.access(p, off, m.CopyMemory.ReadAt)
+}
+
+func (m failingMemory) WriteAt(p []byte, off int64) (int, error) {
+	return m.access(p, off, m.CopyMemory.WriteAt)
+}
+
+func (m failingMemory) WritePieces(pieces [][]byte, n int, off int64) error {
+	for _, p := range pieces {
+		p = p[:min(len(p), n)]
+		if _, err := m.WriteAt(p, off); err != nil {
+			return err
+		}
+		n, off = n-len(p), off+int64(len(p))
+	}
+	if failure(m.now.Load()) == isShort {
+		return errGone
+	}
+	return nil
+}
+
+func (m failingMemory) access(p []byte, off int64, f func([]byte, int64) (int, error)) (int, error) {
+	switch failure(m.now.Load()) {
+	case isShort:
+		return f(p[:len(p)/2], off)
+	case lastByte:
+		if len(p) > 0 && uint64(off)+uint64(len(p)) == m.Len() {
+			return 0, errGone
+		}
+	}
+	return f(p, off)
+}
+
 var errGone = errors.New("the storage no longer exists")
 
 func (g goneMemory) ReadAt(p []byte, off int64) (int, error) {
@@ -38,10 +88,14 @@ func mrMemoryGone(t *validate.T) {
 	p := kit.RC(t, kit.Size(8192))
 	other := p.More(false)
 	var isGone atomic.Bool
+	access := kit.AllAccess
+	if t.Attr().Atomicity != ci.AtomicNone {
+		access |= ci.RemoteAtomic
+	}
 	register := func(e *kit.End) (ci.Region, []byte) {
 		b := make([]byte, n)
 		m := goneMemory{kit.CopyMemory{B: b}, &isGone}
-		mr, err := e.PD.RegisterMR(ci.MRCreate{Memory: m, Access: kit.AllAccess})
+		mr, err := e.PD.RegisterMR(ci.MRCreate{Memory: m, Access: access})
 		if err != nil {
 			kit.WantRefused(t, mr, err, "PD.RegisterMR of memory without a direct view", ci.InvalidParameter)
 			t.Skip("memory without a direct view is rejected")
@@ -72,6 +126,15 @@ func mrMemoryGone(t *validate.T) {
 		}
 	}
 	kit.SameBytes(t, "memory that works again", target, p.A.Buf.Bytes[:n])
+	if access&ci.RemoteAtomic != 0 { // remote atomics need Slice or an AtomicMemory
+		p.WantDenied("fetch-and-add to memory without a direct view", ci.OpFetchAdd, 8, b.Remote(0))
+		isGone.Store(true)
+		result := ci.SendWR{Op: ci.OpFetchAdd, SGL: []ci.SGE{a.SGE(0, 8)}, Remote: p.B.Buf.Remote(0),
+			Atomic: ci.Atomic{Compare: 1}}
+		p.WantStatus("fetch-and-add with its result to memory that fails", result, local...)
+		isGone.Store(false)
+		p.WantStatus("fetch-and-add with its result to memory that works again", result, ci.WCSuccess)
+	}
 	isGone.Store(true)
 	p.B.Recv(ci.RecvWR{ID: 1, SGL: []ci.SGE{b.SGE(0, n)}})
 	p.A.Send(p.A.SendWR(2, 0, 100))
@@ -79,4 +142,52 @@ func mrMemoryGone(t *validate.T) {
 	p.B.RecvCQ.WaitStatus(1, local...)
 	p.B.Becomes(ci.QPError)
 	other.A.Exchange(other.B, 100)
+}
+
+var _ = mrCases.Case(validate.Case{
+	ID:      "mr.memory.part",
+	Title:   "memory whose copies are too short, or fail at its last byte",
+	Feature: validate.FeatureMR,
+	Run:     mrMemoryPart,
+}, CIRegisterMR11)
+
+// mrMemoryPart uses memory that fails in part as source and as target, at both ends of a connection.
+func mrMemoryPart(t *validate.T) {
+	const n = 2997 // the last aligned 8 bytes are not the last bytes
+	p := kit.RC(t, kit.Size(8192))
+	var now atomic.Uint32
+	register := func(e *kit.End) ci.Region {
+		m := failingMemory{kit.CopyMemory{B: kit.Pages(n, 4096)}, &now}
+		mr, err := e.PD.RegisterMR(ci.MRCreate{Memory: m, Access: kit.AllAccess})
+		if err != nil {
+			kit.WantRefused(t, mr, err, "PD.RegisterMR of memory without a direct view", ci.InvalidParameter)
+			t.Skip("memory without a direct view is rejected")
+		}
+		return kit.Own(t, mr, "MR").Region()
+	}
+	a, b := register(p.A), register(p.B)
+	local := []ci.WCStatus{ci.WCLocalProtErr, ci.WCLocalOpErr}
+	remote := []ci.WCStatus{ci.WCRemOpErr, ci.WCRemAccessErr}
+	pieces := p.Request(ci.OpWrite, n, b.Remote(0))
+	pieces.SGL = []ci.SGE{p.A.Buf.SGE(0, 100), p.A.Buf.SGE(500, 300), p.A.Buf.SGE(1000, 7), p.A.Buf.SGE(2000, n-407)}
+	for _, how := range kit.Variants(t, "failure", []failure{works, isShort, lastByte, works}) {
+		now.Store(uint32(how))
+		for _, x := range []struct {
+			what string
+			w    ci.SendWR
+			want []ci.WCStatus
+		}{
+			{"RDMA WRITE to", p.Request(ci.OpWrite, n, b.Remote(0)), remote},
+			{"RDMA WRITE of pieces to", pieces, remote},
+			{"RDMA READ from", p.Request(ci.OpRead, n, b.Remote(0)), remote},
+			{"RDMA WRITE out of", ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{a.SGE(0, n)}, Remote: p.B.Buf.Remote(0)},
+				local},
+			{"RDMA READ into", ci.SendWR{Op: ci.OpRead, SGL: []ci.SGE{a.SGE(0, n)}, Remote: p.B.Buf.Remote(0)}, local},
+		} {
+			if how == works {
+				x.want = []ci.WCStatus{ci.WCSuccess}
+			}
+			p.WantStatus(fmt.Sprintf("%s memory that fails in part (%d)", x.what, how), x.w, x.want...)
+		}
+	}
 }

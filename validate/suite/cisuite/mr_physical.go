@@ -226,6 +226,9 @@ func mrPhysicalRefused(t *validate.T) {
 		{"an empty range", func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Size = 0 }) }},
 		{"a range that is not mapped",
 			func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Addr = 1 << 62 }) }},
+		{"a range at address 0, below all mappings", func(c *ci.PMRCreate) {
+			c.Ranges, c.Length = []ci.DMARange{{Size: page}}, page
+		}},
 		{"a range of more pages than are mapped", func(c *ci.PMRCreate) {
 			c.Ranges = change(func(r *ci.DMARange) { r.Size += page })
 			c.Length += page

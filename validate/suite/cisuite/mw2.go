@@ -144,16 +144,23 @@ func mw2Refused(t *validate.T) {
 	foreign := p.B.CA.Buf(p.B.CA.PD(), 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType2)
 	before := w.Key()
-	for _, x := range kit.Variants(t, "", []struct {
+	type bind struct {
 		what string
 		wr   ci.SendWR
-	}{
+	}
+	list := []bind{
 		{"with a key that has another index", bind2(w, before^1<<20, good, 0, 64, ci.RemoteRead)},
 		{"to a region without bind window", bind2(w, nextKey(w), plain, 0, 64, ci.RemoteRead)},
 		{"with remote write to a region without local write", bind2(w, nextKey(w), readOnly, 0, 64, ci.RemoteWrite)},
 		{"to a region of another PD", bind2(w, nextKey(w), foreign, 0, 64, ci.RemoteRead)},
 		{"beyond the end of the region", bind2(w, nextKey(w), good, 1, 64, ci.RemoteRead)},
-	}) {
+	}
+	if t.Claims().Has(ci.CapFastReg) {
+		empty := &kit.Buf{MR: newFast(t, p, 1).MR}
+		list = append(list, bind{"to a region for fast registration that has no pages",
+			bind2(w, nextKey(w), empty, 0x40000, 64, ci.RemoteRead)})
+	}
+	for _, x := range kit.Variants(t, "", list) {
 		n, err := p.B.PostSend([]ci.SendWR{x.wr})
 		if err != nil {
 			kit.WantTaken(t, "QP.PostSend of a bind "+x.what, n, err, 0, ci.InvalidParameter, ci.InvalidPermission,

@@ -418,6 +418,11 @@ func specialUser(t *validate.T) {
 	q, err := pd.CreateSpecialQP(ca.Port.Num, small(ci.QP1, ca.CQ(own, 4)))
 	kit.WantRefused(t, q, err, "PD.CreateSpecialQP with the PD of a process", ci.InvalidPermission, ci.Unsupported,
 		ci.InvalidPDHandle, ci.InvalidParameter)
+	c := small(ci.QP1, ca.CQ(own, 4))
+	c.User = &ci.UserBuffer{}
+	q, err = own.CreateSpecialQP(ca.Port.Num, c)
+	kit.WantRefused(t, q, err, "PD.CreateSpecialQP with private data of a user library", ci.InvalidParameter,
+		ci.InvalidPermission)
 }
 
 var CISpecialQP11 = specialCases.Must("CI-SpecialQP-11", "CI", "ci, UndeliveredReporter",

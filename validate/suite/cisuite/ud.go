@@ -245,7 +245,7 @@ var _ = udCases.Case(validate.Case{
 
 func udBatch(t *validate.T) {
 	const room = 256
-	n := min(150, t.Attr().MaxWRs, t.Attr().MaxCQEs/2)
+	n := min(600, t.Attr().MaxWRs, t.Attr().MaxCQEs/2)
 	p := kit.UD(t, kit.Depth(n), kit.Size(2*n*room))
 	q := p.More(false)
 	kit.Random(t, p.A.Buf.Bytes)

@@ -1,0 +1,142 @@
+package cisuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// Requests whose objects change between their post and their execution, and requests that were executed before their
+// QP fails.
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.flushed",
+	Title:   "more binds than a key has variants, all of which are flushed",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwFlushed,
+}, CIBindMW02)
+
+// mwFlushed binds a window again and again through a QP in Error. No bind is executed, so that the window keeps its
+// key.
+func mwFlushed(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	q := p.More(false) // with the same PDs
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	bind := ci.MWBind{MW: w, MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite}
+	key := rebind(t, p.B, w, bind)
+	p.B.To(ci.QPError)
+	bind.Key = key
+	for i := range 300 {
+		next, err := p.B.BindMW(bindID, ci.SendSignaled, bind)
+		kit.OK(t, err, "QP.BindMW in Error")
+		kit.True(t, next != key, fmt.Sprintf("key of bind %d", i+1), "a new key", "%#x, the window's key", uint32(next))
+		p.B.CQ.WaitFlushed(bindID)
+		kit.Equal(t, "MW.Key after a bind that was flushed", w.Key(), key)
+	}
+	q.WantWrite("the window with the key of the last executed bind", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+}
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.executed",
+	Title:   "a bind behind a request without an answer, when the QP goes to Error",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwExecuted,
+}, CISignal01)
+
+// mwExecuted posts a bind behind a SEND that the peer does not answer. A bind that was executed before the QP goes to
+// Error is complete with success: if it is signaled, its completion says so. Any other bind is flushed.
+func mwExecuted(t *validate.T) {
+	first := kit.NewPairInReset(t, kit.Type(ci.RC))
+	for _, x := range kit.Variants(t, "", []struct {
+		what  string
+		qp    ci.QPFlags
+		flags ci.SendFlags
+	}{{"signaled", 0, ci.SendSignaled}, {"unsignaled", 0, 0}, {"of a QP with SignalAll", ci.QPSignalAll, 0}}) {
+		p := first.AnotherInReset(kit.AckTime(0), kit.Flags(x.qp))
+		p.A.Init()
+		p.B.Init() // where it answers nothing
+		p.A.RTR(p.B.QP)
+		p.A.RTS()
+		b := p.A.CA.Buf(p.A.PD, 64, bindable)
+		w := p.A.CA.MW(p.A.PD, ci.MWType1)
+		p.A.Send(p.A.SendWR(1, 0, 8))
+		key, err := p.A.BindMW(2, x.flags,
+			ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
+		kit.OK(t, err, "QP.BindMW behind a SEND without an answer")
+		p.A.To(ci.QPError)
+		p.A.CQ.WaitFlushed(1)
+		executed := w.Key() == key
+		what := "a bind that is " + x.what + ", behind a SEND without an answer"
+		switch {
+		case !executed:
+			p.A.CQ.WaitFlushed(2)
+		case x.flags != 0 || x.qp != 0:
+			p.A.CQ.WaitOK(2)
+		}
+		p.A.WantDrained()
+		p.A.CQ.Empty()
+		kit.Equal(t, "MW.Key at the end of "+what, w.Key() == key, executed)
+		kit.Destroy(t, w, "MW")
+	}
+}
+
+// overtaken drains the QP of B, posts a request, changes its objects, and lets the QP continue. The request must fail.
+func overtaken(t *validate.T, p *kit.Pair, what string, wr ci.SendWR, change func(), want ...ci.WCStatus) {
+	p.B.To(ci.QPSQD)
+	p.B.Becomes(ci.QPSQD)
+	p.B.Send(wr)
+	change()
+	kit.OK(t, p.B.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
+	if st := p.B.CQ.WaitStatus(wr.ID, want...).Status; st != want[0] {
+		t.Note("%s: %s", what, st.String())
+	}
+	p.B.Becomes(ci.QPError)
+	p.Reconnect()
+}
+
+var _ = mw2Cases.Case(validate.Case{
+	ID:      "mw2.overtaken",
+	Title:   "window or region are destroyed between post and bind",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW2},
+	Run:     mw2Overtaken,
+}, CIBindMWTwo04)
+
+func mw2Overtaken(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b, old := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(p.B.PD, 64, bindable)
+	w, gone := p.B.CA.MW(p.B.PD, ci.MWType2), p.B.CA.MW(p.B.PD, ci.MWType2)
+	failed := []ci.WCStatus{ci.WCBindErr, ci.WCLocalOpErr, ci.WCLocalProtErr}
+	overtaken(t, p, "a bind of a window that was destroyed after the post", bind2(gone, nextKey(gone), b, 0, 64,
+		ci.RemoteRead), func() { kit.Destroy(t, gone, "MW") }, failed...)
+	before := w.Key()
+	overtaken(t, p, "a bind to a region that was destroyed after the post", bind2(w, nextKey(w), old, 0, 64,
+		ci.RemoteRead), func() { kit.Destroy(t, old, "MR") }, failed...)
+	kit.Equal(t, "MW.Key after the failed bind", w.Key(), before)
+	kit.Destroy(t, b, "MR after the failed binds")
+}
+
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.overtaken",
+	Title:   "a region is destroyed between post and registration",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg},
+	Run:     fastOvertaken,
+}, CIFastReg02)
+
+func fastOvertaken(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	s, other := newFast(t, p, 1), newFast(t, p, 1)
+	overtaken(t, p, "a fast registration of a region that was destroyed after the post", s.wr(1, kit.AllAccess),
+		func() { kit.Destroy(t, s.MR, "fast registration MR") }, fastFailed...)
+	p.WantDenied("RDMA WRITE with the key of that registration", ci.OpWrite, 8, ci.Remote{Addr: 0x40000, RKey: s.key})
+	to := other.register(t, kit.AllAccess)
+	overtaken(t, p, "an invalidation of a region that was destroyed after the post", ci.SendWR{ID: 8,
+		Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: to.RKey},
+		func() { kit.Destroy(t, other.MR, "fast registration MR") }, fastFailed...)
+}
