@@ -40,12 +40,9 @@ func (p *posted) isDone() bool {
 	return p.qp.life.IsOver() || p.qp.resets != p.resets || p.qp.send.IsRetired(p.at)
 }
 
-// mayHaveFailed reports whether the request is complete and may have had no effect. A failure takes the QP to a state
-// of error.
+// mayHaveFailed reports whether a request that was posted is complete and may have had no effect. A failure takes the QP
+// to a state of error.
 func (p *posted) mayHaveFailed() bool {
-	if p.qp == nil {
-		return false
-	}
 	p.qp.sendMu.Lock()
 	defer p.qp.sendMu.Unlock()
 	if p.qp.life.IsOver() || p.qp.resets != p.resets {
@@ -194,7 +191,8 @@ func (q *qp) postBind(id uint64, flags ci.SendFlags, b *ci.MWBind, w *mw) (ci.Ke
 	w.mu.Lock()
 	stale, last := b.Key != w.current() && b.Key == w.was, w.last
 	w.mu.Unlock()
-	failed := stale && last.mayHaveFailed() // then the key before the last bind may still be current
+	// If the last bind failed, the key before it may still be current. The two differ only after a bind.
+	failed := stale && last.mayHaveFailed()
 	q.sendMu.Lock()
 	defer q.sendMu.Unlock()
 	w.mu.Lock()

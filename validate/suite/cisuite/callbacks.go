@@ -918,14 +918,19 @@ func portDownTraffic(t *validate.T) {
 	first := kit.RC(t)
 	first.A.Exchange(first.B, 100)
 	p := first.Another(quick...) // short timeouts only for the port that is down
+	q := first.Another(quick...)
 	p.B.Recv(p.B.RecvWR(1, 0, 64))
+	q.A.Recv(q.A.RecvWR(1, 0, 64))
 	kit.OK(t, p.A.QP.CA.Modify(p.A.QP.CA.Port.Num, ci.PortFieldShutdown, ci.PortModify{}),
 		"CA.Modify to shut the port down")
 	p.A.Send(p.A.SendWR(1, 0, 64), p.A.SendWR(2, 0, 64))
 	p.A.CQ.WaitStatus(1, ci.WCTimeoutRetryErr, ci.WCFlushErr, ci.WCGeneralErr)
 	p.A.CQ.WaitStatus(2, ci.WCFlushErr)
 	p.A.QP.Becomes(ci.QPError)
-	for _, e := range []*kit.End{p.A, p.B, first.A, first.B} {
+	q.B.Send(q.B.SendWR(1, 0, 64))
+	q.B.CQ.WaitStatus(1, ci.WCTimeoutRetryErr, ci.WCFlushErr, ci.WCGeneralErr)
+	q.A.RecvCQ.Empty()
+	for _, e := range []*kit.End{p.A, p.B, q.A, q.B, first.A, first.B} {
 		kit.Destroy(t, e.QP.QP, "QP")
 		kit.Destroy(t, e.CQ.CQ, "CQ")
 		kit.Destroy(t, e.RecvCQ.CQ, "CQ")

@@ -29,7 +29,10 @@ type group struct {
 
 // joinable returns group n for ports like that of the CA. On Ethernet the address has the family of the port's GID and
 // is derived from it, so that concurrent runs on one machine use different groups.
-func joinable(t *validate.T, p *kit.Pair, n byte) *group {
+func joinable(t *validate.T, p *kit.Pair, n byte) *group { return joinableOf(t, p, n, 0) }
+
+// joinableOf is joinable for group k of several with the number n.
+func joinableOf(t *validate.T, p *kit.Pair, n, k byte) *group {
 	ca := p.A.QP.CA
 	av := ca.AddressOf(p.B.QP.CA)
 	g := &group{gid: ci.GID{0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 12: 0x77, 15: n}, mlid: mlid1 + ci.LID(n-1)}
@@ -48,6 +51,7 @@ func joinable(t *validate.T, p *kit.Pair, n byte) *group {
 			copy(g.gid[4:12], own[8:])
 		}
 	}
+	g.gid[13], g.mlid = g.gid[13]^k, g.mlid+ci.LID(k)
 	av.Global, av.DLID = true, g.mlid
 	av.GRH.DGID, av.GRH.HopLimit = g.gid, 1
 	in, err := p.A.PD.CreateAV(av)
@@ -366,6 +370,41 @@ func mcastGroups(t *validate.T) {
 	both.got(t, want, p.A, "member of both groups, from the first group")
 	// the datagram of the second group is not before it
 	one.got(t, want, p.A, "member of the first group, from the first group")
+}
+
+var _ = mcastCases.Case(validate.Case{
+	ID:      "mcast.many",
+	Title:   "many groups, until the driver has no more",
+	Feature: validate.FeatureMulticast,
+	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
+	Run:     mcastMany,
+}, CIMcast08)
+
+func mcastMany(t *validate.T) {
+	const most = 70
+	p := kit.UD(t, kit.Size(1<<14))
+	m := &member{End: p.B}
+	m.ready()
+	var last *group
+	var joined []ci.Mcast
+	for k := range min(most, t.Attr().MaxMcastGroups, t.Attr().MaxMcastQPs) {
+		g := joinableOf(t, p, 1, byte(k))
+		in, err := m.AttachMcast(ci.McastAttach{GID: g.gid, LID: g.mlid})
+		if err != nil {
+			kit.WantRefused(t, in, err, "QP.AttachMcast to one more group", ci.InsufficientResources,
+				ci.MaxMcastQPsReached)
+			break
+		}
+		joined, last = append(joined, kit.Own(t, in, "Mcast")), g
+	}
+	kit.AtLeast(t, "groups of one QP", len(joined), 1)
+	m.got(t, last.send(t, p.A, 1), p.A, "member of many groups, from the last one")
+	for _, in := range joined {
+		kit.Destroy(t, in, "Mcast")
+	}
+	last.join(t, m.End)
+	m.ready()
+	m.got(t, last.send(t, p.A, 2), p.A, "member of one of these groups alone")
 }
 
 var CIMcast09 = mcastCases.Must("CI-Mcast-09", "IBTA 10.2.5", "ci_attach_mcast (63)",

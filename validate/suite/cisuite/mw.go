@@ -252,6 +252,38 @@ func mwRebind(t *validate.T) {
 	kit.Destroy(t, two, "MR to which the window is no longer bound")
 }
 
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.flushed",
+	Title:   "binds that are flushed, and one with the same key afterwards",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwFlushed,
+}, CIBindMW02)
+
+func mwFlushed(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
+	bind := ci.MWBind{MW: w, MR: b.MR, Key: key, Addr: b.Addr, Length: 64, Access: ci.RemoteRead | ci.RemoteWrite}
+	for _, n := range kit.Variants(t, "flushed binds", []int{1, 300}) { // a key has 256 variants
+		kit.OK(t, p.B.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify to Error")
+		for range n {
+			got, err := p.B.BindMW(bindID, ci.SendSignaled, bind)
+			kit.OK(t, err, "QP.BindMW in Error with the key of the last bind that was executed")
+			kit.True(t, got != key, "key of a bind that is flushed", "another one", "the key before, %#x", uint32(key))
+			p.B.CQ.WaitFlushed(bindID)
+		}
+		p.Reconnect()
+		got, err := p.B.BindMW(bindID, ci.SendSignaled, bind)
+		kit.OK(t, err, "QP.BindMW with the key of the last bind that was executed")
+		kit.True(t, got != key, "key of the bind", "another one", "the key before, %#x", uint32(key))
+		p.B.CQ.WaitOK(bindID)
+		p.WantWrite("the window", ci.Remote{Addr: b.Addr, RKey: got}, b.Bytes)
+		key, bind.Key = got, got
+	}
+}
+
 var CIBindMW03 = mwCases.Must("CI-BindMW-03", "IBTA 10.6.7", "ci_bind_mw (53)",
 	"A bind of length 0 unbinds the window: its keys grant no access, and the region can be destroyed.")
 

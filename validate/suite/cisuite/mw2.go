@@ -149,6 +149,7 @@ func mw2Refused(t *validate.T) {
 		wr   ci.SendWR
 	}
 	list := []bind{
+		{"to a nil region", bind2(w, nextKey(w), new(kit.Buf), 0, 64, ci.RemoteRead)},
 		{"with a key that has another index", bind2(w, before^1<<20, good, 0, 64, ci.RemoteRead)},
 		{"to a region without bind window", bind2(w, nextKey(w), plain, 0, 64, ci.RemoteRead)},
 		{"with remote write to a region without local write", bind2(w, nextKey(w), readOnly, 0, 64, ci.RemoteWrite)},
@@ -164,7 +165,7 @@ func mw2Refused(t *validate.T) {
 		n, err := p.B.PostSend([]ci.SendWR{x.wr})
 		if err != nil {
 			kit.WantTaken(t, "QP.PostSend of a bind "+x.what, n, err, 0, ci.InvalidParameter, ci.InvalidPermission,
-				ci.InvalidRKey)
+				ci.InvalidRKey, ci.InvalidMRHandle)
 		} else {
 			p.B.CQ.WaitStatus(bindID, ci.WCBindErr)
 			p.Reconnect()

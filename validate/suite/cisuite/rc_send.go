@@ -143,7 +143,7 @@ func rcMTUs(t *validate.T) {
 	ca := kit.Open(t)
 	top := ca.MTU()
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
-	const maxSize = 16 << 10
+	const maxSize = 80 << 10 // several hundred packets of the smallest
 	var first *kit.Pair
 	for m := ci.MTU256; m <= top; m++ {
 		var p *kit.Pair

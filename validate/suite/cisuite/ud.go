@@ -706,6 +706,7 @@ func unusableAddresses(p *kit.Pair) []address {
 		if !isIPv4(port.GIDs[routed.GRH.SGIDIndex].GID) {
 			other = ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: 77}
 		}
+		add("no GRH", good, func(a *ci.AVAttr) { a.Global = false })
 		add("destination GID 0", routed, func(a *ci.AVAttr) { a.GRH.DGID = ci.GID{} })
 		add("a destination of the other address family", routed, func(a *ci.AVAttr) { a.GRH.DGID = other })
 		add("the IPv4 broadcast address", routed, func(a *ci.AVAttr) {

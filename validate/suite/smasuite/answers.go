@@ -119,8 +119,19 @@ func answerAttribute(p *port) {
 		p.do(p.smp(mad.Get, attr, 0), mad.StatusBadMethodAttribute)
 		p.do(p.smp(mad.Set, attr, 0), mad.StatusBadMethodAttribute)
 	}
-	for _, attr := range kit.Variants(t, "read only", []uint16{mad.AttrNodeInfo, mad.AttrNodeDescription}) {
+	for _, attr := range kit.Variants(t, "read only", []uint16{mad.AttrNodeInfo, mad.AttrNodeDescription,
+		mad.AttrVendorDiag}) {
 		p.do(p.smp(mad.Set, attr, 0), mad.StatusBadMethodAttribute)
+	}
+	if p.peer != nil && t.Claims().Has(ci.CapLocalMAD) {
+		t.Step("an attribute of managers at CA.LocalMAD, below which there are none")
+		var in, out ci.MAD
+		p.smp(mad.Get, mad.AttrSMInfo, 0).Put(in[:])
+		kit.OK(t, p.ca.LocalMAD(p.ca.Port.Num, nil, &in, &out), "CA.LocalMAD of Get of SMInfo")
+		var r mad.SMP
+		r.Parse(out[:])
+		kit.Equal(t, "method and status of the response to Get of SMInfo", [2]uint16{uint16(r.Method), r.Status},
+			[2]uint16{uint16(mad.GetResp), mad.StatusBadMethodAttribute})
 	}
 }
 

@@ -264,6 +264,16 @@ func driverSource(t *validate.T) {
 	kit.True(t, src != nil, "address at CA.LocalMAD of a request from the link", "an address", "nil")
 	kit.Equal(t, "port and LID at CA.LocalMAD", [2]uint32{uint32(src.Port), uint32(src.DLID)},
 		[2]uint32{uint32(l.ca.Port.Num), uint32(l.peer.ca.Port.LID)})
+	for _, attr := range []uint16{mad.AttrVendorDiag, 0xff00, 0xffff} {
+		q := l.smp(mad.Get, attr, 0x5555)
+		l.try(q) // the driver chooses the response
+		select {
+		case src := <-sources:
+			kit.True(t, src != nil, "address at CA.LocalMAD of "+name(q), "an address", "nil")
+		default:
+			t.Failf(name(q)+" at CA.LocalMAD, an attribute that adapters may have", "the request", "none")
+		}
+	}
 	a, err := l.mads.Register(mads.AgentConfig{Name: "own", Port: mads.Port{CA: l.ca.Attr.GUID, Num: l.ca.Port.Num},
 		SubnetManagement: true})
 	kit.OK(t, err, "mads.Manager.Register")
