@@ -40,8 +40,8 @@ func (p *posted) isDone() bool {
 	return p.qp.life.IsOver() || p.qp.resets != p.resets || p.qp.send.IsRetired(p.at)
 }
 
-// mayHaveFailed reports whether a request that was posted is complete and may have had no effect. A failure takes the QP
-// to a state of error.
+// mayHaveFailed reports whether a request that was posted is complete and may have had no effect. A failure takes the
+// QP to a state of error.
 func (p *posted) mayHaveFailed() bool {
 	p.qp.sendMu.Lock()
 	defer p.qp.sendMu.Unlock()

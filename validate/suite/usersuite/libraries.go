@@ -74,6 +74,7 @@ func libraryRoom(t *validate.T) {
 	lib := *t.UserLibrary()
 	on, hits := "", map[string]bool{}
 	isOn := func(verb string) bool { return verb == on }
+	lib.OpenCA = narrow(lib.OpenCA, "HCA.OpenCA", isOn, hits)
 	lib.AllocatePD = narrow(lib.AllocatePD, "CA.AllocatePD", isOn, hits)
 	lib.CreateCQ = narrow(lib.CreateCQ, "PD.CreateCQ", isOn, hits)
 	lib.CreateQP = narrow(lib.CreateQP, "PD.CreateQP", isOn, hits)
@@ -89,6 +90,7 @@ func libraryRoom(t *validate.T) {
 		caps ci.Caps
 		call func() (ci.Object, error)
 	}{
+		{"HCA.OpenCA", 0, func() (ci.Object, error) { return a.hca(0).OpenCA(s.guids[0], func(ci.Event) {}, nil) }},
 		{"CA.AllocatePD", 0, func() (ci.Object, error) { return p.A.QP.CA.AllocatePD(ci.PDNormal) }},
 		{"PD.CreateCQ", 0, func() (ci.Object, error) { return pd.CreateCQ(ci.CQCreate{Size: 5}) }},
 		{"PD.CreateQP", 0, func() (ci.Object, error) {

@@ -9,7 +9,7 @@ import (
 func Suite() validate.Suite {
 	return validate.NewSuite("user", steps, buffers, memories, isolations, exits, batches, libraries, requests,
 		quotas, servings, unusable, scribbles, removals, events, privileges, copies, posts, bodies,
-		greetings, descriptors, copyings, items)
+		greetings, descriptors, copyings, items, partials)
 }
 
 // area returns an empty area of the suite.
