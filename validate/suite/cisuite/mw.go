@@ -253,14 +253,14 @@ func mwRebind(t *validate.T) {
 }
 
 var _ = mwCases.Case(validate.Case{
-	ID:      "mw.flushed",
+	ID:      "mw.flushed-key",
 	Title:   "binds that are flushed, and one with the same key afterwards",
 	Feature: validate.FeatureMW,
 	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwFlushed,
+	Run:     mwFlushedKey,
 }, CIBindMW02)
 
-func mwFlushed(t *validate.T) {
+func mwFlushedKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
