@@ -162,6 +162,15 @@ func libraryFull(t *validate.T) {
 			if err != nil {
 				kit.WantRefused(t, cq, err, "PD.CreateCQ without memory", ci.InsufficientResources)
 				isFull = true
+				if n <= t.Attr().MaxWRs { // a request needs more than a completion
+					large, sges := t.Attr().MaxWRs, min(t.Attr().MaxSGEs, 8)
+					for _, c := range []ci.QPCaps{{SendDepth: large, RecvDepth: 1, SendSGE: sges, RecvSGE: 1},
+						{SendDepth: 1, RecvDepth: large, SendSGE: 1, RecvSGE: sges}} {
+						qp, err := pd.CreateQP(ci.QPCreate{QPCaps: c, SendCQ: p.A.CQ.CQ, RecvCQ: p.A.CQ.CQ})
+						kit.WantRefused(t, qp, err, fmt.Sprintf("PD.CreateQP of depths %d and %d without memory",
+							c.SendDepth, c.RecvDepth), ci.InsufficientResources)
+					}
+				}
 				break
 			}
 			made = append(made, kit.Own(t, cq, "CQ"))
