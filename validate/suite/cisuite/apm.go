@@ -216,6 +216,19 @@ func apmPath(t *validate.T) {
 			"QP.Modify of an alternate path with "+x.what, x.want...)
 		kit.Equal(t, "QPAttr after the rejected QP.Modify with "+x.what, plain(apmOf(t, p.A)), before)
 	}
+	ports := p.A.QP.CA.Attr.Ports
+	for i := range ports {
+		port := &ports[i]
+		if port.State == ci.PortActive && port.Link == p.A.QP.CA.Port.Link && port.MTU < p.A.Config.MTU {
+			other := *p.A.QP.CA
+			other.Port = port
+			before := plain(apmOf(t, p.A))
+			kit.WantExactly(t, p.A.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm,
+				Alternate: ci.Path{AV: other.AddressOf(&other), AckTimeout: p.A.Config.AckTimeout}}),
+				"QP.Modify of an alternate path by a port with a smaller MTU than the QP's", ci.InvalidParameter)
+			kit.Equal(t, "QPAttr after the rejected QP.Modify", plain(apmOf(t, p.A)), before)
+		}
+	}
 }
 
 var CIAPM06 = apmCases.Must("CI-APM-06", "IBTA 10.4.1", "ci_query_qp (27)",

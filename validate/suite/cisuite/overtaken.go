@@ -140,3 +140,98 @@ func fastOvertaken(t *validate.T) {
 		Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: to.RKey},
 		func() { kit.Destroy(t, other.MR, "fast registration MR") }, fastFailed...)
 }
+
+var _ = mrFastCases.Case(validate.Case{
+	ID:      "mr.fast.read-inv",
+	Title:   "a READ and a SEND that invalidates its key in one list",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg | ci.CapSendInvalidate},
+	Run:     fastReadInv,
+}, CISendInv01)
+
+// fastReadInv posts a READ, and behind it a SEND without a fence that invalidates the key of the READ. The READ has the
+// data, or it fails because the key has become invalid. In both cases, the key grants nothing afterwards.
+func fastReadInv(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	s := newFast(t, p, 1)
+	for range 3 {
+		to := s.register(t, kit.AllAccess)
+		src := kit.Random(t, s.mem[:500])
+		p.B.Recv(p.B.RecvWR(3, 0, 64))
+		read, send := p.Request(ci.OpRead, 500, to), p.A.SendWR(2, 1000, 20)
+		read.ID, read.Flags = 1, ci.SendSignaled
+		send.Flags |= ci.SendInvalidate
+		send.Inv = to.RKey
+		p.A.Send(read, send)
+		if st := p.A.CQ.WaitStatus(1, ci.WCSuccess, ci.WCRemAccessErr).Status; st == ci.WCSuccess {
+			kit.SameBytes(t, "data of a READ whose key was invalidated behind it", p.A.Buf.Bytes[:500], src)
+			p.A.CQ.WaitOK(2)
+			p.B.RecvCQ.WaitOK(3)
+		} else {
+			p.A.CQ.WaitStatus(2, ci.WCFlushErr)
+			p.B.RecvCQ.WaitStatus(3, ci.WCSuccess, ci.WCFlushErr)
+			p.Reconnect()
+			s.invalidate(t, to.RKey) // if that has not happened
+		}
+		p.WantUntouched("the invalidated region", to, s.mem[:64])
+	}
+}
+
+var _ = faultCases.Case(validate.Case{
+	ID:      "fault.behind-read",
+	Title:   "a WRITE that is refused, and a SEND, behind a long READ",
+	Feature: validate.FeatureRC,
+	Run:     faultBehindRead,
+}, CIFlush03)
+
+// faultBehindRead posts a READ of many packets, a WRITE with an invalid key and a SEND in one list. The READ is
+// complete before the WRITE fails, and the SEND is not executed.
+func faultBehindRead(t *validate.T) {
+	const n = 3 << 20
+	p := kit.RC(t, kit.Size(n))
+	for range 2 {
+		src := kit.Random(t, p.B.Buf.Bytes)
+		clear(p.A.Buf.Bytes)
+		p.B.Recv(p.B.RecvWR(4, 0, 64))
+		read, write := p.Request(ci.OpRead, n, p.B.Buf.Remote(0)), p.Request(ci.OpWrite, 8, p.B.Buf.Remote(0))
+		read.ID, read.Flags = 1, ci.SendSignaled
+		write.ID, write.Flags = 2, ci.SendSignaled
+		write.Remote.RKey ^= 0x5a5a00
+		write.SGL, read.SGL = []ci.SGE{p.A.Buf.SGE(0, 8)}, []ci.SGE{p.A.Buf.SGE(0, n)}
+		p.A.Send(read, write, p.A.SendWR(3, 0, 20))
+		p.A.CQ.WaitOK(1)
+		kit.SameBytes(t, "data of the READ", p.A.Buf.Bytes, src)
+		p.A.CQ.WaitStatus(2, ci.WCRemAccessErr)
+		p.A.CQ.WaitFlushed(3)
+		p.B.RecvCQ.WaitFlushed(4)
+		p.B.Becomes(ci.QPError)
+		p.Reconnect()
+	}
+}
+
+var _ = rdmaCases.Case(validate.Case{
+	ID:      "rdma.read.depth-zero",
+	Title:   "a READ and an atomic of a QP with initiator depth 0",
+	Feature: validate.FeatureRC,
+	Run:     readDepthZero,
+}, IBTA9_4_06)
+
+// readDepthZero expects that requests which could never be sent do not wait for ever.
+func readDepthZero(t *validate.T) {
+	p := kit.RC(t, kit.Reads(0, 1))
+	for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpRead, ci.OpFetchAdd}) {
+		if op == ci.OpFetchAdd && t.Attr().Atomicity == ci.AtomicNone {
+			continue
+		}
+		wr := p.Request(op, 8, p.B.Buf.Remote(0))
+		wr.ID, wr.Flags = 1, ci.SendSignaled
+		if n, err := p.A.PostSend([]ci.SendWR{wr}); err != nil {
+			kit.WantTaken(t, "QP.PostSend", n, err, 0, ci.InvalidParameter, ci.InvalidWRType)
+			continue
+		}
+		if p.A.CQ.WaitStatus(1, ci.WCLocalOpErr, ci.WCSuccess).Status != ci.WCSuccess {
+			p.Reconnect()
+		}
+	}
+	p.A.Exchange(p.B, 100)
+}

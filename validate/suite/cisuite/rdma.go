@@ -303,7 +303,8 @@ func readScatter(t *validate.T) {
 }
 
 var IBTA9_4_06 = rdmaCases.Must("IBTA-9.4-06", "IBTA 9.4.4", "initiator depth",
-	"Reads beyond the QP's initiator depth wait for earlier ones, and none of them fails.")
+	"Reads beyond the QP's initiator depth wait for earlier ones, and none of them fails. Those of a QP with depth 0 "+
+		"complete as well, with a local operation error if the adapter does not execute them.")
 
 var _ = rdmaCases.Case(validate.Case{
 	ID:      "rdma.read.depth",

@@ -23,7 +23,7 @@ var _ = changes.Case(validate.Case{
 }, WIREModify01)
 
 func modifyResponder(t *validate.T) {
-	p := dial(t, kit.MinRNR(3), kit.Reads(1, 1))
+	p := dial(t, kit.MinRNR(3), kit.Reads(1, 2))
 	for i, code := range kit.Variants(t, "RNR timer code", []uint8{3, 17, 30}) {
 		if i > 0 {
 			kit.OK(t, p.Modify(ci.QPFieldMinRNRTimer, ci.QPAttr{MinRNRTimer: code}),
@@ -33,6 +33,11 @@ func modifyResponder(t *validate.T) {
 		p.expect("answer to a SEND without a receive", nak(p.psn, wire.RNRNAK(code), 0))
 	}
 	p.barrier("RNR NAKs", 1)
+	for i := range 3 { // more than there are resources: the third takes the place of the first
+		first := p.psn
+		p.request(wire.RCReadRequest, nil, p.reth(i, 8))
+		p.readAnswer("READ with resources for two", first, p.Buf.Bytes[i:][:8], 2+i)
+	}
 	p.To(ci.QPSQD)
 	p.Becomes(ci.QPSQD)
 	kit.OK(t, p.Modify(ci.QPFieldRespRes, ci.QPAttr{RespRes: 4}), "QP.Modify of the responder resources in SQD")
@@ -44,7 +49,7 @@ func modifyResponder(t *validate.T) {
 	}
 	for i := range 4 {
 		p.readAnswer(fmt.Sprintf("READ %d of 4, with resources for four", i+1), at+uint32(i*p.packets(n)),
-			p.Buf.Bytes[i*8:][:n], 2+i)
+			p.Buf.Bytes[i*8:][:n], 5+i)
 	}
 	// Each of them is remembered, in spite of the resources at the beginning.
 	for _, i := range kit.Variants(t, "duplicate", []int{0, 3, 1, 2}) {

@@ -44,6 +44,28 @@ func reactRNRTwice(t *validate.T) {
 }
 
 var _ = unanswered.Case(validate.Case{
+	ID:    "wire.react.sequence-twice",
+	Title: "a NAK 0x60 that comes three times, with one retry",
+	Run:   reactSequenceTwice,
+}, WIREReact04)
+
+// reactSequenceTwice sends copies of a NAK, as a network may. They do not report further losses, so that they may not
+// use up the retries of the connection.
+func reactSequenceTwice(t *validate.T) {
+	p := dial(t, kit.Retry(1))
+	p.sent(2)
+	for range 3 {
+		p.answer(wire.RCAcknowledge, p.from, wire.NAKPSNSequence, 0, nil)
+	}
+	for i := range 2 {
+		p.sendOf(i, "retransmission after a NAK 0x60 that came three times")
+	}
+	p.ack(p.from+1, 2)
+	p.CQ.WaitOK(1, 2)
+	p.WantState(ci.QPRTS)
+}
+
+var _ = unanswered.Case(validate.Case{
 	ID:    "wire.react.rnr-unlimited",
 	Title: "ten RNR NAKs to a QP with RNR retry count 7",
 	Run:   reactRNRUnlimited,
@@ -85,11 +107,24 @@ var _ = unanswered.Case(validate.Case{
 	Run:   reactRNROvertaken,
 }, WIREReact01)
 
+// waiting posts a request without packets that waits for all before it, if the adapter has one, and returns its id.
+func (p *peer) waiting() []uint64 {
+	if !p.t.Claims().Has(ci.CapFastReg) {
+		return nil
+	}
+	mr, err := p.PD.AllocFastRegMR(1)
+	kit.OK(p.t, err, "PD.AllocFastRegMR")
+	kit.Own(p.t, mr, "fast registration MR")
+	p.Send(ci.SendWR{ID: 99, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: mr.Region().RKey})
+	return []uint64{99}
+}
+
 func reactRNROvertaken(t *validate.T) {
 	s := open(t)
 	for _, acks := range kit.Variants(t, "acknowledged", []int{1, 2, 3}) {
 		p := s.dial()
 		p.sent(3)
+		later := p.waiting()
 		begin := time.Now()
 		p.answer(wire.RCAcknowledge, p.from, wire.RNRNAK(longRNR), 0, nil)
 		p.ack(p.from+uint32(acks)-1, uint32(acks))
@@ -108,6 +143,7 @@ func reactRNROvertaken(t *validate.T) {
 		for i := acks; i < 3; i++ {
 			p.CQ.WaitOK(uint64(i + 1))
 		}
+		p.CQ.WaitOK(later...)
 		p.Send(p.SendWR(4, 24, 8))
 		p.sendOf(3, "the next SEND")
 		p.ack(p.from+3, 4)
