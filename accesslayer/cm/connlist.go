@@ -37,11 +37,8 @@ func (l *connList) remove(c *conn) {
 	l.count--
 }
 
-// replace puts n in the place of c.
+// replace puts n in the place of c, which is in the list.
 func (l *connList) replace(c, n *conn) {
-	if !c.inList {
-		return
-	}
 	n.prev, n.next, n.inList = c.prev, c.next, true
 	if n.prev != nil {
 		n.prev.next = n

@@ -38,7 +38,7 @@ func (c *conn) release() {
 		n.sent = trimZeros(c.sent)
 	}
 	m.mu.Lock()
-	if m.closed || m.conns[c.id] != c {
+	if m.closed || m.conns[c.id] != c || !c.inList { // it leaves time-wait early: its timer ends it
 		m.mu.Unlock()
 		return
 	}

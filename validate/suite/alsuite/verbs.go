@@ -193,6 +193,13 @@ func alVerbs() []alVerb {
 		createOn("UserCA.AllocatePD", user, func(_ st, o *accesslayer.UserCA) (any, error) {
 			return o.NewPD(ci.PDNormal, &ci.UserBuffer{})
 		}),
+		createOn("UserCA.AllocatePD", user, func(_ st, o *accesslayer.UserCA) (any, error) { // of the view
+			return o.CI().AllocatePD(ci.PDNormal, &ci.UserBuffer{})
+		}),
+		createOn("CA.AllocatePD", ca, func(_ st, o *al) (any, error) { return o.CI().AllocatePD(ci.PDNormal) }),
+		createOn("CA.OpenUser", ca, func(_ st, o *al) (any, error) {
+			return o.CI().OpenUser(process{}, &ci.UserBuffer{})
+		}),
 		verbOn("UserCA.VendorCall", ci.InvalidCAHandle, user, func(_ st, o *accesslayer.UserCA) error {
 			return o.VendorCall(&ci.VendorOp{}, &ci.UserBuffer{})
 		}),

@@ -135,7 +135,9 @@ var _ = adapters.Case(validate.Case{
 
 func adapterPartition(t *validate.T) {
 	const key = ci.PKey(0xffff)
-	tables := map[string][]ci.PKey{"first": {0xffff}, "none": {0x8001}, "second": {0x8001, 0xffff}}
+	tables := map[string][]ci.PKey{"first": {0xffff}, "none": {0x8001}, "second": {0x8001, 0xffff},
+		"both":  {0xffff, 0x8001},
+		"moved": {0xffff, 0x8002, 0x8001}}
 	var table []ci.PKey
 	a, b, d := changingSides(t, func(attr *ci.CAAttr) {
 		for i := range attr.Ports {
@@ -205,4 +207,28 @@ func adapterPartition(t *validate.T) {
 	kit.Equal(t, "messages after a LAP with the partition", lap(2), nothing)
 	kit.OK(t, k.AnswerAlternate(mad.APRLoaded, nil, nil), "cm.Conn.AnswerAlternate")
 	index(1)
+
+	g.sync("after the last LAP")
+
+	// An active end whose alternate path has another partition than its primary path.
+	change("both")
+	active := g.connectWith(func(c *cm.ConnectConfig) {
+		other := c.Primary
+		c.Primary.PKey, other.PKey = key, 0x8001
+		c.Alternate = &other
+	})
+	active.rep.Failover = mad.FailoverAccepted
+	g.send(active.tid, active.rep)
+	kit.OK(t, g.await(active), "cm.Service.StartConnect")
+	x.Conn = active
+	x.attrOf(ci.QPRTS)
+	change("first")
+	x.attrOf(ci.QPRTR)
+	_, _, err = active.QPAttr(ci.QPRTS)
+	kit.Want(t, err, "cm.Conn.QPAttr without the partition of the alternate path", ci.InvalidPKey)
+	_, _, err = active.AlternateAttr()
+	kit.Want(t, err, "cm.Conn.AlternateAttr without the partition of the alternate path", ci.InvalidPKey)
+	change("moved")
+	_, rts := x.attrOf(ci.QPRTS)
+	kit.Equal(t, "index of the P_Key of the alternate path", rts.Alternate.PKeyIndex, 2)
 }
