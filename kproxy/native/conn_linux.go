@@ -118,7 +118,8 @@ func (c *Conn) Peer() (pid, uid, gid int, err error) {
 
 // Address returns the path of the socket that Dial connected to, and "" for other connections.
 func (c *Conn) Address() string {
-	if a := c.c.RemoteAddr(); a != nil {
+	const unnamed = "@" // of a socket without a path
+	if a := c.c.RemoteAddr(); a != nil && a.String() != unnamed {
 		return a.String()
 	}
 	return ""

@@ -88,7 +88,7 @@ func (s *Service) registerAgent(c *kproxy.Session, verb string, r *schema.Regist
 		return nil, err
 	}
 	if err := a.item.Commit(verb, a); err != nil {
-		return nil, err
+		return nil, err // the session has been closed meanwhile
 	}
 	return &schema.Created{Handle: a.item.Handle()}, nil
 }

@@ -73,7 +73,7 @@ func (s *Service) connect(c *kproxy.Session, verb string, r *schema.CMConnect) (
 	cfg := connectConfig(r)
 	cfg.OnEvent = x.event
 	if err := x.item.Commit(verb, x); err != nil {
-		return nil, err
+		return nil, err // the session has been closed meanwhile
 	}
 	_, err = x.start(verb, r.Op, func(ctx context.Context) error {
 		return s.cfg.CM.StartConnect(ctx, cfg, func(c cm.Conn, err error) { x.connected(r.Op, c, err) })

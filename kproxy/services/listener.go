@@ -67,7 +67,7 @@ func (s *Service) listen(c *kproxy.Session, verb string, r *schema.CMListen) (an
 		return nil, err
 	}
 	if err := item.Commit(verb, l); err != nil {
-		return nil, err
+		return nil, err // the session has been closed meanwhile
 	}
 	return &schema.Created{Handle: item.Handle()}, nil
 }
@@ -191,7 +191,7 @@ func (l *listener) accept(ctx context.Context, verb string, r *schema.CMAccept) 
 			_ = c.Reject(mad.RejNoResources, nil, nil) // the request may have ended
 			_ = c.Close()                              // it has no error
 			if err := l.accept(ctx, verb, r); err != nil {
-				l.end(&schema.Notice{Op: r.Op}, err)
+				l.end(&schema.Notice{Op: r.Op}, err) // the listener has been closed meanwhile
 			}
 			return
 		}
@@ -212,7 +212,7 @@ func (l *listener) acceptLookup(ctx context.Context, verb string, r *schema.CMAc
 		if err != nil {
 			_ = q.Reject(mad.SIDRNoQP, nil, nil) // the request may have ended
 			if err := l.acceptLookup(ctx, verb, r); err != nil {
-				l.end(&schema.Notice{Op: r.Op}, err)
+				l.end(&schema.Notice{Op: r.Op}, err) // the listener has been closed meanwhile
 			}
 			return
 		}

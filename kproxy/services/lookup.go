@@ -33,7 +33,7 @@ func (s *Service) lookup(c *kproxy.Session, verb string, r *schema.CMLookup) (an
 	}
 	l := &lookup{notices{item: item}}
 	if err := item.Commit(verb, l); err != nil {
-		return nil, err
+		return nil, err // the session has been closed meanwhile
 	}
 	cfg := cm.LookupConfig{Service: mad.ServiceID(r.ServiceID), Path: convert.Path(&r.Path), Private: r.Private,
 		Timeout: time.Duration(r.Timeout), Retries: int(r.Retries)}
@@ -74,7 +74,7 @@ func (l *listener) newLookupRequest(verb string, q cm.LookupRequest) (*lookupReq
 	}
 	x := &lookupRequest{l: l, item: item, q: q}
 	if err := item.Commit(verb, x); err != nil {
-		return nil, err
+		return nil, err // the session has been closed meanwhile
 	}
 	var oldest *lookupRequest
 	l.requestsMu.Lock()

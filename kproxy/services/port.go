@@ -46,7 +46,7 @@ func (s *Service) bindPort(c *kproxy.Session, verb string, r *schema.BindPort) (
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidSetting, Err: err}
 	}
 	if err := item.Commit(verb, &port{b: b}); err != nil {
-		return nil, err
+		return nil, err // the session has been closed meanwhile
 	}
 	return &schema.BindPortReply{Handle: item.Handle(), Port: b.Port()}, nil
 }

@@ -207,7 +207,7 @@ func (s *Service) openServices(c *kproxy.Session, verb string, r *schema.OpenSer
 	s.open[x] = struct{}{}
 	s.mu.Unlock()
 	if err := item.Commit(verb, x); err != nil {
-		return nil, err
+		return nil, err // the session has been closed meanwhile
 	}
 	return &schema.Created{Handle: item.Handle()}, nil
 }

@@ -207,12 +207,18 @@ func pumpCatchUp(t *validate.T) {
 		catchUp(5)
 		kit.Equal(t, "call of CatchUp with a CQ that is empty again", expect(t, calls, "call of CatchUp"),
 			call{5, messages, false})
-		ended := make(chan error, 1)
+		ended, held, resume := make(chan error, 1), make(chan struct{}, 1), make(chan struct{})
+		goOn := sync.OnceFunc(func() { close(resume) })
+		defer goOn() // also if the case fails
+		pump.CatchUp(func() { held <- struct{}{}; <-resume })
+		expect(t, held, "call of CatchUp that blocks")
 		pump.CatchUp(func() {
 			if err := pump.DestroyAsync(func(err error) { ended <- err }); err != nil {
 				ended <- err
 			}
 		})
+		catchUp(7) // behind the end of the pump
+		goOn()
 		kit.OK(t, expect(t, ended, "callback of Pump.DestroyAsync in a call of CatchUp"), "Pump.DestroyAsync")
 		catchUp(6)
 		none(t, calls, "calls of CatchUp for a pump that has ended")

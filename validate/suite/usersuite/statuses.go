@@ -57,6 +57,34 @@ func requestStatuses(t *validate.T) {
 			}
 		}
 	}
+	t.Step("private data with a descriptor that was not sent")
+	calls := 0
+	s.probe.handle(func(string, *ci.UserBuffer) error { calls++; return ci.InvalidCQSize })
+	for _, c := range declared() {
+		body, ok := w.body(c)
+		fields := map[string]*member{}
+		for _, m := range members(schema.Commands[c].Request, 0) {
+			fields[m.name] = &m
+		}
+		if c == schema.CmdOpenCA {
+			body, ok = newBody(schema.Commands[c].Request), true
+			fields["GUID"].put(body, uint64(w.guid))
+			fields["Async"].put(body, uint64(queue))
+		}
+		if !ok || fields["Files"] == nil || fields["OutCapacity"] == nil {
+			continue
+		}
+		for _, present := range []uint64{0, 1} {
+			fields["Files"].put(body, 1)
+			fields["Present"].put(body, present)
+			head, _, err := x.exchange(c, body)
+			where := fmt.Sprintf("the request %q with a descriptor that was not sent", c)
+			kit.OK(t, err, "the connection after "+where)
+			kit.Equal(t, "status of "+where, head.Status, ci.InvalidParameter)
+		}
+	}
+	s.probe.handle(nil)
+	kit.Equal(t, "verbs of the driver for such requests", calls, 0)
 	kit.Equal(t, "objects at the driver", fmt.Sprint(s.probe.living()), live)
 }
 
