@@ -95,7 +95,7 @@ func (o *owned) destroyAll() {
 			_ = x.Destroy()
 		}
 		o.mu.Lock()
-		for o.removed == before && len(o.objects) > 0 {
+		for o.removed == before {
 			o.changed.Wait()
 		}
 	}

@@ -3,6 +3,7 @@ package cisuite
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"ciddk/ci"
@@ -164,4 +165,48 @@ func beyondCase(t *validate.T, c countable) {
 		}
 		destroyAll(t, all, c.name)
 	}
+}
+
+var _ = limitsCases.Case(validate.Case{
+	ID:         "limits.mr.kinds",
+	Title:      "shared and physical regions beyond the limit of regions",
+	Feature:    validate.FeatureCore,
+	Needs:      validate.Needs{AnyCaps: ci.CapSharedMR | ci.CapPhysicalMR},
+	Exhaustive: exhaustiveTime,
+	Run:        mrKindsBeyond,
+}, CILimits01)
+
+// mrKindsBeyond creates regions beyond the limit over memory that is in use. It is free again when all others are
+// destroyed.
+func mrKindsBeyond(t *validate.T) {
+	mr := countables[slices.IndexFunc(countables, func(c countable) bool { return c.name == "mr" })]
+	if n := mr.limit(t.Attr()); n > mr.goesTo(t) {
+		t.Skip("the limit of %d regions is too high for this profile: --profile exhaustive fills it", n)
+	}
+	s := mr.stage(t)
+	all := mr.fill(s, mr.limit(s.ca.Attr))
+	source := all[0].(ci.MR)
+	if t.Claims().Has(ci.CapSharedMR) {
+		o, err := s.pd.RegisterSMR(source, 0, ci.LocalWrite)
+		wantBeyond(t, o, err, "PD.RegisterSMR")
+	}
+	if t.Claims().Has(ci.CapPhysicalMR) {
+		page := smallPage(s.ca.Attr)
+		d := s.ca.DMA(kit.Pages(int(page), int(page)))
+		o, err := s.pd.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: page})
+		wantBeyond(t, o, err, "PD.RegisterPMR")
+		kit.Destroy(t, d, "DMA after a rejected PD.RegisterPMR")
+	}
+	destroyAll(t, all, "MR")
+}
+
+// wantBeyond expects that a create verb beyond the limit has failed.
+func wantBeyond(t *validate.T, o ci.MR, err error, verb string) {
+	what := verb + " with as many regions as the limit"
+	if err == nil {
+		t.Note("%s succeeds", what)
+		kit.Destroy(t, kit.Own(t, o, "MR"), "MR")
+		return
+	}
+	kit.WantRefused(t, o, err, what, ci.InsufficientResources)
 }

@@ -2,6 +2,7 @@ package cisuite
 
 import (
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -35,17 +36,45 @@ func (g *gate) open() {
 	}
 }
 
+// pass returns when the gate is open.
+func (g *gate) pass() {
+	if !g.isClosed.Load() {
+		return
+	}
+	select {
+	case g.entered <- struct{}{}:
+	default:
+	}
+	<-g.opened
+}
+
 func (m stalledMemory) ReadAt(p []byte, off int64) (int, error) {
 	m.reading.Add(1)
 	defer m.reading.Add(-1)
-	if m.isClosed.Load() {
-		select {
-		case m.entered <- struct{}{}:
-		default:
-		}
-		<-m.opened
-	}
+	m.pass()
 	return m.CopyMemory.ReadAt(p, off)
+}
+
+// stalledTarget is memory without a direct view, of which a write blocks while the gate is closed.
+type stalledTarget struct {
+	kit.CopyMemory
+	*gate
+}
+
+func (m stalledTarget) WriteAt(p []byte, off int64) (int, error) {
+	m.pass()
+	return m.CopyMemory.WriteAt(p, off)
+}
+
+// slowMemory is memory whose length takes long to find while the gate is closed.
+type slowMemory struct {
+	ci.Memory
+	*gate
+}
+
+func (m slowMemory) Len() uint64 {
+	m.pass()
+	return m.Memory.Len()
 }
 
 var _ = udCases.Case(validate.Case{
@@ -186,4 +215,177 @@ func fastStalled(t *validate.T) {
 	kit.OK(t, expect(t, sent, "QP.PostSend"), "QP.PostSend")
 	q.A.CQ.WaitStatus(1, ci.WCSuccess, ci.WCRemAccessErr)
 	p.B.CQ.WaitOK(8)
+}
+
+var _ = claimsCases.Case(validate.Case{
+	ID:      "claims.user.modify",
+	Title:   "a process is closed while a region of it is modified",
+	Feature: validate.FeatureClaims,
+	Needs:   validate.Needs{Caps: ci.CapUser | ci.CapModifyMR},
+	Run:     userModify,
+}, CIClaims04)
+
+// endUser closes a process on another goroutine, and returns when that has begun.
+func endUser(t *validate.T, u ci.UserCA) <-chan error {
+	done := make(chan error, 1)
+	t.Go(func() { done <- u.Destroy() })
+	for range 1000 {
+		pd, err := u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
+		if err != nil {
+			kit.WantExactly(t, err, "UserCA.AllocatePD of a process that ends", ci.InvalidCAHandle)
+			break
+		}
+		if err := pd.Destroy(); err != nil { // by the end of the process
+			kit.WantExactly(t, err, "PD.Destroy", ci.InvalidPDHandle)
+		}
+		runtime.Gosched()
+	}
+	select { // it may wait for what is under way
+	case err := <-done:
+		done <- err
+	case <-time.After(5 * time.Millisecond):
+	}
+	return done
+}
+
+func userModify(t *validate.T) {
+	ca := kit.Open(t)
+	u, err := ca.OpenUser(process{}, &ci.UserBuffer{})
+	kit.OK(t, err, "CA.OpenUser")
+	t.Cleanup(func() { _ = u.Destroy() })
+	pd, err := u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
+	kit.OK(t, err, "UserCA.AllocatePD")
+	kit.Own(t, pd, "PD of a process")
+	mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
+	kit.OK(t, err, "PD.RegisterMR")
+	kit.Own(t, mr, "MR of a process")
+	g := newGate()
+	g.isClosed.Store(true)
+	defer g.open() // if the case fails
+	modified := make(chan error, 1)
+	t.Go(func() {
+		modified <- mr.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: slowMemory{ci.Bytes(make([]byte, 64)), g}})
+	})
+	expect(t, g.entered, "MR.Modify with memory whose length takes long")
+	ended := endUser(t, u)
+	g.open()
+	if err := expect(t, modified, "MR.Modify"); err != nil {
+		kit.Want(t, err, "MR.Modify while its process is closed", ci.InvalidMRHandle)
+	}
+	endsUser(t, ended, u, mr, pd)
+}
+
+// endsUser expects the end of a process, whose objects the case destroys if the driver leaves them.
+func endsUser(t *validate.T, ended <-chan error, u ci.UserCA, objects ...ci.Object) {
+	err := expect(t, ended, "UserCA.Destroy")
+	for _, o := range objects {
+		_ = o.Destroy()
+	}
+	if ci.StatusOf(err) == ci.ResourceBusy { // a layer may leave them to its consumer
+		err = u.Destroy()
+	}
+	kit.OK(t, err, "UserCA.Destroy")
+}
+
+var _ = claimsCases.Case(validate.Case{
+	ID:      "claims.user.destroy",
+	Title:   "a process is closed while a QP of it is destroyed, and with a region that is older than its PD",
+	Feature: validate.FeatureClaims,
+	Needs:   validate.Needs{Caps: ci.CapUser},
+	Run:     userDestroy,
+}, CIClaims04)
+
+// userDestroy destroys a QP of a process that is sending, to memory that takes long, and closes the process at the same
+// time. On links without queues, the QP cannot be destroyed before the memory has been written.
+func userDestroy(t *validate.T) {
+	a, b := kit.OpenPair(t)
+	u, err := b.OpenUser(process{}, &ci.UserBuffer{})
+	kit.OK(t, err, "CA.OpenUser")
+	t.Cleanup(func() { _ = u.Destroy() })
+	var pds [2]ci.PD
+	var old ci.MR
+	for i := range pds {
+		pds[i], err = u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
+		kit.OK(t, err, "UserCA.AllocatePD")
+		kit.Own(t, pds[i], "PD of a process")
+		if i == 0 {
+			old, err = pds[0].RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
+			kit.OK(t, err, "PD.RegisterMR")
+			kit.Own(t, old, "MR of a process")
+		}
+	}
+	if t.Claims().Has(ci.CapModifyMR) {
+		kit.OK(t, old.Modify(ci.MRFieldPD, pds[1], ci.MRCreate{}), "MR.Modify to a younger PD")
+	}
+	from, to := a.CQ(a.PD(), 16), b.CQ(pds[0], 16)
+	qa, qb := a.QP(a.PD(), from, from, kit.Type(ci.RC)), b.QP(pds[0], to, to, kit.Type(ci.RC))
+	kit.Connect(qa, qb)
+	g := newGate()
+	mr, err := qa.PD.RegisterMR(ci.MRCreate{Memory: stalledTarget{kit.CopyMemory{B: make([]byte, 64)}, g},
+		Access: kit.AllAccess})
+	if err != nil {
+		kit.WantRefused(t, mr, err, "PD.RegisterMR of memory without a direct view", ci.InvalidParameter)
+		t.Skip("memory without a direct view is rejected")
+	}
+	r := kit.Own(t, mr, "MR").Region()
+	buf := b.Buf(pds[0], 64, kit.AllAccess)
+	g.isClosed.Store(true)
+	defer g.open() // if the case fails
+	sent := make(chan error, 1)
+	t.Go(func() {
+		_, err := qb.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpWrite, SGL: buf.SGL(0, 64), Remote: r.Remote(0)}})
+		sent <- err
+	})
+	expect(t, g.entered, "write to memory that takes long")
+	destroyed := make(chan error, 1)
+	t.Go(func() { destroyed <- qb.QP.Destroy() })
+	select { // if the machine does not run the goroutine in time, the case tests less
+	case err := <-destroyed:
+		destroyed <- err
+	case <-time.After(5 * time.Millisecond):
+	}
+	ended := endUser(t, u)
+	g.open()
+	kit.OK(t, expect(t, sent, "QP.PostSend"), "QP.PostSend")
+	if err := expect(t, destroyed, "QP.Destroy"); err != nil {
+		kit.Want(t, err, "QP.Destroy while its process is closed", ci.InvalidQPHandle)
+	}
+	endsUser(t, ended, u, to.CQ, buf.MR, old, pds[0], pds[1])
+}
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.notify.vector-busy",
+	Title:   "a completion while the callback of its CQ runs, with and without a completion vector",
+	Feature: validate.FeatureCQ,
+	Run:     cqVectorBusy,
+}, CINotify01)
+
+// cqVectorBusy arms a CQ while its callback runs. The next completion causes another call, after the first has ended.
+func cqVectorBusy(t *validate.T) {
+	a, b := kit.OpenPair(t)
+	apd, bpd := a.PD(), b.PD()
+	from := a.CQ(apd, 16)
+	for _, vector := range kit.Variants(t, "vector", []int{0, t.Attr().Vectors}) {
+		entered, release := make(chan struct{}, 8), make(chan struct{}, 8)
+		at := ci.Affinity{Vector: uint16(vector)}
+		cq := b.CQWith(bpd, ci.CQCreate{Size: 16, Affinity: at, OnCompletion: func(any) {
+			entered <- struct{}{}
+			<-release
+		}})
+		qa, qb := a.QP(apd, from, from, kit.Type(ci.RC)), b.QP(bpd, cq, cq, kit.Type(ci.RC))
+		kit.Connect(qa, qb)
+		for i := range uint64(2) {
+			kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify")
+			qb.Recv(ci.RecvWR{ID: i + 1})
+			qa.Send(ci.SendWR{ID: i + 1, Op: ci.OpSend, Flags: ci.SendSignaled})
+			from.WaitOK(i + 1)
+			if i == 0 {
+				expect(t, entered, "callback for the first completion")
+			}
+		}
+		release <- struct{}{}
+		release <- struct{}{}
+		expect(t, entered, "callback for a completion that came while the first callback ran")
+		cq.WaitOK(1, 2)
+	}
 }
