@@ -273,7 +273,7 @@ func TestHead(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	runs, err := routeOf("link/udp")
 	require.NoError(t, err)
-	assert.Equal(t, []certification{byUDP, byIP6, bySources}, runs)
+	assert.Equal(t, []certification{byUDP, byIP6, bySources, bySources6}, runs)
 	runs, err = routeOf("rvt")
 	require.NoError(t, err)
 	want := []certification{byDirect, byFew, byModel, byPolling, byNetwork, byOdd}

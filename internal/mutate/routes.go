@@ -77,6 +77,7 @@ var (
 	byNetwork6   = byNetwork.with("--set", "ip=6", "--case", byAddress)
 	byOddNetwork = byNetwork.with("--set", "odd=1", "--case", byAddress)
 	bySources    = byUDP.with("--set", "sources=4", "--case", byAddress)
+	bySources6   = byIP6.with("--set", "sources=4", "--case", "ud.*,av.*,rc.send.*")
 	// An adapter that claims nothing optional, and must reject it.
 	byFew = byDirect.with("--profile", "minimal", "--set", "claims=few", "--case", "claims.*,opcode.*")
 	// Only this link collects packets while a consumer polls, so that acknowledgements wait, and has reports of the
@@ -132,7 +133,7 @@ var routes = []route{
 		bySources}},
 	{folder: "link/direct", runs: []certification{byDirect, byOdd, hardSMA, hardServices, hardWire}},
 	{folder: "link/sim", runs: []certification{byNetwork, byNetwork6, byOddNetwork}},
-	{folder: "link/udp", runs: []certification{byUDP, byIP6, bySources}},
+	{folder: "link/udp", runs: []certification{byUDP, byIP6, bySources, bySources6}},
 	{folder: "sma", runs: []certification{onlySMA, hardSMA, oddSMA, fabricSMA}},
 	{folder: "accesslayer", runs: []certification{directServices, oddServices, byAL}},
 	{folder: "accesslayer/cm", runs: []certification{directServices, networkServices, oddServices}},

@@ -87,10 +87,14 @@ func postResizeCQ(a *ci.UserResizeCQ, ub *ci.UserBuffer, err error) {
 		return
 	}
 	defer q.mu.Unlock()
-	if err != nil || ub.Status != 0 {
-		return
+	if err == nil && ub.Status == 0 {
+		q.move(ub.Out)
 	}
-	if ring, err := openCQ("CQ.Resize", q.ca, ub.Out); err == nil {
+}
+
+// move opens the queue at its new place, which is in the answer of the driver. The caller holds q.mu.
+func (q *cq) move(answer []byte) {
+	if ring, err := openCQ("CQ.Resize", q.ca, answer); err == nil {
 		q.ring.Store(ring)
 	} else {
 		q.isBroken = true

@@ -150,9 +150,13 @@ func postDestroyQP(a *ci.UserDestroyQP, _ *ci.UserBuffer, err error) {
 	q.lock()
 	hasEnded := q.life.Finish(err)
 	q.unlock()
-	if !hasEnded {
-		return
+	if hasEnded {
+		q.leave()
 	}
+}
+
+// leave releases what the QP holds.
+func (q *qp) leave() {
 	q.sendCQ.remove(q.num)
 	if q.recvCQ != q.sendCQ {
 		q.recvCQ.remove(q.num)

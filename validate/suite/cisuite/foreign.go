@@ -79,6 +79,8 @@ func foreignBind(t *validate.T) {
 	key := w.Key()
 	kit.WantExactly(t, bind(otherW, own), "QP.BindMW of a window of another CA", ci.InvalidMWHandle)
 	kit.WantExactly(t, bind(w, other), "QP.BindMW to a region of another CA", ci.InvalidMRHandle)
+	kit.WantExactly(t, bind(w, &kit.Buf{MR: struct{ ci.MR }{}}), "QP.BindMW to a region of no driver",
+		ci.InvalidMRHandle)
 	p.B.CQ.Empty()
 	kit.Equal(t, "MW.Key after rejected binds", w.Key(), key)
 	kit.Equal(t, "MW.Key of the other CA's window after rejected binds", otherW.Key(), otherKey)
