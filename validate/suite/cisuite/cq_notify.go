@@ -741,10 +741,12 @@ func cqDestroyQuiet(t *validate.T) {
 	p := newBelled(t, 64)
 	const rounds = 6
 	var late atomic.Int64
-	for range rounds {
+	for i := range rounds {
+		// In turns without and with a vector.
+		at := ci.Affinity{Vector: uint16(i % 2 * t.Attr().Vectors)}
 		var inside, destroyed atomic.Bool
 		entered, release, done := make(chan struct{}, 64), make(chan struct{}), make(chan error, 1)
-		cq := p.B.QP.CA.CQWith(p.B.PD, ci.CQCreate{Size: 64, OnCompletion: func(any) {
+		cq := p.B.QP.CA.CQWith(p.B.PD, ci.CQCreate{Size: 64, Affinity: at, OnCompletion: func(any) {
 			if destroyed.Load() {
 				late.Add(1)
 			}

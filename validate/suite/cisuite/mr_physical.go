@@ -196,9 +196,9 @@ func mrPhysicalRefused(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	page := smallPage(ca.Attr)
-	mem := kit.Pages(int(2*page), int(page))
+	mem := kit.Pages(int(4*page), int(page))
 	d := ca.DMA(mem)
-	good := ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: 2 * page, Access: kit.AllAccess}
+	good := ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: 4 * page, Access: kit.AllAccess}
 	last := len(good.Ranges) - 1
 	change := func(f func(*ci.DMARange)) []ci.DMARange {
 		out := append([]ci.DMARange(nil), good.Ranges...)
@@ -216,14 +216,23 @@ func mrPhysicalRefused(t *validate.T) {
 			func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Addr += 8 }) }},
 		{"a range that ends inside a page",
 			func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Size -= 8 }) }},
+		{"a range that starts one byte inside a page", func(c *ci.PMRCreate) {
+			c.Ranges, c.Length = change(func(r *ci.DMARange) { r.Addr, r.Size = r.Addr+1, max(r.Size-page, page) }), page
+		}},
+		{"a range that ends one byte inside a page", func(c *ci.PMRCreate) {
+			c.Ranges, c.Length = change(func(r *ci.DMARange) { r.Size = max(r.Size-page, page) + 1 }), page
+		}},
 		{"no range", func(c *ci.PMRCreate) { c.Ranges = nil }},
 		{"a length beyond the end of the ranges", func(c *ci.PMRCreate) { c.Length++ }},
 		{"offset and length beyond the end of the ranges", func(c *ci.PMRCreate) { c.Offset = 1 }},
-		{"an offset after the end of the ranges", func(c *ci.PMRCreate) { c.Offset, c.Length = 2*page, 1 }},
+		{"an offset after the end of the ranges", func(c *ci.PMRCreate) { c.Offset, c.Length = 4*page, 1 }},
 		{"a length that wraps around", func(c *ci.PMRCreate) { c.Offset, c.Length = 8, ^uint64(0)-3 }},
 		{"an unknown access right", func(c *ci.PMRCreate) { c.Access |= 1 << 20 }},
 		{"no bytes", func(c *ci.PMRCreate) { c.Length = 0 }},
 		{"an empty range", func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Size = 0 }) }},
+		{"an empty range behind the others", func(c *ci.PMRCreate) {
+			c.Ranges = append(change(func(*ci.DMARange) {}), ci.DMARange{Addr: good.Ranges[last].Addr})
+		}},
 		{"a range that is not mapped",
 			func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Addr = 1 << 62 }) }},
 		{"a range at address 0, below all mappings", func(c *ci.PMRCreate) {
@@ -238,6 +247,12 @@ func mrPhysicalRefused(t *validate.T) {
 		}},
 		{"ranges of 2^64 bytes in all", func(c *ci.PMRCreate) {
 			c.Ranges, c.Length = []ci.DMARange{{Size: 1 << 63}, {Size: 1 << 63}}, page
+		}},
+		{"ranges of 2^64 bytes behind those of the region", func(c *ci.PMRCreate) {
+			c.Ranges = append(change(func(*ci.DMARange) {}), ci.DMARange{Size: 1 << 63}, ci.DMARange{Size: 1 << 63})
+		}},
+		{"a range behind those of the region that wraps around", func(c *ci.PMRCreate) {
+			c.Ranges = append(change(func(*ci.DMARange) {}), ci.DMARange{Addr: -page, Size: 2 * page})
 		}},
 		{"an offset behind the first range", func(c *ci.PMRCreate) {
 			c.Ranges = append([]ci.DMARange{{Addr: good.Ranges[0].Addr, Size: page}}, good.Ranges...)
