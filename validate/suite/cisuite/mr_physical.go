@@ -217,10 +217,12 @@ func mrPhysicalRefused(t *validate.T) {
 		{"a range that ends inside a page",
 			func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Size -= 8 }) }},
 		{"a range that starts one byte inside a page", func(c *ci.PMRCreate) {
-			c.Ranges, c.Length = change(func(r *ci.DMARange) { r.Addr, r.Size = r.Addr+1, max(r.Size-page, page) }), page
+			c.Ranges = change(func(r *ci.DMARange) { r.Addr, r.Size = r.Addr+1, max(r.Size-page, page) })
+			c.Length = page
 		}},
 		{"a range that ends one byte inside a page", func(c *ci.PMRCreate) {
-			c.Ranges, c.Length = change(func(r *ci.DMARange) { r.Size = max(r.Size-page, page) + 1 }), page
+			c.Ranges = change(func(r *ci.DMARange) { r.Size = max(r.Size-page, page) + 1 })
+			c.Length = page
 		}},
 		{"no range", func(c *ci.PMRCreate) { c.Ranges = nil }},
 		{"a length beyond the end of the ranges", func(c *ci.PMRCreate) { c.Length++ }},
