@@ -83,6 +83,8 @@ var (
 	// Only this link collects packets while a consumer polls, so that acknowledgements wait, and has reports of the
 	// network.
 	byPolling = byUDP.with("--case", "rc.*,wire.ack.*,special.undelivered")
+	// Its driver reads what subnet management has set, without an M_Key.
+	byModelMAD = certification{"mlx4", "--case", "mad.*,open.*"}
 	// The model of the ConnectX-3 uses the engine in other ways: it names keys and numbers itself.
 	byModel = certification{"mlx4", "--case", "mr.*,mw*,claims.*,qp.create.*,foreign.*,cq.*,srq.*,fault.*",
 		"--exclude", "mr.loop"}
@@ -131,7 +133,8 @@ var routes = []route{
 	{folder: "link", runs: []certification{byDirect, byNetwork, byUDP, byIP6}},
 	{folder: "link/internal/rocev2", runs: []certification{byNetwork, byUDP, byIP6, byNetwork6, byOddNetwork,
 		bySources}},
-	{folder: "link/direct", runs: []certification{byDirect, byOdd, hardSMA, hardServices, hardWire}},
+	{folder: "link/direct", runs: []certification{byDirect, byOdd, hardSMA, hardServices, hardWire,
+		byModelMAD}},
 	{folder: "link/sim", runs: []certification{byNetwork, byNetwork6, byOddNetwork}},
 	{folder: "link/udp", runs: []certification{byUDP, byIP6, bySources, bySources6}},
 	{folder: "sma", runs: []certification{onlySMA, hardSMA, oddSMA, fabricSMA}},
