@@ -154,6 +154,64 @@ func udStalled(t *validate.T) {
 	}
 }
 
+var _ = rcSendCases.Case(validate.Case{
+	ID:      "rc.send.stalled",
+	Title:   "messages to a QP that waits for the memory of a send",
+	Feature: validate.FeatureRC,
+	Run:     rcStalled,
+}, IBTA9_7_02)
+
+// rcStalled sends messages to a QP whose own send reads memory that takes long. On a link that loses nothing, they
+// arrive when the memory has been read, without a timeout.
+func rcStalled(t *validate.T) {
+	n := min(290, t.Attr().MaxWRs, t.Attr().MaxCQEs/2)
+	p := kit.RC(t, kit.Depth(n), kit.AckTime(0), kit.Size(8*n))
+	if p.A.QP.CA.Port.Link != ci.LinkInfiniBand {
+		t.Skip("a network may lose packets")
+	}
+	g := newGate()
+	mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: stalledMemory{kit.CopyMemory{B: make([]byte, 64)}, g},
+		Access: ci.LocalWrite})
+	if err != nil {
+		kit.WantRefused(t, mr, err, "PD.RegisterMR of memory without a direct view", ci.InvalidParameter)
+		t.Skip("memory without a direct view is rejected")
+	}
+	r := kit.Own(t, mr, "MR").Region()
+	kit.Random(t, p.A.Buf.Bytes)
+	p.B.Recv(p.B.RecvWRs(n, 8)...)
+	sends := p.A.SendWRs(n)
+	for i := range sends {
+		sends[i].SGL = p.A.Buf.SGL(8*i, 8)
+	}
+	g.isClosed.Store(true)
+	defer g.open() // if the case fails
+	target := p.A.CA.Buf(p.A.PD, 64, kit.AllAccess)
+	own := ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: []ci.SGE{r.SGE(0, 64)},
+		Remote: target.Remote(0)}
+	posted, sent := make(chan error, 1), make(chan error, 1)
+	t.Go(func() {
+		_, err := p.B.PostSend([]ci.SendWR{own})
+		sent <- err
+	})
+	expect(t, g.entered, "read of the memory of a send")
+	t.Go(func() {
+		_, err := p.A.PostSend(sends)
+		posted <- err
+	})
+	select { // on some links the sender waits for the receiver
+	case err := <-posted:
+		posted <- err
+	case <-time.After(10 * time.Millisecond):
+	}
+	g.open()
+	kit.OK(t, expect(t, posted, "QP.PostSend of messages"), "QP.PostSend of messages")
+	kit.OK(t, expect(t, sent, "QP.PostSend"), "QP.PostSend")
+	p.B.CQ.WaitOK(1)
+	p.A.CQ.WaitOK(ids(1, uint64(n))...)
+	p.B.RecvCQ.WaitOK(ids(1, uint64(n))...)
+	kit.SameBytes(t, "messages to a QP that waits for memory", p.B.Buf.Bytes[:8*n], p.A.Buf.Bytes[:8*n])
+}
+
 var _ = mrFastCases.Case(validate.Case{
 	ID:      "mr.fast.stalled",
 	Title:   "invalidate a region, and unmap its memory, while a READ takes long",
