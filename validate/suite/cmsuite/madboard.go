@@ -38,7 +38,8 @@ func gsiBoard(t *validate.T) {
 		h := r.Header()
 		kit.Equal(t, "modifier of a request", h.Modifier, modifier)
 		// A response for no request reaches nobody, neither here nor there.
-		kit.OK(t, asker.Send(&mads.Message{To: a.to(b), MAD: datagram(77, modifier|1)}), "mads.Agent.Send of a response")
+		kit.OK(t, asker.Send(&mads.Message{To: a.to(b), MAD: datagram(77, modifier|1)}),
+			"mads.Agent.Send of a response")
 		h.Modifier |= 1
 		h.Put(r.MAD)
 		kit.OK(t, board.Send(&mads.Message{To: r.From, MAD: r.MAD}), "mads.Agent.Send of a response")
