@@ -55,8 +55,8 @@ func (s *Services) await(h schema.Handle) {
 	}
 }
 
-// answer answers the request, once. After InvalidParameter and InvalidHandle, which a QP of another process causes, it
-// can be answered again.
+// answer answers the request, once. After InvalidParameter and InvalidQPHandle, which a QP of another process causes,
+// it can be answered again.
 func (r *lookupRequest) answer(verb string, q *schema.CMAnswerLookup) error {
 	r.s.mu.Lock()
 	isAnswered := r.isAnswered
@@ -66,7 +66,7 @@ func (r *lookupRequest) answer(verb string, q *schema.CMAnswerLookup) error {
 	}
 	q.Request = r.handle
 	err := r.s.do(schema.CmdCMAnswerLookup, q)
-	if s := ci.StatusOf(err); s == ci.InvalidParameter || s == ci.InvalidHandle {
+	if s := ci.StatusOf(err); s == ci.InvalidParameter || s == ci.InvalidQPHandle {
 		return err
 	}
 	r.s.mu.Lock()

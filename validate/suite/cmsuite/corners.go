@@ -103,9 +103,17 @@ func callValues(t *validate.T) {
 	q := s.lookup("values")
 	s.send(7, q)
 	r := s.taken(l, q)
-	kit.Want(t, r.Accept(1<<24, 5, nil), "cm.LookupRequest.Accept with a QP number of 25 bits", ci.InvalidParameter)
+	// A process may only name its own QPs.
+	kit.Want(t, r.Accept(1<<24, 5, nil), "cm.LookupRequest.Accept with a QP number of 25 bits", ci.InvalidParameter,
+		ci.InvalidQPHandle)
 	s.ignored("answers that failed")
-	kit.OK(t, r.Accept(1<<24-1, 5, nil), "cm.LookupRequest.Accept with the largest QP number")
+	err := r.Accept(1<<24-1, 5, nil)
+	if ci.StatusOf(err) == ci.InvalidQPHandle {
+		kit.OK(t, r.Reject(mad.SIDRRejected, nil, nil), "cm.LookupRequest.Reject after answers that failed")
+		s.answered(q, 7, mad.SIDRRejected, "SIDR_REP")
+		return
+	}
+	kit.OK(t, err, "cm.LookupRequest.Accept with the largest QP number")
 	kit.Equal(t, "QP number of the answer", s.answered(q, 7, mad.SIDRValid, "SIDR_REP").QPN, 1<<24-1)
 }
 

@@ -195,15 +195,6 @@ func rmppEnds(t *validate.T) {
 	}
 	s.settle(1)
 	s.sent()
-
-	t.Step("%s", "replies to packets that are not valid")
-	kit.OK(t, asker.Close(), "mads.Agent.Close")
-	s.end()
-	s = newSender(t, mads.Config{MaxRepliesPeer: 2, MaxReplies: 1000})
-	for i := range uint64(6) {
-		s.packet(mad.Send, i, packet(9, mad.RMPPFirst, 0, 1, 0), nil)
-	}
-	s.wants("more than are answered", "ABORT 121", "ABORT 121", "ABORT 121", "ABORT 121")
 }
 
 var _ = recoveries.Case(validate.Case{
