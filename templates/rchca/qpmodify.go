@@ -124,8 +124,8 @@ func (q *qp) checkRanges(verb string, set ci.QPField, a *ci.QPAttr) error {
 			a.RetryCount > 7), has(ci.QPFieldRNRRetry, a.RNRRetry > 7),
 		has(ci.QPFieldMinRNRTimer, a.MinRNRTimer > 31), has(ci.QPFieldInitDepth, int(a.InitDepth) > i.MaxReads),
 		has(ci.QPFieldRespRes, int(a.RespRes) > i.MaxReads),
-		has(ci.QPFieldPrimary, int(av.GRH.SGIDIndex) >= len(i.Port.GIDs) || av.GRH.FlowLabel > 0xfffff ||
-			!reaches(i.Port.GIDs[av.GRH.SGIDIndex].GID, av.GRH.DGID)):
+		has(ci.QPFieldPrimary, !av.Global || int(av.GRH.SGIDIndex) >= len(i.Port.GIDs) ||
+			av.GRH.FlowLabel > 0xfffff || !reaches(i.Port.GIDs[av.GRH.SGIDIndex].GID, av.GRH.DGID)):
 		return fail(verb, ci.InvalidParameter, "a value is out of range")
 	}
 	return nil

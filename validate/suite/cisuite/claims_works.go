@@ -322,7 +322,7 @@ func userEnds(t *validate.T, ca *kit.CA, u ci.UserCA, pd ci.PD, mr ci.MR) {
 	late, err := u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
 	kit.WantRefused(t, late, err, "UserCA.AllocatePD"+ended, ci.InvalidCAHandle)
 	if t.Claims().Has(ci.CapVendorCall) {
-		err := u.VendorCall(&ci.VendorOp{Command: t.VendorCall().Command, Data: make([]byte, 64)}, &ci.UserBuffer{})
+		err := u.VendorCall(&ci.VendorOp{Data: make([]byte, 64)}, &ci.UserBuffer{})
 		kit.WantExactly(t, err, "UserCA.VendorCall"+ended, ci.InvalidCAHandle)
 	}
 	if _, err := qp.Query(); err == nil { // a driver may leave the objects to its consumer

@@ -57,7 +57,11 @@ func (m failingMemory) WritePieces(pieces [][]byte, n int, off int64) error {
 func (m failingMemory) access(p []byte, off int64, f func([]byte, int64) (int, error)) (int, error) {
 	switch failure(m.now.Load()) {
 	case isShort:
-		return f(p[:len(p)/2], off)
+		n, err := f(p[:len(p)/2], off)
+		if n < len(p) && err == nil {
+			err = errGone
+		}
+		return n, err
 	case lastByte:
 		if len(p) > 0 && uint64(off)+uint64(len(p)) == m.Len() {
 			return 0, errGone
