@@ -273,7 +273,8 @@ func (c comparison) check(t *testing.T) {
 	assert.Empty(t, unused, "entries of deviations without a difference")
 }
 
-// judge returns the keys of the differences that are not meant to be, and the patterns of deviations that there are not.
+// judge returns the keys of the differences that are not meant to be, and the patterns of deviations that there are
+// not.
 func (c comparison) judge(t *testing.T, ours facts) (wrong, unused []string) {
 	used := make([]bool, len(c.deviations))
 	for _, key := range difference(ours, c.linux) {
