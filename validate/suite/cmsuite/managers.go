@@ -163,8 +163,15 @@ func adapterPartition(t *validate.T) {
 		table = tables[name]
 		d.mu.Unlock()
 		adapter.Poll()
+		// Messages that are on the way while the table changes may be lost.
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
 		for !slices.Equal(adapter.Attr().Ports[0].PKeys, tables[name]) {
-			g.sync("until the access layer has the attributes")
+			select {
+			case <-tick.C:
+			case <-t.Context().Done():
+				t.Failf("AL.Adapter.Attr after Poll", "the P_Keys "+name, "%v", adapter.Attr().Ports[0].PKeys)
+			}
 		}
 	}
 	lap := func(tid uint64) string {

@@ -134,8 +134,9 @@ func peerCrossed(t *validate.T) {
 	}{
 		{"a larger CA GUID", true, func(q, _ *mad.REQ) { q.LocalCAGUID = ^uint64(0) }},
 		{"a smaller CA GUID", false, func(q, _ *mad.REQ) { q.LocalCAGUID = 1 }},
+		// A number that is no neighbor of the next own one, or the next connection would be one of the same QP.
 		{"the same CA GUID, a larger QP number", true,
-			func(q, own *mad.REQ) { q.LocalCAGUID, q.LocalQPN = own.LocalCAGUID, own.LocalQPN+1 }},
+			func(q, own *mad.REQ) { q.LocalCAGUID, q.LocalQPN = own.LocalCAGUID, 0xfffffe }},
 		{"the same CA GUID, a smaller QP number", false,
 			func(q, own *mad.REQ) { q.LocalCAGUID, q.LocalQPN = own.LocalCAGUID, own.LocalQPN-1 }},
 		{"a larger CA GUID, a smaller QP number", true,
