@@ -63,9 +63,9 @@ func (p *pd) newVector(verb string, attr ci.AVAttr) (*vector, error) {
 	attr.User = nil
 	v := &vector{attr: attr}
 	var mac [6]byte
-	if port.isEthernet() {
+	if port.isEthernet() { // an address there is a GID (annex A16)
 		var err error
-		if mac, err = port.resolve(&attr); err != nil {
+		if mac, err = port.resolve(&attr); err != nil || !attr.Global {
 			v.isBad = true
 		}
 	}

@@ -88,6 +88,8 @@ func (p *port) checkAddress(verb string, a *ci.AVAttr) error {
 		return bad("SL is out of range")
 	case a.GRH.FlowLabel > 0xfffff:
 		return bad("FlowLabel has more than 20 bits")
+	case p.isEthernet() && !a.Global:
+		return bad("an address on an Ethernet port is its GID: AVAttr.Global must be set")
 	case !p.isEthernet() && (a.DLID == 0 || a.DLID >= 0xc000):
 		return bad("DLID is not that of one port")
 	case !p.isEthernet() && a.PathBits > 0x7f:
