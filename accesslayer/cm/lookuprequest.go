@@ -86,8 +86,8 @@ func (p *port) receiveSIDRREQ(r *mads.Received, h *mad.Header, s *mad.SIDRREQ) {
 // admitLookup passes a SIDR request to a listener and returns status 0. For a request that is not admitted, it returns
 // how the request is counted and the status of the answer, or noAnswer. The caller holds m.mu.
 func (m *Manager) admitLookup(l *lookupRequest) (Drop, mad.SIDRStatus) {
-	if m.closed { // the agents are being closed
-		return DropUnserved, mad.SIDRUnsupportedService // as without a listener
+	if m.closed {
+		return DropUnserved, mad.SIDRUnsupportedService // as without a listener: the agents are being closed
 	}
 	if _, _, err := l.port.a.FindPKey(l.port.id.Num, ci.PKey(l.req.PKey)); err != nil {
 		return DropInvalid, mad.SIDRRejected

@@ -61,8 +61,8 @@ const admitted = drops
 func (m *Manager) admit(c *conn) (stale *conn, drop Drop, reason mad.RejReason) {
 	req := &c.req.REQ
 	c.qp.StartPSN = m.ids.psn() // used if AcceptConfig has none
-	if m.closed {               // the agents are being closed
-		return nil, DropUnserved, mad.RejInvalidServiceID // as without a listener
+	if m.closed {
+		return nil, DropUnserved, mad.RejInvalidServiceID // as without a listener: the agents are being closed
 	}
 	id, qp := peerID{req.LocalCAGUID, req.LocalCommID}, peerQP{req.LocalCAGUID, req.LocalQPN}
 	if o := m.peerQPs[qp]; o != nil {

@@ -71,6 +71,15 @@ func (m stalledTarget) WriteAt(p []byte, off int64) (int, error) {
 	return m.CopyMemory.WriteAt(p, off)
 }
 
+// waitBriefly waits for a result, which stays in the channel, but not for long.
+func waitBriefly(result chan error) {
+	select {
+	case err := <-result:
+		result <- err
+	case <-time.After(10 * time.Millisecond):
+	}
+}
+
 // slowMemory is memory whose length takes long to find while the gate is closed.
 type slowMemory struct {
 	ci.Memory
@@ -127,11 +136,7 @@ func udStalled(t *validate.T) {
 		_, err := p.A.PostSend(sends)
 		posted <- err
 	})
-	select { // on some links the sender waits for the receiver
-	case err := <-posted:
-		posted <- err
-	case <-time.After(10 * time.Millisecond):
-	}
+	waitBriefly(posted) // on some links the sender waits for the receiver
 	g.open()
 	kit.OK(t, expect(t, posted, "QP.PostSend of datagrams"), "QP.PostSend of datagrams")
 	p.A.CQ.WaitOK(ids(1, uint64(n))...)
@@ -203,11 +208,7 @@ func rcStalled(t *validate.T) {
 		_, err := p.A.PostSend(sends)
 		posted <- err
 	})
-	select { // on some links the sender waits for the receiver
-	case err := <-posted:
-		posted <- err
-	case <-time.After(10 * time.Millisecond):
-	}
+	waitBriefly(posted) // on some links the sender waits for the receiver
 	g.open()
 	kit.OK(t, expect(t, posted, "QP.PostSend of messages"), "QP.PostSend of messages")
 	kit.OK(t, expect(t, sent, "QP.PostSend"), "QP.PostSend")
@@ -305,11 +306,7 @@ func endUser(t *validate.T, u ci.UserCA, g *gate) <-chan error {
 		}
 		runtime.Gosched()
 	}
-	select { // it may wait for what is under way
-	case err := <-done:
-		done <- err
-	case <-time.After(5 * time.Millisecond):
-	}
+	waitBriefly(done) // it may wait for what is under way
 	return done
 }
 
@@ -404,11 +401,7 @@ func userDestroy(t *validate.T) {
 	expect(t, g.entered, "write to memory that takes long")
 	destroyed := make(chan error, 1)
 	t.Go(func() { destroyed <- qb.QP.Destroy() })
-	select { // if the machine does not run the goroutine in time, the case tests less
-	case err := <-destroyed:
-		destroyed <- err
-	case <-time.After(5 * time.Millisecond):
-	}
+	waitBriefly(destroyed) // if the machine does not run the goroutine in time, the case tests less
 	ended := endUser(t, u, g)
 	g.open()
 	kit.OK(t, expect(t, sent, "QP.PostSend"), "QP.PostSend")
