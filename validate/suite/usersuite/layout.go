@@ -101,7 +101,7 @@ func decode(b []byte, v any) error {
 	return nil
 }
 
-// bodyReader is a body that is being read. used are the bytes that belong to a field.
+// bodyReader is a body that is being read. used are the bytes that belong to a field that need not be zero.
 type bodyReader struct {
 	b    []byte
 	used []bool
@@ -159,6 +159,10 @@ func (r *bodyReader) fixed(v reflect.Value, at int) (lists []reflect.Value, err 
 		for i := range v.NumField() {
 			n, a := extent(v.Field(i).Type())
 			at = padded(at, a)
+			if m := (member{name: v.Type().Field(i).Name}); m.isZero() {
+				at += n
+				continue
+			}
 			inner, err := r.fixed(v.Field(i), at)
 			if err != nil {
 				return nil, err

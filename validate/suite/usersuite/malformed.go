@@ -3,6 +3,7 @@ package usersuite
 import (
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 
 	"ciddk/ci"
@@ -140,6 +141,37 @@ func replyMalformed(t *validate.T) {
 			right(v.what + " after a reply with " + what)
 		}
 	}
+	t.Step("padding")
+	var isOver atomic.Bool
+	for n := 0; !isOver.Load(); n++ { // byte n of the padding is not zero
+		now.Store(&rewriter{schema.CmdQueryCA, resized(func(b []byte) []byte {
+			b = append([]byte(nil), b...)
+			isPadding, err := paddingOf(reflect.TypeFor[schema.CAAttr](), b)
+			left := n
+			for at, is := range isPadding {
+				if is && left == 0 {
+					b[at] = 0x80
+					return b
+				} else if is {
+					left--
+				}
+			}
+			isOver.Store(true)
+			if err != nil {
+				return nil
+			}
+			return b
+		})})
+		_, err := ca.Query()
+		if isOver.Load() {
+			kit.OK(t, err, fmt.Sprintf("CA.Query whose reply has %d bytes of padding", n))
+			kit.True(t, n > 0, "bytes of padding in the reply of CA.Query", "some", "%d", n)
+		} else {
+			kit.WantExactly(t, err, fmt.Sprintf("CA.Query whose reply has byte %d of its padding not zero", n),
+				ci.UnknownError)
+		}
+	}
+	now.Store(nil)
 	t.Step("headers")
 	le := binary.LittleEndian
 	for what, change := range map[string]func(m []byte) []byte{

@@ -95,6 +95,15 @@ func (h *handles) ownOf(k schema.Kind) schema.Handle {
 	return 0
 }
 
+// anyOf returns a handle of a kind: that of an object of the client, or one that has the form of a handle and names no
+// object. A request with such handles has no other fault.
+func (h *handles) anyOf(k schema.Kind) schema.Handle {
+	if own := h.ownOf(k); own != 0 {
+		return own
+	}
+	return schema.MakeHandle(k, 1, 5000)
+}
+
 // handleOf returns the kind of handle that a field is, whether any kind is right, and whether it is a handle.
 func handleOf(m *member) (k schema.Kind, isAny, ok bool) {
 	tag, ok := m.tag.Lookup("handle")
@@ -126,8 +135,8 @@ func requestHandles(t *validate.T) {
 		list := members(typ, 0)
 		valid := newBody(typ)
 		for i := range list {
-			if k, _, ok := handleOf(&list[i]); ok && own.ownOf(k) != 0 {
-				list[i].put(valid, uint64(own.ownOf(k)))
+			if k, _, ok := handleOf(&list[i]); ok {
+				list[i].put(valid, uint64(own.anyOf(k)))
 			}
 		}
 		for i := range list {
@@ -136,24 +145,28 @@ func requestHandles(t *validate.T) {
 			if !ok {
 				continue
 			}
+			status := k.Invalid()
+			if isAny {
+				status = schema.KindNone.Invalid()
+			}
 			where := fmt.Sprintf("the request %q whose %s ", c, m.name)
-			try := func(h schema.Handle, what string) {
+			try := func(h schema.Handle, what string, statuses ...ci.Status) {
 				body := append([]byte(nil), valid...)
 				m.put(body, uint64(h))
 				head, _, err := x.exchange(c, body)
-				x.want(where+what, own, head, err)
+				x.want(where+what, own, head, err, statuses...)
 			}
 			try(schema.MakeHandle(k, 1, 5000), "names no object")
-			try(schema.MakeHandle(schema.NumKinds, 1, 0), "has no kind")
+			try(schema.MakeHandle(schema.NumKinds, 1, 0), "has no kind", status)
 			if !isAny {
 				other := own.pd
 				if k == schema.KindPD {
 					other = own.cq
 				}
-				try(other, "is of another kind")
+				try(other, "is of another kind", status)
 			}
 			if !strings.HasSuffix(m.tag.Get("handle"), ",optional") {
-				try(0, "is 0")
+				try(0, "is 0", status)
 			}
 		}
 	}
@@ -195,13 +208,13 @@ func requestFields(t *validate.T) {
 		valid := newBody(typ)
 		list := members(typ, 0)
 		for i := range list { // so that each request has one fault only
-			if k, _, ok := handleOf(&list[i]); ok && own.ownOf(k) != 0 {
-				list[i].put(valid, uint64(own.ownOf(k)))
+			if k, _, ok := handleOf(&list[i]); ok {
+				list[i].put(valid, uint64(own.anyOf(k)))
 			}
 		}
 		try := func(what string, body []byte) {
 			h, _, err := x.exchange(c, body)
-			x.want(fmt.Sprintf("the request %q %s", c, what), own, h, err)
+			x.want(fmt.Sprintf("the request %q %s", c, what), own, h, err, ci.InvalidParameter)
 		}
 		with := func(m *member, v uint64) []byte {
 			b := append([]byte(nil), valid...)
