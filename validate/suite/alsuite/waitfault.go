@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"time"
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/clock"
 	"ciddk/validate"
 	"ciddk/validate/kit"
 )
@@ -200,6 +203,55 @@ func waitFault(t *validate.T) {
 		}
 	}
 	s.rec[0].clean(t)
+}
+
+var _ = pumps.Case(validate.Case{
+	ID:    "al.wait.spin",
+	Title: "how long a wait polls before it sleeps",
+	Run:   waitSpin,
+}, CIPump07)
+
+func waitSpin(t *validate.T) {
+	d := &played{}
+	time0 := clock.NewVirtual(time.Hour)
+	s := newStageOver(t, accesslayer.Config{Clock: time0}, d.over)
+	kit.OK(t, s.al.Register(s.hcas[0]), "Registrar.Register")
+	pd := typed[*accesslayer.PD](t, s.open(s.client, 0).PD(), "PD")
+	for _, v := range kit.Variants(t, "", []struct{ spin, want time.Duration }{{0, 20 * time.Microsecond},
+		{-time.Second, 20 * time.Microsecond}, {1, 1}, {time.Millisecond, time.Millisecond}}) {
+		cq := s.newPlayedCQ(pd)
+		// polled waits until the wait has polled many times, and between them looked at the clock.
+		polled := func() {
+			const polls = 1000
+			d.set(nil, make([]poll, polls)...)
+			until(t, fmt.Sprintf("%d polls of a wait, or its sleep", polls), func() bool {
+				log := d.log()
+				return len(log) >= polls || strings.Contains(log, "n")
+			})
+		}
+		ended := make(chan error, 1)
+		d.set(nil)
+		go func() {
+			n, err := accesslayer.Poller{CQ: cq, Mode: accesslayer.PollHybrid, Spin: v.spin}.Next(t.Context(),
+				make([]ci.WC, 4))
+			if err == nil && n != 1 {
+				err = fmt.Errorf("%d completions", n)
+			}
+			ended <- err
+		}()
+		polled()
+		where := fmt.Sprintf("calls of Notify by Poller.Next with a Spin of %v", v.spin)
+		kit.Equal(t, where+", at once", strings.Count(d.log(), "n"), 0)
+		time0.Advance(v.want - 1)
+		polled()
+		kit.Equal(t, where+", before the time", strings.Count(d.log(), "n"), 0)
+		time0.Advance(1)
+		until(t, where, func() bool { return strings.Contains(d.log(), "n") })
+		d.set(nil, poll{n: 1}, poll{n: 1})
+		d.complete()
+		kit.OK(t, expect(t, ended, "end of Poller.Next"), "Poller.Next")
+		kit.OK(t, cq.Destroy(), "CQ.Destroy")
+	}
 }
 
 var CIPump08 = pumps.Must("CI-Pump-08", "CI access layer", "accesslayer, PumpConfig, Pump.CatchUp",

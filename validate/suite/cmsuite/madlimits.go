@@ -29,7 +29,13 @@ var _ = datagrams.Case(validate.Case{
 }, MADLimit01)
 
 func limitQueue(t *validate.T) {
-	const depth, limit = 2, 5
+	for _, limit := range kit.Variants(t, "QueueLimit", []int{5, 4}) {
+		limitQueueOf(t, limit)
+	}
+}
+
+func limitQueueOf(t *validate.T, limit int) {
+	const depth = 2
 	b := newBench(t, benchSetting{mads: mads.Config{SendDepth: depth, QueueLimit: limit}})
 	from, to := b.agent(vendor()), b.peer.agent(vendor(mad.Send))
 	addr := b.side.to(b.peer)
@@ -67,8 +73,8 @@ func limitQueue(t *validate.T) {
 		await(t, entered, "PostSend")
 		want = append(want, 100)
 		waiting := limit
-		if isReply { // at 2 of 5 one more reply has room, and at 3 none
-			waiting = 2
+		if isReply { // at 2 of 5, or 1 of 4, one more reply has room, and then none
+			waiting = limit - 3
 		}
 		for i := range uint64(waiting) {
 			kit.OK(t, send(101+i), "mads.Agent.Send to a send queue without room")
@@ -89,9 +95,9 @@ func limitQueue(t *validate.T) {
 			await(t, seen, "datagram after those that are answered")
 			kit.OK(t, last.Close(), "mads.Agent.Close")
 			want = append(want, 200)
-			kit.OK(t, send(103), "mads.Agent.Send beside replies")
-			kit.OK(t, send(104), "mads.Agent.Send beside replies")
-			want = append(want, 103, 104)
+			kit.OK(t, send(110), "mads.Agent.Send beside replies")
+			kit.OK(t, send(111), "mads.Agent.Send beside replies")
+			want = append(want, 110, 111)
 		}
 		kit.WantExactly(t, send(150), "mads.Agent.Send beyond QueueLimit", ci.InsufficientResources)
 		_, err := from.Do(t.Context(), &mads.Message{To: addr, MAD: datagram(t, mad.Get, 151)})
@@ -116,6 +122,7 @@ func limitQueue(t *validate.T) {
 		kit.OK(t, send(160), "mads.Agent.Send after the queue was full")
 		kit.Equal(t, "transaction ID of the next datagram", arrival(t, to, "datagram").Header().TID, 160)
 	}
+	b.end()
 }
 
 var MADLimit02 = datagrams.Must("MAD-Limit-02", "CI access layer", "mads, Config.AVs",

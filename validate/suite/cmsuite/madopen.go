@@ -24,6 +24,8 @@ type census struct {
 	fail  string         // the verb that fails; "": none
 	at    int            // the call of it that fails, from 1
 	types []ci.QPType    // of the special QPs, in the order of their creates
+	caps  []ci.QPCaps    // of these QPs
+	recvs int            // receives that were posted to them
 	query func(*ci.CAAttr)
 	moves func(set ci.QPField, a *ci.QPAttr) // sees, and may change, each QP.Modify
 }
@@ -118,7 +120,7 @@ func (p censusPD) CreateCQ(q ci.CQCreate) (ci.CQ, error) {
 
 func (p censusPD) CreateSpecialQP(port uint8, q ci.QPCreate) (ci.QP, error) {
 	p.c.mu.Lock()
-	p.c.types = append(p.c.types, q.Type)
+	p.c.types, p.c.caps = append(p.c.types, q.Type), append(p.c.caps, q.QPCaps)
 	p.c.mu.Unlock()
 	if err := p.c.begins("PD.CreateSpecialQP"); err != nil {
 		return nil, err
@@ -165,13 +167,23 @@ func (q censusQP) PostRecv(wrs []ci.RecvWR) (int, error) {
 	if err := q.c.begins("QP.PostRecv"); err != nil {
 		return 0, err
 	}
-	return q.QP.PostRecv(wrs)
+	n, err := q.QP.PostRecv(wrs)
+	q.c.mu.Lock()
+	q.c.recvs += n
+	q.c.mu.Unlock()
+	return n, err
 }
 
 func (q censusQP) Destroy() error { return q.c.gone("QP", q.QP.Destroy()) }
 
 // countedSides is sides with a census of the driver of the adapter under test.
 func countedSides(t *validate.T) (a, b *side, c *census) {
+	h, hb, c := countedPair(t)
+	return newSide(t, h), newSide(t, hb), c
+}
+
+// countedPair returns the adapter under test with a census of its driver, and the peer.
+func countedPair(t *validate.T) (a, b ci.HCA, c *census) {
 	ha, hb := t.Pair()
 	if _, ok := ha.(Host); ok {
 		t.Skip("the MAD services are in another process, and no case can put faults below them")
@@ -184,7 +196,7 @@ func countedSides(t *validate.T) (a, b *side, c *census) {
 		CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ { return censusCQ{ciwrap.CQ{CQ: q}, c} },
 		QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return censusQP{ciwrap.QP{QP: q}, c} },
 	})
-	return newSide(t, h), newSide(t, hb), c
+	return h, hb, c
 }
 
 // again removes the adapter and registers it again, with a verb that fails. The services have handled both.
@@ -300,4 +312,36 @@ func watchRefused(t *validate.T) {
 	a.again(c, "", 0, nil)
 	kit.Equal(t, "objects of the services after all", fmt.Sprint(c.objects()), fmt.Sprint(all))
 	pass(t, a.agent(vendor(mad.Send)), b.agent(vendor(mad.Send)), a.to(b), 3, "after services that did not begin")
+}
+
+var _ = datagrams.Case(validate.Case{
+	ID:    "mad.limit.depth",
+	Title: "the queues of QP0 and QP1, for each setting of them and limit of the adapter",
+	Run:   limitDepth,
+}, MADLimit01)
+
+func limitDepth(t *validate.T) {
+	h, _, c := countedPair(t)
+	for _, v := range kit.Variants(t, "", []struct{ recv, send, most, wantRecv, wantSend int }{
+		{0, 0, 1 << 20, 512, 128}, {-1, -1, 1 << 20, 512, 128}, {1, 1, 1 << 20, 64, 1}, {64, 2, 1 << 20, 64, 2},
+		{65, 3, 1 << 20, 65, 3}, {200, 100, 90, 90, 90}, {200, 100, 0, 200, 100},
+	}) {
+		c.mu.Lock()
+		c.caps, c.recvs = nil, 0
+		c.query = func(attr *ci.CAAttr) { attr.MaxWRs = v.most }
+		c.mu.Unlock()
+		s := newSideWith(t, h, setting{mads: mads.Config{RecvDepth: v.recv, SendDepth: v.send}})
+		c.mu.Lock()
+		caps, recvs := slices.Clone(c.caps), c.recvs
+		c.mu.Unlock()
+		where := fmt.Sprintf("RecvDepth %d, SendDepth %d, and a limit of %d", v.recv, v.send, v.most)
+		kit.True(t, len(caps) > 0, "special QPs for "+where, "some", "none")
+		for _, q := range caps {
+			kit.Equal(t, "depths of a special QP for "+where, [2]int{q.RecvDepth, q.SendDepth},
+				[2]int{v.wantRecv, v.wantSend})
+		}
+		kit.Equal(t, "receives that are posted for "+where, recvs, c.objects()["QP"]*v.wantRecv)
+		kit.OK(t, s.services.Close(), "end of the MAD services")
+		kit.OK(t, s.al.Close(), "AL.Close")
+	}
 }

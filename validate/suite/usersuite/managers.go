@@ -1,6 +1,7 @@
 package usersuite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -483,4 +484,70 @@ func servingAdapters(t *validate.T) {
 	m.f(port, true)
 	event("a change after two")
 	kit.Equal(t, "ports", len(query().Ports), 2)
+}
+
+// registering is MAD services that record the agents of the daemon.
+type registering struct {
+	mads.Service
+	mu   sync.Mutex
+	list []mads.AgentConfig
+}
+
+func (r *registering) Register(cfg mads.AgentConfig) (mads.Agent, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, cfg)
+	return r.Service.Register(cfg)
+}
+
+// last returns the agent that was registered last.
+func (r *registering) last() mads.AgentConfig {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.list[len(r.list)-1]
+}
+
+var _ = servings.Case(validate.Case{
+	ID:    "user.service.undelivered",
+	Title: "reports of datagrams that were not delivered: to processes that ask for them, with a bound",
+	Run:   servingUndelivered,
+}, req.SAS2_4_11)
+
+func servingUndelivered(t *validate.T) {
+	s := newStage(t)
+	m := new(registering)
+	s.servedBy(func(cfg *services.Config) { m.Service, cfg.MAD = cfg.MAD, m })
+	p := s.patron()
+	const depth = 2
+	r := &schema.RegisterAgent{Services: p.services, Port: p.port, Class: uint8(classFirst), Version: 1, Queue: depth}
+	p.made("mads.Register", schema.CmdRegisterAgent, r)
+	kit.True(t, m.last().OnUndelivered == nil, "an agent of a process that asks for no reports", "none", "some")
+	r.Class, r.Undelivered = uint8(classSecond), true
+	agent := p.made("mads.Register", schema.CmdRegisterAgent, r)
+	report := m.last().OnUndelivered
+	kit.True(t, report != nil, "an agent of a process that asks for reports", "a function for them", "none")
+	for round := range 2 {
+		var sent [depth + 1][]byte
+		for i := range sent {
+			sent[i] = datagram(classSecond, uint32(10*round+i))[:mad.HeaderLen+i]
+			b := bytes.Clone(sent[i])
+			report(&mads.Undelivered{To: ci.GID{15: byte(i + 1)}, MAD: b, Err: &ci.Error{Status: ci.RemoteError}})
+			clear(b) // it was valid during the call
+		}
+		for i := range depth {
+			x := p.await(agent, "a report")
+			where := fmt.Sprintf("report %d", i)
+			kit.Equal(t, "kind, destination and error of "+where, fmt.Sprint(x.Kind, x.SGID, x.Error.Status, x.Op),
+				fmt.Sprint(schema.MADUndelivered, ci.GID{15: byte(i + 1)}, uint32(ci.RemoteError), 0))
+			kit.SameBytes(t, "datagram of "+where, x.Data, sent[i])
+			dropped := 0
+			if i == 0 {
+				dropped = 1
+			}
+			kit.Equal(t, "reports dropped until "+where, x.Dropped, uint32(dropped))
+		}
+		x, err := p.take(agent, 0)
+		kit.OK(t, err, "Agent.Recv")
+		kit.Equal(t, "kind of what comes after the reports", x.Kind, schema.MADNone)
+	}
 }

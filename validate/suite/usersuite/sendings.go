@@ -226,16 +226,16 @@ func descriptorUnreceived(t *validate.T) {
 	}
 	flying(limit)
 	victim := s.direct()
-	// request has the victim create an event queue, and lets the time pass until there is a reply.
-	request := func() native.Header {
-		victim.send(schema.CmdCreateEventQueue, create)
+	// ask has the victim make a request, and lets the time pass until there is a reply.
+	ask := func(c schema.Command, body []byte) native.Header {
+		victim.send(c, body)
 		got := make(chan native.Header, 1)
 		go func() {
-			h, _ := victim.receive("the reply to CreateEventQueue")
+			h, _ := victim.receive(fmt.Sprintf("the reply to %q", c))
 			got <- h
 		}()
 		var h native.Header
-		s.await("the reply to CreateEventQueue", "a reply", func() string {
+		s.await(fmt.Sprintf("the reply to %q", c), "a reply", func() string {
 			select {
 			case h = <-got:
 				return ""
@@ -248,6 +248,7 @@ func descriptorUnreceived(t *validate.T) {
 		})
 		return h
 	}
+	request := func() native.Header { return ask(schema.CmdCreateEventQueue, create) }
 	_, before := native.InFlight()
 	began := v.Now()
 	kit.Equal(t, "status of a request that needs a descriptor, at the limit of the user", request().Status,
@@ -258,6 +259,9 @@ func descriptorUnreceived(t *validate.T) {
 	kit.Equal(t, "messages that were refused", after-before, 1)
 	kit.OK(t, victim.do(schema.CmdListHCAs, &schema.None{}, &schema.ListHCAsReply{}),
 		"a request that needs no descriptor, at the limit of the user")
+	copies := encode(&schema.ServeCopies{})
+	kit.Equal(t, "status of a request of the socket for copies, at the limit of the user",
+		ask(schema.CmdServeCopies, copies).Status, ci.InsufficientResources)
 	t.Step("a client that receives all")
 	x := list[0]
 	for range ofClient {
@@ -265,6 +269,10 @@ func descriptorUnreceived(t *validate.T) {
 		kit.Equal(t, "status and descriptors of a reply", fmt.Sprint(h.Status, files), fmt.Sprint(ci.Status(0), 1))
 	}
 	kit.Equal(t, "status of a request after a client has received its replies", request().Status, ci.Status(0))
+	kit.Equal(t, "status of a second request of the socket for copies, after one that was refused",
+		ask(schema.CmdServeCopies, copies).Status, ci.Status(0))
+	kit.Equal(t, "status of a request of a second socket for copies", ask(schema.CmdServeCopies, copies).Status,
+		ci.InvalidState)
 	t.Step("a client beyond its limit")
 	for range ofClient + 5 {
 		x.send(schema.CmdCreateEventQueue, create)
