@@ -102,7 +102,7 @@ func (a *backloggedAgent) CatchUp(f func()) bool {
 	return a.s.has
 }
 
-// set says whether there are datagrams that were not delivered. It returns the function that waits for the last ones.
+// set sets whether there are datagrams that were not delivered. It returns the function that waits for the last ones.
 func (s *backlogged) set(has bool) (caught func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
