@@ -59,7 +59,6 @@ func (d *PD) CreateAV(attr ci.AVAttr) (ci.AV, error) {
 			d.unchild(kindAV)
 			return nil, failErr(verb, ci.InsufficientResources, err)
 		}
-		d.created(a)
 		return a, nil
 	}
 	nothingForUser(attr.User)
@@ -101,6 +100,6 @@ func (a *AV) Destroy() error {
 	s := *a.state.Load()
 	s.route = nil
 	a.state.Store(&s)
-	a.pd.removeChild(kindAV, a)
+	a.pd.unchild(kindAV)
 	return nil
 }

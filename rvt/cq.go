@@ -85,7 +85,6 @@ func (d *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 		q.notify.vector = &dev.vectors[v-1]
 	}
 	q.modAt.Fire = q.moderated
-	d.created(q)
 	return q, nil
 }
 
@@ -277,7 +276,7 @@ func (q *CQ) Destroy() error {
 	q.getMu.Unlock()
 	q.dev.wheel.Cancel(&q.modAt)
 	q.notify.close()
-	q.pd.removeChild(kindCQ, q)
+	q.pd.unchild(kindCQ)
 	return nil
 }
 

@@ -49,7 +49,6 @@ func (d *PD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
 		return nil, failf(verb, ci.InsufficientResources, "no key is free")
 	}
 	f := &FMR{pd: d, slot: s, create: c}
-	d.created(f)
 	return f, nil
 }
 
@@ -137,6 +136,6 @@ func (f *FMR) Destroy() error {
 	}
 	f.pd.dev.keys.release(f.slot)
 	f.slot.wait()
-	f.pd.removeChild(kindFMR, f)
+	f.pd.unchild(kindFMR)
 	return nil
 }

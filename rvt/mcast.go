@@ -52,23 +52,16 @@ func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	if !ethernet && (mlid < 0xc000 || mlid == 0xffff) {
 		return nil, fail(verb, ci.InvalidLID)
 	}
-	if !q.pd.owned.begin() {
-		return nil, fail(verb, ci.InvalidQPHandle)
-	}
 	if !q.get() {
-		q.pd.owned.abort()
 		return nil, fail(verb, ci.InvalidQPHandle)
 	}
 	if err := q.dev.join(verb, q, gid); err != nil {
 		q.put()
-		q.pd.owned.abort()
 		return nil, err
 	}
 	q.dev.limit[kindMcast].Add(1)
 	nothingForUser(c.User)
-	m := &Mcast{qp: q, gid: gid}
-	q.pd.owned.add(m)
-	return m, nil
+	return &Mcast{qp: q, gid: gid}, nil
 }
 
 // Destroy detaches the QP from the group.
@@ -79,7 +72,6 @@ func (m *Mcast) Destroy() error {
 	m.qp.dev.leave(m.qp, m.gid)
 	m.qp.dev.drop(kindMcast)
 	m.qp.put()
-	m.qp.pd.owned.remove(m)
 	return nil
 }
 

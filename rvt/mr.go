@@ -18,9 +18,9 @@ type MR struct {
 	region atomic.Pointer[ci.Region]
 	modify sync.Mutex // serialises Modify and ModifyPMR
 
-	maxPages int    // fast registration: the most pages; else 0
-	anyPD    bool   // local accesses may come from all PDs
-	owned    *owned // that of its PD, also after the PD has changed
+	maxPages int     // fast registration: the most pages; else 0
+	anyPD    bool    // local accesses may come from all PDs
+	process  *UserCA // that of its PD, also after the PD has changed
 
 	// With mu.
 	pd     *PD
@@ -170,7 +170,7 @@ func (d *PD) addMR(verb string, m *MR, p *place, reserve func(keyOwner) (*slot, 
 		}
 		return err
 	}
-	m.dev, m.owned = dev, d.owned
+	m.dev, m.process = dev, d.process
 	m.pd, m.face = d, d
 	s, key, ok := reserve(m)
 	if !ok {
@@ -188,7 +188,6 @@ func (d *PD) addMR(verb string, m *MR, p *place, reserve func(keyOwner) (*slot, 
 		m.region.Store(g.region())
 		s.now.Store(g)
 	}
-	d.created(m)
 	return nil
 }
 
@@ -246,7 +245,7 @@ func (m *MR) Destroy() error {
 	if m.source != nil {
 		m.source.put()
 	}
-	m.pd.removeChild(kindMR, m)
+	m.pd.unchild(kindMR)
 	return nil
 }
 
@@ -288,13 +287,9 @@ func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, fin
 			return err
 		}
 	}
-	if !m.owned.begin() { // before pd is referred to
-		return fail(verb, ci.InvalidMRHandle)
-	}
-	defer m.owned.abort()
 	if set&ci.MRFieldPD != 0 {
 		d, ok := ci.As[*PD](pd)
-		if !ok || d.dev != m.dev || d.owned != m.owned || !d.get() {
+		if !ok || d.dev != m.dev || d.process != m.process || !d.get() {
 			return handle(verb, ci.InvalidPDHandle, "pd", pd)
 		}
 		to, face = d, pd

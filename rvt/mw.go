@@ -56,7 +56,6 @@ func (d *PD) newMW(verb string, typ ci.MWType, reserve func(keyOwner) (*slot, ci
 		d.unchild(kindMW)
 		return nil, failf(verb, ci.InsufficientResources, "no key is free")
 	}
-	d.created(m)
 	return m, nil
 }
 
@@ -81,7 +80,7 @@ func (m *MW) Destroy() error {
 	m.mu.Unlock()
 	m.pd.dev.keys.release(m.slot)
 	m.slot.wait()
-	m.pd.removeChild(kindMW, m)
+	m.pd.unchild(kindMW)
 	return nil
 }
 

@@ -6,10 +6,10 @@ import "ciddk/ci"
 type PD struct {
 	ci.UnimplementedPD
 	refs
-	dev    *device
-	parent *refs       // of the CA or UserCA
-	user   UserContext // of a UserCA; else nil
-	owned  *owned      // of a UserCA; else nil
+	dev     *device
+	parent  *refs       // of the CA or UserCA
+	process *UserCA     // or nil
+	user    UserContext // of process, or nil
 }
 
 // newPD creates and counts a domain of the CA.
@@ -37,23 +37,17 @@ func (d *PD) Destroy() error {
 	}
 	d.dev.drop(kindPD)
 	d.parent.put()
-	d.owned.remove(d)
 	return nil
 }
 
-// child takes a reference for a new object of kind k and counts it. A create that fails later calls unchild, and one
-// that succeeds calls created. The object's Destroy ends with removeChild.
+// child takes a reference for a new object of kind k and counts it. A create that fails later and the object's Destroy
+// end with unchild.
 func (d *PD) child(verb string, k kind, most int) error {
-	if !d.owned.begin() {
-		return fail(verb, ci.InvalidPDHandle)
-	}
 	if !d.get() {
-		d.owned.abort()
 		return fail(verb, ci.InvalidPDHandle)
 	}
 	if !d.dev.take(k, most) {
 		d.put()
-		d.owned.abort()
 		return failf(verb, ci.InsufficientResources, "the limit of CAAttr is reached")
 	}
 	return nil
@@ -62,15 +56,6 @@ func (d *PD) child(verb string, k kind, most int) error {
 func (d *PD) unchild(k kind) {
 	d.dev.drop(k)
 	d.put()
-	d.owned.abort()
-}
-
-func (d *PD) created(o ci.Object) { d.owned.add(o) }
-
-func (d *PD) removeChild(k kind, o ci.Object) {
-	d.dev.drop(k)
-	d.put()
-	d.owned.remove(o)
 }
 
 // rings returns the maker of the domain's queues.

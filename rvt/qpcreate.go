@@ -128,7 +128,7 @@ func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
 // cqOf returns the CQ behind c, with a reference, or nil. It is of this HCA, and of the process that d is of.
 func (d *PD) cqOf(c ci.CQ) *CQ {
 	q, ok := ci.As[*CQ](c)
-	if !ok || q.dev != d.dev || q.pd.owned != d.owned || !q.refs.get() {
+	if !ok || q.dev != d.dev || q.pd.process != d.process || !q.refs.get() {
 		return nil
 	}
 	return q
@@ -136,10 +136,6 @@ func (d *PD) cqOf(c ci.CQ) *CQ {
 
 func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	dev := d.dev
-	if !d.owned.begin() { // before a CQ is referred to
-		return nil, fail(verb, ci.InvalidPDHandle)
-	}
-	defer d.owned.abort()
 	q := &QP{}
 	q.dev, q.pd = dev, d
 	q.typ, q.flags = c.Type, c.Flags
@@ -169,7 +165,7 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	undo = append(undo, q.recvCQ.refs.put)
 	if c.SRQ != nil {
 		s, ok := ci.As[*SRQ](c.SRQ)
-		if !ok || s.pd.dev != dev || s.pd.owned != d.owned || !s.get() {
+		if !ok || s.pd.dev != dev || s.pd.process != d.process || !s.get() {
 			return nil, handle(verb, ci.InvalidSRQHandle, "SRQ", c.SRQ)
 		}
 		q.srq, q.source = s, s
@@ -240,7 +236,6 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 		dev.qps.remove(q)
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}
-	d.created(q)
 	return q, nil
 }
 
@@ -287,7 +282,7 @@ func (q *QP) Destroy() error {
 	if q.srq != nil {
 		q.srq.put()
 	}
-	q.pd.removeChild(kindQP, q)
+	q.pd.unchild(kindQP)
 	return nil
 }
 

@@ -14,7 +14,7 @@ func (d *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error
 		return d.UnimplementedPD.RegisterSMR(src, iova, access)
 	}
 	s, ok := ci.As[*MR](src)
-	if !ok || s.dev != dev || s.owned != d.owned || !s.alive() {
+	if !ok || s.dev != dev || s.process != d.process || !s.alive() {
 		return nil, handle(verb, ci.InvalidMRHandle, "src", src)
 	}
 	if s.maxPages != 0 {
@@ -23,10 +23,6 @@ func (d *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error
 	if err := dev.checkAccess(verb, access); err != nil {
 		return nil, err
 	}
-	if !d.owned.begin() { // before src is referred to
-		return nil, fail(verb, ci.InvalidPDHandle)
-	}
-	defer d.owned.abort()
 	p, err := s.share(verb, iova)
 	if err != nil {
 		return nil, err

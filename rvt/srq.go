@@ -51,7 +51,6 @@ func (d *PD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 	}
 	s := &SRQ{pd: d, ring: ring, bytes: bytes, maxSGE: c.MaxSGE, limit: c.Limit}
 	s.notify = notifier{onEvent: c.OnEvent, ctx: c.Context}
-	d.created(s)
 	return s, nil
 }
 
@@ -155,7 +154,7 @@ func (s *SRQ) Destroy() error {
 	s.pd.dev.queues.give(s.bytes)
 	s.mu.Unlock()
 	s.postMu.Unlock()
-	s.pd.removeChild(kindSRQ, s)
+	s.pd.unchild(kindSRQ)
 	return nil
 }
 

@@ -6,9 +6,8 @@ import "ciddk/ci"
 type UserCA struct {
 	ci.UnimplementedUserCA
 	refs
-	ca    *CA
-	ctx   UserContext
-	owned *owned
+	ca  *CA
+	ctx UserContext
 }
 
 // OpenUser creates the context of a client process.
@@ -33,44 +32,29 @@ func (c *CA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 		return nil, failErr(verb, ci.InsufficientMemory, err)
 	}
 	c.hca.limit[kindUser].Add(1)
-	return &UserCA{ca: c, ctx: ctx, owned: newOwned()}, nil
+	return &UserCA{ca: c, ctx: ctx}, nil
 }
 
-// Destroy destroys all objects of the process, the newest first, and closes the context. It fails only if the context
-// is closed. [SAS-2.4-15]
+// Destroy closes the context. Status: InvalidCAHandle (closed already), ResourceBusy (a PD of the process exists).
+// [SAS-2.4-15]
 func (u *UserCA) Destroy() error {
-	if !u.end() {
-		return fail("UserCA.Destroy", ci.InvalidCAHandle)
+	if err := u.kill("UserCA.Destroy", ci.InvalidCAHandle); err != nil {
+		return err
 	}
-	u.owned.destroyAll()
 	u.ctx.Close()
 	u.ca.hca.drop(kindUser)
 	u.ca.put()
 	return nil
 }
 
-// end marks the context as closed, whatever depends on it. It reports false if it was.
-func (u *UserCA) end() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	was := u.dead
-	u.dead = true
-	return !was
-}
-
 // AllocatePD creates a protection domain of the process.
 func (u *UserCA) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
 	const verb = "UserCA.AllocatePD"
-	if !u.owned.begin() {
-		return nil, fail(verb, ci.InvalidCAHandle)
-	}
 	p, err := u.ca.hca.newPD(verb, typ, &u.refs)
 	if err != nil {
-		u.owned.abort()
 		return nil, err
 	}
-	p.user, p.owned = u.ctx, u.owned
-	u.owned.add(p)
+	p.process, p.user = u, u.ctx
 	nothingForUser(ub)
 	return p, nil
 }

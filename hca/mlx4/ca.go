@@ -232,26 +232,34 @@ func (c *ca) Destroy() error {
 }
 
 // AllocatePD allocates a PD. Status: InsufficientResources, InvalidParameter, InvalidCAHandle.
-func (c *ca) AllocatePD(typ ci.PDType) (_ ci.PD, err error) {
-	const verb = "CA.AllocatePD"
+func (c *ca) AllocatePD(typ ci.PDType) (ci.PD, error) {
+	p, err := c.hca.newPD("CA.AllocatePD", typ, &c.refs)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// newPD allocates a PD below a CA or a process.
+func (h *HCA) newPD(verb string, typ ci.PDType, parent *refs) (_ *pd, err error) {
 	if typ > ci.PDDatagram || typ == ci.PDAlias {
 		return nil, fail(verb, ci.InvalidParameter, "the type of the PD is out of range")
 	}
-	if !c.get() {
+	if !parent.get() {
 		return nil, fail(verb, ci.InvalidCAHandle, "")
 	}
 	var u undo
 	defer u.run(&err)
-	u.add(c.put)
-	if err := c.hca.pds.take(verb); err != nil {
+	u.add(parent.put)
+	if err := h.pds.take(verb); err != nil {
 		return nil, err
 	}
-	u.add(c.hca.pds.give)
-	num, e := c.hca.dev.AllocPD()
+	u.add(h.pds.give)
+	num, e := h.dev.AllocPD()
 	if e != nil {
 		return nil, firmwareError(verb, e)
 	}
-	return &pd{ca: c, hca: c.hca, num: num}, nil
+	return &pd{parent: parent, hca: h, num: num}, nil
 }
 
 // MapDMA makes memory reachable for the adapter. Status: InvalidParameter, InsufficientResources, InvalidCAHandle.

@@ -5,10 +5,10 @@ import "ciddk/ci"
 type pd struct {
 	ci.UnimplementedPD
 	refs
-	ca   *ca
-	hca  *HCA
-	num  uint32
-	user *user // of a process, or nil
+	parent *refs // of the CA, or of the process
+	hca    *HCA
+	num    uint32
+	user   *user // of a process, or nil
 }
 
 // Destroy destroys the PD, which is only a number to the adapter. Status: ResourceBusy, InvalidPDHandle.
@@ -18,6 +18,6 @@ func (p *pd) Destroy() error {
 	}
 	p.hca.dev.FreePD(p.num)
 	p.hca.pds.give()
-	p.ca.put()
+	p.parent.put()
 	return nil
 }

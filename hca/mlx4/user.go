@@ -17,9 +17,9 @@ import (
 // user is the context of a client process. It implements ci.UserCA.
 type user struct {
 	ci.UnimplementedUserCA // VendorCall
-	ca                     *ca
-	shared                 *shared // nil without a user library
-	isClosed               atomic.Bool
+	refs
+	ca     *ca
+	shared *shared // nil without a user library
 }
 
 var _ ci.UserCA = (*user)(nil)
@@ -72,27 +72,24 @@ func statusOr(err error, s ci.Status) ci.Status {
 
 // AllocatePD is CA.AllocatePD for the process.
 func (u *user) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
-	if u.isClosed.Load() {
-		return nil, fail("UserCA.AllocatePD", ci.InvalidCAHandle, "")
-	}
-	p, err := u.ca.AllocatePD(typ)
+	p, err := u.ca.hca.newPD("UserCA.AllocatePD", typ, &u.refs)
 	if err != nil {
 		return nil, err
 	}
-	p.(*pd).user = u
+	p.user = u
 	nothing(ub)
 	return p, nil
 }
 
-// Destroy closes the context. The memory is released with the last queue in it. Status: InvalidCAHandle (closed
-// already). [SAS-2.4-15]
+// Destroy closes the context. Status: InvalidCAHandle (closed already), ResourceBusy (a PD of the process exists).
+// [SAS-2.4-15]
 func (u *user) Destroy() error {
-	if u.isClosed.Swap(true) {
-		return fail("UserCA.Destroy", ci.InvalidCAHandle, "")
+	if err := u.beginDestroy("UserCA.Destroy", ci.InvalidCAHandle); err != nil {
+		return err
 	}
 	if u.shared != nil {
 		u.shared.stop()
-		u.shared.drop()
+		u.shared.free()
 	}
 	u.ca.put()
 	return nil
@@ -121,7 +118,6 @@ type shared struct {
 	uar   *fw.UAR
 	done  chan struct{} // closed when relay has ended
 	ends  atomic.Bool   // relay shall end
-	users atomic.Int32  // the context, and each queue
 
 	mu     sync.Mutex
 	number [2]numbers // of doorbells, of QPs and of CQs
@@ -156,7 +152,6 @@ func newShared(h *HCA) (_ *shared, err error) {
 			return s.last[i] - 1, nil
 		}
 	}
-	s.users.Store(1)
 	h.addShared(s)
 	return s, nil
 }
@@ -188,16 +183,13 @@ func (h *HCA) failShared() {
 	}
 }
 
-// drop releases a use of the memory.
-func (s *shared) drop() {
-	if s.users.Add(-1) > 0 {
-		return
-	}
+// free releases the memory, after stop.
+func (s *shared) free() {
 	s.hca.sharedMu.Lock()
 	delete(s.hca.shared, s)
 	s.hca.sharedMu.Unlock()
 	s.uar.Free()
-	_, _ = s.bell.Close(), s.mem.Close() // nothing to do about an error
+	_ = s.mem.Close() // nothing to do about an error
 }
 
 // stop ends relay.
@@ -302,17 +294,8 @@ func (p *pd) library(verb string, ub *ci.UserBuffer, size int) (*shared, error) 
 }
 
 // place allocates memory for queues of size bytes.
-func (s *shared) place(size int) (_ *area, err error) {
+func (s *shared) place(size int) (*area, error) {
 	size = (size + userabi.PageSize - 1) &^ (userabi.PageSize - 1)
-	if n := s.users.Add(1); n == 1 {
-		s.users.Add(-1)
-		return nil, fail("UserContext", ci.InvalidCAHandle, "the context of the process is closed")
-	}
-	defer func() {
-		if err != nil {
-			s.drop()
-		}
-	}()
 	off, b, err := s.pages.Alloc(size + userabi.ControlSize)
 	if err != nil {
 		return nil, &ci.Error{Verb: "UserContext", Status: ci.InsufficientResources, Err: err,
@@ -337,9 +320,7 @@ func (a *area) unmap() error { return a.s.hca.dev.FreeQueue(a.queue) }
 func (a *area) release() {
 	if a != nil && a.s != nil {
 		a.s.pages.Free(a.off)
-		s := a.s
 		a.s = nil
-		s.drop()
 	}
 }
 

@@ -377,10 +377,14 @@ func TestUserPrivate(t *testing.T) {
 	_, err = qp.PostRecv(make([]ci.RecvWR, 1))
 	require.ErrorIs(t, err, ci.InvalidState)
 
-	require.NoError(t, u.Destroy(), "the memory remains until the queues are destroyed")
+	require.ErrorIs(t, u.Destroy(), ci.ResourceBusy)
+	require.NoError(t, qp.Modify(ci.ToReset()))
+	for _, x := range []ci.Object{qp, srq, theirs, ours, pd} {
+		require.NoError(t, x.Destroy())
+	}
+	require.NoError(t, u.Destroy())
 	require.ErrorIs(t, u.Destroy(), ci.InvalidCAHandle)
 	_, err = u.AllocatePD(ci.PDNormal, ask(0))
 	require.ErrorIs(t, err, ci.InvalidCAHandle)
-	require.NoError(t, qp.Modify(ci.ToReset()))
-	o.close(t, qp, srq, theirs, ours, pd)
+	o.close(t)
 }

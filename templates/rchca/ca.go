@@ -87,23 +87,24 @@ func (c *ca) Destroy() error {
 // AllocatePD allocates a PD, which is only a number to this hardware.
 // Status: InsufficientResources, InvalidParameter, InvalidCAHandle.
 func (c *ca) AllocatePD(typ ci.PDType) (ci.PD, error) {
-	p, err := c.newPD("CA.AllocatePD", typ)
+	p, err := c.newPD("CA.AllocatePD", typ, &c.refs)
 	if err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-func (c *ca) newPD(verb string, typ ci.PDType) (*pd, error) {
+// newPD allocates a PD below the CA or a process.
+func (c *ca) newPD(verb string, typ ci.PDType, parent *refs) (*pd, error) {
 	if typ > ci.PDDatagram || typ == ci.PDAlias {
 		return nil, fail(verb, ci.InvalidParameter, "the type of the PD is out of range")
 	}
-	if !c.get() {
+	if !parent.get() {
 		return nil, fail(verb, ci.InvalidCAHandle, "")
 	}
 	if err := c.hca.pds.take(verb); err != nil {
-		c.put()
+		parent.put()
 		return nil, err
 	}
-	return &pd{ca: c, hca: c.hca, num: c.lastPD.Add(1)}, nil
+	return &pd{parent: parent, hca: c.hca, num: c.lastPD.Add(1)}, nil
 }

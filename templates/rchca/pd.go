@@ -8,9 +8,9 @@ import (
 type pd struct {
 	ci.UnimplementedPD
 	refs
-	ca  *ca
-	hca *HCA
-	num uint32 // of the PD in the hardware
+	parent *refs // of the CA, or of the process
+	hca    *HCA
+	num    uint32 // of the PD in the hardware
 
 	user *user // the process that the PD belongs to, or nil
 }
@@ -21,7 +21,7 @@ func (p *pd) Destroy() error {
 		return err
 	}
 	p.hca.pds.give()
-	p.ca.put()
+	p.parent.put()
 	return nil
 }
 

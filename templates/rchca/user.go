@@ -1,8 +1,6 @@
 package rchca
 
 import (
-	"sync/atomic"
-
 	"ciddk/ci"
 	"ciddk/templates/rchca/userabi"
 )
@@ -14,10 +12,10 @@ import (
 // its own, or memory for queues. [SAS-2.4-01]
 type user struct {
 	ci.UnimplementedUserCA // VendorCall: see CapVendorCall
-	ca                     *ca
-	process                ci.Process
-	closed                 atomic.Bool
-	shared                 *shared // memory for queues; nil without a user library
+	refs
+	ca      *ca
+	process ci.Process
+	shared  *shared // memory for queues; nil without a user library
 }
 
 var _ ci.UserCA = (*user)(nil)
@@ -58,14 +56,11 @@ func (c *ca) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 // AllocatePD is CA.AllocatePD for the process.
 func (u *user) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
 	const verb = "UserCA.AllocatePD"
-	if u.closed.Load() {
-		return nil, fail(verb, ci.InvalidCAHandle, "")
-	}
 	data, err := openPrivate(verb, ub)
 	if err != nil {
 		return nil, err
 	}
-	p, err := u.ca.newPD(verb, typ)
+	p, err := u.ca.newPD(verb, typ, &u.refs)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +70,11 @@ func (u *user) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
 }
 
 // Destroy closes the context. It may run after the process has exited, without the user library's hooks, so it must not
-// need the memory of the process. The access layer has destroyed the objects of the process before. Status:
-// InvalidCAHandle (closed already). [SAS-2.4-15]
+// need the memory of the process. Status: InvalidCAHandle (closed already), ResourceBusy (a PD of the process exists).
+// [SAS-2.4-15]
 func (u *user) Destroy() error {
-	if u.closed.Swap(true) {
-		return fail("UserCA.Destroy", ci.InvalidCAHandle, "")
+	if err := u.beginDestroy("UserCA.Destroy", ci.InvalidCAHandle); err != nil {
+		return err
 	}
 	if u.shared != nil {
 		u.shared.close()
