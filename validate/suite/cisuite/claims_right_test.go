@@ -74,7 +74,7 @@ type held struct {
 func extend(h ci.HCA) ci.HCA {
 	x := &extension{bytes: map[ci.Key]held{}, large: map[uint64]bool{}}
 	return ciwrap.Wrap(h, ciwrap.Layer{
-		CA: func(c ci.CA) ci.CA { return extendedCA{ciwrap.CA{CA: c}} },
+		CA: func(c ci.CA) ci.CA { return &extendedCA{CA: ciwrap.CA{CA: c}} },
 		MR: func(m ci.MR, o ciwrap.MROrigin) ci.MR {
 			if o.Kind == ciwrap.MRVirtual {
 				x.mu.Lock()
@@ -97,9 +97,19 @@ func extend(h ci.HCA) ci.HCA {
 	})
 }
 
-type extendedCA struct{ ciwrap.CA }
+type extendedCA struct {
+	ciwrap.CA
+	users atomic.Int32
+}
 
-func (c extendedCA) Query() (*ci.CAAttr, error) {
+func (c *extendedCA) Destroy() error {
+	if c.users.Load() > 0 {
+		return ci.ResourceBusy
+	}
+	return c.CA.Destroy()
+}
+
+func (c *extendedCA) Query() (*ci.CAAttr, error) {
 	a, err := c.CA.Query()
 	if err == nil {
 		a.Caps |= offered
@@ -107,14 +117,14 @@ func (c extendedCA) Query() (*ci.CAAttr, error) {
 	return a, err
 }
 
-func (c extendedCA) SLForIP(port uint8, ipPort uint16) (ci.SL, error) {
+func (c *extendedCA) SLForIP(port uint8, ipPort uint16) (ci.SL, error) {
 	if port < 1 || port > 2 {
 		return 0, ci.InvalidPort
 	}
 	return ci.SL(ipPort & 7), nil
 }
 
-func (c extendedCA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
+func (c *extendedCA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
 	switch {
 	case op == nil || op.Command != 7:
 		return ci.InvalidParameter
@@ -126,23 +136,44 @@ func (c extendedCA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
 	return nil
 }
 
-func (c extendedCA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
+func (c *extendedCA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 	if p == nil || ub == nil || ub.Command != 0 {
 		return nil, ci.InvalidParameter
 	}
+	c.users.Add(1)
 	return &extendedUser{ca: c}, nil
 }
 
 type extendedUser struct {
-	ca       extendedCA
+	ca       *extendedCA
+	pds      atomic.Int32
 	isClosed atomic.Bool
+}
+
+// extendedPD is a PD of a process.
+type extendedPD struct {
+	ciwrap.PD
+	user *extendedUser
+}
+
+func (p extendedPD) Destroy() error {
+	err := p.PD.Destroy()
+	if err == nil {
+		p.user.pds.Add(-1)
+	}
+	return err
 }
 
 func (u *extendedUser) AllocatePD(typ ci.PDType, _ *ci.UserBuffer) (ci.PD, error) {
 	if u.isClosed.Load() {
 		return nil, ci.InvalidCAHandle
 	}
-	return u.ca.AllocatePD(typ)
+	p, err := u.ca.AllocatePD(typ)
+	if err != nil {
+		return nil, err
+	}
+	u.pds.Add(1)
+	return extendedPD{ciwrap.PD{PD: p}, u}, nil
 }
 
 func (u *extendedUser) VendorCall(op *ci.VendorOp, _ *ci.UserBuffer, objects ...ci.Object) error {
@@ -153,9 +184,14 @@ func (u *extendedUser) VendorCall(op *ci.VendorOp, _ *ci.UserBuffer, objects ...
 }
 
 func (u *extendedUser) Destroy() error {
-	if u.isClosed.Swap(true) {
+	switch {
+	case u.isClosed.Load():
 		return ci.InvalidCAHandle
+	case u.pds.Load() > 0:
+		return ci.ResourceBusy
 	}
+	u.isClosed.Store(true)
+	u.ca.users.Add(-1)
 	return nil
 }
 
