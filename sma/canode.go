@@ -53,6 +53,21 @@ type caKey struct {
 	Protection
 	own        bool   // from a Set that the node has passed on, not read from the driver
 	violations uint16 // that the driver has not seen
+	set        lastSet
+}
+
+// lastSet is what a Set has changed of the way to the manager, until the adapter's attributes show it: they may be
+// those of a query before the Set when the manager's next request arrives.
+type lastSet struct {
+	link linkAttr
+	attr *ci.CAAttr // the result of CANodeConfig.Attr that was seen last; nil if the attributes show the Set
+	left int        // how many other results may be of a query before the Set
+}
+
+// linkAttr is what a port needs to send to its manager.
+type linkAttr struct {
+	manager Manager
+	state   ci.PortState
 }
 
 var _ interface {
@@ -141,9 +156,30 @@ func (n *caNode) Manager(port uint8) (m Manager, ok bool) {
 		return m, false
 	}
 	p := &attr.Ports[port-1]
-	m = Manager{LID: p.SMLID, SL: ci.SL(p.SMSL), Own: p.LID, Timeout: p.SubnetTimeout}
-	isOwn := p.LID == p.SMLID // of a manager on this port, or of none on a link that comes up by itself
-	return m, p.State >= ci.PortActive && p.LID != 0 && p.SMLID != 0 && (!isOwn || p.Capability&ci.PortCapSM != 0)
+	l := n.latest(port, attr, linkAttr{Manager{LID: p.SMLID, SL: ci.SL(p.SMSL), Own: p.LID, Timeout: p.SubnetTimeout},
+		p.State})
+	m = l.manager
+	isOwn := m.Own == m.LID // of a manager on this port, or of none on a link that comes up by itself
+	return m, l.state >= ci.PortActive && m.Own != 0 && m.LID != 0 && (!isOwn || p.Capability&ci.PortCapSM != 0)
+}
+
+// latest returns shown, which is from the attributes, or what a later Set has made of it.
+func (n *caNode) latest(port uint8, attr *ci.CAAttr, shown linkAttr) linkAttr {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	k := n.key(port)
+	if k == nil || k.set.attr == nil {
+		return shown
+	}
+	if attr != k.set.attr {
+		k.set.attr = attr
+		k.set.left--
+	}
+	if k.set.left < 0 || shown == k.set.link {
+		k.set.attr = nil
+		return shown
+	}
+	return k.set.link
 }
 
 // Execute implements Node.
@@ -200,11 +236,14 @@ func (n *caNode) selects(q *Request) bool { return q.Modifier == 0 || q.Modifier
 func (n *caNode) learn(q *Request, asked *mad.PortInfo) {
 	var i mad.PortInfo
 	i.Parse(q.Data)
+	attr := n.c.Attr()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	k := n.key(q.Port)
 	switch {
 	case asked != nil:
+		k.set = lastSet{attr: attr, left: 1, link: linkAttr{Manager{LID: ci.LID(i.MasterSMLID), SL: ci.SL(i.MasterSMSL),
+			Own: ci.LID(i.LID), Timeout: ci.TimeExp(i.SubnetTimeout)}, ci.PortState(i.State)}}
 		k.own, k.Protection = true, Protection{asked.MKey, asked.MKeyProtect, asked.MKeyLease}
 		if asked.MKeyViolations == 0 {
 			k.violations = 0

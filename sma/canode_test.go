@@ -142,6 +142,52 @@ func TestCANodeProtection(t *testing.T) {
 	}
 }
 
+// A violation of the key that a Set has given to the port is reported to the manager that the same Set has named, though
+// the adapter's attributes do not show it yet. When they are queried after the Set, they count.
+func TestCANodeNewManager(t *testing.T) {
+	t.Parallel()
+	const key = 0xabc
+	attr := &ci.CAAttr{Caps: ci.CapLocalMAD, GUID: 1, Ports: []ci.PortAttr{{Num: 1, State: ci.PortActive}}}
+	var to []sma.Manager
+	a := sma.New(sma.Config{Clock: clock.NewVirtual(0),
+		SendTrap: func(_ uint8, m sma.Manager, _ *ci.MAD) { to = append(to, m) },
+		Node: sma.NewCANode(sma.CANodeConfig{CA: &keeper{mad.PortInfo{State: uint8(ci.PortActive)}},
+			Attr: func() *ci.CAAttr { return attr }})})
+	defer a.Close()
+	show := func(lid, manager ci.LID, state ci.PortState) {
+		attr = &ci.CAAttr{Caps: ci.CapLocalMAD, GUID: 1, Ports: []ci.PortAttr{{Num: 1, State: state, LID: lid,
+			SMLID: manager, SMSL: 3, SubnetTimeout: 14}}}
+	}
+	set := func(manager uint16) {
+		p := mad.PortInfo{LID: 5, MasterSMLID: manager, MasterSMSL: 3, SubnetTimeout: 14, MKey: key,
+			State: uint8(ci.PortActive)}
+		var b [64]byte
+		p.Put(b[:])
+		m := smp(mad.Set, mad.AttrPortInfo, 0, b[:])
+		binary.BigEndian.PutUint64(m[24:], key)
+		require.True(t, a.ExecuteLocal(1, 6, m))
+	}
+	n := uint32(0)
+	violate := func() (m sma.Manager) {
+		to = nil
+		n++
+		require.False(t, a.ExecuteLocal(1, 6, smp(mad.Set, mad.AttrPKeyTable, n, nil)))
+		if len(to) > 0 {
+			m = to[0]
+		}
+		return m
+	}
+	want := func(manager ci.LID) sma.Manager { return sma.Manager{LID: manager, SL: 3, Own: 5, Timeout: 14} }
+	set(6)
+	assert.Equal(t, want(6), violate(), "before any query")
+	show(0, 0, ci.PortActive)
+	assert.Equal(t, want(6), violate(), "after a query that had begun before the Set")
+	show(5, 6, ci.PortActive)
+	assert.Equal(t, want(6), violate(), "after the query of the Set")
+	show(5, 6, ci.PortDown)
+	assert.Zero(t, violate(), "after the link went down")
+}
+
 // FuzzCANode checks that whatever a driver answers to any datagram, the kit's response belongs to its request.
 func FuzzCANode(f *testing.F) {
 	f.Add(smp(mad.Set, mad.AttrPortInfo, 1, []byte{1})[:], smp(mad.GetResp, mad.AttrPortInfo, 1, nil)[:],
