@@ -174,6 +174,7 @@ func (n *caNode) latest(port uint8, attr *ci.CAAttr, shown linkAttr) linkAttr {
 	if attr != k.set.attr {
 		k.set.attr = attr
 		k.set.left--
+		k.set.link.state = shown.state // which changes without a Set, too
 	}
 	if k.set.left < 0 || shown == k.set.link {
 		k.set.attr = nil

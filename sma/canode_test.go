@@ -182,10 +182,16 @@ func TestCANodeNewManager(t *testing.T) {
 	assert.Equal(t, want(6), violate(), "before any query")
 	show(0, 0, ci.PortActive)
 	assert.Equal(t, want(6), violate(), "after a query that had begun before the Set")
+	show(0, 0, ci.PortDown)
+	assert.Zero(t, violate(), "after a query that has seen the link go down")
+	set(6)
 	show(5, 6, ci.PortActive)
 	assert.Equal(t, want(6), violate(), "after the query of the Set")
 	show(5, 6, ci.PortDown)
 	assert.Zero(t, violate(), "after the link went down")
+	set(6)
+	show(5, 6, ci.PortInit)
+	assert.Zero(t, violate(), "after the link went down, with no violation between")
 }
 
 // FuzzCANode checks that whatever a driver answers to any datagram, the kit's response belongs to its request.

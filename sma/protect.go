@@ -116,16 +116,15 @@ func (l *leases) stop(port uint8) {
 
 func (l *leases) expire(port uint8, t *lease) {
 	l.mu.Lock()
-	expired := t.on && !l.closed && l.clock.Now() >= t.until
-	if expired {
-		t.on = false
-		l.running.Add(-1)
+	if !t.on || l.closed || l.clock.Now() < t.until {
+		l.mu.Unlock()
+		return
 	}
+	t.on = false
+	l.running.Add(-1)
 	l.mu.Unlock()
-	if expired {
-		l.a.counters.add(LeasesExpired)
-		l.a.keyed.ExpireMKey(port)
-	}
+	l.a.counters.add(LeasesExpired)
+	l.a.keyed.ExpireMKey(port)
 }
 
 func (l *leases) close() {

@@ -710,6 +710,33 @@ var _ = cqNotifyCases.Case(validate.Case{
 
 func cqOverflow(t *validate.T) {
 	p := newBelled(t, 4)
+	p.overflow()
+}
+
+var _ = cqNotifyCases.Case(validate.Case{
+	ID:      "cq.overflow.smaller",
+	Title:   "more completions than a CQ holds that had more entries before",
+	Feature: validate.FeatureEvents,
+	Needs:   validate.Needs{Caps: ci.CapResizeCQ},
+	Run:     cqOverflowSmaller,
+}, CICQError01)
+
+func cqOverflowSmaller(t *validate.T) {
+	p := newBelled(t, 20)
+	a, err := p.cq.Query()
+	kit.OK(t, err, "CQ.Query")
+	for _, n := range []int{min(a.Size, 40), 1, 1} { // to the end of the ring, and around it
+		p.messages(n, 0)
+		p.cq.Wait(n)
+	}
+	_, err = p.cq.Resize(ci.CQResize{Size: 4})
+	kit.OK(t, err, "CQ.Resize to 4")
+	p.overflow()
+}
+
+// overflow sends more messages than the CQ has entries.
+func (p *belled) overflow() {
+	t := p.t
 	a, err := p.cq.Query()
 	kit.OK(t, err, "CQ.Query")
 	n := 1<<bits.Len(uint(a.Size)) + 1 // drivers may keep entries of a ring for themselves, such as for its resize

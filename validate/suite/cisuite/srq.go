@@ -597,7 +597,11 @@ func srqModifyDepth(t *validate.T) {
 	if most := t.Attr().MaxSRQWRs; most <= 1<<16 {
 		grow(most)
 	}
-	s.message(0, 2, 4)
+	for id := 2; id < 12; id++ {
+		s.message(0, id, 4)
+	}
+	grow(1)
+	s.message(0, 12, 4)
 }
 
 var CILastWQE01 = srqCases.Must("CI-LastWQE-01", "IBTA 11.5.2", "SRQ_QP_LAST_WQE_REACHED (26)",

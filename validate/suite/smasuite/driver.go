@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
@@ -455,7 +457,7 @@ func driverLease(t *validate.T) {
 		i.Parse(out[64:])
 		return i
 	}
-	l.lease()
+	l.leaseAt(2)
 	want := below()
 	kit.Equal(t, "M_KeyProtectBits of the driver before the end of the lease", want.MKeyProtect, 2)
 	if !await(t, l.isReadable) {
@@ -463,4 +465,62 @@ func driverLease(t *validate.T) {
 	}
 	want.MKeyProtect = 0
 	kit.Equal(t, "PortInfo of the driver after the lease", fmt.Sprintf("%+v", below()), fmt.Sprintf("%+v", want))
+}
+
+var _ = drivers.Case(validate.Case{
+	ID:    "sma.trap.early",
+	Title: "violations of the M_Key before and while the driver is queried after the Sets that name the manager",
+	Run:   trapEarly,
+}, SMATrap01)
+
+func trapEarly(t *validate.T) {
+	var isSlow atomic.Bool
+	began, proceed := make(chan struct{}, 1), make(chan struct{})
+	l := scripted(t, &script{query: func(*ci.CAAttr) { // after the query of the driver
+		if !isSlow.Load() {
+			return
+		}
+		select {
+		case began <- struct{}{}:
+		default:
+		}
+		<-proceed
+	}})
+	end := sync.OnceFunc(func() {
+		isSlow.Store(false)
+		close(proceed)
+	})
+	t.Cleanup(end)
+	wait := func(what string) {
+		select {
+		case <-began:
+		case <-time.After(t.Remaining()):
+			t.Failf(what, "a query of the driver", "none")
+		}
+	}
+	reported := func(modifier uint32, when string) {
+		l.violate(l.smp(mad.Set, mad.AttrPKeyTable, modifier))
+		for {
+			s, n := l.mustTrap("a wrong M_Key " + when)
+			var d mad.TrapMKey
+			if d.Parse(n.Details[:]); d.Modifier == modifier {
+				kit.Equal(t, "issuer of the trap", ci.LID(n.IssuerLID), l.peer.lid)
+				l.repress(&s)
+				return
+			}
+		}
+	}
+	isSlow.Store(true)
+	other := l.peer.ca.Port.LID + 1
+	l.change(func(i *mad.PortInfo) { i.MasterSMLID, i.MKey, i.MKeyProtect = uint16(other), key, 1 })
+	l.key = key
+	wait("after the first Set")
+	l.manage()
+	reported(1, "while the query after the Set before this one lasts")
+	proceed <- struct{}{}
+	wait("after the second Set")
+	reported(2, "while the query after the Set lasts")
+	end()
+	reported(3, "after the Set")
+	l.quiet()
 }

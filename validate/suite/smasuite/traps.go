@@ -18,15 +18,20 @@ const subnetTimeout = 14
 // managed returns a port whose subnet manager is the peer.
 func managed(t *validate.T) *linked {
 	l := link(t)
+	l.manage()
+	return l
+}
+
+// manage makes the peer the subnet manager of the port.
+func (l *linked) manage() {
 	if i := l.info(); i.CapabilityMask&uint32(ci.PortCapTrap) == 0 {
-		t.Skip("PortInfo.CapabilityMask does not claim traps")
+		l.t.Skip("PortInfo.CapabilityMask does not claim traps")
 	}
 	l.change(func(i *mad.PortInfo) {
 		i.MasterSMLID, i.MasterSMSL, i.SubnetTimeout = uint16(l.peer.ca.Port.LID), 0, subnetTimeout
 		i.MKey, i.MKeyProtect, i.MKeyLease = key, 1, 0
 	})
 	l.key = key
-	return l
 }
 
 // violate sends a Set with a wrong M_Key.
