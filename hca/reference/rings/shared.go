@@ -152,8 +152,8 @@ func (r *SharedRecv) Move(b []byte, s Shape, free func()) error {
 	if n >= s.Slots {
 		return bad("SRQ.Modify", ci.InvalidMaxWRs, "%d receives are posted, %d would fit", n, s.Slots-1)
 	}
-	r.q, r.next, r.post = r.q.move(b, s, r.next, n), 0, 0
-	r.freed, r.posted = 0, n
+	r.q, r.next = r.q.move(b, s, r.next, n), 0
+	r.posted = n
 	r.free()
 	r.free = free
 	return nil
