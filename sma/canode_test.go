@@ -142,7 +142,7 @@ func TestCANodeProtection(t *testing.T) {
 	}
 }
 
-// A violation of the key that a Set has given to the port is reported to the manager that the same Set has named, though
+// A violation of the key that a Set has given to the port is reported to the manager that this Set has named, though
 // the adapter's attributes do not show it yet. When they are queried after the Set, they count.
 func TestCANodeNewManager(t *testing.T) {
 	t.Parallel()
