@@ -139,34 +139,74 @@ func timerBacklog(t *validate.T) {
 	kit.OK(t, err, "cm.New")
 	a.closeAtEnd(m.Close, "cm.Service.Close")
 	ended := make(chan error, 1)
-	for _, call := range []struct {
-		name  string
-		begin func(ctx context.Context) error
-	}{
+	var conn cm.Conn
+	p := newScript(t, b, a)
+	path := a.path(b)
+	path.LifeTime = 20
+	type call struct {
+		name   string
+		begin  func(ctx context.Context) error
+		answer func()
+	}
+	calls := []call{
 		{"lookup", func(ctx context.Context) error {
-			return m.StartLookup(ctx, cm.LookupConfig{Service: service, Path: a.path(b)},
+			return m.StartLookup(ctx, cm.LookupConfig{Service: service, Path: path},
 				func(_ *cm.LookupReply, err error) { ended <- err })
+		}, func() {
+			q, h := expect[*mad.SIDRREQ](p, "SIDR_REQ")
+			p.send(h.TID, &mad.SIDRREP{RequestID: q.RequestID, ServiceID: q.ServiceID, QPN: 0x456})
 		}},
 		{"request", func(ctx context.Context) error {
-			return m.StartConnect(ctx, x.request(b, nil), func(_ cm.Conn, err error) { ended <- err })
+			return m.StartConnect(ctx, x.request(b, nil), func(c cm.Conn, err error) { conn = c; ended <- err })
+		}, func() {
+			q, h := expect[*mad.REQ](p, "REQ")
+			p.send(h.TID, p.rep(q, 0x456))
 		}},
-	} {
-		copies := func(sent, waiting int, where string) {
-			gotSent, gotWaiting := s.took()
-			kit.Equal(t, "copies of a "+call.name+", and waits for what has arrived, "+where,
-				[2]int{gotSent, gotWaiting}, [2]int{sent, waiting})
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
+	}
+	copies := func(sent, waiting int, where string) {
+		gotSent, gotWaiting := s.took()
+		kit.Equal(t, "messages, and waits for what has arrived, "+where, [2]int{gotSent, gotWaiting},
+			[2]int{sent, waiting})
+	}
+	begin := func(ctx context.Context, c *call) (timeout time.Duration) {
 		s.set(false)
 		s.took()
-		kit.OK(t, call.begin(ctx), "start of a "+call.name)
-		copies(1, 0, "at its start")
+		kit.OK(t, c.begin(ctx), "start of a "+c.name)
+		copies(1, 0, "at the start of a "+c.name)
 		at, ok := v.Next()
-		kit.True(t, ok, "timer of a "+call.name, "one that is set", "none")
-		timeout := at - v.Now()
+		kit.True(t, ok, "timer of a "+c.name, "one that is set", "none")
+		return at - v.Now()
+	}
+	for i := range calls {
+		c := &calls[i]
+		timeout := begin(t.Context(), c)
+		if c.name == "lookup" { // 1.1 s and twice the packet life time
+			kit.Equal(t, "timeout of a lookup", timeout, 4096*time.Nanosecond<<18+2*(4096*time.Nanosecond<<20))
+		}
+		s.set(true)
+		v.Advance(timeout)
+		copies(0, 1, "after the timeout of a "+c.name+" with a backlog")
+		c.answer()
+		kit.OK(t, await(t, ended, "outcome of a "+c.name), "outcome of a "+c.name)
+		old := s.set(true)
+		old()
+		copies(0, 0, "after the answer to a "+c.name+" was delivered")
+		if conn != nil {
+			kit.OK(t, conn.Confirm(nil), "cm.Conn.Confirm")
+			copies(1, 0, "after Confirm") // the RTU
+			old()
+			copies(0, 0, "when the old backlog has ended again")
+			kit.OK(t, conn.Close(), "cm.Conn.Close")
+			v.Advance(time.Hour) // until the end of the connection
+		}
+	}
+	for i := range calls {
+		c := &calls[i]
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		timeout := begin(ctx, c)
 		v.Advance(timeout - 1)
-		copies(0, 0, "before its timeout")
+		copies(0, 0, "before the timeout of a "+c.name)
 		v.Advance(1)
 		copies(1, 1, "after a timeout without a backlog")
 		s.set(true)
@@ -183,8 +223,8 @@ func timerBacklog(t *validate.T) {
 		copies(0, 0, "when the backlog of another timeout has ended")
 		v.Advance(10 * timeout)
 		sent, _ := s.took()
-		kit.True(t, sent > 0, "copies of a "+call.name+" whose backlog does not end", "some", "none")
+		kit.True(t, sent > 0, "copies of a "+c.name+" whose backlog does not end", "some", "none")
 		cancel()
-		kit.True(t, await(t, ended, "end of a "+call.name) != nil, "end of a "+call.name, "an error", "success")
+		kit.True(t, await(t, ended, "end of a "+c.name) != nil, "end of a "+c.name, "an error", "success")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ciddk/accesslayer"
@@ -39,6 +40,7 @@ func limitQueueOf(t *validate.T, limit int) {
 	b := newBench(t, benchSetting{mads: mads.Config{SendDepth: depth, QueueLimit: limit}})
 	from, to := b.agent(vendor()), b.peer.agent(vendor(mad.Send))
 	addr := b.side.to(b.peer)
+	var outcomes atomic.Int32 // of requests that were rejected
 	for _, isReply := range kit.Variants(t, "replies of the services", []bool{false, true}) {
 		b.idle(from)
 		b.sent()
@@ -102,6 +104,9 @@ func limitQueueOf(t *validate.T, limit int) {
 		kit.WantExactly(t, send(150), "mads.Agent.Send beyond QueueLimit", ci.InsufficientResources)
 		_, err := from.Do(t.Context(), &mads.Message{To: addr, MAD: datagram(t, mad.Get, 151)})
 		kit.WantExactly(t, err, "mads.Agent.Do beyond QueueLimit", ci.InsufficientResources)
+		err = from.StartDo(t.Context(), &mads.Message{To: addr, MAD: datagram(t, mad.Get, 152)},
+			func(*mads.Received, error) { outcomes.Add(1) })
+		kit.WantExactly(t, err, "mads.Agent.StartDo beyond QueueLimit", ci.InsufficientResources)
 		free()
 		for _, tid := range want {
 			if tid < 200 {
@@ -122,6 +127,8 @@ func limitQueueOf(t *validate.T, limit int) {
 		kit.OK(t, send(160), "mads.Agent.Send after the queue was full")
 		kit.Equal(t, "transaction ID of the next datagram", arrival(t, to, "datagram").Header().TID, 160)
 	}
+	kit.OK(t, from.Close(), "mads.Agent.Close")
+	kit.Equal(t, "outcomes of requests that StartDo has rejected", outcomes.Load(), int32(0))
 	b.end()
 }
 

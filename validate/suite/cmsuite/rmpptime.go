@@ -443,6 +443,14 @@ func rmppFew(t *validate.T) {
 		other.AV.GRH.DGID[15] ^= 0x40
 	}
 	kit.OK(t, send(other, 3), "mads.Agent.Send of a long response to another peer")
+	s.settle(1)
+	s.sent()
+	s.segment(10, 1, 2, 205)
+	s.segment(11, 1, 2, 205)
+	s.wants("two long messages of a peer", fmt.Sprintf("ACK 1 %d", 1+s.window()), "STOP 1")
+	s.segment(10, 2, 2, 0)
+	s.wants("the end of the first one", fmt.Sprintf("ACK 2 %d", 1+s.window()))
+	s.message(10, 2)
 }
 
 // longMessage returns a message of subnet administration.
