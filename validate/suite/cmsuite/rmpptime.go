@@ -446,10 +446,9 @@ func rmppFew(t *validate.T) {
 	s.settle(1)
 	s.sent()
 	s.segment(10, 1, 2, 205)
-	s.segment(11, 1, 2, 205)
-	s.wants("two long messages of a peer", fmt.Sprintf("ACK 1 %d", 1+s.window()), "STOP 1")
+	s.wants("a long message of a peer", fmt.Sprintf("ACK 1 %d", 1+s.window()))
 	s.segment(10, 2, 2, 0)
-	s.wants("the end of the first one", fmt.Sprintf("ACK 2 %d", 1+s.window()))
+	s.wants("its end", fmt.Sprintf("ACK 2 %d", 1+s.window()))
 	s.message(10, 2)
 }
 

@@ -211,7 +211,9 @@ var _ = quotas.Case(validate.Case{
 func quotaRemoved(t *validate.T) {
 	const most = 1 << 20
 	s := newStage(t)
-	s.restart(func(cfg *kproxy.Config) { cfg.Quota = kproxy.Quota{MemoryBytes: most} })
+	s.restart(func(cfg *kproxy.Config) {
+		cfg.Quota = kproxy.Quota{MemoryBytes: most, QueueBytes: 4 * 64}
+	})
 	a := s.app()
 	whole := ci.Bytes(make([]byte, most))
 	open := func(i int) ci.PD {
@@ -225,7 +227,12 @@ func quotaRemoved(t *validate.T) {
 		_, err := pd.RegisterMR(ci.MRCreate{Memory: whole, Access: ci.LocalWrite})
 		return err
 	}
+	create := func(pd ci.PD) (ci.CQ, error) { return pd.CreateCQ(ci.CQCreate{Size: 4}) }
 	first, second := open(0), open(1)
+	old, err := create(first)
+	kit.OK(t, err, "PD.CreateCQ of the whole quota")
+	_, err = create(second)
+	kit.Want(t, err, "PD.CreateCQ at another adapter, beyond the quota", ci.InsufficientResources)
 	kit.OK(t, register(first), "PD.RegisterMR of the whole quota")
 	kit.Want(t, register(second), "PD.RegisterMR at another adapter, beyond the quota", ci.InsufficientResources)
 	kit.OK(t, s.al.Deregister(s.guids[0]), "Registrar.Deregister")
@@ -236,4 +243,9 @@ func quotaRemoved(t *validate.T) {
 			}
 			return ""
 		})
+	_, err = create(second)
+	kit.OK(t, err, "PD.CreateCQ of the whole quota at another adapter, after the first was removed")
+	kit.OK(t, old.Destroy(), "CQ.Destroy of a CQ of the adapter that was removed")
+	_, err = create(second)
+	kit.Want(t, err, "PD.CreateCQ beyond the quota, after a CQ that no longer counted", ci.InsufficientResources)
 }

@@ -209,8 +209,9 @@ func servingOperations(t *validate.T) {
 	const most = 256 // Agent.StartDo of package services
 	s := newStage(t)
 	s.withServices(func(cfg *kproxy.Config) { cfg.Quota.ServiceBytes = most*bytesPerElement + room })
+	app := s.app()
 	p := s.patron()
-	to := p.loopback(s.app().open())
+	to := p.loopback(app.open())
 	start := func(agent schema.Handle, op uint64) error {
 		return p.do(schema.CmdSendMAD, &schema.SendMAD{Agent: agent, Op: op, To: to, Timeout: int64(time.Hour),
 			MAD: datagram(classFirst, uint32(op))}, &schema.None{})
@@ -221,8 +222,10 @@ func servingOperations(t *validate.T) {
 		for op := uint64(1); op <= most; op++ {
 			kit.OK(t, start(a, op), fmt.Sprintf("request %d of an agent", op))
 		}
-		kit.Want(t, start(a, 1), "a request with the number of one that is pending", ci.InvalidParameter)
-		kit.Want(t, start(a, most+1), "a request beyond the limit", ci.InsufficientResources)
+		for range 2 * room / bytesPerElement { // none of which count
+			kit.Want(t, start(a, 1), "a request with the number of one that is pending", ci.InvalidParameter)
+			kit.Want(t, start(a, most+1), "a request beyond the limit", ci.InsufficientResources)
+		}
 		const canceled = 7
 		for range 2 { // the second time there is no such operation
 			err := p.do(schema.CmdCancel, &schema.Cancel{Object: a, Op: canceled}, &schema.None{})
@@ -240,4 +243,29 @@ func servingOperations(t *validate.T) {
 		p.destroyed(a)
 		kit.Want(t, start(a, 1), "a request of an agent that is destroyed", schema.KindAgent.Invalid())
 	}
+	p.c.Close()
+	t.Step("the bytes of requests")
+	const object, few = 512, 3
+	s.await("the daemon after the end of the process", "no client", func() string {
+		if n := len(s.core.Sessions()); n > 1 { // the application has one
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+	s.restart(func(cfg *kproxy.Config) {
+		cfg.Service, cfg.Quota.ServiceBytes = s.service, 2*object+few*bytesPerElement
+	})
+	p = s.patron()
+	a := p.agent(classFirst, 0, 0)
+	to.QPN = 0x0f0f0f // which nobody has
+	for op := uint64(1); op <= few; op++ {
+		kit.OK(t, start(a, op), fmt.Sprintf("request %d of exactly the bytes of the quota", op))
+	}
+	kit.WantExactly(t, start(a, few+1), "a request beyond the bytes of the quota", ci.InsufficientResources)
+	kit.OK(t, p.do(schema.CmdCancel, &schema.Cancel{Object: a, Op: few}, &schema.None{}), "services.Cancel")
+	r := p.await(a, "the outcome of the canceled request")
+	kit.Equal(t, "operation and error of the outcome", fmt.Sprint(r.Op, r.Error.Code),
+		fmt.Sprint(few, schema.ErrorCanceled))
+	kit.OK(t, start(a, few+1), "a request of the bytes of one that has ended")
+	kit.WantExactly(t, start(a, few), "a further request", ci.InsufficientResources)
 }
