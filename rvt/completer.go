@@ -36,18 +36,14 @@ func (r *requester) ack(t *turn, p *Packet) {
 		r.dev.count.add(DropResponse, 1)
 		return
 	}
+	if psnDiff(p.PSN, r.una) < 0 { // it has been acknowledged since
+		r.dev.count.add(DropStale, 1)
+		return
+	}
 	if syn.IsACK() {
-		if psnDiff(p.PSN, r.una) < 0 {
-			r.dev.count.add(DropStale, 1)
-			return
-		}
 		if !r.acknowledge(t, psnAdd(p.PSN, 1)) {
 			r.responseLost(t)
 		}
-		return
-	}
-	if psnDiff(p.PSN, r.una) < 0 { // it has been acknowledged since
-		r.dev.count.add(DropStale, 1)
 		return
 	}
 	if !r.acknowledge(t, p.PSN) {
@@ -69,17 +65,16 @@ func (r *requester) ack(t *turn, p *Packet) {
 		if r.rnrRetries != 7 { // 7: for ever
 			r.rnrRetries--
 		}
-		r.rewind(p.PSN)
+		r.rewind(r.una)
 		r.retried = sequenceErrors{nak: true,
 			implied: true} // the responder has executed no later request: such errors are old
 		r.nakAt = 0
-		r.rnrPSN = p.PSN
 		r.rnrAt = r.deadline(wire.RNRTimer(syn.Value()))
 	default:
 		switch syn {
 		case wire.NAKPSNSequence:
 			r.dev.count.add(CountSeqRetry, 1)
-			r.sequenceNAK(t, p.PSN)
+			r.sequenceNAK(t)
 		case wire.NAKInvalidRequest:
 			r.sendError(t, ci.WCRemInvalidReqErr)
 		case wire.NAKRemoteAccess:
@@ -99,10 +94,7 @@ func (r *requester) acknowledge(t *turn, psn ci.PSN) bool {
 	una := r.una
 	all := true
 	for i := r.head; i != r.tail; i++ {
-		e := r.at(i)
-		if !e.started {
-			break
-		}
+		e := r.at(i) // psn is at most r.max, so that the loop ends before a request that has not started
 		if e.done {
 			continue
 		}
@@ -140,12 +132,8 @@ func (r *requester) progressed() {
 	}
 	r.bytes = max(r.bytes, 0)
 	r.retried = sequenceErrors{}
-	if r.nakAt != 0 && psnDiff(r.una, r.nakPSN) > 0 {
-		r.nakAt = 0 // nothing was missing where the NAK said so
-	}
-	if r.rnrAt != 0 && psnDiff(r.una, r.rnrPSN) > 0 {
-		r.rnrAt = 0 // the receiver was ready after all: the NAK was overtaken or forged
-	}
+	// What waited for a time was the request at una: nothing was missing there, or the receiver was ready after all.
+	r.nakAt, r.rnrAt = 0, 0
 	r.retries, r.rnrRetries = r.attr.RetryCount, r.attr.RNRRetry
 	r.retryAt, r.lateness = 0, lateness{}
 	if r.una != r.max {
@@ -161,7 +149,7 @@ func (r *requester) expected(t *turn, psn ci.PSN) *sendEntry {
 		r.dev.count.add(DropResponse, 1)
 		return nil
 	}
-	if !r.acknowledge(t, psn) || r.una != psn {
+	if !r.acknowledge(t, psn) {
 		r.dev.count.add(DropSequence, 1)
 		r.responseLost(t)
 		return nil
@@ -179,7 +167,7 @@ func (r *requester) readResponse(t *turn, p *Packet) {
 	if e == nil {
 		return
 	}
-	if e.w.Op != ci.OpRead || !e.started || !p.Syndrome.IsACK() {
+	if e.w.Op != ci.OpRead || !p.Syndrome.IsACK() {
 		r.sendError(t, ci.WCBadRespErr)
 		return
 	}
@@ -227,7 +215,7 @@ func (r *requester) atomicResponse(t *turn, p *Packet) {
 	if e == nil {
 		return
 	}
-	if e.w.Op != ci.OpCompareSwap && e.w.Op != ci.OpFetchAdd || !e.started || !p.Syndrome.IsACK() {
+	if e.w.Op != ci.OpCompareSwap && e.w.Op != ci.OpFetchAdd || !p.Syndrome.IsACK() {
 		r.sendError(t, ci.WCBadRespErr)
 		return
 	}

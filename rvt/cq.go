@@ -395,7 +395,7 @@ func (q *CQ) moderated() {
 // overflowed raises the events of lost completions and takes the QPs that use the queue to Error (IBTA volume 1,
 // 10.2.4.4).
 func (q *CQ) overflowed() {
-	q.notify.event(ci.EventCQOverflow, 0, 0)
-	q.notify.event(ci.EventCQError, 0, 0)
+	q.notify.event(ci.EventCQOverflow)
+	q.notify.event(ci.EventCQError)
 	q.dev.overrun(q)
 }

@@ -24,8 +24,8 @@ type notifier struct {
 }
 
 // event queues an asynchronous event for the object's consumer.
-func (n *notifier) event(t ci.EventType, port uint8, vendor uint64) {
-	n.post(ci.Event{Type: t, Port: port, Vendor: vendor})
+func (n *notifier) event(t ci.EventType) {
+	n.post(ci.Event{Type: t})
 }
 
 // post queues an event whose Context is not set yet.

@@ -228,7 +228,7 @@ func (q *QP) toError(t *turn) {
 	q.req.flushSends(t)
 	q.resp.flushRecvs(t)
 	if q.srq != nil {
-		q.notify.event(ci.EventLastWQE, 0, 0)
+		q.notify.event(ci.EventLastWQE)
 	}
 }
 
@@ -237,7 +237,7 @@ func (q *QP) fatal() {
 	q.mu.Lock()
 	if st := q.current(); st != ci.QPReset && st != ci.QPError {
 		t := newTurn(&q.endpoint)
-		q.notify.event(ci.EventQPFatal, 0, 0)
+		q.notify.event(ci.EventQPFatal)
 		q.toError(t)
 		t.finish()
 		t.free()

@@ -319,15 +319,8 @@ func (q *QP) Query() (ci.QPAttr, error) {
 
 // queryPSNs returns the PSNs for Query.
 func (q *QP) queryPSNs() (sq, rq ci.PSN) {
-	if q.current() < ci.QPRTR {
+	if q.service == wire.UD {
 		return q.attr.SQPSN, q.attr.RQPSN
 	}
-	sq, rq = q.attr.SQPSN, q.attr.RQPSN
-	if q.current() >= ci.QPRTS && q.service != wire.UD {
-		sq = q.req.newPSN
-	}
-	if q.service != wire.UD {
-		rq = q.resp.psn
-	}
-	return sq, rq
+	return q.req.newPSN, q.resp.psn
 }

@@ -13,7 +13,7 @@ type response struct {
 	again  bool   // of a duplicate request
 	psn    ci.PSN // next to send
 	first  ci.PSN // of the request
-	n      uint32 // packets to send from psn on
+	n      uint32 // packets of a READ's answer to send from psn on
 	npkts  uint32 // packets of the whole answer to this request
 	va     uint64 // of first
 	rkey   ci.Key
@@ -63,7 +63,7 @@ func (r *responder) acceptAtomic(t *turn, p *Packet) outcome {
 		return access
 	}
 	r.msn = (r.msn + 1) & psnMask
-	r.remember(response{atomic: true, psn: r.psn, first: r.psn, n: 1, npkts: 1, orig: orig, msn: r.msn})
+	r.remember(response{atomic: true, psn: r.psn, first: r.psn, npkts: 1, orig: orig, msn: r.msn})
 	r.psn = psnAdd(r.psn, 1)
 	return placed
 }
@@ -72,16 +72,10 @@ func (r *responder) acceptAtomic(t *turn, p *Packet) outcome {
 func (r *responder) remember(a response) {
 	r.out = append(r.out, a)
 	r.ackDue = false // the answer acknowledges everything before it
-	if len(r.hist) < int(r.attr.RespRes) {
-		if r.hpos > 0 { // RespRes has grown: the oldest comes first again
-			r.hist = append(slices.Clone(r.hist[r.hpos:]), r.hist[:r.hpos]...)
-			r.hpos = 0
-		}
-		r.hist = append(r.hist, a)
-		return
+	if n := len(r.hist) + 1 - int(r.attr.RespRes); n > 0 {
+		r.hist = r.hist[:copy(r.hist, r.hist[n:])]
 	}
-	r.hist[r.hpos] = a
-	r.hpos = (r.hpos + 1) % len(r.hist)
+	r.hist = append(r.hist, a)
 }
 
 // duplicate answers a repeated request (IBTA volume 1, 9.7.5.1.2).
@@ -98,8 +92,7 @@ func (r *responder) duplicate(_ *turn, p *Packet) {
 		return // it will be asked for again
 	}
 	// From the newest on: PSNs repeat after 2^24 packets, which may be few requests.
-	for i := range r.hist {
-		a := r.hist[(r.hpos+len(r.hist)-1-i)%len(r.hist)]
+	for _, a := range slices.Backward(r.hist) {
 		d := psnDiff(p.PSN, a.first)
 		if a.atomic != atomic || d < 0 || d >= int32(a.npkts) {
 			continue
@@ -107,8 +100,7 @@ func (r *responder) duplicate(_ *turn, p *Packet) {
 		if !atomic {
 			skip := uint64(d) * uint64(r.mtu)
 			n := r.packets(p.DMALen)
-			if p.RKey != a.rkey || p.VA != a.va+skip || skip+uint64(p.DMALen) > uint64(a.length) ||
-				uint32(d)+n > a.npkts {
+			if p.RKey != a.rkey || p.VA != a.va+skip || skip+uint64(p.DMALen) > uint64(a.length) {
 				return
 			}
 			a.first, a.psn, a.va = p.PSN, p.PSN, p.VA
@@ -139,7 +131,6 @@ func (r *responder) sendResponse(t *turn, a *response) bool {
 		p.Op, p.Start, p.End = wire.OpAtomicAcknowledge, true, true
 		p.Syndrome, p.MSN = wire.ACK(wire.CreditsInvalid), a.msn
 		p.PSN, p.Swap = a.psn, a.orig
-		a.n = 0
 		t.left.spend(1, 8)
 		return true
 	}
@@ -191,9 +182,8 @@ func (r *responder) sendResponse(t *turn, a *response) bool {
 // readFault rejects a READ whose memory has become invalid, at the packet that would have carried it.
 func (r *responder) readFault(t *turn, a *response) {
 	r.dev.count.add(CountInvalidNak, 1)
-	r.out = r.out[:0]
-	r.nakDue, r.ackDue = false, false
+	r.ackDue = false // of requests behind this one
 	r.sendAck(t, wire.NAKRemoteAccess, a.psn)
-	r.notify.event(ci.EventWQAccessError, 0, 0)
+	r.notify.event(ci.EventWQAccessError)
 	r.host.toError(t)
 }

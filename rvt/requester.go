@@ -33,11 +33,9 @@ type requester struct {
 	drainEvent       bool
 	retryAt          time.Duration
 	lateness
-	rnrAt  time.Duration
-	rnrPSN ci.PSN // of the RNR NAK that rnrAt waits for
-	naks   nakLimit
-	nakAt  time.Duration // when a delayed NAK is acted on; 0: none
-	nakPSN ci.PSN
+	rnrAt time.Duration // when the request at una that got an RNR NAK is sent again; 0: none waits
+	naks  nakLimit
+	nakAt time.Duration // when a delayed NAK of the request at una is acted on; 0: none
 	pacing
 }
 
@@ -100,11 +98,8 @@ func (r *requester) transmit(t *turn) {
 				r.retire(t)
 			}
 		}
-		if r.current() != ci.QPRTS && r.current() != ci.QPSQDraining {
-			break // a local error ended it
-		}
 	}
-	if r.psn != before && r.retryAt == 0 && r.una != r.max {
+	if r.psn != before && r.retryAt == 0 {
 		r.retryAt = r.retryDeadline()
 	}
 	r.checkDrained()

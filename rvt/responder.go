@@ -34,8 +34,7 @@ type responder struct {
 	gapAt  time.Duration // when a gap that is still there is reported; 0: none waits
 
 	out  []response // answers to be sent, in order
-	hist []response // READs and atomics executed, for duplicates: the RespRes newest
-	hpos int
+	hist []response // READs and atomics executed, for duplicates: the RespRes newest, oldest first
 }
 
 func (r *responder) start(psn ci.PSN) { r.psn = psn }
@@ -46,7 +45,7 @@ func (r *responder) establish() {
 	if !r.established {
 		r.established = true
 		if r.current() == ci.QPRTR {
-			r.notify.event(ci.EventQPComm, 0, 0)
+			r.notify.event(ci.EventQPComm)
 		}
 	}
 }
@@ -117,7 +116,7 @@ func (r *responder) refuse(t *turn, syn wire.Syndrome, st ci.WCStatus, event ci.
 	}
 	r.respond(t)
 	if event != 0 { // after the NAK: the consumer may disconnect, and the peer learns of its failed request first
-		r.notify.event(event, 0, 0)
+		r.notify.event(event)
 	}
 }
 
@@ -147,7 +146,6 @@ func (r *responder) respond(t *turn) {
 			return // an acknowledgement must not overtake the answers
 		}
 		if !r.sendResponse(t, &r.out[0]) {
-			r.out = r.out[:0]
 			return
 		}
 		if r.out[0].n > 0 {

@@ -61,11 +61,9 @@ func (r *requester) deadline(d time.Duration) time.Duration { return r.dev.clock
 // timeout returns 4.096 us * 2^t.
 func timeout(t ci.TimeExp) time.Duration { return 4096 * time.Nanosecond << t }
 
-// timedOut handles the end of the acknowledgement timer.
+// timedOut handles the end of the acknowledgement timer, which runs only while requests are outstanding and none of them
+// waits for a receiver that is not ready.
 func (r *requester) timedOut(t *turn) {
-	if st := r.current(); st != ci.QPRTS && st != ci.QPSQD && st != ci.QPSQDraining || r.una == r.max || r.rnrAt != 0 {
-		return
-	}
 	r.dev.count.add(CountRetry, 1)
 	if r.spendRetry(t) {
 		r.retried, r.nakAt = sequenceErrors{}, 0
@@ -105,33 +103,31 @@ type sequenceErrors struct {
 	implied bool // by a response that has overtaken another one
 }
 
-// sequenceNAK handles a NAK of a sequence error: everything from psn on is sent again.
-func (r *requester) sequenceNAK(t *turn, psn ci.PSN) {
+// sequenceNAK handles a NAK of a sequence error: everything from una on, its PSN, is sent again.
+func (r *requester) sequenceNAK(t *turn) {
 	if r.retried.nak {
 		return // the gap is being filled
 	}
 	if now := r.dev.clock.Now(); !r.naks.allow(now) {
 		r.dev.count.add(CountNakDelayed, 1)
-		r.retried.nak, r.nakAt, r.nakPSN = true, now+nakPatience, psn
+		r.retried.nak, r.nakAt = true, now+nakPatience
 		return
 	}
-	r.goBack(t, psn)
+	r.goBack(t)
 }
 
 // nakStays acts on a NAK that was delayed for nakPatience, in which no packet from the named one on was acknowledged.
 func (r *requester) nakStays(t *turn) {
 	r.nakAt = 0
-	if st := r.current(); st != ci.QPRTS && st != ci.QPSQD && st != ci.QPSQDraining || r.una == r.max || r.rnrAt != 0 {
-		return
-	}
 	r.naks.refund()
-	r.goBack(t, r.nakPSN)
+	r.goBack(t)
 }
 
-func (r *requester) goBack(t *turn, psn ci.PSN) {
+// goBack resumes at the request of a NAK, which has acknowledged everything before it.
+func (r *requester) goBack(t *turn) {
 	if r.spendRetry(t) {
 		r.retried.nak = true
-		r.rewind(psn)
+		r.rewind(r.una)
 		r.slowDown()
 	}
 }

@@ -35,7 +35,7 @@ func (r *requester) checkDrained() {
 	}
 	r.setState(ci.QPSQD)
 	if r.drainEvent {
-		r.notify.event(ci.EventSQDrained, 0, 0)
+		r.notify.event(ci.EventSQDrained)
 	}
 }
 

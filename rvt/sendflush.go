@@ -18,7 +18,7 @@ func (r *requester) sendError(t *turn, st ci.WCStatus) {
 		return
 	}
 	r.setState(ci.QPSQError)
-	r.notify.event(ci.EventSQError, 0, 0)
+	r.notify.event(ci.EventSQError)
 	r.flushSends(t)
 }
 
@@ -46,7 +46,7 @@ func (r *requester) flushSends(t *turn) {
 			e.w.AV, e.w.Ext, e.w.Inline = nil, nil, nil
 			t.done++
 		}
-		r.next, r.off = r.head, 0
+		r.next = r.head
 		if r.head != r.tail {
 			t.more = true
 			break
@@ -55,10 +55,7 @@ func (r *requester) flushSends(t *turn) {
 			break
 		}
 	}
-	r.psn, r.una, r.max = r.newPSN, r.newPSN, r.newPSN
-	r.reads, r.bytes, r.retried = 0, 0, sequenceErrors{}
-	r.retryAt, r.lateness, r.rnrAt = 0, lateness{}, 0
-	r.nakAt, r.pacing = 0, pacing{}
+	r.retryAt, r.rnrAt, r.nakAt = 0, 0, 0
 }
 
 // endFlush completes a flush before the send queue is used again. Its work is limited by what is posted now.
@@ -77,7 +74,7 @@ func (r *requester) endFlush() {
 
 // unbind takes back the key of a type 1 bind that will not be executed.
 func (e *sendEntry) unbind() {
-	if e.w.Op == ci.OpBindMW && !e.done && e.w.Ext != nil && e.w.Ext.MW != nil {
+	if e.w.Op == ci.OpBindMW && e.w.Ext != nil && e.w.Ext.MW != nil {
 		e.w.Ext.MW.dropKey(e.w.Ext.Bind.Key)
 	}
 }

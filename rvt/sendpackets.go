@@ -35,11 +35,8 @@ func (r *requester) sendSome(t *turn, e *sendEntry) bool {
 // sendTrain sends packets of a SEND or WRITE.
 func (r *requester) sendTrain(t *turn, e *sendEntry) bool {
 	mtu := r.mtu
-	n := e.npkts - r.off
-	if n > 1 {
-		n = min(n, uint32(max(r.port.hints.MaxTrain, int(mtu)))/mtu)
-		n = t.left.train(n, mtu)
-	}
+	n := min(e.npkts-r.off, uint32(max(r.port.hints.MaxTrain, int(mtu)))/mtu)
+	n = t.left.train(n, mtu)
 	if r.service == wire.RC {
 		out := uint32(psnDiff(r.psn, r.una))
 		limit := r.packetWindow()

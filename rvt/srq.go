@@ -173,6 +173,6 @@ func (s *SRQ) Next(w *RecvWork) bool {
 func (s *SRQ) checkLimit() {
 	if s.limit > 0 && s.ring.Len() < s.limit {
 		s.limit = 0
-		s.notify.event(ci.EventSRQLimit, 0, 0)
+		s.notify.event(ci.EventSRQLimit)
 	}
 }

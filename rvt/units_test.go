@@ -94,7 +94,7 @@ func TestNotifierOrder(t *testing.T) {
 			got = append(got, e.Type)
 		}, onDue: func(ctx any) { require.Equal(t, 5, ctx); completions++ }}
 		for i := range 10 {
-			n.event(ci.EventType(i), 0, 0)
+			n.event(ci.EventType(i))
 		}
 		synctest.Wait()
 		require.Empty(t, got)
@@ -106,7 +106,7 @@ func TestNotifierOrder(t *testing.T) {
 		require.Equal(t, []ci.EventType{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, got)
 		require.Equal(t, 1, completions)
 		n.close()
-		n.event(1, 0, 0)
+		n.event(1)
 		n.completion()
 		synctest.Wait()
 		require.Len(t, got, 10)
@@ -121,8 +121,8 @@ func TestNotifierClose(t *testing.T) {
 		gate := make(chan struct{})
 		ran := 0
 		n := &notifier{onEvent: func(ci.Event) { ran++; <-gate }}
-		n.event(1, 0, 0)
-		n.event(2, 0, 0)
+		n.event(1)
+		n.event(2)
 		synctest.Wait()
 		closed := false
 		go func() { n.close(); closed = true }()
@@ -134,7 +134,7 @@ func TestNotifierClose(t *testing.T) {
 		require.Equal(t, 1, ran)
 	})
 	var none notifier // without callbacks nothing runs
-	none.event(1, 0, 0)
+	none.event(1)
 	none.completion()
 	require.False(t, none.queued)
 	none.close()
