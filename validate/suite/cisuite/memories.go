@@ -147,6 +147,19 @@ func mrMemorySpread(t *validate.T) {
 			p.B.Buf.WantOnly(t, what, 0, append(append([]byte(nil), want[s.off:s.off+s.n]...),
 				p.A.Buf.Bytes[100:100+s.more]...))
 		}
+		// The other end reads from the memory, in packets of each size.
+		at, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: m, Access: kit.AllAccess})
+		kit.OK(t, err, "PD.RegisterMR")
+		kit.Own(t, at, "MR")
+		for _, s := range []struct{ off, n int }{{0, 3990}, {3, 1}, {501, 3000}, {990, 300}} {
+			what := fmt.Sprintf("READ of %d bytes at %d of memory with %s", s.n, s.off, x.what)
+			p.A.Buf.Blank()
+			p.A.Send(ci.SendWR{ID: 8, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: p.A.Buf.SGL(0, s.n),
+				Remote: at.Region().Remote(uint64(s.off))})
+			p.A.CQ.WaitOK(8)
+			p.A.Buf.WantOnly(t, what, 0, want[s.off:s.off+s.n])
+		}
+		kit.Destroy(t, at, "MR")
 		src := kit.Random(t, p.B.Buf.Bytes[:3000])
 		into := ci.SendWR{ID: 9, Op: ci.OpRead, Flags: ci.SendSignaled, Remote: p.B.Buf.Remote(0),
 			SGL: []ci.SGE{r.SGE(501, 3000)}}

@@ -86,6 +86,17 @@ func unfitMutants() []mutant.Mutant {
 		fault("nak-huge", "WIRE-Nak-16", "of the length in a RETH, bit 31 is ignored",
 			entering(func(_ *view, o *outgoing) bool { return o.BTH.Opcode.HasRETH() && o.RETH.DMALen > 1<<31 },
 				func(_ *view, o *outgoing) { o.RETH.DMALen &^= 1 << 31 })),
+		fault("nak-read-fails", "WIRE-Nak-17", "a NAK that ends a READ response has the PSN after that of the missing packet",
+			tap{leaves: func(v *view, o *outgoing) action {
+				switch {
+				case o.BTH.Opcode.Op() == wire.OpReadResponse:
+					v.last = o
+				case v.last != nil && o.BTH.Opcode == wire.RCAcknowledge && o.AETH.Syndrome == wire.NAKRemoteAccess:
+					o.BTH.PSN = wire.PSNAdd(o.BTH.PSN, 1)
+					return changed
+				}
+				return asIs
+			}}),
 		fault("dup-read-other", "WIRE-Dup-09", "a duplicate READ of other memory is executed as a new READ",
 			entering(func(v *view, o *outgoing) bool { return o.BTH.Opcode == wire.RCReadRequest && isDuplicate(v, o) },
 				func(v *view, o *outgoing) { o.BTH.PSN = v.due })),

@@ -9,7 +9,8 @@ import (
 // Suite returns all areas.
 func Suite() validate.Suite {
 	played := validate.NewSuite("", respondCases, nakCases, dupCases, dropCases, datagramCases, requestCases,
-		reactCases, answers, linkCases, strangers, headers, unanswered, unfit, changes, migrateCases, counts, lanes)
+		reactCases, answers, linkCases, strangers, headers, unanswered, unfit, changes, migrateCases, counts, lanes,
+		depths)
 	for i := range played.Cases {
 		c := &played.Cases[i]
 		c.Requirements = append(c.Requirements, ruleAnyForm)

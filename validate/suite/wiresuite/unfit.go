@@ -240,15 +240,18 @@ var _ = unfit.Case(validate.Case{
 func dupReadOther(t *validate.T) {
 	p := dial(t)
 	n := 3 * p.mtu
+	p.barrier("nothing", 1)
 	first := p.psn
 	p.request(wire.RCReadRequest, nil, p.reth(p.mtu, n))
-	p.readAnswer("READ of three packets", first, p.Buf.Bytes[p.mtu:][:n], 1)
+	p.readAnswer("READ of three packets", first, p.Buf.Bytes[p.mtu:][:n], 2)
 	r := p.Buf.Remote(uint64(p.mtu))
 	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		psn  uint32
 		reth wire.RETH
 	}{
+		{"with the PSN of the WRITE before it", first - 1,
+			wire.RETH{VA: r.Addr - uint64(p.mtu), RKey: uint32(r.RKey), DMALen: uint32(p.mtu)}},
 		{"from an earlier address", first, wire.RETH{VA: r.Addr - 8, RKey: uint32(r.RKey), DMALen: uint32(n)}},
 		{"from a later address", first, wire.RETH{VA: r.Addr + uint64(p.mtu), RKey: uint32(r.RKey), DMALen: 8}},
 		{"of the second packet with the PSN of the third", first + 2,
