@@ -115,12 +115,12 @@ func (t *turn) storeAt(m mem, payload [][]byte, n uint32, last bool) outcome {
 	return placed
 }
 
-// storePieces is store for memory that takes several pieces at once.
+// storePieces is store for memory that takes several pieces at once, at least one.
 func (t *turn) storePieces(m mem, payload [][]byte, n uint32, last bool) outcome {
 	list := t.take(&pieceSource{pieces: payload}, n)
 	defer t.returnPieces()
 	var end []byte
-	if last && n > 0 {
+	if last {
 		end = list[len(list)-1]
 		list, n = list[:len(list)-1], n-uint32(len(end))
 	}

@@ -268,11 +268,11 @@ func (q *QP) receive(t *turn, p *Packet) {
 		q.dev.count.add(DropPKey, int(p.N))
 		q.port.badPKey(p)
 		return
-	case p.N > 1 && p.isTrain(q.mtu):
-	case p.N > 1 && p.MTU != q.mtu && p.isTrain(p.MTU):
+	case p.N == 1 || p.isTrain(q.mtu):
+	case p.isTrain(p.MTU): // of another path MTU
 		q.receiveCut(t, p)
 		return
-	case p.N != 1:
+	default:
 		q.dev.count.add(DropMalformed, 1)
 		return
 	}

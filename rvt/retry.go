@@ -61,8 +61,8 @@ func (r *requester) deadline(d time.Duration) time.Duration { return r.dev.clock
 // timeout returns 4.096 us * 2^t.
 func timeout(t ci.TimeExp) time.Duration { return 4096 * time.Nanosecond << t }
 
-// timedOut handles the end of the acknowledgement timer, which runs only while requests are outstanding and none of them
-// waits for a receiver that is not ready.
+// timedOut handles the end of the acknowledgement timer, which runs only while requests are outstanding and none waits
+// for a receiver that is not ready.
 func (r *requester) timedOut(t *turn) {
 	r.dev.count.add(CountRetry, 1)
 	if r.spendRetry(t) {
