@@ -202,6 +202,94 @@ func libraryRequests(t *validate.T) {
 }
 
 var _ = scribbles.Case(validate.Case{
+	ID:    "user.library.receives",
+	Title: "receives in shared queues with a wrong word, of each service",
+	Run:   libraryReceives,
+	Needs: validate.Needs{Caps: ci.CapUser},
+}, req.SAS2_4_10)
+
+// libraryReceives changes each word of a posted receive, and sends a message to it. A request of a reliable connection
+// ends, with success or an error. A receive that is in error for what it says is so for each service.
+func libraryReceives(t *validate.T) {
+	h := newHostileStage(t)
+	a := h.with(h.lib)
+	x := a.open()
+	if len(h.found) == 0 {
+		t.Skip("the driver shares no memory with its user library")
+	}
+	// post creates a pair of QPs with one receive, and returns the words of shared memory that the post has changed.
+	post := func(typ ci.QPType) (*kit.Pair, [][]byte) {
+		c := kit.Options(x, x, kit.Type(typ), kit.RNRRetry(0))
+		p := &kit.Pair{A: x.End(c), B: x.End(c)}
+		kit.Connect(p.A.QP, p.B.QP)
+		p.Address()
+		var before []map[int][]byte
+		for _, m := range h.found {
+			before = append(before, m.parts(t))
+		}
+		p.B.Recv(p.B.RecvWR(1, 0, 64))
+		var words [][]byte
+		for k, m := range h.found {
+			for _, at := range m.changed(before[k]) {
+				words = append(words, m.b[at:at+4])
+			}
+		}
+		if len(words) == 0 {
+			t.Skip("the driver's user library does not post to the memory that the driver shares with it")
+		}
+		return p, words
+	}
+	end := func(p *kit.Pair) {
+		for _, e := range []*kit.End{p.A, p.B} {
+			kit.Destroy(t, e.QP.QP, "QP")
+		}
+	}
+	p, words := post(ci.RC)
+	count := len(words)
+	end(p)
+	broken := []ci.WCStatus{ci.WCLocalOpErr, ci.WCLocalProtErr, ci.WCLocalLenErr}
+	for _, v := range []uint32{0xffffffff, 0x7fffffff} {
+		for n := range count {
+			t.Step("word %d of %d that a post of a receive has changed is %#x", n+1, count, v)
+			p, words := post(ci.RC)
+			binary.NativeEndian.PutUint32(words[n], v)
+			p.A.Send(p.A.SendWR(2, 0, 32))
+			st := p.A.CQ.WaitStatus(2, ci.WCSuccess, ci.WCRNRRetryErr, ci.WCRemInvalidReqErr, ci.WCRemOpErr).Status
+			isBroken := st == ci.WCRemOpErr || st == ci.WCRemInvalidReqErr
+			var got ci.WCStatus
+			if isBroken {
+				wc := p.B.RecvCQ.Wait(1)[0]
+				got = wc.Status
+				kit.True(t, slices.Contains(broken, got), "receive of a SEND that fails", "an error of the receive",
+					"%s", kit.Completions([]ci.WC{wc}))
+				p.B.Becomes(ci.QPError)
+			}
+			end(p)
+			if got != ci.WCLocalOpErr {
+				continue
+			}
+			for _, typ := range []ci.QPType{ci.UC, ci.UD} {
+				if typ == ci.UC && !t.Claims().Has(ci.CapUC) || typ == ci.UD && !t.Claims().Has(ci.CapUD|ci.CapAV) {
+					continue
+				}
+				p, words := post(typ)
+				if len(words) == count {
+					binary.NativeEndian.PutUint32(words[n], v)
+					p.A.Send(p.A.SendWR(2, 0, 16))
+					p.A.CQ.WaitOK(2)
+					wc := p.B.RecvCQ.Wait(1)[0]
+					kit.Equal(t, "status of a receive of "+typ.String()+" with the same wrong word", wc.Status, got)
+					p.B.Becomes(ci.QPError)
+				}
+				end(p)
+			}
+		}
+	}
+	h.check("receives with a wrong word")
+	h.end(a)
+}
+
+var _ = scribbles.Case(validate.Case{
 	ID:    "user.library.noise",
 	Title: "a process fills its shared memory with noise",
 	Run:   libraryNoise,

@@ -86,7 +86,7 @@ func unfitMutants() []mutant.Mutant {
 		fault("nak-huge", "WIRE-Nak-16", "of the length in a RETH, bit 31 is ignored",
 			entering(func(_ *view, o *outgoing) bool { return o.BTH.Opcode.HasRETH() && o.RETH.DMALen > 1<<31 },
 				func(_ *view, o *outgoing) { o.RETH.DMALen &^= 1 << 31 })),
-		fault("nak-read-fails", "WIRE-Nak-17", "a NAK that ends a READ response has the PSN after that of the missing packet",
+		fault("nak-read-fails", "WIRE-Nak-17", "a NAK that ends a READ response has the PSN of the packet after it",
 			tap{leaves: func(v *view, o *outgoing) action {
 				switch {
 				case o.BTH.Opcode.Op() == wire.OpReadResponse:
