@@ -241,7 +241,11 @@ func libraryReceives(t *validate.T) {
 	}
 	end := func(p *kit.Pair) {
 		for _, e := range []*kit.End{p.A, p.B} {
-			kit.Destroy(t, e.QP.QP, "QP")
+			for _, o := range []ci.Object{e.QP.QP, e.CQ.CQ, e.RecvCQ.CQ, e.Buf.MR, e.AV, e.PD} {
+				if !ci.IsNil(o) {
+					kit.Destroy(t, o, "object of a pair")
+				}
+			}
 		}
 	}
 	p, words := post(ci.RC)
