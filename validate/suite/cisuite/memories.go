@@ -3,6 +3,7 @@ package cisuite
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
 
 	"ciddk/ci"
 	"ciddk/validate"
@@ -98,6 +99,102 @@ func atomicPieces(t *validate.T) {
 				kit.Equal(t, fmt.Sprintf("byte %d, between two extents", i), m.b[i], between[i])
 			}
 		}
+	}
+}
+
+// ownAtomics is memory without a direct view that executes atomics itself.
+type ownAtomics struct {
+	kit.CopyMemory
+	mu *sync.Mutex
+}
+
+func (m ownAtomics) FetchAdd(off, add uint64) (uint64, error) {
+	return m.swap(off, func(old uint64) uint64 { return old + add })
+}
+
+func (m ownAtomics) CompareSwap(off, compare, swap uint64) (uint64, error) {
+	return m.swap(off, func(old uint64) uint64 {
+		if old == compare {
+			return swap
+		}
+		return old
+	})
+}
+
+func (m ownAtomics) swap(off uint64, f func(uint64) uint64) (uint64, error) {
+	if off+8 > uint64(len(m.B)) {
+		return 0, errGone
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := binary.NativeEndian.Uint64(m.B[off:])
+	binary.NativeEndian.PutUint64(m.B[off:], f(old))
+	return old, nil
+}
+
+var _ = atomicCases.Case(validate.Case{
+	ID:      "atomic.bounds",
+	Title:   "the first and last words of regions and windows of uneven lengths, and the bytes behind them",
+	Feature: validate.FeatureAtomic,
+	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
+	Run:     atomicBounds,
+}, IBTA9_4_11)
+
+func atomicBounds(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	const room = 64
+	// try executes atomics on the words of the first n bytes of b, which are reached at r.
+	try := func(what string, r ci.Remote, b []byte, n int) {
+		kit.Random(t, b)
+		want := append([]byte(nil), b...)
+		last := n/8*8 - 8
+		for _, off := range []int{0, last} {
+			at := ci.Remote{Addr: r.Addr + uint64(off), RKey: r.RKey}
+			old := binary.NativeEndian.Uint64(want[off:])
+			for _, x := range []struct {
+				op            ci.SendOp
+				compare, swap uint64
+				after         uint64
+			}{{ci.OpFetchAdd, 1<<40 + 3, 0, old + 1<<40 + 3}, {ci.OpCompareSwap, old, 5, old + 1<<40 + 3},
+				{ci.OpCompareSwap, old + 1<<40 + 3, ^old, ^old}} {
+				wr := p.Request(x.op, 8, at)
+				wr.Atomic = ci.Atomic{Compare: x.compare, Swap: x.swap}
+				before := binary.NativeEndian.Uint64(want[off:])
+				where := fmt.Sprintf("%v of the word at %d of %s", x.op, off, what)
+				p.WantStatus(where, wr, ci.WCSuccess)
+				kit.Equal(t, "result of "+where, binary.NativeEndian.Uint64(p.A.Buf.Bytes), before)
+				binary.NativeEndian.PutUint64(want[off:], x.after)
+				kit.SameBytes(t, "memory after "+where, b, want)
+			}
+		}
+		for _, op := range []ci.SendOp{ci.OpFetchAdd, ci.OpCompareSwap} {
+			p.WantDenied(fmt.Sprintf("%v of a word that is not all in %s", op, what), op, 8,
+				ci.Remote{Addr: r.Addr + uint64(last) + 8, RKey: r.RKey})
+		}
+		kit.SameBytes(t, "memory after atomics behind the end of "+what, b, want)
+	}
+	for _, n := range kit.Variants(t, "bytes", []int{8, 15, 24, 28}) {
+		for _, isOwn := range []bool{false, true} {
+			b := kit.Pages(room, 4096)
+			m, what := ci.Memory(ci.Bytes(b[:n])), fmt.Sprintf("a region of %d bytes", n)
+			if isOwn {
+				m, what = ownAtomics{kit.CopyMemory{B: b[:n]}, new(sync.Mutex)}, what+" with atomics of its own"
+			}
+			mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: m, Access: kit.AllAccess | ci.RemoteAtomic})
+			if isOwn && err != nil {
+				kit.WantRefused(t, mr, err, "PD.RegisterMR of memory without a direct view", ci.InvalidParameter)
+				continue
+			}
+			kit.OK(t, err, "PD.RegisterMR")
+			try(what, kit.Own(t, mr, "MR").Region().Remote(0), b, n)
+		}
+		if !t.Claims().Has(ci.CapMW1) {
+			continue
+		}
+		b := p.B.CA.Buf(p.B.PD, room, bindable|ci.RemoteAtomic)
+		key := rebind(t, p.B, p.B.CA.MW(p.B.PD, ci.MWType1),
+			ci.MWBind{MR: b.MR, Addr: b.Addr, Length: uint64(n), Access: ci.RemoteAtomic})
+		try(fmt.Sprintf("a window of %d bytes", n), ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes, n)
 	}
 }
 
