@@ -694,3 +694,72 @@ func mwUC(t *validate.T) {
 	p.A.Exchange(p.B, 8) // sent after the write
 	kit.SameBytes(t, "memory written through a window over UC", b.Bytes, src)
 }
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.fast-behind",
+	Title:   "a bind behind the fast registration of its region in the same queue",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1 | ci.CapFastReg},
+	Run:     mwFastBehind,
+}, CIFastReg03)
+
+// mwFastBehind posts both while the send queue executes nothing, so that the region has no rights when the bind is
+// posted.
+func mwFastBehind(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	s := newFast(t, p, 1)
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	p.B.To(ci.QPSQD)
+	p.B.Becomes(ci.QPSQD)
+	p.B.Send(s.wr(1, bindable))
+	key, err := p.B.BindMW(2, ci.SendSignaled, ci.MWBind{MW: w, MR: s.MR, Key: w.Key(), Addr: 0x40000 + 100, Length: 64,
+		Access: ci.RemoteWrite})
+	kit.OK(t, err, "QP.BindMW behind the fast registration of its region")
+	p.B.CQ.Empty()
+	p.B.To(ci.QPRTS)
+	p.B.CQ.WaitOK(1)
+	if p.B.CQ.WaitStatus(2, ci.WCSuccess, ci.WCBindErr).Status != ci.WCSuccess {
+		t.Note("the adapter binds no window to a fast registration")
+		return
+	}
+	p.WantWrite("the window", ci.Remote{Addr: 0x40000 + 100, RKey: key}, s.mem[100:164])
+	p.WantDenied("a WRITE before the window", ci.OpWrite, 8, ci.Remote{Addr: 0x40000 + 96, RKey: key})
+}
+
+var _ = mwCases.Case(validate.Case{
+	ID:      "mw.local-key",
+	Title:   "the key of a window in segments of sends and receives",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     mwLocalKey,
+}, CIBindMW01)
+
+// mwLocalKey names the key of a window as an L_Key. A window is for remote access only.
+func mwLocalKey(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	key := rebind(t, p.B, p.B.CA.MW(p.B.PD, ci.MWType1),
+		ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteRead | ci.RemoteWrite})
+	at := ci.Remote{Addr: b.Addr, RKey: key}
+	p.WantReach("a READ through the window", ci.OpRead, 64, at)
+	b.Blank()
+	sgl := []ci.SGE{{Addr: b.Addr, Length: 64, LKey: key}}
+	bad := []ci.WCStatus{ci.WCLocalProtErr}
+	for _, x := range []ci.SendWR{
+		{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: sgl},
+		{ID: 2, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: sgl, Remote: p.A.Buf.Remote(0)},
+		{ID: 2, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: sgl, Remote: p.A.Buf.Remote(0)},
+	} {
+		q := p.More(false)
+		q.A.Recv(q.A.RecvWR(1, 0, 64))
+		q.B.Send(x)
+		q.B.CQ.WaitStatus(2, bad...)
+		q.B.Becomes(ci.QPError)
+	}
+	q := p.More(false)
+	q.B.Recv(ci.RecvWR{ID: 3, SGL: sgl})
+	q.A.Send(q.A.SendWR(2, 0, 8))
+	q.A.CQ.WaitStatus(2, ci.WCRemOpErr)
+	q.B.RecvCQ.WaitStatus(3, bad...)
+	b.WantOnly(t, "memory of a window whose key is in segments", 0, nil)
+}
