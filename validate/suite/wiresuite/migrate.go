@@ -118,3 +118,52 @@ func apmMigrate(t *validate.T) {
 	kit.Equal(t, "state after the migration", now.State, ci.QPRTS)
 	p.Buf.WantOnly(t, "memory after the WRITE that migrates", 16, data)
 }
+
+var _ = migrateCases.Case(validate.Case{
+	ID:    "wire.apm.unarmed",
+	Title: "packets of another path to a QP that is not in Rearm, and an answer by the alternate path",
+	Needs: validate.Needs{Caps: ci.CapAPM},
+	Run:   apmUnarmed,
+}, WIREApm02, WIREApm01)
+
+func apmUnarmed(t *validate.T) {
+	s := open(t)
+	if !s.hasOther() {
+		t.Skip("the certifier's end of the link has only one address")
+	}
+	alt, _, ok := s.ca.AddressAt(s.info.Other, s.info.OtherLID)
+	if !ok {
+		t.Skip("the port has no GID of the address family of the certifier's other address")
+	}
+	p := s.dial()
+	p.blank()
+	other := func(o *outgoing) { o.BTH.PKey ^= 0x0100 }
+	dropped := func(what string, twists ...twist) {
+		p.stray(wire.RCWriteOnly, p.bytes(8), append([]twist{p.reth(0, 8), p.fromOther}, twists...)...)
+		p.answered("a WRITE after one "+what, true)
+	}
+	dropped("from another address to a QP without an alternate path")
+	dropped("with MigReq from another address to a QP without an alternate path", migReq(true))
+	p.wantAPM("without an alternate path", ci.APMMigrated, 0)
+	kit.OK(t, p.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: ci.Path{AV: alt, AckTimeout: longAckTime}}),
+		"QP.Modify of the alternate path")
+	p.wantAPM("after the alternate path was loaded, without Rearm", ci.APMMigrated, 0)
+	dropped("of the alternate path, before Rearm")
+	dropped("of the alternate path and another partition, before Rearm", migReq(true), other)
+	p.wantAPM("after packets with MigReq clear, before Rearm", ci.APMMigrated, 0)
+	p.Buf.WantOnly(t, "memory after WRITEs that were dropped", 0, nil)
+	kit.OK(t, p.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm}), "QP.Modify to Rearm")
+	p.wantAPM("after Rearm", ci.APMRearm, 0)
+	p.answered("a WRITE with MigReq clear", false)
+	p.wantAPM("after a packet with MigReq clear", ci.APMArmed, 0)
+	// An answer migrates like a request.
+	p.sent(1)
+	p.answer(wire.RCAcknowledge, p.from, wire.ACK(wire.CreditsInvalid), 1, nil, p.fromOther, migReq(true), other)
+	p.answer(wire.RCAcknowledge, p.from, wire.ACK(wire.CreditsInvalid), 1, nil, p.fromOther)
+	p.noMore("ACKs of the alternate path without MigReq, or of another partition")
+	p.wantAPM("after ACKs that do not migrate", ci.APMArmed, 0)
+	p.answer(wire.RCAcknowledge, p.from, wire.ACK(wire.CreditsInvalid), 1, nil, p.fromOther, migReq(true))
+	p.CQ.WaitOK(1)
+	p.Events.Wait(ci.EventQPAPM)
+	p.wantAPM("after an ACK with MigReq of the alternate path", ci.APMMigrated, 0)
+}
