@@ -291,3 +291,89 @@ func libraryReuse(t *validate.T) {
 	a.cut()
 	s.gone("the daemon after large queues")
 }
+
+var _ = libraries.Case(validate.Case{
+	ID:      "user.library.refused",
+	Title:   "resizes with one byte too little room for the driver's answer, again and again",
+	Run:     libraryRefused,
+	Timeout: 60 * time.Second,
+	Needs:   validate.Needs{Caps: ci.CapUser},
+}, req.SAS2_4_06)
+
+// libraryRefused has resizes refused that need, in total, more memory than a driver shares with a process, so that a
+// queue is noticed that a refused resize leaves behind.
+func libraryRefused(t *validate.T) {
+	const total = 280 << 20
+	lib := *t.UserLibrary()
+	isNarrow, hits := false, 0
+	narrow := func(ub *ci.UserBuffer) {
+		if isNarrow && ub != nil && cap(ub.Out) > 0 {
+			hits++
+			ub.Out = ub.Out[: 0 : cap(ub.Out)-1]
+		}
+	}
+	if pre := lib.ResizeCQ.Pre; pre != nil {
+		lib.ResizeCQ.Pre = func(a *ci.UserResizeCQ, ub *ci.UserBuffer) error {
+			defer narrow(ub)
+			return pre(a, ub)
+		}
+	}
+	if pre := lib.ModifySRQ.Pre; pre != nil {
+		lib.ModifySRQ.Pre = func(a *ci.UserModifySRQ, ub *ci.UserBuffer) error {
+			defer narrow(ub)
+			return pre(a, ub)
+		}
+	}
+	s := startStage(t, new(trace), nil)
+	a := s.with(&lib)
+	p := a.pair()
+	attr := t.Attr()
+	refused := func(what string, bytes int, resize func() error, query func() any) {
+		before := query()
+		isNarrow, hits = true, 0
+		for range total / bytes {
+			if err := resize(); hits > 0 {
+				kit.Want(t, err, what+" with too little room", ci.InvalidParameter, ci.InsufficientResources)
+				continue
+			}
+			break // the library needs no answer
+		}
+		isNarrow = false
+		if hits > 0 {
+			kit.Equal(t, "attributes after "+what+" with too little room", query(), before)
+		}
+		p.A.Exchange(p.B, 100)
+		kit.OK(t, resize(), what+" with room")
+	}
+	if t.Claims().Has(ci.CapResizeCQ) {
+		size := min(attr.MaxCQEs, 1<<16)
+		const entry = 32 // bytes that a completion needs, at least
+		refused("CQ.Resize", size*entry, func() error {
+			_, err := p.A.CQ.Resize(ci.CQResize{Size: size})
+			return err
+		}, func() any {
+			q, err := p.A.CQ.Query()
+			kit.OK(t, err, "CQ.Query")
+			return q
+		})
+	}
+	if t.Claims().Has(ci.CapSRQ | ci.CapModifySRQDepth) {
+		srq, err := p.A.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})
+		kit.OK(t, err, "PD.CreateSRQ")
+		kit.Own(t, srq, "SRQ")
+		n, err := srq.PostRecv(p.A.RecvWRs(3, 16))
+		kit.WantTaken(t, "SRQ.PostRecv", n, err, 3)
+		depth := min(attr.MaxSRQWRs, 1<<16)
+		const entry = 32 // bytes that a receive needs, at least
+		refused("SRQ.Modify of the depth", depth*entry, func() error {
+			return srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: depth})
+		}, func() any {
+			q, err := srq.Query()
+			kit.OK(t, err, "SRQ.Query")
+			return q
+		})
+	}
+	p.A.Exchange(p.B, 100)
+	a.cut()
+	s.gone("the daemon after resizes that were refused")
+}
