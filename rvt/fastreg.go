@@ -61,7 +61,7 @@ func (d *device) fastReg(e *endpoint, w *WorkExt) ci.WCStatus {
 // page, unless the region is ZeroBased.
 func (d *device) placeFast(m *MR, f *ci.FastReg) *place {
 	const verb = "QP.PostSend"
-	if f.PageShift >= 64 || !slices.Contains(d.attr.PageSizes, 1<<f.PageShift) || d.checkAccess(verb, f.Access) != nil {
+	if !slices.Contains(d.attr.PageSizes, 1<<f.PageShift) || d.checkAccess(verb, f.Access) != nil {
 		return nil
 	}
 	page := uint64(1) << f.PageShift

@@ -33,7 +33,7 @@ func (d *PD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
 		return nil, err
 	}
 	switch {
-	case c.PageShift >= 64 || !slices.Contains(dev.attr.PageSizes, 1<<c.PageShift):
+	case !slices.Contains(dev.attr.PageSizes, 1<<c.PageShift):
 		return nil, failf(verb, ci.InvalidParameter, "the page size is not one of CAAttr.PageSizes")
 	case c.MaxPages < 1 || uint64(c.MaxPages) > dev.attr.MaxMRSize>>c.PageShift:
 		return nil, failf(verb, ci.InvalidParameter, "MaxPages is below 1, or more than CAAttr.MaxMRSize")
