@@ -77,12 +77,12 @@ func adapterMigration(t *validate.T) {
 	cfg := g.y.request(b, nil)
 	cfg.Alternate = &path
 	err := g.m.StartConnect(t.Context(), cfg, func(cm.Conn, error) {})
-	kit.Want(t, err, "cm.Service.StartConnect with an alternate path", ci.Unsupported)
+	kit.WantExactly(t, err, "cm.Service.StartConnect with an alternate path", ci.Unsupported)
 	kit.Equal(t, "messages after a call that failed", texts(g.sync("after a call that failed")), nothing)
 
 	k := g.open()
 	err = k.StartLoadAlternate(t.Context(), cm.AlternateConfig{Path: path}, func(*mad.APR, error) {})
-	kit.Want(t, err, "cm.Conn.StartLoadAlternate", ci.Unsupported)
+	kit.WantExactly(t, err, "cm.Conn.StartLoadAlternate", ci.Unsupported)
 	kit.Equal(t, "messages after a call that failed", texts(g.sync("after a call that failed")), "RTU")
 	inState(t, k, cm.StateEstablished, "after a call that failed")
 

@@ -43,7 +43,7 @@ func (e *end) loads(want ci.AVAttr, timeout ci.TimeExp) {
 func (e *end) loadsNone(when string) {
 	t := e.side.t
 	_, _, err := e.AlternateAttr()
-	kit.Want(t, err, "cm.Conn.AlternateAttr "+when, ci.InvalidState)
+	kit.WantExactly(t, err, "cm.Conn.AlternateAttr "+when, ci.InvalidState)
 	set, _, err := e.QPAttr(ci.QPRTS)
 	kit.OK(t, err, "cm.Conn.QPAttr for RTS "+when)
 	kit.Equal(t, "fields of an alternate path in cm.Conn.QPAttr for RTS "+when,
@@ -79,7 +79,7 @@ func alternateRequest(t *validate.T) {
 			kit.Equal(t, "LID of the alternate path", got.Alternate.AV.DLID, ci.LID(q.Alternate.LocalLID))
 		}
 		_, _, err := y.AlternateAttr()
-		kit.Want(t, err, "cm.Conn.AlternateAttr before the answer", ci.InvalidState)
+		kit.WantExactly(t, err, "cm.Conn.AlternateAttr before the answer", ci.InvalidState)
 		cfg := y.acceptance(nil)
 		cfg.Failover = answer
 		awaitAccept := result(t, "cm.Conn.Accept",
@@ -184,7 +184,7 @@ func alternateLoad(t *validate.T) {
 			[2]uint32{r.LocalCommID, q.LocalCommID})
 	}
 	y.loadsNone("before a proposal")
-	kit.Want(t, y.Migrated(), "cm.Conn.Migrated without an alternate path", ci.InvalidState)
+	kit.WantExactly(t, y.Migrated(), "cm.Conn.Migrated without an alternate path", ci.InvalidState)
 	answered(1, lap(func(c *mad.CMPath) { *c = q.Primary }), "a LAP with the primary path", mad.APRDuplicatePath)
 	answered(2, lap(func(c *mad.CMPath) { c.RemoteGID[15] ^= 0x55 }), "a LAP to a GID that the port does not have",
 		mad.APRInvalidGID)
@@ -205,7 +205,7 @@ func alternateLoad(t *validate.T) {
 	kit.Equal(t, "status of the APR", a.Status, mad.APRLoaded)
 	kit.Equal(t, "transaction ID of the APR", m.TID, 3)
 	kit.SameBytes(t, "private data of the APR", a.PrivateData[:], private('a', mad.APRPrivateLen))
-	kit.Want(t, y.AnswerAlternate(mad.APRLoaded, nil, nil), "second cm.Conn.AnswerAlternate", ci.InvalidState)
+	kit.WantExactly(t, y.AnswerAlternate(mad.APRLoaded, nil, nil), "second cm.Conn.AnswerAlternate", ci.InvalidState)
 	y.loads(e.Path.AV, 16)
 	answered(4, lap(nil), "a LAP with the alternate path", mad.APRDuplicatePath)
 	ctx, cancel := deadline(t, soon())
@@ -223,6 +223,6 @@ func alternateLoad(t *validate.T) {
 	kit.OK(t, y.Migrated(), "cm.Conn.Migrated")
 	kit.Equal(t, "primary path after the migration", y.Request().Primary, *e.Path)
 	y.loadsNone("after the migration")
-	kit.Want(t, y.Migrated(), "second cm.Conn.Migrated", ci.InvalidState)
+	kit.WantExactly(t, y.Migrated(), "second cm.Conn.Migrated", ci.InvalidState)
 	inState(t, y, cm.StateEstablished, "after the migration")
 }

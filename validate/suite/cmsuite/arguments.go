@@ -84,10 +84,10 @@ func argumentsPath(t *validate.T) {
 		cfg := good
 		v.change(&cfg.Primary)
 		err := m.StartConnect(t.Context(), cfg, func(cm.Conn, error) {})
-		kit.Want(t, err, "cm.Service.StartConnect with "+v.name, v.want)
+		kit.WantExactly(t, err, "cm.Service.StartConnect with "+v.name, v.want)
 		err = m.StartLookup(t.Context(), cm.LookupConfig{Service: service, Path: cfg.Primary},
 			func(*cm.LookupReply, error) {})
-		kit.Want(t, err, "cm.Service.StartLookup with "+v.name, v.want)
+		kit.WantExactly(t, err, "cm.Service.StartLookup with "+v.name, v.want)
 	}
 	p.quiet("after calls with a bad path", nil)
 	// The largest values of the same fields must be accepted.
@@ -103,7 +103,7 @@ func argumentsPath(t *validate.T) {
 	kit.SameBytes(t, "private data of the SIDR_REQ", s.PrivateData[:], private('s', mad.SIDRREQPrivateLen))
 	err = m.StartLookup(ctx, cm.LookupConfig{Service: service, Path: path,
 		Private: make([]byte, mad.SIDRREQPrivateLen+1)}, func(*cm.LookupReply, error) {})
-	kit.Want(t, err, "cm.Service.StartLookup with too much private data", ci.InvalidParameter)
+	kit.WantExactly(t, err, "cm.Service.StartLookup with too much private data", ci.InvalidParameter)
 }
 
 func argumentsConnect(t *validate.T) {
@@ -135,7 +135,7 @@ func argumentsConnect(t *validate.T) {
 		cfg := good
 		v.change(&cfg)
 		err := m.StartConnect(t.Context(), cfg, func(cm.Conn, error) {})
-		kit.Want(t, err, "cm.Service.StartConnect with "+v.name, v.want)
+		kit.WantExactly(t, err, "cm.Service.StartConnect with "+v.name, v.want)
 	}
 	p.quiet("after calls with a bad argument", nil)
 	ended, cancel := context.WithCancel(t.Context())
@@ -170,13 +170,13 @@ func argumentsListen(t *validate.T) {
 		if err == nil {
 			kit.OK(t, l.Close(), "cm.Listener.Close")
 		}
-		kit.Want(t, err, "cm.Service.Listen with "+name, ci.InvalidParameter)
+		kit.WantExactly(t, err, "cm.Service.Listen with "+name, ci.InvalidParameter)
 	}
 	last := listen(t, m, cm.ListenConfig{Offset: mad.REQPrivateLen - 1, Compare: []byte("z")})
 	kit.True(t, last != nil, "cm.Service.Listen that compares the last byte", "a listener", "none")
 	datagram := listen(t, m, cm.ListenConfig{Datagram: true}) // the two kinds of request do not collide
 	_, err := m.Listen(cm.ListenConfig{Service: service, Datagram: true})
-	kit.Want(t, err, "second cm.Service.Listen for the same datagram service", ci.InvalidSetting)
+	kit.WantExactly(t, err, "second cm.Service.Listen for the same datagram service", ci.InvalidSetting)
 	kit.OK(t, datagram.Close(), "cm.Listener.Close")
 	again := listen(t, m, cm.ListenConfig{Datagram: true})
 	kit.OK(t, again.Close(), "cm.Listener.Close of a service that was free again")
@@ -218,22 +218,22 @@ func argumentsAgent(t *validate.T) {
 		if err == nil {
 			kit.OK(t, agent.Close(), "mads.Agent.Close")
 		}
-		kit.Want(t, err, "mads.Service.Register with "+v.name, ci.InvalidParameter)
+		kit.WantExactly(t, err, "mads.Service.Register with "+v.name, ci.InvalidParameter)
 	}
 	cfg := vendor
 	cfg.Port.Num = uint8(len(t.Attr().Ports)) + 1
 	_, err := a.mads.Register(cfg)
-	kit.Want(t, err, "mads.Service.Register on a port that the CA does not have", ci.InvalidPort)
+	kit.WantExactly(t, err, "mads.Service.Register on a port that the CA does not have", ci.InvalidPort)
 	cfg = vendor
 	cfg.Manager = true
 	_, err = a.mads.Register(cfg)
-	kit.Want(t, err, "mads.Service.Register of a subnet manager on QP1", ci.InvalidParameter, ci.Unsupported)
+	kit.WantExactly(t, err, "mads.Service.Register of a subnet manager on QP1", ci.InvalidParameter, ci.Unsupported)
 	cfg = vendor
 	cfg.Version, cfg.Class = 7, mad.ClassVendor2Last // the largest values
 	kit.OK(t, a.agent(cfg).Close(), "mads.Agent.Close")
 	first := a.agent(vendor)
 	_, err = a.mads.Register(vendor)
-	kit.Want(t, err, "mads.Service.Register of methods that another agent has", ci.ResourceBusy)
+	kit.WantExactly(t, err, "mads.Service.Register of methods that another agent has", ci.ResourceBusy)
 	kit.OK(t, first.Close(), "mads.Agent.Close")
 	kit.OK(t, a.agent(vendor).Close(), "mads.Agent.Close of methods that were free again")
 }

@@ -32,7 +32,7 @@ func (e *end) starts(key uint16) {
 		ci.PKey(key)&^memberBit)
 	for _, s := range []ci.QPState{ci.QPReset, ci.QPSQD, ci.QPError} {
 		_, _, err := e.QPAttr(s)
-		kit.Want(t, err, "cm.Conn.QPAttr for "+s.String(), ci.InvalidParameter)
+		kit.WantExactly(t, err, "cm.Conn.QPAttr for "+s.String(), ci.InvalidParameter)
 	}
 }
 

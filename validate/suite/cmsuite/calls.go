@@ -48,7 +48,7 @@ func callRefused(t *validate.T) {
 		"Conn.StartDisconnect":       open.StartDisconnect(ctx, nil, nil),
 		"Conn.StartLoadAlternate":    open.StartLoadAlternate(ctx, path, nil),
 	} {
-		kit.Want(t, err, "cm."+where+" without a function", ci.InvalidParameter)
+		kit.WantExactly(t, err, "cm."+where+" without a function", ci.InvalidParameter)
 	}
 	ends := map[string]error{
 		"Service.Connect":         first(g.m.Connect(ended, ok)),
@@ -102,11 +102,11 @@ func callRefused(t *validate.T) {
 		"Modify without a connection":      cm.Modify(g.y.End.QP, nil, ci.QPInit, 0),
 		"Modify to Error":                  cm.Modify(g.y.End.QP, open, ci.QPError, 0),
 	} {
-		kit.Want(t, err, "cm."+where, ci.InvalidParameter)
+		kit.WantExactly(t, err, "cm."+where, ci.InvalidParameter)
 	}
 	elsewhere := ok.Primary
 	elsewhere.Port.Num = uint8(len(t.Attr().Ports)) + 1
-	kit.Want(t, first(open.LoadAlternate(ctx, cm.AlternateConfig{Path: elsewhere})),
+	kit.WantExactly(t, first(open.LoadAlternate(ctx, cm.AlternateConfig{Path: elsewhere})),
 		"cm.Conn.LoadAlternate on a port that the CA does not have", ci.InvalidPort)
 	kit.Equal(t, "messages after calls that failed", texts(g.sync("after calls that failed")), nothing)
 	inState(t, asked, cm.StateREQRcvd, "after calls that failed")

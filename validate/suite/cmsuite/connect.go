@@ -399,7 +399,7 @@ func connectListeners(t *validate.T) {
 	red := listen(t, mb, cm.ListenConfig{Offset: 2, Compare: []byte("red")})
 	dark := listen(t, mb, cm.ListenConfig{Offset: 2, Compare: []byte("red, dark")})
 	_, err := mb.Listen(cm.ListenConfig{Service: service, Offset: 2, Compare: []byte("red")})
-	kit.Want(t, err, "cm.Service.Listen with the same service ID and comparison", ci.InvalidSetting)
+	kit.WantExactly(t, err, "cm.Service.Listen with the same service ID and comparison", ci.InvalidSetting)
 	for _, want := range kit.Variants(t, "", []struct {
 		name    string
 		l       cm.Listener

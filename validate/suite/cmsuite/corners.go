@@ -33,7 +33,7 @@ func handoffFull(t *validate.T) {
 	g.send(1, waits)
 	k := g.request()
 	id := k.ID()
-	kit.Want(t, k.Handoff(service+1), "cm.Conn.Handoff to a listener whose backlog is full", ci.NotFound)
+	kit.WantExactly(t, k.Handoff(service+1), "cm.Conn.Handoff to a listener whose backlog is full", ci.NotFound)
 	inState(t, k, cm.StateREQRcvd, "after a handoff that failed")
 	c := accepted(t, other)
 	kit.Equal(t, "REQ that has waited", c.Request().REQ, *waits)
@@ -104,7 +104,7 @@ func callValues(t *validate.T) {
 	s.send(7, q)
 	r := s.taken(l, q)
 	// A process may only name its own QPs.
-	kit.Want(t, r.Accept(1<<24, 5, nil), "cm.LookupRequest.Accept with a QP number of 25 bits", ci.InvalidParameter,
+	kit.WantExactly(t, r.Accept(1<<24, 5, nil), "cm.LookupRequest.Accept with a QP number of 25 bits", ci.InvalidParameter,
 		ci.InvalidQPHandle)
 	s.ignored("answers that failed")
 	err := r.Accept(1<<24-1, 5, nil)
@@ -212,7 +212,7 @@ func argumentAdapters(t *validate.T) {
 		RetryCount: 7, RNRRetry: 7}
 	bad := cfg
 	bad.Alternate = &there
-	kit.Want(t, m.StartConnect(t.Context(), bad, func(cm.Conn, error) {}),
+	kit.WantExactly(t, m.StartConnect(t.Context(), bad, func(cm.Conn, error) {}),
 		"cm.Service.StartConnect with an alternate path on another adapter", ci.InvalidParameter)
 	awaitConnect := result(t, "cm.Service.Connect",
 		func(ctx context.Context) (cm.Conn, error) { return m.Connect(ctx, cfg) })
@@ -225,7 +225,7 @@ func argumentAdapters(t *validate.T) {
 	kit.OK(t, err, "cm.Service.Connect between two adapters of an access layer")
 	kit.OK(t, k.Confirm(nil), "cm.Conn.Confirm")
 	kit.OK(t, await(t, done, "cm.Conn.StartAccept"), "cm.Conn.StartAccept")
-	kit.Want(t, k.StartLoadAlternate(t.Context(), cm.AlternateConfig{Path: there}, func(*mad.APR, error) {}),
+	kit.WantExactly(t, k.StartLoadAlternate(t.Context(), cm.AlternateConfig{Path: there}, func(*mad.APR, error) {}),
 		"cm.Conn.StartLoadAlternate with a path on another adapter", ci.InvalidParameter)
 	inState(t, &end{side: a, Conn: k}, cm.StateEstablished, "after a call that failed")
 }
@@ -288,7 +288,7 @@ func managerRefused(t *validate.T) {
 	})
 	m, err := cm.New(a.al, r, cm.Config{})
 	kit.OK(t, err, "cm.New with MAD services that refuse an agent for lack of resources")
-	kit.Want(t, lookup(m), "cm.Service.StartLookup on a port whose agent was refused", ci.InvalidPort)
+	kit.WantExactly(t, lookup(m), "cm.Service.StartLookup on a port whose agent was refused", ci.InvalidPort)
 	kit.OK(t, m.Close(), "cm.Service.Close")
 
 	r.phantom = mads.Port{CA: 0x7777, Num: 1}

@@ -63,8 +63,8 @@ func delayRequest(t *validate.T) {
 	longerMRA(p, mad.WhichREQ, y.ID(), q.LocalCommID, 0x1000)
 	y.unreachable(p, mad.WhichREQ, y.ID(), q.LocalCommID, 0x1000)
 	err = y.StartAccept(t.Context(), y.acceptance(nil), func(error) {})
-	kit.Want(t, err, "cm.Conn.StartAccept of a request that has ended", ci.InvalidState)
-	kit.Want(t, y.Reject(mad.RejConsumer, nil, nil), "cm.Conn.Reject of a request that has ended", ci.InvalidState)
+	kit.WantExactly(t, err, "cm.Conn.StartAccept of a request that has ended", ci.InvalidState)
+	kit.WantExactly(t, y.Reject(mad.RejConsumer, nil, nil), "cm.Conn.Reject of a request that has ended", ci.InvalidState)
 	p.quiet("after calls that failed", nil)
 
 	// A patient peer gets its MRA, and a consumer that answers meanwhile is not too late.
@@ -99,7 +99,7 @@ func delayReply(t *validate.T) {
 	kit.OK(t, err, "cm.Service.Connect")
 	longerMRA(p, mad.WhichREP, q.LocalCommID, r.LocalCommID, m.TID)
 	x.unreachable(p, mad.WhichREP, q.LocalCommID, r.LocalCommID, m.TID)
-	kit.Want(t, x.Confirm(nil), "cm.Conn.Confirm of a connection that has ended", ci.InvalidState)
+	kit.WantExactly(t, x.Confirm(nil), "cm.Conn.Confirm of a connection that has ended", ci.InvalidState)
 	p.quiet("after a call that failed", nil)
 }
 
@@ -123,5 +123,5 @@ func delayDisconnect(t *validate.T) {
 		[2]uint32{r.LocalCommID, q.LocalCommID})
 	event(t, y, cm.EventDisconnected, "event after the DREP")
 	inState(t, y, cm.StateTimeWait, "after the DREP")
-	kit.Want(t, y.AnswerDisconnect(nil), "cm.Conn.AnswerDisconnect after the DREP", ci.InvalidState)
+	kit.WantExactly(t, y.AnswerDisconnect(nil), "cm.Conn.AnswerDisconnect after the DREP", ci.InvalidState)
 }

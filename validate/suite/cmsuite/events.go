@@ -165,16 +165,16 @@ func callEarly(t *validate.T) {
 	x.starts(k.req.PKey)
 	for _, s := range []ci.QPState{ci.QPRTR, ci.QPRTS} {
 		_, _, err := c.QPAttr(s)
-		kit.Want(t, err, "cm.Conn.QPAttr before the REP, for "+s.String(), ci.InvalidState)
+		kit.WantExactly(t, err, "cm.Conn.QPAttr before the REP, for "+s.String(), ci.InvalidState)
 	}
 	_, _, err := c.AlternateAttr()
-	kit.Want(t, err, "cm.Conn.AlternateAttr before the REP", ci.InvalidState)
+	kit.WantExactly(t, err, "cm.Conn.AlternateAttr before the REP", ci.InvalidState)
 	kit.True(t, c.Reply() == nil, "cm.Conn.Reply before the REP", "nil", "%+v", c.Reply())
 	kit.Equal(t, "time-wait before the REP", c.TimeWait(), 0)
 	kit.Equal(t, "communication IDs", [2]uint32{c.ID(), c.RemoteID()}, [2]uint32{k.ours, k.theirs})
 	kit.Equal(t, "request", c.Request().REQ, *k.req)
 	for _, v := range verbs {
-		kit.Want(t, v.call(x, g.script, nil), "cm.Conn."+v.name+" before the REP", ci.InvalidState)
+		kit.WantExactly(t, v.call(x, g.script, nil), "cm.Conn."+v.name+" before the REP", ci.InvalidState)
 	}
 	kit.Equal(t, "messages after calls that failed", texts(g.sync("after calls that failed")), nothing)
 	g.send(k.tid, k.rep)

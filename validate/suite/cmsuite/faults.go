@@ -225,7 +225,7 @@ func onlyFails(t *validate.T, failed map[int]error, number int, where string) {
 	}
 	if number >= 0 {
 		err := failed[number]
-		kit.Want(t, err, fmt.Sprintf("mads.Agent.StartDo of request %d, %s", number, where), ci.ErrorStatus)
+		kit.WantExactly(t, err, fmt.Sprintf("mads.Agent.StartDo of request %d, %s", number, where), ci.ErrorStatus)
 	}
 }
 

@@ -145,5 +145,5 @@ func forgedProposal(t *validate.T) {
 	}
 	inState(t, x, cm.StateEstablished, "after a LAP of the passive end")
 	_, _, err := x.AlternateAttr()
-	kit.Want(t, err, "cm.Conn.AlternateAttr after a LAP of the passive end", ci.InvalidState)
+	kit.WantExactly(t, err, "cm.Conn.AlternateAttr after a LAP of the passive end", ci.InvalidState)
 }

@@ -50,7 +50,7 @@ func timeBacklog(t *validate.T) {
 		}
 		if tt.inVain {
 			e := await(t, end, "request whose response is never handled")
-			kit.Want(t, e.err, "error of a request whose response is never handled", ci.Timeout)
+			kit.WantExactly(t, e.err, "error of a request whose response is never handled", ci.Timeout)
 			free()
 			b.one(0, "after a late response")
 			pending(t, end, "request that has ended")

@@ -36,7 +36,7 @@ func handoff(t *validate.T) {
 	copy(q.PrivateData[:], private('q', mad.REQPrivateLen))
 	p.send(0x1000, q)
 	c := accepted(t, first)
-	kit.Want(t, c.Handoff(other+1), "cm.Conn.Handoff to a service without a listener", ci.NotFound)
+	kit.WantExactly(t, c.Handoff(other+1), "cm.Conn.Handoff to a service without a listener", ci.NotFound)
 	inState(t, c, cm.StateREQRcvd, "after a handoff that failed")
 	id := c.ID()
 	kit.OK(t, c.Handoff(other), "cm.Conn.Handoff")

@@ -63,7 +63,7 @@ func listenSame(t *validate.T) {
 		where := "cm.Service.Listen of a second listener that differs in " + v.name
 		second, err := mb.Listen(next)
 		if v.isSame {
-			kit.Want(t, err, where, ci.InvalidSetting)
+			kit.WantExactly(t, err, where, ci.InvalidSetting)
 			kit.OK(t, l.Close(), "cm.Listener.Close")
 			second, err = mb.Listen(next)
 			where += ", after the first one was closed"

@@ -87,10 +87,10 @@ func lookupCopies(t *validate.T) {
 	s.answered(&changed, 3, mad.SIDRNoQP, "another SIDR_REQ with the ID of a pending one")
 
 	info := make([]byte, mad.CMInfoLen+1)
-	kit.Want(t, r.Reject(mad.SIDRValid, nil, nil), "cm.LookupRequest.Reject with status valid", ci.InvalidParameter)
-	kit.Want(t, r.Reject(mad.SIDRRejected, info, nil), "cm.LookupRequest.Reject with too much information",
+	kit.WantExactly(t, r.Reject(mad.SIDRValid, nil, nil), "cm.LookupRequest.Reject with status valid", ci.InvalidParameter)
+	kit.WantExactly(t, r.Reject(mad.SIDRRejected, info, nil), "cm.LookupRequest.Reject with too much information",
 		ci.InvalidParameter)
-	kit.Want(t, r.Reject(mad.SIDRRejected, nil, make([]byte, mad.SIDRREPPrivateLen+1)),
+	kit.WantExactly(t, r.Reject(mad.SIDRRejected, nil, make([]byte, mad.SIDRREPPrivateLen+1)),
 		"cm.LookupRequest.Reject with too much private data", ci.InvalidParameter)
 	s.ignored("answers that failed")
 
@@ -103,7 +103,7 @@ func lookupCopies(t *validate.T) {
 	kit.SameBytes(t, "private data", rep.PrivateData[:], private('p', mad.SIDRREPPrivateLen))
 	for _, again := range []error{r.Accept(s.qp.Num(), 1, nil), r.Reject(mad.SIDRRejected, nil, nil),
 		o.Reject(mad.SIDRRejected, nil, nil)} {
-		kit.Want(t, again, "second answer to a SIDR_REQ", ci.InvalidState)
+		kit.WantExactly(t, again, "second answer to a SIDR_REQ", ci.InvalidState)
 	}
 	for range 2 {
 		s.send(1, first)
@@ -229,9 +229,9 @@ func lookupEnds(t *validate.T) {
 	kit.Equal(t, "QP number and Q_Key", [2]uint32{uint32(got.QPN), uint32(got.QKey)}, [2]uint32{0xabcdef, 0x80000001})
 	kit.Equal(t, "source QP of the answer", got.From.QPN, 1)
 	_, err = s.m.Lookup(t.Context(), cm.LookupConfig{Service: service, Path: s.there.path(s.here), Retries: -1})
-	kit.Want(t, err, "cm.Service.Lookup with -1 retries", ci.InvalidParameter)
+	kit.WantExactly(t, err, "cm.Service.Lookup with -1 retries", ci.InvalidParameter)
 	_, err = s.m.Lookup(t.Context(), cm.LookupConfig{Service: service, Path: s.there.path(s.here), Timeout: -1})
-	kit.Want(t, err, "cm.Service.Lookup with a negative timeout", ci.InvalidParameter)
+	kit.WantExactly(t, err, "cm.Service.Lookup with a negative timeout", ci.InvalidParameter)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = s.m.Lookup(ended, cm.LookupConfig{Service: service, Path: s.there.path(s.here)})

@@ -167,13 +167,13 @@ func madClaims(t *validate.T) {
 		agents = append(agents, b.agent(config(i+1)))
 	}
 	_, err := b.mads.Register(config(9))
-	kit.Want(t, err, "mads.Service.Register with a ninth OUI", ci.ResourceBusy)
+	kit.WantExactly(t, err, "mads.Service.Register with a ninth OUI", ci.ResourceBusy)
 	_, err = b.mads.Register(config(3))
-	kit.Want(t, err, "mads.Service.Register with methods that another agent has", ci.ResourceBusy)
+	kit.WantExactly(t, err, "mads.Service.Register with methods that another agent has", ci.ResourceBusy)
 	one := config(3)
 	one.Methods = []mad.Method{mad.Set, mad.Send}
 	_, err = b.mads.Register(one)
-	kit.Want(t, err, "mads.Service.Register with one method that another agent has", ci.ResourceBusy)
+	kit.WantExactly(t, err, "mads.Service.Register with one method that another agent has", ci.ResourceBusy)
 	newer := config(9)
 	newer.Version++
 	_ = b.agent(newer) // OUIs are counted for each version
@@ -186,7 +186,7 @@ func madClaims(t *validate.T) {
 	kit.OK(t, agents[2].Close(), "mads.Agent.Close")
 	kit.OK(t, agents[2].Close(), "second mads.Agent.Close")
 	_, err = b.mads.Register(config(9))
-	kit.Want(t, err, "mads.Service.Register with a ninth OUI while one of the eight has another agent",
+	kit.WantExactly(t, err, "mads.Service.Register with a ninth OUI while one of the eight has another agent",
 		ci.ResourceBusy)
 	again := b.agent(config(3))
 	send(3, 33)
@@ -235,7 +235,7 @@ func madQueue(t *validate.T) {
 	kit.Equal(t, "transaction ID of the last datagram", recv(t, small, "queue of a closed agent").Header().TID, room-1)
 	_, err := small.Recv(t.Context())
 	kit.True(t, err != nil && t.Context().Err() == nil, "mads.Agent.Recv of a closed agent", "ErrClosed", "%v", err)
-	kit.Want(t, small.Send(&mads.Message{To: b.to(a), MAD: datagram(t, mad.Send, 1)}),
+	kit.WantExactly(t, small.Send(&mads.Message{To: b.to(a), MAD: datagram(t, mad.Send, 1)}),
 		"mads.Agent.Send of a closed agent", ci.InvalidState)
 }
 
@@ -296,8 +296,8 @@ func madContext(t *validate.T) {
 	bad := message(4)
 	bad.MAD[3] |= byte(mad.ResponseMask)
 	_, err := from.Do(t.Context(), bad)
-	kit.Want(t, err, "mads.Agent.Do of a response", ci.InvalidParameter)
-	kit.Want(t, from.StartDo(t.Context(), message(5), nil), "mads.Agent.StartDo without a function",
+	kit.WantExactly(t, err, "mads.Agent.Do of a response", ci.InvalidParameter)
+	kit.WantExactly(t, from.StartDo(t.Context(), message(5), nil), "mads.Agent.StartDo without a function",
 		ci.InvalidParameter)
 	none(t, peer, "requests that were not sent")
 }

@@ -169,7 +169,7 @@ func rmppEnds(t *validate.T) {
 	s.advance(time.Nanosecond)
 	s.wants("300 ms after they were sent", two, three)
 	s.answer(first, packet(mad.RMPPAbort, 0, 127, 0, 0), nil)
-	kit.Want(t, once(t, end, "long request that is aborted"), "long request that is aborted", ci.ErrorStatus)
+	kit.WantExactly(t, once(t, end, "long request that is aborted"), "long request that is aborted", ci.ErrorStatus)
 
 	t.Step("%s", "sends that fail after the end of their request")
 	for _, n := range []int{5, 0} {
@@ -363,7 +363,7 @@ func limitBusyVectors(t *validate.T) {
 	evict()
 	s.answer(first, ack(1, 2), nil)
 	err := once(t, end, "long request whose second segment has no vector")
-	kit.Want(t, err, "long request whose second segment has no vector", ci.ErrorStatus)
+	kit.WantExactly(t, err, "long request whose second segment has no vector", ci.ErrorStatus)
 	kit.True(t, errors.Is(err, ci.InsufficientMemory), "cause of the error", "InsufficientMemory", "%v", err)
 	s.set(func() { s.refuse = nil })
 	s.settle(1)
@@ -417,6 +417,6 @@ func smiAlone(t *validate.T) {
 	b.settle(0)
 	pending(t, end, "request to an agent below the driver that cannot be asked")
 	b.time.Advance(time.Second)
-	kit.Want(t, await(t, end, "request to an agent below the driver").err,
+	kit.WantExactly(t, await(t, end, "request to an agent below the driver").err,
 		"request to an agent below the driver that cannot be asked", ci.Timeout)
 }

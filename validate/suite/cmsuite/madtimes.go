@@ -98,7 +98,7 @@ func timeRequest(t *validate.T) {
 		pending(t, end, "request before its last timeout")
 		b.advance(ns)
 		e := await(t, end, "request after its last timeout")
-		kit.Want(t, e.err, "error of a request after its last timeout", ci.Timeout)
+		kit.WantExactly(t, e.err, "error of a request after its last timeout", ci.Timeout)
 		b.one(0, "after the last timeout")
 		b.respond(first, nil)
 		b.advance(time.Minute)
@@ -164,19 +164,19 @@ func timeRequest(t *validate.T) {
 	b.advance(time.Second - ns)
 	pending(t, waits, "request before its timeout")
 	b.advance(ns)
-	kit.Want(t, await(t, waits, "request after its timeout").err, "error of a request after its timeout", ci.Timeout)
+	kit.WantExactly(t, await(t, waits, "request after its timeout").err, "error of a request after its timeout", ci.Timeout)
 	b.set(func() { b.hook = nil })
 
 	t.Step("%s", "close")
 	end = b.begin(t.Context(), from, &mads.Message{To: to, MAD: m, Timeout: time.Second, Retries: 5})
 	first = b.one(1, "of a request")[0]
 	kit.OK(t, from.Close(), "mads.Agent.Close")
-	kit.Want(t, await(t, end, "request of a closed agent").err, "error of a request of a closed agent", ci.InvalidState)
+	kit.WantExactly(t, await(t, end, "request of a closed agent").err, "error of a request of a closed agent", ci.InvalidState)
 	b.respond(first, nil)
 	b.advance(time.Minute)
 	b.one(0, "after Close")
 	err := from.StartDo(t.Context(), &mads.Message{To: to, MAD: m}, func(*mads.Received, error) {})
-	kit.Want(t, err, "mads.Agent.StartDo of a closed agent", ci.InvalidState)
+	kit.WantExactly(t, err, "mads.Agent.StartDo of a closed agent", ci.InvalidState)
 	kit.True(t, !from.(mads.Backlog).CatchUp(func() {}), "mads.Backlog.CatchUp of a closed agent", "false", "true")
 }
 

@@ -29,15 +29,15 @@ func managerSecond(t *validate.T) {
 	a, b := sides(t)
 	l := a.local()
 	_, err := cm.New(nil, l.mads, cm.Config{})
-	kit.Want(t, err, "cm.New without an access layer", ci.InvalidParameter)
+	kit.WantExactly(t, err, "cm.New without an access layer", ci.InvalidParameter)
 	_, err = cm.New(a.al, nil, cm.Config{})
-	kit.Want(t, err, "cm.New without MAD services", ci.InvalidParameter)
+	kit.WantExactly(t, err, "cm.New without MAD services", ci.InvalidParameter)
 	y, _ := newEnds(a, b, kit.Type(ci.RC))
 	m := a.managerWith(cm.Config{})
 	g := &rig{script: newScript(t, b, a), y: y, m: m, l: listen(t, m, cm.ListenConfig{})}
 	for range 2 {
 		_, err = l.start(cm.Config{})
-		kit.Want(t, err, "second cm.New", ci.ResourceBusy)
+		kit.WantExactly(t, err, "second cm.New", ci.ResourceBusy)
 	}
 	kit.Equal(t, "connections of a new manager", len(m.Conns()), 0)
 	asked, open := g.request(), g.open()
@@ -112,7 +112,7 @@ func managerRemoval(t *validate.T) {
 	kit.OK(t, lookup(), "cm.Service.StartLookup")
 	expect[*mad.SIDRREQ](p, "SIDR_REQ")
 	a.remove()
-	kit.Want(t, lookup(), "cm.Service.StartLookup on a port of an adapter that was removed", ci.InvalidPort)
+	kit.WantExactly(t, lookup(), "cm.Service.StartLookup on a port of an adapter that was removed", ci.InvalidPort)
 	register()
 	expect[*mad.SIDRREQ](p, "SIDR_REQ of an adapter that came back")
 	kit.OK(t, m.Close(), "cm.Service.Close")
@@ -196,13 +196,13 @@ func adapterPartition(t *validate.T) {
 	change("none")
 	for _, s := range []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS} {
 		_, _, err := k.QPAttr(s)
-		kit.Want(t, err, "cm.Conn.QPAttr without the partition, for "+s.String(), ci.InvalidPKey)
-		kit.Want(t, cm.Modify(g.y.End.QP, k, s, 0), "cm.Modify without the partition", ci.InvalidPKey)
+		kit.WantExactly(t, err, "cm.Conn.QPAttr without the partition, for "+s.String(), ci.InvalidPKey)
+		kit.WantExactly(t, cm.Modify(g.y.End.QP, k, s, 0), "cm.Modify without the partition", ci.InvalidPKey)
 	}
 	_, _, err = k.AlternateAttr()
-	kit.Want(t, err, "cm.Conn.AlternateAttr without the partition", ci.InvalidPKey)
+	kit.WantExactly(t, err, "cm.Conn.AlternateAttr without the partition", ci.InvalidPKey)
 	kit.Equal(t, "messages after a LAP without the partition", lap(1), "APR, status "+mad.APRRejected.String())
-	kit.Want(t, k.AnswerAlternate(mad.APRLoaded, nil, nil), "cm.Conn.AnswerAlternate of a LAP that was rejected",
+	kit.WantExactly(t, k.AnswerAlternate(mad.APRLoaded, nil, nil), "cm.Conn.AnswerAlternate of a LAP that was rejected",
 		ci.InvalidState)
 	q := g.newREQ()
 	q.PKey = uint16(key)
@@ -232,9 +232,9 @@ func adapterPartition(t *validate.T) {
 	change("first")
 	x.attrOf(ci.QPRTR)
 	_, _, err = active.QPAttr(ci.QPRTS)
-	kit.Want(t, err, "cm.Conn.QPAttr without the partition of the alternate path", ci.InvalidPKey)
+	kit.WantExactly(t, err, "cm.Conn.QPAttr without the partition of the alternate path", ci.InvalidPKey)
 	_, _, err = active.AlternateAttr()
-	kit.Want(t, err, "cm.Conn.AlternateAttr without the partition of the alternate path", ci.InvalidPKey)
+	kit.WantExactly(t, err, "cm.Conn.AlternateAttr without the partition of the alternate path", ci.InvalidPKey)
 	change("moved")
 	_, rts := x.attrOf(ci.QPRTS)
 	kit.Equal(t, "index of the P_Key of the alternate path", rts.Alternate.PKeyIndex, 2)

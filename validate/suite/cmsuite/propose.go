@@ -57,7 +57,7 @@ var _ = proposals.Case(validate.Case{
 func proposeForm(t *validate.T) {
 	x, p, q, r := proposing(t, 20, 3)
 	_, _, err := x.AlternateAttr()
-	kit.Want(t, err, "cm.Conn.AlternateAttr before a proposal", ci.InvalidState)
+	kit.WantExactly(t, err, "cm.Conn.AlternateAttr before a proposal", ci.InvalidState)
 	await := x.proposing(p, private('l', mad.LAPPrivateLen))
 	l, m := expect[*mad.LAP](p, "LAP")
 	kit.Equal(t, "communication IDs", [2]uint32{l.LocalCommID, l.RemoteCommID}, [2]uint32{q.LocalCommID, r.LocalCommID})
@@ -70,7 +70,7 @@ func proposeForm(t *validate.T) {
 		[2]uint16{q.Primary.LocalLID, q.Primary.RemoteLID})
 	kit.SameBytes(t, "private data", l.PrivateData[:], private('l', mad.LAPPrivateLen))
 	err = x.StartLoadAlternate(t.Context(), cm.AlternateConfig{Path: x.side.path(p.here)}, func(*mad.APR, error) {})
-	kit.Want(t, err, "cm.Conn.StartLoadAlternate while a proposal is pending", ci.InvalidState)
+	kit.WantExactly(t, err, "cm.Conn.StartLoadAlternate while a proposal is pending", ci.InvalidState)
 	wrong := apr(l, mad.APRRejected)
 	p.send(m.TID+1, wrong) // not the answer, because of its transaction ID
 	answer := apr(l, mad.APRLoaded)
@@ -140,7 +140,7 @@ func proposeDelayed(t *validate.T) {
 	kit.True(t, errors.As(err, &refused) && refused.APR.Status == mad.APRRejected, "cm.Conn.LoadAlternate",
 		"cm.AlternateError, path rejected", "%v", err)
 	_, _, err = x.AlternateAttr()
-	kit.Want(t, err, "cm.Conn.AlternateAttr after a rejected proposal", ci.InvalidState)
+	kit.WantExactly(t, err, "cm.Conn.AlternateAttr after a rejected proposal", ci.InvalidState)
 	inState(t, x, cm.StateEstablished, "after a rejected proposal")
 }
 

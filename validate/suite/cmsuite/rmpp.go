@@ -216,7 +216,7 @@ func rmppReceive(t *validate.T) {
 		}
 		r, err := await()
 		if tt.bytes == 0 {
-			kit.Want(t, err, "mads.Agent.Do after "+tt.name, ci.ErrorStatus)
+			kit.WantExactly(t, err, "mads.Agent.Do after "+tt.name, ci.ErrorStatus)
 			s.fails(err, tt.name, mads.RMPPError{Status: tt.status, Peer: tt.isPeer})
 			continue
 		}
@@ -285,7 +285,7 @@ func rmppSend(t *validate.T) {
 				s.abortOf(tt.name, tt.status)
 			}
 			_, err := await()
-			kit.Want(t, err, "mads.Agent.Do after "+tt.name, ci.ErrorStatus)
+			kit.WantExactly(t, err, "mads.Agent.Do after "+tt.name, ci.ErrorStatus)
 			s.fails(err, tt.name, mads.RMPPError{Status: tt.status, Peer: tt.isPeer})
 			continue
 		}
@@ -303,5 +303,5 @@ func rmppSend(t *validate.T) {
 	}
 	s.abortOf("no ACK", mad.RMPPTooManyRetries)
 	_, err := await()
-	kit.Want(t, err, "mads.Agent.Do without an ACK", ci.Timeout)
+	kit.WantExactly(t, err, "mads.Agent.Do without an ACK", ci.Timeout)
 }

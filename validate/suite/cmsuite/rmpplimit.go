@@ -57,7 +57,7 @@ func rmppLimit(t *validate.T) {
 			kit.Equal(t, where+": type", p.Type, mad.RMPPStop)
 			kit.Equal(t, where+": status", p.Status, mad.RMPPResourcesExhausted)
 			_, err := await()
-			kit.Want(t, err, "mads.Agent.Do, "+tt.name, ci.InsufficientResources)
+			kit.WantExactly(t, err, "mads.Agent.Do, "+tt.name, ci.InsufficientResources)
 			s.send(part(2, last, lastPayload), saData(mad.SADataLen)) // of a transfer that has ended: no answer
 			continue
 		}

@@ -621,7 +621,7 @@ func rmppSends(t *validate.T) {
 	}
 	s.advance(time.Nanosecond)
 	err = await(t, ended, "mads.Agent.StartDo without a response")
-	kit.Want(t, err, "mads.Agent.StartDo without a response", ci.Timeout)
+	kit.WantExactly(t, err, "mads.Agent.StartDo without a response", ci.Timeout)
 	var e *mads.RMPPError
 	kit.True(t, !errors.As(err, &e), "mads.Agent.StartDo without a response", "no *mads.RMPPError", "%v", err)
 	s.wants("the end of a request")

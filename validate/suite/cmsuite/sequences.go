@@ -46,15 +46,15 @@ func alternateSequence(t *validate.T) {
 		kit.Equal(t, "transaction ID of the answer to "+where, list[0].TID, tid)
 	}
 	proposed(0, lap(1), "a LAP with transaction ID 0")
-	kit.Want(t, k.AnswerAlternate(mad.APRRejected, make([]byte, mad.CMInfoLen+1), nil),
+	kit.WantExactly(t, k.AnswerAlternate(mad.APRRejected, make([]byte, mad.CMInfoLen+1), nil),
 		"cm.Conn.AnswerAlternate with too much information", ci.InvalidParameter)
-	kit.Want(t, k.AnswerAlternate(mad.APRRejected, nil, make([]byte, mad.APRPrivateLen+1)),
+	kit.WantExactly(t, k.AnswerAlternate(mad.APRRejected, nil, make([]byte, mad.APRPrivateLen+1)),
 		"cm.Conn.AnswerAlternate with too much private data", ci.InvalidParameter)
-	kit.Want(t, k.Delay(1, make([]byte, mad.MRAPrivateLen+1)), "cm.Conn.Delay with too much private data",
+	kit.WantExactly(t, k.Delay(1, make([]byte, mad.MRAPrivateLen+1)), "cm.Conn.Delay with too much private data",
 		ci.InvalidParameter)
 	kit.Equal(t, "messages after calls that failed", texts(g.sync("after calls that failed")), nothing)
 	answer(0, mad.APRRejected, "a LAP with transaction ID 0")
-	kit.Want(t, k.Delay(1, nil), "cm.Conn.Delay after the answer", ci.InvalidState)
+	kit.WantExactly(t, k.Delay(1, nil), "cm.Conn.Delay after the answer", ci.InvalidState)
 
 	wrong := lap(1)
 	wrong.RemoteQPN ^= 1
@@ -193,7 +193,7 @@ func proposeEnds(t *validate.T) {
 			g.send(tid, apr(l, mad.APRLoaded))
 			kit.Equal(t, "messages after a late APR", texts(g.sync("after a late APR")), nothing)
 			_, _, err = k.AlternateAttr()
-			kit.Want(t, err, "cm.Conn.AlternateAttr after a late APR", ci.InvalidState)
+			kit.WantExactly(t, err, "cm.Conn.AlternateAttr after a late APR", ci.InvalidState)
 			inState(t, k, v.state, "after a late APR")
 		}
 	}
@@ -300,7 +300,7 @@ func attributesDefaults(t *validate.T) {
 			if more == 0 {
 				kit.OK(t, err, "cm.Service.StartLookup with the largest "+name)
 			} else {
-				kit.Want(t, err, "cm.Service.StartLookup with a larger "+name, ci.InvalidParameter, ci.InvalidGID)
+				kit.WantExactly(t, err, "cm.Service.StartLookup with a larger "+name, ci.InvalidParameter, ci.InvalidGID)
 			}
 		}
 	}

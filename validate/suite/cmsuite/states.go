@@ -59,9 +59,9 @@ func onlyAllows(e *end, p *script, state cm.State, allowed ...string) {
 		where := fmt.Sprintf("cm.Conn.%s in state %v", v.name, state)
 		switch {
 		case !slices.Contains(allowed, v.name):
-			kit.Want(t, v.call(e, p, nil), where, ci.InvalidState)
+			kit.WantExactly(t, v.call(e, p, nil), where, ci.InvalidState)
 		case v.room > 0:
-			kit.Want(t, v.call(e, p, make([]byte, v.room+1)), where+" with too much private data", ci.InvalidParameter)
+			kit.WantExactly(t, v.call(e, p, make([]byte, v.room+1)), where+" with too much private data", ci.InvalidParameter)
 		}
 	}
 	p.quiet("after calls that failed", func(m message) bool {
@@ -182,7 +182,7 @@ func rejectREQ(t *validate.T) {
 	q := p.req(service, 0x321)
 	p.send(0x1000, q)
 	y.Conn = accepted(t, l)
-	kit.Want(t, y.Reject(mad.RejConsumer, make([]byte, mad.CMInfoLen+1), nil),
+	kit.WantExactly(t, y.Reject(mad.RejConsumer, make([]byte, mad.CMInfoLen+1), nil),
 		"cm.Conn.Reject with too much information", ci.InvalidParameter)
 	inState(t, y, cm.StateREQRcvd, "after a call that failed")
 	reject(y, p, mad.WhichREQ, y.ID(), q.LocalCommID, 0x1000)
@@ -214,5 +214,5 @@ func reject(e *end, p *script, which mad.CMWhich, ours, theirs uint32, tid uint6
 	kit.Equal(t, "communication IDs of the REJ", [2]uint32{j.LocalCommID, j.RemoteCommID}, [2]uint32{ours, theirs})
 	kit.SameBytes(t, "additional information", j.AdditionalInfo(), info)
 	kit.SameBytes(t, "private data", j.PrivateData[:], data)
-	kit.Want(t, e.Reject(mad.RejConsumer, nil, nil), "second cm.Conn.Reject", ci.InvalidState)
+	kit.WantExactly(t, e.Reject(mad.RejConsumer, nil, nil), "second cm.Conn.Reject", ci.InvalidState)
 }

@@ -385,7 +385,7 @@ func timerLookup(t *validate.T) {
 	s.ignored("a SIDR_REQ after a long time")
 	r = s.taken(l, q) // it is a new one
 	g.clock.Advance(time.Hour)
-	kit.Want(t, r.Accept(s.qp.Num(), 5, nil), "cm.LookupRequest.Accept long after the peer has given up",
+	kit.WantExactly(t, r.Accept(s.qp.Num(), 5, nil), "cm.LookupRequest.Accept long after the peer has given up",
 		ci.InvalidState)
 	s.send(3, q)
 	s.ignored("a SIDR_REQ after a long time without an answer")

@@ -128,11 +128,11 @@ func copyLayout(t *validate.T) {
 	own := x.basics()
 	err := x.do(schema.CmdRegisterMR, &schema.RegisterMR{PD: own.pd, Memory: schema.Memory{Addr: addrCopies, Length: 1,
 		FileOffset: copyToken, Access: ci.LocalWrite}}, &schema.RegionReply{})
-	kit.Want(t, err, "PD.RegisterMR of memory that nobody copies", ci.InvalidPermission)
+	kit.WantExactly(t, err, "PD.RegisterMR of memory that nobody copies", ci.InvalidPermission)
 	direct := s.direct()
 	directOwn := direct.basics()
 	f := direct.copySocket()
-	kit.Want(t, direct.do(schema.CmdServeCopies, &schema.ServeCopies{}, &schema.None{}), "a second ServeCopies",
+	kit.WantExactly(t, direct.do(schema.CmdServeCopies, &schema.ServeCopies{}, &schema.None{}), "a second ServeCopies",
 		ci.InvalidState)
 	const size = 1 << 20
 	m := direct.registered(directOwn, f, size)

@@ -124,7 +124,7 @@ func eventContents(t *validate.T) {
 		}
 		kit.Equal(t, "completion events and other events of the destroyed object: "+v.what, x.counts(v.h), want)
 	}
-	kit.Want(t, x.destroy(queueA), "the destroy of an event queue that objects use", ci.ResourceBusy)
+	kit.WantExactly(t, x.destroy(queueA), "the destroy of an event queue that objects use", ci.ResourceBusy)
 	x.destroyed(queueB)
 	s.await("the end of an event queue that was destroyed", "the end", func() string {
 		if !b.isEnded() {

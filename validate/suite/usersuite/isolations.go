@@ -32,7 +32,7 @@ func isolationHandles(t *validate.T) {
 	live := s.probe.living()
 	refused := func(h schema.Handle, what string) {
 		err := thief.do(schema.CmdDestroy, &schema.Object{Handle: h}, &schema.DestroyReply{})
-		kit.Want(t, err, "a destroy with "+what, h.Kind().Invalid())
+		kit.WantExactly(t, err, "a destroy with "+what, h.Kind().Invalid())
 	}
 	for _, h := range []schema.Handle{mine.cq, mine.pd, mine.ca, mine.queue} {
 		refused(h, "the handle of another process")
@@ -40,7 +40,7 @@ func isolationHandles(t *validate.T) {
 		refused(schema.MakeHandle(h.Kind(), h.Generation(), h.Index()+1000), "a handle that nobody has")
 	}
 	err := thief.do(schema.CmdCreateCQ, &schema.CreateCQ{PD: mine.pd, Size: 4}, &schema.CreateCQReply{})
-	kit.Want(t, err, "PD.CreateCQ in the PD of another process", ci.InvalidPDHandle)
+	kit.WantExactly(t, err, "PD.CreateCQ in the PD of another process", ci.InvalidPDHandle)
 	kit.Equal(t, "CQs at the driver", s.probe.living()["CQ"], live["CQ"])
 
 	t.Step("handles beyond those of the process")
@@ -52,7 +52,7 @@ func isolationHandles(t *validate.T) {
 	kit.OK(t, owner.do(schema.CmdDestroy, &schema.Object{Handle: mine.cq}, &schema.DestroyReply{}), "CQ.Destroy")
 	again := owner.createCQ(mine)
 	err = owner.do(schema.CmdQueryCQ, &schema.CQ{CQ: mine.cq}, &schema.QueryCQReply{})
-	kit.Want(t, err, "CQ.Query of a destroyed CQ whose place is used again", ci.InvalidCQHandle)
+	kit.WantExactly(t, err, "CQ.Query of a destroyed CQ whose place is used again", ci.InvalidCQHandle)
 	kit.OK(t, owner.do(schema.CmdQueryCQ, &schema.CQ{CQ: again}, &schema.QueryCQReply{}), "CQ.Query of the new CQ")
 }
 

@@ -58,9 +58,10 @@ type managed struct {
 	log  *trace
 	wait time.Duration // of TimeWait
 
-	mu   sync.Mutex
-	err  error
-	done func(error) // of the last step
+	mu      sync.Mutex
+	err     error
+	done    func(error) // of the last step
+	request *cm.Request // result of Request
 }
 
 func (c *managed) call(format string, args ...any) error {
@@ -134,7 +135,11 @@ func (*managed) RemoteID() uint32 { return 0x55667788 }
 func (*managed) State() cm.State  { return cm.StateREPRcvd }
 func (*managed) Reply() *mad.REP  { return nil }
 
-func (*managed) Request() *cm.Request { return nil }
+func (c *managed) Request() *cm.Request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.request
+}
 
 func (c *managed) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 	return 0x1234, ci.QPAttr{State: to, DestNum: 77}, c.call("QPAttr %d", to)
@@ -313,6 +318,30 @@ func servingManager(t *validate.T) {
 	kit.OK(t, p.do(schema.CmdCMConn, &schema.CMConn{Conn: h}, &attr), "the attributes of a connection")
 	kit.Equal(t, "attributes of a connection", fmt.Sprintf("%+v", attr), fmt.Sprintf("%+v", schema.CMConnReply{
 		ID: 0x11223344, RemoteID: 0x55667788, State: uint32(cm.StateREPRcvd), TimeWait: int64(time.Second)}))
+	for _, has := range []bool{true, false} {
+		path := func(n uint8) (cm.Path, schema.CMPath) {
+			return cm.Path{Port: mads.Port{CA: 0x10, Num: n}, PKey: 0x8001, RemoteLID: 0x33, MTU: 3,
+					LifeTime: mad.TimeExp(n + 1)}, schema.CMPath{Port: schema.PortID{CA: 0x10, Num: n}, PKey: 0x8001,
+					RemoteLID: 0x33, MTU: 3, LifeTime: n + 1}
+		}
+		primary, wantPrimary := path(1)
+		alternate, wantAlternate := path(5)
+		q := &cm.Request{REQ: mad.REQ{LocalCommID: 7, StartingPSN: 9}, Primary: primary,
+			From: mads.Address{QPN: 1, PKeyIndex: 4}}
+		want := schema.CMConnReply{ID: 0x11223344, RemoteID: 0x55667788, State: uint32(cm.StateREPRcvd),
+			TimeWait: int64(time.Second), Primary: wantPrimary, From: schema.MADAddress{QPN: 1, PKeyIndex: 4}}
+		q.Put(want.REQ[:])
+		if has {
+			q.Alternate, want.Alternate, want.HasAlternate = &alternate, wantAlternate, true
+		}
+		c.mu.Lock()
+		c.request = q
+		c.mu.Unlock()
+		attr = schema.CMConnReply{}
+		kit.OK(t, p.do(schema.CmdCMConn, &schema.CMConn{Conn: h}, &attr), "the attributes of a connection")
+		kit.Equal(t, fmt.Sprintf("attributes of a connection with a request, alternate path: %v", has),
+			fmt.Sprintf("%+v", attr), fmt.Sprintf("%+v", want))
+	}
 	log.take()
 	for _, isAlternate := range []bool{false, true} {
 		var qp schema.CMQPAttrReply

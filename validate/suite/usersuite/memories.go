@@ -150,7 +150,7 @@ func memoryStaysUnmapped(t *validate.T) bool {
 		kit.OK(t, cq.Destroy(), "CQ.Destroy")
 		return false
 	}
-	kit.Want(t, err, "PD.CreateCQ with the address of memory that is not mapped", ci.InvalidPermission)
+	kit.WantExactly(t, err, "PD.CreateCQ with the address of memory that is not mapped", ci.InvalidPermission)
 	kit.Equal(t, "bytes that the driver has read", pinning(), "")
 	return true
 }
@@ -187,11 +187,11 @@ func memoryRights(t *validate.T) {
 	kit.OK(t, memory(0, 3, 0), "Process.Memory, without write access, of pages of which one is read-only")
 	kit.OK(t, memory(0, 1, ci.LocalWrite), "Process.Memory, with write access, of the page before a read-only one")
 	kit.OK(t, memory(2, 1, ci.LocalWrite), "Process.Memory, with write access, of the page behind a read-only one")
-	kit.Want(t, memory(1, 1, ci.LocalWrite), "Process.Memory, with write access, of a read-only page",
+	kit.WantExactly(t, memory(1, 1, ci.LocalWrite), "Process.Memory, with write access, of a read-only page",
 		ci.InvalidPermission)
-	kit.Want(t, memory(0, 3, ci.LocalWrite), "Process.Memory, with write access, of pages of which the second is "+
+	kit.WantExactly(t, memory(0, 3, ci.LocalWrite), "Process.Memory, with write access, of pages of which the second is "+
 		"read-only", ci.InvalidPermission)
-	kit.Want(t, memory(0, 2, ci.LocalWrite), "Process.Memory, with write access, of pages of which the last is "+
+	kit.WantExactly(t, memory(0, 2, ci.LocalWrite), "Process.Memory, with write access, of pages of which the last is "+
 		"read-only", ci.InvalidPermission)
 
 	t.Step("a page that may not be accessed")
@@ -199,9 +199,9 @@ func memoryRights(t *validate.T) {
 		t.Harness("an inaccessible page: %v", err)
 	}
 	kit.OK(t, memory(0, 1, 0), "Process.Memory of the page before an inaccessible one")
-	kit.Want(t, memory(1, 1, 0), "Process.Memory of an inaccessible page", ci.InvalidPermission)
-	kit.Want(t, memory(0, 3, 0), "Process.Memory of pages of which the second is inaccessible", ci.InvalidPermission)
-	kit.Want(t, memory(0, 2, 0), "Process.Memory of pages of which the last is inaccessible", ci.InvalidPermission)
+	kit.WantExactly(t, memory(1, 1, 0), "Process.Memory of an inaccessible page", ci.InvalidPermission)
+	kit.WantExactly(t, memory(0, 3, 0), "Process.Memory of pages of which the second is inaccessible", ci.InvalidPermission)
+	kit.WantExactly(t, memory(0, 2, 0), "Process.Memory of pages of which the last is inaccessible", ci.InvalidPermission)
 	denied := []ci.Status{ci.InvalidPermission}
 	for _, r := range []struct {
 		at, n uint64

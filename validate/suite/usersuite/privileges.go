@@ -118,7 +118,7 @@ func privilegePorts(t *validate.T) {
 	kit.Equal(t, "operation and request at the daemon", *got.Load(), `add "the request"`)
 	kit.Equal(t, "reply to an operation", string(r.Text), *text.Load())
 	_, err = control("fails")
-	kit.Want(t, err, "an operation that fails", ci.ResourceBusy)
+	kit.WantExactly(t, err, "an operation that fails", ci.ResourceBusy)
 	long := strings.Repeat("x", schema.MaxControl)
 	say(long)
 	r, err = control("add")
@@ -126,7 +126,7 @@ func privilegePorts(t *validate.T) {
 	kit.SameBytes(t, "reply to an operation", r.Text, []byte(long))
 	say(long + "y")
 	_, err = control("add")
-	kit.Want(t, err, "an operation whose reply is too long", ci.InsufficientResources)
+	kit.WantExactly(t, err, "an operation whose reply is too long", ci.InsufficientResources)
 
 	t.Step("the status of the daemon")
 	names := func(p *speaker) (list []string) {
@@ -141,7 +141,7 @@ func privilegePorts(t *validate.T) {
 			}
 		}
 		err := p.do(schema.CmdStatus, &schema.QueryStatus{Offset: uint64(len(whole)) + 1}, &schema.QueryStatusReply{})
-		kit.Want(t, err, "ual.Client.Status beyond the end", ci.InvalidParameter)
+		kit.WantExactly(t, err, "ual.Client.Status beyond the end", ci.InvalidParameter)
 		last := schema.QueryStatusReply{}
 		kit.OK(t, p.do(schema.CmdStatus, &schema.QueryStatus{Offset: uint64(len(whole)) - 3}, &last),
 			"ual.Client.Status of the end")
@@ -177,7 +177,7 @@ func privilegeNone(t *validate.T) {
 	s.restart(func(cfg *kproxy.Config) { cfg.CanCopy = func(kproxy.Peer) bool { return false } })
 	x := s.speaker()
 	err := x.do(schema.CmdControl, &schema.Control{Operation: "add"}, &schema.ControlReply{})
-	kit.Want(t, err, "an operation of a daemon that has none", ci.Unsupported)
+	kit.WantExactly(t, err, "an operation of a daemon that has none", ci.Unsupported)
 	queue, _ := x.started()
 	pd := x.made("CA.AllocatePD", schema.CmdAllocatePD, &schema.AllocatePD{
 		CA: x.made("HCA.OpenCA", schema.CmdOpenCA, &schema.OpenCA{GUID: s.guids[0], Async: queue})})

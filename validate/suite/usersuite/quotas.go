@@ -70,7 +70,7 @@ func quotaObjects(t *validate.T) {
 				list = append(list, o)
 			}
 			_, err := k.create(ca, pd)
-			kit.Want(t, err, "create of one "+k.name+" more than the quota permits", ci.InsufficientResources)
+			kit.WantExactly(t, err, "create of one "+k.name+" more than the quota permits", ci.InsufficientResources)
 			if k.name == "PD" {
 				o, err := k.create(other, nil)
 				kit.OK(t, err, "create of a PD by another process")
@@ -118,7 +118,7 @@ func quotaBytes(t *validate.T) {
 		b, err := register()
 		kit.OK(t, err, "PD.RegisterMR of the other half")
 		_, err = register()
-		kit.Want(t, err, "PD.RegisterMR beyond the quota", ci.InsufficientResources)
+		kit.WantExactly(t, err, "PD.RegisterMR beyond the quota", ci.InsufficientResources)
 		for range 3 { // failures hold nothing
 			_, err = pd.RegisterMR(ci.MRCreate{Memory: half, Access: ci.RemoteWrite})
 			kit.True(t, err != nil, "PD.RegisterMR of remote write without local write", "an error", "success")
@@ -176,7 +176,7 @@ func quotaBytes(t *validate.T) {
 	for {
 		cq, err := pd.CreateCQ(ci.CQCreate{Size: large})
 		if err != nil {
-			kit.Want(t, err, "PD.CreateCQ beyond the quota", ci.InsufficientResources)
+			kit.WantExactly(t, err, "PD.CreateCQ beyond the quota", ci.InsufficientResources)
 			break
 		}
 		if list = append(list, cq); len(list) > queueBytes/large {
@@ -232,9 +232,9 @@ func quotaRemoved(t *validate.T) {
 	old, err := create(first)
 	kit.OK(t, err, "PD.CreateCQ of the whole quota")
 	_, err = create(second)
-	kit.Want(t, err, "PD.CreateCQ at another adapter, beyond the quota", ci.InsufficientResources)
+	kit.WantExactly(t, err, "PD.CreateCQ at another adapter, beyond the quota", ci.InsufficientResources)
 	kit.OK(t, register(first), "PD.RegisterMR of the whole quota")
-	kit.Want(t, register(second), "PD.RegisterMR at another adapter, beyond the quota", ci.InsufficientResources)
+	kit.WantExactly(t, register(second), "PD.RegisterMR at another adapter, beyond the quota", ci.InsufficientResources)
 	kit.OK(t, s.al.Deregister(s.guids[0]), "Registrar.Deregister")
 	s.await("PD.RegisterMR of the whole quota at another adapter, after the first was removed", "success",
 		func() string {
@@ -247,5 +247,5 @@ func quotaRemoved(t *validate.T) {
 	kit.OK(t, err, "PD.CreateCQ of the whole quota at another adapter, after the first was removed")
 	kit.OK(t, old.Destroy(), "CQ.Destroy of a CQ of the adapter that was removed")
 	_, err = create(second)
-	kit.Want(t, err, "PD.CreateCQ beyond the quota, after a CQ that no longer counted", ci.InsufficientResources)
+	kit.WantExactly(t, err, "PD.CreateCQ beyond the quota, after a CQ that no longer counted", ci.InsufficientResources)
 }

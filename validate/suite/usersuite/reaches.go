@@ -85,7 +85,7 @@ func memoryReach(t *validate.T) {
 		a.cut()
 		s.gone("the daemon after the end of the process")
 		_, err = proc.Memory(own.Addr(), length, 0)
-		kit.Want(t, err, "Process.Memory after the end of the process", ci.InvalidState)
+		kit.WantExactly(t, err, "Process.Memory after the end of the process", ci.InvalidState)
 		if !v.isShared { // the driver has destroyed the region, and must not use shared memory any more
 			x.ended()
 		}
@@ -108,7 +108,7 @@ func (x *reached) read(off int64, n int) {
 	got, err := x.m.ReadAt(p, off)
 	switch {
 	case off < 0 || off > int64(x.length):
-		kit.Want(x.t, err, where, ci.InvalidParameter)
+		kit.WantExactly(x.t, err, where, ci.InvalidParameter)
 		kit.Equal(x.t, "bytes of "+where, got, 0)
 		return
 	case int64(n) > int64(x.length)-off:
@@ -127,7 +127,7 @@ func (x *reached) write(where string, off int64, n int, write func(p []byte) (in
 	p := kit.Random(x.t, make([]byte, n))
 	got, err := write(p)
 	if off < 0 || off > int64(x.length) || int64(n) > int64(x.length)-off {
-		kit.Want(x.t, err, where, ci.InvalidParameter)
+		kit.WantExactly(x.t, err, where, ci.InvalidParameter)
 	} else {
 		kit.OK(x.t, err, where)
 		kit.Equal(x.t, "bytes of "+where, got, n)
@@ -231,9 +231,9 @@ func (x *reached) atomics() {
 	}
 	for _, off := range []int{x.length &^ 7, x.length + 7, 1 << 40} { // 8 bytes there exceed the memory
 		_, err := m.CompareSwap(uint64(off), 0, 0)
-		kit.Want(x.t, err, "AtomicMemory.CompareSwap beyond the end", ci.InvalidParameter)
+		kit.WantExactly(x.t, err, "AtomicMemory.CompareSwap beyond the end", ci.InvalidParameter)
 		_, err = m.FetchAdd(uint64(off), 0)
-		kit.Want(x.t, err, "AtomicMemory.FetchAdd beyond the end", ci.InvalidParameter)
+		kit.WantExactly(x.t, err, "AtomicMemory.FetchAdd beyond the end", ci.InvalidParameter)
 	}
 	x.same("bytes of the process after atomics beyond the end")
 }
@@ -242,18 +242,18 @@ func (x *reached) atomics() {
 func (x *reached) ended() {
 	b := make([]byte, 8)
 	_, err := x.m.ReadAt(b, 0)
-	kit.Want(x.t, err, "Memory.ReadAt after the end of the process", ci.InvalidState)
+	kit.WantExactly(x.t, err, "Memory.ReadAt after the end of the process", ci.InvalidState)
 	_, err = x.m.WriteAt(b, 0)
-	kit.Want(x.t, err, "Memory.WriteAt after the end of the process", ci.InvalidState)
+	kit.WantExactly(x.t, err, "Memory.WriteAt after the end of the process", ci.InvalidState)
 	if m, ok := x.m.(pieceMemory); ok {
-		kit.Want(x.t, m.WritePieces([][]byte{b}, len(b), 0), "PieceMemory.WritePieces after the end of the process",
+		kit.WantExactly(x.t, m.WritePieces([][]byte{b}, len(b), 0), "PieceMemory.WritePieces after the end of the process",
 			ci.InvalidState)
 	}
 	if m, ok := x.m.(ci.AtomicMemory); ok {
 		_, err = m.CompareSwap(0, 0, 1)
-		kit.Want(x.t, err, "AtomicMemory.CompareSwap after the end of the process", ci.InvalidState)
+		kit.WantExactly(x.t, err, "AtomicMemory.CompareSwap after the end of the process", ci.InvalidState)
 		_, err = m.FetchAdd(0, 1)
-		kit.Want(x.t, err, "AtomicMemory.FetchAdd after the end of the process", ci.InvalidState)
+		kit.WantExactly(x.t, err, "AtomicMemory.FetchAdd after the end of the process", ci.InvalidState)
 	}
 	x.same("bytes of the process after its end")
 }

@@ -78,7 +78,7 @@ func removalObjects(t *validate.T) {
 	t.Step("the objects of the adapter that was removed are destroyed")
 	for _, w := range []*whole{gone, goneY} {
 		for _, h := range []schema.Handle{w.queue, w.ca, w.pd, w.cq} {
-			kit.Want(t, w.destroy(h), fmt.Sprintf("the destroy of a %v before that of its children", h.Kind()),
+			kit.WantExactly(t, w.destroy(h), fmt.Sprintf("the destroy of a %v before that of its children", h.Kind()),
 				ci.ResourceBusy)
 		}
 		for _, h := range slices.Backward(w.list) {
@@ -90,7 +90,7 @@ func removalObjects(t *validate.T) {
 				want = 1
 			}
 			kit.Equal(t, fmt.Sprintf("events of a %v of an adapter that was removed", h.Kind()), r.Async, want)
-			kit.Want(t, w.destroy(h), "a second destroy", h.Kind().Invalid())
+			kit.WantExactly(t, w.destroy(h), "a second destroy", h.Kind().Invalid())
 		}
 	}
 	y.destroyed(queueY)
@@ -100,13 +100,13 @@ func removalObjects(t *validate.T) {
 		}
 		return ""
 	})
-	kit.Want(t, x.destroy(queue), "the destroy of a queue that the other adapter uses", ci.ResourceBusy)
+	kit.WantExactly(t, x.destroy(queue), "the destroy of a queue that the other adapter uses", ci.ResourceBusy)
 	kit.Equal(t, "EventLocalFatal of a process without the adapter", eventsZ.count(schema.Event{
 		Kind: schema.EventAsync, Type: uint32(ci.EventLocalFatal)}), 0)
 
 	t.Step("the adapter comes back")
 	_, err = x.create(schema.CmdOpenCA, &schema.OpenCA{GUID: s.guids[0], Async: queue})
-	kit.Want(t, err, "HCA.OpenCA of an adapter that was removed", ci.NotFound)
+	kit.WantExactly(t, err, "HCA.OpenCA of an adapter that was removed", ci.NotFound)
 	kit.OK(t, s.al.Register(s.hcas[0]), "Registrar.Register")
 	again := x.whole(0, queue)
 	kit.Equal(t, "EventLocalFatal with the token of an open", events.count(fatal), 1)
@@ -126,7 +126,7 @@ func (w *whole) mixed(there *whole) {
 			Memory: there.plain(0)},
 	} {
 		_, err := w.execute(c, native.Append(nil, request))
-		kit.Want(t, err, fmt.Sprintf("the request %q with an object of an adapter that was removed", c),
+		kit.WantExactly(t, err, fmt.Sprintf("the request %q with an object of an adapter that was removed", c),
 			ci.InvalidState)
 	}
 	for _, h := range []schema.SendHandles{{AV: w.of(schema.KindAV)}, {MW: w.of(schema.KindMW)}, {MR: w.mr}} {
@@ -139,15 +139,15 @@ func (w *whole) mixed(there *whole) {
 		}
 		b := native.AppendSend(native.AppendPost(nil, there.qp, 1), wr, h)
 		_, err := w.execute(schema.CmdPostSend, b)
-		kit.Want(t, err, "QP.PostSend with an object of an adapter that was removed", ci.InvalidState)
+		kit.WantExactly(t, err, "QP.PostSend with an object of an adapter that was removed", ci.InvalidState)
 	}
 	if mw := w.of(schema.KindMW); mw != 0 {
 		_, err := w.execute(schema.CmdBindMW, native.Append(nil, &schema.BindMW{QP: there.qp,
 			Bind: schema.Bind{MW: mw, MR: there.mr}}))
-		kit.Want(t, err, "QP.BindMW with a window of an adapter that was removed", ci.InvalidState)
+		kit.WantExactly(t, err, "QP.BindMW with a window of an adapter that was removed", ci.InvalidState)
 		_, err = w.execute(schema.CmdBindMW, native.Append(nil, &schema.BindMW{QP: there.qp,
 			Bind: schema.Bind{MW: there.of(schema.KindMW), MR: w.mr}}))
-		kit.Want(t, err, "QP.BindMW with a region of an adapter that was removed", ci.InvalidState)
+		kit.WantExactly(t, err, "QP.BindMW with a region of an adapter that was removed", ci.InvalidState)
 	}
 }
 

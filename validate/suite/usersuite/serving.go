@@ -159,7 +159,7 @@ func servingDatagrams(t *validate.T) {
 			want := datagram(classFirst, first+uint32(k))
 			const cut = 200
 			part, err := p.take(receiver, cut+1+lenDatagram)
-			kit.Want(t, err, "Agent.Recv of bytes beyond the end", ci.InvalidParameter)
+			kit.WantExactly(t, err, "Agent.Recv of bytes beyond the end", ci.InvalidParameter)
 			kit.Equal(t, "datagrams in a refused reply", part.Total, 0)
 			offset := uint64(0)
 			if k%2 == 1 {
@@ -223,8 +223,8 @@ func servingOperations(t *validate.T) {
 			kit.OK(t, start(a, op), fmt.Sprintf("request %d of an agent", op))
 		}
 		for range 2 * room / bytesPerElement { // none of which count
-			kit.Want(t, start(a, 1), "a request with the number of one that is pending", ci.InvalidParameter)
-			kit.Want(t, start(a, most+1), "a request beyond the limit", ci.InsufficientResources)
+			kit.WantExactly(t, start(a, 1), "a request with the number of one that is pending", ci.InvalidParameter)
+			kit.WantExactly(t, start(a, most+1), "a request beyond the limit", ci.InsufficientResources)
 		}
 		const canceled = 7
 		for range 2 { // the second time there is no such operation
@@ -239,9 +239,9 @@ func servingOperations(t *validate.T) {
 		kit.OK(t, err, "Agent.Recv")
 		kit.Equal(t, "kind of a reply without a second outcome", r.Kind, schema.MADNone)
 		kit.OK(t, start(a, canceled), "a request with the number of one that has ended")
-		kit.Want(t, start(a, most+1), "a request beyond the limit", ci.InsufficientResources)
+		kit.WantExactly(t, start(a, most+1), "a request beyond the limit", ci.InsufficientResources)
 		p.destroyed(a)
-		kit.Want(t, start(a, 1), "a request of an agent that is destroyed", schema.KindAgent.Invalid())
+		kit.WantExactly(t, start(a, 1), "a request of an agent that is destroyed", schema.KindAgent.Invalid())
 	}
 	p.c.Close()
 	t.Step("the bytes of requests")

@@ -92,7 +92,7 @@ func servingListeners(t *validate.T) {
 			kit.OK(t, err, "Service.Listen of one process")
 			second, err := listen(y, l[1])
 			if v.overlaps {
-				kit.Want(t, err, "Service.Listen of another process: "+v.what, ci.InvalidSetting)
+				kit.WantExactly(t, err, "Service.Listen of another process: "+v.what, ci.InvalidSetting)
 				x.destroyed(first)
 				second, err = listen(y, l[1])
 				kit.OK(t, err, "Service.Listen after the other process has closed its listener")
@@ -173,7 +173,7 @@ func servingPorts(t *validate.T) {
 			kit.Equal(t, "port of the reply", first.Port, num)
 			second, err := bind(y, b[1])
 			if v.overlaps {
-				kit.Want(t, err, "Ports.Bind of another process: "+v.what, ci.InvalidSetting)
+				kit.WantExactly(t, err, "Ports.Bind of another process: "+v.what, ci.InvalidSetting)
 				x.destroyed(first.Handle)
 				second, err = bind(y, b[1])
 				kit.OK(t, err, "Ports.Bind after the other process has released the port")
@@ -189,11 +189,11 @@ func servingPorts(t *validate.T) {
 	kit.OK(t, err, "Ports.Bind")
 	b, err := bind(y, shared)
 	kit.OK(t, err, "Ports.Bind")
-	kit.Want(t, listen(x, a.Handle, true), "Binding.Listen while another process has the port", ci.InvalidSetting)
+	kit.WantExactly(t, listen(x, a.Handle, true), "Binding.Listen while another process has the port", ci.InvalidSetting)
 	y.destroyed(b.Handle)
 	kit.OK(t, listen(x, a.Handle, true), "Binding.Listen")
 	_, err = bind(y, shared)
-	kit.Want(t, err, "Ports.Bind of a port that another process listens on", ci.InvalidSetting)
+	kit.WantExactly(t, err, "Ports.Bind of a port that another process listens on", ci.InvalidSetting)
 	kit.OK(t, listen(x, a.Handle, false), "the end of Binding.Listen")
 	b, err = bind(y, shared)
 	kit.OK(t, err, "Ports.Bind of a port that nobody listens on")
@@ -202,16 +202,16 @@ func servingPorts(t *validate.T) {
 	kit.OK(t, err, "Ports.Bind of port 0")
 	kit.True(t, chosen.Port != 0, "port of the reply", "a port", "0")
 	_, err = bind(y, schema.BindPort{Space: tcp.Space, Port: chosen.Port})
-	kit.Want(t, err, "Ports.Bind of a port that was chosen for another process", ci.InvalidSetting)
+	kit.WantExactly(t, err, "Ports.Bind of a port that was chosen for another process", ci.InvalidSetting)
 	t.Step("arguments")
 	for _, family := range []uint8{1, 3, 5} {
 		wrong := tcp
 		wrong.Family = family
 		_, err = bind(x, wrong)
-		kit.Want(t, err, fmt.Sprintf("Ports.Bind of family %d", family), ci.InvalidParameter)
+		kit.WantExactly(t, err, fmt.Sprintf("Ports.Bind of family %d", family), ci.InvalidParameter)
 	}
 	_, err = bind(x, schema.BindPort{Space: 0x7777, Port: num})
-	kit.Want(t, err, "Ports.Bind of an unknown space", ci.InvalidParameter)
+	kit.WantExactly(t, err, "Ports.Bind of an unknown space", ci.InvalidParameter)
 }
 
 var _ = servings.Case(validate.Case{
@@ -259,13 +259,13 @@ func servingLimits(t *validate.T) {
 				list = append(list, h)
 			}
 			_, err := v.create()
-			kit.Want(t, err, "create of more "+v.what+" than the quota permits", ci.InsufficientResources)
+			kit.WantExactly(t, err, "create of more "+v.what+" than the quota permits", ci.InsufficientResources)
 			if !v.hasNoParents {
-				kit.Want(t, p.destroy(p.services), "services.Close with "+v.what, ci.ResourceBusy)
+				kit.WantExactly(t, p.destroy(p.services), "services.Close with "+v.what, ci.ResourceBusy)
 			}
-			kit.Want(t, p.destroy(p.queue), "the destroy of the event queue of the services", ci.ResourceBusy)
+			kit.WantExactly(t, p.destroy(p.queue), "the destroy of the event queue of the services", ci.ResourceBusy)
 			p.destroyed(list[0])
-			kit.Want(t, p.destroy(list[0]), "a second destroy", list[0].Kind().Invalid())
+			kit.WantExactly(t, p.destroy(list[0]), "a second destroy", list[0].Kind().Invalid())
 			list = list[1:]
 		}
 		for _, h := range list {
@@ -273,7 +273,7 @@ func servingLimits(t *validate.T) {
 		}
 	}
 	p.destroyed(p.services)
-	kit.Want(t, p.do(schema.CmdQueryServices, &schema.Services{Services: p.services}, &schema.QueryServicesReply{}),
+	kit.WantExactly(t, p.do(schema.CmdQueryServices, &schema.Services{Services: p.services}, &schema.QueryServicesReply{}),
 		"services.Query after services.Close", p.services.Kind().Invalid())
 	p.destroyed(p.queue)
 }
@@ -302,8 +302,8 @@ func servingSteps(t *validate.T) {
 	for op := uint64(1); op <= most; op++ {
 		kit.OK(t, accept(op), fmt.Sprintf("accept %d", op))
 	}
-	kit.Want(t, accept(1), "an accept with the number of one that is pending", ci.InvalidParameter)
-	kit.Want(t, accept(most+1), "an accept beyond the limit", ci.InsufficientResources)
+	kit.WantExactly(t, accept(1), "an accept with the number of one that is pending", ci.InvalidParameter)
+	kit.WantExactly(t, accept(most+1), "an accept beyond the limit", ci.InsufficientResources)
 	const canceled = 9
 	for range 2 { // the second time there is no such step
 		kit.OK(t, p.do(schema.CmdCancel, &schema.Cancel{Object: l, Op: canceled}, &schema.None{}), "services.Cancel")
@@ -320,7 +320,7 @@ func servingSteps(t *validate.T) {
 		[4]uint64{uint64(schema.NoticeOutcome), canceled, uint64(schema.ErrorCanceled), 0})
 	kit.Equal(t, "kind of a notice after the outcome", take().Kind, schema.NoticeNone)
 	kit.OK(t, accept(canceled), "an accept with the number of one that has ended")
-	kit.Want(t, accept(most+1), "an accept beyond the limit", ci.InsufficientResources)
+	kit.WantExactly(t, accept(most+1), "an accept beyond the limit", ci.InsufficientResources)
 	p.destroyed(l)
-	kit.Want(t, accept(1), "an accept of a listener that is closed", l.Kind().Invalid())
+	kit.WantExactly(t, accept(1), "an accept of a listener that is closed", l.Kind().Invalid())
 }

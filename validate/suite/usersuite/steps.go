@@ -170,7 +170,7 @@ func stepPost(t *validate.T) {
 	s.probe.handle(func(string, *ci.UserBuffer) error { return ci.InvalidCQSize })
 	s.trace.take()
 	_, err = cq.Resize(ci.CQResize{Size: 9})
-	kit.Want(t, err, "CQ.Resize that fails in the driver", ci.InvalidCQSize)
+	kit.WantExactly(t, err, "CQ.Resize that fails in the driver", ci.InvalidCQSize)
 	s.trace.want(t, "order of a resize that fails", "pre ResizeCQ", "message CQ.Resize", "driver ResizeCQ",
 		"post ResizeCQ: "+ci.Status(ci.InvalidCQSize).String())
 	s.probe.handle(nil)
