@@ -143,6 +143,9 @@ func privilegePorts(t *validate.T) {
 		err := p.do(schema.CmdStatus, &schema.QueryStatus{Offset: uint64(len(whole)) + 1}, &schema.QueryStatusReply{})
 		kit.WantExactly(t, err, "ual.Client.Status beyond the end", ci.InvalidParameter)
 		last := schema.QueryStatusReply{}
+		kit.OK(t, p.do(schema.CmdStatus, &schema.QueryStatus{Offset: uint64(len(whole))}, &last),
+			"ual.Client.Status of the end")
+		kit.Equal(t, "bytes at the end of the status", len(last.Text), 0)
 		kit.OK(t, p.do(schema.CmdStatus, &schema.QueryStatus{Offset: uint64(len(whole)) - 3}, &last),
 			"ual.Client.Status of the end")
 		kit.SameBytes(t, "the end of the status", last.Text, whole[len(whole)-3:])
