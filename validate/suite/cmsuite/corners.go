@@ -104,7 +104,8 @@ func callValues(t *validate.T) {
 	s.send(7, q)
 	r := s.taken(l, q)
 	// A process may only name its own QPs.
-	kit.WantExactly(t, r.Accept(1<<24, 5, nil), "cm.LookupRequest.Accept with a QP number of 25 bits", ci.InvalidParameter,
+	kit.WantExactly(t, r.Accept(1<<24, 5, nil), "cm.LookupRequest.Accept with a QP number of 25 bits",
+		ci.InvalidParameter,
 		ci.InvalidQPHandle)
 	s.ignored("answers that failed")
 	err := r.Accept(1<<24-1, 5, nil)

@@ -64,7 +64,8 @@ func delayRequest(t *validate.T) {
 	y.unreachable(p, mad.WhichREQ, y.ID(), q.LocalCommID, 0x1000)
 	err = y.StartAccept(t.Context(), y.acceptance(nil), func(error) {})
 	kit.WantExactly(t, err, "cm.Conn.StartAccept of a request that has ended", ci.InvalidState)
-	kit.WantExactly(t, y.Reject(mad.RejConsumer, nil, nil), "cm.Conn.Reject of a request that has ended", ci.InvalidState)
+	kit.WantExactly(t, y.Reject(mad.RejConsumer, nil, nil), "cm.Conn.Reject of a request that has ended",
+		ci.InvalidState)
 	p.quiet("after calls that failed", nil)
 
 	// A patient peer gets its MRA, and a consumer that answers meanwhile is not too late.

@@ -87,7 +87,8 @@ func lookupCopies(t *validate.T) {
 	s.answered(&changed, 3, mad.SIDRNoQP, "another SIDR_REQ with the ID of a pending one")
 
 	info := make([]byte, mad.CMInfoLen+1)
-	kit.WantExactly(t, r.Reject(mad.SIDRValid, nil, nil), "cm.LookupRequest.Reject with status valid", ci.InvalidParameter)
+	kit.WantExactly(t, r.Reject(mad.SIDRValid, nil, nil), "cm.LookupRequest.Reject with status valid",
+		ci.InvalidParameter)
 	kit.WantExactly(t, r.Reject(mad.SIDRRejected, info, nil), "cm.LookupRequest.Reject with too much information",
 		ci.InvalidParameter)
 	kit.WantExactly(t, r.Reject(mad.SIDRRejected, nil, make([]byte, mad.SIDRREPPrivateLen+1)),

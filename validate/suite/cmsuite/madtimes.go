@@ -164,14 +164,16 @@ func timeRequest(t *validate.T) {
 	b.advance(time.Second - ns)
 	pending(t, waits, "request before its timeout")
 	b.advance(ns)
-	kit.WantExactly(t, await(t, waits, "request after its timeout").err, "error of a request after its timeout", ci.Timeout)
+	kit.WantExactly(t, await(t, waits, "request after its timeout").err, "error of a request after its timeout",
+		ci.Timeout)
 	b.set(func() { b.hook = nil })
 
 	t.Step("%s", "close")
 	end = b.begin(t.Context(), from, &mads.Message{To: to, MAD: m, Timeout: time.Second, Retries: 5})
 	first = b.one(1, "of a request")[0]
 	kit.OK(t, from.Close(), "mads.Agent.Close")
-	kit.WantExactly(t, await(t, end, "request of a closed agent").err, "error of a request of a closed agent", ci.InvalidState)
+	kit.WantExactly(t, await(t, end, "request of a closed agent").err, "error of a request of a closed agent",
+		ci.InvalidState)
 	b.respond(first, nil)
 	b.advance(time.Minute)
 	b.one(0, "after Close")

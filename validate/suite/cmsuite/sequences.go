@@ -300,7 +300,8 @@ func attributesDefaults(t *validate.T) {
 			if more == 0 {
 				kit.OK(t, err, "cm.Service.StartLookup with the largest "+name)
 			} else {
-				kit.WantExactly(t, err, "cm.Service.StartLookup with a larger "+name, ci.InvalidParameter, ci.InvalidGID)
+				kit.WantExactly(t, err, "cm.Service.StartLookup with a larger "+name, ci.InvalidParameter,
+					ci.InvalidGID)
 			}
 		}
 	}

@@ -73,7 +73,8 @@ func staleReply(t *validate.T) {
 	k := g.connect()
 	k.rep.LocalCommID, k.theirs = old.theirs, old.theirs
 	g.send(k.tid, k.rep)
-	kit.WantExactly(t, g.await(k), "cm.Service.StartConnect with a REP with the ID of another connection", ci.RemoteError)
+	kit.WantExactly(t, g.await(k), "cm.Service.StartConnect with a REP with the ID of another connection",
+		ci.RemoteError)
 	list := g.sync("after a REP with the ID of another connection")
 	kit.Equal(t, "messages after a REP with the ID of another connection", texts(list),
 		"REJ of REP, "+mad.RejDuplicateCommID.String())
@@ -82,7 +83,8 @@ func staleReply(t *validate.T) {
 	k = g.connect()
 	k.rep.LocalQPN = old.rep.LocalQPN
 	g.send(k.tid, k.rep)
-	kit.WantExactly(t, g.await(k), "cm.Service.StartConnect with a REP with the QP of another connection", ci.RemoteError)
+	kit.WantExactly(t, g.await(k), "cm.Service.StartConnect with a REP with the QP of another connection",
+		ci.RemoteError)
 	list = g.sync("after a REP with the QP of another connection")
 	kit.Equal(t, "messages after a REP with the QP of another connection", texts(list),
 		"REJ of REP, stale connection; DREQ")

@@ -61,7 +61,8 @@ func onlyAllows(e *end, p *script, state cm.State, allowed ...string) {
 		case !slices.Contains(allowed, v.name):
 			kit.WantExactly(t, v.call(e, p, nil), where, ci.InvalidState)
 		case v.room > 0:
-			kit.WantExactly(t, v.call(e, p, make([]byte, v.room+1)), where+" with too much private data", ci.InvalidParameter)
+			kit.WantExactly(t, v.call(e, p, make([]byte, v.room+1)), where+" with too much private data",
+				ci.InvalidParameter)
 		}
 	}
 	p.quiet("after calls that failed", func(m message) bool {

@@ -189,7 +189,8 @@ func memoryRights(t *validate.T) {
 	kit.OK(t, memory(2, 1, ci.LocalWrite), "Process.Memory, with write access, of the page behind a read-only one")
 	kit.WantExactly(t, memory(1, 1, ci.LocalWrite), "Process.Memory, with write access, of a read-only page",
 		ci.InvalidPermission)
-	kit.WantExactly(t, memory(0, 3, ci.LocalWrite), "Process.Memory, with write access, of pages of which the second is "+
+	kit.WantExactly(t, memory(0, 3,
+		ci.LocalWrite), "Process.Memory, with write access, of pages of which the second is "+
 		"read-only", ci.InvalidPermission)
 	kit.WantExactly(t, memory(0, 2, ci.LocalWrite), "Process.Memory, with write access, of pages of which the last is "+
 		"read-only", ci.InvalidPermission)
@@ -200,8 +201,10 @@ func memoryRights(t *validate.T) {
 	}
 	kit.OK(t, memory(0, 1, 0), "Process.Memory of the page before an inaccessible one")
 	kit.WantExactly(t, memory(1, 1, 0), "Process.Memory of an inaccessible page", ci.InvalidPermission)
-	kit.WantExactly(t, memory(0, 3, 0), "Process.Memory of pages of which the second is inaccessible", ci.InvalidPermission)
-	kit.WantExactly(t, memory(0, 2, 0), "Process.Memory of pages of which the last is inaccessible", ci.InvalidPermission)
+	kit.WantExactly(t, memory(0, 3, 0), "Process.Memory of pages of which the second is inaccessible",
+		ci.InvalidPermission)
+	kit.WantExactly(t, memory(0, 2, 0), "Process.Memory of pages of which the last is inaccessible",
+		ci.InvalidPermission)
 	denied := []ci.Status{ci.InvalidPermission}
 	for _, r := range []struct {
 		at, n uint64

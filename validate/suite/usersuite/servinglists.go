@@ -189,7 +189,8 @@ func servingPorts(t *validate.T) {
 	kit.OK(t, err, "Ports.Bind")
 	b, err := bind(y, shared)
 	kit.OK(t, err, "Ports.Bind")
-	kit.WantExactly(t, listen(x, a.Handle, true), "Binding.Listen while another process has the port", ci.InvalidSetting)
+	kit.WantExactly(t, listen(x, a.Handle, true), "Binding.Listen while another process has the port",
+		ci.InvalidSetting)
 	y.destroyed(b.Handle)
 	kit.OK(t, listen(x, a.Handle, true), "Binding.Listen")
 	_, err = bind(y, shared)
@@ -273,7 +274,8 @@ func servingLimits(t *validate.T) {
 		}
 	}
 	p.destroyed(p.services)
-	kit.WantExactly(t, p.do(schema.CmdQueryServices, &schema.Services{Services: p.services}, &schema.QueryServicesReply{}),
+
+		kit.WantExactly(t, p.do(schema.CmdQueryServices, &schema.Services{Services: p.services}, &schema.QueryServicesReply{}),
 		"services.Query after services.Close", p.services.Kind().Invalid())
 	p.destroyed(p.queue)
 }
