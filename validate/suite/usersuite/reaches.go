@@ -246,9 +246,8 @@ func (x *reached) ended() {
 	_, err = x.m.WriteAt(b, 0)
 	kit.WantExactly(x.t, err, "Memory.WriteAt after the end of the process", ci.InvalidState)
 	if m, ok := x.m.(pieceMemory); ok {
-
-				kit.WantExactly(x.t, m.WritePieces([][]byte{b}, len(b), 0), "PieceMemory.WritePieces after the end of the process",
-			ci.InvalidState)
+		kit.WantExactly(x.t, m.WritePieces([][]byte{b}, len(b), 0),
+			"PieceMemory.WritePieces after the end of the process", ci.InvalidState)
 	}
 	if m, ok := x.m.(ci.AtomicMemory); ok {
 		_, err = m.CompareSwap(0, 0, 1)

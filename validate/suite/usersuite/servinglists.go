@@ -274,9 +274,8 @@ func servingLimits(t *validate.T) {
 		}
 	}
 	p.destroyed(p.services)
-
-		kit.WantExactly(t, p.do(schema.CmdQueryServices, &schema.Services{Services: p.services}, &schema.QueryServicesReply{}),
-		"services.Query after services.Close", p.services.Kind().Invalid())
+	err := p.do(schema.CmdQueryServices, &schema.Services{Services: p.services}, &schema.QueryServicesReply{})
+	kit.WantExactly(t, err, "services.Query after services.Close", p.services.Kind().Invalid())
 	p.destroyed(p.queue)
 }
 
