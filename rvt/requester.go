@@ -99,7 +99,7 @@ func (r *requester) transmit(t *turn) {
 			}
 		}
 	}
-	if r.psn != before && r.retryAt == 0 {
+	if r.psn != before && r.retryAt == 0 && r.head != r.tail { // a local error may have ended what was sent
 		r.retryAt = r.retryDeadline()
 	}
 	r.checkDrained()

@@ -99,6 +99,18 @@ func TestRequesterNAK(t *testing.T) {
 	assert.EqualValues(t, 2, x.r.retries, "progress restores the retries")
 }
 
+// TestRequesterLocalError checks that a request that fails after a part of it was sent leaves no timer.
+func TestRequesterLocalError(t *testing.T) {
+	x := newRequesterRig(t, wire.RC, Hints{})
+	bad := x.mr.SGE(0, 10)
+	bad.LKey++
+	x.post(ci.SendWR{ID: 1, SGL: []ci.SGE{x.mr.SGE(0, 1024), bad}})
+	require.Len(t, x.takeSent(), 1)
+	assert.Equal(t, []ci.WCStatus{ci.WCLocalProtErr}, x.statuses())
+	assert.Equal(t, 1, x.errors, "the host takes the QP to Error")
+	assert.Zero(t, x.r.nextDeadline())
+}
+
 func TestRequesterTimeouts(t *testing.T) {
 	x := newRequesterRig(t, wire.RC, Hints{})
 	x.post(x.sendWR(1, 10))
