@@ -282,6 +282,21 @@ func mwFlushedKey(t *validate.T) {
 		p.WantWrite("the window", ci.Remote{Addr: b.Addr, RKey: got}, b.Bytes)
 		key, bind.Key = got, got
 	}
+	for _, what := range kit.Variants(t, "the QP", []string{"remains in Error", "was destroyed"}) {
+		q := p.More(false)
+		kit.OK(t, q.B.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify to Error")
+		_, err := q.B.BindMW(bindID, ci.SendSignaled, bind)
+		kit.OK(t, err, "QP.BindMW of a QP in Error")
+		q.B.CQ.WaitFlushed(bindID)
+		if what == "was destroyed" {
+			kit.Destroy(t, q.B.QP.QP, "QP in Error")
+		}
+		got, err := p.B.BindMW(bindID, ci.SendSignaled, bind)
+		kit.OK(t, err, "QP.BindMW with the key of the last bind that was executed, after one of another QP was flushed")
+		p.B.CQ.WaitOK(bindID)
+		p.WantWrite("the window", ci.Remote{Addr: b.Addr, RKey: got}, b.Bytes)
+		bind.Key = got
+	}
 }
 
 var CIBindMW03 = mwCases.Must("CI-BindMW-03", "IBTA 10.6.7", "ci_bind_mw (53)",
