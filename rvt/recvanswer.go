@@ -179,10 +179,10 @@ func (r *responder) sendResponse(t *turn, a *response) bool {
 	return true
 }
 
-// readFault rejects a READ whose memory has become invalid, at the packet that would have carried it.
+// readFault rejects a READ whose memory has become invalid, at the packet that would have carried it. Requests behind
+// it are not acknowledged, since its answer is still in out.
 func (r *responder) readFault(t *turn, a *response) {
 	r.dev.count.add(CountInvalidNak, 1)
-	r.ackDue = false // of requests behind this one
 	r.sendAck(t, wire.NAKRemoteAccess, a.psn)
 	r.notify.event(ci.EventWQAccessError)
 	r.host.toError(t)

@@ -43,12 +43,14 @@ var perfOps = []perfOp{
 // perfMessages is the number of messages of each kind.
 const perfMessages = 5
 
-// wantWords compares the words that were counted with those of numbers of equal packets. Other packets, such as
-// retransmissions and answers of QP1, are at least minWords long.
-func wantWords(t *validate.T, what string, words, pkts uint32, bytes int) {
-	kit.AtLeast(t, "packets of "+what, pkts, perfMessages)
-	want := perfMessages * uint32(8+12+bytes+4) / 4
-	if extra := pkts - perfMessages; extra > 0 {
+// wantWords compares the words that were counted with those of numbers of equal messages, each of n packets with that
+// many bytes of extension headers and payload in all. Other packets, such as retransmissions and answers of QP1, are at
+// least minWords long.
+func wantWords(t *validate.T, what string, words, pkts, n uint32, bytes int) {
+	n *= perfMessages
+	kit.AtLeast(t, "packets of "+what, pkts, n)
+	want := (n*(8+12+4) + perfMessages*uint32(bytes)) / 4
+	if extra := pkts - n; extra > 0 {
 		kit.AtLeast(t, fmt.Sprintf("words of %s and of %d other packets", what, extra), words, want+extra*minWords)
 		return
 	}
@@ -58,6 +60,7 @@ func wantWords(t *validate.T, what string, words, pkts uint32, bytes int) {
 func perfHeaders(t *validate.T) {
 	p := kit.RC(t)
 	m := newMeter(t, p.A.QP.CA)
+	packets := uint32(1) // of a message and of its answer
 	measured := func(what string, out, in int, run func(id uint64)) {
 		m.clear(0xffff) // full counters stop
 		before := m.counters()
@@ -66,10 +69,11 @@ func perfHeaders(t *validate.T) {
 		}
 		now := m.counters()
 		if out > 0 {
-			wantWords(t, what+", sent", now.PortXmitData-before.PortXmitData, now.PortXmitPkts-before.PortXmitPkts, out)
+			wantWords(t, what+", sent", now.PortXmitData-before.PortXmitData,
+				now.PortXmitPkts-before.PortXmitPkts, packets, out)
 		}
-		if pkts := now.PortRcvPkts - before.PortRcvPkts; in > 0 && pkts >= perfMessages {
-			wantWords(t, what+", received", now.PortRcvData-before.PortRcvData, pkts, in)
+		if pkts := now.PortRcvPkts - before.PortRcvPkts; in > 0 && pkts >= perfMessages*packets {
+			wantWords(t, what+", received", now.PortRcvData-before.PortRcvData, pkts, packets, in)
 		}
 	}
 	for _, o := range kit.Variants(t, "", perfOps) {
@@ -89,6 +93,31 @@ func perfHeaders(t *validate.T) {
 			}
 		})
 	}
+	// Messages of three packets: the first or the last ones alone have extension headers.
+	packets = 3
+	mtu := p.A.PathMTU()
+	long := p.Another(kit.Size(4 * mtu))
+	for _, o := range kit.Variants(t, "", []perfOp{
+		{name: "SEND of three packets", op: ci.OpSend, out: 3 * mtu, isNext: true},
+		{name: "SEND of three packets with immediate data", op: ci.OpSend, flags: ci.SendImmediate, out: 3*mtu + 4,
+			isNext: true},
+		{name: "WRITE of three packets", op: ci.OpWrite, out: 16 + 3*mtu},
+		{name: "READ of three packets", op: ci.OpRead, in: 4 + 3*mtu + 4},
+	}) {
+		measured(o.name, o.out, o.in, func(id uint64) {
+			if o.isNext {
+				long.B.Recv(long.B.RecvWR(id, 0, 3*mtu))
+			}
+			w := long.A.RDMA(o.op, id, 0, 3*mtu, long.B, 0)
+			w.Flags |= o.flags
+			long.A.Send(w)
+			long.A.CQ.WaitOK(id)
+			if o.isNext {
+				long.B.RecvCQ.WaitOK(id)
+			}
+		})
+	}
+	packets = 1
 	if !t.Claims().Has(ci.CapUD | ci.CapAV) {
 		return
 	}
