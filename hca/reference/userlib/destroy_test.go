@@ -1,6 +1,7 @@
 package userlib
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 
@@ -11,8 +12,8 @@ import (
 	"ciddk/link/direct"
 )
 
-// TestDestroyContext closes the context of a process that has objects of every kind, with traffic in progress: all of
-// them are destroyed, whether their queues are in shared memory or not, and another process is not affected.
+// TestDestroyContext ends a process that has objects of every kind, with traffic in progress: its context is closed
+// after all of them, whether their queues are in shared memory or not, and another process is not affected.
 func TestDestroyContext(t *testing.T) {
 	t.Parallel()
 	link := direct.NewLink()
@@ -30,39 +31,40 @@ func TestDestroyContext(t *testing.T) {
 	ud, err := c.pd.CreateQP(ci.QPCreate{Type: ci.UD, SendCQ: c.cq.CQ, RecvCQ: c.cq.CQ, User: &ci.UserBuffer{}})
 	require.NoError(t, err)
 	require.NoError(t, ud.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1}))
+	c.keep(ud)
 	gid := ci.GID{0xff, 0x12, 15: 1}
-	_, err = ud.AttachMcast(ci.McastAttach{GID: gid, LID: 0xc001})
+	group, err := ud.AttachMcast(ci.McastAttach{GID: gid, LID: 0xc001})
 	require.NoError(t, err)
-	_, err = c.pd.RegisterSMR(c.mr, 0, ci.LocalWrite)
+	c.keep(group)
+	shared, err := c.pd.RegisterSMR(c.mr, 0, ci.LocalWrite)
 	require.NoError(t, err)
+	c.keep(shared)
 	for _, typ := range []ci.MWType{ci.MWType1, ci.MWType2} {
-		_, err = c.pd.CreateMW(ci.MWCreate{Type: typ})
+		mw, err := c.pd.CreateMW(ci.MWCreate{Type: typ})
 		require.NoError(t, err)
+		c.keep(mw)
 	}
-	_, err = c.pd.AllocFastRegMR(4)
+	fast, err := c.pd.AllocFastRegMR(4)
 	require.NoError(t, err)
-	_, err = c.user.AllocatePD(ci.PDNormal, nil)
+	c.keep(fast)
+	pd, err := c.user.AllocatePD(ci.PDNormal, nil)
 	require.NoError(t, err)
+	c.keep(pd)
 	for i := range 10 {
 		c.send(ci.SendWR{ID: uint64(i), Inline: []byte("x")})
 	}
 
-	require.NoError(t, c.user.Destroy())
+	require.ErrorIs(t, c.user.Destroy(), ci.ResourceBusy)
+	c.die()
 	require.Equal(t, before, d.hca.Live())
-	for _, o := range c.objects {
-		require.Error(t, o.Destroy())
-		require.NotErrorIs(t, o.Destroy(), ci.ResourceBusy)
-	}
 	require.ErrorIs(t, c.user.Destroy(), ci.InvalidCAHandle)
-	require.NoError(t, c.theirs.Close())
-	require.NoError(t, c.ours.Close())
-	require.NoError(t, c.lib.DestroyCA.Post(&ci.UserDestroyCA{CA: c.lca}, nil, nil))
 	other.send(ci.SendWR{ID: 5, Op: ci.OpNop, Flags: ci.SendSignaled})
 	require.NoError(t, other.poll(1)[0].Err())
 	other.die()
 }
 
-// TestDestroyContextWhileCreating closes a context while other goroutines create and destroy objects in it.
+// TestDestroyContextWhileCreating closes a context while other goroutines create and destroy objects in it. It is
+// refused while a PD exists, and then no PD is created.
 func TestDestroyContextWhileCreating(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, direct.NewLink(), nil)
@@ -71,33 +73,38 @@ func TestDestroyContextWhileCreating(t *testing.T) {
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		started := make(chan struct{}, 4)
-		for i := range 4 {
+		for range 4 {
 			wg.Go(func() {
-				for k := 0; ; k++ {
+				for k := range 100 {
 					pd, err := u.AllocatePD(ci.PDNormal, nil)
 					if err != nil {
 						assert.ErrorIs(t, err, ci.InvalidCAHandle)
+						assert.NotZero(t, k)
 						return
 					}
 					if k == 0 {
 						started <- struct{}{}
 					}
 					cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
-					if err != nil {
-						assert.ErrorIs(t, err, ci.InvalidPDHandle)
+					if !assert.NoError(t, err) {
 						return
 					}
 					qp, err := pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq})
-					if err == nil && i%2 == 0 {
-						_ = qp.Destroy() // or the context does
+					if assert.NoError(t, err) {
+						assert.NoError(t, qp.Destroy())
 					}
+					assert.NoError(t, cq.Destroy())
+					assert.NoError(t, pd.Destroy())
 				}
 			})
 		}
 		for range 4 {
 			<-started
 		}
-		require.NoError(t, u.Destroy())
+		for err = u.Destroy(); err != nil; err = u.Destroy() {
+			require.ErrorIs(t, err, ci.ResourceBusy)
+			runtime.Gosched()
+		}
 		wg.Wait()
 		for kind, n := range d.hca.Live() {
 			require.True(t, n == 0 || kind == "ca", "%d %s left", n, kind)
