@@ -133,7 +133,8 @@ func mrMemoryGone(t *validate.T) {
 	}
 	kit.SameBytes(t, "memory that works again", target, p.A.Buf.Bytes[:n])
 	if access&ci.RemoteAtomic != 0 {
-		// Remote atomics need Slice or an AtomicMemory. An adapter that reads and writes the word itself may execute them.
+		// Remote atomics need Slice or an AtomicMemory. An adapter that reads and writes the word itself may execute
+		// them.
 		const what = "fetch-and-add to memory without a direct view"
 		add, want := p.Request(ci.OpFetchAdd, 8, b.Remote(0)), slices.Clone(target)
 		add.Atomic.Compare = 3
