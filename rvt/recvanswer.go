@@ -72,10 +72,16 @@ func (r *responder) acceptAtomic(t *turn, p *Packet) outcome {
 func (r *responder) remember(a response) {
 	r.out = append(r.out, a)
 	r.ackDue = false // the answer acknowledges everything before it
-	if n := len(r.hist) + 1 - int(r.attr.RespRes); n > 0 {
-		r.hist = r.hist[:copy(r.hist, r.hist[n:])]
+	if len(r.hist) < int(r.attr.RespRes) {
+		if r.hpos > 0 { // RespRes has grown: the oldest comes first again
+			r.hist = append(slices.Clone(r.hist[r.hpos:]), r.hist[:r.hpos]...)
+			r.hpos = 0
+		}
+		r.hist = append(r.hist, a)
+		return
 	}
-	r.hist = append(r.hist, a)
+	r.hist[r.hpos] = a
+	r.hpos = (r.hpos + 1) % len(r.hist)
 }
 
 // duplicate answers a repeated request (IBTA volume 1, 9.7.5.1.2).
@@ -92,7 +98,8 @@ func (r *responder) duplicate(_ *turn, p *Packet) {
 		return // it will be asked for again
 	}
 	// From the newest on: PSNs repeat after 2^24 packets, which may be few requests.
-	for _, a := range slices.Backward(r.hist) {
+	for i := range r.hist {
+		a := r.hist[(r.hpos+len(r.hist)-1-i)%len(r.hist)]
 		d := psnDiff(p.PSN, a.first)
 		if a.atomic != atomic || d < 0 || d >= int32(a.npkts) {
 			continue

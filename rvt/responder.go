@@ -34,7 +34,8 @@ type responder struct {
 	gapAt  time.Duration // when a gap that is still there is reported; 0: none waits
 
 	out  []response // answers to be sent, in order
-	hist []response // READs and atomics executed, for duplicates: the RespRes newest, oldest first
+	hist []response // READs and atomics executed, for duplicates: the RespRes newest, the oldest at hpos
+	hpos int
 }
 
 func (r *responder) start(psn ci.PSN) { r.psn = psn }
