@@ -62,7 +62,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	full := fs.Bool("full", false, "run every step, with virtual machines and measurements, as CI does")
 	whole := fs.Bool("whole", false, "run large matrices whole, instead of the part that is this commit's turn")
 	list := fs.Bool("list", false, "list the steps and stop")
-	loadRuns := fs.Int("load.runs", 2, "certifications of the step load")
+	loadRuns := fs.Int("load.runs", 1, "certifications of the step load")
 	numKills := fs.Int("kills.clients", defaultKills, "clients that the step kills kills")
 	if err := fs.Parse(args); err != nil {
 		return exitUsage
