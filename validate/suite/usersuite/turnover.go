@@ -17,14 +17,15 @@ var _ = turnovers.Case(validate.Case{
 	ID:      "user.library.many",
 	Title:   "a process with thousands of QPs, of which each has its work done",
 	Run:     libraryMany,
-	Timeout: 90 * time.Second,
+	Timeout: 45 * time.Second,
 	Needs:   validate.Needs{Caps: ci.CapUser},
 }, req.SAS2_4_17)
 
 // libraryMany creates more QPs than a driver can have a bit for in a word of words, which is 64 times 64. It uses those
-// around each power of two, at first when the others are quiet, and then all of them together.
+// around each power of two, and the last ones, each alone and then all of them together. The ends of a pair belong to
+// two opened adapters, so that there are more of them than that number needs.
 func libraryMany(t *validate.T) {
-	const number = 64*64 + 20
+	const number = 64*64 + 200
 	lib := *t.UserLibrary()
 	s := startStage(t, new(trace), nil)
 	a := s.with(&lib)
@@ -34,7 +35,7 @@ func libraryMany(t *validate.T) {
 	ends := map[int]*kit.Pair{}
 	isUsed := func(i int) bool { // the QPs of a pair follow one another
 		n := i &^ 1
-		return n < 4 || n&(n-1) == 0 || (n+2)&(n+1) == 0 || n+4 >= most
+		return n < 4 || n&(n-1) == 0 || (n+2)&(n+1) == 0 || n >= 64*64
 	}
 	for len(qps) < most {
 		if i := len(qps); isUsed(i) && i+1 < most {
