@@ -170,7 +170,7 @@ func rmppReceive(t *validate.T) {
 			bytes: 605},
 		{name: "segments in disorder",
 			sends: []mad.RMPP{one, part(3, 0, 0), part(5, last, lastPayload), part(2, 0, 0), part(4, 0, 0)},
-			acks: []uint32{1, 5}, bytes: 805},
+			acks:  []uint32{1, 5}, bytes: 805},
 		{name: "copies of segments", sends: []mad.RMPP{one, one, part(3, last, lastPayload), part(3, last, lastPayload),
 			part(2, 0, 0), one}, acks: []uint32{1, 1, 3, 3}, bytes: 405},
 		{name: "a segment beyond the window", sends: []mad.RMPP{one, part(1<<20, 0, 0), part(2, last, lastPayload)},
