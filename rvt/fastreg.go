@@ -33,7 +33,7 @@ func (d *device) fastReg(e *endpoint, w *WorkExt) ci.WCStatus {
 	if w.ByKey {
 		m = d.keys.regionOf(f.Key)
 	}
-	if m == nil || m.dev != d || m.maxPages == 0 || !m.slot.owns(f.Key) {
+	if m == nil || m.maxPages == 0 || !m.slot.owns(f.Key) {
 		return ci.WCBindErr
 	}
 	m.mu.Lock()

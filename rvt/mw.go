@@ -185,7 +185,7 @@ func (d *device) bindMW(e *endpoint, w *WorkExt) ci.WCStatus {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dead || m.pd.dev != d || w.isStale(m) || !m.slot.owns(b.Key) || !m.bind(e, mr, b) {
+	if m.dead || w.isStale(m) || !m.slot.owns(b.Key) || !m.bind(e, mr, b) {
 		if m.typ == ci.MWType1 {
 			m.takeBack(b.Key)
 		}

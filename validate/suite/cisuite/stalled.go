@@ -114,9 +114,16 @@ func udStalled(t *validate.T) {
 	r := kit.Own(t, mr, "MR").Region()
 	kit.Random(t, p.A.Buf.Bytes)
 	recvs, all := p.B.RecvWRs(n, room), p.A.SendWRs(n)
+	to := p.A.QP.CA.AddressOf(p.B.QP.CA)
+	if !to.Global { // each datagram has a GRH, with its own length
+		to.Global, to.GRH = true, ci.GRH{DGID: p.B.QP.CA.Port.GIDs[0].GID, HopLimit: 1}
+	}
+	av, err := p.A.PD.CreateAV(to)
+	kit.OK(t, err, "PD.CreateAV")
+	kit.Own(t, av, "AV")
 	size := func(i int) int { return 4 * (i*7%50 + 1) }
 	for i := range all {
-		all[i].SGL = p.A.Buf.SGL(i*room, size(i))
+		all[i].SGL, all[i].To.AV = p.A.Buf.SGL(i*room, size(i)), av
 	}
 	sends, last := all[:n-1], all[n-1] // it is sent when the QP waits no more
 	p.B.Recv(recvs...)

@@ -70,6 +70,8 @@ var arguments = []mutant.Mutant{
 		})),
 	argument("args.bind-rights", cisuite.CIBindMW12, "BindMW ignores rights that are not remote", ci.CapMW1,
 		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return lenientBind{ciwrap.QP{QP: q}} })),
+	argument("args.user-buffer", cisuite.CIUser01, "Modify of a QP leaves the UserBuffer as it was", ci.CapUser,
+		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return mutedQP{ciwrap.QP{QP: q}} })),
 	{Name: "special.deaf", Area: "special", Breaks: cisuite.CISpecialQP11.ID, Link: "udp",
 		Does: "the driver makes no reports of the network", Wrap: tap.Layer(ciwrap.Layer{
 			HCA: func(h ci.HCA) ci.HCA { return deafHCA{ciwrap.HCA{HCA: h}} }})},
@@ -148,3 +150,14 @@ func (q stateless) Query() (ci.QPAttr, error) {
 type deafHCA struct{ ciwrap.HCA }
 
 func (deafHCA) OnUndelivered(func(ci.Undelivered)) (stop func()) { return func() {} }
+
+// mutedQP does not answer the private data of Modify.
+type mutedQP struct{ ciwrap.QP }
+
+func (q mutedQP) Modify(set ci.QPField, a ci.QPAttr) error {
+	if a.User != nil {
+		ub := *a.User
+		a.User = &ub
+	}
+	return q.QP.Modify(set, a)
+}
