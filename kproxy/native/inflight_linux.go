@@ -147,6 +147,7 @@ func (f *flights) take(o *outlet, n int, isLast bool) error {
 
 // check returns ErrInFlight if a process cannot have n more. mu is held.
 func (f *flights) check(p *passer, n int) error {
+	total := f.count + n
 	switch {
 	case p.count+n > f.mostOfClient:
 		return fmt.Errorf("%w: %d of this client, and the limit of a client is %d", ErrInFlight, p.count,
@@ -154,7 +155,7 @@ func (f *flights) check(p *passer, n int) error {
 	case f.users[p.uid]+n > f.mostOfUser:
 		return fmt.Errorf("%w: %d of user %d, and the limit of a user is %d (a sixteenth of RLIMIT_NOFILE)",
 			ErrInFlight, f.users[p.uid], p.uid, f.mostOfUser)
-	case f.count+n > f.most && (f.users[p.uid] > 0 || f.count+n > f.reserve):
+	case total > f.most && (f.users[p.uid] > 0 || total > f.reserve):
 		return fmt.Errorf("%w: %d of all clients, and the limit is %d (an eighth of RLIMIT_NOFILE)", ErrInFlight,
 			f.count, f.most)
 	}

@@ -32,7 +32,11 @@ type sender struct {
 }
 
 func newSender(t *validate.T, c mads.Config) *sender {
-	b := newBench(t, benchSetting{mads: c, virtual: true})
+	return newSenderOn(newBench(t, benchSetting{mads: c, virtual: true}))
+}
+
+// newSenderOn is newSender with a bench in virtual time.
+func newSenderOn(b *bench) *sender {
 	return &sender{bench: b, lid: 0x111, agent: b.agent(mads.AgentConfig{Name: "receiver",
 		Class: mad.ClassSubnetAdmin, Version: mad.ClassVersionSubnetAdmin, RMPP: true,
 		Methods: []mad.Method{mad.Send, mad.Set}})}

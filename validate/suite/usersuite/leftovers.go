@@ -111,27 +111,10 @@ func exitDescriptors(t *validate.T) {
 		_, _, err := x.raw([]byte{1}, f)
 		kit.True(t, err != nil, "a message that is not of the protocol", "the end of the connection", "a reply")
 	})
-	add("a process that receives its descriptors after the end of its session", func(x *speaker) {
-		for range 5 {
-			x.send(schema.CmdCreateEventQueue, encode(&schema.CreateEventQueue{}))
-		}
-		s.await("descriptors in flight", "5", func() string {
-			if n, _ := native.InFlight(); n != 5 {
-				return fmt.Sprint(n)
-			}
-			return ""
-		})
-		kit.OK(t, x.c.Send([]byte{1}, nil), "a message that is not of the protocol")
-		s.await("clients", "none", func() string {
-			if n := len(s.core.Sessions()); n != 0 {
-				return fmt.Sprint(n)
-			}
-			return ""
-		})
-		for range 5 {
-			x.receive("after the end of the session")
-		}
-	})
+	for _, n := range []int{5, 1} {
+		add(fmt.Sprintf("a process that receives %d of its descriptors after the end of its session", n),
+			func(x *speaker) { x.receivesLate(n) })
+	}
 	for _, v := range kit.Variants(t, "", list) {
 		v.twice(s)
 	}
@@ -180,6 +163,38 @@ func exitDescriptors(t *validate.T) {
 	kit.WantExactly(t, x.destroy(pd), "PD.Destroy with a region that was moved to it, and not back", ci.ResourceBusy)
 	x.destroyed(first)
 	x.destroyed(pd)
+}
+
+// receivesLate receives n descriptors after the daemon has ended the session and its end of the connection.
+func (x *speaker) receivesLate(n int) {
+	for range n {
+		x.send(schema.CmdCreateEventQueue, encode(&schema.CreateEventQueue{}))
+	}
+	s, t := x.s, x.s.t
+	s.await("descriptors in flight", fmt.Sprint(n), func() string {
+		if got, _ := native.InFlight(); got != n {
+			return fmt.Sprint(got)
+		}
+		return ""
+	})
+	kit.OK(t, x.c.Send([]byte{1}, nil), "a message that is not of the protocol")
+	s.await("clients", "none", func() string {
+		if n := len(s.core.Sessions()); n != 0 {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+	s.await("the connection after the end of the session", "its end", func() string {
+		if x.c.Send([]byte{1}, nil) == nil {
+			return "a message that could be sent"
+		}
+		return ""
+	})
+	got, _ := native.InFlight()
+	kit.Equal(t, "descriptors in flight after the end of the connection", got, n)
+	for range n {
+		x.receive("after the end of the session")
+	}
 }
 
 // scenario is what a process does before its end.
