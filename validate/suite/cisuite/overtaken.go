@@ -223,8 +223,8 @@ var _ = rdmaCases.Case(validate.Case{
 // readDepthZero expects that requests which could never be sent do not wait for ever.
 func readDepthZero(t *validate.T) {
 	p := kit.RC(t, kit.Reads(0, 1))
-	for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpRead, ci.OpFetchAdd}) {
-		if op == ci.OpFetchAdd && t.Attr().Atomicity == ci.AtomicNone {
+	for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpRead, ci.OpFetchAdd, ci.OpCompareSwap}) {
+		if op != ci.OpRead && t.Attr().Atomicity == ci.AtomicNone {
 			continue
 		}
 		wr := p.Request(op, 8, p.B.Buf.Remote(0))

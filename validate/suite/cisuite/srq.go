@@ -554,7 +554,7 @@ var _ = srqCases.Case(validate.Case{
 }, CIModifySRQ02)
 
 func srqModifyDepth(t *validate.T) {
-	s := newSRQ(t, 15, 1, kit.Type(ci.RC))
+	s := newSRQ(t, 15, 1, kit.Type(ci.RC), kit.RNRRetry(0))
 	s.post(1, 12)
 	s.message(0, 1, 4)
 	limit := 2
@@ -602,6 +602,29 @@ func srqModifyDepth(t *validate.T) {
 	}
 	grow(1)
 	s.message(0, 12, 4)
+	s.from[0].Send(s.from[0].SendWR(9, 0, 4))
+	s.from[0].CQ.WaitStatus(9, ci.WCRNRRetryErr) // no entry is left
+	s.cq.Empty()
+
+	t.Step("fill a queue whose depth was changed")
+	s.connect(s.pd)
+	grow(5)
+	s.post(1, 3)
+	grow(40)
+	a, err := s.srq.Query()
+	kit.OK(t, err, "SRQ.Query")
+	for i := 4; ; i++ {
+		n, err := s.srq.PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: s.buf.SGL(0, 4)}})
+		if i <= a.MaxWR {
+			kit.WantTaken(t, fmt.Sprintf("SRQ.PostRecv %d of %d", i, a.MaxWR), n, err, 1)
+			continue
+		}
+		kit.WantTaken(t, "SRQ.PostRecv to a full queue", n, err, 0, ci.InsufficientResources)
+		break
+	}
+	for id := 1; id <= 3; id++ {
+		s.message(1, id, 4)
+	}
 }
 
 var CILastWQE01 = srqCases.Must("CI-LastWQE-01", "IBTA 11.5.2", "SRQ_QP_LAST_WQE_REACHED (26)",

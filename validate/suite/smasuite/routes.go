@@ -142,6 +142,11 @@ func linkHops(t *validate.T) {
 		l.unanswered(q, fmt.Sprintf("a directed route that goes on by LID %#x", lid))
 	}
 	if n > 1 {
+		for _, port := range []uint8{0, 0x80, 0xfe, 0xff} {
+			q := l.directed(mad.Get, mad.AttrNodeInfo)
+			q.InitialPath[n] = port
+			l.unanswered(q, fmt.Sprintf("a directed route out of port %d of the switch", port))
+		}
 		return // a switch takes a route that has ended
 	}
 	q := l.directed(mad.Get, mad.AttrNodeInfo)
