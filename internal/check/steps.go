@@ -68,8 +68,8 @@ func steps(full bool) []step {
 		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 120 * s, 14 * m, load},
 		{"mutants", "ddk-validate self: the certifier catches wrong drivers, a third of them (part by commit)",
 			true, 100 * s, 10 * m, mutants},
-		{"mutation", fmt.Sprintf("the certifier and the tests detect changes of the source, up to %d (package and seed by commit)",
-			numMutations), true, 180 * s, 8 * m, mutation},
+		{"mutation", fmt.Sprintf("the certifier and the tests detect changes of the source, up to %d "+
+			"(package and seed by commit)", numMutations), true, 180 * s, 8 * m, mutation},
 		{"examples", "the examples, built and run", true, 60 * s, 3 * m, examples},
 	}
 }
@@ -618,7 +618,9 @@ func mutation(ctx context.Context, r *runner) error {
 	if part, whole := testenv.Turn(len(mutationFolders)); !whole {
 		folder = mutationFolders[part]
 	}
-	return r.do(ctx, nil, "go", "run", "./internal/mutate", "-packages", folder, "-n", strconv.Itoa(numMutations), "-tests", "-seed", strconv.FormatUint(r.commitSeed(ctx), 10), "-for", mutationBudget.String(),
+	return r.do(ctx, nil, "go", "run", "./internal/mutate", "-packages", folder,
+		"-n", strconv.Itoa(numMutations), "-tests", "-seed", strconv.FormatUint(r.commitSeed(ctx), 10),
+		"-for", mutationBudget.String(),
 		"-floor", strconv.Itoa(mutationFloor))
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 var CIUser01 = unknownCases.Must("CI-User-01", "CI context", "ci, UserBuffer; ci_umv_buf",
-	"A verb that succeeds and has nothing to return to the user library sets Status to 0 and Out to an empty slice. The "+
-		"driver does not change Command, and a query returns no UserBuffer.")
+	"A verb that succeeds and has nothing to return to the user library sets Status to 0 and Out to an empty slice. "+
+		"The driver does not change Command, and a query returns no UserBuffer.")
 
 var _ = unknownCases.Case(validate.Case{
 	ID:      "args.user-buffer",

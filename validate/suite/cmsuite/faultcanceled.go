@@ -12,9 +12,10 @@ import (
 )
 
 var _ = recoveries.Case(validate.Case{
-	ID:    "mad.fault.canceled",
-	Title: "QP1 fails when two datagrams and a canceled request wait, and a further datagram is sent during its recovery",
-	Run:   faultCanceled,
+	ID: "mad.fault.canceled",
+	Title: "QP1 fails when two datagrams and a canceled request wait, and a further datagram is sent during " +
+		"its recovery",
+	Run: faultCanceled,
 }, MADFault03, MADFault01)
 
 func faultCanceled(t *validate.T) {

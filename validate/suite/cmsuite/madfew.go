@@ -58,8 +58,8 @@ func rmppFewReceives(t *validate.T) {
 
 var _ = datagrams.Case(validate.Case{
 	ID: "mad.request.unsent",
-	Title: "requests to addresses that the adapter refuses end with its status, and have no outcome beside it, also not " +
-		"when their agent is closed",
+	Title: "requests to addresses that the adapter refuses end with its status, and have no outcome beside it, also " +
+		"not when their agent is closed",
 	Run: requestUnsent,
 }, MADLimit02)
 
@@ -93,8 +93,8 @@ func requestUnsent(t *validate.T) {
 	}
 	kit.OK(t, from.Close(), "mads.Agent.Close")
 	for range begun {
-		kit.True(t, await(t, outcomes, "the outcome of a request") != nil, "a request whose agent is closed", "an error",
-			"success")
+		kit.True(t, await(t, outcomes, "the outcome of a request") != nil, "a request whose agent is closed",
+			"an error", "success")
 	}
 	kit.Equal(t, "outcomes of requests, of which others were refused", count.Load(), begun)
 }

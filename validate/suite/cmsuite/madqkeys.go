@@ -32,6 +32,7 @@ func addressQKeys(t *validate.T) {
 		list := b.sent()
 		where := fmt.Sprintf("QP and Q_Key of a datagram to QP %d with Q_Key %#x", v.qpn, v.key)
 		kit.True(t, len(list) == 1, "datagrams that QP1 was given", "1", "%s", describeSent(list))
-		kit.Equal(t, where, fmt.Sprintf("%d %#x", list[0].to.QPN, list[0].to.QKey), fmt.Sprintf("%d %#x", v.qpn, v.want))
+		kit.Equal(t, where, fmt.Sprintf("%d %#x", list[0].to.QPN, list[0].to.QKey),
+			fmt.Sprintf("%d %#x", v.qpn, v.want))
 	}
 }

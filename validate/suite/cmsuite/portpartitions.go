@@ -12,8 +12,8 @@ import (
 
 var _ = adapters.Case(validate.Case{
 	ID: "cm.adapter.partitions",
-	Title: "requests whose alternate path leads to another port, which does not have the partition of the connection, " +
-		"or has it at another place",
+	Title: "requests whose alternate path leads to another port, which does not have the partition of the " +
+		"connection, or has it at another place",
 	Needs: validate.Needs{Caps: ci.CapAPM},
 	Run:   adapterPartitions,
 }, CMAdapter03)

@@ -15,8 +15,8 @@ import (
 
 var _ = descriptors.Case(validate.Case{
 	ID: "user.descriptor.users",
-	Title: "descriptors that processes of two users do not receive, up to the limit of all: each further user may have " +
-		"those of one message",
+	Title: "descriptors that processes of two users do not receive, up to the limit of all: each further user may " +
+		"have those of one message",
 	Run: descriptorUsers,
 }, req.SAS2_4_10)
 

@@ -12,8 +12,8 @@ import (
 
 var _ = servings.Case(validate.Case{
 	ID: "user.service.lookups-answered",
-	Title: "a process leaves a lookup request without an answer and answers as many later ones as it may leave without " +
-		"one: they do not count, and the first one still has its answer",
+	Title: "a process leaves a lookup request without an answer and answers as many later ones as it may leave " +
+		"without one: they do not count, and the first one still has its answer",
 	Run: servingLookupsAnswered,
 }, req.SAS2_4_10)
 

@@ -16,8 +16,8 @@ import (
 
 var _ = servings.Case(validate.Case{
 	ID: "user.service.outcome-quota",
-	Title: "an answer that a process has no room for becomes an outcome without data, whose error is that of the quota, " +
-		"and shorter answers arrive before and after it",
+	Title: "an answer that a process has no room for becomes an outcome without data, whose error is that of the " +
+		"quota, and shorter answers arrive before and after it",
 	Run: servingOutcomeQuota,
 }, req.SAS2_4_10)
 
@@ -57,8 +57,8 @@ func servingOutcomeQuota(t *validate.T) {
 		kit.OK(t, p.do(schema.CmdSendMAD, &schema.SendMAD{Agent: asks, Op: op, To: to, Timeout: 3600e9,
 			MAD: bytes.Clone(request)}, &schema.None{}), "Agent.StartDo")
 		r := p.await(asks, "an outcome")
-		where := fmt.Sprintf("kind, operation, error, status and length of the outcome of a request with an answer of %d "+
-			"bytes and a quota of %d", n, room)
+		where := fmt.Sprintf("kind, operation, error, status and length of the outcome of a request with an answer of "+
+			"%d bytes and a quota of %d", n, room)
 		got := [5]uint64{uint64(r.Kind), r.Op, uint64(r.Error.Code), uint64(r.Error.Status), uint64(r.Total)}
 		want := [5]uint64{uint64(schema.MADOutcome), op, uint64(schema.ErrorNone), 0, uint64(n)}
 		if n == long {

@@ -7,8 +7,8 @@ import (
 
 // Suite returns all areas.
 func Suite() validate.Suite {
-	return validate.NewSuite("user", steps, buffers, memories, isolations, exits, batches, libraries, turnovers, requests,
-		quotas, servings, unusable, scribbles, removals, events, privileges, copies, posts, bodies,
+	return validate.NewSuite("user", steps, buffers, memories, isolations, exits, batches, libraries, turnovers,
+		requests, quotas, servings, unusable, scribbles, removals, events, privileges, copies, posts, bodies,
 		greetings, descriptors, copyings, items, partials)
 }
 
