@@ -115,6 +115,8 @@ var (
 		"--exclude", "mr.loop")
 	// The shared queues do not see the services, nor the cases that open no adapter through the layer.
 	byRings = byBypass.with("--exclude", services+","+packets+","+many+",user.*")
+	// Its ports are of InfiniBand: completions have LIDs, service levels and path bits.
+	ringsLIDs = byDirect.with("--through", "bypass", "--case", "ud.*,mcast.*,av.*")
 	// The driver's user library, with answers and shared memory that are wrong.
 	byLibrary = byNetwork.with("--case", "user.library.*")
 )
@@ -127,7 +129,7 @@ var routes = []route{
 		shared: []certification{byRings, onlyUser}},
 	{folder: "hca/reference", runs: []certification{byDirect, byNetwork, byOdd, byFew, byNetwork6, hardSMA},
 		shared: []certification{byRings}},
-	{folder: "hca/reference/rings", linux: true, runs: []certification{byNetwork, byRings}},
+	{folder: "hca/reference/rings", linux: true, runs: []certification{byNetwork, byRings, ringsLIDs}},
 	{folder: "hca/reference/arena", linux: true, runs: []certification{byLibrary, byRings}},
 	{folder: "hca/reference/userlib", linux: true, runs: []certification{byLibrary, byRings}},
 	{folder: "link", runs: []certification{byDirect, byNetwork, byUDP, byIP6}},

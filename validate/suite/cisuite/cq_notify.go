@@ -515,6 +515,10 @@ func cqResizeKeeps(t *validate.T) {
 	}
 	p.messages(1, 0)
 	p.cq.WaitOK(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1)
+	_, err := p.cq.Resize(ci.CQResize{Size: 1})
+	kit.OK(t, err, "CQ.Resize to 1, the smallest size")
+	p.messages(1, 0)
+	p.cq.WaitOK(1)
 }
 
 var _ = cqNotifyCases.Case(validate.Case{
