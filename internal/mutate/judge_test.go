@@ -253,6 +253,30 @@ func TestIsKill(t *testing.T) {
 	}
 }
 
+func TestLacks(t *testing.T) {
+	rejected := func(pattern string) outcome {
+		return outcome{status: 4, output: `ddk-validate: no case matches "` + pattern + `"; did you mean x?`}
+	}
+	for _, tt := range []struct {
+		list string
+		o    outcome
+		left string
+		want bool
+	}{
+		{"a.*,b.c", rejected("b.c"), "a.*", true},
+		{"a.*, b.c", rejected("b.c"), "a.*", true},
+		{"b.c", rejected("b.c"), "", true},
+		{"a.*,b.c", rejected("d"), "a.*,b.c", false},
+		{"a.*,b.c", outcome{status: 1, output: `no case matches "b.c"`}, "a.*,b.c", false},
+		{"a.*,b.c", outcome{status: 4, output: "no case matches feature x"}, "a.*,b.c", false},
+		{"", rejected("b.c"), "", false},
+	} {
+		list := tt.list
+		assert.Equal(t, tt.want, lacks(&list, tt.o), "%+v", tt)
+		assert.Equal(t, tt.left, list, "%+v", tt)
+	}
+}
+
 func TestComplaint(t *testing.T) {
 	assert.Equal(t, "FAIL rc.sum: 4", complaint("cases\n  FAIL  rc.sum:   4\nFAIL other\n"))
 	assert.Equal(t, "a b", complaint("a\nb\n"))
