@@ -39,7 +39,7 @@ func steps(full bool) []step {
 		return r.goTest(ctx, []string{"-short"}, "./...")
 	}}
 	if full {
-		vetThis = step{"vet", "go vet for " + strings.Join(systems, ", ") + ", go build for this and one other (by commit)",
+		vetThis = step{"vet", "go vet for " + strings.Join(systems, ", ") + ", go build for two (by commit)",
 			false, 110 * s, 10 * m, vet(systems...)}
 		quick = step{"test", "go test, with virtual machines", false, 390 * s, 22 * m, test}
 	}
