@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"regexp"
 	"slices"
 	"strings"
@@ -94,9 +95,17 @@ func (r readme) serve(t *testing.T, ctx context.Context, command string) {
 	c.Stdout, c.Stderr = &out, &out
 	c.WaitDelay = patience
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, c.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Wait() }()
+	started, ended := make(chan error, 1), make(chan error, 1)
+	go func() {
+		// The kernel sends the signal when the thread ends that started the process, so that this one must last.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.Start()
+		if started <- err; err == nil {
+			ended <- c.Wait()
+		}
+	}()
+	require.NoError(t, <-started)
 	t.Cleanup(func() {
 		_ = c.Process.Signal(syscall.SIGTERM) // an error: it has ended, which the next line reports
 		assert.NoError(t, <-ended, "%s: %s", line, &out)
