@@ -21,9 +21,10 @@ var _ = turnovers.Case(validate.Case{
 	Needs:   validate.Needs{Caps: ci.CapUser},
 }, req.SAS2_4_17)
 
-// libraryMany creates more QPs than a driver can have a bit for in a word of words, which is 64 times 64. It uses those
-// around each power of two, and the last ones, each alone and then all of them together. The ends of a pair belong to
-// two opened adapters, so that there are more of them than that number needs.
+// libraryMany creates more than 4,096 QPs. A driver may mark those with work by the bits of 64-bit words, and the words
+// by the bits of one more word, which has no room for more. The case uses the QPs around each power of two and the last
+// ones, each alone and then all of them together. The ends of a pair belong to two opened adapters, of which one must
+// have that number.
 func libraryMany(t *validate.T) {
 	const number = 64*64 + 200
 	lib := *t.UserLibrary()
