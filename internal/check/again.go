@@ -59,7 +59,7 @@ func (r *runner) repeat(ctx context.Context, flags []string, f failures) bool {
 		args := append([]string{"test", "-count", fmt.Sprint(timesAgain), "-timeout", "11m",
 			"-run", "^" + regexp.QuoteMeta(t.test) + "$"}, append(flags, t.pkg)...)
 		fmt.Fprintf(r.out, "again, alone: go %s\n", strings.Join(args, " "))
-		c := r.command(ctx, nil, "go", args...)
+		c := r.command(ctx, testEnv(flags), "go", args...)
 		c.Stdout, c.Stderr = r.out, r.out
 		if err := c.Run(); err != nil {
 			all = false

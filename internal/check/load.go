@@ -34,9 +34,13 @@ func load(ctx context.Context, r *runner) error {
 		return err
 	}
 	defer stop()
+	args := []string{"-n", niceness, bin, "run", "reference", "--quiet"}
+	if part, parts, whole := r.part(1, maxSparse); !whole {
+		args = append(args, "--shard", fmt.Sprintf("%d/%d", part+1, parts))
+	}
 	for i := range r.loadRuns {
 		fmt.Fprintf(r.out, "run %d of %d, beside %d busy processes\n", i+1, r.loadRuns, busyProcesses)
-		if err := r.do(ctx, nil, nice, "-n", niceness, bin, "run", "reference", "--quiet"); err != nil {
+		if err := r.do(ctx, nil, nice, args...); err != nil {
 			return fmt.Errorf("run %d of %d: %w", i+1, r.loadRuns, err)
 		}
 	}

@@ -115,7 +115,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}()
 	ctx, stop := context.WithTimeoutCause(ctx, overall, errTooSlow)
 	defer stop()
-	r := &runner{root: root, out: stdout, full: *full, loadRuns: *loadRuns, numKills: *numKills, results: results{}}
+	r := &runner{root: root, out: stdout, full: *full, whole: *whole, loadRuns: *loadRuns, numKills: *numKills,
+		results: results{}}
 	return r.all(ctx, chosen)
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,10 @@ type runner struct {
 	root string
 	out  io.Writer
 	full bool
+	// whole is set if samples are to be whole. Otherwise they are 1/sparse of their size, as the pace requires.
+	whole  bool
+	sparse int
+	pace   pace
 	// loadRuns is how often the load step certifies.
 	loadRuns int
 	// numKills is the number of clients that the kills step kills.
@@ -53,6 +58,8 @@ func (r *runner) all(ctx context.Context, steps []step) int {
 		total += s.expect
 	}
 	fmt.Fprintf(r.out, "%d steps, about %s on 2 quiet cores\n", len(steps), short(total.Round(10*time.Second)))
+	r.pace.left += total
+	r.sparse = 1
 	var lines []string
 	for _, s := range steps {
 		lines = append(lines, r.one(ctx, s))
@@ -86,6 +93,7 @@ func (r *runner) one(ctx context.Context, s step) string {
 	started := err == nil
 	if started {
 		fmt.Fprintf(r.out, "\n=== %s: %s (about %s)\n", s.name, s.title, short(s.expect))
+		r.setSparse()
 		start := time.Now()
 		limited, cancel := context.WithTimeoutCause(ctx, s.limit, errTooSlow)
 		failedBefore := r.results.failed()
@@ -96,6 +104,11 @@ func (r *runner) one(ctx context.Context, s step) string {
 		}
 		cancel()
 		took = time.Since(start).Round(100 * time.Millisecond)
+		if errors.Is(err, errSkip) {
+			r.pace.skipped(s.expect)
+		} else {
+			r.pace.ended(s.expect, took, r.sparse)
+		}
 	}
 	word, result := "ok", "pass"
 	switch {
@@ -117,12 +130,16 @@ func (r *runner) one(ctx context.Context, s step) string {
 	return fmt.Sprintf("%-10s %8v  %s", s.name, took, word)
 }
 
-// command prepares a program that runs in the tree's root with additional environment variables. When ctx ends, the
-// program and its children are killed.
+// withC is the environment of what needs C, such as the race detector.
+const withC = "CGO_ENABLED=1"
+
+// command prepares a program that runs in the tree's root with additional environment variables. Without withC, Go
+// builds without C, as the kit does by default: all steps share what is compiled. When ctx ends, the program and its
+// children are killed.
 func (r *runner) command(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Dir = r.root
-	c.Env = append(os.Environ(), env...)
+	c.Env = slices.Concat(os.Environ(), []string{"CGO_ENABLED=0"}, env)
 	c.WaitDelay = 10 * time.Second
 	procgroup.Set(c)
 	return c

@@ -39,19 +39,20 @@ func steps(full bool) []step {
 		return r.goTest(ctx, []string{"-short"}, "./...")
 	}}
 	if full {
-		vetThis = step{"vet", "go vet for " + strings.Join(systems, ", ") + ", go build for two (by commit)",
-			false, 110 * s, 10 * m, vet(systems...)}
-		quick = step{"test", "go test, with virtual machines", false, 390 * s, 22 * m, test}
+		vetThis = step{"vet", "go build and go vet for " + runtime.GOOS + " and another system (by commit)",
+			false, 90 * s, 10 * m, vet(systems...)}
+		quick = step{"test", "go test, with virtual machines", false, 450 * s, 22 * m, test}
 	}
 	return []step{
 		{"format", "gofmt changes nothing", false, 5 * s, m, format},
 		vetThis,
 		quick,
-		{"race", "go test -race of packages with goroutines", true, 480 * s, 24 * m, race},
+		{"race", "go test -race of packages with goroutines, and of a group with long tests (by commit)", true,
+			300 * s, 24 * m, race},
 		{"usb", "the packages with build tag usb, with libusb", true, 25 * s, 4 * m, usb},
 		{"lint", "golangci-lint", true, 45 * s, 10 * m, lint},
 		{"fuzz", fmt.Sprintf("a fifth of the fuzz targets (part by commit) for %v, two at a time", fuzzTime),
-			true, 150 * s, 14 * m, fuzz},
+			true, 180 * s, 14 * m, fuzz},
 		{"bench", "every benchmark, briefly, with its yardstick", true, 110 * s, 8 * m, bench},
 		{"storm",
 			"a million messages over each IP version, on a network that harms half of all packets, in virtual time",
@@ -61,13 +62,13 @@ func steps(full bool) []step {
 		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal",
 			true, 125 * s, 6 * m, chaos},
 		{"certify", "ddk-validate run reference, over each link, through the access layer and a daemon; run mlx4", true,
-			200 * s, 12 * m, certify},
+			300 * s, 14 * m, certify},
 		{"kills",
 			"500 clients of ddkd are killed, half of them under traffic, and their peers receive the errors of IBTA",
 			true, 25 * s, 4 * m, kills},
-		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 120 * s, 14 * m, load},
+		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 150 * s, 14 * m, load},
 		{"mutants", "ddk-validate self: the certifier catches wrong drivers, a third of them (part by commit)",
-			true, 100 * s, 10 * m, mutants},
+			true, 150 * s, 10 * m, mutants},
 		{"mutation", fmt.Sprintf("the certifier and the tests detect changes of the source, up to %d "+
 			"(package and seed by commit)", numMutations), true, 180 * s, 8 * m, mutation},
 		{"examples", "the examples, built and run", true, 60 * s, 3 * m, examples},
@@ -94,21 +95,19 @@ func format(ctx context.Context, r *runner) error {
 	return nil
 }
 
-// vet compiles and vets everything for each system. It links the programs for this one, and on each commit for one of
-// the others, since that takes the most time.
+// vet builds and vets everything for this system, and for one of the others, which take turns.
 func vet(systems ...string) func(context.Context, *runner) error {
 	return func(ctx context.Context, r *runner) error {
 		others := slices.DeleteFunc(slices.Clone(systems), func(s string) bool { return s == runtime.GOOS })
-		part, whole := testenv.Turn(len(others))
-		for _, system := range systems {
-			env := []string{"CGO_ENABLED=0", "GOOS=" + system}
-			if i := slices.Index(others, system); i < 0 || i == part || whole {
-				if err := r.do(ctx, env, "go", "build", "./..."); err != nil {
+		if part, whole := testenv.Turn(len(others)); !whole {
+			others = others[part : part+1]
+		}
+		for _, system := range append([]string{runtime.GOOS}, others...) {
+			env := []string{"GOOS=" + system}
+			for _, command := range []string{"build", "vet"} {
+				if err := r.do(ctx, env, "go", command, "./..."); err != nil {
 					return err
 				}
-			}
-			if err := r.do(ctx, env, "go", "vet", "./..."); err != nil {
-				return err
 			}
 		}
 		return nil
@@ -122,9 +121,14 @@ var ownSteps = []string{"test/chaos"}
 // their own, and packages with steps of their own.
 var withoutRace = []string{"internal", "test", "bench"}
 
-// raceInTurns are the folders that the race step includes on a quarter of the commits: those with the longest tests of
-// one goroutine at a time.
-var raceInTurns = []string{"validate", "cmd/ddk-validate"}
+// raceInTurns are the folders of which the race step includes one group on each commit: those with the longest tests,
+// in groups that take about equally long.
+var raceInTurns = [][]string{
+	{"cmd/ddk-validate"},
+	{"validate", "cmd/ddkd", "link/udp"},
+	{"hca/mlx4", "accesslayer/cm"},
+	{"examples", "hca/reference/userlib", "accesslayer/mads", "accesslayer/rdmacm"},
+}
 
 // test runs the tests of a full run.
 func test(ctx context.Context, r *runner) error {
@@ -166,7 +170,7 @@ func (r *runner) goTest(ctx context.Context, flags []string, packages ...string)
 	if err != nil {
 		return err
 	}
-	c := r.command(ctx, nil, "go", args...)
+	c := r.command(ctx, testEnv(flags), "go", args...)
 	pr, pw := io.Pipe()
 	c.Stdout, c.Stderr = pw, r.out
 	read := make(chan error, 1)
@@ -187,14 +191,23 @@ func (r *runner) goTest(ctx context.Context, flags []string, packages ...string)
 	return err
 }
 
+// testEnv returns the environment of go test with flags.
+func testEnv(flags []string) []string {
+	if slices.Contains(flags, "-race") {
+		return []string{withC}
+	}
+	return nil
+}
+
 func race(ctx context.Context, r *runner) error {
 	if err := r.canRace(ctx); err != nil {
 		return err
 	}
 	without := withoutRace
-	if part, whole := testenv.Turn(4); !whole && part != 0 {
-		fmt.Fprintf(r.out, "without %s, whose turn is on other commits\n", strings.Join(raceInTurns, ", "))
-		without = slices.Concat(without, raceInTurns)
+	if turn, whole := testenv.Turn(len(raceInTurns)); !whole {
+		others := slices.Concat(slices.Delete(slices.Clone(raceInTurns), turn, turn+1)...)
+		fmt.Fprintf(r.out, "without %s, whose turn is on other commits\n", strings.Join(others, ", "))
+		without = slices.Concat(without, others)
 	}
 	packages, err := r.packagesWithout(ctx, without)
 	if err != nil {
@@ -226,21 +239,22 @@ func usb(ctx context.Context, r *runner) error {
 	if _, err := r.output(ctx, nil, "pkg-config", "--modversion", "libusb-1.0"); err != nil {
 		return skip("pkg-config does not find libusb; install libusb-1.0-0-dev and pkg-config")
 	}
-	if err := r.do(ctx, []string{"CGO_ENABLED=0"}, "go", append([]string{"vet", "-tags", "usb"},
+	if err := r.do(ctx, nil, "go", append([]string{"vet", "-tags", "usb"},
 		usbPackages...)...); err != nil {
 		return err
 	}
-	withC := []string{"CGO_ENABLED=1"}
 	for _, args := range [][]string{{"build", "-tags", "usb", "-o", os.DevNull}, {"vet", "-tags", "usb"},
 		{"test", "-tags", "usb", "-count=1", "-timeout", "3m"}} {
-		if err := r.do(ctx, withC, "go", append(args, usbPackages...)...); err != nil {
+		if err := r.do(ctx, []string{withC}, "go", append(args, usbPackages...)...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// chaos runs test/chaos for two minutes. Its seed is in the output.
+const chaosTime = 2 * time.Minute
+
+// chaos runs test/chaos for up to two minutes. Its seed is in the output.
 func chaos(ctx context.Context, r *runner) error {
 	if !r.present("test/chaos") {
 		return skip("the tree has no test/chaos")
@@ -248,8 +262,8 @@ func chaos(ctx context.Context, r *runner) error {
 	if err := r.canRace(ctx); err != nil {
 		return err
 	}
-	return r.do(ctx, nil, "go", "test", "-race", "-count=1", "-timeout", "5m30s", "-run", "^TestChaos$", "-v",
-		"./test/chaos", "-chaos.duration=2m")
+	return r.do(ctx, []string{withC}, "go", "test", "-race", "-count=1", "-timeout", "5m30s", "-run", "^TestChaos$",
+		"-v", "./test/chaos", "-chaos.duration="+(chaosTime/time.Duration(r.sparse)).String())
 }
 
 func lint(ctx context.Context, r *runner) error {
@@ -259,7 +273,7 @@ func lint(ctx context.Context, r *runner) error {
 			return r.do(ctx, nil, bin, "run", "./...")
 		}
 	}
-	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "run", linter, "run", "./...")
+	return r.do(ctx, nil, "go", "run", linter, "run", "./...")
 }
 
 const (
@@ -273,10 +287,10 @@ func fuzz(ctx context.Context, r *runner) error {
 	if err != nil {
 		return err
 	}
-	if part, whole := testenv.Turn(fuzzParts); !whole {
+	if part, parts, whole := r.part(fuzzParts, len(targets)); !whole {
 		all := len(targets)
-		targets = testenv.Part(targets, part, fuzzParts)
-		fmt.Fprintf(r.out, "%d of %d targets: part %d of %d\n", len(targets), all, part+1, fuzzParts)
+		targets = testenv.Part(targets, part, parts)
+		fmt.Fprintf(r.out, "%d of %d targets: part %d of %d\n", len(targets), all, part+1, parts)
 	}
 	work := make(chan target, len(targets))
 	for _, t := range targets {
@@ -360,6 +374,9 @@ func lastFuzzLine(out string) string {
 	return last
 }
 
+// benchRounds is the number of rounds of which the tables print medians.
+const benchRounds = 9
+
 // bench runs all benchmarks briefly, then those with a limit for longer; their tables are printed last. A missed limit
 // is not a failure, because the machine may be busy. TestUserCases of package bench fails if applications that share an
 // adapter make too many system calls or allocate.
@@ -372,13 +389,14 @@ func bench(ctx context.Context, r *runner) error {
 	if !r.present("bench/cmd/table") {
 		return skip("the tree has no bench/cmd/table")
 	}
-	if err := r.do(ctx, nil, "go", "run", "./bench/cmd/table", "-rounds", "9"); err != nil {
+	rounds := strconv.Itoa(max(3, benchRounds/r.sparse))
+	if err := r.do(ctx, nil, "go", "run", "./bench/cmd/table", "-rounds", rounds); err != nil {
 		return err
 	}
 	if runtime.GOOS != "linux" || !r.present("bench/cmd/user") {
 		return nil
 	}
-	return r.do(ctx, nil, "go", "run", "./bench/cmd/user", "-rounds", "9")
+	return r.do(ctx, nil, "go", "run", "./bench/cmd/user", "-rounds", rounds)
 }
 
 // udpStorm runs TestUDPStorm at full length.
@@ -390,8 +408,8 @@ func udpStorm(ctx context.Context, r *runner) error {
 	if err != nil {
 		return err
 	}
-	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestUDPStorm$",
-		"-v", "./"+dir, "-udpstorm.messages=100000")
+	return r.do(ctx, nil, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestUDPStorm$",
+		"-v", "./"+dir, fmt.Sprintf("-udpstorm.messages=%d", 100_000/r.sparse))
 }
 
 // storm runs test/storm at full length.
@@ -399,9 +417,9 @@ func storm(ctx context.Context, r *runner) error {
 	if !r.present("test/storm") {
 		return skip("the tree has no test/storm")
 	}
-	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "5m30s", "-run",
+	return r.do(ctx, nil, "go", "test", "-count=1", "-timeout", "5m30s", "-run",
 		"^TestStorm$", "-v",
-		"./test/storm", "-storm.messages=1000000")
+		"./test/storm", fmt.Sprintf("-storm.messages=%d", 1_000_000/r.sparse))
 }
 
 // folderOf returns the folder of the test file that contains a text.
@@ -444,7 +462,7 @@ func (r *runner) validator(ctx context.Context) (bin string, cleanup func(), err
 	if runtime.GOOS == "windows" {
 		bin += ".exe"
 	}
-	if err := r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-o", bin, "./cmd/ddk-validate"); err != nil {
+	if err := r.do(ctx, nil, "go", "build", "-o", bin, "./cmd/ddk-validate"); err != nil {
 		os.RemoveAll(dir)
 		return "", nil, err
 	}
@@ -534,31 +552,39 @@ func certify(ctx context.Context, r *runner) error {
 		return err
 	}
 	defer cleanup()
-	for _, args := range referenceLinks() {
-		if err := r.do(ctx, nil, bin, append([]string{"run", "reference"}, args...)...); err != nil {
+	var runs [][]string
+	add := func(driver []string, list ...[]string) {
+		for _, args := range list {
+			runs = append(runs, slices.Concat([]string{"run"}, driver, args))
+		}
+	}
+	add([]string{"reference"}, referenceLinks()...)
+	add([]string{"reference", "--link", "network"}, throughs()...)
+	add([]string{"mlx4"}, mlx4Links()...)
+	if err := hasIP6(); err == nil {
+		add([]string{"reference"}, []string{"--link", "udp", "--set", "ip=6"})
+	} else {
+		fmt.Fprintf(r.out, "      certify over IPv6 not run: this machine has no IPv6 loopback (%v)\n", err)
+	}
+	if part, parts, whole := r.part(1, maxSparse); !whole {
+		fmt.Fprintf(r.out, "part %d of %d of %d runs\n", part+1, parts, len(runs))
+		runs = testenv.Part(runs, part, parts)
+	}
+	for _, args := range runs {
+		if err := r.do(ctx, nil, bin, args...); err != nil {
 			return err
 		}
 	}
-	for _, through := range throughs() {
-		if err := r.do(ctx, nil, bin, append([]string{"run", "reference", "--link", "network"},
-			through...)...); err != nil {
-			return err
-		}
-	}
-	for _, args := range mlx4Links() {
-		if err := r.do(ctx, nil, bin, append([]string{"run", "mlx4"}, args...)...); err != nil {
-			return err
-		}
-	}
+	return nil
+}
+
+// hasIP6 returns an error if there is no IPv6 loopback.
+func hasIP6() error {
 	l, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6loopback})
 	if err != nil {
-		fmt.Fprintf(r.out, "      certify over IPv6 not run: this machine has no IPv6 loopback (%v)\n", err)
-		return nil
-	}
-	if err := l.Close(); err != nil {
 		return err
 	}
-	return r.do(ctx, nil, bin, "run", "reference", "--link", "udp", "--set", "ip=6")
+	return l.Close()
 }
 
 // defaultKills is the number of clients that the kills step kills, unless -kills.clients sets another one.
@@ -581,7 +607,7 @@ func kills(ctx context.Context, r *runner) error {
 		return skip("ddkd is for Linux")
 	}
 	timeout := max(210*time.Second*time.Duration(r.numKills)/defaultKills, 210*time.Second)
-	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", timeout.String(),
+	return r.do(ctx, nil, "go", "test", "-count=1", "-timeout", timeout.String(),
 		"-run", "^TestKillClients$", "-v", "./cmd/ddkd/cli", "-kills="+strconv.Itoa(r.numKills))
 }
 
@@ -595,8 +621,8 @@ func mutants(ctx context.Context, r *runner) error {
 	}
 	defer cleanup()
 	args := []string{"self", "--whole"} // the reference has all that a mutant needs
-	if part, whole := testenv.Turn(mutantParts); !whole {
-		args = append(args, "--shard", fmt.Sprintf("%d/%d", part+1, mutantParts))
+	if part, parts, whole := r.part(mutantParts, mutantParts*maxSparse); !whole {
+		args = append(args, "--shard", fmt.Sprintf("%d/%d", part+1, parts))
 	}
 	return r.do(ctx, nil, bin, args...)
 }
@@ -626,7 +652,7 @@ func mutation(ctx context.Context, r *runner) error {
 	}
 	return r.do(ctx, nil, "go", "run", "./internal/mutate", "-packages", folder,
 		"-n", strconv.Itoa(numMutations), "-tests", "-seed", strconv.FormatUint(r.commitSeed(ctx), 10),
-		"-for", mutationBudget.String(),
+		"-for", (mutationBudget / time.Duration(r.sparse)).String(),
 		"-floor", strconv.Itoa(mutationFloor))
 }
 
