@@ -14,6 +14,8 @@ const (
 	busyProcesses = 8
 	// niceness of the certifier; the busy processes have priority
 	niceness = "6"
+	// loadParts is the number of parts of the cases. One of them runs.
+	loadParts = 2
 	// spinEnv is the environment variable that makes this program one of the busy processes.
 	spinEnv = "CIDDK_CHECK_SPIN"
 )
@@ -35,7 +37,7 @@ func load(ctx context.Context, r *runner) error {
 	}
 	defer stop()
 	args := []string{"-n", niceness, bin, "run", "reference", "--quiet"}
-	if part, parts, whole := r.part(1, maxSparse); !whole {
+	if part, parts, whole := r.part(loadParts, loadParts*maxSparse); !whole {
 		args = append(args, "--shard", fmt.Sprintf("%d/%d", part+1, parts))
 	}
 	for i := range r.loadRuns {

@@ -39,21 +39,21 @@ func steps(full bool) []step {
 		return r.goTest(ctx, []string{"-short"}, "./...")
 	}}
 	if full {
-		vetThis = step{"vet", "go build and go vet for " + runtime.GOOS + " and another system (by commit)",
-			false, 90 * s, 10 * m, vet(systems...)}
-		quick = step{"test", "go test, with virtual machines", false, 450 * s, 22 * m, test}
+		vetThis = step{"vet", "go build and go vet for " + runtime.GOOS + ", and go vet for another system (by commit)",
+			false, 170 * s, 10 * m, vet(systems...)}
+		quick = step{"test", "go test, with virtual machines", false, 480 * s, 22 * m, test}
 	}
 	return []step{
 		{"format", "gofmt changes nothing", false, 5 * s, m, format},
 		vetThis,
 		quick,
 		{"race", "go test -race of packages with goroutines, and of a group with long tests (by commit)", true,
-			300 * s, 24 * m, race},
+			330 * s, 24 * m, race},
 		{"usb", "the packages with build tag usb, with libusb", true, 25 * s, 4 * m, usb},
-		{"lint", "golangci-lint", true, 45 * s, 10 * m, lint},
-		{"fuzz", fmt.Sprintf("a fifth of the fuzz targets (part by commit) for %v, two at a time", fuzzTime),
+		{"lint", "golangci-lint", true, 60 * s, 10 * m, lint},
+		{"fuzz", fmt.Sprintf("an eighth of the fuzz targets (part by commit) for %v, two at a time", fuzzTime),
 			true, 180 * s, 14 * m, fuzz},
-		{"bench", "every benchmark, briefly, with its yardstick", true, 110 * s, 8 * m, bench},
+		{"bench", "every benchmark, briefly, with its yardstick", true, 130 * s, 8 * m, bench},
 		{"storm",
 			"a million messages over each IP version, on a network that harms half of all packets, in virtual time",
 			true, 65 * s, 6 * m, storm},
@@ -62,13 +62,14 @@ func steps(full bool) []step {
 		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal",
 			true, 125 * s, 6 * m, chaos},
 		{"certify", "ddk-validate run reference, over each link, through the access layer and a daemon; run mlx4", true,
-			300 * s, 14 * m, certify},
+			270 * s, 14 * m, certify},
 		{"kills",
 			"500 clients of ddkd are killed, half of them under traffic, and their peers receive the errors of IBTA",
 			true, 25 * s, 4 * m, kills},
-		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 150 * s, 14 * m, load},
-		{"mutants", "ddk-validate self: the certifier catches wrong drivers, a third of them (part by commit)",
-			true, 150 * s, 10 * m, mutants},
+		{"load", "ddk-validate run reference, half of it (by commit), at low priority, beside 8 busy processes", true,
+			120 * s, 14 * m, load},
+		{"mutants", "ddk-validate self: the certifier catches wrong drivers, a quarter of them (part by commit)",
+			true, 130 * s, 10 * m, mutants},
 		{"mutation", fmt.Sprintf("the certifier and the tests detect changes of the source, up to %d "+
 			"(package and seed by commit)", numMutations), true, 180 * s, 8 * m, mutation},
 		{"examples", "the examples, built and run", true, 60 * s, 3 * m, examples},
@@ -95,19 +96,19 @@ func format(ctx context.Context, r *runner) error {
 	return nil
 }
 
-// vet builds and vets everything for this system, and for one of the others, which take turns.
+// vet builds and vets everything for this system. It vets, which compiles, for one of the others, which take turns.
 func vet(systems ...string) func(context.Context, *runner) error {
 	return func(ctx context.Context, r *runner) error {
+		if err := r.do(ctx, nil, "go", "build", "./..."); err != nil { // links the programs, too
+			return err
+		}
 		others := slices.DeleteFunc(slices.Clone(systems), func(s string) bool { return s == runtime.GOOS })
 		if part, whole := testenv.Turn(len(others)); !whole {
 			others = others[part : part+1]
 		}
 		for _, system := range append([]string{runtime.GOOS}, others...) {
-			env := []string{"GOOS=" + system}
-			for _, command := range []string{"build", "vet"} {
-				if err := r.do(ctx, env, "go", command, "./..."); err != nil {
-					return err
-				}
+			if err := r.do(ctx, []string{"GOOS=" + system}, "go", "vet", "./..."); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -278,7 +279,7 @@ func lint(ctx context.Context, r *runner) error {
 
 const (
 	fuzzTime  = 20 * time.Second
-	fuzzParts = 5
+	fuzzParts = 8
 )
 
 // fuzz runs the targets whose turn it is, two at a time with one worker each.
@@ -498,8 +499,8 @@ func throughs() [][]string {
 	return append(list, combined[part])
 }
 
-// referenceLinks are the links over which the reference HCA is certified. Two of the three unusual ones take turns.
-func referenceLinks() [][]string {
+// referenceLinks are the links over which the reference HCA is certified. The unusual ones take turns.
+func referenceLinks(w io.Writer) [][]string {
 	list := [][]string{
 		{"--link", "udp"}, {"--link", "direct"}, {"--link", "network"},
 		{"--link", "direct", "--profile", "minimal", "--set", "claims=few"},
@@ -508,12 +509,17 @@ func referenceLinks() [][]string {
 		{"--link", "direct", "--set", "odd=1"},
 		{"--link", "network", "--set", "odd=1"},
 		{"--link", "network", "--set", "ip=6"},
+		{"--link", "udp", "--set", "ip=6"},
+	}
+	if err := hasIP6(); err != nil {
+		fmt.Fprintf(w, "      not run over UDP with IPv6: this machine has no IPv6 loopback (%v)\n", err)
+		unusual = unusual[:len(unusual)-1]
 	}
 	turn, all := testenv.Turn(len(unusual))
 	if all {
 		return append(list, unusual...)
 	}
-	return append(list, unusual[turn], unusual[(turn+1)%len(unusual)])
+	return append(list, unusual[turn])
 }
 
 // mlx4Links are the links over which the ConnectX-3 driver is certified, alone and through a daemon, with and without
@@ -558,14 +564,9 @@ func certify(ctx context.Context, r *runner) error {
 			runs = append(runs, slices.Concat([]string{"run"}, driver, args))
 		}
 	}
-	add([]string{"reference"}, referenceLinks()...)
+	add([]string{"reference"}, referenceLinks(r.out)...)
 	add([]string{"reference", "--link", "network"}, throughs()...)
 	add([]string{"mlx4"}, mlx4Links()...)
-	if err := hasIP6(); err == nil {
-		add([]string{"reference"}, []string{"--link", "udp", "--set", "ip=6"})
-	} else {
-		fmt.Fprintf(r.out, "      certify over IPv6 not run: this machine has no IPv6 loopback (%v)\n", err)
-	}
 	if part, parts, whole := r.part(1, maxSparse); !whole {
 		fmt.Fprintf(r.out, "part %d of %d of %d runs\n", part+1, parts, len(runs))
 		runs = testenv.Part(runs, part, parts)
@@ -612,7 +613,7 @@ func kills(ctx context.Context, r *runner) error {
 }
 
 // mutantParts is the number of parts of the mutants. One of them runs.
-const mutantParts = 3
+const mutantParts = 4
 
 func mutants(ctx context.Context, r *runner) error {
 	bin, cleanup, err := r.validator(ctx)
