@@ -39,6 +39,9 @@ func claims(o validate.Options) (ci.Caps, error) {
 // oddGUID returns the GUID of HCA i. Its eight bytes differ from each other.
 func oddGUID(i int) ci.GUID { return 0x12a3b4c5d6e7f809 + ci.GUID(i)*0x10 }
 
+// oddSystemGUID returns the system image GUID of HCA i, which is not its GUID.
+func oddSystemGUID(i int) ci.GUID { return oddGUID(i) + 0x0300000000000000 }
+
 // oddLimits has limits that are small, and neither round nor the same for two kinds of object.
 var oddLimits = ci.CAAttr{
 	MaxPDs: 43, MaxAVs: 59, MaxQPs: 157, MaxCQs: 131, MaxSRQs: 29, MaxMRs: 181, MaxMWs: 67, MaxFMRs: 23,

@@ -98,6 +98,9 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 			NodeDescription: description}
 		if l.odd {
 			c.GUID, c.Attr = oddGUID(i), oddLimits
+			if l.claims == 0 || l.claims.Has(ci.CapSystemGUID) {
+				c.Attr.SystemGUID = oddSystemGUID(i)
+			}
 		}
 		c.Caps = l.claims
 		if f, ok := ports[0].(*join.Port); ok { // the fabric's agent answers for the node, which the topology describes

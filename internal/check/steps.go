@@ -509,6 +509,8 @@ func referenceLinks(w io.Writer) [][]string {
 		{"--link", "direct", "--set", "odd=1"},
 		{"--link", "network", "--set", "odd=1"},
 		{"--link", "network", "--set", "ip=6"},
+		{"--link", "direct", "--set", "agents=hardware"},
+		{"--link", "direct", "--set", "agents=passing", "--set", "odd=1"},
 		{"--link", "udp", "--set", "ip=6"},
 	}
 	if err := hasIP6(); err != nil {

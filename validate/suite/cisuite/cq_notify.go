@@ -611,7 +611,7 @@ func cqModeration(t *validate.T) {
 	p := newBelled(t, 64)
 	m := ci.Moderation{Count: 8, Period: shortPeriod}
 	kit.OK(t, p.cq.Modify(m), "CQ.Modify to 8 completions or 5 ms")
-	for _, n := range kit.Variants(t, "count", []int{1, 2, 8, 20}) { // each period begins anew, and ends by itself twice
+	for _, n := range kit.Variants(t, "count", []int{1, 2, 8, 20}) { // two periods end by themselves
 		p.arm(ci.NotifyNext)
 		p.messages(n, 0)
 		p.wait(fmt.Sprintf("%d messages to an armed, moderated CQ", n))
