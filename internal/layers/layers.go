@@ -1,5 +1,5 @@
 // Package layers holds the layer table of the kit. The table is layers.txt. The tests of this package check the whole
-// tree against it, and docgen copies it into CONTRIBUTING.md and .golangci.yml.
+// tree against it, and docgen copies it into CONTRIBUTING.md.
 package layers
 
 import (

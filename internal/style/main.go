@@ -1,12 +1,8 @@
 // Command style checks rules of CONTRIBUTING.md that the linter has no check for: the openings of doc comments, the
 // number of targets in an assignment, and that a package is called like its folder.
 //
-//	go run ./internal/style                 checks all packages that are not in pending.txt; a test runs this
-//	go run ./internal/style -all            every package, also those of pending.txt
+//	go run ./internal/style                 checks all packages; a test runs this
 //	go run ./internal/style ./ci ./wire     the named folders
-//
-// Packages that were written before the rules are in pending.txt. It exempts them from these checks and, through
-// docgen, from the linter's checks of style. Remove a line when its packages have been rewritten.
 package main
 
 import (
@@ -18,14 +14,12 @@ import (
 	"path/filepath"
 	"slices"
 
-	"ciddk/internal/layers"
 	"ciddk/internal/modroot"
 )
 
 func main() {
-	all := flag.Bool("all", false, "check the packages of pending.txt, too")
 	flag.Parse()
-	n, err := run(os.Stdout, *all, flag.Args())
+	n, err := run(os.Stdout, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "style:", err)
 		os.Exit(2)
@@ -36,7 +30,7 @@ func main() {
 }
 
 // run prints the findings and returns their number.
-func run(w io.Writer, all bool, folders []string) (n int, err error) {
+func run(w io.Writer, folders []string) (n int, err error) {
 	root, err := modroot.Find()
 	if err != nil {
 		return 0, err
@@ -48,10 +42,8 @@ func run(w io.Writer, all bool, folders []string) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	pending := layers.Pending()
 	for _, f := range findings {
-		folder := path.Dir(f.file)
-		if len(folders) > 0 && !slices.Contains(folders, folder) || len(folders) == 0 && !all && pending.Has(folder) {
+		if len(folders) > 0 && !slices.Contains(folders, path.Dir(f.file)) {
 			continue
 		}
 		fmt.Fprintln(w, f)
