@@ -44,6 +44,19 @@ func (c *Session) PostSend(qp schema.Handle, wrs []ci.SendWR, handles []schema.S
 	return accepted, c.orRemoved(verb, o, err)
 }
 
+// StartSends starts the send queue of a QP whose requests the client has put into shared memory. In a state in which
+// the QP cannot send, these requests are removed, and the error is ci.InvalidQPState. It may
+// be called concurrently.
+func (c *Session) StartSends(qp schema.Handle) error {
+	const verb = "QP.PostSend"
+	o, err := c.lookup(verb, schema.KindQP, qp)
+	if err != nil {
+		return err
+	}
+	_, err = o.al.(*accesslayer.QP).PostSend(nil)
+	return c.orRemoved(verb, o, err)
+}
+
 // resolveSend replaces the handles of a work request by objects. mu is held.
 func (c *Session) resolveSend(verb string, qp *object, w *ci.SendWR, h *schema.SendHandles) error {
 	// With CapFastReg, the driver accepts these requests on connected QPs, so they are rejected here. On datagram QPs

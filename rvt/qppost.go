@@ -6,8 +6,12 @@ import (
 	"ciddk/wire"
 )
 
-// PostSend appends requests to the send queue and runs the engine once.
+// PostSend appends requests to the send queue and runs the engine once. Without requests, it accepts those that another
+// process has put into a SharedSendRing, or removes them if the state does not permit them.
 func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
+	if q.states != nil && len(wrs) == 0 {
+		return 0, q.acceptShared()
+	}
 	sync := q.flags&ci.QPClientSyncSend == 0
 	if sync {
 		q.sqMu.Lock()
@@ -20,6 +24,24 @@ func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
 		q.kick()
 	}
 	return n, err
+}
+
+// acceptShared is PostSend for the requests in a SharedSendRing. A change of state is before or after it, so that no
+// request is removed that was posted in a state to send.
+func (q *QP) acceptShared() error {
+	q.mu.Lock()
+	defer q.unlock()
+	switch {
+	case q.destroyed.Load():
+		return sendErrors.Destroyed
+	case q.current() < ci.QPRTS:
+		if r, ok := q.sq.(DiscardedRing); ok {
+			r.Discard()
+		}
+		return sendErrors.State
+	}
+	q.pending.Store(true)
+	return nil
 }
 
 func (q *QP) post(wrs []ci.SendWR) (int, error) {

@@ -31,6 +31,14 @@ type SharedSendRing interface {
 	SetState(s ci.QPState)
 }
 
+// DiscardedRing is an optional interface of a SharedSendRing whose producer appends requests before it learns whether
+// the QP is in a state to send.
+type DiscardedRing interface {
+	// Discard removes the requests that Next has not returned. The engine calls it with the token held, in states in
+	// which it takes no requests.
+	Discard()
+}
+
 // SharedCompletionRing is a completion queue whose consumer is another process, which arms it by itself.
 type SharedCompletionRing interface {
 	CompletionRing

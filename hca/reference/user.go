@@ -35,6 +35,7 @@ type userContext struct {
 	abi    uint32        // rings.UserCommand or rings.VerbsCommand: the library of the process; 0: none
 
 	patience patience // the poller's
+	errors   errorWatch
 
 	kicks sparse[func()] // by index of the QP
 	avs   sparse[rvt.AV] // by number
@@ -51,7 +52,7 @@ var _ rvt.UserContext = (*userContext)(nil)
 
 // openUser implements rvt.Ops.OpenUser.
 func (h *HCA) openUser(_ ci.Process, ub *ci.UserBuffer) (rvt.UserContext, error) {
-	u := &userContext{poller: h.users}
+	u := &userContext{poller: h.users, errors: errorWatch{clock: h.cfg.Clock}}
 	switch {
 	case ub.Command == 0 && len(ub.In) == 0: // a process without a user library
 		ub.Status, ub.Out = 0, ub.Out[:0]
@@ -178,13 +179,8 @@ func (u *userContext) place(s rings.Shape, control int) (q rings.UserQueue, b []
 	return rings.UserQueue{Offset: off, Size: uint64(n), Shape: s}, b, sync.OnceFunc(func() { u.page.Free(off) }), nil
 }
 
-// userSend, userRecv and userCompletion are queues in shared memory, with their place.
+// userRecv and userCompletion are queues in shared memory, with their place.
 type (
-	userSend struct {
-		*rings.SharedSend
-		at    rings.UserQueue
-		index uint32
-	}
 	userRecv struct {
 		*rings.SharedRecv
 		u  *userContext
@@ -217,7 +213,7 @@ func (u *userContext) SendRing(depth, sge, inline int, ub *ci.UserBuffer) (rvt.S
 		return nil, err
 	}
 	r := u.newSend(b, s, sync.OnceFunc(func() { u.dropIndex(index); free() }))
-	return &userSend{r, at, index}, nil
+	return &userSend{SharedSend: r, u: u, at: at, index: index}, nil
 }
 
 // RecvRing implements rvt.Rings.
@@ -342,12 +338,14 @@ func (u *userContext) AddQP(num ci.QPN, sq rvt.SendRing, rq rvt.RecvRing, kick f
 		return nothing(ub)
 	}
 	a := rings.UserQP{Send: s.at, Index: s.index, Num: uint32(num)}
-	if r, ok := rq.(*userRecv); ok {
+	r, _ := rq.(*userRecv)
+	if r != nil {
 		a.RecvOffset, a.Recv = r.at.Offset, r.at.Shape
 	}
 	data := a.Encode()
 	if u.isPlain() {
 		data = a.EncodeVerbs()
+		s.recv = r
 	}
 	if err := answer(ub, data); err != nil {
 		return err
@@ -430,6 +428,7 @@ func (u *userContext) Close() {
 		return
 	}
 	u.poller.remove(u)
+	u.errors.close()
 	_ = u.bell.Close() // which ends Wait; nothing to do about an error
 	<-u.done
 	_ = u.mem.Close()

@@ -239,9 +239,10 @@ func (f *File) reapChannels() {
 	f.channels = slices.DeleteFunc(f.channels, func(x channel) bool { return slices.Contains(list, x) })
 }
 
-// channelOf returns the event queue of a descriptor of the program. wait reports that the carrier must send it first.
+// channelOf returns the event queue of a descriptor of the program, or 0 for a negative one, which is none. wait reports
+// that the carrier must send it first. Error: EBADF: it is not the descriptor of a channel of this file.
 func (f *File) channelOf(c *call, fd int32) (queue schema.Handle, wait bool, err error) {
-	if fd == noCompChannel {
+	if fd < 0 {
 		return 0, false, nil
 	}
 	if c.request.File == nil || c.request.Number != fd {
@@ -259,5 +260,5 @@ func (f *File) channelOf(c *call, fd int32) (queue schema.Handle, wait bool, err
 			return x.queue, false, nil
 		}
 	}
-	return 0, false, syscall.EINVAL
+	return 0, false, syscall.EBADF
 }

@@ -32,14 +32,7 @@ func (f *File) newCQ(c *call, q *exCreateCQ, r *createCQResp) error {
 	if q.CompVector >= uint32(max(1, a.NumVectors)) {
 		return syscall.EINVAL
 	}
-	if err := f.checkCQE(q.CQE); err != nil {
-		return err
-	}
-	pd, err := f.hiddenPD()
-	if err != nil {
-		return err
-	}
-	if q.CompChannel != noCompChannel {
+	if q.CompChannel >= 0 {
 		f.channelMu.Lock()
 		defer f.channelMu.Unlock()
 	}
@@ -48,6 +41,13 @@ func (f *File) newCQ(c *call, q *exCreateCQ, r *createCQResp) error {
 		err = f.session.HoldEventQueue(events, c.request.File)
 	}
 	if err != nil || wait {
+		return err
+	}
+	if err := f.checkCQE(q.CQE); err != nil {
+		return err
+	}
+	pd, err := f.hiddenPD()
+	if err != nil {
 		return err
 	}
 	made, err := do[schema.CreateCQReply](f, schema.CmdCreateCQ, &schema.CreateCQ{PD: pd, Token: q.UserHandle,

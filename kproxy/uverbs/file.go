@@ -138,11 +138,20 @@ func (f *File) hasContext() bool {
 	return f.ca != 0
 }
 
-// lookup returns an object. The error is that of commands that use the object.
+// lookup returns an object. Errors: ENOENT: the file has no such handle; EINVAL: it is one of another kind
+// (rdma_lookup_get_uobject). Kernels of before 2025 return EINVAL for both from many commands.
 func (f *File) lookup(k kind, handle uint32) (*object, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if o := f.objects[handle]; o != nil && o.kind == k {
+	return f.locked(k, uint64(handle))
+}
+
+// locked is lookup for a caller that holds mu.
+func (f *File) locked(k kind, handle uint64) (*object, error) {
+	if handle > math.MaxUint32 || f.objects[uint32(handle)] == nil {
+		return nil, syscall.ENOENT
+	}
+	if o := f.objects[uint32(handle)]; o.kind == k {
 		return o, nil
 	}
 	return nil, syscall.EINVAL
@@ -174,10 +183,10 @@ func (f *File) add(o *object) uint32 {
 // it.
 func (f *File) remove(k kind, handle uint32) (*schema.DestroyReply, error) {
 	f.mu.Lock()
-	o := f.objects[handle]
-	if o == nil || o.kind != k {
+	o, err := f.locked(k, uint64(handle))
+	if err != nil {
 		f.mu.Unlock()
-		return nil, syscall.ENOENT
+		return nil, err
 	}
 	delete(f.objects, handle)
 	f.mu.Unlock()

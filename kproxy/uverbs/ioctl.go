@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"errors"
-	"math"
 	"syscall"
 
 	"ciddk/kproxy/devices"
@@ -249,18 +248,11 @@ func (c *ioctlCall) resolve(f *File, a *attribute) error {
 			return syscall.EINVAL
 		}
 	case attrObject:
-		if a.data > math.MaxUint32 {
-			return syscall.ENOENT
-		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		a.obj = f.objects[uint32(a.data)]
-		switch {
-		case a.obj == nil:
-			return syscall.ENOENT
-		case a.obj.kind != a.spec.kind:
-			return syscall.EINVAL
-		}
+		var err error
+		a.obj, err = f.locked(a.spec.kind, a.data)
+		return err
 	case attrChannel:
 		switch fd := int32(a.data); {
 		case int64(fd) != int64(a.data):

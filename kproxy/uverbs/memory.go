@@ -26,15 +26,16 @@ const (
 	accessHugePages
 
 	accessOptional = 0x3ff << 20 // rights that a kernel may ignore, such as relaxed ordering
-	// accessIgnored are hints: of huge pages, and of addresses that begin with 0, which they do only if the program
-	// registers such an address. Linux's Soft-RoCE accepts and ignores them, too.
-	accessIgnored = accessOptional | accessZeroBased | accessHugePages
+	// accessIgnored are hints. Linux's Soft-RoCE ignores that of huge pages, too.
+	accessIgnored = accessOptional | accessHugePages
+	accessKnown   = accessLocalWrite | accessRemoteWrite | accessRemoteRead | accessRemoteAtomic | accessMWBind |
+		accessZeroBased
 )
 
 // access returns the rights of a region.
 func access(flags uint32) (ci.Access, error) {
 	flags &^= accessIgnored
-	if flags&^(accessLocalWrite|accessRemoteWrite|accessRemoteRead|accessRemoteAtomic|accessMWBind) != 0 {
+	if flags&^accessKnown != 0 {
 		return 0, syscall.EINVAL
 	}
 	if flags&(accessRemoteWrite|accessRemoteAtomic) != 0 && flags&accessLocalWrite == 0 {
@@ -46,7 +47,8 @@ func access(flags uint32) (ci.Access, error) {
 // rights returns rights without validation.
 func rights(flags uint32) (a ci.Access) {
 	for flag, x := range map[uint32]ci.Access{accessLocalWrite: ci.LocalWrite, accessRemoteWrite: ci.RemoteWrite,
-		accessRemoteRead: ci.RemoteRead, accessRemoteAtomic: ci.RemoteAtomic, accessMWBind: ci.BindWindow} {
+		accessRemoteRead: ci.RemoteRead, accessRemoteAtomic: ci.RemoteAtomic, accessMWBind: ci.BindWindow,
+		accessZeroBased: ci.ZeroBased} {
 		if flags&flag != 0 {
 			a |= x
 		}
@@ -74,20 +76,17 @@ func (f *File) allocPD(c *call, _ *allocPD, r *allocPDResp) error {
 	return nil
 }
 
-// memory returns the memory of a registration.
-func memory(start, length, iova uint64, flags uint32) (m schema.Memory, err error) {
-	if start&pageMask != iova&pageMask {
-		return m, syscall.EINVAL
-	}
-	a, err := access(flags)
-	if err != nil {
-		return m, err
-	}
+// memory returns the memory of a registration, which begins at the address iova for SGEs and peers: at 0 if that is
+// requested, as ibv_reg_mr(3) describes it. Linux's Soft-RoCE ignores the flag.
+func memory(start, length, iova uint64, a ci.Access) (m schema.Memory, err error) {
 	if err := checkRange(start, length); err != nil {
 		return m, err
 	}
 	if iova == 0 && start != 0 {
 		a |= ci.ZeroBased
+	}
+	if a&ci.ZeroBased != 0 {
+		iova = 0
 	}
 	return schema.Memory{Addr: start, Length: length, IOVA: iova, Access: a}, nil
 }
@@ -118,11 +117,18 @@ func notMapped(err error) error {
 }
 
 func (f *File) regMR(c *call, q *regMR, r *regMRResp) error {
-	m, err := memory(q.Start, q.Length, q.HCAVA, q.AccessFlags)
+	if q.Start&pageMask != q.HCAVA&pageMask {
+		return syscall.EINVAL
+	}
+	a, err := access(q.AccessFlags)
 	if err != nil {
 		return err
 	}
 	pd, err := f.handleOf(kindPD, q.PDHandle)
+	if err != nil {
+		return err
+	}
+	m, err := memory(q.Start, q.Length, q.HCAVA, a)
 	if err != nil {
 		return err
 	}
@@ -177,31 +183,32 @@ const (
 )
 
 func (f *File) reregMR(c *call, q *reregMR, r *reregMRResp) error {
-	if q.Flags == 0 || q.Flags&^(reregTranslation|reregPD|reregAccess) != 0 {
+	switch {
+	case q.Flags == 0, q.Flags&reregTranslation != 0 && q.Start&pageMask != q.HCAVA&pageMask:
 		return syscall.EINVAL
+	case q.Flags&^(reregTranslation|reregPD|reregAccess) != 0:
+		return syscall.EOPNOTSUPP
 	}
 	modify := &schema.ModifyMR{}
 	var err error
-	if q.Flags&reregTranslation != 0 {
-		modify.Set |= uint32(ci.MRFieldMemory)
-		if modify.Memory, err = memory(q.Start, q.Length, q.HCAVA, 0); err != nil {
-			return err
-		}
+	if modify.MR, err = f.handleOf(kindMR, q.MRHandle); err != nil {
+		return err
 	}
 	if q.Flags&reregAccess != 0 {
 		modify.Set |= uint32(ci.MRFieldAccess)
-		a, err := access(q.AccessFlags)
-		if err != nil {
+		if modify.Memory.Access, err = access(q.AccessFlags); err != nil {
 			return err
 		}
-		modify.Memory.Access |= a
-	}
-	if modify.MR, err = f.handleOf(kindMR, q.MRHandle); err != nil {
-		return err
 	}
 	if q.Flags&reregPD != 0 {
 		modify.Set |= uint32(ci.MRFieldPD)
 		if modify.PD, err = f.handleOf(kindPD, q.PDHandle); err != nil {
+			return err
+		}
+	}
+	if q.Flags&reregTranslation != 0 {
+		modify.Set |= uint32(ci.MRFieldMemory)
+		if modify.Memory, err = memory(q.Start, q.Length, q.HCAVA, modify.Memory.Access); err != nil {
 			return err
 		}
 	}

@@ -15,11 +15,17 @@ func (f *File) createQP(c *call, q *createQP, r *createQPResp) error { return f.
 
 func (f *File) exCreateQP(c *call, q *exCreateQP, r *exCreateQPResp) error {
 	r.ResponseLength = uint32(min(size[exCreateQPResp](), c.room))
-	if q.CompMask != 0 || q.CreateFlags != 0 || q.RWQIndTblHandle != 0 || q.SourceQPN != 0 {
+	switch {
+	case q.CompMask != 0 || q.Args.Reserved != 0 || q.CreateFlags&^createFlags != 0:
+		return syscall.EINVAL
+	case q.CreateFlags != 0:
 		return syscall.EOPNOTSUPP
 	}
 	return f.newQP(c, &q.Args, &r.Base)
 }
+
+// createFlags are the flags of a new QP that Linux defines (IB_QP_CREATE_…). Soft-RoCE has none of them.
+const createFlags = 0xf1e
 
 // typeOf returns the type of a QP to create. Linux first checks that the program has CAP_NET_RAW for a raw QP, which
 // stands for root here, and then asks the driver.
@@ -45,32 +51,29 @@ func (f *File) newQP(c *call, q *createQPArgs, r *createQPResp) error {
 	if err != nil {
 		return err
 	}
-	if q.Reserved != 0 {
-		return syscall.EINVAL
-	}
-	if err := f.checkCaps(q); err != nil {
-		return err
-	}
 	create := &schema.CreateQP{Token: q.UserHandle, Async: f.async, Type: t, User: f.private(c),
 		Caps: schema.QPCaps{SendDepth: limit(q.MaxSendWR), RecvDepth: limit(q.MaxRecvWR), SendSGE: limit(q.MaxSendSGE),
 			RecvSGE: limit(q.MaxRecvSGE), MaxInline: max(limit(q.MaxInlineData), limit(q.MaxSendSGE)*sizeofSGE)}}
 	if q.SQSigAll != 0 {
 		create.Flags |= ci.QPSignalAll
 	}
-	if create.PD, err = f.handleOf(kindPD, q.PDHandle); err != nil {
-		return err
-	}
-	if create.SendCQ, err = f.handleOf(kindCQ, q.SendCQHandle); err != nil {
-		return err
-	}
-	if create.RecvCQ, err = f.handleOf(kindCQ, q.RecvCQHandle); err != nil {
-		return err
-	}
 	if q.IsSRQ != 0 {
 		if create.SRQ, err = f.handleOf(kindSRQ, q.SRQHandle); err != nil {
 			return err
 		}
 		create.Caps.RecvDepth, create.Caps.RecvSGE = 0, 0
+	}
+	if create.RecvCQ, err = f.handleOf(kindCQ, q.RecvCQHandle); err != nil {
+		return err
+	}
+	if create.SendCQ, err = f.handleOf(kindCQ, q.SendCQHandle); err != nil {
+		return err
+	}
+	if create.PD, err = f.handleOf(kindPD, q.PDHandle); err != nil {
+		return err
+	}
+	if err := f.checkCaps(q); err != nil {
+		return err
 	}
 	made, err := do[schema.CreateQPReply](f, schema.CmdCreateQP, create)
 	if err != nil {
@@ -121,9 +124,25 @@ func (f *File) destroyQP(c *call, q *destroyEvents, r *destroyEventsResp) error 
 	return err
 }
 
-// postSend reports an error: requests are in the queue that the program shares with the adapter, and carriers start it
-// by its bell. As in Linux, a request stays in the queue if the QP is not in a state to send.
-func (f *File) postSend(*call, *postSend, *postSendResp) error { return syscall.EINVAL }
+// sizeofSendWR is the size of a request to send in a command (ib_uverbs_send_wr).
+const sizeofSendWR = 72
+
+// postSend starts a send queue whose requests the program has put into memory that it shares with the adapter. Carriers
+// call it for a QP without a bell. Requests that the state of the QP does not permit are removed from the queue: in
+// Linux's Soft-RoCE they stay there, and are executed when the QP can send, although the post has failed.
+func (f *File) postSend(_ *call, q *postSend, _ *postSendResp) error {
+	if q.WQESize < sizeofSendWR || q.WRCount != 0 {
+		return syscall.EINVAL
+	}
+	qp, err := f.handleOf(kindQP, q.QPHandle)
+	if err != nil {
+		return err
+	}
+	if err := f.session.StartSends(qp); ci.StatusOf(err) != ci.InvalidQPState {
+		return err
+	}
+	return syscall.EINVAL
+}
 
 // The states of a QP.
 var (
@@ -197,14 +216,14 @@ const (
 )
 
 func (f *File) modifyQP(c *call, q *modifyQP, _ *none) error {
+	if q.AttrMask&^qpMaskAll != 0 {
+		return syscall.EOPNOTSUPP
+	}
 	o, err := f.lookup(kindQP, q.QPHandle)
 	if err != nil {
 		return err
 	}
 	modify := &schema.ModifyQP{QP: o.handle, User: f.private(c)}
-	if q.AttrMask&^qpMaskAll != 0 {
-		return syscall.EOPNOTSUPP
-	}
 	if q.AttrMask&qpMaskCap != 0 { // the command has no fields for them
 		return syscall.EINVAL
 	}
@@ -220,7 +239,7 @@ func (f *File) modifyQP(c *call, q *modifyQP, _ *none) error {
 		return err
 	}
 	if q.AttrMask&qpMaskAccess != 0 {
-		modify.Attr.Access = rights(q.QPAccessFlags &^ accessMWBind)
+		modify.Attr.Access = rights(q.QPAccessFlags &^ (accessMWBind | accessZeroBased))
 	}
 	changed, err := do[schema.Changed](f, schema.CmdModifyQP, modify)
 	if err != nil {
@@ -236,14 +255,16 @@ func (f *File) modifyQP(c *call, q *modifyQP, _ *none) error {
 // checkPorts returns EINVAL for paths by ports that the device does not have, as Linux does for every driver
 // (modify_qp of uverbs). The reference adapter has a port of its own for a QP, and ignores that of the path.
 func (f *File) checkPorts(q *modifyQP) error {
-	isValid := func(port uint8) bool { return port != 0 && int(port) <= len(f.dev.attr.Ports) }
 	switch {
-	case q.AttrMask&qpMaskAV != 0 && !isValid(q.Dest.PortNum),
-		q.AttrMask&qpMaskAltPath != 0 && (!isValid(q.AltPortNum) || q.AltPortNum != q.AltDest.PortNum):
+	case q.AttrMask&qpMaskAV != 0 && !f.hasPort(q.Dest.PortNum),
+		q.AttrMask&qpMaskAltPath != 0 && (!f.hasPort(q.AltPortNum) || q.AltPortNum != q.AltDest.PortNum):
 		return syscall.EINVAL
 	}
 	return nil
 }
+
+// hasPort reports whether the device has a port.
+func (f *File) hasPort(number uint8) bool { return number != 0 && int(number) <= len(f.dev.attr.Ports) }
 
 // setQP sets the attributes of a change, which uses those that the mask names.
 func setQP(a *schema.QPAttr, q *modifyQP) (err error) {
@@ -322,11 +343,14 @@ func (f *File) queryQP(_ *call, q *queryQP, r *queryQPResp) error {
 }
 
 func (f *File) createAH(c *call, q *createAH, r *createAHResp) error {
+	a := &q.Attr
+	if !f.hasPort(a.PortNum) {
+		return syscall.EINVAL
+	}
 	pd, err := f.handleOf(kindPD, q.PDHandle)
 	if err != nil {
 		return err
 	}
-	a := &q.Attr
 	if err := f.checkAH(a); err != nil {
 		return err
 	}

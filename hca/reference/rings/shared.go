@@ -125,6 +125,14 @@ func (r *SharedSend) Len() int { return int((r.q.producer() - r.tail) & r.q.mask
 // SetState implements rvt.SharedSendRing.
 func (r *SharedSend) SetState(s ci.QPState) { atomic.StoreUint32(r.state, uint32(s)) }
 
+// Discard implements rvt.DiscardedRing. It moves the consumer's index, not the producer's, which a post in progress may
+// be about to change.
+func (r *SharedSend) Discard() {
+	r.seen = r.q.producer()
+	r.next = r.seen
+	r.Retire(int(r.q.mask))
+}
+
 // Free implements rvt.FreedRing.
 func (r *SharedSend) Free() { r.free() }
 
