@@ -3,6 +3,7 @@ package bus
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,8 @@ type region struct {
 	size     uint64
 	writable bool
 	remote   Remote // or nil
+
+	fault func(iova uint64) // not nil: an access to b may fault
 }
 
 // MaxRegions is the most regions of a Map.
@@ -65,6 +68,13 @@ func (m *Map) Add(iova, size uint64, b []byte, writable bool) error {
 // AddRemote maps size bytes at iova that are reached by copies. See Add.
 func (m *Map) AddRemote(iova, size uint64, r Remote, writable bool) error {
 	return m.add(region{iova: iova, size: size, writable: writable, remote: r})
+}
+
+// AddGuarded maps the bytes b at iova, which may turn out to be missing when they are accessed: a mapping of a file that
+// another process can truncate, or whose file system can be full. Slice returns none of them. The other accesses fail
+// then, and call fault, which does not block. See Add.
+func (m *Map) AddGuarded(iova uint64, b []byte, writable bool, fault func(iova uint64)) error {
+	return m.add(region{iova: iova, b: b, size: uint64(len(b)), writable: writable, fault: fault})
 }
 
 // AddMemory maps memory of a driver at iova, its bytes or what Remote reaches. See Add.
@@ -202,7 +212,7 @@ func (v View) End() {
 }
 
 // Slice returns the bytes from iova to the end of their region, at most n. It returns nil if there are none, if they
-// are Remote, or if write is set and they may not be written.
+// are Remote or guarded, or if write is set and they may not be written.
 func (v View) Slice(iova, n uint64, write bool) []byte {
 	i := v.t.search(iova + 1)
 	if i == 0 {
@@ -214,25 +224,10 @@ func (v View) Slice(iova, n uint64, write bool) []byte {
 // slice is View.Slice of a region that begins at iova or below.
 func (r *region) slice(iova, n uint64, write bool) []byte {
 	off := iova - r.iova
-	if off >= uint64(len(r.b)) || write && !r.writable {
+	if off >= uint64(len(r.b)) || write && !r.writable || r.fault != nil {
 		return nil
 	}
 	return r.b[off : off+min(n, uint64(len(r.b))-off)]
-}
-
-// remote returns the remote memory of an address, the offset of the address in it, and the bytes to the end of the
-// region, at most n. It returns nil if the address has none, or if write is set and it may not be written.
-func (v View) remote(iova, n uint64, write bool) (r Remote, off, k uint64) {
-	i := v.t.search(iova + 1)
-	if i == 0 {
-		return nil, 0, 0
-	}
-	x := &v.t[i-1]
-	off = iova - x.iova
-	if x.remote == nil || off >= x.size || write && !x.writable {
-		return nil, 0, 0
-	}
-	return x.remote, off, min(n, x.size-off)
 }
 
 // An Atomic is an operation on a word of 8 bytes: FetchAdd with Operand, or, if IsSwap is set, CompareSwap.
@@ -241,65 +236,129 @@ type Atomic struct {
 	Compare, Operand uint64
 }
 
-// Atomic executes an operation on the word at iova, which is a multiple of 8, if the word is Remote. ok is false
-// otherwise, or if the word cannot be reached.
+// Atomic executes an operation on the word at iova, which is a multiple of 8. ok is false if the word cannot be
+// reached.
 func (v View) Atomic(iova uint64, a Atomic) (old uint64, ok bool) {
-	r, off, n := v.remote(iova, 8, true)
-	if r == nil || n < 8 || iova%8 != 0 {
+	i := v.t.search(iova + 1)
+	if i == 0 || iova%8 != 0 {
+		return 0, false
+	}
+	r := &v.t[i-1]
+	off := iova - r.iova
+	if off >= r.size || r.size-off < 8 || !r.writable {
 		return 0, false
 	}
 	var err error
-	if a.IsSwap {
-		old, err = r.CompareSwap(off, a.Compare, a.Operand)
-	} else {
-		old, err = r.FetchAdd(off, a.Operand)
+	switch {
+	case r.remote == nil:
+		return r.atomic(off, a)
+	case a.IsSwap:
+		old, err = r.remote.CompareSwap(off, a.Compare, a.Operand)
+	default:
+		old, err = r.remote.FetchAdd(off, a.Operand)
 	}
 	return old, err == nil
 }
 
+// atomic executes an operation on a word of the region's bytes.
+func (r *region) atomic(off uint64, a Atomic) (old uint64, ok bool) {
+	if off+8 > uint64(len(r.b)) || address(r.b[off:])%8 != 0 {
+		return 0, false
+	}
+	if r.fault != nil {
+		was := debug.SetPanicOnFault(true)
+		defer func() { r.recovered(was, recover(), off, &ok) }()
+	}
+	return operate(r.b[off:off+8], a), true
+}
+
+// recovered ends an access to memory that may fault. e is what it panicked with.
+func (r *region) recovered(was bool, e any, off uint64, ok *bool) {
+	debug.SetPanicOnFault(was)
+	if e == nil {
+		return
+	}
+	if _, isFault := e.(interface{ Addr() uintptr }); !isFault {
+		panic(e)
+	}
+	*ok = false
+	r.fault(r.iova + off)
+}
+
 // Read copies memory from the map. It reports false if part of the range is not mapped; then b has arbitrary contents.
+// A dword that is aligned is read as a whole.
 func (m *Map) Read(iova uint64, b []byte) bool {
 	v := m.Begin()
 	defer v.End()
 	for len(b) > 0 {
-		s := v.Slice(iova, uint64(len(b)), false)
-		if len(s) == 0 {
-			r, off, n := v.remote(iova, uint64(len(b)), false)
-			if r == nil {
-				return false
-			}
-			if !readRemote(r, b[:n], off) {
-				return false
-			}
-			b, iova = b[n:], iova+n
-			continue
+		n := v.access(iova, b, false)
+		if n == 0 {
+			return false
 		}
-		copy(b, s)
-		b, iova = b[len(s):], iova+uint64(len(s))
+		b, iova = b[n:], iova+uint64(n)
 	}
 	return true
 }
 
 // Write copies memory to the map, the last aligned word after all other bytes, unless they are Remote. It reports
-// false, and may have written a part, if part of the range is not mapped or may not be written.
+// false, and may have written a part, if part of the range is not mapped or may not be written. A dword that is aligned
+// is written as a whole.
 func (m *Map) Write(iova uint64, b []byte) bool {
 	v := m.Begin()
 	defer v.End()
 	for len(b) > 0 {
-		s := v.Slice(iova, uint64(len(b)), true)
-		if len(s) == 0 {
-			r, off, n := v.remote(iova, uint64(len(b)), true)
-			if r == nil {
-				return false
-			}
-			if !writeRemote(r, b[:n], off) {
-				return false
-			}
-			b, iova = b[n:], iova+n
-			continue
+		n := v.access(iova, b, true)
+		if n == 0 {
+			return false
 		}
-		store(s, b[:len(s)])
-		b, iova = b[len(s):], iova+uint64(len(s))
+		b, iova = b[n:], iova+uint64(n)
+	}
+	return true
+}
+
+// access copies from or to memory at iova, as much of b as one region has. It returns the number of bytes, or 0 if they
+// cannot be reached.
+func (v View) access(iova uint64, b []byte, write bool) int {
+	i := v.t.search(iova + 1)
+	if i == 0 {
+		return 0
+	}
+	r := &v.t[i-1]
+	off := iova - r.iova
+	if off >= r.size || write && !r.writable {
+		return 0
+	}
+	b = b[:min(uint64(len(b)), r.size-off)]
+	ok := false
+	switch {
+	case r.remote != nil && write:
+		ok = writeRemote(r.remote, b, off)
+	case r.remote != nil:
+		ok = readRemote(r.remote, b, off)
+	case r.b == nil:
+	case r.fault != nil:
+		ok = r.copyGuarded(off, b, write)
+	case write:
+		store(r.b[off:], b)
+		ok = true
+	default:
+		load(b, r.b[off:])
+		ok = true
+	}
+	if !ok {
+		return 0
+	}
+	return len(b)
+}
+
+// copyGuarded copies from or to bytes that may be missing.
+func (r *region) copyGuarded(off uint64, b []byte, write bool) (ok bool) {
+	was := debug.SetPanicOnFault(true)
+	defer func() { r.recovered(was, recover(), off, &ok) }()
+	if write {
+		store(r.b[off:], b)
+	} else {
+		load(b, r.b[off:])
 	}
 	return true
 }

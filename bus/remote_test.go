@@ -98,32 +98,49 @@ func TestMapRemote(t *testing.T) {
 	assert.False(t, m.Read(base+16, data[:1]), "removed")
 }
 
-// TestAtomic executes operations on words of remote memory.
+// TestAtomic executes operations on words of all kinds of memory.
 func TestAtomic(t *testing.T) {
 	t.Parallel()
 	const base = 1 << 20
-	m := bus.NewMap()
 	r := &remote{b: make([]byte, 20)}
+	fault := func(uint64) { t.Error("a fault") }
+	for name, add := range map[string]func(m *bus.Map, iova, size uint64, writable bool) error{
+		"bytes": func(m *bus.Map, iova, size uint64, writable bool) error {
+			return m.Add(iova, size, make([]byte, size), writable)
+		},
+		"guarded": func(m *bus.Map, iova, size uint64, writable bool) error {
+			return m.AddGuarded(iova, make([]byte, size), writable, fault)
+		},
+		"remote": func(m *bus.Map, iova, size uint64, writable bool) error {
+			return m.AddRemote(iova, size, r, writable)
+		},
+	} {
+		m := bus.NewMap()
+		require.NoError(t, add(m, base, 20, true))
+		require.NoError(t, add(m, base+32, 8, false))
+		v := m.Begin()
+		for _, s := range []struct {
+			a    bus.Atomic
+			want uint64
+		}{{bus.Atomic{Operand: 5}, 0}, {bus.Atomic{Operand: 2}, 5},
+			{bus.Atomic{IsSwap: true, Compare: 7, Operand: 1}, 7},
+			{bus.Atomic{IsSwap: true, Compare: 7, Operand: 3}, 1}, {bus.Atomic{}, 1}} {
+			old, ok := v.Atomic(base+8, s.a)
+			require.True(t, ok, name)
+			assert.Equal(t, s.want, old, "%s: %+v", name, s.a)
+		}
+		for where, at := range map[string]uint64{"not aligned": base + 4, "over the end": base + 16,
+			"read-only": base + 32, "not mapped": base + 128} {
+			_, ok := v.Atomic(at, bus.Atomic{})
+			assert.False(t, ok, "%s: %s", name, where)
+		}
+		v.End()
+	}
+	m := bus.NewMap()
 	require.NoError(t, m.AddRemote(base, 20, r, true))
-	require.NoError(t, m.AddRemote(base+32, 8, r, false))
-	require.NoError(t, m.Add(base+64, 8, make([]byte, 8), true))
+	r.fail = errors.New("gone")
 	v := m.Begin()
 	defer v.End()
-	for _, s := range []struct {
-		a    bus.Atomic
-		want uint64
-	}{{bus.Atomic{Operand: 5}, 0}, {bus.Atomic{Operand: 2}, 5}, {bus.Atomic{IsSwap: true, Compare: 7, Operand: 1}, 7},
-		{bus.Atomic{IsSwap: true, Compare: 7, Operand: 3}, 1}, {bus.Atomic{}, 1}} {
-		old, ok := v.Atomic(base+8, s.a)
-		require.True(t, ok)
-		assert.Equal(t, s.want, old, "%+v", s.a)
-	}
-	for name, at := range map[string]uint64{"not aligned": base + 4, "over the end": base + 16, "read-only": base + 32,
-		"bytes": base + 64, "not mapped": base + 128} {
-		_, ok := v.Atomic(at, bus.Atomic{})
-		assert.False(t, ok, name)
-	}
-	r.fail = errors.New("gone")
 	_, ok := v.Atomic(base, bus.Atomic{})
 	assert.False(t, ok)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -16,7 +17,7 @@ func (f *Function) startTwin(m *message, i int) error {
 		return fmt.Errorf("vfiouser: the twin socket is descriptor %d of %d", i, len(m.files))
 	}
 	file := m.files[i]
-	m.files = append(append([]*os.File(nil), m.files[:i]...), m.files[i+1:]...)
+	m.files, m.kinds = slices.Delete(m.files, i, i+1), slices.Delete(m.kinds, i, i+1)
 	c, err := unixConn(file)
 	if err != nil {
 		return err

@@ -11,12 +11,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ciddk/internal/passedfd"
 )
 
 // conn carries messages. One goroutine receives; any may send.
 type conn struct {
 	c  *net.UnixConn
 	mu sync.Mutex // of sending
+
+	discard *passedfd.Discarder // of descriptors of a peer that is not trusted, or nil
 }
 
 // message is a message that was received. The receiver closes the files.
@@ -24,12 +28,24 @@ type message struct {
 	header
 	body  []byte
 	files []*os.File
+	kinds []passedfd.Kind // of the files
+
+	discard *passedfd.Discarder // of the connection
 }
 
 func (m *message) closeFiles() {
-	closeAll(m.files)
-	m.files = nil
+	for i, f := range m.files {
+		if m.kinds[i] == passedfd.Object && m.discard != nil {
+			m.discard.Close(peerUser, f) // it may wait for the peer: a socket with SO_LINGER
+		} else {
+			f.Close()
+		}
+	}
+	m.files, m.kinds = nil, nil
 }
+
+// peerUser is the only user of a Discarder here.
+const peerUser = 0
 
 func closeAll(files []*os.File) {
 	for _, f := range files {
@@ -43,6 +59,7 @@ var passed atomic.Uint32
 
 // receive returns the next message. Its body is in buf, which holds maxMessage bytes, and valid until the next call.
 func (c *conn) receive(buf []byte) (m message, err error) {
+	m.discard = c.discard
 	defer func() {
 		if err != nil {
 			m.closeFiles()
@@ -51,8 +68,7 @@ func (c *conn) receive(buf []byte) (m message, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*maxFiles))
 	for n := 0; n < headerSize; {
 		k, oobn, flags, _, err := c.c.ReadMsgUnix(buf[n:headerSize], oob)
-		files, e := parseFiles(oob[:oobn])
-		m.files = append(m.files, files...)
+		e := m.addFiles(oob[:oobn])
 		switch {
 		case errors.Is(err, io.EOF) && n > 0:
 			return m, io.ErrUnexpectedEOF
@@ -74,30 +90,55 @@ func (c *conn) receive(buf []byte) (m message, err error) {
 	return m, err
 }
 
-// parseFiles returns the descriptors of a control message.
-func parseFiles(oob []byte) (files []*os.File, err error) {
+// addFiles adds the descriptors of a control message. A file of a file system that a process may implement is an error:
+// any system call on it may wait for that process, including those of os.NewFile.
+func (m *message) addFiles(oob []byte) error {
 	if len(oob) == 0 {
-		return nil, nil
+		return nil
 	}
 	list, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return nil, os.NewSyscallError("recvmsg", err)
+		return os.NewSyscallError("recvmsg", err)
 	}
 	for i := range list {
-		fds, err := unix.ParseUnixRights(&list[i])
-		if err != nil {
+		fds, notRights := unix.ParseUnixRights(&list[i])
+		if notRights != nil {
 			continue // a message of another kind
 		}
-		for _, fd := range fds {
+		for _, fd := range fds { // after an error, too: each has to be closed
 			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "vfio-user"))
+			kind := passedfd.KindOf(fd)
+			if kind == passedfd.Foreign {
+				err = errForeign
+				if m.discard != nil {
+					m.discard.Close(peerUser, passedfd.Number(fd))
+				} else {
+					unix.Close(fd)
+				}
+				continue
+			}
+			m.files = append(m.files, os.NewFile(uintptr(fd), "vfio-user"))
+			m.kinds = append(m.kinds, kind)
 		}
 	}
-	return files, nil
+	if err == nil && m.discard != nil && m.discard.IsStuck(peerUser) {
+		err = errStuck
+	}
+	return err
 }
+
+var (
+	errForeign = errors.New("vfiouser: a descriptor of a file that is neither in memory nor on a local disk")
+	errStuck   = errors.New("vfiouser: a descriptor that was sent does not close")
+)
 
 // send sends a message whose first headerSize bytes are for the header.
 func (c *conn) send(h header, b []byte, files ...*os.File) error {
+	return c.sendBefore(time.Now().Add(timeout), h, b, files...)
+}
+
+// sendBefore is send with a limit.
+func (c *conn) sendBefore(limit time.Time, h header, b []byte, files ...*os.File) error {
 	h.Size = uint32(len(b))
 	h.put(b)
 	var oob []byte
@@ -115,7 +156,7 @@ func (c *conn) send(h header, b []byte, files ...*os.File) error {
 	passed.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.c.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+	if err := c.c.SetWriteDeadline(limit); err != nil {
 		return err
 	}
 	n, _, err := c.c.WriteMsgUnix(b, oob, nil)

@@ -15,13 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/bus/bustest"
+	"ciddk/clock"
 	"ciddk/internal/memfd"
+	"ciddk/internal/passedfd"
 )
 
 // peer is a driver's side that sends any messages.
 type peer struct {
-	t *testing.T
-	c *conn
+	t    *testing.T
+	c    *conn
+	stop func() // ends the server's context
 }
 
 // newPeer connects to a server of a device. The server's error is sent to done.
@@ -37,9 +40,13 @@ func newPeer(t *testing.T, d *bustest.Device) (p *peer, done chan error) {
 		ends[i] = c.(*net.UnixConn)
 	}
 	done = make(chan error, 1)
-	go func() { done <- serveConn(context.Background(), ends[1], d) }()
-	t.Cleanup(func() { ends[0].Close() })
-	return &peer{t, &conn{c: ends[0]}}, done
+	ctx, stop := context.WithCancel(context.Background())
+	go func() { done <- serveConn(ctx, ends[1], d, passedfd.NewDiscarder(clock.Real())) }()
+	t.Cleanup(func() {
+		stop()
+		ends[0].Close()
+	})
+	return &peer{t, &conn{c: ends[0]}, stop}, done
 }
 
 // request sends a request and returns the reply.
@@ -70,6 +77,19 @@ func file(t *testing.T, n int) *os.File {
 	t.Cleanup(func() { f.Close() })
 	return f
 }
+
+// unsealed returns a memfd that can be truncated.
+func unsealed(t *testing.T, size int64) *os.File {
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
+	require.NoError(t, err)
+	f := os.NewFile(uintptr(fd), "test")
+	t.Cleanup(func() { f.Close() })
+	require.NoError(t, f.Truncate(size))
+	return f
+}
+
+// sparse returns a memfd that is larger than what a server maps.
+func sparse(t *testing.T) *os.File { return unsealed(t, 1<<45) }
 
 // TestErrors sends requests that are not valid. Each has the error number stated, and the connection remains.
 func TestErrors(t *testing.T) {
@@ -107,6 +127,7 @@ func TestErrors(t *testing.T) {
 		{"beyond the address space", cmdDMAMap, mapping(3, 0, -page, 2*page), []*os.File{two}, unix.EINVAL},
 		{"two files", cmdDMAMap, mapping(3, 0, 0, page), []*os.File{one, two}, unix.EINVAL},
 		{"a pipe", cmdDMAMap, mapping(3, 0, 0, page), []*os.File{pipe}, unix.EINVAL},
+		{"more than the process may map", cmdDMAMap, mapping(3, 0, 0, 1<<45), []*os.File{sparse(t)}, unix.ENOSPC},
 		{"memory", cmdDMAMap, mapping(3, 0, page, page), []*os.File{one}, 0},
 		{"an overlap", cmdDMAMap, mapping(3, 0, 0, 2*page), []*os.File{two}, unix.EEXIST},
 		{"a ROM", cmdDMAMap, mapping(1, 0, 4*page, page), nil, 0},
@@ -125,7 +146,8 @@ func TestErrors(t *testing.T) {
 		{"masking", cmdSetIRQs, irqs(0x09, irqMSIX, 0, 1), nil, unix.ENOTSUP},
 		{"more eventfds than vectors", cmdSetIRQs, irqs(0x24, irqMSIX, 0, 1), []*os.File{one, two}, unix.EINVAL},
 		{"short data", cmdSetIRQs, irqs(0x22, irqMSIX, 0, 2), nil, unix.EINVAL},
-		{"a file that is no eventfd", cmdSetIRQs, irqs(0x24, irqMSIX, 1, 1), []*os.File{pipe}, 0},
+		{"a file that is no eventfd", cmdSetIRQs, irqs(0x24, irqMSIX, 1, 1), []*os.File{pipe}, unix.EINVAL},
+		{"memory as an eventfd", cmdSetIRQs, irqs(0x24, irqMSIX, 1, 1), []*os.File{one}, unix.EINVAL},
 		{"no eventfd", cmdSetIRQs, irqs(0x24, irqMSIX, 0, 1), nil, 0},
 		{"a trigger", cmdSetIRQs, irqs(0x21, irqMSIX, 0, 3), nil, 0},
 		{"beyond the BAR", cmdRegionRead, read(4096, 0, 1), nil, unix.EINVAL},

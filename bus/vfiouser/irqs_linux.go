@@ -1,6 +1,12 @@
 package vfiouser
 
-import "golang.org/x/sys/unix"
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"ciddk/internal/passedfd"
+)
 
 func (s *session) irqInfo(b []byte) ([]byte, unix.Errno) {
 	i, ok := index(b, irqInfoSize)
@@ -64,7 +70,8 @@ func (s *session) setIRQs(m *message) unix.Errno {
 
 // assign assigns eventfds to interrupts.
 func (s *session) assign(r *setIRQs, m *message) unix.Errno {
-	if len(m.files) > int(r.Count) {
+	isOther := func(k passedfd.Kind) bool { return k != passedfd.Nameless }
+	if len(m.files) > int(r.Count) || slices.ContainsFunc(m.kinds, isOther) {
 		return unix.EINVAL
 	}
 	list := make([]*eventFD, r.Count)
@@ -75,7 +82,7 @@ func (s *session) assign(r *setIRQs, m *message) unix.Errno {
 		}
 		list[i] = e
 	}
-	m.files = nil // they are the eventfds'
+	m.files, m.kinds = nil, nil // they are the eventfds'
 	if r.Index != irqMSIX {
 		s.setOther(r.Index, list[0])
 		return 0

@@ -73,6 +73,7 @@ const (
 const (
 	headerSize = 16
 	maxData    = 1 << 20 // bytes of an access to a region or to memory
+	minData    = 1 << 12 // what a client with a twin socket transfers at once, or more
 	maxMessage = headerSize + accessSize + maxData
 	maxFiles   = 8
 )

@@ -11,10 +11,13 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ciddk/bus"
+	"ciddk/clock"
+	"ciddk/internal/passedfd"
 )
 
 // Listen listens on a Unix socket. A socket file that nobody listens on any more is replaced.
@@ -40,6 +43,7 @@ func Serve(ctx context.Context, l *net.UnixListener, d bus.Device, c Config) err
 	defer l.Close()
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
+	discard := passedfd.NewDiscarder(clock.Real())
 	for {
 		uc, err := l.AcceptUnix()
 		if ctx.Err() != nil {
@@ -51,7 +55,7 @@ func Serve(ctx context.Context, l *net.UnixListener, d bus.Device, c Config) err
 		if err != nil {
 			return fmt.Errorf("vfiouser: %w", err)
 		}
-		err = serveConn(ctx, uc, d)
+		err = serveConn(ctx, uc, d, discard)
 		if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
 			c.Logger.Warn("vfiouser: the driver's connection ended", "error", err)
 		}
@@ -70,8 +74,14 @@ type session struct {
 	other   [numIRQs]*eventFD // of other indexes, kept until they are replaced
 	hello   bool
 
-	// twin is the socket for accesses to memory without a descriptor, or nil.
+	// twin is the socket for accesses to memory without a descriptor, or nil. mu guards changes.
 	twin *twin
+
+	mu        sync.Mutex
+	isEnding  bool
+	cause     error         // why end was called first
+	ended     chan struct{} // closed when nothing uses the session any more
+	releasing sync.WaitGroup
 }
 
 var _ bus.Host = (*session)(nil)
@@ -87,21 +97,59 @@ func (s *session) Interrupt(vector int) {
 	}
 }
 
+// end ends the session from any goroutine, without waiting: the sockets close, accesses in progress fail, and
+// interrupts that block are released. cause is what serveConn returns, or nil.
+func (s *session) end(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isEnding {
+		return
+	}
+	s.isEnding, s.cause = true, cause
+	s.c.c.Close()
+	if s.twin != nil {
+		s.twin.c.c.Close()
+	}
+	s.releasing.Go(func() {
+		for {
+			for _, e := range *s.vectors.Load() {
+				e.release()
+			}
+			select {
+			case <-s.ended:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+}
+
+// reason returns why the session ends: the cause of end, or the error of a socket.
+func (s *session) reason(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause != nil {
+		return s.cause
+	}
+	return err
+}
+
 // serveConn serves one driver until it disconnects, breaks the protocol, or ctx ends.
-func serveConn(ctx context.Context, uc *net.UnixConn, d bus.Device) error {
-	s := &session{c: &conn{c: uc}, dev: d, bars: d.BARs(), memory: bus.NewMap()}
+func serveConn(ctx context.Context, uc *net.UnixConn, d bus.Device, discard *passedfd.Discarder) error {
+	s := &session{c: &conn{c: uc, discard: discard}, dev: d, bars: d.BARs(), memory: bus.NewMap(),
+		ended: make(chan struct{})}
 	s.vectors.Store(new([]*eventFD))
-	var once sync.Once
-	closeConn := func() { once.Do(func() { uc.Close() }) }
-	stop := context.AfterFunc(ctx, closeConn)
+	stop := context.AfterFunc(ctx, func() { s.end(nil) })
 	defer func() {
 		stop()
-		closeConn()
+		s.end(nil)
 		s.twin.close()
 		d.Reset()
 		d.Config().Reset()
 		d.Detach()
 		s.unmap(s.memory.Clear())
+		close(s.ended)
+		s.releasing.Wait()
 		s.setVectors(nil)
 		for _, e := range s.other {
 			e.close()
@@ -112,7 +160,7 @@ func serveConn(ctx context.Context, uc *net.UnixConn, d bus.Device) error {
 	for {
 		m, err := s.c.receive(buf)
 		if err != nil {
-			return err
+			return s.reason(err)
 		}
 		if m.isReply() {
 			m.closeFiles()
@@ -121,7 +169,7 @@ func serveConn(ctx context.Context, uc *net.UnixConn, d bus.Device) error {
 		reply, errno := s.execute(&m)
 		m.closeFiles()
 		if err := s.reply(&m.header, reply, errno, s.takeFiles()...); err != nil {
-			return err
+			return s.reason(err)
 		}
 		if !s.hello {
 			return errors.New("vfiouser: the versions do not match")
@@ -197,9 +245,19 @@ func (s *session) version(b []byte) ([]byte, unix.Errno) {
 	s.hello = true
 	mine := version{Capabilities: capabilities{MaxFiles: maxFiles, MaxData: maxData}}
 	if v.Capabilities.hasTwin() {
-		if s.twin, err = newTwin(min(maxData, v.Capabilities.MaxData)); err != nil {
+		if v.Capabilities.MaxData < minData {
+			return nil, unix.EINVAL
+		}
+		t, err := newTwin(min(maxData, v.Capabilities.MaxData))
+		if err != nil {
 			return nil, errnoOf(err)
 		}
+		s.mu.Lock()
+		s.twin = t
+		if s.isEnding {
+			t.c.c.Close()
+		}
+		s.mu.Unlock()
 		mine.Capabilities.Twin = &twinSocket{Supported: true}
 	}
 	return mine.append(start(256)), 0

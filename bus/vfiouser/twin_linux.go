@@ -69,13 +69,15 @@ func (t *twin) close() {
 	}
 }
 
-// access reads p from memory of the client, or writes it, in pieces that a message holds.
+// access reads p from memory of the client, or writes it, in pieces that a message holds. The pieces have timeout in
+// all.
 func (t *twin) access(command uint16, iova uint64, p []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	limit := time.Now().Add(timeout)
 	for len(p) > 0 {
 		n := min(len(p), t.maxData)
-		if err := t.transfer(command, iova, p[:n]); err != nil {
+		if err := t.transfer(command, iova, p[:n], limit); err != nil {
 			return err
 		}
 		p, iova = p[n:], iova+uint64(n)
@@ -87,7 +89,7 @@ func (t *twin) access(command uint16, iova uint64, p []byte) error {
 var errRefused = errors.New("vfiouser: the driver's side refused an access to its memory")
 
 // transfer sends one request and waits for its reply. An error other than errRefused ends the socket. mu is held.
-func (t *twin) transfer(command uint16, iova uint64, p []byte) error {
+func (t *twin) transfer(command uint16, iova uint64, p []byte, limit time.Time) error {
 	if t.err != nil {
 		return t.err
 	}
@@ -101,10 +103,10 @@ func (t *twin) transfer(command uint16, iova uint64, p []byte) error {
 	} else {
 		want += len(p)
 	}
-	err := t.c.send(h, b)
+	err := t.c.sendBefore(limit, h, b)
 	var m message
 	if err == nil {
-		err = t.c.c.SetReadDeadline(time.Now().Add(timeout))
+		err = t.c.c.SetReadDeadline(limit)
 	}
 	if err == nil {
 		m, err = t.c.receive(t.buf)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/clock"
+	"ciddk/internal/passedfd"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
 	"ciddk/kproxy/schema"
@@ -23,7 +24,7 @@ type Server struct {
 	front   FrontEnd
 	max     int // connections
 	clock   clock.Clock
-	discard *native.Discarder
+	discard *passedfd.Discarder
 
 	mu     sync.Mutex
 	closed bool
@@ -48,7 +49,7 @@ const maxPending = 64
 
 // New returns a server of up to max connections. clk is the source of time for timeouts.
 func New(front FrontEnd, max int, clk clock.Clock) *Server {
-	return &Server{front: front, max: max, clock: clk, discard: native.NewDiscarder(clk),
+	return &Server{front: front, max: max, clock: clk, discard: passedfd.NewDiscarder(clk),
 		conns: map[*native.Conn]struct{}{}, users: map[int]int{}, files: map[socket]File{}}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ciddk/internal/passedfd"
 	"ciddk/kproxy/schema"
 )
 
@@ -22,8 +23,8 @@ type Conn struct {
 	recv recvState
 	read func(fd uintptr) bool // recv.read, made once
 
-	guard *Discarder // nil: the other end is trusted with its descriptors
-	uid   int        // of the other end, with guard
+	guard *passedfd.Discarder // nil: the other end is trusted with its descriptors
+	uid   int                 // of the other end, with guard
 
 	outlet  *outlet    // with guard
 	passing sync.Mutex // while descriptors are sent, with guard

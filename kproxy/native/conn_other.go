@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"ciddk/internal/passedfd"
 )
 
 // errSystem is the error of every connection on a system without SOCK_SEQPACKET sockets and their credentials.
@@ -66,7 +68,7 @@ func (*Conn) Recv([]byte) (int, []*os.File, error) { return 0, nil, errSystem }
 func (*Conn) RecvPooled(*sync.Pool) (*[]byte, int, []*os.File, error) { return nil, 0, nil, errSystem }
 
 // Guard does nothing.
-func (*Conn) Guard(*Discarder) {}
+func (*Conn) Guard(*passedfd.Discarder) {}
 
 // Discard closes descriptors.
 func (*Conn) Discard(files []*os.File) { CloseFiles(files) }

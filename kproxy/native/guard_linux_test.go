@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/clock"
+	"ciddk/internal/passedfd"
 )
 
 // guarded returns two ends, of which the second one is guarded.
@@ -22,7 +23,7 @@ func guarded(t *testing.T) (from, to *Conn) {
 		from.Close()
 		to.Close()
 	})
-	to.Guard(NewDiscarder(clock.Real()))
+	to.Guard(passedfd.NewDiscarder(clock.Real()))
 	return from, to
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ciddk/internal/passedfd"
 	"ciddk/kproxy/schema"
 )
 
@@ -50,7 +51,7 @@ type outlet struct {
 // passer is a process to which descriptors are passed. flights.mu guards the fields from count on.
 type passer struct {
 	uid     int
-	discard *Discarder
+	discard *passedfd.Discarder
 	ended   chan struct{} // closed when the connection is
 
 	count    int // of all its outlets
@@ -106,7 +107,7 @@ func (p *passer) retry(send func(isLast bool) error) error {
 			return err
 		}
 		again := make(chan struct{})
-		t := p.discard.clock.AfterFunc(wait, func() { close(again) })
+		t := p.discard.Clock().AfterFunc(wait, func() { close(again) })
 		select {
 		case <-again:
 		case <-p.ended:

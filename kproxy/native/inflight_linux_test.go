@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/clock"
+	"ciddk/internal/passedfd"
 )
 
 // outbox is an outlet and the other end of its socket.
@@ -52,7 +53,7 @@ func (b *outbox) recv(t *testing.T) {
 }
 
 func newPasser(uid int) *passer {
-	return &passer{uid: uid, discard: NewDiscarder(clock.Real()), ended: make(chan struct{})}
+	return &passer{uid: uid, discard: passedfd.NewDiscarder(clock.Real()), ended: make(chan struct{})}
 }
 
 // TestFlights uses up each limit, which an error names. What is received, or in a socket whose other end is closed, can

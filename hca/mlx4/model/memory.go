@@ -151,20 +151,11 @@ func (r *region) atomic(off uint64, a bus.Atomic) (uint64, error) {
 	}
 	v := h.Memory().Begin()
 	defer v.End()
-	word := v.Slice(addr, wordSize, true)
-	switch {
-	case word == nil:
-		old, ok := v.Atomic(addr, a)
-		if !ok {
-			return 0, errUnmapped
-		}
-		return old, nil
-	case len(word) < wordSize || !isAligned(word):
+	old, ok := v.Atomic(addr, a)
+	if !ok {
 		return 0, errUnmapped
-	case a.IsSwap:
-		return compareSwap(word, a.Compare, a.Operand), nil
 	}
-	return fetchAdd(word, a.Operand), nil
+	return old, nil
 }
 
 const wordSize = 8

@@ -7,34 +7,9 @@ const dwordSize = 4
 
 // readDword reads a dword. An address that is not aligned is read in pieces, as a driver that errs must expect.
 func (m *Model) readDword(addr uint64) (v [dwordSize]byte, ok bool) {
-	h := m.host.Load()
-	if h == nil {
-		return v, false
-	}
-	view := h.Memory().Begin()
-	b := view.Slice(addr, dwordSize, false)
-	if len(b) == dwordSize && isDwordAligned(b) {
-		v = loadDword(b)
-		view.End()
-		return v, true
-	}
-	view.End()
-	return v, m.readHost(addr, v[:])
+	ok = m.readHost(addr, v[:])
+	return v, ok
 }
 
 // writeDword writes a dword.
-func (m *Model) writeDword(addr uint64, v [dwordSize]byte) bool {
-	h := m.host.Load()
-	if h == nil {
-		return false
-	}
-	view := h.Memory().Begin()
-	b := view.Slice(addr, dwordSize, true)
-	if len(b) == dwordSize && isDwordAligned(b) {
-		storeDword(b, v)
-		view.End()
-		return true
-	}
-	view.End()
-	return m.writeHost(addr, v[:])
-}
+func (m *Model) writeDword(addr uint64, v [dwordSize]byte) bool { return m.writeHost(addr, v[:]) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ciddk/clock"
+	"ciddk/internal/passedfd"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
 )
@@ -24,7 +25,7 @@ const maxGreeting = 64
 type Server struct {
 	core    *kproxy.Server
 	clock   clock.Clock
-	discard *native.Discarder
+	discard *passedfd.Discarder
 
 	mu     sync.Mutex
 	closed bool
@@ -36,7 +37,7 @@ type Server struct {
 
 // New returns a server for core. clk is the source of time for timeouts.
 func New(core *kproxy.Server, clk clock.Clock) *Server {
-	return &Server{core: core, clock: clk, discard: native.NewDiscarder(clk), conns: map[*native.Conn]struct{}{},
+	return &Server{core: core, clock: clk, discard: passedfd.NewDiscarder(clk), conns: map[*native.Conn]struct{}{},
 		users: map[int]int{}}
 }
 

@@ -1,8 +1,7 @@
-package native
+package passedfd
 
 import (
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -38,17 +37,13 @@ type discard struct {
 // discardLimit is the time that a close may take. Up to twice the time may pass before it is noticed.
 const discardLimit = 5 * time.Second
 
-// CloseFiles closes descriptors that came from a process that is trusted, or that were never sent.
-func CloseFiles(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}
-
 // NewDiscarder returns a Discarder. clk is the source of time for discardLimit.
 func NewDiscarder(clk clock.Clock) *Discarder {
 	return &Discarder{clock: clk, users: map[int]*discards{}}
 }
+
+// Clock returns the source of time.
+func (d *Discarder) Clock() clock.Clock { return d.clock }
 
 // Close closes descriptors of a user's processes. It returns when they are closed, or when a close of that user takes
 // longer than discardLimit; the rest is then closed after that one.
