@@ -34,8 +34,10 @@ var execSource []byte
 var source = slices.Concat(preloadSource, []byte("\n#line 1 \"share.c\"\n"), shareSource,
 	[]byte("\n#line 1 \"copies.c\"\n"), copiesSource, []byte("\n#line 1 \"exec.c\"\n"), execSource)
 
-// compileFlags are the flags of the C compiler.
-var compileFlags = []string{"-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-x", "c"}
+// compileFlags are the flags of the C compiler. Hooks write a jump over the beginning of a function, which therefore has
+// room for one, and is not the same code as another.
+var compileFlags = []string{"-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-ipa-icf", "-falign-functions=32",
+	"-pthread", "-x", "c"}
 
 // library returns the path of the compiled library. It compiles the library unless the user's cache directory contains
 // it.

@@ -5,6 +5,7 @@ package seccomp
 import (
 	"bufio"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"syscall"
@@ -45,6 +46,7 @@ const (
 	reregMemory  = 1
 	reregAccess  = 4
 	localWrite   = 1
+	writing      = 0x1b // ib_access_writable
 	verbsIoctl   = 0xc0181b01
 	ioctlHeader  = 24
 	ioctlAttr    = 16
@@ -60,6 +62,7 @@ type registration struct {
 	hasAccess   bool
 	addr, size  uint64
 	isWritable  bool
+	isWritten   bool // its pages are brought in by writes
 	isPermanent bool // the MR exists afterwards
 }
 
@@ -71,12 +74,14 @@ func parseRegistration(b []byte) (*registration, bool) {
 	switch command := ne.Uint32(b); {
 	case command == regMR && len(b) >= regMRSize:
 		return &registration{response: ne.Uint64(b[8:]), hasMemory: true, hasAccess: true, addr: ne.Uint64(b[16:]),
-			size: ne.Uint64(b[24:]), isWritable: ne.Uint32(b[44:])&localWrite != 0, isPermanent: true}, true
+			size: ne.Uint64(b[24:]), isWritable: ne.Uint32(b[44:])&localWrite != 0,
+			isWritten: ne.Uint32(b[44:])&writing != 0, isPermanent: true}, true
 	case command == reregMR && len(b) >= reregMRSize:
 		flags := ne.Uint32(b[20:])
 		return &registration{handle: ne.Uint32(b[16:]), hasMemory: flags&reregMemory != 0,
 			hasAccess: flags&reregAccess != 0, addr: ne.Uint64(b[24:]), size: ne.Uint64(b[32:]),
-			isWritable: ne.Uint32(b[52:])&localWrite != 0, isPermanent: true}, true
+			isWritable: ne.Uint32(b[52:])&localWrite != 0, isWritten: ne.Uint32(b[52:])&writing != 0,
+			isPermanent: true}, true
 	case command == deregMR:
 		return &registration{handle: ne.Uint32(b[8:])}, true
 	}
@@ -96,6 +101,9 @@ func (t *task) destroysMR(q *devices.Request) (handle uint32, ok bool) {
 // register executes a command that makes, changes or destroys an MR. If the daemon cannot reach the memory, it is
 // copied here, and the command is repeated.
 func (t *task) register(d *descriptor, q *devices.Request, g *registration) result {
+	if err := t.makeResident(d, g); err != nil {
+		return failed(err)
+	}
 	d.dev.registerMu.Lock()
 	defer d.dev.registerMu.Unlock()
 	if d.dev.copier() == nil {
@@ -110,6 +118,23 @@ func (t *task) register(d *descriptor, q *devices.Request, g *registration) resu
 		d.dev.startCopies(r.Copies)
 	}
 	return t.registerCopied(d, q, g)
+}
+
+// makeResident brings in the pages of memory that is registered, which Linux pins, so that no access of the daemon finds
+// a page missing that the program has to supply (userfaultfd). Error: EFAULT if that is not possible although the memory
+// is mapped with the rights that the daemon needs. The daemon rejects memory that is not.
+func (t *task) makeResident(d *descriptor, g *registration) error {
+	if !g.hasMemory || g.addr+g.size < g.addr || g.addr+g.size > math.MaxInt64 {
+		return nil
+	}
+	isResident := populate(t.tid, g.addr, g.size, g.isWritten)
+	if isResident && g.isWritten && !g.isWritable {
+		isResident = d.dev.checkMapped(g.addr, g.size, true) == nil
+	}
+	if !isResident && d.dev.checkMapped(g.addr, g.size, g.isWritable) == nil {
+		return syscall.EFAULT
+	}
+	return nil
 }
 
 // registerCopied is register when memory is copied here.

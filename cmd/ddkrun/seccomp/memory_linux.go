@@ -4,6 +4,8 @@ package seccomp
 
 import (
 	"bytes"
+	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -37,6 +39,36 @@ func writeMemory(tid int, addr uint64, b []byte) error {
 		return syscall.EFAULT
 	}
 	return nil
+}
+
+// pagesOfCall is the number of pages that the kernel brings in for a copy before it copies.
+const pagesOfCall = 1024
+
+// noAccess is memory without rights, from and to which no copy is possible.
+var noAccess = sync.OnceValues(func() ([]byte, error) {
+	return unix.Mmap(-1, 0, pagesOfCall*os.Getpagesize(), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+})
+
+// populate brings in the pages of a process, by faults of writes if isWritten. The copies fail when the kernel has done
+// that, so nothing is read or written. It returns whether the pages are there; the process's monitor may supply them
+// (userfaultfd).
+func populate(tid int, addr, size uint64, isWritten bool) bool {
+	none, err := noAccess()
+	page := uint64(os.Getpagesize())
+	for end := addr + size; err == nil && addr < end; {
+		n := min(end-addr, uint64(len(none))-addr%page)
+		local := []unix.Iovec{{Base: &none[0]}}
+		local[0].SetLen(int(n))
+		remote := []unix.RemoteIovec{{Base: uintptr(addr), Len: int(n)}}
+		if isWritten {
+			_, _ = unix.ProcessVMWritev(tid, local, remote, 0) // it fails in any case
+		} else {
+			_, _ = unix.ProcessVMReadv(tid, local, remote, 0)
+		}
+		addr += n
+		err = readMemory(tid, addr-1, make([]byte, 1))
+	}
+	return err == nil
 }
 
 // readPath copies a path. Error: EFAULT; ENAMETOOLONG.

@@ -82,7 +82,7 @@ static void *serve_copies(void *arg)
 	struct start *s = arg;
 	struct device *d = s->d;
 	int fd = s->fd;
-	prctl(PR_SET_NAME, "ddkrun-copies", 0, 0, 0);
+	RAW(SYS_prctl, PR_SET_NAME, "ddkrun-copies");
 	s->ok = RAW(SYS_unshare, CLONE_FILES) == 0 && RAW(SYS_close_range, fd + 1, ~0u, 0) == 0 &&
 		(fd == 0 || RAW(SYS_close_range, 0, fd - 1, 0) == 0) && RAW(SYS_fcntl, fd, F_SETFL, 0) == 0;
 	int ok = s->ok;
@@ -107,15 +107,14 @@ static void *serve_copies(void *arg)
 static void start_copies(struct device *d, int fd)
 {
 	struct start s = {.d = d, .fd = fd};
-	sigset_t all, old;
+	uint64_t old;
 	pthread_attr_t attr;
 	pthread_t thread;
 	sem_init(&s.ready, 0, 0);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, COPIES_STACK);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
+	block_signals(&old);
 	atomic_fetch_add(&d->refs, 1); /* of the thread */
 	if (pthread_create(&thread, &attr, serve_copies, &s) == 0) {
 		while (sem_wait(&s.ready))
@@ -124,7 +123,7 @@ static void start_copies(struct device *d, int fd)
 	} else {
 		drop(d);
 	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	restore_signals(&old);
 	pthread_attr_destroy(&attr);
 	sem_destroy(&s.ready);
 	raw_close(fd); /* the thread has its own */
@@ -196,7 +195,7 @@ static int find_gap(struct mapping *m, void *arg)
 static int is_mapped(uint64_t start, uint64_t size, int is_writable)
 {
 	struct span s = {start, start + size, is_writable};
-	sigset_t old;
+	uint64_t old;
 	lock_areas(&old);
 	int r = each_mapping(find_gap, &s);
 	unlock_areas(&old);
@@ -235,7 +234,7 @@ static int is_registered(uint64_t start, uint64_t end)
 {
 	int found = 0;
 	for (struct device *d = atomic_load(&all_devices); d && !found; d = d->other) {
-		if (d->pid != getpid())
+		if (d->pid != own_pid())
 			continue;
 		pthread_mutex_lock(&d->copies_lock);
 		found = d->has_others;
@@ -250,7 +249,7 @@ static int is_registered(uint64_t start, uint64_t end)
 static int load(uint64_t addr, void *data, size_t size)
 {
 	struct iovec to = {data, size}, from = {(void *)(uintptr_t)addr, size};
-	ssize_t n = RAW(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0);
+	ssize_t n = RAW(SYS_process_vm_readv, own_pid(), &to, 1, &from, 1, 0);
 	if (n < 0 && (errno == ENOSYS || errno == EPERM)) { /* the system does not permit the checked way */
 		memcpy(data, (void *)(uintptr_t)addr, size);
 		n = size;
@@ -258,7 +257,66 @@ static int load(uint64_t addr, void *data, size_t size)
 	return n == (ssize_t)size ? 0 : -1;
 }
 
-enum { REREG_MEMORY = 1, REREG_ACCESS = 4, LOCAL_WRITE = 1, REG_MR_SIZE = 48, REREG_MR_SIZE = 56, DEREG_MR_SIZE = 12 };
+/*
+ * Residence. Linux pins the pages of memory that is registered: it brings them in, by faults of reads or, if the region
+ * permits an access that may write (ib_access_writable), of writes. Here they are brought in, so that no access of the
+ * daemon finds a page missing that the program has to supply (userfaultfd). No lock is held meanwhile: another thread may
+ * be the one that supplies them.
+ */
+
+enum { POPULATE_READ = 22, POPULATE_WRITE = 23, PAGES_OF_A_CALL = 1024 };
+
+/*
+ * touch is populate for kernels before 5.14. A copy to or from memory without rights fails when the kernel has brought in
+ * the pages of the other side, of which it takes 1,024 at once. Nothing is read or written.
+ */
+static void touch(uint64_t from, uint64_t to, int is_writable)
+{
+	const uint64_t most = PAGES_OF_A_CALL * sysconf(_SC_PAGESIZE);
+	const long number = is_writable ? SYS_process_vm_writev : SYS_process_vm_readv;
+	uint64_t none = map_private(most, PROT_NONE);
+	for (; none && from < to; from += most) {
+		uint64_t size = to - from < most ? to - from : most;
+		struct iovec here = {(void *)(uintptr_t)none, size}, there = {(void *)(uintptr_t)from, size};
+		RAW(number, own_pid(), &here, 1, &there, 1, 0);
+	}
+	if (none)
+		RAW(SYS_munmap, none, most);
+}
+
+/*
+ * populate makes the pages of a registration resident. It returns 0 or an errno: EFAULT or ENOMEM if that is not possible
+ * although the memory is mapped with the rights that the daemon needs. The daemon rejects memory that is not.
+ */
+static int populate(const struct registration *g)
+{
+	const uint64_t page = sysconf(_SC_PAGESIZE), from = g->start & ~(page - 1);
+	const uint64_t to = (g->start + g->size + page - 1) & ~(page - 1);
+	static atomic_int is_old; /* the kernel does not know the advice */
+	int saved = errno, r = 0;
+	if (!g->size || g->start + g->size < g->start || to <= from)
+		return 0;
+	while (!is_old && (r = RAW(SYS_madvise, from, to - from, g->is_written ? POPULATE_WRITE : POPULATE_READ)) < 0 &&
+	       errno == EINTR)
+		;
+	int failed = errno;
+	errno = saved;
+	if (is_old || (r < 0 && failed == EINVAL)) {
+		uint64_t known = map_private(page, PROT_READ | PROT_WRITE);
+		is_old = is_old || (known && RAW(SYS_madvise, known, page, POPULATE_READ) < 0);
+		if (known)
+			RAW(SYS_munmap, known, page);
+		if (is_old)
+			touch(from, to, g->is_written);
+		r = is_old ? 0 : r;
+	}
+	errno = saved;
+	if (r == 0 || !is_mapped(from, to - from, g->is_writable))
+		return 0;
+	return failed == ENOMEM ? ENOMEM : EFAULT;
+}
+
+enum { REREG_MEMORY = 1, REREG_ACCESS = 4, LOCAL_WRITE = 1, WRITING = 0x1b, REG_MR_SIZE = 48, REREG_MR_SIZE = 56, DEREG_MR_SIZE = 12 };
 
 static uint32_t u32_at(const char *b, int at)
 {
@@ -290,6 +348,7 @@ static int parse_registration(const void *buf, size_t size, struct registration 
 		r->start = u64_at(b, 16);
 		r->size = u64_at(b, 24);
 		r->is_writable = u32_at(b, 44) & LOCAL_WRITE;
+		r->is_written = u32_at(b, 44) & WRITING;
 		r->has_memory = 1;
 		return 1;
 	}
@@ -299,6 +358,7 @@ static int parse_registration(const void *buf, size_t size, struct registration 
 		r->start = u64_at(b, 24);
 		r->size = u64_at(b, 32);
 		r->is_writable = u32_at(b, 52) & LOCAL_WRITE;
+		r->is_written = u32_at(b, 52) & WRITING;
 		r->has_memory = r->flags & REREG_MEMORY;
 		return 1;
 	}
@@ -341,22 +401,18 @@ static uint64_t new_token(struct device *d, const struct registration *r)
 	return add_region(d, r->start, r->size, keeps_rights ? rights_of(d, r->handle) : r->is_writable);
 }
 
-/* register_once executes a command about an MR. If *shared, the daemon gets the memory by a descriptor if possible. */
-static ssize_t register_once(int fd, struct device *d, const void *buf, size_t size, struct registration *r, int *shared)
+/* register_once executes a command about an MR. If there is a file, it has the memory, from an offset on. */
+static ssize_t register_once(int fd, struct device *d, const void *buf, size_t size, struct registration *r, int file,
+			     uint64_t off)
 {
-	struct request q = {.op = OP_WRITE};
-	int file = -1, is_own = d->pid == getpid(), is_copied = d->is_copied && is_own;
+	struct request q = {.op = OP_WRITE, .b = off};
+	int is_own = d->pid == own_pid(), is_copied = d->is_copied && is_own;
 	uint64_t token = 0;
-	if (r->command == REG_MR && *shared)
-		file = share(r->start, r->size, &q.b);
-	*shared = file >= 0;
 	if (file < 0 && r->has_memory && r->size && is_own && !(token = new_token(d, r)) && is_copied)
 		return -1;
-	if (is_copied && token)
-		q.b = token;
+	if (file < 0)
+		q.b = is_copied ? token : 0;
 	ssize_t n = call_device(fd, d, &q, buf, size, file);
-	if (file >= 0)
-		raw_close(file);
 	if (is_own && n >= 0)
 		settle_registration(d, r, token);
 	else if (token)
@@ -370,15 +426,21 @@ static ssize_t register_once(int fd, struct device *d, const void *buf, size_t s
  */
 static ssize_t register_memory(int fd, struct device *d, const void *buf, size_t size, struct registration *r)
 {
-	int shared = 1, again = 0;
-	if (d->pid != getpid() || !r->has_memory)
-		return register_once(fd, d, buf, size, r, &shared);
-	pthread_mutex_lock(&d->register_lock);
+	uint64_t off = 0;
+	const int is_own = d->pid == own_pid();
+	int file = r->command == REG_MR ? share(r->start, r->size, &off) : -1, failed = 0;
+	if (r->has_memory)
+		failed = populate(r);
+	if (is_own && r->has_memory)
+		pthread_mutex_lock(&d->register_lock);
 	int was_copied = d->is_copied;
-	ssize_t n = register_once(fd, d, buf, size, r, &shared);
-	if (n < 0 && d->is_copied && (!was_copied || shared))
-		n = register_once(fd, d, buf, size, r, &again);
-	pthread_mutex_unlock(&d->register_lock);
+	ssize_t n = failed ? set_errno(-failed) : register_once(fd, d, buf, size, r, file, off);
+	if (n < 0 && !failed && is_own && r->has_memory && d->is_copied && (!was_copied || file >= 0))
+		n = register_once(fd, d, buf, size, r, -1, 0);
+	if (is_own && r->has_memory)
+		pthread_mutex_unlock(&d->register_lock);
+	if (file >= 0)
+		raw_close(file);
 	return n;
 }
 
@@ -397,7 +459,7 @@ enum { VERBS_IOCTL = 0xc0181b01, OBJECT_MR = 7, MR_DESTROY = 1 };
 static int destroyed_mr(struct device *d, unsigned long request, const void *arg, uint32_t *handle)
 {
 	struct destroy_mr m;
-	if (!d->regions || d->pid != getpid() || (uint32_t)request != VERBS_IOCTL ||
+	if (!d->regions || d->pid != own_pid() || (uint32_t)request != VERBS_IOCTL ||
 	    load((uintptr_t)arg, &m, sizeof m) || m.object != OBJECT_MR || m.method != MR_DESTROY || m.attrs != 1)
 		return 0;
 	*handle = (uint32_t)m.handle;

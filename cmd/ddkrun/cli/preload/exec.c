@@ -9,18 +9,7 @@
 /* The option without which AddressSanitizer ends a program in which a preloaded library precedes its own. */
 static const char *const any_order = "verify_asan_link_order=0";
 
-/* The functions that search PATH, which are found before the program starts. */
-static int (*real_execvpe)(const char *, char *const *, char *const *);
-static __typeof__(posix_spawn) *real_spawn, *real_spawnp;
-
-__attribute__((constructor)) static void prepare(void)
-{
-	setting(ROOT);
-	real_execvpe = (__typeof__(real_execvpe))dlsym(RTLD_NEXT, "execvpe");
-	real_spawn = (__typeof__(real_spawn))dlsym(RTLD_NEXT, "posix_spawn");
-	real_spawnp = (__typeof__(real_spawnp))dlsym(RTLD_NEXT, "posix_spawnp");
-	RAW(SYS_getpid);
-}
+__attribute__((constructor)) static void prepare(void) { setting(ROOT); }
 
 /* A variable is one to which a value is added, unless it contains the value. */
 static const struct addition {
@@ -100,26 +89,30 @@ static char **complete(char **list, char *text, char *const *env)
 #define COMPLETE(env)                                                                                                  \
 	(setting(ROOT) ? complete(alloca(count_with(env) * sizeof(char *)), alloca(text_with(env)), env) : (char **)(env))
 
-EXPORT int execve(const char *path, char *const argv[], char *const env[])
+static int execute(const char *path, char *const argv[], char *const env[])
 {
-	return RAW(SYS_execve, path, argv, COMPLETE(env));
+	return REAL(execve)(path, argv, COMPLETE(env));
 }
+
+static int find_and_execute(const char *file, char *const argv[], char *const env[])
+{
+	return REAL(execvpe)(file, argv, COMPLETE(env));
+}
+
+EXPORT int execve(const char *path, char *const argv[], char *const env[]) { return execute(path, argv, env); }
 
 EXPORT int execveat(int dir, const char *path, char *const argv[], char *const env[], int flags)
 {
-	return RAW(SYS_execveat, dir, path, argv, COMPLETE(env), flags);
+	return REAL(execveat)(dir, path, argv, COMPLETE(env), flags);
 }
 
-EXPORT int fexecve(int fd, char *const argv[], char *const env[]) { return execveat(fd, "", argv, env, AT_EMPTY_PATH); }
+EXPORT int fexecve(int fd, char *const argv[], char *const env[]) { return REAL(fexecve)(fd, argv, COMPLETE(env)); }
 
-EXPORT int execvpe(const char *file, char *const argv[], char *const env[])
-{
-	return real_execvpe(file, argv, COMPLETE(env));
-}
+EXPORT int execvpe(const char *file, char *const argv[], char *const env[]) { return find_and_execute(file, argv, env); }
 
-EXPORT int execv(const char *path, char *const argv[]) { return execve(path, argv, environ); }
+EXPORT int execv(const char *path, char *const argv[]) { return execute(path, argv, environ); }
 
-EXPORT int execvp(const char *file, char *const argv[]) { return execvpe(file, argv, environ); }
+EXPORT int execvp(const char *file, char *const argv[]) { return find_and_execute(file, argv, environ); }
 
 /* ARGUMENTS stores the arguments of a function in argv, whose end is a null pointer, and leaves ap behind it. */
 #define ARGUMENTS(first)                                                                                               \
@@ -139,14 +132,14 @@ EXPORT int execl(const char *path, const char *first, ...)
 {
 	ARGUMENTS(first);
 	va_end(ap);
-	return execve(path, argv, environ);
+	return execute(path, argv, environ);
 }
 
 EXPORT int execlp(const char *file, const char *first, ...)
 {
 	ARGUMENTS(first);
 	va_end(ap);
-	return execvpe(file, argv, environ);
+	return find_and_execute(file, argv, environ);
 }
 
 EXPORT int execle(const char *path, const char *first, ...)
@@ -154,17 +147,17 @@ EXPORT int execle(const char *path, const char *first, ...)
 	ARGUMENTS(first);
 	char *const *env = va_arg(ap, char *const *);
 	va_end(ap);
-	return execve(path, argv, env);
+	return execute(path, argv, env);
 }
 
 EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
 		       const posix_spawnattr_t *attr, char *const argv[], char *const env[])
 {
-	return real_spawn(pid, path, actions, attr, argv, COMPLETE(env));
+	return REAL(posix_spawn)(pid, path, actions, attr, argv, COMPLETE(env));
 }
 
 EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
 			const posix_spawnattr_t *attr, char *const argv[], char *const env[])
 {
-	return real_spawnp(pid, file, actions, attr, argv, COMPLETE(env));
+	return REAL(posix_spawnp)(pid, file, actions, attr, argv, COMPLETE(env));
 }

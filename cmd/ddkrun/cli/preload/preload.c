@@ -9,6 +9,11 @@
  * Rules of this file: no call before main is needed; nothing is kept that a fork, an exec or another thread could make
  * wrong; the descriptor that the program has of a device file is the connection itself, so that the kernel decides when
  * it is closed. The table of descriptors is a cache: an entry counts only if the descriptor is still the same socket.
+ *
+ * Other libraries may wrap the functions of this file, or patch them in place (UCX, fakeroot, sanitizers), and their
+ * functions call others of the C library. Therefore no function of this library calls one that it exports: such calls
+ * would come back. A call that is none of ours goes to the next function of the same name, by which it would have gone
+ * without this library, and the library's own calls are system calls.
  */
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -19,6 +24,7 @@
 #include <ftw.h>
 #include <glob.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <linux/magic.h>
 #include <linux/netlink.h>
 #include <poll.h>
@@ -63,7 +69,10 @@ enum { VERSION = 6, MAX_FILES = 8, MAX_REQUEST = (64 << 10) - 24, MAX_REPLY = 12
 struct request {
 	uint32_t op, files;
 	uint64_t a, b;
+	int is_interrupted; /* by a signal, after which the kernel restarts no call; it is not sent */
 };
+
+enum { REQUEST_SIZE = offsetof(struct request, is_interrupted) };
 
 struct reply {
 	uint32_t error, flags;
@@ -99,7 +108,12 @@ struct device {
 	uint32_t port;  /* of a netlink socket */
 	_Atomic(char *) memory;
 	size_t memory_size;
-	_Atomic uint64_t bells[MAX_BELLS]; /* by handle modulo the size: handle << 32 | index + 1, or 0 */
+	int memory_fd; /* of the memory, if it is still that file, by which the program maps it again */
+	dev_t memory_dev;
+	ino_t memory_ino;
+	_Atomic uint64_t bells[MAX_BELLS]; /* of QPs, by index: handle + 1, or 0 */
+	_Atomic uint16_t hints[MAX_BELLS]; /* by handle modulo the size: the index that was used last */
+	_Atomic uint32_t bell_end;         /* indexes from here on were never used */
 
 	/* copies.c */
 	struct device *other;          /* in all_devices */
@@ -113,25 +127,95 @@ struct device {
 	uint64_t last_token;
 };
 
-enum { MAX_FD = 1 << 16 };
-static _Atomic(struct device *) table[MAX_FD];
+/* Raw system calls: no other library replaces them, and they are no cancellation points. */
+static long raw_call(long number, long a, long b, long c, long d, long e, long f)
+{
+#if defined __x86_64__
+	register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+	__asm__ volatile("syscall"
+			 : "+a"(number)
+			 : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return number;
+#elif defined __aarch64__
+	register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c,
+			 x3 __asm__("x3") = d, x4 __asm__("x4") = e, x5 __asm__("x5") = f;
+	__asm__ volatile("svc 0"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+			 : "memory");
+	return x0;
+#else
+#error "the library makes system calls of x86-64 and arm64 only: use ddkrun --carrier seccomp"
+#endif
+}
 
-#define REAL(name)                                                                                                     \
+static long set_errno(long r)
+{
+	if (r >= 0 || r < -4095)
+		return r;
+	errno = -r;
+	return -1;
+}
+
+#define RAW(...) RAW_(__VA_ARGS__, 0, 0, 0, 0, 0, 0)
+#define RAW_(n, a, b, c, d, e, f, ...)                                                                                 \
+	set_errno(raw_call(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f)))
+
+/*
+ * A next is the next function of a name: that of a library that was loaded after this one, or of the C library. All are
+ * found when the library is initialized, since dlsym may take a lock, or allocate memory.
+ */
+struct next {
+	const char *name;
+	_Atomic(void *) f;
+} __attribute__((aligned(16)));
+
+#pragma GCC visibility push(hidden)
+extern struct next __start_nexts[], __stop_nexts[];
+extern const char __ehdr_start[], _end[];
+#pragma GCC visibility pop
+
+static long is_missing(void) { return set_errno(-ENOSYS); }
+
+static void *find_next(struct next *n)
+{
+	void *f = atomic_load_explicit(&n->f, memory_order_relaxed);
+	if (f)
+		return f;
+	f = dlsym(RTLD_NEXT, n->name);
+	if ((const char *)f >= __ehdr_start && (const char *)f < _end) /* by a dlsym of another library, which precedes */
+		f = dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), n->name);
+	f = f ? f : (void *)is_missing;
+	atomic_store_explicit(&n->f, f, memory_order_relaxed);
+	return f;
+}
+
+#define NEXT(name_)                                                                                                    \
 	({                                                                                                             \
-		static _Atomic(void *) cached;                                                                         \
-		void *f = atomic_load_explicit(&cached, memory_order_relaxed);                                         \
-		if (!f) {                                                                                              \
-			f = dlsym(RTLD_NEXT, #name);                                                                   \
-			atomic_store_explicit(&cached, f, memory_order_relaxed);                                       \
-		}                                                                                                      \
-		(__typeof__(&name))f;                                                                                  \
+		static struct next next __attribute__((section("nexts"), used)) = {#name_, NULL};                      \
+		&next;                                                                                                 \
 	})
+#define REAL(name) ((__typeof__(&name))find_next(NEXT(name)))
+
+/*
+ * READY is REAL, or NULL before the library is initialized. Allocators map memory when they start, and dlsym may
+ * allocate some.
+ */
+#define READY(name) ((__typeof__(&name))atomic_load_explicit(&NEXT(name)->f, memory_order_relaxed))
+
+__attribute__((constructor)) static void find_all(void)
+{
+	for (struct next *n = __start_nexts; n < __stop_nexts; n++)
+		find_next(n);
+	dlerror(); /* the program must not see ours */
+}
 
 /*
  * The settings of ddkrun, as entries of an environment, and the path of this library. They are those with which the
  * program has started, since a program may change or clear its environment.
  */
-enum { SOCKET_PATH, ROOT, SHARE_MEMORY, SETTING_COUNT };
+enum { SOCKET_PATH, ROOT, SHARE_MEMORY, SETTING_COUNT, MAX_SETTING = PATH_MAX + 32 };
 
 static const char *const setting_names[] = {"DDKRUN_SOCKET", "DDKRUN_ROOT", "DDKRUN_SHARE_MEMORY"};
 static char *settings[SETTING_COUNT];
@@ -139,13 +223,14 @@ static const char *library = "";
 
 static void keep_settings(void)
 {
+	static char texts[SETTING_COUNT][MAX_SETTING];
 	Dl_info info;
 	if (dladdr((void *)keep_settings, &info) && info.dli_fname)
 		library = info.dli_fname;
 	for (int i = 0; i < SETTING_COUNT; i++) {
 		const char *value = getenv(setting_names[i]);
-		if (value && asprintf(&settings[i], "%s=%s", setting_names[i], value) < 0)
-			settings[i] = NULL;
+		if (value && strlen(setting_names[i]) + 1 + strlen(value) < MAX_SETTING)
+			settings[i] = strcat(strcat(strcpy(texts[i], setting_names[i]), "="), value);
 	}
 }
 
@@ -157,31 +242,49 @@ static const char *setting(int i)
 	return settings[i] ? settings[i] + strlen(setting_names[i]) + 1 : NULL;
 }
 
-/* Raw system calls: they are no cancellation points. The function is looked up once, since that takes a lock. */
-typedef long system_call(long number, ...);
-
-static system_call *raw_call(void)
-{
-	static _Atomic(system_call *) cached;
-	system_call *f = atomic_load_explicit(&cached, memory_order_relaxed);
-	if (!f) {
-		f = (system_call *)dlsym(RTLD_NEXT, "syscall");
-		atomic_store_explicit(&cached, f, memory_order_relaxed);
-	}
-	return f;
-}
-
-#define RAW(...) raw_call()(__VA_ARGS__)
-
 static int raw_close(int fd) { return RAW(SYS_close, fd); }
 
 static int raw_fstat(int fd, struct stat *st) { return RAW(SYS_newfstatat, fd, "", st, AT_EMPTY_PATH); }
 
+/* is_same reports whether a descriptor is still that of a file. */
+static int is_same(int fd, dev_t dev, ino_t ino)
+{
+	struct stat st;
+	return fd >= 0 && raw_fstat(fd, &st) == 0 && st.st_ino == ino && st.st_dev == dev;
+}
+
+static pid_t own_pid(void) { return RAW(SYS_getpid); }
+
+static void *map_pages(size_t size)
+{
+	long p = RAW(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return p == -1 ? NULL : (void *)p;
+}
+
+/* The table of descriptors. Its chunks exist from the first device in each on. */
+enum { CHUNK = 1 << 16 };
+typedef _Atomic(struct device *) entry_of_table;
+static entry_of_table first_chunk[CHUNK];
+static _Atomic(entry_of_table *) chunks[INT_MAX / CHUNK + 1];
+
+/* entry_at returns the entry of a descriptor, or NULL if it has none, which it gets if there is memory. */
+static entry_of_table *entry_at(int fd, int is_new)
+{
+	if (fd < CHUNK)
+		return fd < 0 ? NULL : &first_chunk[fd];
+	entry_of_table *c = atomic_load_explicit(&chunks[fd / CHUNK], memory_order_acquire), *none = NULL;
+	if (!c && is_new && (c = map_pages(CHUNK * sizeof *c)) &&
+	    !atomic_compare_exchange_strong(&chunks[fd / CHUNK], &none, c)) {
+		RAW(SYS_munmap, c, CHUNK * sizeof *c);
+		c = none;
+	}
+	return c ? &c[fd % CHUNK] : NULL;
+}
+
 static struct device *device_at(int fd)
 {
-	if (fd < 0 || fd >= MAX_FD)
-		return NULL;
-	return atomic_load_explicit(&table[fd], memory_order_acquire);
+	entry_of_table *e = entry_at(fd, 0);
+	return e ? atomic_load_explicit(e, memory_order_acquire) : NULL;
 }
 
 static _Atomic(struct device *) free_devices, all_devices;
@@ -195,13 +298,14 @@ static void recycle(struct device *d)
 }
 
 static void forget_regions(struct device *d);
+static int raise_fd(int fd);
 
 /* init_device sets what belongs to the process. */
 static struct device *init_device(struct device *d)
 {
 	if (!d)
 		return NULL;
-	d->pid = getpid();
+	d->pid = own_pid();
 	d->is_copied = d->has_others = d->region_count = 0;
 	pthread_mutex_init(&d->register_lock, NULL);
 	pthread_mutex_init(&d->copies_lock, NULL);
@@ -213,7 +317,7 @@ static struct device *new_device(void)
 {
 	struct device *d = atomic_exchange(&free_devices, NULL);
 	if (!d) {
-		d = init_device(calloc(1, sizeof *d));
+		d = init_device(map_pages(sizeof *d));
 		if (d) {
 			d->other = atomic_load(&all_devices);
 			while (!atomic_compare_exchange_weak(&all_devices, &d->other, d))
@@ -225,9 +329,8 @@ static struct device *new_device(void)
 		after = n->next;
 		recycle(n);
 	}
-	for (int i = 0; i < MAX_BELLS; i++)
-		if (atomic_load_explicit(&d->bells[i], memory_order_relaxed))
-			atomic_store(&d->bells[i], 0);
+	for (uint32_t i = 0, end = atomic_exchange(&d->bell_end, 0); i < end; i++)
+		atomic_store_explicit(&d->bells[i], 0, memory_order_relaxed);
 	d->is_netlink = 0;
 	d->port = 0;
 	return init_device(d);
@@ -238,19 +341,27 @@ static void drop(struct device *d)
 	if (atomic_fetch_sub(&d->refs, 1) != 1)
 		return;
 	char *m = atomic_exchange(&d->memory, NULL);
-	if (m)
-		munmap(m, d->memory_size);
+	if (m) {
+		RAW(SYS_munmap, m, d->memory_size);
+		if (is_same(d->memory_fd, d->memory_dev, d->memory_ino))
+			raw_close(d->memory_fd);
+	}
 	forget_regions(d);
 	recycle(d);
 }
 
-static void enter(int fd, struct device *d)
+/* enter makes a descriptor that of a device, or of none. It returns -1 with errno if there is no memory. */
+static int enter(int fd, struct device *d)
 {
+	entry_of_table *e = entry_at(fd, d != NULL);
+	if (!e)
+		return d ? set_errno(-ENOMEM) : 0;
 	if (d)
 		atomic_fetch_add(&d->refs, 1);
-	struct device *old = atomic_exchange(&table[fd], d);
+	struct device *old = atomic_exchange(e, d);
 	if (old)
 		drop(old);
+	return 0;
 }
 
 /* lookup returns the device of a descriptor, if it is still that of an open device file. */
@@ -270,10 +381,10 @@ static struct device *lookup(int fd)
 
 /* Requests and replies. */
 
-static int send_request(int fd, const struct request *q, const struct piece *p, int pieces, const int *fds, int count)
+static int send_request(int fd, struct request *q, const struct piece *p, int pieces, const int *fds, int count)
 {
 	char control[CMSG_SPACE(2 * sizeof(int))] = {0};
-	struct iovec iov[1 + 2 * MAX_RANGES] = {{(void *)q, sizeof *q}};
+	struct iovec iov[1 + 2 * MAX_RANGES] = {{q, REQUEST_SIZE}};
 	for (int i = 0; i < pieces; i++)
 		iov[1 + i] = (struct iovec){(void *)p[i].b, p[i].size};
 	struct msghdr m = {.msg_iov = iov, .msg_iovlen = 1 + pieces};
@@ -294,21 +405,22 @@ static int send_request(int fd, const struct request *q, const struct piece *p, 
 			RAW(SYS_ppoll, &p, 1, NULL, NULL, 0);
 		} else if (errno != EINTR) {
 			return -1;
+		} else {
+			q->is_interrupted = 1;
 		}
 	}
 }
 
 /* receive_reply receives a reply of at most MAX_REPLY bytes. Its descriptors are in fds. */
-static ssize_t receive_reply(int fd, char *b, int *fds, int *count)
+static ssize_t receive_reply(int fd, struct request *q, char *b, int *fds, int *count)
 {
 	char control[CMSG_SPACE(MAX_FILES * sizeof(int))];
 	struct iovec iov = {b, MAX_REPLY};
 	struct msghdr m = {
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
 	ssize_t n;
-	do
-		n = RAW(SYS_recvmsg, fd, &m, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
+	while ((n = RAW(SYS_recvmsg, fd, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+		q->is_interrupted = 1;
 	*count = 0;
 	if (n < 0)
 		return -1;
@@ -324,7 +436,7 @@ static ssize_t receive_reply(int fd, char *b, int *fds, int *count)
 static int store(uint64_t addr, const void *data, size_t size)
 {
 	struct iovec from = {(void *)data, size}, to = {(void *)(uintptr_t)addr, size};
-	ssize_t n = RAW(SYS_process_vm_writev, getpid(), &from, 1, &to, 1, 0);
+	ssize_t n = RAW(SYS_process_vm_writev, own_pid(), &from, 1, &to, 1, 0);
 	if (n == (ssize_t)size)
 		return 0;
 	if (n < 0 && (errno == ENOSYS || errno == EPERM)) { /* the system does not permit the checked way */
@@ -335,12 +447,37 @@ static int store(uint64_t addr, const void *data, size_t size)
 	return -1;
 }
 
+/* find_bell returns the index of a QP's bell, or -1. No two QPs have one bell, but their handles may be congruent. */
+static int find_bell(struct device *d, uint32_t handle)
+{
+	const uint64_t want = (uint64_t)handle + 1;
+	_Atomic uint16_t *hint = &d->hints[handle % MAX_BELLS];
+	uint32_t i = atomic_load_explicit(hint, memory_order_relaxed), end;
+	if (atomic_load_explicit(&d->bells[i], memory_order_acquire) == want)
+		return i;
+	end = atomic_load_explicit(&d->bell_end, memory_order_acquire);
+	for (i = 0; i < end; i++)
+		if (atomic_load_explicit(&d->bells[i], memory_order_acquire) == want) {
+			atomic_store_explicit(hint, i, memory_order_relaxed);
+			return i;
+		}
+	return -1;
+}
+
 static void set_bell(struct device *d, const struct reply *r)
 {
-	uint64_t v = 0;
-	if (r->flags & FLAG_BELL)
-		v = (uint64_t)r->bell_handle << 32 | (uint64_t)(r->bell_index % MAX_BELLS + 1);
-	atomic_store(&d->bells[r->bell_handle % MAX_BELLS], v);
+	uint64_t value = (uint64_t)r->bell_handle + 1;
+	if (r->flags & FLAG_BELL) {
+		uint32_t i = r->bell_index % MAX_BELLS, end = atomic_load(&d->bell_end);
+		while (end <= i && !atomic_compare_exchange_weak(&d->bell_end, &end, i + 1))
+			;
+		atomic_store(&d->bells[i], value);
+		atomic_store(&d->hints[r->bell_handle % MAX_BELLS], i);
+	} else {
+		int i = find_bell(d, r->bell_handle);
+		if (i >= 0) /* unless it is that of another QP by now */
+			atomic_compare_exchange_strong(&d->bells[i], &value, 0);
+	}
 }
 
 static void start_copies(struct device *d, int fd);
@@ -377,14 +514,17 @@ static int accept_reply(struct device *d, char *b, ssize_t n, int *fds, int coun
 		struct stat st;
 		void *m = MAP_FAILED;
 		if (d && raw_fstat(fds[0], &st) == 0)
-			m = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
-		raw_close(fds[0]);
+			m = (void *)RAW(SYS_mmap, NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
 		next = 1;
 		if (m == MAP_FAILED) {
+			raw_close(fds[0]);
 			errno = ENOMEM;
 			goto fail;
 		}
 		d->memory_size = st.st_size;
+		d->memory_dev = st.st_dev;
+		d->memory_ino = st.st_ino;
+		d->memory_fd = raise_fd(fds[0]);
 		atomic_store(&d->memory, m);
 	}
 	if (count && r->flags & FLAG_COPIES) {
@@ -414,6 +554,21 @@ fail:;
 	return -1;
 }
 
+/* Buffers of MAX_REPLY bytes: one is kept for the next call, and calls at the same time have others. */
+static _Atomic(char *) spare_buffer;
+
+static char *take_buffer(void)
+{
+	char *b = atomic_exchange(&spare_buffer, NULL);
+	return b ? b : map_pages(MAX_REPLY);
+}
+
+static void return_buffer(char *b)
+{
+	if (b && (b = atomic_exchange(&spare_buffer, b)))
+		RAW(SYS_munmap, b, MAX_REPLY);
+}
+
 /* call sends a request and receives the reply in b, of MAX_REPLY bytes, or returns -1. */
 static int call(int fd, struct device *d, struct request *q, const struct piece *p, int pieces, int attached, char *b,
 		struct store *needs)
@@ -428,7 +583,7 @@ static int call(int fd, struct device *d, struct request *q, const struct piece 
 	raw_close(pair[1]);
 	ssize_t n = 0;
 	if (sent == 0)
-		n = receive_reply(pair[0], b, fds, &count);
+		n = receive_reply(pair[0], q, b, fds, &count);
 	else if (failed != EFAULT && failed != EBADF)
 		failed = EIO; /* the daemon is gone */
 	raw_close(pair[0]);
@@ -524,7 +679,7 @@ static ssize_t call_once(int fd, struct device *d, struct request *q, const void
 			 int *wait)
 {
 	*wait = 0;
-	char *b = malloc(MAX_REPLY);
+	char *b = take_buffer();
 	if (!b) {
 		errno = ENOMEM;
 		return -1;
@@ -577,25 +732,43 @@ static ssize_t call_once(int fd, struct device *d, struct request *q, const void
 		long flags = RAW(SYS_fcntl, fd, F_GETFL, 0);
 		*wait = flags < 0 || !(flags & O_NONBLOCK); /* negative: another thread has closed it */
 	}
-	free(b);
+	return_buffer(b);
 	errno = saved;
 	return result;
 }
 
+/*
+ * cancellable executes a system call that waits, at which a thread can be cancelled, as it can at a read of a device. The
+ * kernel restarts the call after a signal whose handler has SA_RESTART, as it does with poll in no case.
+ */
+static long cancellable(long number, long a, const void *b, long c, long d)
+{
+	int type;
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	long r = RAW(number, a, b, c, d);
+	pthread_setcanceltype(type, NULL);
+	return r;
+}
+
 static ssize_t call_device(int fd, struct device *d, struct request *q, const void *data, size_t size, int shared)
 {
+	const dev_t dev = d->sock_dev;
+	const ino_t ino = d->sock_ino;
 	for (;;) {
-		int wait;
+		char b;
+		int wait, never = 0;
 		ssize_t result = call_once(fd, d, q, data, size, shared, &wait);
 		if (!wait)
 			return result;
-		struct pollfd p = {.fd = fd, .events = POLLIN};
-		if (REAL(poll)(&p, 1, -1) < 0)
+		if (q->is_interrupted)
+			return set_errno(-EINTR);
+		if (cancellable(SYS_recvfrom, fd, &b, sizeof b, MSG_PEEK) < 0 && (errno == EINTR || errno == EAGAIN))
 			return -1;
 		/* Another thread has closed the descriptor. A call that waits in the kernel would keep the file, and would not
 		 * end: the thread of rping that waits for events depends on it. */
-		if (p.revents & POLLNVAL && REAL(poll)(NULL, 0, -1) < 0)
-			return -1;
+		while (!is_same(fd, dev, ino))
+			if (cancellable(SYS_futex, (long)&never, (void *)FUTEX_WAIT_PRIVATE, never, 0) < 0 && errno == EINTR)
+				return -1;
 	}
 }
 
@@ -609,11 +782,10 @@ static void set_bit(char *word, uint64_t bit)
 /* ring starts the send queue of a QP without a system call, unless the adapter sleeps. */
 static int ring(int fd, struct device *d, uint32_t handle)
 {
-	uint64_t v = atomic_load_explicit(&d->bells[handle % MAX_BELLS], memory_order_acquire);
 	char *m = atomic_load_explicit(&d->memory, memory_order_acquire);
-	if (!v || v >> 32 != handle || !m)
+	int index = find_bell(d, handle);
+	if (index < 0 || !m)
 		return 0;
-	uint32_t index = (uint32_t)v - 1;
 	set_bit(m + OFF_DIRTY + index / 64 * 8, 1ull << index % 64);
 	set_bit(m + OFF_SUMMARY + index / 4096 * 8, 1ull << index / 64 % 64);
 	_Atomic uint32_t *asleep = (_Atomic uint32_t *)(m + OFF_ASLEEP);
@@ -652,7 +824,9 @@ struct registration {
 	uint32_t handle;   /* of the other commands */
 	uint32_t flags;    /* of REREG_MR */
 	uint64_t start, size;
-	int has_memory, is_writable;
+	int has_memory;
+	int is_writable; /* by the daemon */
+	int is_written;  /* its pages are brought in by writes */
 };
 
 
@@ -660,27 +834,34 @@ enum { REG_MR = 9, REREG_MR = 11, DEREG_MR = 13, UVERBS_MAJOR = 231, UVERBS_MINO
 
 static int is_uverbs(const struct device *d) { return major(d->rdev) == UVERBS_MAJOR && minor(d->rdev) >= UVERBS_MINOR; }
 
+static void note_ioctl(unsigned long request, const void *arg);
 static long memory_call(long number, const long *a, int *known);
 static int destroyed_mr(struct device *d, unsigned long request, const void *arg, uint32_t *handle);
 static void remove_regions(struct device *d, uint64_t token, uint32_t handle, uint64_t except);
 static int parse_registration(const void *buf, size_t size, struct registration *r);
 static ssize_t register_memory(int fd, struct device *d, const void *buf, size_t size, struct registration *r);
 
-EXPORT ssize_t write(int fd, const void *buf, size_t size)
+/* file returns the device of a descriptor, if it is one of a device file. */
+static struct device *file(int fd)
 {
 	struct device *d = device_at(fd);
-	if (d && size == DOORBELL_SIZE && is_in_frames(buf)) {
-		struct doorbell b;
-		memcpy(&b, buf, sizeof b);
-		if (b.command == POST_SEND && b.in_words == DOORBELL_SIZE / 4 && b.count == 0 && ring(fd, d, b.handle))
-			return size;
-	}
-	if (!d || d->is_netlink || !(d = lookup(fd)))
-		return REAL(write)(fd, buf, size);
-	if (size > MAX_REQUEST) {
-		errno = EINVAL;
-		return -1;
-	}
+	return d && !d->is_netlink ? lookup(fd) : NULL;
+}
+
+/* is_rung reports whether a write is the command that starts a send queue, and has been executed. */
+static int is_rung(int fd, struct device *d, const void *buf, size_t size)
+{
+	struct doorbell b;
+	if (size != DOORBELL_SIZE || !is_in_frames(buf))
+		return 0;
+	memcpy(&b, buf, sizeof b);
+	return b.command == POST_SEND && b.in_words == DOORBELL_SIZE / 4 && b.count == 0 && ring(fd, d, b.handle);
+}
+
+static ssize_t write_device(int fd, struct device *d, void *buf, size_t size)
+{
+	if (size > MAX_REQUEST)
+		return set_errno(-EINVAL);
 	struct registration r;
 	if (is_uverbs(d) && parse_registration(buf, size, &r))
 		return register_memory(fd, d, buf, size, &r);
@@ -688,42 +869,53 @@ EXPORT ssize_t write(int fd, const void *buf, size_t size)
 	return call_device(fd, d, &q, buf, size, -1);
 }
 
-EXPORT ssize_t read(int fd, void *buf, size_t size)
+EXPORT ssize_t write(int fd, const void *buf, size_t size)
 {
 	struct device *d = device_at(fd);
-	if (!d || d->is_netlink || !(d = lookup(fd)))
-		return REAL(read)(fd, buf, size);
+	if (d && is_rung(fd, d, buf, size))
+		return size;
+	return d && (d = file(fd)) ? write_device(fd, d, (void *)buf, size) : REAL(write)(fd, buf, size);
+}
+
+static ssize_t read_device(int fd, struct device *d, void *buf, size_t size)
+{
 	struct request q = {.op = OP_READ, .a = size, .b = (uintptr_t)buf};
 	return call_device(fd, d, &q, NULL, 0, -1);
+}
+
+EXPORT ssize_t read(int fd, void *buf, size_t size)
+{
+	struct device *d = file(fd);
+	return d ? read_device(fd, d, buf, size) : REAL(read)(fd, buf, size);
 }
 
 /* __read_chk is the read of programs that were compiled with _FORTIFY_SOURCE. */
 EXPORT ssize_t __read_chk(int fd, void *buf, size_t size, size_t room);
 EXPORT ssize_t __read_chk(int fd, void *buf, size_t size, size_t room)
 {
-	return device_at(fd) && size <= room ? read(fd, buf, size) : REAL(__read_chk)(fd, buf, size, room);
+	struct device *d = size <= room ? file(fd) : NULL;
+	return d ? read_device(fd, d, buf, size) : REAL(__read_chk)(fd, buf, size, room);
 }
 
 /*
  * transfer_vector executes a vector as the kernel does on files without calls for vectors: one call for each part, until
  * one fails or transfers less.
  */
-static ssize_t transfer_vector(ssize_t (*transfer)(int, void *, size_t), int fd, const struct iovec *v, int count)
+static ssize_t transfer_vector(ssize_t (*transfer)(int, struct device *, void *, size_t), int fd, struct device *d,
+			       const struct iovec *v, int count)
 {
 	struct iovec part;
 	ssize_t total = 0;
-	if (count < 0 || count > IOV_MAX) {
-		errno = EINVAL;
-		return -1;
-	}
+	if (count < 0 || count > IOV_MAX)
+		return set_errno(-EINVAL);
 	for (int i = 0; i < count; i++) {
 		struct iovec from = {(void *)(v + i), sizeof part}, to = {&part, sizeof part};
-		if (RAW(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) != sizeof part) {
+		if (RAW(SYS_process_vm_readv, own_pid(), &to, 1, &from, 1, 0) != sizeof part) {
 			if (errno == EFAULT)
 				return total ? total : -1;
 			part = v[i]; /* the system does not permit the checked way */
 		}
-		ssize_t n = transfer(fd, part.iov_base, part.iov_len);
+		ssize_t n = transfer(fd, d, part.iov_base, part.iov_len);
 		if (n < 0)
 			return total ? total : -1;
 		total += n;
@@ -733,54 +925,39 @@ static ssize_t transfer_vector(ssize_t (*transfer)(int, void *, size_t), int fd,
 	return total;
 }
 
-static ssize_t write_part(int fd, void *b, size_t size) { return write(fd, b, size); }
+/* VECTOR executes a call on a vector if the descriptor is that of a device file, and otherwise the real one. */
+#define VECTOR(is_ours, transfer, real, ...)                                                                           \
+	struct device *d = is_ours ? file(fd) : NULL;                                                                  \
+	return d ? transfer_vector(transfer, fd, d, v, count) : REAL(real)(fd, v, count, ##__VA_ARGS__)
 
-/* file returns the device of a descriptor, if it is one of a device file. */
-static struct device *file(int fd)
-{
-	struct device *d = device_at(fd);
-	return d && !d->is_netlink ? lookup(fd) : NULL;
-}
-
-EXPORT ssize_t writev(int fd, const struct iovec *v, int count)
-{
-	return file(fd) ? transfer_vector(write_part, fd, v, count) : REAL(writev)(fd, v, count);
-}
-
-EXPORT ssize_t readv(int fd, const struct iovec *v, int count)
-{
-	return file(fd) ? transfer_vector(read, fd, v, count) : REAL(readv)(fd, v, count);
-}
+EXPORT ssize_t writev(int fd, const struct iovec *v, int count) { VECTOR(1, write_device, writev); }
+EXPORT ssize_t readv(int fd, const struct iovec *v, int count) { VECTOR(1, read_device, readv); }
 
 /* The offset -1 is the position, which devices do not have. */
 
 EXPORT ssize_t pwritev2(int fd, const struct iovec *v, int count, off_t at, int flags)
 {
-	return at == -1 && file(fd) ? transfer_vector(write_part, fd, v, count) : REAL(pwritev2)(fd, v, count, at, flags);
+	VECTOR(at == -1, write_device, pwritev2, at, flags);
 }
 
 EXPORT ssize_t preadv2(int fd, const struct iovec *v, int count, off_t at, int flags)
 {
-	return at == -1 && file(fd) ? transfer_vector(read, fd, v, count) : REAL(preadv2)(fd, v, count, at, flags);
+	VECTOR(at == -1, read_device, preadv2, at, flags);
 }
 
 EXPORT ssize_t pwritev64v2(int fd, const struct iovec *v, int count, off64_t at, int flags)
 {
-	return pwritev2(fd, v, count, at, flags);
+	VECTOR(at == -1, write_device, pwritev64v2, at, flags);
 }
 
 EXPORT ssize_t preadv64v2(int fd, const struct iovec *v, int count, off64_t at, int flags)
 {
-	return preadv2(fd, v, count, at, flags);
+	VECTOR(at == -1, read_device, preadv64v2, at, flags);
 }
 
 /* Devices have no data that the kernel could move. */
 
-static ssize_t fail(int e)
-{
-	errno = e;
-	return -1;
-}
+static ssize_t fail(int e) { return set_errno(-e); }
 
 EXPORT ssize_t sendfile(int to, int from, off_t *at, size_t size)
 {
@@ -821,16 +998,8 @@ EXPORT int getpeername(int fd, struct sockaddr *a, socklen_t *size)
 	return file(fd) ? fail(ENOTSOCK) : REAL(getpeername)(fd, a, size);
 }
 
-EXPORT int ioctl(int fd, unsigned long request, ...)
+static int ioctl_device(int fd, struct device *d, unsigned long request, void *arg)
 {
-	va_list ap;
-	va_start(ap, request);
-	void *arg = va_arg(ap, void *);
-	va_end(ap);
-	struct device *d = device_at(fd);
-	if (!d || d->is_netlink || request == FIOCLEX || request == FIONCLEX || request == FIONBIO || request == FIOASYNC ||
-	    !(d = lookup(fd)))
-		return REAL(ioctl)(fd, request, arg);
 	struct request q = {.op = OP_IOCTL, .a = (uint32_t)request, .b = (uintptr_t)arg};
 	uint32_t handle;
 	int is_end = is_uverbs(d) && destroyed_mr(d, request, arg, &handle);
@@ -840,33 +1009,64 @@ EXPORT int ioctl(int fd, unsigned long request, ...)
 	return n;
 }
 
-static void *map_file(void *addr, size_t size, int prot, int flags, int fd, off_t off)
+/* is_of_kernel reports whether the kernel executes an ioctl on a device file: it concerns the descriptor. */
+static int is_of_kernel(unsigned long request)
+{
+	return request == FIOCLEX || request == FIONCLEX || request == FIONBIO || request == FIOASYNC;
+}
+
+EXPORT int ioctl(int fd, unsigned long request, ...)
+{
+	va_list ap;
+	va_start(ap, request);
+	void *arg = va_arg(ap, void *);
+	va_end(ap);
+	struct device *d = is_of_kernel(request) ? NULL : file(fd);
+	note_ioctl(request, arg);
+	if (!d)
+		return REAL(ioctl)(fd, request, arg);
+	return ioctl_device(fd, d, request, arg);
+}
+
+/* map_file maps memory of a device. *is_ours is 0 for all other files, and for no file. */
+static void *map_file(void *addr, size_t size, int prot, int flags, int fd, off_t off, int *is_ours)
 {
 	struct device *d = flags & MAP_ANONYMOUS ? NULL : device_at(fd);
-	if (!d || !(d = lookup(fd)))
-		return (void *)RAW(SYS_mmap, addr, size, prot, flags, fd, off);
+	*is_ours = d && (d = lookup(fd));
+	if (!*is_ours)
+		return MAP_FAILED;
 	char *m = atomic_load(&d->memory);
 	size_t page = sysconf(_SC_PAGESIZE), whole = (size + page - 1) & ~(page - 1);
 	if (!m || size == 0 || off < 0 || (size_t)off % page || (size_t)off > d->memory_size ||
-	    whole > d->memory_size - (size_t)off || !(flags & MAP_SHARED)) {
-		errno = EINVAL;
-		return MAP_FAILED;
-	}
-	/* An old size of 0 duplicates a shared mapping. */
-	void *p = (void *)RAW(SYS_mremap, m + off, 0, whole, MREMAP_MAYMOVE, NULL);
-	if (p != MAP_FAILED && prot != (PROT_READ | PROT_WRITE))
-		mprotect(p, whole, prot);
-	return p;
+	    whole > d->memory_size - (size_t)off || !(flags & MAP_SHARED))
+		return (void *)set_errno(-EINVAL);
+	if (is_same(d->memory_fd, d->memory_dev, d->memory_ino))
+		return (void *)RAW(SYS_mmap, addr, whole, prot, flags, d->memory_fd, off);
+	/* The program has closed the descriptor. An old size of 0 duplicates a shared mapping. */
+	long p = RAW(SYS_mremap, m + off, 0, whole, MREMAP_MAYMOVE, NULL);
+	if (p != -1 && prot != (PROT_READ | PROT_WRITE))
+		RAW(SYS_mprotect, p, whole, prot);
+	return (void *)p;
 }
 
 EXPORT void *mmap(void *addr, size_t size, int prot, int flags, int fd, off_t off)
 {
-	return map_file(addr, size, prot, flags, fd, off);
+	int is_ours;
+	void *p = map_file(addr, size, prot, flags, fd, off, &is_ours), *(*real)(void *, size_t, int, int, int, off_t);
+	if (is_ours)
+		return p;
+	real = READY(mmap);
+	return real ? real(addr, size, prot, flags, fd, off) : (void *)RAW(SYS_mmap, addr, size, prot, flags, fd, off);
 }
+
+/* mmap64 is mmap, as in the C library, so that hooks in place of one find the calls of both. */
+extern __typeof__(mmap) own_mmap __attribute__((alias("mmap"), copy(mmap), visibility("hidden")));
 
 EXPORT void *mmap64(void *addr, size_t size, int prot, int flags, int fd, off64_t off)
 {
-	return map_file(addr, size, prot, flags, fd, off);
+	void *(*real)(void *, size_t, int, int, int, off64_t) = READY(mmap64);
+	int is_other = real && (void *)real != (void *)READY(mmap) && !device_at(fd);
+	return is_other ? real(addr, size, prot, flags, fd, off) : own_mmap(addr, size, prot, flags, fd, off);
 }
 
 /* Descriptors. */
@@ -880,10 +1080,12 @@ EXPORT int close(int fd)
 
 static int copied(int from, int to)
 {
-	if (to >= 0 && to < MAX_FD && to != from) {
+	if (to >= 0 && to != from) {
 		struct device *d = device_at(from);
-		if (d || device_at(to))
-			enter(to, d);
+		if ((d || device_at(to)) && enter(to, d)) {
+			raw_close(to);
+			return fail(ENOMEM);
+		}
 	}
 	return to;
 }
@@ -1112,17 +1314,13 @@ static int open_device(const char *path, int flags)
 	char *b = NULL;
 	int failed = EIO;
 	struct stat st;
-	if (fd >= MAX_FD) {
-		failed = EMFILE;
-		goto fail;
-	}
 	while (RAW(SYS_connect, fd, &a, sizeof a) < 0)
 		if (errno != EINTR) {
 			failed = ENXIO;
 			goto fail;
 		}
 	failed = ENOMEM;
-	if (!(b = malloc(MAX_REPLY)) || !(d = new_device()))
+	if (!(b = take_buffer()) || !(d = new_device()))
 		goto fail;
 	if (raw_fstat(fd, &st))
 		goto fail;
@@ -1136,20 +1334,22 @@ static int open_device(const char *path, int flags)
 	struct opened *o = (struct opened *)(b + sizeof(struct reply) + sizeof(struct store));
 	if (((struct reply *)b)->stores != 1 || o->version != VERSION)
 		goto fail;
-	prctl(PR_SET_PTRACER, (unsigned long)o->pid, 0, 0, 0); /* so that the daemon may copy; fails without Yama */
+	RAW(SYS_prctl, PR_SET_PTRACER, o->pid); /* so that the daemon may copy; fails without Yama */
 	d->sock_dev = st.st_dev;
 	d->sock_ino = st.st_ino;
 	d->rdev = makedev(o->major, o->minor);
-	free(b);
-	enter(fd, d);
+	failed = ENOMEM;
+	if (enter(fd, d))
+		goto fail;
+	return_buffer(b);
 	if (flags & O_NONBLOCK)
-		REAL(fcntl)(fd, F_SETFL, O_NONBLOCK);
+		RAW(SYS_fcntl, fd, F_SETFL, O_NONBLOCK);
 	return fd;
 fail:
 	raw_close(fd);
 	if (d)
 		recycle(d);
-	free(b);
+	return_buffer(b);
 	errno = failed;
 	return -1;
 }
@@ -1177,7 +1377,7 @@ static int open_live(const char *path, int flags)
 	strcpy(a.sun_path, socket_path);
 	int saved = errno, result = -2, to = -1;
 	int fd = RAW(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	char *b = malloc(MAX_REPLY);
+	char *b = take_buffer();
 	if (fd < 0 || !b || RAW(SYS_connect, fd, &a, sizeof a) < 0)
 		goto end;
 	struct request q = {.op = OP_CONTENT};
@@ -1210,7 +1410,7 @@ end:
 		raw_close(to);
 	if (fd >= 0)
 		raw_close(fd);
-	free(b);
+	return_buffer(b);
 	errno = saved;
 	return result;
 }
@@ -1230,7 +1430,7 @@ EXPORT int socket(int domain, int type, int protocol)
 		errno = EPROTONOSUPPORT;
 		return -1;
 	}
-	d->port = getpid();
+	d->port = own_pid();
 	d->is_netlink = 1;
 	return fd;
 }
@@ -1291,7 +1491,7 @@ EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t 
 EXPORT ssize_t sendto(int fd, const void *b, size_t n, int flags, const struct sockaddr *to, socklen_t size)
 {
 	if (netlink(fd))
-		return REAL(send)(fd, b, n, flags | MSG_NOSIGNAL);
+		return REAL(sendto)(fd, b, n, flags | MSG_NOSIGNAL, NULL, 0);
 	return file(fd) ? fail(ENOTSOCK) : REAL(sendto)(fd, b, n, flags, to, size);
 }
 
@@ -1363,27 +1563,34 @@ static int refuse(const char *path, int flags)
 	return fail(errno == ENOTDIR ? ENOTDIR : flags & O_CREAT ? EACCES : ENOENT);
 }
 
-static int open_path(int dir, const char *path, int flags, mode_t mode)
+/*
+ * opened opens a path if it is one of the tree. *fd is then the result, and otherwise NOT_OPENED: the next function opens
+ * the path that is returned.
+ */
+enum { NOT_OPENED = -3 };
+
+static const char *opened(int dir, const char *path, int flags, struct path *to, int *fd)
 {
-	struct path to;
-	const char *p = redirect_at(dir, path, &to), *name = below_tree(dir, path, &to);
+	const char *p = redirect_at(dir, path, to), *name = below_tree(dir, path, to);
+	*fd = name ? -2 : NOT_OPENED;
 	if (!name)
-		return REAL(openat)(dir, p, flags, mode);
-	if (is_device(name) && !(flags & O_PATH) && numbers(to.b)) {
+		return p;
+	if (is_device(name) && !(flags & O_PATH) && numbers(to->b)) {
 		if (flags & O_CREAT && flags & O_EXCL)
-			return fail(EEXIST);
-		return flags & O_DIRECTORY ? fail(ENOTDIR) : open_device(name, flags);
+			*fd = fail(EEXIST);
+		else
+			*fd = flags & O_DIRECTORY ? fail(ENOTDIR) : open_device(name, flags);
+	} else if ((flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH)) {
+		*fd = refuse(to->b, flags);
+	} else if (is_live(name, flags)) {
+		*fd = open_live(name, flags);
 	}
-	if ((flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH))
-		return refuse(to.b, flags);
-	if (is_live(name, flags)) {
-		int fd = open_live(name, flags);
-		if (fd != -2)
-			return fd;
-	}
-	return REAL(openat)(AT_FDCWD, to.b, flags & ~(O_CREAT | O_EXCL | O_TRUNC), mode);
+	if (*fd == -2)
+		*fd = RAW(SYS_openat, AT_FDCWD, to->b, flags & ~(O_CREAT | O_EXCL | O_TRUNC));
+	return p;
 }
 
+/* The mode of a function with variable arguments. */
 #define MODE_OF(flags)                                                                                                 \
 	mode_t mode = 0;                                                                                               \
 	if (flags & (O_CREAT | O_TMPFILE)) {                                                                           \
@@ -1393,46 +1600,49 @@ static int open_path(int dir, const char *path, int flags, mode_t mode)
 		va_end(ap);                                                                                            \
 	}
 
+/* OPENED returns what opened does, or the result of a call, whose path is p. */
+#define OPENED(dir, flags, call)                                                                                       \
+	struct path to;                                                                                                \
+	int fd;                                                                                                        \
+	const char *p = opened(dir, path, flags, &to, &fd);                                                            \
+	return fd == NOT_OPENED ? call : fd
+
 EXPORT int open(const char *path, int flags, ...)
 {
 	MODE_OF(flags)
-	return open_path(AT_FDCWD, path, flags, mode);
+	OPENED(AT_FDCWD, flags, REAL(open)(p, flags, mode));
 }
 
 EXPORT int open64(const char *path, int flags, ...)
 {
 	MODE_OF(flags)
-	return open_path(AT_FDCWD, path, flags | O_LARGEFILE, mode);
+	OPENED(AT_FDCWD, flags, REAL(open64)(p, flags, mode));
 }
 
 EXPORT int openat(int dir, const char *path, int flags, ...)
 {
 	MODE_OF(flags)
-	return open_path(dir, path, flags, mode);
+	OPENED(dir, flags, REAL(openat)(dir, p, flags, mode));
 }
 
 EXPORT int openat64(int dir, const char *path, int flags, ...)
 {
 	MODE_OF(flags)
-	return open_path(dir, path, flags | O_LARGEFILE, mode);
+	OPENED(dir, flags, REAL(openat64)(dir, p, flags, mode));
 }
 
-EXPORT int __open_2(const char *path, int flags) { return open_path(AT_FDCWD, path, flags, 0); }
+EXPORT int __open_2(const char *path, int flags) { OPENED(AT_FDCWD, flags, REAL(__open_2)(p, flags)); }
+EXPORT int __open64_2(const char *path, int flags) { OPENED(AT_FDCWD, flags, REAL(__open64_2)(p, flags)); }
+EXPORT int __openat_2(int dir, const char *path, int flags) { OPENED(dir, flags, REAL(__openat_2)(dir, p, flags)); }
+EXPORT int __openat64_2(int dir, const char *path, int flags) { OPENED(dir, flags, REAL(__openat64_2)(dir, p, flags)); }
 
-EXPORT int __open64_2(const char *path, int flags) { return open_path(AT_FDCWD, path, flags | O_LARGEFILE, 0); }
+enum { CREAT_FLAGS = O_CREAT | O_WRONLY | O_TRUNC };
+EXPORT int creat(const char *path, mode_t mode) { OPENED(AT_FDCWD, CREAT_FLAGS, REAL(creat)(p, mode)); }
+EXPORT int creat64(const char *path, mode_t mode) { OPENED(AT_FDCWD, CREAT_FLAGS, REAL(creat64)(p, mode)); }
 
-EXPORT int __openat_2(int dir, const char *path, int flags) { return open_path(dir, path, flags, 0); }
-
-EXPORT int __openat64_2(int dir, const char *path, int flags) { return open_path(dir, path, flags | O_LARGEFILE, 0); }
-
-EXPORT int creat(const char *path, mode_t mode)
+static int open_raw(int dir, const char *path, int flags, mode_t mode)
 {
-	return open_path(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode);
-}
-
-EXPORT int creat64(const char *path, mode_t mode)
-{
-	return open_path(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC | O_LARGEFILE, mode);
+	OPENED(dir, flags, RAW(SYS_openat, dir, p, flags, mode));
 }
 
 /*
@@ -1501,11 +1711,13 @@ EXPORT FILE *fopen(const char *path, const char *mode) { return open_stream(REAL
 
 EXPORT FILE *fopen64(const char *path, const char *mode) { return open_stream(REAL(fopen64), path, mode); }
 
-EXPORT DIR *opendir(const char *path)
+static DIR *open_directory(const char *path)
 {
 	struct path to;
 	return REAL(opendir)(redirect(path, &to));
 }
+
+EXPORT DIR *opendir(const char *path) { return open_directory(path); }
 
 EXPORT int scandir(const char *path, struct dirent ***list, int (*filter)(const struct dirent *),
 		   int (*compare)(const struct dirent **, const struct dirent **))
@@ -1521,23 +1733,24 @@ EXPORT int scandir64(const char *path, struct dirent64 ***list, int (*filter)(co
 	return REAL(scandir64)(redirect(path, &to), list, filter, compare);
 }
 
-/* Everybody may read and write devices. The files of the tree are the user's own, who must not write to them. */
-static int access_path(int dir, const char *path, int mode, int flags)
+/*
+ * Everybody may read and write devices. The files of the tree are the user's own, who must not write to them. ACCESS
+ * returns the result for a device, or that of a call, whose path is p.
+ */
+#define ACCESS(dir, call)                                                                                              \
+	struct path to;                                                                                                \
+	const char *p = redirect_at(dir, path, &to), *name = below_tree(dir, path, &to);                               \
+	int is_ours = name && is_device(name) && numbers(to.b);                                                        \
+	return !is_ours ? call : mode & X_OK ? fail(EACCES) : 0
+
+EXPORT int access(const char *path, int mode) { ACCESS(AT_FDCWD, REAL(access)(p, mode)); }
+EXPORT int faccessat(int dir, const char *path, int mode, int flags)
 {
-	struct path to;
-	const char *p = redirect_at(dir, path, &to), *name = below_tree(dir, path, &to);
-	if (name && is_device(name) && numbers(to.b))
-		return mode & X_OK ? fail(EACCES) : 0;
-	return REAL(faccessat)(dir, p, mode, flags);
+	ACCESS(dir, REAL(faccessat)(dir, p, mode, flags));
 }
-
-EXPORT int access(const char *path, int mode) { return access_path(AT_FDCWD, path, mode, 0); }
-
-EXPORT int faccessat(int dir, const char *path, int mode, int flags) { return access_path(dir, path, mode, flags); }
-
-EXPORT int euidaccess(const char *path, int mode) { return access_path(AT_FDCWD, path, mode, AT_EACCESS); }
-
-EXPORT int eaccess(const char *path, int mode) { return access_path(AT_FDCWD, path, mode, AT_EACCESS); }
+EXPORT int euidaccess(const char *path, int mode) { ACCESS(AT_FDCWD, REAL(euidaccess)(p, mode)); }
+EXPORT int eaccess(const char *path, int mode) { ACCESS(AT_FDCWD, REAL(eaccess)(p, mode)); }
+static int access_raw(int dir, const char *path, int mode) { ACCESS(dir, RAW(SYS_faccessat, dir, p, mode)); }
 
 EXPORT ssize_t readlink(const char *path, char *b, size_t size)
 {
@@ -1581,18 +1794,28 @@ EXPORT int inotify_add_watch(int fd, const char *path, uint32_t mask)
 	return REAL(inotify_add_watch)(fd, redirect(path, &to), mask);
 }
 
-EXPORT int statfs(const char *path, struct statfs *st)
+_Static_assert(sizeof(struct statfs) == sizeof(struct statfs64), "the two structures are one");
+
+static int set_file_system(int r, const struct path *to, struct statfs *st)
 {
-	struct path to;
-	int r = REAL(statfs)(redirect(path, &to), st);
-	if (r == 0 && to.name && begins(to.name, "/sys/"))
+	if (r == 0 && to->name && begins(to->name, "/sys/"))
 		st->f_type = SYSFS_MAGIC;
 	return r;
 }
 
-_Static_assert(sizeof(struct statfs) == sizeof(struct statfs64), "the two structures are one");
+EXPORT int statfs(const char *path, struct statfs *st)
+{
+	struct path to;
+	const char *p = redirect(path, &to);
+	return set_file_system(REAL(statfs)(p, st), &to, st);
+}
 
-EXPORT int statfs64(const char *path, struct statfs64 *st) { return statfs(path, (struct statfs *)st); }
+EXPORT int statfs64(const char *path, struct statfs64 *st)
+{
+	struct path to;
+	const char *p = redirect(path, &to);
+	return set_file_system(REAL(statfs64)(p, st), &to, (struct statfs *)st);
+}
 
 EXPORT int statvfs(const char *path, struct statvfs *st)
 {
@@ -1628,7 +1851,11 @@ EXPORT char *__realpath_chk(const char *path, char *b, size_t room)
 	return strip(REAL(__realpath_chk)(redirect(path, &to), b, room));
 }
 
-EXPORT char *canonicalize_file_name(const char *path) { return realpath(path, NULL); }
+EXPORT char *canonicalize_file_name(const char *path)
+{
+	struct path to;
+	return strip(REAL(canonicalize_file_name)(redirect(path, &to)));
+}
 
 /* Status. */
 
@@ -1656,15 +1883,20 @@ static void set_status(struct stat *st, const char *name, const struct path *to)
 	}
 }
 
-/* stat_path executes the system call that the functions of the C library are made of. */
-static int stat_path(int dir, const char *path, struct stat *st, int flags)
+/* set_path_status sets the status of a path, which a call with the result r has stored, and returns r. */
+static int set_path_status(int r, int dir, const char *path, struct path *to, struct stat *st)
+{
+	const char *name;
+	if (r == 0 && S_ISREG(st->st_mode) && (name = below_tree(dir, path, to)))
+		set_status(st, name, to);
+	return r;
+}
+
+static int stat_raw(int dir, const char *path, struct stat *st, int flags)
 {
 	struct path to;
-	const char *p = redirect_at(dir, path, &to), *name;
-	int r = RAW(SYS_newfstatat, dir, p, st, flags);
-	if (r == 0 && S_ISREG(st->st_mode) && (name = below_tree(dir, path, &to)))
-		set_status(st, name, &to);
-	return r;
+	const char *p = redirect_at(dir, path, &to);
+	return set_path_status(RAW(SYS_newfstatat, dir, p, st, flags), dir, path, &to, st);
 }
 
 /* set_live sets the status of an open file to that of the file of the tree that it is, if its descriptor is a memfd. */
@@ -1688,9 +1920,9 @@ OWN_FRAME static void set_live(int fd, struct stat *st)
 	errno = saved;
 }
 
-static int stat_file(int fd, struct stat *st)
+/* set_file_status is set_path_status for a descriptor. */
+static int set_file_status(int r, int fd, struct stat *st)
 {
-	int r = raw_fstat(fd, st);
 	struct device *d;
 	if (r == 0 && device_at(fd) && (d = lookup(fd)))
 		make_device(st, d->rdev);
@@ -1704,112 +1936,70 @@ static int open_how(int dir, const char *path, const uint64_t *how, size_t size)
 {
 	uint64_t h[3]; /* flags, mode, resolve */
 	struct iovec from = {(void *)how, sizeof h}, to = {h, sizeof h};
-	if (size != sizeof h || RAW(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) != sizeof h || h[2] || h[0] >> 31)
+	if (size != sizeof h || RAW(SYS_process_vm_readv, own_pid(), &to, 1, &from, 1, 0) != sizeof h || h[2] || h[0] >> 31)
 		return RAW(SYS_openat2, dir, path, how, size);
-	return open_path(dir, path, h[0], h[1]);
-}
-
-/*
- * syscall is how libraries that replace functions of the C library make their calls in the end, such as those of UCX
- * for mappings. The calls on devices and the files of the tree that have such libraries, or no function, are redirected.
- */
-EXPORT long syscall(long number, ...)
-{
-	va_list ap;
-	long a[6];
-	int known;
-	va_start(ap, number);
-	for (int i = 0; i < 6; i++)
-		a[i] = va_arg(ap, long);
-	va_end(ap);
-	long result = memory_call(number, a, &known);
-	if (known)
-		return result;
-	switch (number) {
-	case SYS_mmap:
-		return (long)map_file((void *)a[0], a[1], a[2], a[3], a[4], a[5]);
-#ifdef SYS_open
-	case SYS_open:
-		return open_path(AT_FDCWD, (const char *)a[0], a[1], a[2]);
-	case SYS_access:
-		return access_path(AT_FDCWD, (const char *)a[0], a[1], 0);
-	case SYS_stat:
-		return stat_path(AT_FDCWD, (const char *)a[0], (struct stat *)a[1], 0);
-	case SYS_lstat:
-		return stat_path(AT_FDCWD, (const char *)a[0], (struct stat *)a[1], AT_SYMLINK_NOFOLLOW);
-	case SYS_readlink:
-		return readlink((const char *)a[0], (char *)a[1], a[2]);
-#endif
-	case SYS_faccessat:
-		return access_path(a[0], (const char *)a[1], a[2], 0);
-	case SYS_newfstatat:
-		return fstatat(a[0], (const char *)a[1], (struct stat *)a[2], a[3]);
-	case SYS_statx:
-		return statx(a[0], (const char *)a[1], a[2], a[3], (struct statx *)a[4]);
-	case SYS_readlinkat:
-		return readlinkat(a[0], (const char *)a[1], (char *)a[2], a[3]);
-	case SYS_openat:
-		return open_path(a[0], (const char *)a[1], a[2], a[3]);
-	case SYS_openat2:
-		return open_how(a[0], (const char *)a[1], (const uint64_t *)a[2], a[3]);
-	}
-	if (number != SYS_read && number != SYS_write && number != SYS_readv && number != SYS_writev && number != SYS_ioctl)
-		return RAW(number, a[0], a[1], a[2], a[3], a[4], a[5]);
-	if (!file(a[0]))
-		return RAW(number, a[0], a[1], a[2], a[3], a[4], a[5]);
-	switch (number) {
-	case SYS_read:
-		return read(a[0], (void *)a[1], a[2]);
-	case SYS_write:
-		return write(a[0], (const void *)a[1], a[2]);
-	case SYS_readv:
-		return readv(a[0], (const struct iovec *)a[1], a[2]);
-	case SYS_writev:
-		return writev(a[0], (const struct iovec *)a[1], a[2]);
-	}
-	return ioctl(a[0], a[1], (void *)a[2]);
+	return open_raw(dir, path, h[0], h[1]);
 }
 
 _Static_assert(sizeof(struct stat) == sizeof(struct stat64), "the two structures are one");
 
-EXPORT int stat(const char *path, struct stat *st) { return stat_path(AT_FDCWD, path, st, 0); }
-EXPORT int stat64(const char *path, struct stat64 *st) { return stat_path(AT_FDCWD, path, (struct stat *)st, 0); }
-EXPORT int lstat(const char *path, struct stat *st) { return stat_path(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW); }
-EXPORT int lstat64(const char *path, struct stat64 *st)
+/* STAT returns the result of a call on a path, which is p, and FSTAT that of one on a descriptor. */
+#define STAT(dir, call)                                                                                                \
+	struct path to;                                                                                                \
+	const char *p = redirect_at(dir, path, &to);                                                                   \
+	return set_path_status(call, dir, path, &to, (struct stat *)st)
+#define FSTAT(fd, call) return set_file_status(call, fd, (struct stat *)st)
+
+EXPORT int stat(const char *path, struct stat *st) { STAT(AT_FDCWD, REAL(stat)(p, st)); }
+EXPORT int stat64(const char *path, struct stat64 *st) { STAT(AT_FDCWD, REAL(stat64)(p, st)); }
+EXPORT int lstat(const char *path, struct stat *st) { STAT(AT_FDCWD, REAL(lstat)(p, st)); }
+EXPORT int lstat64(const char *path, struct stat64 *st) { STAT(AT_FDCWD, REAL(lstat64)(p, st)); }
+EXPORT int fstat(int fd, struct stat *st) { FSTAT(fd, REAL(fstat)(fd, st)); }
+EXPORT int fstat64(int fd, struct stat64 *st) { FSTAT(fd, REAL(fstat64)(fd, st)); }
+
+static int is_descriptor(int dir, const char *path, int flags)
 {
-	return stat_path(AT_FDCWD, path, (struct stat *)st, AT_SYMLINK_NOFOLLOW);
+	return flags & AT_EMPTY_PATH && path && !*path && device_at(dir);
 }
-EXPORT int fstat(int fd, struct stat *st) { return stat_file(fd, st); }
-EXPORT int fstat64(int fd, struct stat64 *st) { return stat_file(fd, (struct stat *)st); }
+
+#define FSTATAT(call_empty, call)                                                                                      \
+	if (is_descriptor(dir, path, flags))                                                                           \
+		FSTAT(dir, call_empty);                                                                                \
+	STAT(dir, call)
 
 EXPORT int fstatat(int dir, const char *path, struct stat *st, int flags)
 {
-	if (flags & AT_EMPTY_PATH && !*path && device_at(dir))
-		return stat_file(dir, st);
-	return stat_path(dir, path, st, flags);
+	FSTATAT(REAL(fstatat)(dir, path, st, flags), REAL(fstatat)(dir, p, st, flags));
 }
 
 EXPORT int fstatat64(int dir, const char *path, struct stat64 *st, int flags)
 {
-	return fstatat(dir, path, (struct stat *)st, flags);
+	FSTATAT(REAL(fstatat64)(dir, path, st, flags), REAL(fstatat64)(dir, p, st, flags));
 }
 
 /* The names of programs that were built with a C library older than 2.33. */
-EXPORT int __xstat(int v, const char *path, struct stat *st) { return (void)v, stat(path, st); }
-EXPORT int __xstat64(int v, const char *path, struct stat64 *st) { return (void)v, stat64(path, st); }
-EXPORT int __lxstat(int v, const char *path, struct stat *st) { return (void)v, lstat(path, st); }
-EXPORT int __lxstat64(int v, const char *path, struct stat64 *st) { return (void)v, lstat64(path, st); }
-EXPORT int __fxstat(int v, int fd, struct stat *st) { return (void)v, fstat(fd, st); }
-EXPORT int __fxstat64(int v, int fd, struct stat64 *st) { return (void)v, fstat64(fd, st); }
-
-EXPORT int statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
+EXPORT int __xstat(int v, const char *path, struct stat *st) { STAT(AT_FDCWD, REAL(__xstat)(v, p, st)); }
+EXPORT int __xstat64(int v, const char *path, struct stat64 *st) { STAT(AT_FDCWD, REAL(__xstat64)(v, p, st)); }
+EXPORT int __lxstat(int v, const char *path, struct stat *st) { STAT(AT_FDCWD, REAL(__lxstat)(v, p, st)); }
+EXPORT int __lxstat64(int v, const char *path, struct stat64 *st) { STAT(AT_FDCWD, REAL(__lxstat64)(v, p, st)); }
+EXPORT int __fxstat(int v, int fd, struct stat *st) { FSTAT(fd, REAL(__fxstat)(v, fd, st)); }
+EXPORT int __fxstat64(int v, int fd, struct stat64 *st) { FSTAT(fd, REAL(__fxstat64)(v, fd, st)); }
+EXPORT int __fxstatat(int v, int dir, const char *path, struct stat *st, int flags)
 {
-	struct path to;
-	const char *p = redirect_at(dir, path, &to);
-	int r = RAW(SYS_statx, dir, p, flags, mask, st), is_file = flags & AT_EMPTY_PATH && p && !*p;
+	FSTATAT(REAL(__fxstatat)(v, dir, path, st, flags), REAL(__fxstatat)(v, dir, p, st, flags));
+}
+EXPORT int __fxstatat64(int v, int dir, const char *path, struct stat64 *st, int flags)
+{
+	FSTATAT(REAL(__fxstatat64)(v, dir, path, st, flags), REAL(__fxstatat64)(v, dir, p, st, flags));
+}
+
+/* set_statx is set_path_status for statx, with the path of the program. */
+static int set_statx(int r, int dir, const char *path, struct path *to, int flags, struct statx *st)
+{
+	int is_file = flags & AT_EMPTY_PATH && path && !*path;
 	struct stat s;
-	if (r || (!S_ISREG(st->stx_mode) && !S_ISSOCK(st->stx_mode)) || (!is_file && !below_tree(dir, path, &to)) ||
-	    (is_file ? stat_file(dir, &s) : stat_path(dir, path, &s, flags & AT_SYMLINK_NOFOLLOW)))
+	if (r || (!S_ISREG(st->stx_mode) && !S_ISSOCK(st->stx_mode)) || (!is_file && !below_tree(dir, path, to)) ||
+	    (is_file ? set_file_status(raw_fstat(dir, &s), dir, &s) : stat_raw(dir, path, &s, flags & AT_SYMLINK_NOFOLLOW)))
 		return r;
 	st->stx_mode = s.st_mode;
 	st->stx_rdev_major = major(s.st_rdev);
@@ -1822,7 +2012,118 @@ EXPORT int statx(int dir, const char *path, int flags, unsigned mask, struct sta
 	return r;
 }
 
+EXPORT int statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
+{
+	struct path to;
+	const char *p = redirect_at(dir, path, &to);
+	return set_statx(REAL(statx)(dir, p, flags, mask, st), dir, path, &to, flags, st);
+}
+
+/* path_call executes a system call with a path. *known is 0 if there is none. */
+static long path_call(long number, const long *a, int *known)
+{
+	struct path to;
+	const char *p;
+	*known = 1;
+	switch (number) {
+#ifdef SYS_open
+	case SYS_open:
+		return open_raw(AT_FDCWD, (const char *)a[0], a[1], a[2]);
+	case SYS_access:
+		return access_raw(AT_FDCWD, (const char *)a[0], a[1]);
+	case SYS_stat:
+		return stat_raw(AT_FDCWD, (const char *)a[0], (struct stat *)a[1], 0);
+	case SYS_lstat:
+		return stat_raw(AT_FDCWD, (const char *)a[0], (struct stat *)a[1], AT_SYMLINK_NOFOLLOW);
+	case SYS_readlink:
+		return RAW(SYS_readlink, redirect((const char *)a[0], &to), a[1], a[2]);
+#endif
+	case SYS_faccessat:
+		return access_raw(a[0], (const char *)a[1], a[2]);
+	case SYS_newfstatat:
+		if (is_descriptor(a[0], (const char *)a[1], a[3]))
+			return set_file_status(raw_fstat(a[0], (struct stat *)a[2]), a[0], (struct stat *)a[2]);
+		return stat_raw(a[0], (const char *)a[1], (struct stat *)a[2], a[3]);
+	case SYS_statx:
+		p = redirect_at(a[0], (const char *)a[1], &to);
+		return set_statx(RAW(SYS_statx, a[0], p, a[2], a[3], a[4]), a[0], (const char *)a[1], &to, a[2],
+				 (struct statx *)a[4]);
+	case SYS_readlinkat:
+		return RAW(SYS_readlinkat, a[0], redirect_at(a[0], (const char *)a[1], &to), a[2], a[3]);
+	case SYS_openat:
+		return open_raw(a[0], (const char *)a[1], a[2], a[3]);
+	case SYS_openat2:
+		return open_how(a[0], (const char *)a[1], (const uint64_t *)a[2], a[3]);
+	}
+	*known = 0;
+	return 0;
+}
+
+/* descriptor_call is path_call for a descriptor that is the first argument. */
+static long descriptor_call(long number, const long *a, int *known)
+{
+	struct device *d = device_at(a[0]);
+	*known = 1;
+	switch (number) {
+	case SYS_dup:
+		return copied(a[0], RAW(SYS_dup, a[0]));
+#ifdef SYS_dup2
+	case SYS_dup2:
+		return copied(a[0], RAW(SYS_dup2, a[0], a[1]));
+#endif
+	case SYS_dup3:
+		return copied(a[0], RAW(SYS_dup3, a[0], a[1], a[2]));
+	case SYS_fcntl:
+		*known = a[1] == F_DUPFD || a[1] == F_DUPFD_CLOEXEC;
+		return *known ? copied(a[0], RAW(SYS_fcntl, a[0], a[1], a[2])) : 0;
+	}
+	*known = d && !d->is_netlink && (d = lookup(a[0]));
+	if (!*known)
+		return 0;
+	switch (number) {
+	case SYS_read:
+		return read_device(a[0], d, (void *)a[1], a[2]);
+	case SYS_write:
+		return is_rung(a[0], d, (void *)a[1], a[2]) ? a[2] : write_device(a[0], d, (void *)a[1], a[2]);
+	case SYS_readv:
+		return transfer_vector(read_device, a[0], d, (const struct iovec *)a[1], a[2]);
+	case SYS_writev:
+		return transfer_vector(write_device, a[0], d, (const struct iovec *)a[1], a[2]);
+	case SYS_ioctl:
+		if (!is_of_kernel(a[1]))
+			return ioctl_device(a[0], d, a[1], (void *)a[2]);
+	}
+	*known = 0;
+	return 0;
+}
+
+/*
+ * syscall is how libraries that replace functions of the C library make their calls in the end, such as those of UCX
+ * for mappings. The calls on devices and the files of the tree that have such libraries, or no function, are redirected.
+ */
+EXPORT long syscall(long number, ...)
+{
+	va_list ap;
+	long a[6];
+	int known = 0;
+	va_start(ap, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(ap, long);
+	va_end(ap);
+	long result = number == SYS_mmap ? (long)map_file((void *)a[0], a[1], a[2], a[3], a[4], a[5], &known) : 0;
+	if (!known)
+		result = memory_call(number, a, &known);
+	if (!known)
+		result = path_call(number, a, &known);
+	if (!known)
+		result = descriptor_call(number, a, &known);
+	return known ? result : RAW(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
 /* Functions of the C library that walk through directories make their calls without the functions above. */
+
+static int stat_followed(const char *path, struct stat *st) { return stat_raw(AT_FDCWD, path, st, 0); }
+static int stat_itself(const char *path, struct stat *st) { return stat_raw(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW); }
 
 /* glob_with runs glob with our functions, which the program replaces in the same way. */
 static int glob_with(int (*real)(const char *, int, int (*)(const char *, int), glob_t *), const char *pattern,
@@ -1831,11 +2132,11 @@ static int glob_with(int (*real)(const char *, int, int (*)(const char *, int), 
 	if (flags & GLOB_ALTDIRFUNC || !pattern ||
 	    !(begins(pattern, "/sys/") || begins(pattern, "/dev/") || has_word(pattern) || is_in_tree()))
 		return real(pattern, flags, failed, g);
-	g->gl_opendir = (__typeof__(g->gl_opendir))(void *)opendir;
+	g->gl_opendir = (__typeof__(g->gl_opendir))(void *)open_directory;
 	g->gl_readdir = (__typeof__(g->gl_readdir))(void *)readdir;
 	g->gl_closedir = (__typeof__(g->gl_closedir))(void *)closedir;
-	g->gl_stat = stat;
-	g->gl_lstat = lstat;
+	g->gl_stat = stat_followed;
+	g->gl_lstat = stat_itself;
 	int r = real(pattern, flags | GLOB_ALTDIRFUNC, failed, g);
 	g->gl_flags &= ~GLOB_ALTDIRFUNC;
 	return r;
@@ -1887,25 +2188,21 @@ static int walk_tree(const char *path, const struct path *to, struct walk *w, in
 	return r;
 }
 
+#define WALK(field, real, count, flags, ...)                                                                           \
+	struct path to;                                                                                                \
+	struct walk w = {.field = (__typeof__(w.field))(void *)visit};                                                 \
+	const char *p = redirect(path, &to);                                                                           \
+	return to.name ? walk_tree(p, &to, &w, count, flags) : REAL(real)(p, visit, __VA_ARGS__)
+
 EXPORT int nftw(const char *path, __nftw_func_t visit, int count, int flags)
 {
-	struct path to;
-	struct walk w = {.visit = visit};
-	const char *p = redirect(path, &to);
-	return to.name ? walk_tree(p, &to, &w, count, flags) : REAL(nftw)(p, visit, count, flags);
+	WALK(visit, nftw, count, flags, count, flags);
 }
 
 EXPORT int nftw64(const char *path, __nftw64_func_t visit, int count, int flags)
 {
-	return nftw(path, (__nftw_func_t)visit, count, flags);
+	WALK(visit, nftw64, count, flags, count, flags);
 }
 
-EXPORT int ftw(const char *path, __ftw_func_t visit, int count)
-{
-	struct path to;
-	struct walk w = {.plain = visit};
-	const char *p = redirect(path, &to);
-	return to.name ? walk_tree(p, &to, &w, count, 0) : REAL(ftw)(p, visit, count);
-}
-
-EXPORT int ftw64(const char *path, __ftw64_func_t visit, int count) { return ftw(path, (__ftw_func_t)visit, count); }
+EXPORT int ftw(const char *path, __ftw_func_t visit, int count) { WALK(plain, ftw, count, 0, count); }
+EXPORT int ftw64(const char *path, __ftw64_func_t visit, int count) { WALK(plain, ftw64, count, 0, count); }

@@ -15,7 +15,8 @@
  *   has_io           the process has a device or a queue mapped (io_uring, libaio, packet sockets, VFIO), by which the
  *                    kernel may write to pages while they are moved
  *   VmLck            the process has locked memory (mlock)
- *   specials         the program has asked for huge pages, a NUMA policy, a protection key, or no core dump or child
+ *   specials         the program has asked for huge pages, a NUMA policy, a protection key, or no core dump or child,
+ *                    or supplies the pages itself (userfaultfd)
  *   is_overcommitted the system promises memory that it may not have, so that pages of a file are no worse
  *
  * A shared mapping differs from a private one in these cases:
@@ -44,19 +45,26 @@ static int area_count;
 static atomic_int has_areas; /* so that calls of programs without areas take no lock */
 static pthread_mutex_t areas_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* lock_areas blocks signals, whose handlers may fork. */
-static void lock_areas(sigset_t *old)
+/* block_signals blocks all signals but those of the C library, and stores the mask. */
+static void block_signals(uint64_t *old)
 {
-	sigset_t all;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, old);
+	uint64_t all = ~(3ull << 31); /* 32 and 33 */
+	RAW(SYS_rt_sigprocmask, SIG_SETMASK, &all, old, sizeof all);
+}
+
+static void restore_signals(const uint64_t *old) { RAW(SYS_rt_sigprocmask, SIG_SETMASK, old, NULL, sizeof *old); }
+
+/* lock_areas blocks signals, whose handlers may fork. */
+static void lock_areas(uint64_t *old)
+{
+	block_signals(old);
 	pthread_mutex_lock(&areas_lock);
 }
 
-static void unlock_areas(const sigset_t *old)
+static void unlock_areas(const uint64_t *old)
 {
 	pthread_mutex_unlock(&areas_lock);
-	pthread_sigmask(SIG_SETMASK, old, NULL);
+	restore_signals(old);
 }
 
 /* touches_area reports whether an area may be mapped in a range. */
@@ -182,11 +190,7 @@ done:
 }
 
 /* is_file reports whether a descriptor is still that of an area. */
-static int is_file(struct area *a)
-{
-	struct stat st;
-	return a->fd >= 0 && raw_fstat(a->fd, &st) == 0 && st.st_ino == a->ino && st.st_dev == a->dev;
-}
+static int is_file(struct area *a) { return is_same(a->fd, a->dev, a->ino); }
 
 /* forget_unseen closes the files that are not mapped any more. */
 static void forget_unseen(void)
@@ -213,7 +217,7 @@ struct twin {
 static struct {
 	struct twin *list;
 	size_t count, room;
-	sigset_t mask; /* of signals, before the fork */
+	uint64_t mask; /* of signals, before the fork */
 } twins;
 
 static uint64_t map_private(uint64_t size, int prot)
@@ -244,18 +248,31 @@ static int read_area(const struct mapping *m, uint64_t copy)
 	return 0;
 }
 
-/* copy_area copies a mapping whose file the program has closed, from another mapping of it, which may be read. */
+/*
+ * copy_area copies a mapping whose file the program has closed, and which it may not be allowed to read: from another
+ * mapping of it, which not every system makes (valgrind), or from the memory of the process (not after chroot).
+ */
 static int copy_area(const struct mapping *m, uint64_t copy)
 {
 	const uint64_t size = m->end - m->start;
+	uint64_t at = 0;
 	long p = RAW(SYS_mremap, m->start, 0, size, MREMAP_MAYMOVE, 0);
-	if (p == -1)
-		return -1;
-	int r = RAW(SYS_mprotect, p, size, PROT_READ);
-	if (r == 0)
-		memcpy((void *)(uintptr_t)copy, (void *)p, size);
-	RAW(SYS_munmap, p, size);
-	return r;
+	if (p != -1) {
+		int r = RAW(SYS_mprotect, p, size, PROT_READ);
+		if (r == 0)
+			memcpy((void *)(uintptr_t)copy, (void *)p, size);
+		RAW(SYS_munmap, p, size);
+		return r;
+	}
+	int fd = RAW(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
+	for (ssize_t n; at < size; at += n > 0 ? n : 0) {
+		n = RAW(SYS_pread64, fd, copy + at, size - at, m->start + at);
+		if (n == 0 || (n < 0 && errno != EINTR))
+			break;
+	}
+	if (fd >= 0)
+		raw_close(fd);
+	return at < size ? -1 : 0;
 }
 
 static int count_twin(struct mapping *m, void *arg)
@@ -283,7 +300,7 @@ static int make_twin(struct mapping *m, void *arg)
 
 static void before_fork(void)
 {
-	sigset_t old;
+	uint64_t old;
 	int saved = errno;
 	lock_areas(&old);
 	twins.mask = old;
@@ -303,7 +320,7 @@ static void after_fork(void)
 	if (twins.list)
 		RAW(SYS_munmap, twins.list, twins.room * sizeof *twins.list);
 	twins.list = NULL;
-	sigset_t old = twins.mask;
+	uint64_t old = twins.mask;
 	unlock_areas(&old);
 }
 
@@ -358,26 +375,17 @@ EXPORT int __register_atfork(void (*before)(void), void (*parent)(void), void (*
 
 /* Forks for which the C library calls no handlers. */
 
-static pid_t (*real_fork)(void);
 static atomic_int shares_memory; /* another process may have the same memory */
 
-__attribute__((constructor)) static void prepare_forks(void)
-{
-	real_fork = (pid_t(*)(void))dlsym(RTLD_NEXT, "_Fork");
-	handle_forks();
-}
+__attribute__((constructor)) static void prepare_forks(void) { handle_forks(); }
 
 EXPORT pid_t _Fork(void);
 EXPORT pid_t _Fork(void)
 {
-	if (!real_fork) {
-		errno = ENOSYS;
-		return -1;
-	}
 	if (!atomic_load(&has_areas))
-		return real_fork();
+		return REAL(_Fork)();
 	before_fork();
-	pid_t child = real_fork();
+	pid_t child = REAL(_Fork)();
 	child == 0 ? after_fork_child() : after_fork_parent();
 	return child;
 }
@@ -456,7 +464,7 @@ static atomic_int special_count;
 /* note_special notes a range. It stays noted when the memory is unmapped. */
 static void note_special(uint64_t start, uint64_t size)
 {
-	sigset_t old;
+	uint64_t old;
 	if (!size || atomic_load(&special_count) > MAX_SPECIALS || share_mode() != SHARE_AUTO)
 		return;
 	lock_areas(&old);
@@ -472,6 +480,16 @@ static void note_special(uint64_t start, uint64_t size)
 		specials[i].end = start + size > specials[i].end ? start + size : specials[i].end;
 	}
 	unlock_areas(&old);
+}
+
+enum { UFFDIO_REGISTER = (int)0xc020aa00 };
+
+/* note_ioctl notes memory whose pages another thread or process supplies (userfaultfd). */
+static void note_ioctl(unsigned long request, const void *arg)
+{
+	uint64_t range[2];
+	if ((int)request == UFFDIO_REGISTER && load((uintptr_t)arg, range, sizeof range) == 0)
+		note_special(range[0], range[1]);
 }
 
 static int is_special(uint64_t start, uint64_t end)
@@ -690,7 +708,7 @@ static int share(uint64_t addr, uint64_t size, uint64_t *off)
 	r.next = r.start;
 	r.here = (uintptr_t)&r;
 	int fd = -1, saved = errno, is_whole = r.start == addr && r.end == addr + size;
-	sigset_t old;
+	uint64_t old;
 	lock_areas(&old);
 	int can_move = is_whole && may_move(&r, mode);
 	for (int i = 0; i < area_count; i++)
@@ -788,25 +806,35 @@ static int advise(void *addr, size_t size, int advice)
 	return r;
 }
 
-EXPORT int madvise(void *addr, size_t size, int advice)
+/* has_advised executes advice that concerns areas. *r is the result if it has. */
+static int has_advised(void *addr, size_t size, int advice, int *r)
 {
 	if (advice == MADV_HUGEPAGE || advice == MADV_DONTDUMP || advice == MADV_WIPEONFORK || advice == MADV_MERGEABLE)
 		note_special((uintptr_t)addr, size);
 	if (!atomic_load(&has_areas) || !(is_erasing(advice) || advice == MADV_DOFORK))
-		return RAW(SYS_madvise, addr, size, advice);
-	sigset_t old;
+		return 0;
+	uint64_t old;
 	lock_areas(&old);
-	int r = touches_area((uintptr_t)addr, (uintptr_t)addr + size) ? advise(addr, size, advice)
-								      : RAW(SYS_madvise, addr, size, advice);
+	int is_ours = touches_area((uintptr_t)addr, (uintptr_t)addr + size);
+	if (is_ours)
+		*r = advise(addr, size, advice);
 	unlock_areas(&old);
-	return r;
+	return is_ours;
+}
+
+EXPORT int madvise(void *addr, size_t size, int advice)
+{
+	int r, (*real)(void *, size_t, int) = READY(madvise);
+	if (has_advised(addr, size, advice, &r))
+		return r;
+	return real ? real(addr, size, advice) : RAW(SYS_madvise, addr, size, advice);
 }
 
 EXPORT int pkey_mprotect(void *addr, size_t size, int prot, int key)
 {
 	if (key >= 0)
 		note_special((uintptr_t)addr, size);
-	return RAW(SYS_pkey_mprotect, addr, size, prot, key);
+	return REAL(pkey_mprotect)(addr, size, prot, key);
 }
 
 /* A relocation moves the mappings of a range. */
@@ -861,52 +889,72 @@ static long relocate(struct part p, uint64_t to, int flags, uint64_t at)
 	return l.part.failed ? fail(ENOMEM) : new;
 }
 
+/* has_moved executes mremap for areas. *r is the result if it has. */
+static int has_moved(uint64_t addr, size_t size, size_t to, int flags, uint64_t at, long *r)
+{
+	const uint64_t page = sysconf(_SC_PAGESIZE);
+	const uint64_t whole = (size + page - 1) & ~(page - 1), target = (to + page - 1) & ~(page - 1);
+	struct part p = {.start = addr, .end = addr + whole};
+	int is_plain = !size || !to || addr & (page - 1) || whole < size || target < to ||
+		       flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED) || (target <= whole && !(flags & MREMAP_FIXED));
+	if (!atomic_load(&has_areas) || is_plain)
+		return 0;
+	uint64_t old;
+	int saved = errno;
+	lock_areas(&old);
+	if (touches_area(p.start, p.end))
+		each_mapping(find_areas, &p);
+	if (p.found)
+		*r = relocate(p, target, flags, at);
+	unlock_areas(&old);
+	if (!p.found || *r != -1)
+		errno = saved;
+	return p.found;
+}
+
 EXPORT void *mremap(void *addr, size_t size, size_t to, int flags, ...)
 {
 	va_list ap;
 	va_start(ap, flags);
 	void *at = flags & MREMAP_FIXED ? va_arg(ap, void *) : NULL;
 	va_end(ap);
-	const uint64_t page = sysconf(_SC_PAGESIZE), start = (uintptr_t)addr;
-	const uint64_t whole = (size + page - 1) & ~(page - 1), target = (to + page - 1) & ~(page - 1);
-	struct part p = {.start = start, .end = start + whole};
-	int is_plain = !size || !to || start & (page - 1) || whole < size || target < to ||
-		       flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED) || (target <= whole && !(flags & MREMAP_FIXED));
-	if (!atomic_load(&has_areas) || is_plain)
-		return (void *)RAW(SYS_mremap, addr, size, to, flags, at);
-	sigset_t old;
-	int saved = errno;
-	lock_areas(&old);
-	if (touches_area(p.start, p.end))
-		each_mapping(find_areas, &p);
-	long r = p.found ? relocate(p, target, flags, (uintptr_t)at) : RAW(SYS_mremap, addr, size, to, flags, at);
-	unlock_areas(&old);
-	if (r != -1)
-		errno = saved;
-	return (void *)r;
+	void *(*real)(void *, size_t, size_t, int, ...) = READY(mremap);
+	long r;
+	if (has_moved((uintptr_t)addr, size, to, flags, (uintptr_t)at, &r))
+		return (void *)r;
+	return real ? real(addr, size, to, flags, at) : (void *)RAW(SYS_mremap, addr, size, to, flags, at);
 }
 
 /* memory_call executes a system call that a function above replaces. *known is 0 if there is none. */
 static long memory_call(long number, const long *a, int *known)
 {
-	*known = 1;
+	long r = 0;
+	int advised = 0;
+	*known = 0;
 	switch (number) {
 	case SYS_madvise:
-		return madvise((void *)a[0], a[1], a[2]);
+		*known = has_advised((void *)a[0], a[1], a[2], &advised);
+		return advised;
 	case SYS_mremap:
-		return (long)mremap((void *)a[0], a[1], a[2], a[3], (void *)a[4]);
+		*known = has_moved(a[0], a[1], a[2], a[3], a[4], &r);
+		return r;
 	case SYS_pkey_mprotect:
-		return pkey_mprotect((void *)a[0], a[1], a[2], a[3]);
+		if ((int)a[3] < 0)
+			break;
+		/* fall through */
 	case SYS_mbind:
 		note_special(a[0], a[1]);
+		break;
+	case SYS_ioctl:
+		note_ioctl(a[1], (void *)a[2]);
 		break;
 #ifdef SYS_fork
 	case SYS_fork:
 #endif
 	case SYS_clone:
 	case SYS_clone3:
+		*known = 1;
 		return fork_call(number, a);
 	}
-	*known = 0;
 	return 0;
 }

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"debug/elf"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// imports are the functions of the C library that the preloaded library calls, besides those of strings and numbers:
+// nothing that a system call does, and nothing that is replaced by the libraries that programs are loaded with (hooks of
+// memory, fakeroot, allocators), except for allocations, and for what only the C library can do.
+const imports = "calloc free dlopen dlsym dlerror dladdr getenv environ __environ sysconf __errno_location __tls_get_addr " +
+	"pthread_attr_destroy pthread_attr_init pthread_attr_setdetachstate pthread_attr_setstacksize pthread_create " +
+	"pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setcanceltype " +
+	"sem_destroy sem_init sem_post sem_wait fclose readdir closedir " +
+	"__stack_chk_fail __cxa_finalize __gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable"
+
+// TestLibraryCalls checks which functions the library calls: none that it exports, because such a call may be that of
+// another library, which calls back.
+func TestLibraryCalls(t *testing.T) {
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("no C compiler (command cc)")
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	path, err := library()
+	require.NoError(t, err)
+	f, err := elf.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	require.NoError(t, err)
+	allowed := strings.Fields(imports)
+	exported := 0
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF {
+			exported++
+		} else if isText := strings.HasPrefix(s.Name, "st") || strings.HasPrefix(s.Name, "mem") ||
+			strings.Contains(s.Name, "scanf") || strings.Contains(s.Name, "printf"); !isText {
+			assert.Contains(t, allowed, s.Name)
+		}
+	}
+	require.Greater(t, exported, 100)
+	for _, name := range []string{".rela.plt", ".rela.dyn"} {
+		b, err := f.Section(name).Data()
+		require.NoError(t, err)
+		for ; len(b) > 0; b = b[24:] { // Elf64_Rela
+			if n := elf.R_SYM64(f.ByteOrder.Uint64(b[8:])); n > 0 {
+				s := symbols[n-1]
+				assert.Equal(t, elf.SHN_UNDEF, s.Section, "the library refers to %s, which it exports", s.Name)
+			}
+		}
+	}
+}
