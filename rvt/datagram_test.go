@@ -230,20 +230,6 @@ func TestPostLimits(t *testing.T) {
 	require.ErrorIs(t, err, ci.InvalidMaxSGE)
 }
 
-// TestSendInvalidateRefused checks that a key that a peer may not invalidate ends the connection.
-func TestSendInvalidateRefused(t *testing.T) {
-	a, b := pair(t, &wireLink{}, ci.RC)
-	b.recv(ci.RecvWR{ID: 1}, ci.RecvWR{ID: 2})
-	bad := b.mr.Region().RKey // an ordinary region cannot be invalidated by a peer
-	a.send(ci.SendWR{ID: 9, Flags: ci.SendInvalidate, Inv: bad})
-	require.Equal(t, ci.WCRemAccessErr, a.onlyWC().Status)
-	wcs := b.poll()
-	require.Len(t, wcs, 2)
-	require.Equal(t, ci.WCLocalAccessErr, wcs[0].Status)
-	require.Equal(t, ci.WCFlushErr, wcs[1].Status)
-	b.wantEvent(ci.EventWQAccessError)
-}
-
 // qp1 creates a QP1 on the side's port.
 func (s *side) qp1() *side {
 	s.t.Helper()

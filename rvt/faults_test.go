@@ -65,6 +65,9 @@ func (s *side) av(dlid ci.LID) ci.AV {
 
 const allRemote = ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
 
+// noKey is the key of nothing.
+const noKey = ci.Key(0x1000)
+
 func faults() []fault {
 	var list []fault
 	local := func(name string, sge func(a *side) ci.SGE) {
@@ -114,7 +117,14 @@ func faults() []fault {
 		fault{name: "atomic result into what may not be written", none: true, a: then(ci.WCLocalProtErr),
 			sa: ci.QPError, sb: ci.QPRTS,
 			wr: func(a, b *side) ci.SendWR {
-				return ci.SendWR{Op: ci.OpFetchAdd, SGL: readOnly(a), Remote: b.mr.Region().Remote(0)}
+				return ci.SendWR{Op: ci.OpFetchAdd, SGL: readOnly(a), Remote: b.mr.Region().Remote(0),
+					Atomic: ci.Atomic{Compare: 1 << 56}}
+			},
+			also: func(t *testing.T, _, b *side) { require.EqualValues(t, 1, b.buf[7]|b.buf[0], "it was sent") }},
+		fault{name: "multi-packet WRITE with immediate and an invalid key", a: then(ci.WCRemAccessErr), b: flushed3,
+			ev: ci.EventWQAccessError, sa: ci.QPError, sb: ci.QPError, // detected before a receive is taken
+			wr: func(a, _ *side) ci.SendWR {
+				return ci.SendWR{Op: ci.OpWrite, Flags: ci.SendImmediate, SGL: a.sge(0, 5000), Remote: ci.Remote{RKey: noKey}}
 			}},
 		fault{name: "receive into what may not be written",
 			recv: func(b *side) ci.RecvWR { return ci.RecvWR{SGL: readOnly(b)} },
@@ -125,6 +135,10 @@ func faults() []fault {
 			a: then(ci.WCRemInvalidReqErr), b: then(ci.WCLocalLenErr), sa: ci.QPError, sb: ci.QPError},
 		fault{name: "atomic of 4 bytes", none: true, a: then(ci.WCLocalLenErr), sa: ci.QPError, sb: ci.QPRTS,
 			wr: func(a, b *side) ci.SendWR { return ci.SendWR{Op: ci.OpCompareSwap, SGL: a.sge(0, 4)} }},
+		fault{name: "atomic of 16 bytes", a: success3, b: success3[:2], sa: ci.QPRTS, sb: ci.QPRTS,
+			wr: func(a, b *side) ci.SendWR {
+				return ci.SendWR{Op: ci.OpFetchAdd, SGL: a.sge(64, 16), Remote: b.mr.Region().Remote(0)}
+			}},
 		fault{name: "READ without depth", none: true, a: then(ci.WCLocalOpErr), sa: ci.QPError, sb: ci.QPRTS,
 			tweak: func(a, b *ci.QPAttr) { a.InitDepth = 0 },
 			wr:    func(a, b *side) ci.SendWR { return ci.SendWR{Op: ci.OpRead, SGL: a.sge(0, 4)} }},
@@ -134,6 +148,25 @@ func faults() []fault {
 				return ci.SendWR{Op: ci.OpFetchAdd, SGL: a.sge(0, 8), Remote: b.mr.Region().Remote(4)}
 			}},
 	)
+	// The memory for a response is checked when the response has arrived.
+	for _, op := range []ci.SendOp{ci.OpRead, ci.OpFetchAdd, ci.OpCompareSwap} {
+		list = append(list, fault{name: "both keys of nothing, " + wcName(op), a: then(ci.WCRemAccessErr), b: flushed3,
+			ev: ci.EventWQAccessError, sa: ci.QPError, sb: ci.QPError,
+			wr: func(a, _ *side) ci.SendWR {
+				return ci.SendWR{Op: op, SGL: []ci.SGE{{Length: 8, LKey: noKey}}, Remote: ci.Remote{RKey: noKey}}
+			}})
+	}
+	for name, key := range map[string]func(b *side) ci.Key{
+		"an ordinary region": func(b *side) ci.Key { return b.mr.Region().RKey },
+		"nothing":            func(*side) ci.Key { return noKey },
+	} {
+		list = append(list, fault{name: "SEND that invalidates the key of " + name,
+			a: []ci.WCStatus{ci.WCSuccess, ci.WCTimeoutRetryErr, ci.WCFlushErr}, b: then(ci.WCRemInvalidReqErr),
+			sa: ci.QPError, sb: ci.QPError,
+			wr: func(a, b *side) ci.SendWR {
+				return ci.SendWR{Flags: ci.SendInvalidate, SGL: a.sge(0, 100), Inv: key(b)}
+			}})
+	}
 	remote := []struct {
 		name  string
 		tweak func(a, b *ci.QPAttr)
@@ -188,8 +221,11 @@ func faults() []fault {
 				continue
 			}
 			f.name, f.wr = f.name+" with immediate", wr(ci.SendImmediate)
+			if r.tweak == nil { // the receive reports it
+				f.b, f.ev = then(ci.WCLocalAccessErr), 0
+			}
 			list = append(list, f)
-			f.name, f.typ, f.wr = f.name+", UC", ci.UC, wr(0)
+			f.name, f.typ, f.wr = f.name+", UC", ci.UC, wr(ci.SendImmediate)
 			f.a, f.b, f.ev = success3, success3[:2], 0
 			f.sa, f.sb = ci.QPRTS, ci.QPRTS
 			f.also = func(t *testing.T, _, b *side) { require.EqualValues(t, 1, b.hca.Counters()["drop_access"]) }

@@ -108,6 +108,9 @@ func permute(seed uint64, v uint8) uint8 {
 	return l<<4 | r
 }
 
+// variant returns the key of the slot that has the low bits of key.
+func (s *slot) variant(key ci.Key) ci.Key { return ci.Key(s.index)<<8 | key&0xff }
+
 // owns reports whether key is one of the 256 keys of the slot.
 func (s *slot) owns(key ci.Key) bool { return uint32(key)>>8 == s.index }
 

@@ -235,7 +235,8 @@ func (m *memModel) bind() {
 		m.t.Skip("destroyed")
 	}
 	var b ci.MWBind
-	b.Access = m.access() & (ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic)
+	b.Access = m.access() & (ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.ZeroBased)
+	isZeroBased, isTwo := b.Access&ci.ZeroBased != 0, w.mw.typ == ci.MWType2
 	inside := false
 	var off uint64
 	if r.g != nil {
@@ -246,16 +247,17 @@ func (m *memModel) bind() {
 	} else {
 		b.Length = 1
 	}
-	if w.mw.typ == ci.MWType2 {
-		b.Key = w.mw.Key()&^0xff | ci.Key(rapid.Byte().Draw(m.t, "variant"))
+	before := w.mw.Key()
+	if isTwo {
+		b.Key = ci.Key(rapid.Uint32().Draw(m.t, "key of the consumer"))
 	}
 	key, st := m.memRig.bind(q, w.mw, r.mr, b)
-	ok := w.mw.pd == q.pd
+	key = before&^0xff | key&0xff
+	ok := w.mw.pd == q.pd && (isTwo && w.g == nil && b.Length > 0 || !isTwo && !isZeroBased)
 	if b.Length > 0 {
 		ok = ok && !r.destroyed && r.g != nil && r.g.alive && inside && r.g.pd == q.pd &&
-			r.g.access&ci.BindWindow != 0 &&
-			(b.Access&(ci.RemoteWrite|ci.RemoteAtomic) == 0 || r.g.access&ci.LocalWrite != 0) &&
-			(w.mw.typ == ci.MWType1 || w.g == nil)
+			r.g.access&(ci.BindWindow|ci.ZeroBased) == ci.BindWindow &&
+			(b.Access&(ci.RemoteWrite|ci.RemoteAtomic) == 0 || r.g.access&ci.LocalWrite != 0)
 	}
 	if !ok {
 		require.Equal(m.t, ci.WCBindErr, st)
@@ -264,9 +266,12 @@ func (m *memModel) bind() {
 	require.Equal(m.t, ci.WCSuccess, st)
 	m.unbind(w)
 	if b.Length > 0 {
+		if isZeroBased {
+			b.Addr = 0
+		}
 		w.g = m.live(&modelGrant{key: key, pd: q.pd, addr: b.Addr, n: b.Length, access: b.Access, isWindow: true,
 			b: r.g.b[off : off+b.Length]})
-		if w.mw.typ == ci.MWType2 {
+		if isTwo {
 			w.g.q = q
 		}
 		w.over = r

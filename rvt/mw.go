@@ -169,9 +169,9 @@ func (m *MW) checkBind(e *endpoint, mr *MR, b *ci.MWBind) ci.Status {
 	return ci.Success
 }
 
-// bindMW executes a bind (IBTA volume 1, 10.6.7.2 and 11.4.1.1): for type 1 after nextKey, for type 2 with the key of
-// the consumer. Bind.Key is the key that the window gets. Length 0 unbinds. Status: WCBindErr, with the window
-// unchanged.
+// bindMW executes a bind (IBTA volume 1, 10.6.7.2 and 11.4.1.1): for type 1 after nextKey, for type 2 with the variant
+// of the consumer. The window gets the low 8 bits of Bind.Key; the others are its own. Length 0 unbinds a window of type
+// 1. Status: WCBindErr, with the window unchanged.
 func (d *device) bindMW(e *endpoint, w *WorkExt) ci.WCStatus {
 	if w == nil {
 		return ci.WCBindErr
@@ -185,15 +185,16 @@ func (d *device) bindMW(e *endpoint, w *WorkExt) ci.WCStatus {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dead || w.isStale(m) || !m.slot.owns(b.Key) || !m.bind(e, mr, b) {
+	key := m.slot.variant(b.Key)
+	if m.dead || w.isStale(m, key) || !m.bind(e, mr, b, key) {
 		if m.typ == ci.MWType1 {
-			m.takeBack(b.Key)
+			m.takeBack(key)
 		}
 		return ci.WCBindErr
 	}
-	m.applied = b.Key
+	m.applied = key
 	if m.typ == ci.MWType2 || w.ByKey {
-		m.key.Store(uint32(b.Key))
+		m.key.Store(uint32(key))
 	}
 	return ci.WCSuccess
 }
@@ -207,12 +208,12 @@ func (w *WorkExt) windowKey() ci.Key {
 }
 
 // isStale reports whether a bind with ByKey does not name the current key of a window of type 1, or does not change it.
-// The caller holds the lock of the window.
-func (w *WorkExt) isStale(m *MW) bool {
+// The window would get key. The caller holds the lock of the window.
+func (w *WorkExt) isStale(m *MW, key ci.Key) bool {
 	if !w.ByKey || m.typ != ci.MWType1 {
 		return false
 	}
-	return w.Bind.Key == m.applied || !w.NewKeyOnly && w.MWKey != m.applied
+	return key == m.applied || !w.NewKeyOnly && w.MWKey != m.applied
 }
 
 // window returns the window that a key belongs to, or nil.
@@ -237,19 +238,18 @@ func (k *keyTable) region(key ci.Key) *MR {
 	return nil
 }
 
-func (m *MW) bind(e *endpoint, mr *MR, b *ci.MWBind) bool {
-	if m.pd != e.pd {
+func (m *MW) bind(e *endpoint, mr *MR, b *ci.MWBind, key ci.Key) bool {
+	isTwo, isZeroBased := m.typ == ci.MWType2, b.Access&ci.ZeroBased != 0
+	switch {
+	case m.pd != e.pd, isZeroBased && !(isTwo && m.pd.dev.attr.Caps.Has(ci.CapZeroBased)):
 		return false
-	}
-	if b.Length == 0 {
+	case isTwo && (m.over != nil || b.Length == 0): // only an invalidation ends a bind (o10-37.2.30, o10-37.2.40)
+		return false
+	case b.Length == 0:
 		m.rebind(nil, nil)
 		return true
-	}
-	if mr == nil || mr.dev != m.pd.dev {
+	case mr == nil || mr.dev != m.pd.dev:
 		return false
-	}
-	if m.typ == ci.MWType2 && m.over != nil {
-		return false // a bound type 2 window is invalidated first
 	}
 	under := mr.bind()
 	if under == nil {
@@ -260,9 +260,12 @@ func (m *MW) bind(e *endpoint, mr *MR, b *ci.MWBind) bool {
 		mr.unbind()
 		return false
 	}
-	g := &grant{key: b.Key, access: b.Access, pd: m.pd, base: b.Addr, length: b.Length,
+	g := &grant{key: key, access: b.Access, pd: m.pd, base: b.Addr, length: b.Length,
 		bytes: under.bytes, off: off, under: under}
-	if m.typ == ci.MWType2 {
+	if isZeroBased {
+		g.base = 0
+	}
+	if isTwo {
 		g.qp = e
 	}
 	m.rebind(g, mr)

@@ -204,7 +204,8 @@ func TestBindQueue(t *testing.T) {
 	require.Equal(t, ci.WCSuccess, run(k4, 100))
 	require.True(t, works(k4))
 	require.False(t, works(k1))
-	require.Equal(t, ci.WCBindErr, run(k4^0x100, 100), "a key of another index")
+	require.Equal(t, ci.WCSuccess, run(k4^0x100, 100), "the index of a key is not used")
+	require.True(t, works(k4))
 	r.destroy(w, m)
 	r.close()
 }
@@ -239,10 +240,10 @@ func TestBindType2(t *testing.T) {
 	require.False(t, ok, "type 2 keys are the consumer's")
 	key := w.Key()&^0xff | 0x42
 	b := ci.MWBind{Addr: g.Addr, Length: 50, Key: key, Access: ci.RemoteRead}
-	_, st := r.bind(r.q, w, m, ci.MWBind{Addr: g.Addr, Length: 50, Key: key ^ 0x100})
-	require.Equal(t, ci.WCBindErr, st, "the upper bits are the window's")
-	_, st = r.bind(r.q, w, m, b)
+	b.Key ^= 0xabcdef00 // the upper bits are the window's
+	_, st := r.bind(r.q, w, m, b)
 	require.Equal(t, ci.WCSuccess, st)
+	b.Key = key
 	require.Equal(t, key, w.Key())
 	require.True(t, r.remoteOK(r.q, key, g.Addr, 50, ci.RemoteRead))
 	require.False(t, r.remoteOK(r.q2, key, g.Addr, 50, ci.RemoteRead), "only through the QP that bound it")
@@ -265,11 +266,44 @@ func TestBindType2(t *testing.T) {
 	_, st = r.bind(r.q, w, m, b)
 	require.Equal(t, ci.WCSuccess, st)
 	_, st = r.bind(r.q, w, nil, ci.MWBind{Key: b.Key})
-	require.Equal(t, ci.WCSuccess, st, "length 0 unbinds")
-	require.False(t, r.remoteOK(r.q, b.Key, g.Addr, 1, ci.RemoteRead))
+	require.Equal(t, ci.WCBindErr, st, "length 0")
+	require.True(t, r.remoteOK(r.q, b.Key, g.Addr, 1, ci.RemoteRead))
+	require.Equal(t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, b.Key))
+	_, st = r.bind(r.q, w, m, ci.MWBind{Addr: g.Addr, Key: b.Key})
+	require.Equal(t, ci.WCBindErr, st, "length 0")
+	_, st = r.bind(r.q, w, m, b)
+	require.Equal(t, ci.WCSuccess, st, "the key of the last bind")
+	require.Equal(t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, b.Key))
+
+	// A zero-based window of type 2.
+	zero := ci.MWBind{Addr: g.Addr + 10, Length: 50, Key: key, Access: ci.RemoteRead | ci.ZeroBased}
+	_, st = r.bind(r.q, w, m, zero)
+	require.Equal(t, ci.WCSuccess, st)
+	for _, x := range []struct {
+		at, n   uint64
+		allowed bool
+	}{{0, 50, true}, {49, 1, true}, {50, 1, false}, {0, 51, false}, {g.Addr + 10, 1, false}, {math.MaxUint64, 2, false}} {
+		require.Equal(t, x.allowed, r.remoteOK(r.q, key, x.at, x.n, ci.RemoteRead), "%+v", x)
+	}
+	var h holds
+	at, ok := h.remote(&r.h.keys, &r.q.endpoint, key, 3, 1, ci.RemoteRead)
+	require.True(t, ok)
+	require.EqualValues(t, 13, at.off)
+	h.release()
+	require.Equal(t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, key))
+	based := r.register(make([]byte, 100), allRights|ci.ZeroBased)
+	_, st = r.bind(r.q, w, based, ci.MWBind{Length: 50, Key: key, Access: ci.RemoteRead})
+	require.Equal(t, ci.WCBindErr, st, "a zero-based region")
+	r.h.attr.Caps &^= ci.CapZeroBased
+	_, st = r.bind(r.q, w, m, zero)
+	require.Equal(t, ci.WCBindErr, st, "without the capability")
+	r.h.attr.Caps |= ci.CapZeroBased
+	r.destroy(based)
 
 	// A peer or a request cannot invalidate the key of a type 1 window.
 	w1 := r.window(ci.MWType1)
+	_, st = r.bind(r.q, w1, m, zero)
+	require.Equal(t, ci.WCBindErr, st, "a zero-based window of type 1")
 	k1, st := r.bind(r.q, w1, m, ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.RemoteRead})
 	require.Equal(t, ci.WCSuccess, st)
 	require.False(t, r.h.keys.invalidate(&r.q.endpoint, k1))

@@ -89,10 +89,10 @@ func TestNamedWindow(t *testing.T) {
 	_, err = r.pd.CreateNamedMW(0x45601, ci.MWType2)
 	requireStatus(t, ci.InsufficientResources, err)
 	mr := r.register(make([]byte, 64), allRights|ci.BindWindow)
-	bind := ci.MWBind{Key: 0x45607, Addr: mr.Region().Addr, Length: 8, Access: ci.RemoteRead}
+	bind := ci.MWBind{Key: 7, Addr: mr.Region().Addr, Length: 8, Access: ci.RemoteRead}
 	require.Equal(t, ci.WCSuccess, r.h.bindMW(&r.q.endpoint,
-		&WorkExt{ByKey: true, Bind: bind, MWKey: bind.Key, MRKey: mr.Region().LKey}))
-	require.True(t, r.remoteOK(r.q, bind.Key, bind.Addr, 8, ci.RemoteRead))
+		&WorkExt{ByKey: true, Bind: bind, MWKey: 0x45600, MRKey: mr.Region().LKey}))
+	require.True(t, r.remoteOK(r.q, 0x45607, bind.Addr, 8, ci.RemoteRead))
 	r.destroy(o, mr)
 	r.close()
 }

@@ -11,14 +11,15 @@ import (
 type outcome uint8
 
 const (
-	placed      outcome = iota
-	tooLong             // the receive buffer ends before the data
-	protection          // a local key, bound or right is invalid
-	access              // a remote key, bound or right of the region is invalid
-	invalid             // the request breaks the protocol
-	unsupported         // the QP does not permit the operation: unsupported function (IBTA volume 1, 9.9.3)
-	notReady            // no receive buffer
-	badWork             // the description of the receive buffer is invalid
+	placed         outcome = iota
+	tooLong                // the receive buffer ends before the data
+	protection             // a local key, bound or right is invalid
+	access                 // a remote key, bound or right of the region is invalid
+	invalid                // the request breaks the protocol
+	unsupported            // the QP does not permit the operation: unsupported function (IBTA volume 1, 9.9.3)
+	notReady               // no receive buffer
+	badWork                // the description of the receive buffer is invalid
+	notInvalidated         // the message is stored, and its receiver may not invalidate the key in it
 )
 
 // scatter copies n bytes of payload to a scatter list of pd, from offset off.

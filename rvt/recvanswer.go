@@ -59,7 +59,11 @@ func (r *responder) acceptAtomic(t *turn, p *Packet) outcome {
 		return access
 	}
 	orig, err := m.atomic(p.Op, p.Swap, p.Compare)
-	if err != nil {
+	switch err {
+	case nil:
+	case errMisaligned: // a zero-based region or window begins at any byte
+		return invalid
+	default:
 		return access
 	}
 	r.msn = (r.msn + 1) & psnMask

@@ -49,14 +49,14 @@ func (r *responder) messageRC(t *turn, p *Packet) outcome {
 			v = r.message(t, p)
 		}
 	}
-	if v != placed {
+	if v != placed && v != notInvalidated {
 		return v
 	}
 	r.psn = psnAdd(r.psn, p.N)
 	if p.End {
 		r.msn = (r.msn + 1) & psnMask
 	}
-	return placed
+	return v
 }
 
 // message stores packets of a SEND or WRITE, of RC and UC, single or in trains.
@@ -87,7 +87,7 @@ func (r *responder) messageSend(t *turn, p *Packet) outcome {
 	r.in, r.op = !p.End, p.Op
 	if p.End {
 		if p.HasInv && !r.dev.keys.invalidate(r.endpoint, p.Inv) {
-			return access
+			return notInvalidated
 		}
 		wc := t.complete(r.recvCQ, p.SE)
 		wc.ID, wc.Length, wc.Op = r.rw.ID, uint32(r.off), ci.WCRecv
@@ -112,6 +112,9 @@ func (r *responder) messageWrite(t *turn, p *Packet) outcome {
 		}
 		if p.DMALen > 0 {
 			if _, ok := t.holds.remote(&r.dev.keys, r.endpoint, p.RKey, p.VA, uint64(p.DMALen), ci.RemoteWrite); !ok {
+				if p.N == 1 && p.End && p.HasImm && r.service == wire.RC {
+					r.takeRecv() // it reports the violation (IBTA volume 1, 11.6.2), if there is one
+				}
 				return access
 			}
 		}

@@ -123,12 +123,11 @@ func (r *requester) begin(t *turn, e *sendEntry) bool {
 			n = uint32((e.w.Length + mtu - 1) / mtu)
 		}
 	case ci.OpCompareSwap, ci.OpFetchAdd:
-		switch {
-		case e.w.Length != 8:
+		// The memory for the result is checked when the result arrives, as that of a READ is.
+		if e.w.Length < 8 {
 			bad = ci.WCLocalLenErr
-		case bad == ci.WCSuccess && !e.w.IsLate:
-			bad = r.checkResult(t, e)
 		}
+		e.w.Length = 8 // the rest of the list is not used
 	default:
 		return r.local(t, e, bad)
 	}
@@ -144,17 +143,6 @@ func (r *requester) begin(t *turn, e *sendEntry) bool {
 	r.newPSN = psnAdd(r.newPSN, n)
 	r.psn, r.off = e.first, 0
 	return true
-}
-
-// checkResult checks the memory for the result of an atomic, whose effect at the responder cannot be undone. Status:
-// WCLocalProtErr.
-func (r *requester) checkResult(t *turn, e *sendEntry) ci.WCStatus {
-	for _, s := range e.w.SGL {
-		if _, st := t.holds.local(&t.dev.keys, r.pd, s, true); st != ci.WCSuccess {
-			return st
-		}
-	}
-	return ci.WCSuccess
 }
 
 // reset discards all requests.

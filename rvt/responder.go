@@ -101,19 +101,29 @@ func (r *responder) conclude(t *turn, p *Packet, v outcome) {
 		r.refuse(t, wire.NAKRemoteOperation, ci.WCLocalOpErr, 0)
 	case access:
 		r.refuse(t, wire.NAKRemoteAccess, ci.WCLocalAccessErr, ci.EventWQAccessError)
+	case notInvalidated:
+		// The message has arrived whole, so its sender gets an acknowledgement; only the receiver fails (IBTA volume 1,
+		// 9.9.6.3, class J).
+		r.refuse(t, wire.ACK(wire.CreditsInvalid), ci.WCRemInvalidReqErr, 0)
 	case invalid, unsupported:
 		r.refuse(t, wire.NAKInvalidRequest, ci.WCRemInvalidReqErr, ci.EventWQReqError)
 	}
 }
 
-// refuse makes a fatal NAK due, after which the QP goes to Error. A receive that the message has taken completes with
-// st.
+// refuse makes a fatal answer due, a NAK or the last acknowledgement, after which the QP goes to Error. A receive that
+// the message has taken completes with st, and reports an access violation instead of event (IBTA volume 1, 11.6.3.2).
 func (r *responder) refuse(t *turn, syn wire.Syndrome, st ci.WCStatus, event ci.EventType) {
-	r.dev.count.add(CountInvalidNak, 1)
-	r.setNak(syn)
+	if r.setNak(syn); syn.IsACK() {
+		r.nakPSN = psnAdd(r.psn, psnMask)
+	} else {
+		r.dev.count.add(CountInvalidNak, 1)
+	}
 	r.failed = true
 	if r.have {
 		r.recvError(t, st)
+		if st == ci.WCLocalAccessErr {
+			event = 0
+		}
 	}
 	r.respond(t)
 	if event != 0 { // after the NAK: the consumer may disconnect, and the peer learns of its failed request first

@@ -26,7 +26,6 @@ type Work struct {
 	PKeyIx  uint16 // QP1
 	FromQP1 bool   // a UD QP sends in the name of QP1, with its number, its Q_Key and PKeyIx; not for other processes
 	IsInl   bool   // Inline counts (it may be empty), not SGL
-	IsLate  bool   // of an atomic: SGL is checked when the response arrives, and not before the request is sent
 	Bad     ci.WCStatus
 	Offload Offload // of a datagram, or nil
 	Length  uint64  // bytes of SGL or Inline together; filled in by the engine

@@ -28,13 +28,14 @@ func TestResponderTrains(t *testing.T) {
 		"SEND without a receive":          {wire.OpSend, 3, 5, 0, 0, false, false, 0},
 		"SEND too long in the last":       {wire.OpSend, 3, 50, 2*1024 + 10, 0, false, false, 2},
 		"SEND too long in the second":     {wire.OpSend, 4, 50, 1024 + 10, 0, false, false, 1},
-		"SEND, invalidate of a wrong key": {wire.OpSend, 3, 5, 4096, 0, false, true, 2},
+		"SEND, invalidate of a wrong key": {wire.OpSend, 3, 5, 4096, 0, false, true, -1}, // by the receiver alone
 		"WRITE":                           {wire.OpWrite, 3, 5, 0, 2*1024 + 5, false, false, -1},
 		"WRITE, less than announced":      {wire.OpWrite, 2, 5, 0, 1024 + 6, false, false, 1},
 		"WRITE, more than announced":      {wire.OpWrite, 2, 7, 0, 1024 + 6, false, false, 1},
 		"WRITE, more from the second on":  {wire.OpWrite, 4, 7, 0, 1024 + 6, false, false, 1},
 		"WRITE with immediate, not ready": {wire.OpWrite, 3, 5, 0, 2*1024 + 5, true, false, 2},
 		"WRITE with immediate":            {wire.OpWrite, 3, 5, 64, 2*1024 + 5, true, false, -1},
+		"WRITE with immediate, outside":   {wire.OpWrite, 2, 5, 64, 1 << 20, true, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			type outcome struct {

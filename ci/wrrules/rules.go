@@ -169,12 +169,14 @@ func (r *Rules) checkObjects(connected bool, oneOf ci.Caps, valid bool) Reason {
 // windowRights are the rights that a window can grant.
 const windowRights = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
 
-// IsWindowAccess reports whether a window can have the rights.
+// IsWindowAccess reports whether a window can have the rights. One of type 2 can be zero-based, too, with CapZeroBased
+// (IBTA volume 1, o10-36.2.2).
 func IsWindowAccess(a ci.Access) bool { return a&^windowRights == 0 }
 
 // CanBind reports whether a window with the rights window can be bound to a region with the rights region (IBTA volume
-// 1, 10.6.7.2.1).
+// 1, 10.6.7.2.1). A zero-based region has no windows, as in Linux (D-105).
 func CanBind(region, window ci.Access) bool {
 	writes := window&(ci.RemoteWrite|ci.RemoteAtomic) != 0
-	return region&ci.BindWindow != 0 && IsWindowAccess(window) && (!writes || region&ci.LocalWrite != 0)
+	return region&(ci.BindWindow|ci.ZeroBased) == ci.BindWindow && IsWindowAccess(window&^ci.ZeroBased) &&
+		(!writes || region&ci.LocalWrite != 0)
 }

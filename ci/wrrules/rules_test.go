@@ -127,6 +127,8 @@ func TestCanBind(t *testing.T) {
 		{ci.BindWindow, ci.RemoteAtomic, false},
 		{write, ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic, true},
 		{write, ci.LocalWrite, false},
+		{write, ci.RemoteWrite | ci.ZeroBased, true},
+		{write | ci.ZeroBased, ci.RemoteWrite, false},
 	} {
 		assert.Equal(t, c.want, wrrules.CanBind(c.region, c.window), "%v on %v", c.window, c.region)
 	}

@@ -139,10 +139,10 @@ func TestFaultErrors(t *testing.T) {
 }
 
 func TestQuirks(t *testing.T) {
-	c := serveCmd{Quirks: []string{"late-atomics", "empty-reads", "windows-2b"}}
-	assert.Equal(t, model.Quirks{FailEmptyReads: true, ClaimWindows2B: true, LateAtomicCheck: true}, c.quirks())
+	c := serveCmd{Quirks: []string{"empty-reads", "windows-2b"}}
+	assert.Equal(t, model.Quirks{FailEmptyReads: true, ClaimWindows2B: true}, c.quirks())
 	assert.Equal(t, model.Quirks{FailEmptyReads: true}, (&serveCmd{Quirks: []string{"empty-reads"}}).quirks())
 	status, _, errs := runProgram(t, "serve", "--quirk", "slow", "/x")
 	assert.Equal(t, command.ExitUsage, status)
-	assert.Contains(t, errs, "late-atomics")
+	assert.Contains(t, errs, "windows-2b")
 }

@@ -32,7 +32,7 @@
 //	ddk-model fault lose-interrupts /run/card0 --vector 1
 //	ddk-model fault overflow-eq /run/card0 --eq 9
 //
-// --quirk makes all cards deviate as real ones do: empty-reads, windows-2b, late-atomics.
+// --quirk makes all cards deviate as real ones do: empty-reads, windows-2b.
 //
 // # Trust
 //

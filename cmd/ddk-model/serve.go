@@ -23,7 +23,7 @@ type serveCmd struct {
 	BlueFlame bool     `name:"blueflame" help:"Announce BlueFlame, which is slower than doorbells here."`
 	Verbose   bool     `short:"v" help:"Log every command of the drivers."`
 	Faults    bool     `help:"Accept faults from ddk-model fault, at the socket of a card with .faults behind its name."`
-	Quirks    []string `name:"quirk" enum:"empty-reads,windows-2b,late-atomics" help:"A deviation of real cards: ${enum}."`
+	Quirks    []string `name:"quirk" enum:"empty-reads,windows-2b" help:"A deviation of real cards: ${enum}."`
 
 	Topology  string `type:"existingfile" help:"Subnet in ibsim's net format whose adapters are the cards."`
 	Configure bool   `help:"Bring the subnet of --topology up without a subnet manager."`
@@ -117,8 +117,7 @@ func (c *serveCmd) card(p *program, links linkMaker, i int, path, node string) (
 // quirks returns the quirks of the cards, of which kong has checked the names.
 func (c *serveCmd) quirks() model.Quirks {
 	return model.Quirks{FailEmptyReads: slices.Contains(c.Quirks, "empty-reads"),
-		ClaimWindows2B:  slices.Contains(c.Quirks, "windows-2b"),
-		LateAtomicCheck: slices.Contains(c.Quirks, "late-atomics")}
+		ClaimWindows2B: slices.Contains(c.Quirks, "windows-2b")}
 }
 
 // guidOf returns the node GUID that a link suggests, or 0.

@@ -108,8 +108,8 @@ type bindPost struct {
 	ext ci.SendExt
 }
 
-// hasBind reports whether the objects of an OpBindMW are valid: a window of type 2 with one of its keys, and the region
-// unless the bind ends another one. The adapter validates the rest.
+// hasBind reports whether the objects of an OpBindMW are valid: a window of type 2, and the region unless the length is
+// 0. The adapter validates the rest.
 func (q *qp) hasBind(wr *ci.SendWR) bool {
 	if wr.Ext == nil {
 		return false
@@ -119,7 +119,7 @@ func (q *qp) hasBind(wr *ci.SendWR) bool {
 	if !ok || w.hca != q.hca || !w.alive() || w.typ != ci.MWType2 {
 		return false
 	}
-	if !w.keys.Owns(b.Key) || !wrrules.IsWindowAccess(b.Access) {
+	if !wrrules.IsWindowAccess(b.Access) {
 		return false
 	}
 	var region *mr
@@ -128,7 +128,7 @@ func (q *qp) hasBind(wr *ci.SendWR) bool {
 			return false
 		}
 	}
-	q.setBind(w, region, b.Key)
+	q.setBind(w, region, w.keys.Variant(b.Key))
 	return true
 }
 

@@ -59,7 +59,10 @@ func (s *side) execute(p *wire.Packet) {
 	last := k == r.n-1
 	switch {
 	case r.wrong == remoteKey && k == 0:
-		s.refuse(r, wire.NAKRemoteAccess, 0)
+		if last && r.op == ci.OpWrite && r.imms() { // the receive of its immediate data reports it, if there is one
+			s.in = s.rq.take()
+		}
+		s.refuse(r, wire.NAKRemoteAccess, ci.WCLocalAccessErr)
 		return
 	case r.wrong == misaligned:
 		s.refuse(r, wire.NAKInvalidRequest, 0)

@@ -160,12 +160,34 @@ func Windows() []Mutant {
 		},
 		post(
 			"mw2.any-key",
-			"CI-BindMWTwo-04",
-			"the index of the key of a bind is ignored",
+			"CI-BindMWTwo-05",
+			"a bind with a key that has another index leaves the key of the window as it is",
 			ci.CapMW2,
 			func(w *ci.SendWR) {
-				if w.Op == ci.OpBindMW && w.Ext != nil && w.Ext.Bind.MW != nil {
-					w.Ext.Bind.Key = w.Ext.Bind.MW.Key()&^0xff | w.Ext.Bind.Key&0xff
+				if b := bindOf(w); b != nil && b.MW != nil && b.MW.Key()>>8 != b.Key>>8 {
+					b.Key = b.MW.Key()
+				}
+			},
+		),
+		post(
+			"mw2.long-empty",
+			"CI-BindMWTwo-04",
+			"a bind of length 0 binds one byte",
+			ci.CapMW2,
+			func(w *ci.SendWR) {
+				if b := bindOf(w); b != nil {
+					b.Length = max(b.Length, 1)
+				}
+			},
+		),
+		post(
+			"mw2.not-zero-based",
+			"CI-BindMWTwo-06",
+			"ZeroBased of a window is ignored",
+			ci.CapMW2|ci.CapZeroBased,
+			func(w *ci.SendWR) {
+				if b := bindOf(w); b != nil {
+					b.Access &^= ci.ZeroBased
 				}
 			},
 		),
@@ -175,8 +197,8 @@ func Windows() []Mutant {
 			"the HCA chooses the low bits of a type 2 window's key",
 			ci.CapMW2,
 			func(w *ci.SendWR) {
-				if w.Op == ci.OpBindMW && w.Ext != nil {
-					w.Ext.Bind.Key ^= 0x55
+				if b := bindOf(w); b != nil {
+					b.Key ^= 0x55
 				}
 			},
 		),
@@ -192,6 +214,14 @@ func Windows() []Mutant {
 			},
 		),
 	}
+}
+
+// bindOf returns the bind of a request, or nil.
+func bindOf(w *ci.SendWR) *ci.MWBind {
+	if w.Op != ci.OpBindMW || w.Ext == nil {
+		return nil
+	}
+	return &w.Ext.Bind
 }
 
 type binder struct {

@@ -51,9 +51,6 @@ type Quirks struct {
 	FailEmptyReads bool
 	// ClaimWindows2B announces memory windows of type 2B, which the adapter does not have.
 	ClaimWindows2B bool
-	// LateAtomicCheck checks the local memory of an atomic operation only when its response has arrived: with an L_Key
-	// that is invalid, the operation completes with a local protection error, and the remote word has changed.
-	LateAtomicCheck bool
 }
 
 // A PortConfig describes a port.

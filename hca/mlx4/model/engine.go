@@ -11,7 +11,7 @@ import (
 
 // engineCaps are what the model uses of the transport.
 const engineCaps = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 |
-	ci.CapMW2 | ci.CapFastReg | ci.CapSendInvalidate | ci.CapCurrentQPState | ci.CapPortActiveEvent |
+	ci.CapMW2 | ci.CapZeroBased | ci.CapFastReg | ci.CapSendInvalidate | ci.CapCurrentQPState | ci.CapPortActiveEvent |
 	ci.CapPKeyCounter | ci.CapQKeyCounter | ci.CapModeration | ci.CapAPM
 
 // defaultQueueMemory is the default of Config.QueueMemory.

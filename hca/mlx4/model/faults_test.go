@@ -118,28 +118,6 @@ func TestQuirks(t *testing.T) {
 	}
 }
 
-// TestLateAtomicCheck executes atomic operations with an L_Key that is invalid. The remote word changes only with the
-// quirk.
-func TestLateAtomicCheck(t *testing.T) {
-	l := direct.NewLink()
-	for _, quirk := range []bool{false, true} {
-		m := newModel(t, l, model.Config{Quirks: model.Quirks{LateAtomicCheck: quirk}})
-		a := newPeer(t, m, prm.ServiceRC)
-		lid := uint16(prm.EQEMgmtLID.Get(a.waitEvent(asyncEQ, prm.EventPortMgmtChange)))
-		for i, op := range []uint64{prm.WQEFetchAdd, prm.WQECompareSwap} {
-			from, to := a.newQP(0x250+2*uint32(i), prm.ServiceRC, a.cq), a.newQP(0x251+2*uint32(i), prm.ServiceRC, a.cq)
-			from.connect(lid, to.num)
-			to.connect(lid, from.num)
-			word := a.mr.Bytes[512+64*i:][:8]
-			from.post(op, 0, remoteSegment(a.mr.key, a.mr.start+512+64*uint64(i)), atomicSegment(7, 0),
-				dataSegment(8, a.mr.key+0x100, a.mr.start))
-			e := a.cq.wait()
-			require.EqualValues(t, prm.SynLocalProtection, prm.CQESyndrome.Get(e))
-			require.Equal(t, quirk, word[0]|word[7] == 7, "%v: %x", op, word)
-		}
-	}
-}
-
 // Receive WQEs that are posted in Error complete as flushed, without a doorbell.
 func TestReceivesInError(t *testing.T) {
 	a, _ := newPair(t, prm.ServiceRC)

@@ -188,6 +188,12 @@ func bindSegment(newKey, lkey, addr, length uint64) []byte {
 
 // TestWindow binds a window, writes through it, and finds its bounds.
 func TestWindow(t *testing.T) {
+	for _, isZeroBased := range []uint64{0, 1} {
+		testWindow(t, isZeroBased)
+	}
+}
+
+func testWindow(t *testing.T, isZeroBased uint64) {
 	a, b := newPair(t, prm.ServiceRC)
 	const index = 0x123
 	key := uint64(prm.KeyOf(index))
@@ -201,15 +207,17 @@ func TestWindow(t *testing.T) {
 	require.Equal(t, prm.OK, s, "no window is bound")
 	b.mr = b.newMR(regionSize)
 	key++ // a bind changes the lower bits
-	b.qp.post(prm.WQEBind, 0, bindSegment(key, b.mr.key, b.mr.start+100, 50))
+	bind, first := bindSegment(key, b.mr.key, b.mr.start+100, 50), (b.mr.start+100)*(1-isZeroBased)
+	prm.BindZeroBased.Put(bind, isZeroBased)
+	b.qp.post(prm.WQEBind, 0, bind)
 	requireCQE(t, b.cq.wait(), b.qp.num, true, prm.WQEBind)
 	copy(a.mr.Bytes, "through the window")
-	a.qp.post(prm.WQEWrite, 0, remoteSegment(key, b.mr.start+100), dataSegment(18, a.mr.key, a.mr.start))
+	a.qp.post(prm.WQEWrite, 0, remoteSegment(key, first), dataSegment(18, a.mr.key, a.mr.start))
 	requireCQE(t, a.cq.wait(), a.qp.num, true, prm.WQEWrite)
 	require.Equal(t, "through the window", string(b.mr.Bytes[100:118]))
 	s, _ = b.exec(prm.CmdHW2SWMPT, 0, b.mr.index, 1, 0)
 	require.Equal(t, prm.RegBound, s)
-	a.qp.post(prm.WQEWrite, 0, remoteSegment(key, b.mr.start+140), dataSegment(18, a.mr.key, a.mr.start))
+	a.qp.post(prm.WQEWrite, 0, remoteSegment(key, first+40), dataSegment(18, a.mr.key, a.mr.start))
 	require.EqualValues(t, prm.SynRemoteAccess, prm.CQESyndrome.Get(a.cq.wait()), "beyond the window")
 }
 

@@ -77,11 +77,6 @@ func TestBadSegments(t *testing.T) {
 		"inline data behind a data segment": {prm.WQESend, func(p *peer) [][]byte {
 			return [][]byte{dataSegment(8, p.mr.key, p.mr.start), inlineSegment("x")}
 		}},
-		"window with addresses from zero": {prm.WQEBind, func(p *peer) [][]byte {
-			s := bindSegment(p.mr.key, p.mr.key, p.mr.start, 8)
-			prm.BindZeroBased.Put(s, 1)
-			return [][]byte{s}
-		}},
 		"registration of more pages than announced": {prm.WQEFastRegister, func(p *peer) [][]byte {
 			s := make([]byte, prm.FastRegSegment)
 			prm.FastRegKey.Put(s, p.mr.key)

@@ -132,7 +132,6 @@ func (d *decoder) atomic(opcode uint8) bool {
 	if s == nil {
 		return false
 	}
-	d.w.IsLate = d.q.m.cfg.Quirks.LateAtomicCheck
 	swap, compare := prm.AtomicSwap.Get(s), prm.AtomicCompare.Get(s)
 	if opcode == prm.WQEFetchAdd {
 		d.w.Op, d.w.Compare = ci.OpFetchAdd, swap
@@ -216,7 +215,7 @@ func (d *decoder) fastRegister() bool {
 
 func (d *decoder) bind() bool {
 	s := d.take(prm.BindSegment)
-	if s == nil || prm.BindZeroBased.Has(s) {
+	if s == nil {
 		return false
 	}
 	b := ci.MWBind{Addr: prm.BindAddress.Get(s), Length: prm.BindLength.Get(s), Key: ci.Key(prm.BindNewKey.Get(s))}
@@ -224,7 +223,7 @@ func (d *decoder) bind() bool {
 		f *prm.Field
 		a ci.Access
 	}{{&prm.BindAtomic, ci.RemoteAtomic}, {&prm.BindRemoteWrite, ci.RemoteWrite},
-		{&prm.BindRemoteRead, ci.RemoteRead}} {
+		{&prm.BindRemoteRead, ci.RemoteRead}, {&prm.BindZeroBased, ci.ZeroBased}} {
 		if e.f.Has(s) {
 			b.Access |= e.a
 		}

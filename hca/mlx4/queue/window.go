@@ -28,8 +28,8 @@ func (w *Window) Init(typ ci.MWType, k ci.Key) {
 // Key returns the current key: that of the last bind that was posted (type 1) or that has completed (type 2).
 func (w *Window) Key() ci.Key { return ci.Key(w.key.Load()) }
 
-// Owns reports whether a key is one of the 256 of the window.
-func (w *Window) Owns(k ci.Key) bool { return uint32(k)>>8 == w.key.Load()>>8 }
+// Variant returns the key of the window that has the low bits of k.
+func (w *Window) Variant(k ci.Key) ci.Key { return w.Key()&^0xff | k&0xff }
 
 // NextKey draws the key that a window of type 1 will have once the bind that is about to be posted is executed, and
 // makes it current. It reports false for another type, and if current is not the current key.

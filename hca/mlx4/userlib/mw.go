@@ -44,20 +44,20 @@ type bindPost struct {
 	ext ci.SendExt
 }
 
-// hasBind reports whether the objects of an OpBindMW are valid: a window of type 2 with one of its keys, and the region
-// unless the bind ends another one. The adapter validates the rest. sendMu is held.
+// hasBind reports whether the objects of an OpBindMW are valid: a window of type 2, and the region unless the length is
+// 0. The adapter validates the rest. sendMu is held.
 func (q *qp) hasBind(wr *ci.SendWR) bool {
 	if wr.Ext == nil {
 		return false
 	}
 	b := &wr.Ext.Bind
 	w, ok := ci.UserHandle[*mw](b.MW)
-	if !ok || w.pd.ca != q.pd.ca || w.destroyed.Load() || w.typ != ci.MWType2 || !w.keys.Owns(b.Key) ||
+	if !ok || w.pd.ca != q.pd.ca || w.destroyed.Load() || w.typ != ci.MWType2 ||
 		!wrrules.IsWindowAccess(b.Access) {
 		return false
 	}
 	if b.Length == 0 {
-		q.setBind(w, 0, b.Key)
+		q.setBind(w, 0, w.keys.Variant(b.Key))
 		return true
 	}
 	r, ok := ci.As[ci.UserRegion](b.MR)
@@ -69,7 +69,7 @@ func (q *qp) hasBind(wr *ci.SendWR) bool {
 	if !alive || !own || d.ca != q.pd.ca {
 		return false
 	}
-	q.setBind(w, b.MR.Region().LKey, b.Key)
+	q.setBind(w, b.MR.Region().LKey, w.keys.Variant(b.Key))
 	return true
 }
 

@@ -1,6 +1,8 @@
 package cisuite
 
 import (
+	"fmt"
+
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
@@ -126,12 +128,12 @@ func mw2OtherQP(t *validate.T) {
 }
 
 var CIBindMWTwo04 = mw2Cases.Must("CI-BindMWTwo-04", "IBTA 10.6.7", "OpBindMW",
-	"A bind of type 2 with a key that is not the window's, of a bound window, or to a region that does not permit "+
-		"it fails and changes nothing.")
+	"A bind of type 2 of a bound window, of length 0, or to a region that does not permit it fails and changes "+
+		"nothing.")
 
 var _ = mw2Cases.Case(validate.Case{
 	ID:      "mw2.refused",
-	Title:   "invalid keys, regions that do not permit the bind",
+	Title:   "no bytes, regions that do not permit the bind",
 	Feature: validate.FeatureMW,
 	Needs:   validate.Needs{Caps: ci.CapMW2},
 	Run:     mw2Refused,
@@ -150,7 +152,7 @@ func mw2Refused(t *validate.T) {
 	}
 	list := []bind{
 		{"to a nil region", bind2(w, nextKey(w), new(kit.Buf), 0, 64, ci.RemoteRead)},
-		{"with a key that has another index", bind2(w, before^1<<20, good, 0, 64, ci.RemoteRead)},
+		{"of length 0", bind2(w, nextKey(w), good, 0, 0, ci.RemoteRead)},
 		{"to a region without bind window", bind2(w, nextKey(w), plain, 0, 64, ci.RemoteRead)},
 		{"with remote write to a region without local write", bind2(w, nextKey(w), readOnly, 0, 64, ci.RemoteWrite)},
 		{"to a region of another PD", bind2(w, nextKey(w), foreign, 0, 64, ci.RemoteRead)},
@@ -174,6 +176,74 @@ func mw2Refused(t *validate.T) {
 	}
 	for _, b := range []*kit.Buf{good, plain, readOnly, foreign} {
 		kit.Destroy(t, b, "MR after failed binds")
+	}
+}
+
+var CIBindMWTwo05 = mw2Cases.Must("CI-BindMWTwo-05", "IBTA 10.6.7", "OpBindMW",
+	"The upper 24 bits of a window's key never change. A bind of type 2 with other ones ignores them or fails.")
+
+var _ = mw2Cases.Case(validate.Case{
+	ID:      "mw2.index",
+	Title:   "a key with the index of no window, and of another one",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW2},
+	Run:     mw2Index,
+}, CIBindMWTwo05)
+
+func mw2Index(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	other := p.B.CA.MW(p.B.PD, ci.MWType2)
+	for i, key := range kit.Variants(t, "key", []ci.Key{0x5a, other.Key(), other.Key() ^ 0x1000_0033}) {
+		w := p.B.CA.MW(p.B.PD, ci.MWType2)
+		before, want := w.Key(), w.Key()&^0xff|key&0xff
+		what := fmt.Sprintf("bind %d, with a key that has another index than the window's", i+1)
+		n, err := p.B.PostSend([]ci.SendWR{bind2(w, key, b, 0, 64, ci.RemoteWrite)})
+		if err != nil {
+			kit.WantTaken(t, "QP.PostSend of "+what, n, err, 0, ci.InvalidParameter, ci.InvalidRKey)
+			want = before
+		} else if p.B.CQ.WaitStatus(bindID, ci.WCSuccess, ci.WCBindErr).Status == ci.WCBindErr {
+			p.Reconnect()
+			want = before
+		} else {
+			p.WantWrite("the window", ci.Remote{Addr: b.Addr, RKey: want}, b.Bytes)
+			p.WantDenied("RDMA WRITE with the key of "+what, ci.OpWrite, 8, ci.Remote{Addr: b.Addr, RKey: key})
+		}
+		kit.Equal(t, "MW.Key after "+what, w.Key(), want)
+		kit.Destroy(t, w, "MW")
+	}
+}
+
+var CIBindMWTwo06 = mw2Cases.Must("CI-BindMWTwo-06", "IBTA 10.6.7", "OpBindMW; ZeroBased; CapZeroBased",
+	"The first byte of a zero-based window has address 0, wherever it begins in its region.")
+
+var _ = mw2Cases.Case(validate.Case{
+	ID:      "mw2.zero-based",
+	Title:   "a zero-based window",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW2 | ci.CapZeroBased},
+	Run:     mw2ZeroBased,
+}, CIBindMWTwo06)
+
+func mw2ZeroBased(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 300, bindable)
+	for _, x := range kit.Variants(t, "", []struct {
+		what string
+		addr uint64
+	}{{"the byte after the window", 200}, {"the window by its address in the region", b.Addr + 77}}) {
+		w := p.B.CA.MW(p.B.PD, ci.MWType2)
+		key := nextKey(w)
+		p.B.Send(bind2(w, key, b, 77, 200, ci.RemoteRead|ci.RemoteWrite|ci.ZeroBased))
+		p.B.CQ.WaitOK(bindID)
+		p.WantWrite("the window from address 0", ci.Remote{RKey: key}, b.Bytes[77:277])
+		p.WantWrite("the last byte of the window", ci.Remote{Addr: 199, RKey: key}, b.Bytes[276:277])
+		p.WantDenied("RDMA READ of "+x.what, ci.OpRead, 1, ci.Remote{Addr: x.addr, RKey: key})
+		kit.Destroy(t, w, "MW")
+	}
+	if t.Claims().Has(ci.CapMW1) {
+		bindFails(t, p, "with ZeroBased", ci.MWBind{MW: p.B.CA.MW(p.B.PD, ci.MWType1), MR: b.MR, Addr: b.Addr, Length: 64,
+			Access: ci.RemoteRead | ci.ZeroBased}, ci.InvalidParameter, ci.InvalidPermission)
 	}
 }
 
