@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +15,7 @@ import (
 	"ciddk/ci"
 	"ciddk/fabric"
 	"ciddk/fabric/join"
+	"ciddk/internal/private"
 )
 
 // A request is what a command asks of a running fabric, as one JSON value.
@@ -50,21 +49,11 @@ func socketPath(name string) string { return join.SocketPath(name, "control") }
 
 // listen opens a socket of a fabric. It replaces one that no process serves.
 func listen(name, path string) (net.Listener, error) {
-	if c, err := net.DialTimeout("unix", path, requestTime); err == nil {
-		_ = c.Close()
+	l, err := private.Replace("unix", path)
+	if errors.Is(err, private.ErrServed) {
 		return nil, fmt.Errorf("a fabric with the name %q runs already: choose another --name", name)
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
+	return l, err
 }
 
 // serveControl answers commands until the listener is closed.
@@ -131,8 +120,7 @@ func execute(f *fabric.Fabric, q request) (r response, err error) {
 func (p *program) call(q request) (r response, err error) {
 	ctx, cancel := context.WithTimeout(p.ctx, requestTime)
 	defer cancel()
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", socketPath(p.name))
+	c, err := join.Connect(ctx, p.name, "control")
 	if err != nil {
 		return r, fmt.Errorf("no fabric with the name %q runs here (start one with ddk-fabric serve): %w", p.name, err)
 	}

@@ -27,17 +27,17 @@ func fabricLink(o validate.Options) (l linkage, err error) {
 	if err != nil {
 		return l, err
 	}
-	path := join.SocketPath(name, "join")
+	where := name
 	if name == "" {
 		var f *fabric.Fabric
-		if f, path, l.close, err = serveFabric(); err != nil {
+		if f, where, l.close, err = serveFabric(); err != nil {
 			return l, err
 		}
 		l.setLink = func(up bool) error { return setCable(f, nodes[0], up) }
 	}
 	for _, n := range nodes {
 		l.ports = append(l.ports, func() (rvt.Port, error) {
-			p, err := join.Dial(context.Background(), path, n, 0)
+			p, err := join.DialName(context.Background(), where, n, 0)
 			if err == nil && name != "" {
 				err = awaitManager(p, n, managerTime)
 			}

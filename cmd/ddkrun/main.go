@@ -11,8 +11,9 @@
 // # The daemon
 //
 // ddkrun uses, in this order: the daemon of the flag --socket or of $DDKD_SOCKET, the daemon of the machine, the daemon
-// of the user. If there is none, it starts one for the user, with one adapter at 127.0.0.1. That daemon stops when it
-// had no client for half an hour.
+// of the user. If there is none, it starts one for the user, with one adapter at 127.0.0.1. That daemon stops when
+// no program was running for half an hour; with the last program, if CI is set; after the time of --idle or of
+// $DDKRUN_IDLE; by --stop.
 //
 // The program finds the adapters of the daemon and no others: RDMA devices of the machine are hidden.
 //
@@ -22,7 +23,7 @@
 //
 //   - preload: ddkrun preloads a small C library, which redirects the device files and the files of sysfs. Its source
 //     is in this program. It is compiled with the C compiler of the machine (cc) when it is needed first, and kept in
-//     the user's cache directory. Children of the program inherit it.
+//     the user's cache directory, or in another one that only the user can change. Children of the program inherit it.
 //   - seccomp: ddkrun is notified of the program's system calls on such files, and executes them. It works for static
 //     programs and Go programs, and needs no compiler. Package ciddk/cmd/ddkrun/seccomp describes it.
 //   - auto, the default: seccomp for static programs and where the library cannot be compiled, else preload.

@@ -9,24 +9,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ciddk/kproxy"
 	"ciddk/kproxy/native"
 )
 
-// ReadTree returns the files that the front end of a daemon supplies, and the daemon's process id.
-func ReadTree(socket string, timeout time.Duration) (entries []Entry, daemon int, err error) {
+// ReadTree returns the files that the front end of a daemon supplies, and the daemon's process. A daemon that ends when
+// it is idle is kept from that until this process ends.
+func ReadTree(socket string, timeout time.Duration) (entries []Entry, daemon kproxy.Peer, err error) {
 	c, err := native.Dial(socket, timeout)
 	if err != nil {
-		return nil, 0, err
+		return nil, daemon, err
 	}
 	defer c.Close()
-	if daemon, _, _, err = c.Peer(); err != nil {
-		return nil, 0, err
+	if daemon.PID, daemon.UID, daemon.GID, err = c.Peer(); err != nil {
+		return nil, daemon, err
 	}
 	var tree []byte
 	for {
 		total, b, err := readPart(c, uint64(len(tree)), timeout)
 		if err != nil {
-			return nil, 0, fmt.Errorf("devices: reading the tree from %s: %w", socket, err)
+			return nil, daemon, fmt.Errorf("devices: reading the tree from %s: %w", socket, err)
 		}
 		tree = append(tree, b...)
 		if uint64(len(tree)) >= total {
@@ -34,7 +36,7 @@ func ReadTree(socket string, timeout time.Duration) (entries []Entry, daemon int
 			return entries, daemon, err
 		}
 		if len(b) == 0 {
-			return nil, 0, fmt.Errorf("devices: reading the tree from %s: %w", socket, errMessage)
+			return nil, daemon, fmt.Errorf("devices: reading the tree from %s: %w", socket, errMessage)
 		}
 	}
 }

@@ -31,6 +31,7 @@ type Server struct {
 	conns  map[*native.Conn]struct{}
 	users  map[int]int // connections of each user
 	files  map[socket]File
+	holds  map[int]func() // stop the watches of processes that have read the tree, by their numbers
 	wait   sync.WaitGroup
 }
 
@@ -50,7 +51,7 @@ const maxPending = 64
 // New returns a server of up to max connections. clk is the source of time for timeouts.
 func New(front FrontEnd, max int, clk clock.Clock) *Server {
 	return &Server{front: front, max: max, clock: clk, discard: passedfd.NewDiscarder(clk),
-		conns: map[*native.Conn]struct{}{}, users: map[int]int{}, files: map[socket]File{}}
+		conns: map[*native.Conn]struct{}{}, users: map[int]int{}, files: map[socket]File{}, holds: map[int]func(){}}
 }
 
 // acceptRetry is the time after which Serve accepts again when the daemon has no descriptor for another connection.
@@ -125,6 +126,49 @@ func (s *Server) Close() {
 	}
 	s.mu.Unlock()
 	s.wait.Wait()
+	s.mu.Lock()
+	holds := s.holds
+	s.holds = nil
+	s.mu.Unlock()
+	for _, stop := range holds {
+		stop()
+	}
+}
+
+// hold counts the process of a connection as a client until it ends: a program may open its first device file a while
+// after ddkrun has read the tree, and may be a script, whose commands do so. There are no more holds than connections.
+func (s *Server) hold(c *native.Conn) {
+	pid, _, _, err := c.Peer()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil || s.holds == nil || s.holds[pid] != nil || len(s.holds) >= s.max {
+		return
+	}
+	f, err := c.PeerProcess()
+	if err != nil { // a process of another PID namespace
+		return
+	}
+	s.holds[pid] = native.WatchProcess(f, func() {
+		s.mu.Lock()
+		delete(s.holds, pid)
+		s.mu.Unlock()
+		f.Close()
+	})
+}
+
+// IsIdle reports whether there is no client.
+func (s *Server) IsIdle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.holds) == 0 && len(s.conns) == 0
+}
+
+// Retire reports whether there is no client, and isIdle returns true. The server accepts no connection from then on.
+func (s *Server) Retire(isIdle func() bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = s.closed || len(s.holds) == 0 && len(s.conns) == 0 && isIdle()
+	return s.closed
 }
 
 // buffers are those of messages that are being executed.
@@ -190,6 +234,7 @@ func (s *Server) first(c *native.Conn) (File, *os.File) {
 			return nil, nil
 		}
 		if m.op == opTree && m.a == 0 {
+			s.hold(c)
 			tree = encodeTree(s.front.Tree())
 		}
 		f, ok := s.open(c, &m, files, tree)

@@ -264,9 +264,12 @@ func TestReadTree(t *testing.T) {
 	s := New(r.f, 16, clock.Real()) // connections that have just been closed count
 	defer s.Close()
 	go func() { served <- s.Serve(l) }()
+	assert.True(t, s.IsIdle())
 	tree, daemon, err := ReadTree(socket, 30*time.Second)
 	require.NoError(t, err)
-	assert.Equal(t, os.Getpid(), daemon)
+	assert.False(t, s.IsIdle(), "this process has read the tree")
+	assert.False(t, s.Retire(func() bool { return true }))
+	assert.Equal(t, kproxy.Peer{PID: os.Getpid(), UID: os.Getuid(), GID: os.Getgid()}, daemon)
 	assert.Equal(t, r.f.Tree(), tree)
 	content, err := ReadContent(socket, "/dev//y/../z", 30*time.Second)
 	require.NoError(t, err)

@@ -20,3 +20,9 @@ func (*Server) Serve(*net.UnixListener) error { return errors.ErrUnsupported }
 
 // Close does nothing.
 func (*Server) Close() {}
+
+// IsIdle returns true.
+func (*Server) IsIdle() bool { return true }
+
+// Retire calls isIdle.
+func (*Server) Retire(isIdle func() bool) bool { return isIdle() }

@@ -15,7 +15,7 @@ const soPeerPIDFD = 77
 // process has a copy of its socket. stop ends the watch; exited is not called after it has returned. There is no watch
 // if the process cannot be found, such as one of another PID namespace.
 func (c *Conn) WatchPeer(exited func()) (stop func()) {
-	f, err := c.peerFD()
+	f, err := c.PeerProcess()
 	if err != nil {
 		return func() {}
 	}
@@ -53,9 +53,9 @@ func hasEnded(fd uintptr) bool {
 	}
 }
 
-// peerFD returns a pidfd of the process at the other end that the runtime can wait for. The kernel has the process of
+// PeerProcess returns a pidfd of the process that made the connection, for WatchProcess. The kernel has the process of
 // the socket since Linux 6.5. Before, it is found by its number.
-func (c *Conn) peerFD() (*os.File, error) {
+func (c *Conn) PeerProcess() (*os.File, error) {
 	fd := -1
 	if err := c.raw.Control(func(s uintptr) {
 		if n, err := unix.GetsockoptInt(int(s), unix.SOL_SOCKET, soPeerPIDFD); err == nil {

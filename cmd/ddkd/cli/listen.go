@@ -12,6 +12,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/activation"
 
+	"ciddk/internal/private"
 	"ciddk/kproxy/native"
 )
 
@@ -57,7 +58,7 @@ func listenAt(c *config, path, flag string) (*net.UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("%w (choose a path in a writable directory with %s)", err, flag)
 	}
-	l, err := listenPrivate(path)
+	l, err := private.Listen(native.Network, path)
 	if err != nil {
 		return nil, fmt.Errorf("%w (choose another path with %s)", err, flag)
 	}

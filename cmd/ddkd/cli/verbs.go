@@ -73,7 +73,8 @@ func notes(copyMemory string) devices.Notes {
 // idleChecks is the number of times that the daemon looks for clients while it is idle.
 const idleChecks = 4
 
-// watchIdle calls stop when there was no client for a time. end ends the watch.
+// watchIdle calls stop when there was no client for a time. No verbs program is accepted from then on, so that none
+// loses its adapters. end ends the watch.
 func (d *daemon) watchIdle(idle time.Duration, stop func()) (end func()) {
 	if idle == 0 {
 		return func() {}
@@ -82,15 +83,15 @@ func (d *daemon) watchIdle(idle time.Duration, stop func()) (end func()) {
 	var timer clock.Timer
 	ready := make(chan struct{})
 	count := 0
+	hasNoSessions := func() bool { return len(d.core.Sessions()) == 0 }
 	timer = clock.Real().AfterFunc(idle/idleChecks, func() {
 		<-ready
-		count++
-		if len(d.core.Sessions()) > 0 {
+		if count++; !d.verbs.IsIdle() || !hasNoSessions() {
 			count = 0
 		}
 		switch {
 		case ended.Load():
-		case count == idleChecks:
+		case count >= idleChecks && d.verbs.Retire(hasNoSessions):
 			stop()
 		default:
 			timer.Reset(idle / idleChecks)

@@ -216,7 +216,7 @@ func (a *adapter) open(ctx context.Context, network func() *sim.Network) (ci.HCA
 	case "network":
 		port, err = sim.New(network(), sim.Config{Addr: a.addr})
 	case "fabric":
-		port, err = join.Dial(ctx, join.SocketPath(a.fabric, "join"), a.node, a.nodePort)
+		port, err = join.DialName(ctx, a.fabric, a.node, a.nodePort)
 	default:
 		port, err = udp.New(udp.Config{Addr: a.addr, Interface: a.ifaceName, Port: a.port})
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -50,12 +51,19 @@ func choose(carrier, path string) (choice, error) {
 			reason: path + " is a Go program, which makes its system calls without the C library"}, nil
 	case kind == kindMusl:
 		return choice{carrier: carrierSeccomp, reason: path + " uses the C library musl"}, nil
+	case kind == kindSecure:
+		return choice{carrier: carrierSeccomp, reason: path + secureReason}, nil
 	}
 	library, err := library()
 	switch {
+	case kind == kindForeign:
+		return choice{}, fmt.Errorf("%s is a program for another processor than ddkrun (%s)", path, runtime.GOARCH)
 	case err == nil && isStatic:
 		return choice{}, fmt.Errorf("--carrier %s: %s is a static program, which preloads no library "+
 			"(use --carrier %s)", carrierPreload, path, carrierSeccomp)
+	case err == nil && kind == kindSecure:
+		return choice{}, fmt.Errorf("--carrier %s: %s%s (use --carrier %s)", carrierPreload, path, secureReason,
+			carrierSeccomp)
 	case err == nil:
 		return choice{carrier: carrierPreload, library: library}, nil
 	case carrier == carrierPreload:
@@ -63,6 +71,8 @@ func choose(carrier, path string) (choice, error) {
 	}
 	return choice{carrier: carrierSeccomp, reason: err.Error()}, nil
 }
+
+const secureReason = " has rights that its caller lacks (setuid, setgid, capabilities), so that it preloads no library"
 
 // maxScripts is the number of interpreters that are scripts themselves, as Linux limits it.
 const maxScripts = 5
@@ -75,6 +85,8 @@ const (
 	kindStatic              // it has no dynamic linker, which would preload a library
 	kindGo                  // it is dynamic, and makes its system calls by itself
 	kindMusl                // it has another C library than the one with which the library is compiled
+	kindSecure              // it runs with more rights than its caller, and its dynamic linker preloads nothing
+	kindForeign             // it is for another processor, or for 32 bits
 )
 
 // kindOf returns the kind of a program, or of the one that interprets a script. Others are dynamic.
@@ -86,7 +98,10 @@ func kindOf(path string) kind {
 		f, err := elf.Open(path)
 		if err == nil {
 			defer f.Close()
-			return kindOfFile(f)
+			if k := kindOfFile(f); k == kindStatic || k == kindForeign || !isSecure(path) {
+				return k
+			}
+			return kindSecure
 		}
 		path = interpreter(path)
 	}
@@ -98,6 +113,8 @@ func kindOfFile(f *elf.File) kind {
 	switch {
 	case f.Type != elf.ET_EXEC && f.Type != elf.ET_DYN:
 		return kindDynamic
+	case f.Class != elf.ELFCLASS64 || machines[runtime.GOARCH] != f.Machine:
+		return kindForeign
 	case linker < 0:
 		return kindStatic
 	case isMusl(f.Progs[linker]):
@@ -106,6 +123,26 @@ func kindOfFile(f *elf.File) kind {
 		return kindGo
 	}
 	return kindDynamic
+}
+
+// machines are the processors of ddkrun.
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// isSecure reports whether the kernel gives a program rights that this process does not have (AT_SECURE; execve(2),
+// capabilities(7)).
+func isSecure(path string) bool {
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	if unix.Stat(path, &st) != nil || unix.Statfs(path, &fs) != nil || fs.Flags&unix.ST_NOSUID != 0 {
+		return false
+	}
+	if kept, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && kept == 1 {
+		return false
+	}
+	_, err := unix.Getxattr(path, "security.capability", nil)
+	isGroup := st.Mode&unix.S_ISGID != 0 && st.Mode&unix.S_IXGRP != 0
+	return st.Mode&unix.S_ISUID != 0 && int(st.Uid) != os.Geteuid() || isGroup && int(st.Gid) != os.Getegid() ||
+		err == nil && os.Geteuid() != 0
 }
 
 // isMusl reports whether the dynamic linker of a program is that of musl.

@@ -81,6 +81,17 @@ func TestKind(t *testing.T) {
 	assert.Equal(t, kindDynamic, kindOf(elfFile(t, linker, ".comment")))
 	assert.Equal(t, kindMusl, kindOf(elfFile(t, "/lib/ld-musl-x86_64.so.1\x00", ".comment")))
 	assert.Equal(t, kindDynamic, kindOf(""))
+	foreign := elfFile(t, linker, ".comment")
+	f, err := os.OpenFile(foreign, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte{byte(elf.EM_386), 0}, 18)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	assert.Equal(t, kindForeign, kindOf(foreign))
+	for _, carrier := range []string{carrierAuto, carrierPreload} {
+		_, err = choose(carrier, foreign)
+		assert.ErrorContains(t, err, "another processor")
+	}
 }
 
 // TestNoCompiler checks the choice where the library cannot be compiled.

@@ -3,13 +3,17 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"ciddk/cmd/ddkrun/seccomp"
 )
@@ -24,50 +28,28 @@ const (
 // Main executes a command line, without the program's name. It returns the exit status if it has not started a program,
 // which replaces the process.
 func Main(args []string) int {
-	if len(args) > 0 && args[0] == daemonArg {
-		return serve(args[1:])
+	if status, ok := mainOfProcess(args); ok {
+		return status
 	}
 	if status, ok := seccomp.Main(args); ok {
 		return status
 	}
-	f := flag.NewFlagSet("ddkrun", flag.ContinueOnError)
-	socket := f.String("socket", "", "`path` of the socket of a daemon (default: that of the machine or of the user)")
-	carrier := f.String("carrier", carrierAuto, "how the program reaches the daemon: "+strings.Join(carriers, ", "))
-	share, err := newShareFlag()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "ddkrun: %v\n", err)
-		return exitUsage
-	}
-	f.Var(share, "share-memory", "`when` memory that PROGRAM registers is shared with the daemon, which is faster: "+
-		strings.Join(shareChoices, ", ")+"; --share-memory alone is "+shareAlways+" (see docs/verbs.md)")
-	explain := f.Bool("explain", false, "print what PROGRAM, or any program, would find, and why")
-	f.Usage = func() {
-		fmt.Fprint(f.Output(), "Usage: ddkrun [flags] PROGRAM [ARGUMENT...]\n\n"+
-			"Runs a verbs program on the adapters of ddkd.\n\n")
-		f.PrintDefaults()
-	}
-	err = f.Parse(args)
+	o, f, err := parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
-		return exitUsage
-	case f.NArg() == 0 && !*explain:
-		f.Usage()
-		return exitUsage
-	case share.isBare && slices.Contains(shareChoices, f.Arg(0)):
-		fmt.Fprintf(os.Stderr, "ddkrun: --share-memory has a value after =: write --share-memory=%s "+
-			"(or ./%[1]s for a program with that name)\n", f.Arg(0))
-		return exitUsage
-	case !slices.Contains(carriers, *carrier):
-		fmt.Fprintf(os.Stderr, "ddkrun: --carrier %s: want one of %s\n", *carrier, strings.Join(carriers, ", "))
+		fmt.Fprintf(os.Stderr, "ddkrun: %v\n", err)
 		return exitUsage
 	}
 	status := 0
-	if *explain {
-		err = explainTo(os.Stdout, *socket, *carrier, share.choice, f.Args())
-	} else {
-		status, err = execute(*socket, *carrier, share.choice, f.Args())
+	switch {
+	case o.stop:
+		err = stopDaemon()
+	case o.explain:
+		err = explainTo(os.Stdout, o, f.Args())
+	default:
+		status, err = execute(o, f.Args())
 	}
 	if err == nil {
 		return status
@@ -77,4 +59,77 @@ func Main(args []string) int {
 		return exitNotFound
 	}
 	return exitFailed
+}
+
+// options are the flags.
+type options struct {
+	socket, carrier string
+	share           string // one of shareChoices
+	idle            time.Duration
+	explain, stop   bool
+}
+
+// parse parses a command line, and validates it.
+func parse(args []string) (o options, f *flag.FlagSet, err error) {
+	f = flag.NewFlagSet("ddkrun", flag.ContinueOnError)
+	f.StringVar(&o.socket, "socket", "", "`path` of the socket of a daemon (default: that of the machine or of the user)")
+	f.StringVar(&o.carrier, "carrier", carrierAuto, "how the program reaches the daemon: "+strings.Join(carriers, ", "))
+	share, err := newShareFlag()
+	if err != nil {
+		return o, f, err
+	}
+	f.Var(share, "share-memory", "`when` memory that PROGRAM registers is shared with the daemon, which is faster: "+
+		strings.Join(shareChoices, ", ")+"; --share-memory alone is "+shareAlways+" (see docs/verbs.md)")
+	if o.idle, err = defaultIdle(); err != nil {
+		return o, f, err
+	}
+	f.DurationVar(&o.idle, "idle", o.idle, "`time` without a program after which the daemon that ddkrun starts ends; "+
+		"0: with the last one, as is the default in CI")
+	f.BoolVar(&o.explain, "explain", false, "print what PROGRAM, or any program, would find, and why")
+	f.BoolVar(&o.stop, "stop", false, "end the daemon that ddkrun has started for this user")
+	f.Usage = func() {
+		fmt.Fprint(f.Output(), "Usage: ddkrun [flags] PROGRAM [ARGUMENT...]\n\n"+
+			"Runs a verbs program on the adapters of ddkd.\n\n")
+		f.PrintDefaults()
+	}
+	f.SetOutput(io.Discard) // Main prints the error
+	err = f.Parse(args)
+	f.SetOutput(os.Stderr)
+	o.share = share.choice
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		f.Usage()
+	case err != nil:
+	case o.stop && (f.NArg() > 0 || o.explain):
+		err = errors.New("--stop takes no program")
+	case !o.stop && f.NArg() == 0 && !o.explain:
+		err = errors.New("no program (see ddkrun --help)")
+	case share.isBare && slices.Contains(shareChoices, f.Arg(0)):
+		err = fmt.Errorf("--share-memory has a value after =: write --share-memory=%s "+
+			"(or ./%[1]s for a program with that name)", f.Arg(0))
+	case !slices.Contains(carriers, o.carrier):
+		err = fmt.Errorf("--carrier %s: want one of %s", o.carrier, strings.Join(carriers, ", "))
+	case o.idle < 0:
+		err = fmt.Errorf("--idle %v: want a positive time, or 0", o.idle)
+	}
+	return o, f, err
+}
+
+// envIdle is the environment variable with the default of --idle.
+const envIdle = "DDKRUN_IDLE"
+
+// defaultIdle returns the default of --idle. In CI, whose systems set CI, a daemon would keep a job, or its container,
+// from its end.
+func defaultIdle() (time.Duration, error) {
+	if v := os.Getenv(envIdle); v != "" {
+		idle, err := time.ParseDuration(v)
+		if err != nil || idle < 0 {
+			return 0, fmt.Errorf("%s=%s: want a positive time such as 10m, or 0", envIdle, v)
+		}
+		return idle, nil
+	}
+	if isCI, err := strconv.ParseBool(cmp.Or(os.Getenv("CI"), "0")); isCI || err != nil {
+		return 0, nil
+	}
+	return 30 * time.Minute, nil
 }

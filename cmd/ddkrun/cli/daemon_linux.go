@@ -4,23 +4,25 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"ciddk/internal/private"
 	"ciddk/kproxy/devices"
 	"ciddk/ual"
 )
 
 const (
-	// daemonArg is the argument with which ddkrun runs as the daemon of a user.
-	daemonArg = "-daemon"
 	// verbsSuffix is what the path of a daemon's socket for verbs programs ends with.
 	verbsSuffix    = ".verbs"
+	socketName     = "socket" // of the user's daemon, in the runtime directory
 	defaultAddress = "127.0.0.1"
-	daemonIdle     = "30m"
 
 	dialTimeout  = 5 * time.Second
 	startTimeout = 30 * time.Second
@@ -38,18 +40,17 @@ var errEnded = errors.New("the daemon of the user ended at once")
 type daemon struct {
 	socket string // for verbs programs
 	pid    int
+	uid    int
 	tree   []devices.Entry
 }
 
 // errNoDaemon is the error when no daemon is running.
 var errNoDaemon = errors.New("no daemon is running")
 
-// userSocket returns the path of the socket of the user's daemon.
-func userSocket() string { return filepath.Join(runtimeDir(), "socket") }
-
 // findDaemon returns the daemon of a socket, or else the one of the environment, of the machine, or of the user. If
-// there is none, it starts the one of the user, or returns errNoDaemon.
-func findDaemon(socket string, start bool) (*daemon, error) {
+// there is none, it starts the one of the user, which ends when it was idle for a time, or returns errNoDaemon for a
+// negative time.
+func findDaemon(socket string, idle time.Duration) (*daemon, error) {
 	if socket == "" {
 		socket = os.Getenv("DDKD_SOCKET")
 	}
@@ -59,47 +60,46 @@ func findDaemon(socket string, start bool) (*daemon, error) {
 	if d, err := reach(ual.DefaultPath); err == nil {
 		return d, nil
 	}
-	if _, err := privateDir(); err != nil { // a daemon there may be that of another user
-		return nil, err
-	}
-	if d, err := reach(userSocket()); err == nil {
-		return d, nil
-	}
-	if !start {
-		return nil, errNoDaemon
-	}
-	return startDaemon()
-}
-
-// reach returns the daemon with a socket.
-func reach(socket string) (*daemon, error) {
-	tree, pid, err := devices.ReadTree(socket+verbsSuffix, dialTimeout)
-	if err != nil {
-		return nil, err
-	}
-	return &daemon{socket: socket + verbsSuffix, pid: pid, tree: tree}, nil
-}
-
-// startDaemon starts the daemon of the user. Of several processes that do so at once, one does.
-func startDaemon() (*daemon, error) {
 	dir, err := privateDir()
 	if err != nil {
 		return nil, err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if d, err := reachOwn(dir); err == nil {
+		return d, nil
+	}
+	if idle < 0 {
+		return nil, errNoDaemon
+	}
+	return startDaemon(dir, idle)
+}
+
+// reach returns the daemon with a socket.
+func reach(socket string) (*daemon, error) {
+	tree, peer, err := devices.ReadTree(socket+verbsSuffix, dialTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return &daemon{socket: socket + verbsSuffix, pid: peer.PID, uid: peer.UID, tree: tree}, nil
+}
+
+// reachOwn returns the daemon of the user, whose runtime directory is dir.
+func reachOwn(dir string) (*daemon, error) {
+	d, err := reach(filepath.Join(dir, socketName))
+	if err != nil {
+		return nil, err
+	}
+	return d, private.CheckUser(d.uid)
+}
+
+// startDaemon starts the daemon of the user. Of several processes that do so at once, one does.
+func startDaemon(dir string, idle time.Duration) (*daemon, error) {
+	lock, err := lockFile(filepath.Join(dir, "lock"))
 	if err != nil {
 		return nil, err
 	}
 	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, err
-	}
-	if d, err := reach(userSocket()); err == nil {
+	if d, err := reachOwn(dir); err == nil {
 		return d, nil
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -108,7 +108,7 @@ func startDaemon() (*daemon, error) {
 	defer log.Close()
 	for _, adapter := range defaultAdapters {
 		var d *daemon
-		if d, err = startWith(self, adapter, log); !errors.Is(err, errEnded) {
+		if d, err = startWith(dir, adapter, idle, log); !errors.Is(err, errEnded) {
 			return d, err
 		}
 	}
@@ -116,25 +116,53 @@ func startDaemon() (*daemon, error) {
 	return nil, fmt.Errorf("%w (start ddkd with another adapter, and set DDKD_SOCKET): %s", err, bytes.TrimSpace(text))
 }
 
-// startWith starts the daemon of the user with an adapter, and returns it when it answers, or errEnded.
-func startWith(self, adapter string, log *os.File) (*daemon, error) {
-	cmd := exec.Command(self, daemonArg, "serve", "--socket", userSocket(), "--adapter", adapter, "--idle", daemonIdle)
+// lockFile returns a file with a lock that its descriptor holds. It waits until no other process has it.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: flock: %w", path, err), f.Close())
+	}
+	return f, nil
+}
+
+// startWith starts the daemon of the user with an adapter, and returns it when it answers, or errEnded. A process
+// between this one and the daemon ends then, so that the daemon is no child of the program that replaces this process:
+// it may wait for all its children.
+func startWith(dir, adapter string, idle time.Duration, log *os.File) (*daemon, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, detachArg, filepath.Join(dir, "running"), "serve", "--socket",
+		filepath.Join(dir, socketName), "--adapter", adapter, "--idle", max(idle, minIdle).String())
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
-	return await(exited, log.Name())
+	d, err := await(dir, exited, log.Name())
+	if !errors.Is(err, errEnded) {
+		_ = cmd.Process.Kill() // it may have ended
+		<-exited
+	}
+	return d, err
 }
 
 // await returns the daemon that was started when it answers.
-func await(exited <-chan error, log string) (*daemon, error) {
+func await(dir string, exited <-chan error, log string) (*daemon, error) {
 	late, tick := time.After(startTimeout), time.NewTicker(startPoll)
 	defer tick.Stop()
 	for {
-		d, err := reach(userSocket())
+		d, err := reachOwn(dir)
 		if err == nil {
 			return d, nil
 		}
@@ -146,4 +174,47 @@ func await(exited <-chan error, log string) (*daemon, error) {
 		case <-tick.C:
 		}
 	}
+}
+
+// minIdle is the time without a client after which a daemon ends with its last one.
+const minIdle = time.Second
+
+// stopTime is the time in which a daemon that was told to must end. Its clients have 5 s to end their work.
+const stopTime = 30 * time.Second
+
+// stopDaemon ends the daemon of the user, and returns when it has ended. It is not an error that there is none.
+func stopDaemon() error {
+	dir, err := privateDir()
+	if err != nil {
+		return err
+	}
+	d, err := reachOwn(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fd, err := unix.PidfdOpen(d.pid, 0)
+	if err != nil {
+		return fmt.Errorf("the daemon of the user, process %d: %w", d.pid, err)
+	}
+	defer unix.Close(fd)
+	if again, err := reachOwn(dir); err != nil || again.pid != d.pid { // the number may be that of another process
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("the daemon of the user, process %d: %w", d.pid, err)
+	}
+	end := time.Now().Add(stopTime)
+	for time.Now().Before(end) {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds()))
+		if n > 0 {
+			return nil
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+	return fmt.Errorf("the daemon of the user, process %d, has not ended after %v", d.pid, stopTime)
 }

@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"errors"
+	"io"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -11,15 +15,40 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/cmd/ddkrun/seccomp"
 	"ciddk/ual"
 )
 
-// TestMain makes the test's program the daemon that ddkrun starts.
+// asDDKRun is the environment variable with which the test's program is ddkrun.
+const asDDKRun = "CIDDK_TEST_DDKRUN"
+
+// TestMain makes the test's program ddkrun, and the processes that ddkrun starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == daemonArg {
+	if status, ok := mainOfProcess(os.Args[1:]); ok {
+		os.Exit(status)
+	}
+	if status, ok := seccomp.Main(os.Args[1:]); ok {
+		os.Exit(status)
+	}
+	if os.Getenv(asDDKRun) != "" {
 		os.Exit(Main(os.Args[1:]))
 	}
 	os.Exit(m.Run())
+}
+
+// skipWithDaemon skips a test if a daemon of the machine runs, which ddkrun would use.
+func skipWithDaemon(t *testing.T) {
+	if _, err := os.Stat(ual.DefaultPath); err == nil {
+		t.Skip("a daemon runs on this machine, at " + ual.DefaultPath)
+	}
+}
+
+// useDirs sets the directories of ddkrun. It returns the runtime directory.
+func useDirs(t *testing.T) string {
+	base := t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", base)
+	t.Setenv("DDKD_SOCKET", "")
+	return filepath.Join(base, "ddkrun")
 }
 
 const (
@@ -30,9 +59,7 @@ const (
 
 // TestStartDaemon checks that the daemon of the user gets the first adapter that can be created.
 func TestStartDaemon(t *testing.T) {
-	if _, err := os.Stat(ual.DefaultPath); err == nil {
-		t.Skip("a daemon runs on this machine, at " + ual.DefaultPath)
-	}
+	skipWithDaemon(t)
 	for _, x := range []struct {
 		name     string
 		adapters []string
@@ -45,21 +72,19 @@ func TestStartDaemon(t *testing.T) {
 			failures: []string{"203.0.113.77", "nonsense"}, isError: true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			base := t.TempDir()
-			t.Setenv("XDG_RUNTIME_DIR", base)
-			t.Setenv("DDKD_SOCKET", "")
+			dir := useDirs(t)
 			before := defaultAdapters
 			t.Cleanup(func() { defaultAdapters = before })
 			defaultAdapters = x.adapters
-			d, err := findDaemon("", true)
-			text, readErr := os.ReadFile(filepath.Join(base, "ddkrun", "log"))
+			d, err := findDaemon("", time.Minute)
+			text, readErr := os.ReadFile(filepath.Join(dir, "log"))
 			require.NoError(t, readErr)
 			if x.isError {
 				require.ErrorIs(t, err, errEnded)
 				text = []byte(err.Error())
 			} else {
 				require.NoError(t, err)
-				t.Cleanup(func() { endDaemon(t, d) })
+				t.Cleanup(func() { endDaemon(t, dir) })
 				assert.NotEmpty(t, d.tree)
 			}
 			for _, want := range x.failures {
@@ -70,11 +95,105 @@ func TestStartDaemon(t *testing.T) {
 	}
 }
 
-// endDaemon ends a daemon, and waits until it no longer answers.
-func endDaemon(t *testing.T, d *daemon) {
-	require.NoError(t, syscall.Kill(d.pid, syscall.SIGTERM))
-	require.Eventually(t, func() bool {
-		_, err := reach(userSocket())
-		return err != nil
-	}, time.Minute, startPoll)
+// endDaemon ends the daemon of the user.
+func endDaemon(t *testing.T, dir string) {
+	require.NoError(t, stopDaemon())
+	_, err := reachOwn(dir)
+	require.Error(t, err)
+	require.NoError(t, stopDaemon(), "there is none any more")
+}
+
+// TestDetached checks that the daemon, which ddkrun has started, has none of its descriptors, is no child of the
+// program, and ends with it.
+func TestDetached(t *testing.T) {
+	skipWithDaemon(t)
+	for _, carrier := range []string{carrierPreload, carrierSeccomp} {
+		t.Run(carrier, func(t *testing.T) {
+			if carrier == carrierSeccomp && seccomp.Check() != nil {
+				t.Skip(seccomp.Check())
+			}
+			dir := useDirs(t)
+			t.Cleanup(func() { endDaemon(t, dir) })
+			pipe, theirs, err := os.Pipe()
+			require.NoError(t, err)
+			defer pipe.Close()
+			// The shell is the program, and executes cat, which prints the children of the process.
+			cmd := exec.Command(os.Args[0], "--carrier", carrier, "/bin/sh", "-c",
+				"ls /sys/class/infiniband; exec cat /proc/self/task/$$/children")
+			cmd.Env = append(os.Environ(), asDDKRun+"=1", "CI=true", envIdle+"=")
+			cmd.ExtraFiles = []*os.File{theirs}
+			out, err := cmd.CombinedOutput() // returns when nobody has the pipe any more
+			require.NoError(t, theirs.Close())
+			require.NoError(t, err, "%s", out)
+			assert.Equal(t, "rxe_ddk0\n", string(out), "no children")
+			rest, err := io.ReadAll(pipe)
+			require.NoError(t, err)
+			assert.Empty(t, rest)
+			require.Eventually(t, func() bool {
+				_, err := os.Stat(filepath.Join(dir, socketName))
+				return errors.Is(err, fs.ErrNotExist)
+			}, time.Minute, startPoll, "the daemon ends when it has no program")
+		})
+	}
+}
+
+// TestRestart starts programs one after the other while daemons end.
+func TestRestart(t *testing.T) {
+	skipWithDaemon(t)
+	dir := useDirs(t)
+	t.Cleanup(func() { endDaemon(t, dir) })
+	for range 5 {
+		cmd := exec.Command(os.Args[0], "/bin/sh", "-c", "ls /sys/class/infiniband")
+		cmd.Env = append(os.Environ(), asDDKRun+"=1", envIdle+"=0")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		assert.Equal(t, "rxe_ddk0\n", string(out))
+		if d, err := reachOwn(dir); err == nil { // else it ended when the program before had found it
+			require.NoError(t, syscall.Kill(d.pid, syscall.SIGTERM)) // the next one is started while it ends
+		}
+	}
+}
+
+// TestInit runs a program by ddkrun as the first process of a PID namespace.
+func TestInit(t *testing.T) {
+	skipWithDaemon(t)
+	useDirs(t)
+	for script, want := range map[string]int{"exit 3": 3, "kill -9 $$": 128 + 9, "(sleep 0.01 &) ; exit 0": 0,
+		"echo $$ $PPID; test $PPID = 1": 0} {
+		cmd := exec.Command(os.Args[0], "--carrier", carrierPreload, "/bin/sh", "-c", script)
+		cmd.Env = append(os.Environ(), asDDKRun+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+		if os.Geteuid() != 0 {
+			cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		}
+		out, err := cmd.CombinedOutput()
+		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {
+			t.Skip("no PID namespace: ", err)
+		}
+		assert.Equal(t, want, cmd.ProcessState.ExitCode(), "%s: %s", script, out)
+	}
+}
+
+// TestIdle checks after which time the daemon ends.
+func TestIdle(t *testing.T) {
+	for _, x := range []struct {
+		ci, env string
+		args    []string
+		want    time.Duration
+		err     string
+	}{
+		{want: 30 * time.Minute}, {ci: "true"}, {ci: "1"}, {ci: "woodpecker"}, {ci: "false", want: 30 * time.Minute},
+		{ci: "true", env: "5m", want: 5 * time.Minute}, {env: "0"}, {env: "0", args: []string{"--idle", "2s"}, want: 2 * time.Second},
+		{env: "soon", err: envIdle + "=soon"}, {env: "-1s", err: envIdle}, {args: []string{"--idle=-1s"}, err: "--idle"},
+	} {
+		t.Setenv("CI", x.ci)
+		t.Setenv(envIdle, x.env)
+		o, _, err := parse(append(x.args, "program"))
+		if x.err != "" {
+			require.ErrorContains(t, err, x.err)
+			continue
+		}
+		require.NoError(t, err)
+		assert.Equal(t, x.want, o.idle, "%+v", x)
+	}
 }

@@ -19,9 +19,9 @@ import (
 // errProgram is wrapped by errors of the program that was to be started.
 var errProgram = errors.New("the program cannot be started")
 
-// execute runs a program with a carrier, and returns its exit status. With carrierPreload, the program replaces this
-// process. share is one of shareChoices.
-func execute(socket, carrier, share string, args []string) (int, error) {
+// execute runs a program, and returns its exit status. With carrierPreload, the program replaces this process, unless
+// that is the first of a PID namespace.
+func execute(o options, args []string) (int, error) {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errProgram, err)
@@ -29,11 +29,11 @@ func execute(socket, carrier, share string, args []string) (int, error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return 0, err
 	}
-	d, err := findDaemon(socket, true)
+	d, err := findDaemon(o.socket, o.idle)
 	if err != nil {
 		return 0, err
 	}
-	c, err := choose(carrier, path)
+	c, err := choose(o.carrier, path)
 	if err != nil {
 		return 0, err
 	}
@@ -41,7 +41,7 @@ func execute(socket, carrier, share string, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if c.carrier == carrierSeccomp && share == shareAlways {
+	if c.carrier == carrierSeccomp && o.share == shareAlways {
 		return 0, fmt.Errorf("--share-memory=%s needs --carrier %s: %s", shareAlways, carrierPreload, c.reason)
 	}
 	if c.carrier == carrierSeccomp {
@@ -52,7 +52,10 @@ func execute(socket, carrier, share string, args []string) (int, error) {
 		}
 		return status, err
 	}
-	env := environment(os.Environ(), c.library, d.socket, root, share)
+	env := environment(os.Environ(), c.library, d.socket, root, o.share)
+	if os.Getpid() == 1 {
+		return runAsInit(path, args, env)
+	}
 	return 0, fmt.Errorf("%w: %s: %w", errProgram, path, syscall.Exec(path, args, env))
 }
 
@@ -96,7 +99,7 @@ func environment(env []string, library, socket, root, share string) []string {
 }
 
 // explainTo prints what a program would find, and its carrier. Without arguments, it is any program.
-func explainTo(w io.Writer, socket, carrier, share string, args []string) error {
+func explainTo(w io.Writer, o options, args []string) error {
 	path := ""
 	var err error
 	if len(args) > 0 {
@@ -104,14 +107,14 @@ func explainTo(w io.Writer, socket, carrier, share string, args []string) error 
 			return fmt.Errorf("%w: %w", errProgram, err)
 		}
 	}
-	c, noCarrier := choose(carrier, path)
-	isShared := noCarrier == nil && c.carrier == carrierPreload && share != shareNever
-	d, err := findDaemon(socket, false)
+	c, noCarrier := choose(o.carrier, path)
+	isShared := noCarrier == nil && c.carrier == carrierPreload && o.share != shareNever
+	d, err := findDaemon(o.socket, -1)
 	switch {
 	case errors.Is(err, errNoDaemon):
 		fmt.Fprintf(w,
 			"daemon:   none is running; ddkrun would start one for this user, at %s, with an adapter at %s\n",
-			userSocket(), defaultAddress)
+			filepath.Join(runtimeDir(), socketName), defaultAddress)
 	case err != nil:
 		return err
 	default:
@@ -119,7 +122,7 @@ func explainTo(w io.Writer, socket, carrier, share string, args []string) error 
 		explainDevices(w, d.tree)
 		explainMemory(w, d, isShared)
 	}
-	explainSharing(w, c, share)
+	explainSharing(w, c, o.share)
 	switch {
 	case noCarrier != nil:
 		fmt.Fprintf(w, "carrier:  none: %v\n", noCarrier)

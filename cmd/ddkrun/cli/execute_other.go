@@ -7,9 +7,6 @@ import (
 	"io"
 )
 
-// daemonArg is the argument with which ddkrun runs as the daemon of a user.
-const daemonArg = "-daemon"
-
 // errProgram is wrapped by errors of the program that was to be started.
 var errProgram = errors.New("the program cannot be started")
 
@@ -22,7 +19,13 @@ var carriers = []string{carrierAuto}
 var errLinux = errors.New("this program needs Linux")
 
 // execute fails: there are verbs programs on Linux only.
-func execute(string, string, string, []string) (int, error) { return 0, errLinux }
+func execute(options, []string) (int, error) { return 0, errLinux }
 
 // explainTo fails for the same reason.
-func explainTo(io.Writer, string, string, string, []string) error { return errLinux }
+func explainTo(io.Writer, options, []string) error { return errLinux }
+
+// stopDaemon fails, too.
+func stopDaemon() error { return errLinux }
+
+// mainOfProcess reports false: ddkrun starts no process.
+func mainOfProcess([]string) (status int, ok bool) { return 0, false }

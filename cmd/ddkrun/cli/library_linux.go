@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ciddk/internal/private"
 )
 
 // preloadSource is the part that programs cannot do without, shareSource that of memory which is shared, copiesSource
@@ -39,60 +42,133 @@ var source = slices.Concat(preloadSource, []byte("\n#line 1 \"share.c\"\n"), sha
 var compileFlags = []string{"-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-ipa-icf", "-falign-functions=32",
 	"-pthread", "-x", "c"}
 
-// library returns the path of the compiled library. It compiles the library unless the user's cache directory contains
-// it.
+// library returns the path of the compiled library. It compiles the library unless one of the directories for it, in
+// which nobody else can have put one, contains it.
 func library() (string, error) {
-	dir, err := os.UserCacheDir()
-	if err == nil {
-		dir = filepath.Join(dir, "ddkrun")
-	} else if dir, err = privateDir(); err != nil { // a user without a home directory
-		return "", err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("the directory of the compiled library: %w (set XDG_CACHE_HOME to a writable one)", err)
-	}
-	if err := checkExecutable(dir); err != nil {
-		return "", err
-	}
 	sum := sha256.Sum256(append(slices.Clone(source), strings.Join(compileFlags, " ")...))
-	path := filepath.Join(dir, "preload-"+hex.EncodeToString(sum[:8])+".so")
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
+	prefix := libraryPrefix + hex.EncodeToString(sum[:8]) + "-"
+	var errs []error
+	var usable []string
+	for _, dir := range libraryDirs() {
+		dir, err := private.Dir(dir)
+		if err == nil {
+			err = checkPreloadable(dir)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if path := compiled(dir, prefix); path != "" {
+			return path, nil
+		}
+		usable = append(usable, dir)
 	}
-	return path, compile(path)
+	for _, dir := range usable {
+		path, err := compile(dir, prefix)
+		if err == nil || errors.Is(err, errCompiler) {
+			return path, err
+		}
+		errs = append(errs, err) // such as that of a full disk
+	}
+	return "", fmt.Errorf("no directory for the library that programs preload (set XDG_CACHE_HOME to a private one): %w",
+		errors.Join(errs...))
 }
 
-// checkExecutable validates that programs can map code of a directory's files. The dynamic linker would leave out a
-// library of another directory, and the program would run without adapters.
-func checkExecutable(dir string) error {
+// libraryPrefix is the beginning of the names of libraries. The hash of the source and that of the library follow.
+const libraryPrefix = "preload-"
+
+// libraryDirs are directories for the library, the best one first.
+func libraryDirs() (list []string) {
+	if dir, err := os.UserCacheDir(); err == nil { // else a user without a home directory
+		list = append(list, filepath.Join(dir, "ddkrun"))
+	}
+	list = append(list, runtimeDir())
+	for _, dir := range []string{os.TempDir(), "/tmp", "/var/tmp"} {
+		list = append(list, filepath.Join(dir, userName()))
+	}
+	return list
+}
+
+// checkPreloadable validates that the dynamic linker can preload a library of a directory. It would leave the library
+// out otherwise, and the program would run without adapters. Spaces and colons separate libraries, and a dollar sign
+// begins a token such as $ORIGIN (ld.so(8)).
+func checkPreloadable(dir string) error {
+	if strings.ContainsAny(dir, " :$") {
+		return fmt.Errorf("%s: a library to preload cannot have a space, colon or dollar sign in its path", dir)
+	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err == nil && st.Flags&unix.ST_NOEXEC != 0 {
-		return fmt.Errorf("%s, the directory of the compiled library, is on a file system without programs (noexec): "+
-			"set XDG_CACHE_HOME to another one", dir)
+		return fmt.Errorf("%s is on a file system without programs (noexec)", dir)
 	}
 	return nil
 }
 
-// compile compiles the library. It exists completely or not at all.
-func compile(path string) error {
+// compiled returns the path of a library in a private directory, "" if there is none. Its content has the hash that its
+// name ends with, so that one that the disk has lost parts of does not count.
+func compiled(dir, prefix string) string {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	for _, e := range list {
+		hash, ok := strings.CutPrefix(e.Name(), prefix)
+		path := filepath.Join(dir, e.Name())
+		if ok && hash == hashOf(path)+librarySuffix {
+			return path
+		}
+	}
+	return ""
+}
+
+const librarySuffix = ".so"
+
+// hashOf returns the hash of a file that only this user can have written, else "".
+func hashOf(path string) string {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG ||
+		int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		return ""
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return ""
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// errCompiler is wrapped by errors when there is no C compiler.
+var errCompiler = errors.New("no C compiler")
+
+// compile compiles the library to a private directory, and returns its path. It exists completely or not at all.
+func compile(dir, prefix string) (string, error) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		return errors.New("no C compiler: the library that programs preload is compiled when it is needed first " +
-			"(install gcc or clang, so that there is a command cc)")
+		return "", fmt.Errorf("%w: the library that programs preload is compiled when it is needed first "+
+			"(install gcc or clang, so that there is a command cc)", errCompiler)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "preload-*.tmp")
+	f, err := os.CreateTemp(dir, libraryPrefix+"*.tmp")
 	if err != nil {
-		return err
+		return "", err
 	}
 	f.Close()
 	defer os.Remove(f.Name()) // it does not exist any more if all is well
 	cmd := exec.Command(cc, append(compileFlags, "-o", f.Name(), "-", "-ldl")...)
 	cmd.Stdin = strings.NewReader(string(source))
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("compiling the library that programs preload with %s: %w\n%s", cc, err, out)
+		return "", fmt.Errorf("compiling the library that programs preload with %s: %w\n%s", cc, err, out)
 	}
 	if err := os.Chmod(f.Name(), 0o755); err != nil {
-		return err
+		return "", err
 	}
-	return os.Rename(f.Name(), path)
+	hash := hashOf(f.Name())
+	if hash == "" {
+		return "", fmt.Errorf("%s, the library that programs preload, cannot be read", f.Name())
+	}
+	path := filepath.Join(dir, prefix+hash+librarySuffix)
+	return path, os.Rename(f.Name(), path)
 }

@@ -10,21 +10,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/kproxy/devices"
-	"ciddk/ual"
 )
 
 // TestPrivateDir checks that neither a daemon nor a compiled library is taken from a directory that others can write
 // to: a library would run as the user, and a daemon sees the program's data.
 func TestPrivateDir(t *testing.T) {
-	if _, err := os.Stat(ual.DefaultPath); err == nil {
-		t.Skip("a daemon runs on this machine, at " + ual.DefaultPath)
-	}
+	skipWithDaemon(t)
 	for name, prepare := range map[string]func(t *testing.T, dir string){
 		"others can write": func(t *testing.T, dir string) {
 			require.NoError(t, os.Mkdir(dir, 0o700))
 			require.NoError(t, os.Chmod(dir, 0o777))
 		},
-		"a link": func(t *testing.T, dir string) { require.NoError(t, os.Symlink(t.TempDir(), dir)) },
+		"a link to one": func(t *testing.T, dir string) {
+			require.NoError(t, os.Mkdir(dir+"-other", 0o700))
+			require.NoError(t, os.Chmod(dir+"-other", 0o777))
+			require.NoError(t, os.Symlink(dir+"-other", dir))
+		},
 		"a file": func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir, nil, 0o600)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -34,9 +35,7 @@ func TestPrivateDir(t *testing.T) {
 			t.Setenv("HOME", "")
 			t.Setenv("DDKD_SOCKET", "")
 			prepare(t, filepath.Join(base, "ddkrun"))
-			_, err := library()
-			assert.ErrorContains(t, err, filepath.Join(base, "ddkrun"))
-			_, err = findDaemon("", false)
+			_, err := findDaemon("", -1)
 			assert.ErrorContains(t, err, filepath.Join(base, "ddkrun"))
 			_, err = materialize(nil)
 			assert.ErrorContains(t, err, filepath.Join(base, "ddkrun"))
@@ -51,7 +50,7 @@ func TestPrivateDir(t *testing.T) {
 		info, err := os.Stat(dir)
 		require.NoError(t, err)
 		assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
-		_, err = findDaemon("", false)
+		_, err = findDaemon("", -1)
 		assert.ErrorIs(t, err, errNoDaemon)
 	})
 }

@@ -13,31 +13,34 @@ import (
 	"syscall"
 	"time"
 
+	"ciddk/internal/private"
 	"ciddk/kproxy/devices"
 )
 
-// runtimeDir returns the directory for what lives as long as the user's session.
+// runtimeDir returns the directory for what lives as long as the user's session. A relative path in the variable does
+// not count (XDG Base Directory Specification).
 func runtimeDir() string {
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "ddkrun")
 	}
-	return filepath.Join(os.TempDir(), "ddkrun-"+strconv.Itoa(os.Getuid()))
+	return filepath.Join(os.TempDir(), userName())
 }
 
-// privateDir creates the runtime directory. Error: it belongs to another user, or others can write to it.
+// userName is the name of the user's directory among those of other users.
+func userName() string { return "ddkrun-" + strconv.Itoa(os.Geteuid()) }
+
+// maxSocketPath is the length of the longest path of a socket (unix(7)).
+const maxSocketPath = 107
+
+// privateDir creates the runtime directory, and returns its path. Error: it is not only the user's (private.Dir); its
+// path is too long for that of a socket in it.
 func privateDir() (string, error) {
-	dir := runtimeDir()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("%w (set XDG_RUNTIME_DIR to a writable directory)", err)
+	dir, err := private.Dir(runtimeDir())
+	if err == nil && len(filepath.Join(dir, socketName+verbsSuffix)) > maxSocketPath {
+		err = fmt.Errorf("%s is too long for the path of a socket", dir)
 	}
-	info, err := os.Lstat(dir)
 	if err != nil {
-		return "", err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || int(st.Uid) != os.Getuid() || info.Mode().Perm()&0o022 != 0 {
-		return "", fmt.Errorf("%s belongs to another user, or others can write to it (remove it, or set "+
-			"XDG_RUNTIME_DIR to a private directory)", dir)
+		return "", fmt.Errorf("the runtime directory: %w (set XDG_RUNTIME_DIR to a private directory with a short path)", err)
 	}
 	return dir, nil
 }

@@ -80,7 +80,7 @@ func Run(c Config) (int, error) {
 	}
 	go func() {
 		for s := range signals {
-			if isKey(s) && hasTerminal() {
+			if IsFromTerminal(s) {
 				continue
 			}
 			_, _ = mine.Write([]byte{byte(s.(syscall.Signal))}) // the supervisor may have ended
@@ -103,8 +103,11 @@ func Run(c Config) (int, error) {
 	return status.ExitStatus(), nil
 }
 
-// isKey reports whether a signal is one of those that keys of a terminal send to all its processes.
-func isKey(s os.Signal) bool { return s == syscall.SIGINT || s == syscall.SIGQUIT }
+// IsFromTerminal reports whether a signal is one of those that keys of a terminal send to all its processes, and this
+// process has a terminal.
+func IsFromTerminal(s os.Signal) bool {
+	return (s == syscall.SIGINT || s == syscall.SIGQUIT) && hasTerminal()
+}
 
 func hasTerminal() bool {
 	f, err := os.Open("/dev/tty")
