@@ -358,6 +358,8 @@ func (t *task) replace(d *descriptor, memory *os.File) result {
 const (
 	// signalCheck is the time in milliseconds after which a call that waits looks for signals.
 	signalCheck = 200
+	// lateSignal is the number of checks after which a signal of the process is that of any thread which waits.
+	lateSignal = 10
 	// restart is the errno by which the kernel handles a signal and then restarts the call, if its handler wants that.
 	restart = syscall.Errno(512)
 )
@@ -365,14 +367,21 @@ const (
 // await returns when a descriptor is readable, or else an errno.
 func (t *task) await(d *descriptor) syscall.Errno {
 	p := []unix.PollFd{{Fd: int32(d.conn), Events: unix.POLLIN}}
-	for {
+	for late := 0; ; {
 		n, err := unix.Poll(p, signalCheck)
 		switch {
 		case n > 0:
 			return 0
 		case err != nil && !errors.Is(err, unix.EINTR):
 			return errnoOf(err)
-		case !t.isValid(), t.hasSignal():
+		case !t.isValid():
+			return restart
+		}
+		isOwn, isShared := t.hasSignal()
+		if isShared {
+			late++
+		}
+		if isOwn || late > lateSignal {
 			return restart
 		}
 	}

@@ -120,9 +120,9 @@ func (t *task) register(d *descriptor, q *devices.Request, g *registration) resu
 	return t.registerCopied(d, q, g)
 }
 
-// makeResident brings in the pages of memory that is registered, which Linux pins, so that no access of the daemon finds
-// a page missing that the program has to supply (userfaultfd). Error: EFAULT if that is not possible although the memory
-// is mapped with the rights that the daemon needs. The daemon rejects memory that is not.
+// makeResident brings in the pages of memory that is registered, which Linux pins, so that no access of the daemon
+// finds a page missing that the program has to supply (userfaultfd). Error: EFAULT if that is not possible although the
+// memory is mapped with the rights that the daemon needs. The daemon rejects memory that is not.
 func (t *task) makeResident(d *descriptor, g *registration) error {
 	if !g.hasMemory || g.addr+g.size < g.addr || g.addr+g.size > math.MaxInt64 {
 		return nil

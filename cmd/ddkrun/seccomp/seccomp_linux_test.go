@@ -117,6 +117,7 @@ func TestMemory(t *testing.T) {
 	require.ErrorIs(t, readMemory(os.Getpid(), 16, b), unix.EFAULT)
 	require.ErrorIs(t, writeMemory(os.Getpid(), ^uint64(1), b), unix.EFAULT)
 	require.NoError(t, readMemory(os.Getpid(), 16, nil))
+	assert.False(t, populate(os.Getpid(), 16, 16, false))
 	_, err := readPath(os.Getpid(), 16)
 	require.ErrorIs(t, err, unix.EFAULT)
 }
@@ -124,5 +125,6 @@ func TestMemory(t *testing.T) {
 // TestStatusOfThis finds no signal that this thread does not have.
 func TestStatusOfThis(t *testing.T) {
 	t.Parallel()
-	assert.True(t, (&task{tid: 1 << 30}).hasSignal(), "a thread that does not exist")
+	isOwn, _ := (&task{tid: 1 << 30}).hasSignal()
+	assert.True(t, isOwn, "a thread that does not exist")
 }

@@ -356,6 +356,8 @@ static int enter(int fd, struct device *d)
 	entry_of_table *e = entry_at(fd, d != NULL);
 	if (!e)
 		return d ? set_errno(-ENOMEM) : 0;
+	if (!d && !atomic_load_explicit(e, memory_order_acquire))
+		return 0;
 	if (d)
 		atomic_fetch_add(&d->refs, 1);
 	struct device *old = atomic_exchange(e, d);
@@ -1073,8 +1075,7 @@ EXPORT void *mmap64(void *addr, size_t size, int prot, int flags, int fd, off64_
 
 EXPORT int close(int fd)
 {
-	if (device_at(fd))
-		enter(fd, NULL);
+	enter(fd, NULL);
 	return REAL(close)(fd);
 }
 
@@ -2065,6 +2066,9 @@ static long descriptor_call(long number, const long *a, int *known)
 	struct device *d = device_at(a[0]);
 	*known = 1;
 	switch (number) {
+	case SYS_close:
+		enter(a[0], NULL);
+		return RAW(SYS_close, a[0]);
 	case SYS_dup:
 		return copied(a[0], RAW(SYS_dup, a[0]));
 #ifdef SYS_dup2

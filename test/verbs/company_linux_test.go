@@ -1,0 +1,144 @@
+package verbs
+
+import (
+	"debug/elf"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// exported returns the functions of the library that ddkrun preloads.
+func exported(t *testing.T, r *rig) (functions []string) {
+	path, _, _ := strings.Cut(strings.TrimSpace(r.run("sh", "-c", "echo $LD_PRELOAD")), ":")
+	f, err := elf.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	require.NoError(t, err)
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF {
+			functions = append(functions, s.Name)
+		}
+	}
+	require.Greater(t, len(functions), 100)
+	return functions
+}
+
+// companion compiles a library for LD_PRELOAD from testdata/company.
+func companion(t *testing.T, source string, flags ...string) string {
+	library := filepath.Join(t.TempDir(), strings.TrimSuffix(source, ".c")+".so")
+	args := append([]string{"-O1", "-Wall", "-fno-builtin", "-fPIC", "-shared", "-o", library,
+		filepath.Join("testdata", "company", source)}, flags...)
+	out, err := exec.Command("cc", append(args, "-ldl")...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return library
+}
+
+// beside runs a program with another library in LD_PRELOAD, before or after that of ddkrun.
+func (r *rig) beside(library string, isFirst bool, args ...string) string {
+	env := "LD_PRELOAD=" + library
+	if isFirst {
+		return r.run(append([]string{"sh", "-c", env + `:$LD_PRELOAD exec "$@"`, "sh"}, args...)...)
+	}
+	return r.run(append([]string{"env", env}, args...)...)
+}
+
+// TestCompany runs programs with libraries that wrap all functions of the one that ddkrun preloads, that wrap some by
+// others, or that replace some in place, loaded before it or after it. The programs find paths and devices, share
+// memory, start processes, and transfer data.
+func TestCompany(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the libraries are for amd64")
+	}
+	r := newRig(t)
+	programs := map[string][]string{"extended.c": nil, "share.c": {"auto"}, "forks.c": {"auto"}, "company/calls.c": nil}
+	for source := range programs {
+		programs[source] = append([]string{compile(t, source, "-pthread", "-l:libibverbs.so.1")}, programs[source]...)
+	}
+	list := "-DFUNCTIONS(X)=X(" + strings.Join(exported(t, r), ")X(") + ")"
+	libraries := map[string]string{"wrapper.c": companion(t, "wrapper.c", list), "crossing.c": companion(t, "crossing.c"),
+		"hooks.c": companion(t, "hooks.c")}
+	for name, library := range libraries {
+		for source, program := range programs {
+			for isFirst, order := range map[bool]string{true: "first", false: "last"} {
+				if source == "company/calls.c" && name != "wrapper.c" {
+					continue
+				}
+				t.Run(name+" "+order+" "+source, func(t *testing.T) {
+					of := *r
+					of.t = t
+					assert.Equal(t, "success\n", of.beside(library, isFirst, program...))
+				})
+			}
+		}
+	}
+}
+
+// TestCompanyPrograms runs programs that bring such libraries: UCX's hooks of memory, fakeroot, an allocator, valgrind.
+func TestCompanyPrograms(t *testing.T) {
+	r := newRig(t)
+	for _, x := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"ucx_info", "-v"}, "# Version"},
+		{[]string{"ucx_info", "-d"}, "Transport: rc_verbs"},
+		{[]string{"fakeroot", "--", "sh", "-c", "touch x && chown 1:1 x && stat -c %u:%g x; rm x; ibv_devices"}, "rxe_ddk0"},
+		{[]string{"valgrind", "-q", "--error-exitcode=1", "ibv_devinfo"}, "PORT_ACTIVE"},
+	} {
+		t.Run(strings.Join(x.args[:2], " "), func(t *testing.T) {
+			if _, err := exec.LookPath(x.args[0]); err != nil {
+				t.Skip(err)
+			}
+			assert.Contains(t, r.run(x.args...), x.want)
+		})
+	}
+	t.Run("allocator", func(t *testing.T) {
+		found, _ := filepath.Glob("/usr/lib/*/libjemalloc.so.2") // the pattern is valid
+		if len(found) == 0 {
+			t.Skip("no libjemalloc.so.2 (Debian: libjemalloc2)")
+		}
+		for _, isFirst := range []bool{true, false} {
+			assert.Contains(t, r.beside(found[0], isFirst, "ibv_devinfo"), "PORT_ACTIVE")
+		}
+	})
+	t.Run("valgrind", func(t *testing.T) {
+		if _, err := exec.LookPath("valgrind"); err != nil {
+			t.Skip(err)
+		}
+		r := newRig(t)
+		for _, choice := range []string{"auto", "never"} {
+			r.flags = []string{"--share-memory=" + choice, "valgrind", "-q", "--error-exitcode=1"}
+			assert.Contains(t, r.pair("ibv_rc_pingpong", "-g", "0", "-n", "20", "-c"), "20 iters in")
+		}
+	})
+}
+
+// TestSignals runs a program whose threads wait for events while signals arrive, with both carriers.
+func TestSignals(t *testing.T) {
+	program := compile(t, "signals.c", "-pthread", "-l:libibverbs.so.1", "-l:librdmacm.so.1")
+	assert.Equal(t, "success\n", newRig(t).run(program, "10.0.0.1"))
+	assert.Equal(t, "success\n", newSeccompRig(t).run("--carrier", "seccomp", program, "10.0.0.1"))
+}
+
+// TestBells runs a program with QPs whose handles differ by the number of doorbells, with both carriers.
+func TestBells(t *testing.T) {
+	program := compile(t, "bells.c", "-pthread", "-l:libibverbs.so.1")
+	assert.Equal(t, "success\n", newRig(t).run(program, "descriptors"))
+	assert.Equal(t, "success\n", newSeccompRig(t).run("--carrier", "seccomp", program))
+}
+
+// TestResident registers memory of many kinds, with each choice of --share-memory and with both carriers.
+func TestResident(t *testing.T) {
+	program := compile(t, "resident.c", "-pthread", "-l:libibverbs.so.1")
+	r := newSeccompRig(t)
+	for _, flags := range [][]string{{"--share-memory=auto"}, {"--share-memory"}, {shareNever}, {"--carrier", "seccomp"}} {
+		r.flags = flags
+		assert.Equal(t, "success\n", r.run(program), "%v", flags)
+	}
+}
