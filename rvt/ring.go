@@ -129,7 +129,7 @@ type CompletionBatch interface {
 }
 
 // CompletionRing is a completion queue whose consumer is in this process. The engine serialises Put against Put, Get
-// against Get; Put may run concurrently with Get. Resize excludes both.
+// against Get; Put may run concurrently with Get and with Len. Resize excludes all of them.
 type CompletionRing interface {
 	CompletionSink
 	Get(wcs []ci.WC) int

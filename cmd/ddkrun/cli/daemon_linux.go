@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +20,8 @@ import (
 const (
 	// verbsSuffix is what the path of a daemon's socket for verbs programs ends with.
 	verbsSuffix    = ".verbs"
-	socketName     = "socket" // of the user's daemon, in the runtime directory
+	socketName     = "socket"  // of the user's daemon, in the runtime directory
+	runningName    = "running" // a file that the user's daemon has locked until it ends
 	defaultAddress = "127.0.0.1"
 
 	dialTimeout  = 5 * time.Second
@@ -141,7 +141,7 @@ func startWith(dir, adapter string, idle time.Duration, log *os.File) (*daemon, 
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, detachArg, filepath.Join(dir, "running"), "serve", "--socket",
+	cmd := exec.Command(self, detachArg, filepath.Join(dir, runningName), "serve", "--socket",
 		filepath.Join(dir, socketName), "--adapter", adapter, "--idle", max(idle, minIdle).String())
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
 	if err := cmd.Start(); err != nil {
@@ -188,33 +188,46 @@ func stopDaemon() error {
 	if err != nil {
 		return err
 	}
-	d, err := reachOwn(dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+	if d, err := reachOwn(dir); err == nil { // else there is none, or it is ending
+		if err := endProcess(dir, d.pid); err != nil {
+			return fmt.Errorf("the daemon of the user, process %d: %w", d.pid, err)
+		}
+	}
+	running, err := os.OpenFile(filepath.Join(dir, runningName), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer running.Close()
+	end := time.Now().Add(stopTime)
+	for {
+		err := syscall.Flock(int(running.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) // a daemon has it until it ends
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
+			return err
+		case time.Now().After(end):
+			return fmt.Errorf("the daemon of the user has not ended after %v (its log is in %s)", stopTime, dir)
+		}
+		time.Sleep(startPoll)
+	}
+}
+
+// endProcess has the daemon end. The number of a daemon that has ended already may be that of another process.
+func endProcess(dir string, pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	fd, err := unix.PidfdOpen(d.pid, 0)
-	if err != nil {
-		return fmt.Errorf("the daemon of the user, process %d: %w", d.pid, err)
-	}
 	defer unix.Close(fd)
-	if again, err := reachOwn(dir); err != nil || again.pid != d.pid { // the number may be that of another process
+	if again, err := reachOwn(dir); err != nil || again.pid != pid {
 		return nil
 	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("the daemon of the user, process %d: %w", d.pid, err)
+	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); !errors.Is(err, unix.ESRCH) {
+		return err
 	}
-	end := time.Now().Add(stopTime)
-	for time.Now().Before(end) {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds()))
-		if n > 0 {
-			return nil
-		}
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-	return fmt.Errorf("the daemon of the user, process %d, has not ended after %v", d.pid, stopTime)
+	return nil
 }

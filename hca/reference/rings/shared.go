@@ -192,7 +192,8 @@ const (
 type SharedCompletion struct {
 	q     queue
 	put   uint32
-	freed uint32 // the consumer's index when it was last read, which is when the queue appears full
+	shown atomic.Uint32 // put as of Publish, for Len, which another goroutine than the producer may call
+	freed uint32        // the consumer's index when it was last read, which is when the queue appears full
 	arm   *uint32
 	plain bool // the memory has no control words
 	free  func()
@@ -225,7 +226,10 @@ func (r *SharedCompletion) Stage(wc *ci.WC) bool {
 }
 
 // Publish makes the staged completions visible to the consumer.
-func (r *SharedCompletion) Publish() { atomic.StoreUint32(r.q.prod, r.put) }
+func (r *SharedCompletion) Publish() {
+	atomic.StoreUint32(r.q.prod, r.put)
+	r.shown.Store(r.put)
+}
 
 // Put writes and publishes one completion.
 func (r *SharedCompletion) Put(wc *ci.WC) bool {
@@ -240,7 +244,7 @@ func (r *SharedCompletion) Put(wc *ci.WC) bool {
 func (r *SharedCompletion) Get([]ci.WC) int { return 0 }
 
 // Len returns the number of unread completions, according to the consumer's index.
-func (r *SharedCompletion) Len() int { return int((r.put - r.q.consumer()) & r.q.mask) }
+func (r *SharedCompletion) Len() int { return int((r.shown.Load() - r.q.consumer()) & r.q.mask) }
 
 // Cap returns the number of completions that fit.
 func (r *SharedCompletion) Cap() int { return r.q.depth() }
@@ -263,6 +267,7 @@ func (r *SharedCompletion) Move(b []byte, s Shape, free func()) error {
 		r.arm, b = arm, b[ControlSize:]
 	}
 	r.q, r.put = r.q.move(b, s, first, n), n
+	r.shown.Store(n)
 	r.freed = 0
 	r.free()
 	r.free = free

@@ -3,6 +3,7 @@ package rings
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -340,4 +341,36 @@ func FuzzHostileShared(f *testing.F) {
 		checkGuard(t, rall)
 		checkGuard(t, call)
 	})
+}
+
+// TestLenWhileStaging counts the completions of a queue while the producer stages more, as Peek of a client does. Those
+// that are not published do not count.
+func TestLenWhileStaging(t *testing.T) {
+	t.Parallel()
+	s := shape(CompletionShape(15))
+	b := alignedBytes(ControlSize + s.Bytes())
+	server := NewSharedCompletion(b, s, noFree)
+	user, ok := OpenCompletion(b, s)
+	require.True(t, ok)
+	require.True(t, server.Stage(&ci.WC{}))
+	require.Zero(t, server.Len())
+	server.Publish()
+	require.Equal(t, 1, server.Len())
+	require.Equal(t, 1, user.Get(make([]ci.WC, 1)))
+	var end atomic.Bool
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for !end.Load() {
+			if n := server.Len(); n < 0 || n > server.Cap() {
+				t.Errorf("%d of %d", n, server.Cap())
+				return
+			}
+		}
+	})
+	wc := make([]ci.WC, 1)
+	produceConsume(t, func(id uint64) bool { return server.Put(&ci.WC{ID: id}) }, func(id uint64) bool {
+		return user.Get(wc) == 1 && wc[0].ID == id
+	})
+	end.Store(true)
+	wait.Wait()
 }
