@@ -305,6 +305,3 @@ func parseMapping(line string) (from, to uint64, rights string, err error) {
 	}
 	return from, to, rest[:4], nil
 }
-
-// isOwnUser reports whether a client has the daemon's user id, or is root.
-func isOwnUser(p Peer) bool { return p.UID == 0 || p.UID == os.Getuid() }

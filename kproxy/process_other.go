@@ -30,6 +30,3 @@ func (*processReach) check(uint64, uint64, bool) (bool, error) {
 }
 
 func explainCopy(err error) error { return err }
-
-// isOwnUser reports whether a client has the daemon's user id, or is root.
-func isOwnUser(p Peer) bool { return p.UID == 0 || p.UID == os.Getuid() }

@@ -13,6 +13,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
+	users "ciddk/internal/private"
 	"ciddk/kproxy/schema"
 )
 
@@ -86,6 +87,9 @@ type Server struct {
 	sessions map[*Session]struct{}
 	wait     sync.WaitGroup // of sessions
 }
+
+// isOwnUser reports whether a client has the daemon's user id, or is root.
+func isOwnUser(p Peer) bool { return users.IsOwn(p.UID) }
 
 // New returns a server without clients.
 func New(cfg Config) (*Server, error) {

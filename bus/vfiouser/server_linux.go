@@ -18,20 +18,15 @@ import (
 	"ciddk/bus"
 	"ciddk/clock"
 	"ciddk/internal/passedfd"
+	"ciddk/internal/private"
 )
 
 // Listen listens on a Unix socket. A socket file that nobody listens on any more is replaced.
 func Listen(path string) (*net.UnixListener, error) {
-	addr := &net.UnixAddr{Name: path, Net: "unix"}
-	if c, err := net.DialUnix("unix", nil, addr); err == nil {
-		c.Close()
-		return nil, fmt.Errorf("vfiouser: another process listens on %s", path)
-	} else if i, e := os.Lstat(path); e == nil && i.Mode()&os.ModeSocket != 0 && errors.Is(err, unix.ECONNREFUSED) {
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
+	if err := private.RemoveUnserved("unix", path); err != nil {
+		return nil, fmt.Errorf("vfiouser: %w", err)
 	}
-	return net.ListenUnix("unix", addr)
+	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 }
 
 // Serve serves a device on a listener until ctx ends, one driver after the other. A driver that disconnects leaves a

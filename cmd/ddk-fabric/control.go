@@ -47,7 +47,7 @@ const (
 // socketPath returns the path of the control socket of a fabric.
 func socketPath(name string) string { return join.SocketPath(name, "control") }
 
-// listen opens a socket of a fabric. It replaces one that no process serves.
+// listen opens a socket of a fabric, for its owner.
 func listen(name, path string) (net.Listener, error) {
 	l, err := private.Replace("unix", path)
 	if errors.Is(err, private.ErrServed) {

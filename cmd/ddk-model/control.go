@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
-	"os"
 	"sync"
 	"time"
 
 	"ciddk/hca/mlx4/model"
+	"ciddk/internal/private"
 )
 
 // controlSuffix is what the path of the socket for faults has behind that of the card.
@@ -34,19 +33,11 @@ type control struct {
 	done sync.WaitGroup
 }
 
-// listenControl opens the socket for the faults of a card. Only its owner can connect. It replaces a socket that no
-// process serves; the socket of the card has shown that.
+// listenControl opens the socket for the faults of a card. Only its owner can connect.
 func listenControl(card string, m *model.Model) (*control, error) {
-	path := card + controlSuffix
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	l, err := net.Listen("unix", path)
+	l, err := private.Replace("unix", card+controlSuffix)
 	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
+		return nil, fmt.Errorf("--faults: %w", err)
 	}
 	c := &control{l: l}
 	c.done.Go(func() { c.serve(m) })

@@ -9,6 +9,7 @@ import (
 
 	"ciddk/fabric"
 	"ciddk/fabric/topology"
+	"ciddk/internal/private"
 	"ciddk/link/direct"
 	"ciddk/link/frame"
 	"ciddk/rvt"
@@ -164,6 +165,9 @@ func (e *ethernet) onClose(end func() error) {
 
 // listen joins every connection to a Unix socket.
 func (e *ethernet) listen(path string, p *program) error {
+	if err := private.RemoveUnserved("unix", path); err != nil {
+		return fmt.Errorf("--stream: %w", err)
+	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return fmt.Errorf("--stream %s: %w", path, err)

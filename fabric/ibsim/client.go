@@ -28,7 +28,7 @@ type client struct {
 	process uint32
 	ctl     *net.UnixAddr
 	data    *net.UnixAddr
-	conn    *net.UnixConn // the socket of this client's messages
+	conn    *socket // of this client's messages
 	port    *fabric.Port
 	detach  func()
 	manager atomic.Bool
@@ -55,13 +55,16 @@ type pending struct {
 
 func newClient(s *Server, number int, process uint32, ctl *net.UnixAddr, p *fabric.Port) (*client, error) {
 	suffix := strconv.FormatUint(uint64(process), 10)
-	conn, err := net.ListenUnixgram("unixgram", address(s.cfg.Name, ":out"+strconv.Itoa(number)))
+	conn, err := listen(address(s.cfg.Name, ":out"+strconv.Itoa(number)), s.cfg.Clock)
 	if err != nil {
 		return nil, err
 	}
 	k := unconnected(s, p)
 	k.number, k.process, k.conn = number, process, conn
 	k.ctl, k.data = ctl, address(s.cfg.Name, ":in"+suffix)
+	if err := conn.connect(k.data); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
 	return k, nil
 }
 
@@ -136,7 +139,7 @@ func (k *client) read() {
 	defer close(k.readEnd)
 	var b [dataLen + 1]byte
 	for {
-		n, from, err := k.conn.ReadFromUnix(b[:])
+		n, from, err := k.conn.receive(b[:])
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -287,7 +290,7 @@ func (k *client) write() {
 		case <-k.stop:
 			return
 		case b := <-k.queue:
-			_, err := k.conn.WriteToUnix(b[:], k.data) // until the client reads, or Close
+			_, err := k.conn.Write(b[:]) // until the client reads, or Close
 			if errors.Is(err, syscall.ECONNREFUSED) {
 				k.server.disconnect(k, "the process has ended")
 				return

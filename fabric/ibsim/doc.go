@@ -27,6 +27,8 @@
 //
 // # Trust
 //
-// Any process of the system's network namespace can connect, as to ibsim. The server believes no length and no number
-// of a message, holds a bounded number of messages for each client, and disconnects clients whose process has ended.
+// The server accepts messages of processes of its own user, and of root; the kernel states the user of each message.
+// Unlike ibsim, it ignores others of the system's network namespace, which can send to its sockets, too. They can also
+// take a name before a server does. The server believes no length and no number of a message, holds a bounded number of
+// messages for each client, and disconnects clients whose process has ended.
 package ibsim

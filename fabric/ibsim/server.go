@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime"
 	"sync"
 	"time"
 
@@ -62,7 +61,7 @@ func (c *Config) setDefaults() {
 type Server struct {
 	fabric *fabric.Fabric
 	cfg    Config
-	ctl    *net.UnixConn
+	ctl    *socket
 	done   sync.WaitGroup
 
 	mu      sync.Mutex
@@ -76,13 +75,10 @@ type Server struct {
 // that another server has.
 func Listen(f *fabric.Fabric, c Config) (*Server, error) {
 	c.setDefaults()
-	if runtime.GOOS != "linux" {
-		return nil, errors.New("ibsim: management programs connect over abstract sockets, which only Linux has")
-	}
 	if c.Clients < 1 || c.Clients > maxClients {
 		return nil, fmt.Errorf("ibsim: %d clients: want 1 to %d", c.Clients, maxClients)
 	}
-	ctl, err := net.ListenUnixgram("unixgram", address(c.Name, ":ctl"))
+	ctl, err := listen(address(c.Name, ":ctl"), c.Clock)
 	if err != nil {
 		return nil, fmt.Errorf("ibsim: %w (another server has the name %q: use another one, and set IBSIM_SOCKNAME "+
 			"to it "+
@@ -148,9 +144,12 @@ func (s *Server) serve() {
 	defer s.done.Done()
 	var b [controlLen + 1]byte
 	for {
-		n, from, err := s.ctl.ReadFromUnix(b[:])
+		n, from, err := s.ctl.receive(b[:])
 		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if errors.Is(err, errOtherUser) {
+			s.cfg.Log.Warn("control message dropped", "error", err)
 		}
 		if err != nil || from == nil || from.Name == "" {
 			continue

@@ -7,8 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"syscall"
-	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
 
@@ -52,7 +50,7 @@ func listen(c *config) (*net.UnixListener, error) { return listenAt(c, c.Socket,
 
 // listenAt is listen for the path that a flag sets.
 func listenAt(c *config, path, flag string) (*net.UnixListener, error) {
-	if err := removeStale(path, flag); err != nil {
+	if err := removeUnserved(native.Network, path, flag); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -69,51 +67,16 @@ func listenAt(c *config, path, flag string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// removeStale removes a socket of clients that no process serves.
-func removeStale(path, flag string) error {
-	return removeUnserved(path, flag, func() error {
-		conn, err := native.Dial(path, time.Second)
-		if err == nil {
-			conn.Close()
-		}
-		return err
-	})
-}
-
-// removeStaleStream removes a socket of metrics that no process serves.
-func removeStaleStream(path string) error {
-	return removeUnserved(path, "--metrics", func() error {
-		conn, err := net.DialTimeout("unix", path, time.Second)
-		if err == nil {
-			conn.Close()
-		}
-		return err
-	})
-}
-
-// removeUnserved removes a socket unless dial connects to it. flag is the flag that sets the path.
-func removeUnserved(path, flag string, dial func() error) error {
-	info, err := os.Lstat(path)
+// removeUnserved removes a socket that no process serves. flag is the flag that sets the path.
+func removeUnserved(network, path, flag string) error {
+	err := private.RemoveUnserved(network, path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
+	case errors.Is(err, private.ErrServed):
+		return fmt.Errorf("a daemon is running at %s; stop it, or choose another path with %s", path, flag)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w (run as the user of that daemon, or choose another path with %s)", err, flag)
 	case err != nil:
 		return fmt.Errorf("%w (choose another path with %s)", err, flag)
-	case info.Mode().Type() != os.ModeSocket:
-		return fmt.Errorf("%s exists and is no socket; remove it, or choose another path with %s", path, flag)
-	}
-	switch err := dial(); {
-	case err == nil:
-		return fmt.Errorf("a daemon is running at %s; stop it, or choose another path with %s", path, flag)
-	case errors.Is(err, syscall.ECONNREFUSED): // no process has it open
-	case errors.Is(err, syscall.EPROTOTYPE):
-		return fmt.Errorf("%s is the socket of another program; choose another path with %s", path, flag)
-	default:
-		return fmt.Errorf("%s exists, and whether a daemon serves it is not known: %w (run as the user of that "+
-			"daemon, or choose another path with %s)", path, err, flag)
-	}
-	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("a socket that no daemon serves: %w (remove it, or choose another path with %s)", err, flag)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func serveMetrics(c *config, d *daemon, log *slog.Logger) (stop func(), err erro
 		return nil, err
 	}
 	if network == "unix" {
-		if err := removeStaleStream(address); err != nil {
+		if err := removeUnserved("unix", address, "--metrics"); err != nil {
 			return nil, err
 		}
 	}
