@@ -145,8 +145,11 @@ func checkPrivate(verb string, private []byte, limit int) error {
 
 // Reject rejects a request. private goes to the peer's application (REJ, reason consumer; SIDR: rejected), up to
 // RejectLen bytes, of datagrams AnswerLen. It does not block and has no event.
-func (i *ID) Reject(private []byte) error {
-	_, err := i.enter("Reject", rejected, requested)
+func (i *ID) Reject(private []byte) error { return i.RejectFor(mad.RejConsumer, private) }
+
+// RejectFor is Reject with another reason. It also rejects the reply that EventConnectResponse has announced.
+func (i *ID) RejectFor(reason mad.RejReason, private []byte) error {
+	was, err := i.enter("Reject", rejected, requested, replied)
 	if err != nil {
 		return i.fail("reject", err)
 	}
@@ -159,10 +162,10 @@ func (i *ID) Reject(private []byte) error {
 	case i.lookup != nil:
 		err = i.lookup.Reject(mad.SIDRRejected, nil, private)
 	default:
-		err = i.Conn().Reject(mad.RejConsumer, nil, private)
+		err = i.Conn().Reject(reason, nil, private)
 	}
 	if err != nil {
-		i.leave(requested)
+		i.leave(was)
 	}
 	return i.fail("reject", err)
 }

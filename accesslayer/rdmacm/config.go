@@ -114,7 +114,7 @@ type IDConfig struct {
 	LifeTime mad.TimeExp
 	// ReuseAddr allows another ID with ReuseAddr on the same address and port, as long as neither listens.
 	ReuseAddr bool
-	// IPv6Only makes the unspecified address :: stand for IPv6 addresses only.
+	// IPv6Only makes the unspecified address :: stand for IPv6 addresses only. Other addresses it does not change.
 	IPv6Only bool
 	// Events receives the events of the ID, and of the IDs that it accepts as a listener; nil: they come from ID.Next,
 	// and requests from IDListener.Accept.

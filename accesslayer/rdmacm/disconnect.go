@@ -100,18 +100,29 @@ func (i *ID) abort(cause error) {
 	}
 }
 
-// removed ends the ID when the HCA with a GUID is removed. A step in progress ends with ErrDeviceRemoved.
+// removed ends the ID when the HCA with a GUID is removed: every ID with an address of that HCA, also one that listens
+// or is only bound (Linux: cma_process_remove). A step in progress ends with ErrDeviceRemoved, and the port is free. A
+// listener for any address continues with the other HCAs.
 func (i *ID) removed(guid ci.GUID) {
 	i.mu.Lock()
-	isAffected := i.src.Port.CA == guid && i.state != listening && i.state != closed
-	c := i.conn
+	isAffected := i.src.Port.CA == guid && i.state != closed
+	c, ln, b := i.conn, i.listener, i.binding
 	i.mu.Unlock()
 	if !isAffected {
 		return
 	}
 	i.end(ErrDeviceRemoved)
+	if !errors.Is(i.Err(), ErrDeviceRemoved) { // it had ended before
+		_ = i.addReason(ErrDeviceRemoved)
+	}
 	i.push(Event{Type: EventDeviceRemoved, Err: ErrDeviceRemoved})
 	i.cancel(ErrDeviceRemoved)
+	if ln != nil {
+		_ = ln.l.Close() // requests that wait are lost with the HCA
+	}
+	if b != nil {
+		b.Release()
+	}
 	if c != nil {
 		_ = c.Close()
 	}

@@ -19,6 +19,10 @@ func invalidState(verb, format string, args ...any) error {
 	return &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: fmt.Sprintf(format, args...)}
 }
 
+// ErrAnyAddr is in the error of an address in use (EADDRINUSE) if it, or the one that has the port, is an unspecified
+// address, which stands for others. Linux's rdma_cm reports EADDRNOTAVAIL then.
+var ErrAnyAddr = errors.New("at an unspecified address")
+
 // ErrEnded is the one error to test for the end of a connection: for every error that a call returns because the
 // connection is over, errors.Is(err, ErrEnded) is true, whichever end ended it and for whatever reason. errors.Is also
 // finds the reason:

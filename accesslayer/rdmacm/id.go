@@ -154,22 +154,31 @@ func (i *ID) SetLifeTime(t mad.TimeExp) error {
 	return i.set("SetLifeTime", addrResolved, func(c *IDConfig) { c.LifeTime = t })
 }
 
-// SetReuseAddr sets IDConfig.ReuseAddr. Status: InvalidState (the ID is bound).
+// SetReuseAddr sets IDConfig.ReuseAddr. An ID that is bound can only allow reuse. Errors: InvalidState (the ID listens,
+// or is bound and reuse is false), EADDRINUSE.
 func (i *ID) SetReuseAddr(reuse bool) error {
-	return i.set("SetReuseAddr", idle, func(c *IDConfig) { c.ReuseAddr = reuse })
+	last := idle
+	if reuse {
+		last = rejected
+	}
+	return i.set("SetReuseAddr", last, func(c *IDConfig) { c.ReuseAddr = reuse })
 }
 
-// SetIPv6Only sets IDConfig.IPv6Only. Status: InvalidState (the ID is bound).
+// SetIPv6Only sets IDConfig.IPv6Only, also of an ID that is bound. Errors: InvalidState (the ID listens, or has
+// resolved an address), EADDRINUSE (another ID has the port on the addresses that the ID takes in addition).
 func (i *ID) SetIPv6Only(only bool) error {
-	return i.set("SetIPv6Only", idle, func(c *IDConfig) { c.IPv6Only = only })
+	return i.set("SetIPv6Only", bound, func(c *IDConfig) { c.IPv6Only = only })
 }
 
 // set changes the configuration of an ID that is in a state up to last.
 func (i *ID) set(verb string, last state, change func(*IDConfig)) error {
 	i.mu.Lock()
 	s := i.state
+	var err error
 	if s <= last {
+		was := i.cfg
 		change(&i.cfg)
+		err = i.rebind(was)
 	}
 	i.mu.Unlock()
 	switch {
@@ -178,7 +187,7 @@ func (i *ID) set(verb string, last state, change func(*IDConfig)) error {
 	case s > last:
 		return i.fail("set", invalidState("ID."+verb, "the ID is in the state: %v", s))
 	}
-	return nil
+	return i.fail("set", err)
 }
 
 // Done is closed when the connection is over, whichever end ended it, and when the ID is closed. ID.Err returns the

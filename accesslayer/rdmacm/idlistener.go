@@ -71,13 +71,13 @@ func (i *ID) listen(backlog int) (*IDListener, error) {
 	}
 	ln := &IDListener{id: i, l: l}
 	i.mu.Lock()
-	isClosed := i.state == closed
-	if !isClosed {
+	cause := context.Cause(i.ctx)
+	if cause == nil {
 		i.listener, i.state = ln, listening
 	}
 	i.mu.Unlock()
-	if isClosed { // Close did not find the listener
-		return nil, errors.Join(net.ErrClosed, l.Close())
+	if cause != nil { // Close, or the removal of the HCA, did not find the listener
+		return nil, errors.Join(cause, l.Close())
 	}
 	return ln, nil
 }
@@ -121,7 +121,8 @@ func (l *IDListener) Close() error { return l.id.Close() }
 // Accept waits for a request. The ID it returns has its addresses, port and path, and the peer's parameters: see
 // ID.Request. Create a QP and accept it, or reject it; the peer waits for some seconds. Requests whose IP header is
 // invalid, or that name another port than the one that sent them, are rejected and not returned.
-// Errors: the context's; net.ErrClosed; InvalidState (with IDConfig.Events, requests are events).
+// Errors: the context's; net.ErrClosed; ErrDeviceRemoved (of the HCA to whose address the listener is bound);
+// InvalidState (with IDConfig.Events, requests are events).
 func (l *IDListener) Accept(ctx context.Context) (*ID, error) {
 	if l.id.isShared {
 		return nil, l.fail(invalidState("IDListener.Accept", "the requests are events of IDConfig.Events"))
@@ -191,7 +192,9 @@ func (l *IDListener) offer(id *ID) {
 
 func (l *IDListener) fail(err error) error {
 	if errors.Is(err, cm.ErrClosed) {
-		err = net.ErrClosed
+		if err = net.ErrClosed; errors.Is(l.id.Err(), ErrDeviceRemoved) {
+			err = l.id.Err()
+		}
 	}
 	return opError(opAccept, l.Addr(), Addr{}, err)
 }

@@ -15,7 +15,8 @@ import (
 type Ports interface {
 	// Bind takes a port at an address, or a free port of the ephemeral range if the port is 0. An invalid address
 	// stands for any address of both families, an unspecified one for any of its family. Bindings with reuse share a
-	// port as long as none of them listens. Errors: EADDRINUSE.
+	// port as long as none of them listens. Errors: EADDRINUSE, with ErrAnyAddr if one of the two addresses stands for
+	// several.
 	Bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (Binding, error)
 }
 
@@ -23,7 +24,7 @@ type Ports interface {
 type Binding interface {
 	// Port returns the port.
 	Port() uint16
-	// Listen excludes all other bindings of the port at the address. Errors: EADDRINUSE.
+	// Listen excludes all other bindings of the port at the address. Errors: as Bind.
 	Listen() error
 	// Unlisten undoes Listen.
 	Unlisten()
@@ -103,7 +104,7 @@ func (t *PortTable) Bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (Bi
 	defer t.mu.Unlock()
 	if b.port != 0 {
 		if c := t.conflict(b); c != nil {
-			return nil, fmt.Errorf("%w: port %d of %s is %s", syscall.EADDRINUSE, b.port, network(space), c.state())
+			return nil, b.inUse(c)
 		}
 		t.taken[b.spacePort] = append(t.taken[b.spacePort], b)
 		return b, nil
@@ -133,12 +134,21 @@ func (t *PortTable) conflict(b *binding) *binding {
 	return nil
 }
 
-func (b *binding) state() string {
-	if b.listening {
-		return "listened on"
+// inUse returns the error of b, which c excludes.
+func (b *binding) inUse(c *binding) error {
+	state := "taken"
+	if c.listening {
+		state = "listened on"
 	}
-	return "taken"
+	err := fmt.Errorf("%w: port %d of %s is %s", syscall.EADDRINUSE, b.port, network(b.space), state)
+	if b.isAny() || c.isAny() {
+		err = fmt.Errorf("%w %w", err, ErrAnyAddr)
+	}
+	return err
 }
+
+// isAny reports whether the address stands for several.
+func (b *binding) isAny() bool { return !b.addr.IsValid() || b.addr.IsUnspecified() }
 
 // Port implements Binding.
 func (b *binding) Port() uint16 { return b.port }
@@ -151,7 +161,7 @@ func (b *binding) Listen() error {
 	b.listening = true
 	if c := t.conflict(b); c != nil {
 		b.listening = false
-		return fmt.Errorf("%w: port %d of %s is %s", syscall.EADDRINUSE, b.port, network(b.space), c.state())
+		return b.inUse(c)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // Bind sets the local address and port. The zero address stands for any address, port 0 for a free port.
-// Errors: EADDRINUSE; EADDRNOTAVAIL (no HCA has the address); InvalidState (the ID is bound); InvalidParameter (an IPv4
-// address with IDConfig.IPv6Only).
+// Errors: EADDRINUSE (with ErrAnyAddr if one of the two addresses is any address); EADDRNOTAVAIL (no HCA has the
+// address); InvalidState (the ID is bound).
 func (i *ID) Bind(local netip.AddrPort) error {
 	_, err := i.enter("Bind", idle, idle)
 	if err == nil {
@@ -26,9 +26,6 @@ func (i *ID) Bind(local netip.AddrPort) error {
 
 func (i *ID) bind(local netip.AddrPort) error {
 	addr := canonical(local.Addr(), i.cfg.IPv6Only)
-	if i.cfg.IPv6Only && addr.Is4() {
-		return invalid("ID.Bind", "the address is %v, and IPv6Only is set", addr)
-	}
 	var src Source
 	if addr.IsValid() && !addr.IsUnspecified() {
 		list := sources(i.m.al)
@@ -59,6 +56,35 @@ func (i *ID) bind(local netip.AddrPort) error {
 	i.at, i.src = addr, src
 	i.state = bound
 	return nil
+}
+
+// rebind takes the ID's port again after a change of its configuration, which was another one before. After an error
+// the configuration is what it was. i.mu is held.
+func (i *ID) rebind(was IDConfig) error {
+	if i.binding == nil || was.IPv6Only == i.cfg.IPv6Only && was.ReuseAddr == i.cfg.ReuseAddr {
+		return nil
+	}
+	i.binding.Release()
+	take := func(addr netip.Addr) (err error) {
+		i.binding, err = i.m.ports.Bind(i.cfg.Space, netip.AddrPortFrom(addr, i.local.Port()), i.cfg.ReuseAddr)
+		return err
+	}
+	addr := canonical(i.at, i.cfg.IPv6Only)
+	err := take(addr)
+	if err == nil {
+		if i.at = addr; i.state == bound {
+			i.local = netip.AddrPortFrom(addr, i.local.Port())
+		}
+		return nil
+	}
+	i.cfg = was
+	if take(i.at) != nil { // another ID has taken the port meanwhile
+		i.binding = nil
+		if i.state == bound {
+			i.state = idle
+		}
+	}
+	return err
 }
 
 // IsBound reports whether the ID has a local port.

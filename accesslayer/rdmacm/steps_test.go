@@ -468,20 +468,118 @@ func TestIPv6Only(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, id.SetIPv6Only(at == "[::]:7174"))
 		require.NoError(t, id.Bind(ap(at)))
-		require.ErrorIs(t, id.SetIPv6Only(false), ci.InvalidState)
 		_, err = id.Listen(0)
 		require.NoError(t, err, at)
+		require.ErrorIs(t, id.SetIPv6Only(false), ci.InvalidState)
 	}
 	_, err := s.m.ListenID(ap("[fd66::1]:7174"), rdmacm.ListenIDConfig{})
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	_, err = s.m.ListenID(ap("10.66.0.1:7175"), rdmacm.ListenIDConfig{ID: rdmacm.IDConfig{IPv6Only: true}})
-	require.ErrorIs(t, err, ci.InvalidParameter)
+	require.NoError(t, err, "it concerns :: alone")
 	for to, at := range map[string]string{"10.66.0.1": "0.0.0.0:7174", "fd66::1": "[::]:7174"} {
 		id := resolved(t, c.m, rdmacm.NewEventChannel(nil), gidAddr(to))
 		require.NoError(t, id.StartConnect(rdmacm.ConnParam{}))
 		e, err := channels[at].Next(ctx)
 		require.NoError(t, err)
 		assert.Equal(t, gidAddr(to).String(), e.ID.LocalAddr().String())
+		require.NoError(t, e.ID.Reject(nil))
+		e.Ack()
+	}
+}
+
+// TestBoundOptions changes the options of IDs that are bound: their ports follow.
+func TestBoundOptions(t *testing.T) {
+	s := newLAN().host(t, "10.66.0.1", "fd66::1")
+	bind := func(at string) (*rdmacm.ID, error) {
+		id, err := s.m.NewID(rdmacm.IDConfig{})
+		require.NoError(t, err)
+		return id, id.Bind(ap(at))
+	}
+	both, err := bind("[::]:7174")
+	require.NoError(t, err)
+	_, err = bind("0.0.0.0:7174")
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.ErrorIs(t, err, rdmacm.ErrAnyAddr)
+	require.NoError(t, both.SetIPv6Only(true))
+	four, err := bind("0.0.0.0:7174")
+	require.NoError(t, err)
+	require.ErrorIs(t, both.SetIPv6Only(false), syscall.EADDRINUSE)
+	require.NoError(t, four.Close())
+	require.NoError(t, both.SetIPv6Only(false))
+	_, err = bind("10.66.0.1:7174")
+	require.ErrorIs(t, err, rdmacm.ErrAnyAddr)
+
+	require.ErrorIs(t, both.SetReuseAddr(false), ci.InvalidState)
+	require.NoError(t, both.SetReuseAddr(true))
+	sharing, err := s.m.NewID(rdmacm.IDConfig{ReuseAddr: true})
+	require.NoError(t, err)
+	require.NoError(t, sharing.Bind(ap("10.66.0.1:7174")))
+	_, err = sharing.Listen(0)
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+
+	one, err := bind("10.66.0.1:7175")
+	require.NoError(t, err)
+	_, err = bind("10.66.0.1:7175")
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.NotErrorIs(t, err, rdmacm.ErrAnyAddr)
+	require.NoError(t, one.Close())
+}
+
+// TestListenerRemoved removes the HCA of a listener, of an ID that is only bound, and of one that listens for any
+// address, which continues (Linux: cma_process_remove).
+func TestListenerRemoved(t *testing.T) {
+	l := newLAN()
+	s, c := l.host(t, "10.66.0.1", "10.66.0.2"), l.host(t, "10.66.0.9")
+	events := rdmacm.NewEventChannel(nil)
+	open := func(at string) *rdmacm.ID {
+		id, err := s.m.NewID(rdmacm.IDConfig{Events: events})
+		require.NoError(t, err)
+		require.NoError(t, id.Bind(ap(at)))
+		return id
+	}
+	bound, listening, all := open("10.66.0.1:7001"), open("10.66.0.1:7002"), open("0.0.0.0:7003")
+	for _, id := range []*rdmacm.ID{listening, all} {
+		_, err := id.Listen(0)
+		require.NoError(t, err)
+	}
+	ln, err := s.m.ListenID(ap("10.66.0.1:7004"), rdmacm.ListenIDConfig{})
+	require.NoError(t, err)
+	s.pull(t, "10.66.0.1")
+	_, err = ln.Accept(within(t))
+	require.ErrorIs(t, err, rdmacm.ErrDeviceRemoved)
+	removed := map[*rdmacm.ID]int{}
+	for range 2 {
+		e, err := events.Next(within(t))
+		require.NoError(t, err)
+		require.Equal(t, rdmacm.EventDeviceRemoved, e.Type)
+		removed[e.ID]++
+		e.Ack()
+	}
+	require.Equal(t, map[*rdmacm.ID]int{bound: 1, listening: 1}, removed)
+	require.Zero(t, events.Len())
+	require.ErrorIs(t, listening.Err(), rdmacm.ErrDeviceRemoved)
+	require.NoError(t, s.hcas["10.66.0.1"].Close())
+
+	s.plug(t, "10.66.0.1") // the address returns
+	for _, x := range []struct {
+		to   string
+		want error
+	}{{"10.66.0.1:7002", syscall.ECONNREFUSED}, {"10.66.0.1:7004", syscall.ECONNREFUSED}} {
+		_, err = c.m.DialID(within(t), ap(x.to), rdmacm.DialIDConfig{})
+		require.ErrorIs(t, err, x.want, x.to)
+	}
+	again := open("10.66.0.1:7002") // the port is free
+	require.NoError(t, again.Close())
+	for _, id := range []*rdmacm.ID{bound, listening} {
+		require.ErrorIs(t, id.StartResolveAddr(ap("10.66.0.9:1"), 0), rdmacm.ErrDeviceRemoved)
+		require.NoError(t, id.Close())
+	}
+	for _, to := range []string{"10.66.0.1", "10.66.0.2"} {
+		id := resolved(t, c.m, rdmacm.NewEventChannel(nil), netip.AddrPortFrom(netip.MustParseAddr(to), 7003))
+		require.NoError(t, id.StartConnect(rdmacm.ConnParam{}))
+		e, err := events.Next(within(t))
+		require.NoError(t, err)
+		require.Equal(t, rdmacm.EventConnectRequest, e.Type)
 		require.NoError(t, e.ID.Reject(nil))
 		e.Ack()
 	}

@@ -92,8 +92,11 @@ const (
 	eventTimewaitExit
 )
 
-// commEstablished is the event that cmdNotify reports (IB_EVENT_COMM_EST).
-const commEstablished = 4
+// The events that cmdNotify reports (IB_EVENT_COMM_EST, IB_EVENT_PATH_MIG).
+const (
+	commEstablished = 4
+	pathMigrated    = 6
+)
 
 // sendOnly is the flag of a join as sender.
 const sendOnly = 1

@@ -6,6 +6,8 @@ import (
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
+	"ciddk/kproxy"
+	"ciddk/mad"
 )
 
 // numberBits are the bits of a QP number.
@@ -17,7 +19,7 @@ func (x *id) param(p *connParam) (rdmacm.ConnParam, error) {
 	src := x.cm.Source()
 	c := rdmacm.ConnParam{Private: p.PrivateData[:p.PrivateDataLen], Retries: exact(p.RetryCount & 7),
 		RNRRetries: exact(p.RNRRetryCount & 7), QP: &cm.QP{Num: qpn, Type: x.typ, SRQ: p.SRQ != 0}}
-	if x.front.cfg.Core.Owner(x.uidOf(), src.Port.CA, qpn) == nil {
+	if x.front.cfg.Core.Owner(x.peer().UID, src.Port.CA, qpn) == nil {
 		return c, syscall.EINVAL
 	}
 	a, err := x.cm.Manager().AL().Adapter(src.Port.CA)
@@ -41,11 +43,11 @@ func exact(n uint8) int {
 	return int(n)
 }
 
-// uidOf returns the user id of the client.
-func (x *id) uidOf() int {
+// peer returns the client.
+func (x *id) peer() kproxy.Peer {
 	x.front.mu.Lock()
 	defer x.front.mu.Unlock()
-	return x.file.session.Peer().UID
+	return x.file.session.Peer()
 }
 
 func (f *File) connect(_ *call, q *connect, _ *none) error {
@@ -53,14 +55,16 @@ func (f *File) connect(_ *call, q *connect, _ *none) error {
 		return syscall.EINVAL
 	}
 	return f.placed(q.ID, func(x *id) error {
-		if x.typ == ci.UD { // the sender of a lookup needs no QP
-			return x.cm.StartConnect(rdmacm.ConnParam{Private: q.Param.PrivateData[:q.Param.PrivateDataLen]})
+		c := rdmacm.ConnParam{Private: q.Param.PrivateData[:q.Param.PrivateDataLen]}
+		if x.typ != ci.UD { // the sender of a lookup needs no QP
+			var err error
+			if c, err = x.param(&q.Param); err != nil {
+				return err
+			}
 		}
-		c, err := x.param(&q.Param)
-		if err != nil {
-			return err
-		}
-		return x.cm.StartConnect(c)
+		err := x.cm.StartConnect(c)
+		x.hasBegun = x.hasBegun || err == nil
+		return err
 	})
 }
 
@@ -94,19 +98,25 @@ func (x *id) setUID(uid uint64) (was uint64) {
 	return was
 }
 
-// Reasons of a rejection that programs may send.
-const reasonConsumer = 28
-
 func (f *File) reject(_ *call, q *reject, _ *none) error {
-	if q.Reason != 0 && q.Reason != reasonConsumer {
+	reason := mad.RejReason(q.Reason)
+	switch reason {
+	case 0:
+		reason = mad.RejConsumer
+	case mad.RejConsumer, mad.RejVendorOption: // those that programs may send
+	default:
 		return syscall.EINVAL
 	}
-	return f.placed(q.ID, func(x *id) error { return x.cm.Reject(q.PrivateData[:q.PrivateDataLen]) })
+	return f.placed(q.ID, func(x *id) error { return x.cm.RejectFor(reason, q.PrivateData[:q.PrivateDataLen]) })
 }
 
 func (f *File) disconnect(_ *call, q *disconnect, _ *none) error {
 	return f.placed(q.ID, func(x *id) error {
 		x.quarantine()
-		return x.cm.StartDisconnect()
+		err := x.cm.StartDisconnect()
+		if ci.StatusOf(err) == ci.InvalidState && (x.hasBegun || x.cm.Request() != nil || x.isListener()) {
+			return nil // as Linux: it has no connection yet, any more, or at all
+		}
+		return err
 	})
 }

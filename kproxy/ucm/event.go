@@ -55,8 +55,9 @@ func (f *File) take(e *rdmacm.Event, r *eventResp) bool {
 	u := f.front
 	u.mu.Lock()
 	x := u.byCM[e.ID]
-	ok = x != nil && x.file == f && x.uid != 0
+	ok = x != nil && x.file == f && x.uid != 0 && !x.removed
 	if ok {
+		x.removed = e.Type == rdmacm.EventDeviceRemoved
 		x.reported++
 		r.UID, r.ID = x.uid, x.number
 	}
@@ -116,7 +117,7 @@ func (f *File) takeGroup(e *rdmacm.Event, r *eventResp) bool {
 
 // status returns the status of an event: 0, a reason of the peer, or a negative errno.
 func status(e *rdmacm.Event) int32 {
-	if e.Err == nil || e.Type == rdmacm.EventDisconnected {
+	if e.Err == nil || e.Type == rdmacm.EventDisconnected || e.Type == rdmacm.EventDeviceRemoved {
 		return 0
 	}
 	if r, ok := errors.AsType[*cm.RejectError](e.Err); ok {

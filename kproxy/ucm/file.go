@@ -20,7 +20,9 @@ type id struct {
 	typ    ci.QPType
 	space  uint16
 
-	stepMu sync.Mutex // held during a command
+	stepMu   sync.Mutex // held during a command
+	isForAll bool       // 0.0.0.0 stands for both families; stepMu guards it, and the next one
+	hasBegun bool       // a connect has begun, whatever has become of it
 
 	// FrontEnd.mu guards the fields below.
 	file     *File
@@ -31,6 +33,7 @@ type id struct {
 	qpn      ci.QPN // of the connection
 	reads    uint8  // READs and atomics that this end answers
 	groups   map[*group]struct{}
+	removed  bool // the event that the adapter was removed is with the program, and is the last one
 
 	ackTimeout    mad.TimeExp // of the QP, if hasAckTimeout
 	hasAckTimeout bool
@@ -167,7 +170,8 @@ func (u *FrontEnd) findLocked(f *File, number uint32) (*id, error) {
 // the events of many commands would take memory without limit.
 const maxWaiting = 64
 
-// with executes a command of an ID, one at a time. Error: ENOMEM (the program does not receive events).
+// with executes a command of an ID, one at a time. Errors: ENOMEM (the program does not receive events); ENXIO (the
+// adapter was removed, after which Linux closes the ID).
 func (f *File) with(number uint32, run func(x *id) error) error {
 	x, err := f.find(number)
 	if err != nil {
@@ -175,7 +179,10 @@ func (f *File) with(number uint32, run func(x *id) error) error {
 	}
 	x.stepMu.Lock()
 	defer x.stepMu.Unlock()
-	if x.cm.Waiting() >= maxWaiting {
+	switch {
+	case errors.Is(x.cm.Err(), rdmacm.ErrDeviceRemoved):
+		return syscall.ENXIO
+	case x.cm.Waiting() >= maxWaiting:
 		return syscall.ENOMEM
 	}
 	return run(x)
@@ -224,6 +231,13 @@ func (u *FrontEnd) removeLocked(x *id) {
 	}
 	x.file.session.Discharge(bytesPerID + x.groupBytes())
 	x.groups = nil
+}
+
+// isListener reports whether the ID listens.
+func (x *id) isListener() bool {
+	x.front.mu.Lock()
+	defer x.front.mu.Unlock()
+	return x.listens
 }
 
 // groupBytes returns what the session was charged for the ID's groups. FrontEnd.mu is held.

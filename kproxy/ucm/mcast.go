@@ -28,6 +28,9 @@ func (f *File) join(number uint32, uid uint64, a address, flags uint16, r *idRes
 		return syscall.EINVAL
 	}
 	return f.placed(number, func(x *id) error {
+		if x.isListener() {
+			return syscall.EINVAL
+		}
 		if err := f.session.Charge("rdma_cm", bytesPerGroup); err != nil {
 			return err
 		}

@@ -33,6 +33,9 @@ func (f *File) initQPAttr(_ *call, q *initQPAttr, r *qpAttr) error {
 		return syscall.EINVAL
 	}
 	return f.placed(q.ID, func(x *id) error {
+		if x.isListener() && x.typ != ci.UD {
+			return syscall.EINVAL
+		}
 		set, a, err := x.cm.QPAttr(to)
 		if err != nil {
 			return err

@@ -1,9 +1,13 @@
 package ucm
 
 import (
+	"errors"
+	"net/netip"
 	"syscall"
 	"time"
 
+	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
 	"ciddk/mad"
 )
@@ -32,20 +36,46 @@ func (f *File) bind(number uint32, a address) error {
 }
 
 func (x *id) bind(a address) error {
-	if err := x.cm.Bind(bindable(x.cm.Manager().AL(), a.AddrPort)); err != nil {
-		return err
+	if p := a.Port(); p != 0 && p < firstFreePort && !mayBindService(x.peer()) {
+		return syscall.EACCES
+	}
+	at := bindable(x.cm.Manager().AL(), a.AddrPort)
+	if at.Addr() == netip.IPv4Unspecified() && x.isForAll { // of both families
+		at = netip.AddrPortFrom(netip.Addr{}, at.Port())
+	}
+	if err := x.cm.Bind(at); err != nil {
+		return inUse(err)
 	}
 	x.setFamily(a.family)
 	return nil
 }
 
-// setFamily records the family of the first address that the program has used.
-func (x *id) setFamily(family uint16) {
+// inUse returns the errno of Linux for a port that is taken, of which one address is any address (cma_check_port).
+func inUse(err error) error {
+	if errors.Is(err, rdmacm.ErrAnyAddr) {
+		return errors.Join(syscall.EADDRNOTAVAIL, err)
+	}
+	return err
+}
+
+// setAFOnly sets whether any address is any of its family. Without the option, 0.0.0.0 is one of IPv4, and :: one of
+// both families (rdma_set_afonly, cma_match_private_data).
+func (x *id) setAFOnly(only bool) error {
+	if x.cm.IsBound() && x.familyOf() == familyIPv4 {
+		return inUse(x.cm.SetIPv6Only(false)) // only its checks of the state
+	}
+	x.isForAll = !only
+	return inUse(x.cm.SetIPv6Only(only))
+}
+
+// setFamily records the family of the first address that the program has used, and returns it.
+func (x *id) setFamily(family uint16) uint16 {
 	x.front.mu.Lock()
 	defer x.front.mu.Unlock()
 	if x.family == 0 {
 		x.family = family
 	}
+	return x.family
 }
 
 func (f *File) resolveIP(_ *call, q *resolveIP, _ *none) error {
@@ -85,12 +115,17 @@ func (f *File) resolve(number uint32, from, to address, timeoutMS uint32) error 
 		return syscall.EINVAL
 	}
 	return f.with(number, func(x *id) error {
+		if x.cm.RemoteAddr().Addr().IsValid() {
+			return syscall.EINVAL // the address is resolved
+		}
 		if from.family != 0 && !x.cm.IsBound() {
 			if err := x.bind(from); err != nil {
 				return err
 			}
 		}
-		x.setFamily(to.family)
+		if x.setFamily(to.family) != to.family {
+			return syscall.EINVAL // as Linux: one ID has one family
+		}
 		remote := reachable(x.cm.Manager().AL(), x.cm.LocalAddr().Addr(), to.AddrPort)
 		return x.cm.StartResolveAddr(remote, milliseconds(timeoutMS))
 	})
@@ -100,7 +135,12 @@ func (f *File) resolve(number uint32, from, to address, timeoutMS uint32) error 
 func milliseconds(n uint32) time.Duration { return time.Duration(max(1, n)) * time.Millisecond }
 
 func (f *File) resolveRoute(_ *call, q *resolveRoute, _ *none) error {
-	return f.placed(q.ID, func(x *id) error { return x.cm.StartResolveRoute(milliseconds(q.TimeoutMS)) })
+	return f.placed(q.ID, func(x *id) error {
+		if x.hasPath() {
+			return syscall.EINVAL
+		}
+		return x.cm.StartResolveRoute(milliseconds(q.TimeoutMS))
+	})
 }
 
 // maxBacklog is the largest backlog, which is also that of a backlog of 0 (/proc/sys/net/rdma_ucm/max_backlog).
@@ -112,13 +152,18 @@ func (f *File) listen(_ *call, q *listen, _ *none) error {
 		backlog = maxBacklog
 	}
 	return f.with(q.ID, func(x *id) error {
+		if !x.cm.IsBound() { // as Linux: to any address of IPv4
+			if err := x.bind(address{familyIPv4, netip.AddrPortFrom(netip.IPv4Unspecified(), 0)}); err != nil {
+				return err
+			}
+		}
 		_, err := x.cm.Listen(backlog)
 		if err == nil {
 			x.front.mu.Lock()
 			x.listens = true
 			x.front.mu.Unlock()
 		}
-		return err
+		return inUse(err)
 	})
 }
 
@@ -153,7 +198,7 @@ func (f *File) setOption(_ *call, q *setOption, _ *none) error {
 		case optionReuseAddr:
 			return x.cm.SetReuseAddr(value != 0)
 		case optionAFOnly:
-			return x.cm.SetIPv6Only(value != 0)
+			return x.setAFOnly(value != 0)
 		}
 		return x.setAckTimeout(b[0])
 	})
@@ -204,9 +249,16 @@ func (x *id) setAckTimeout(t uint8) error {
 }
 
 func (f *File) notify(_ *call, q *notify, _ *none) error {
-	return f.placed(q.ID, func(x *id) error {
-		if q.Event != commEstablished {
+	return f.placed(q.ID, func(x *id) error { // ib_cm_notify
+		c := x.cm.Conn()
+		isConnected := c != nil && c.State() == cm.StateEstablished
+		switch {
+		case q.Event == pathMigrated && isConnected:
+			return nil // the program's QP has migrated; there is no alternate path here that the CM would follow
+		case q.Event != commEstablished:
 			return syscall.EINVAL
+		case isConnected:
+			return syscall.EISCONN
 		}
 		return x.cm.Notify()
 	})

@@ -13,6 +13,7 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
+	"ciddk/kproxy"
 	"ciddk/kproxy/devices"
 	"ciddk/mad"
 )
@@ -436,4 +437,58 @@ func TestForeignGroup(t *testing.T) {
 	assert.Equal(t, syscall.ENOENT, other.do(cmdLeaveMcast, byID{Response: replyAddr, ID: group.ID + 1}, &left))
 	owner.must(cmdLeaveMcast, byID{Response: replyAddr, ID: group.ID}, &left)
 	assert.EqualValues(t, 1, left.EventsReported)
+}
+
+// TestRemoval removes the adapter of IDs in several states. Each with an address of it receives one event, with status
+// 0, and its commands fail from then on. A listener for any address receives none.
+func TestRemoval(t *testing.T) {
+	r := newRig(t)
+	p := r.open()
+	bound, listening, all := p.create(spaceTCP, 1), p.create(spaceTCP, 2), p.create(spaceTCP, 3)
+	p.must(cmdBindIP, bindIP{Addr: at(7001), ID: bound}, nil)
+	p.must(cmdBindIP, bindIP{Addr: at(7002), ID: listening}, nil)
+	p.must(cmdListen, listen{ID: listening}, nil)
+	p.must(cmdListen, listen{ID: all}, nil)
+	route := p.resolved(spaceTCP, 7174)
+	address := p.create(spaceTCP, 5)
+	p.must(cmdResolveIP, resolveIP{Dst: at(1), ID: address, TimeoutMS: 10_000}, nil)
+	p.next(eventAddrResolved)
+	client := p.resolved(spaceTCP, 7002)
+	p.must(cmdConnect, connect{Param: connParam{QPNum: r.newQP(ci.RC), Valid: 1}, ID: client}, nil)
+	request := p.next(eventConnectRequest).ID // without a number of the program: it receives no event
+
+	require.NoError(t, r.al.Deregister(r.guid))
+	want := map[uint32]bool{bound: true, listening: true, route: true, address: true, client: true}
+	for range len(want) {
+		e := p.next(eventDeviceRemoval)
+		assert.Zero(t, e.Status)
+		assert.True(t, want[e.ID], "ID %d", e.ID)
+		delete(want, e.ID)
+	}
+	for _, x := range []uint32{bound, listening, route, address, client, request} {
+		assert.Equal(t, syscall.ENXIO, p.do(cmdQueryRoute, query{Response: replyAddr, ID: x}, &queryRouteResp{}))
+		assert.Equal(t, syscall.ENXIO, p.do(cmdDisconnect, disconnect{x}, nil))
+		p.must(cmdDestroyID, byID{Response: replyAddr, ID: x}, &eventsResp{})
+	}
+	p.must(cmdQueryRoute, query{Response: replyAddr, ID: all}, &queryRouteResp{})
+	var e eventResp
+	assert.Equal(t, syscall.EAGAIN, p.do(cmdGetEvent, getEvent{replyAddr}, &e), "no further event: %+v", e)
+}
+
+// TestPrivilegedPorts binds to a port below 1024 as another user than the superuser.
+func TestPrivilegedPorts(t *testing.T) {
+	r := newRig(t)
+	for _, x := range []struct {
+		uid  int
+		port uint16
+		want syscall.Errno
+	}{{0, 80, 0}, {12345, 81, syscall.EACCES}, {12345, 1023, syscall.EACCES}, {12345, 1024, 0}, {12345, 0, 0}} {
+		peer := kproxy.Peer{PID: -1, UID: x.uid}
+		f, err := r.front.Open(deviceFile, peer)
+		require.NoError(t, err)
+		p := &program{t: t, f: f.(*File), wakes: make(chan struct{}, 100)}
+		id := p.create(spaceTCP, 1)
+		assert.Equal(t, x.want, p.do(cmdBindIP, bindIP{Addr: at(x.port), ID: id}, nil), "%+v", x)
+		f.Close()
+	}
 }

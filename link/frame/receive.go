@@ -159,9 +159,12 @@ func roceDestination(b []byte) (typ ci.GIDType, gid ci.GID, ok bool) {
 	return 0, gid, false
 }
 
-// receivedRoute returns a route with the headers that a received packet had.
+// receivedRoute returns a route with the headers that a received packet had, as far as it comes with them.
 func receivedRoute(pkt *rvt.Packet) *route {
 	r := &route{src: pkt.Src.GID, dst: pkt.Dst.GID, typ: ci.GIDRoCEv2, hops: defaultHops, udp: pkt.Entropy}
+	if g, err := wire.ParseGRHArea(pkt.GRH); err == nil {
+		r.class, r.hops, r.label = g.TrafficClass, g.HopLimit, g.FlowLabel
+	}
 	if pkt.EtherType == wire.EtherTypeRoCEv1 {
 		r.typ = ci.GIDRoCEv1
 		return r

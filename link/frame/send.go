@@ -117,7 +117,8 @@ func (c *cursor) copy(dst []byte) {
 }
 
 // EncodeFrame returns a single packet from its IP header, or from its GRH, to the ICRC. The identification of an IPv4
-// packet is 0, and the hop limit of a received packet 64: a port does not keep them. It implements rvt.EncoderPort.
+// packet is 0. Of a received packet, only a datagram comes with the traffic class, the hop limit and the flow label;
+// others have none, and hop limit 64. It implements rvt.EncoderPort.
 func (p *Port) EncodeFrame(d rvt.Direction, pkt *rvt.Packet) []byte {
 	r, ok := pkt.Route.(*route)
 	if d == rvt.Received {

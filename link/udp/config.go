@@ -29,13 +29,11 @@ type Config struct {
 	Port uint16
 	// MTU is the largest path MTU; 0 is the largest that fits the interface of Addr, 4096 bytes on loopback.
 	MTU ci.MTU
-	// Portable turns off what only Linux has (batched system calls, segmentation offload, GRH.FlowLabel and
-	// TrafficClass of the IP header): one datagram per call, as elsewhere.
+	// Portable turns off what only Linux has (batched system calls, segmentation offload, GRH.FlowLabel): one datagram
+	// per call, as elsewhere.
 	Portable bool
-	// Privileged makes the whole IP header of received packets visible (Linux only): over IPv4 every bit of the ICRC is
-	// checked, where a plain socket leaves a residue (see the package documentation), and datagrams have the TOS and
-	// TTL that they came with, over IPv6 their traffic class, flow label and hop limit. Over IPv4 it takes the
-	// capability CAP_NET_RAW.
+	// Privileged makes the whole IPv4 header of received packets visible (Linux only): every bit of the ICRC is checked,
+	// where a plain socket leaves a residue (see the package documentation). It takes the capability CAP_NET_RAW.
 	Privileged bool
 	// Within, if not nil, runs the functions that open sockets of the port, and returns their error: once in New, and
 	// when the first QP attaches to a multicast group. A thread in a network namespace can open them, for instance.

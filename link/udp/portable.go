@@ -21,14 +21,64 @@ import (
 type portableSocket struct {
 	port *rocev2.Port
 	conn *net.UDPConn
-	from []*net.UDPConn // sending sockets by lane: conn, or others
-	pool sync.Pool      // *[]byte
+	from []*sender // by lane
+	pool sync.Pool // *[]byte
 
 	mu     sync.Mutex
 	closed bool
 	live   sync.WaitGroup
 	mark   barrier
 	groups map[netip.Addr]*portableGroup
+}
+
+// A sender is a socket to send from: the receiving one, or another. Its packets have the traffic class and hop limits
+// that are set at the socket, since package net has no way to pass them with a packet that all systems have.
+type sender struct {
+	conn *net.UDPConn
+
+	mu          sync.Mutex // held while a packet is sent
+	class, hops int
+	groupHops   int
+}
+
+// prepare sets traffic class and hop limit for packets to a destination. A system that refuses uses its own. mu is
+// held.
+func (s *sender) prepare(r *rocev2.Route) {
+	dst, class, hops := r.Dst.Addr(), int(r.Key.Class), int(r.Key.HopLimit)
+	now, is4 := &s.hops, dst.Is4()
+	if dst.IsMulticast() {
+		now = &s.groupHops
+	}
+	if s.class != class {
+		if s.class = class; is4 {
+			_ = ipv4.NewPacketConn(s.conn).SetTOS(class)
+		} else {
+			_ = ipv6.NewPacketConn(s.conn).SetTrafficClass(class)
+		}
+	}
+	if *now == hops {
+		return
+	}
+	switch *now = hops; {
+	case is4 && dst.IsMulticast():
+		_ = ipv4.NewPacketConn(s.conn).SetMulticastTTL(hops)
+	case is4:
+		_ = ipv4.NewPacketConn(s.conn).SetTTL(hops)
+	case dst.IsMulticast():
+		_ = ipv6.NewPacketConn(s.conn).SetMulticastHopLimit(hops)
+	default:
+		_ = ipv6.NewPacketConn(s.conn).SetHopLimit(hops)
+	}
+}
+
+// send sends a packet.
+func (s *sender) send(r *rocev2.Route, b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prepare(r)
+	raceSent()
+	_, err := s.conn.WriteToUDPAddrPort(b, r.Dst)
+	return err
 }
 
 type portableGroup struct {
@@ -48,7 +98,7 @@ func openPortable(p *rocev2.Port, c *Config) (*portableSocket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &portableSocket{port: p, conn: conn, from: []*net.UDPConn{conn}, groups: map[netip.Addr]*portableGroup{}}
+	s := &portableSocket{port: p, conn: conn, from: []*sender{{conn: conn}}, groups: map[netip.Addr]*portableGroup{}}
 	s.pool.New = func() any { b := make([]byte, 0, p.MTU.Bytes()+rocev2.Headroom); return &b }
 	if err := s.setUp(conn); err != nil {
 		_ = conn.Close()
@@ -75,7 +125,7 @@ func (s *portableSocket) openSources(c *Config) error {
 		if err != nil {
 			return errors.Join(c.explainSource(i, err), s.closeSources())
 		}
-		s.from = append(s.from, conn)
+		s.from = append(s.from, &sender{conn: conn})
 		p.Sources = append(p.Sources, conn.LocalAddr().(*net.UDPAddr).AddrPort().Port())
 		_ = conn.SetReadBuffer(0) // nothing reads from these sockets
 		if err := s.setUp(conn); err != nil {
@@ -89,8 +139,8 @@ func (s *portableSocket) openSources(c *Config) error {
 func (s *portableSocket) closeSources() error {
 	var errs []error
 	for _, c := range s.from {
-		if c != s.conn {
-			errs = append(errs, c.Close())
+		if c.conn != s.conn {
+			errs = append(errs, c.conn.Close())
 		}
 	}
 	return errors.Join(errs...)
@@ -103,7 +153,10 @@ func (s *portableSocket) setUp(conn *net.UDPConn) error {
 		return err
 	}
 	var dfErr error
-	if err := raw.Control(func(fd uintptr) { dfErr = setDontFragment(fd, s.port.Addr.Is4()) }); err != nil {
+	if err := raw.Control(func(fd uintptr) {
+		dfErr = setDontFragment(fd, s.port.Addr.Is4())
+		_ = showHeader(int(fd), s.port.Addr.Is4()) // without, headers of datagrams have defaults
+	}); err != nil {
 		return err
 	}
 	if dfErr != nil {
@@ -156,11 +209,11 @@ const (
 
 func (s *portableSocket) receive(conn *net.UDPConn, dst netip.Addr) {
 	d := rocev2.NewDecoder(s.port, true)
-	buf := make([]byte, 1<<16)
+	buf, shown := make([]byte, 1<<16), make([]byte, shownRoom)
 	at := netip.AddrPortFrom(dst, s.port.UDP)
 	delivered := 0
 	for bad := 0; bad < badReads; {
-		n, from, err := conn.ReadFromUDPAddrPort(buf)
+		n, k, _, from, err := conn.ReadMsgUDPAddrPort(buf, shown)
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				return
@@ -174,6 +227,7 @@ func (s *portableSocket) receive(conn *net.UDPConn, dst netip.Addr) {
 		if s.isBarrier(from, buf[:n]) {
 			continue
 		}
+		control(shown[:k], d)
 		d.Datagram(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), at, buf[:n], 0)
 		d.Deliver()
 		if delivered++; delivered%yieldEvery == 0 {
@@ -196,10 +250,9 @@ func (s *portableSocket) Send(pkts []rvt.Packet) {
 	buf := s.pool.Get().(*[]byte)
 	c := rocev2.Cutter{Trains: pkts}
 	for c.Next() {
-		dst, from := c.Route.Dst, s.from[c.Route.Key.Lane]
+		r := c.Route // which is nil after the last packet
 		*buf = c.AppendPacket((*buf)[:0], 0)
-		raceSent()
-		if _, err := from.WriteToUDPAddrPort(*buf, dst); err != nil {
+		if s.from[r.Key.Lane].send(r, *buf) != nil {
 			c.Bad++
 		} else {
 			s.port.Stats.SystemCalls.Add(1)
@@ -223,7 +276,7 @@ func (s *portableSocket) Join(group netip.Addr) error {
 	}
 	conn, err := listenGroup(netip.AddrPortFrom(group, s.port.UDP), s.iface())
 	if err == nil {
-		if err = joinOn(conn, s.iface(), group); err != nil {
+		if err = errors.Join(joinOn(conn, s.iface(), group), s.setUp(conn)); err != nil {
 			_ = conn.Close()
 		}
 	}

@@ -121,7 +121,8 @@ func TestPrivilegedStrict(t *testing.T) {
 
 	send(packet(plain.core.Addr, 0x1234, 0x1234, 0x6a, 17))
 	p = rp.Packets(t, 1)[0]
-	assert.Equal(t, byte(64), p.GRH[28], "a plain socket does not know")
+	assert.Equal(t, []byte{0x45, 0x6a}, p.GRH[20:22])
+	assert.Equal(t, byte(17), p.GRH[28], "TTL")
 	send(packet(plain.core.Addr, 0x1235, 0x1236, 0, 64))
 	rp.Packets(t, 1)
 	send(packet(plain.core.Addr, 0x9235, 0x9235, 0, 64))

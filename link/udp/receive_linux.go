@@ -212,7 +212,7 @@ type recvBatch struct {
 	hdrs  [recvMessages]mmsghdr
 	iovs  [recvMessages]unix.Iovec
 	names [recvMessages]unix.RawSockaddrInet6
-	ctls  [recvMessages][recvControl]byte
+	ctls  [recvMessages][shownRoom]byte
 	bufs  []byte
 }
 
@@ -220,7 +220,6 @@ const (
 	recvMessages = 32 // maximum messages per receive
 	recvLarge    = 4  // the same for long trains: received data is still in the cache when it is copied
 	recvBytes    = 64 << 10
-	recvControl  = 4 * controlRoom // UDP_GRO, and over IPv6 in privileged mode traffic class, hop limit, flow label
 )
 
 func newRecvBatch(p *rocev2.Port, raw bool) *recvBatch {
@@ -263,7 +262,7 @@ func (r *recvBatch) receive(fd int, dst netip.AddrPort, polled bool) int {
 			r.RawIP(b, dst)
 			continue
 		}
-		r.Datagram(sourceOf(&r.names[i]), dst, b, r.control(r.ctls[i][:h.controlLen()]))
+		r.Datagram(sourceOf(&r.names[i]), dst, b, control(r.ctls[i][:h.controlLen()], r.Decoder))
 	}
 	limit := recvMessages
 	if total/n > recvBytes/4 {

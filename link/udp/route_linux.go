@@ -51,7 +51,7 @@ func compileOS(r *rocev2.Route, ifindex int) (o osRoute) {
 	if r.Key.Class != 0 {
 		o.nctl += putControl32(o.ctl[o.nctl:], level, class, uint32(r.Key.Class))
 	}
-	if r.Key.HopLimit != rocev2.DefaultHops {
+	if r.Key.HopLimit != rocev2.DefaultHops || a.IsMulticast() { // for groups, the system's default is 1
 		o.nctl += putControl32(o.ctl[o.nctl:], level, hops, uint32(r.Key.HopLimit))
 	}
 	return o

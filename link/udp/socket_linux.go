@@ -101,11 +101,6 @@ func openSocket(p *rocev2.Port, c *Config) (_ rocev2.Socket, err error) {
 		_ = closeAll(s.fd)
 		return nil, err
 	}
-	if c.Privileged && !s.raw {
-		if err := showHeader6(s.fd); err != nil {
-			return fail(err)
-		}
-	}
 	if err := s.setUp(); err != nil {
 		return fail(err)
 	}
@@ -142,16 +137,6 @@ func closeAll(fds ...int) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// showHeader6 enables the control messages for the fields of the IPv6 header.
-func showHeader6(fd int) error {
-	for _, o := range []int{unix.IPV6_RECVTCLASS, unix.IPV6_RECVHOPLIMIT, flowInfo6} {
-		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, o, 1); err != nil {
-			return fmt.Errorf("IPv6 socket option %d: %w", o, err)
-		}
-	}
-	return nil
 }
 
 // A socketUse is the purpose of a socket.
@@ -208,6 +193,11 @@ func (s *mmsgSocket) open(at netip.AddrPort, use socketUse) (fd int, err error) 
 	// The same holds for receive offload.
 	if use != sourceSocket && unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) == nil && use == mainSocket {
 		s.gro = true
+	}
+	if !s.raw && use != sourceSocket {
+		if err := showHeader(fd, at.Addr().Is4()); err != nil {
+			return fail("fields of IP headers", err)
+		}
 	}
 	if s.raw || use == sourceSocket {
 		if err := dropAll(fd); err != nil {

@@ -55,9 +55,12 @@ func compileProbes(t *testing.T) string {
 	sources, err := filepath.Glob("testdata/probes/*.c")
 	require.NoError(t, err)
 	require.NotEmpty(t, sources)
+	if found, _ := filepath.Glob("/usr/include/rdma/rdma_cma.h"); len(found) == 0 { // the pattern is valid
+		t.Skip("no rdma/rdma_cma.h (Debian: librdmacm-dev)")
+	}
 	first, err := filepath.Rel("testdata", sources[0])
 	require.NoError(t, err)
-	return compile(t, first, append(sources[1:], "-l:libibverbs.so.1")...)
+	return compile(t, first, append(sources[1:], "-l:libibverbs.so.1", "-l:librdmacm.so.1")...)
 }
 
 // A deviation is a difference from Linux's Soft-RoCE that is meant to be.
@@ -137,6 +140,10 @@ var deviations = []deviation{
 	{"responder.*.recv", ownStatus},
 	{"responder.*short*", "messages that are too long are a length error; UC drops them"},
 	{"responder.no_sge.send", "messages that are too long are a length error"},
+	{"cm_binds.none.fe80::1", "link-local addresses need no interface, since an adapter may have none"},
+	{"cm_calls.route.join.1*", "an ID whose route is resolved can still join groups"},
+	{"cm_resolves.*.local", "a connection within the machine has the addresses of the port, not 127.0.0.1 or ::1"},
+	{"cm_resolves.127.0.0.1.*.own.event", "an ID that is bound to a loopback address reaches all addresses"},
 	{"datagrams.short.*", "datagrams that are too long for a receive are dropped"},
 	{"datagrams.long.*", "a datagram has one packet"},
 	{"datagrams.write.a", bySpecification},
@@ -366,6 +373,7 @@ func (r *recorder) record(name string) string {
 			newFacts(r.t, out.Stdout)
 			return out.Stdout
 		}
+		r.t.Logf("%s%s", out.Stdout, out.Stderr)
 	}
 	require.FailNow(r.t, "a probe does not complete", name)
 	return ""

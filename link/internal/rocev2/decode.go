@@ -21,8 +21,8 @@ const (
 type Decoder struct {
 	// Polled is the argument of Receiver.Deliver.
 	Polled bool
-	// Class, HopLimit and Label are those of the IP header of the next datagram, where they are known. HopLimit is 0
-	// where they are not.
+	// Class, HopLimit and Label are those of the IP header of the next Datagram, where the system shows them. HopLimit
+	// is 0 where it does not.
 	Class, HopLimit uint8
 	Label           uint32
 
@@ -196,8 +196,8 @@ func (d *Decoder) merge() bool {
 	return true
 }
 
-// putGRH fills in the 40 bytes before a datagram. A plain socket does not show TOS and TTL, so they have the values
-// that senders of this kit use.
+// putGRH fills in the 40 bytes before a datagram: the IP header, over IPv4 in the last 20 bytes (A17.4.5.2). Where the
+// system does not show a hop limit, it is the one that senders use by default.
 func (d *Decoder) putGRH(b []byte, n int, id uint16) {
 	s, t := d.flow.src.Addr(), d.flow.dst.Addr()
 	hops := d.HopLimit

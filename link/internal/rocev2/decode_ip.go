@@ -115,6 +115,7 @@ func (d *Decoder) IP(b []byte) {
 	}
 	d.flow.set(src, dst)
 	d.src.GID, d.dst.GID = GIDOf(src.Addr()), GIDOf(dst.Addr())
+	d.Class, d.HopLimit, d.Label = headerFields(b)
 	if len(p) < wire.BTHLen+wire.ICRCLen || len(p)%4 != 0 {
 		d.refuse(rvt.DropMalformed, p)
 		return
@@ -129,6 +130,15 @@ func (d *Decoder) IP(b []byte) {
 		return
 	}
 	d.checked(p, id)
+}
+
+// headerFields returns the traffic class, the hop limit and the flow label of a valid IP header.
+func headerFields(b []byte) (class, hops uint8, label uint32) {
+	if b[0]>>4 == 4 {
+		return b[1], b[8], 0
+	}
+	first := binary.BigEndian.Uint32(b)
+	return uint8(first >> 20), b[7], first & wire.MaskFlowLabel
 }
 
 // ipFlow parses the headers of an IP packet up to UDP's. It returns source and destination, the IPv4 identification and

@@ -8,8 +8,9 @@ import (
 	"ciddk/wire"
 )
 
-// EncodeFrame returns a single packet from its IP header to the ICRC. The identification of an IPv4 packet is 0, and
-// TTL or hop limit of a received packet are DefaultHops: a port does not see them. It implements rvt.EncoderPort.
+// EncodeFrame returns a single packet from its IP header to the ICRC. The identification of an IPv4 packet is 0. Of a
+// received packet, only a datagram comes with the traffic class, the hop limit and the flow label; others have none,
+// and DefaultHops. It implements rvt.EncoderPort.
 func (m *MultiPort) EncodeFrame(dir rvt.Direction, pkt *rvt.Packet) []byte {
 	var f wire.Frame
 	if !train.Encode(&f.Packet, pkt) {
@@ -19,6 +20,9 @@ func (m *MultiPort) EncodeFrame(dir rvt.Direction, pkt *rvt.Packet) []byte {
 	class, hops, label := uint8(0), uint8(DefaultHops), uint32(0)
 	if dir == rvt.Received {
 		src, dst = netip.AddrPortFrom(AddrOf(pkt.Src.GID), pkt.Entropy), netip.AddrPortFrom(AddrOf(pkt.Dst.GID), m.UDP)
+		if g, err := wire.ParseGRHArea(pkt.GRH); err == nil {
+			class, hops, label = g.TrafficClass, g.HopLimit, g.FlowLabel
+		}
 	} else if r, ok := pkt.Route.(*Route); ok && r.port != nil {
 		src = netip.AddrPortFrom(r.port.Addr, r.of(pkt).Src)
 		dst, class = r.Dst, r.Key.Class

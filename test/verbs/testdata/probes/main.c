@@ -209,7 +209,7 @@ static int run(const struct probe *p)
 int main(int argc, char **argv)
 {
 	const struct probe *tables[] = {device_probes, memory_probes, cq_probes, qp_probes, transfer_probes,
-					file_probes};
+					file_probes, connection_probes};
 	int failed = 0, list = argc == 2 && !strcmp(argv[1], "-l");
 	if (argc > 2 && !strcmp(argv[1], "-d")) {
 		delay = atoi(argv[2]);

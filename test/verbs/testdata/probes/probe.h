@@ -71,4 +71,4 @@ struct probe {
 	void (*run)(void);
 };
 extern const struct probe device_probes[], memory_probes[], cq_probes[], qp_probes[], transfer_probes[],
-	file_probes[];
+	file_probes[], connection_probes[];
