@@ -19,7 +19,8 @@ import (
 )
 
 // preloadSource is the part that programs cannot do without, shareSource that of memory which is shared, copiesSource
-// that of memory which the daemon cannot reach, and execSource that for children of programs.
+// that of memory which the daemon cannot reach, librarySource that for faults of libibverbs's user library, and execSource
+// that for children of programs.
 //
 //go:embed preload/preload.c
 var preloadSource []byte
@@ -30,12 +31,15 @@ var shareSource []byte
 //go:embed preload/copies.c
 var copiesSource []byte
 
+//go:embed preload/library.c
+var librarySource []byte
+
 //go:embed preload/exec.c
 var execSource []byte
 
 // source is the library that programs preload, as one file.
 var source = slices.Concat(preloadSource, []byte("\n#line 1 \"share.c\"\n"), shareSource,
-	[]byte("\n#line 1 \"copies.c\"\n"), copiesSource, []byte("\n#line 1 \"exec.c\"\n"), execSource)
+	[]byte("\n#line 1 \"copies.c\"\n"), copiesSource, []byte("\n#line 1 \"library.c\"\n"), librarySource, []byte("\n#line 1 \"exec.c\"\n"), execSource)
 
 // compileFlags are the flags of the C compiler. Hooks write a jump over the beginning of a function, which therefore has
 // room for one, and is not the same code as another.

@@ -139,9 +139,10 @@ static void transfer(struct ibv_qp *a, struct ibv_qp *b)
 	struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &to, .num_sge = 1}, *bad;
 	CHECK(!ibv_post_recv(b, &wr, &bad));
 	struct ibv_qp_ex *x = start(a, 2);
-	x->wr_flags |= IBV_SEND_INLINE; /* librxe needs it, and release 44 sends lists of inline data as 0 bytes */
+	x->wr_flags |= IBV_SEND_INLINE; /* librxe needs it */
 	ibv_wr_send(x);
-	ibv_wr_set_inline_data(x, "hello, world", 13);
+	const struct ibv_data_buf pieces[] = {{"hello", 5}, {NULL, 0}, {", ", 2}, {"world", 6}};
+	ibv_wr_set_inline_data_list(x, 4, pieces);
 	CHECK(!ibv_wr_complete(x));
 	expect(1, IBV_WC_SUCCESS);
 	expect(2, IBV_WC_SUCCESS);
@@ -166,6 +167,65 @@ static void transfer(struct ibv_qp *a, struct ibv_qp *b)
 	CHECK(!ibv_wr_complete(x));
 	expect(5, IBV_WC_SUCCESS);
 	CHECK(*counter == 42 && *(uint64_t *)buffer == 40);
+}
+
+/* too_long sends more inline data than the queue takes. */
+static void too_long(struct ibv_qp *a)
+{
+	const struct ibv_data_buf pieces[] = {{buffer, 600}, {buffer, 600}, {buffer, SIZE_MAX - 100}, {buffer, 101}};
+	for (int n = 2; n <= 4; n++) {
+		struct ibv_qp_ex *x = start(a, 20);
+		x->wr_flags |= IBV_SEND_INLINE;
+		ibv_wr_send(x);
+		ibv_wr_set_inline_data_list(x, n, pieces);
+		CHECK(ibv_wr_complete(x));
+	}
+}
+
+/* send posts a write. */
+static void send(struct ibv_qp *a, uint64_t id)
+{
+	struct ibv_qp_ex *x = start(a, id);
+	ibv_wr_rdma_write(x, mr->rkey, (uintptr_t)buffer + HALF);
+	ibv_wr_set_sge(x, mr->lkey, (uintptr_t)buffer, 8);
+	CHECK(!ibv_wr_complete(x));
+}
+
+/* polls reads completions behind the end of the queue in every order of calls: each is read once. */
+static void polls(struct ibv_qp *a)
+{
+	struct ibv_poll_cq_attr attr = {0};
+	uint64_t sent = 30, read = 30;
+	for (int way = 0; way < 6; way++) {
+		send(a, sent++);
+		while (ibv_start_poll(cq, &attr))
+			;
+		CHECK(cq->wr_id == read++);
+		CHECK(ibv_next_poll(cq) == ENOENT);
+		if (way & 1)
+			CHECK(ibv_next_poll(cq) == ENOENT);
+		if (way < 2)
+			ibv_end_poll(cq); /* else the poll goes on */
+		send(a, sent++);
+		send(a, sent++);
+		if (way < 2)
+			while (ibv_start_poll(cq, &attr))
+				;
+		else
+			while (ibv_next_poll(cq))
+				;
+		for (;;) {
+			CHECK(cq->wr_id == read++ && cq->status == IBV_WC_SUCCESS);
+			if (read == sent)
+				break;
+			while (ibv_next_poll(cq))
+				;
+		}
+		if (way >= 4)
+			CHECK(ibv_next_poll(cq) == ENOENT);
+		ibv_end_poll(cq);
+		CHECK(ibv_start_poll(cq, &attr) == ENOENT);
+	}
 }
 
 /* window writes by a memory window, and by the same key after it is invalid, which fails both QPs. */
@@ -226,6 +286,8 @@ int main(void)
 	connect_qp(a, b);
 	connect_qp(b, a);
 	transfer(a, b);
+	too_long(a);
+	polls(a);
 	window(a, b);
 	CHECK(!ibv_destroy_qp(a) && !ibv_destroy_qp(b) && !ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
 	CHECK(!ibv_destroy_comp_channel(channel) && !ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd));

@@ -618,7 +618,9 @@ static int poll_and_yield(void *cq, int n, void *wc)
 	return r;
 }
 
-/* hook replaces the poll function of a context, if the context is one of ours. */
+static void mend(void *context);
+
+/* hook replaces functions of a context, if the context is one of ours. */
 static void *hook(void *context)
 {
 	if (!context || !lookup(*(int *)((char *)context + OFF_CMD_FD)))
@@ -628,6 +630,7 @@ static void *hook(void *context)
 		atomic_store(&real_poll, *f);
 		*f = poll_and_yield;
 	}
+	mend(context);
 	return context;
 }
 

@@ -1,0 +1,134 @@
+/*
+ * Faults of the user library of Linux Soft-RoCE in rdma-core, which show more often here than with Linux. Its functions
+ * are replaced by others, which use only those that work in all versions. This file is a part of preload.c.
+ *
+ * The layouts are the public ones of libibverbs. struct verbs_context grows in front of struct ibv_context.
+ */
+enum { OFF_CREATE_CQ_EX = -120, OFF_CREATE_QP_EX = -56, OFF_SIZE = -8, OFF_ABI = 320 };
+enum { OFF_START_POLL = 144, OFF_NEXT_POLL = 152, OFF_END_POLL = 160 }; /* of struct ibv_cq_ex */
+enum { OFF_INLINE = 288, OFF_INLINE_LIST = 296 };			 /* of struct ibv_qp_ex */
+enum { OFF_COMP_MASK = 60, SEND_OPS = 64 };				 /* of struct ibv_qp_init_attr_ex */
+
+#define AT(type, p, off) (*(type *)((char *)(p) + (off)))
+
+typedef void *create_function(void *, void *);
+typedef int start_function(void *cq, void *attr);
+typedef int next_function(void *cq);
+typedef void end_function(void *cq);
+
+/* The functions of the library, which all our contexts have in common. */
+static _Atomic(create_function *) real_create_cq, real_create_qp;
+static _Atomic(start_function *) real_start;
+static _Atomic(end_function *) real_end;
+
+/*
+ * Extended CQs. ibv_next_poll goes on to an entry that is not there yet, and ibv_end_poll, or another ibv_next_poll,
+ * beyond it, so that the next completion is lost (rdma-core#1512); in versions before 59, both release the lock of the
+ * queue (rdma-core#1617). ibv_next_poll is therefore an ibv_end_poll and an ibv_start_poll.
+ */
+enum { MAX_ENDED = 8 };
+
+/* The queues that this thread polls, and of which it has seen the end. */
+static __thread void *ended[MAX_ENDED];
+static __thread unsigned last_ended;
+
+static int was_ended(void *cq)
+{
+	for (int i = 0; i < MAX_ENDED; i++)
+		if (ended[i] == cq) {
+			ended[i] = NULL;
+			return 1;
+		}
+	return 0;
+}
+
+static int start_poll(void *cq, void *attr)
+{
+	was_ended(cq);
+	int r = atomic_load_explicit(&real_start, memory_order_relaxed)(cq, attr);
+	if (r == ENOENT)
+		RAW(SYS_sched_yield); /* as in poll_and_yield */
+	return r;
+}
+
+static void end_poll(void *cq)
+{
+	if (!was_ended(cq))
+		atomic_load_explicit(&real_end, memory_order_relaxed)(cq);
+}
+
+static int next_poll(void *cq)
+{
+	uint64_t attr = 0;
+	end_poll(cq);
+	int r = atomic_load_explicit(&real_start, memory_order_relaxed)(cq, &attr);
+	if (r)
+		ended[last_ended++ % MAX_ENDED] = cq;
+	return r;
+}
+
+static void *create_cq(void *context, void *attr)
+{
+	char *cq = atomic_load(&real_create_cq)(context, attr);
+	if (!cq || AT(next_function *, cq, OFF_NEXT_POLL) == next_poll)
+		return cq;
+	atomic_store(&real_start, AT(start_function *, cq, OFF_START_POLL));
+	atomic_store(&real_end, AT(end_function *, cq, OFF_END_POLL));
+	AT(start_function *, cq, OFF_START_POLL) = start_poll;
+	AT(next_function *, cq, OFF_NEXT_POLL) = next_poll;
+	AT(end_function *, cq, OFF_END_POLL) = end_poll;
+	return cq;
+}
+
+/*
+ * ibv_wr_set_inline_data_list sends zero bytes, and writes beyond the entry of the queue (rdma-core#1751).
+ * ibv_wr_set_inline_data does neither.
+ */
+struct inline_piece {
+	void *addr;
+	size_t size;
+};
+
+typedef void inline_function(void *qp, void *addr, size_t size);
+typedef void inline_list_function(void *qp, size_t n, const struct inline_piece *list);
+
+enum { MAX_INLINE = 64 << 10 }; /* more than a queue takes */
+
+static void set_inline_list(void *qp, size_t n, const struct inline_piece *list)
+{
+	size_t total = 0;
+	for (size_t i = 0; i < n && total <= MAX_INLINE; i++)
+		total += list[i].size <= MAX_INLINE ? list[i].size : MAX_INLINE + 1;
+	char *data = NULL, *p = NULL;
+	if (total <= MAX_INLINE) {
+		p = data = alloca(total + 1);
+		for (size_t i = 0; i < n; i++)
+			p = mempcpy(p, list[i].addr, list[i].size);
+	}
+	AT(inline_function *, qp, OFF_INLINE)(qp, data, total);
+}
+
+static void *create_qp(void *context, void *attr)
+{
+	char *qp = atomic_load(&real_create_qp)(context, attr);
+	if (qp && AT(uint32_t, attr, OFF_COMP_MASK) & SEND_OPS)
+		AT(inline_list_function *, qp, OFF_INLINE_LIST) = set_inline_list;
+	return qp;
+}
+
+/* mend replaces functions of the library in a context. */
+static void mend(void *context)
+{
+	if (AT(uintptr_t, context, OFF_ABI) != UINTPTR_MAX || AT(size_t, context, OFF_SIZE) < -OFF_CREATE_CQ_EX)
+		return;
+	create_function **cq = &AT(create_function *, context, OFF_CREATE_CQ_EX);
+	create_function **qp = &AT(create_function *, context, OFF_CREATE_QP_EX);
+	if (*cq && *cq != create_cq) {
+		atomic_store(&real_create_cq, *cq);
+		*cq = create_cq;
+	}
+	if (*qp && *qp != create_qp) {
+		atomic_store(&real_create_qp, *qp);
+		*qp = create_qp;
+	}
+}
