@@ -28,7 +28,9 @@ func newRigOfUsers(t *testing.T, daemon, program int, flags ...string) *rig {
 	if err := os.Mkdir(cache, 0o777); err == nil {
 		require.NoError(t, os.Chmod(cache, 0o777)) // whatever the umask
 	}
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "users") // t.TempDir can be too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
 	allow(t, dir)
 	allow(t, ddkrun)
 	sockets, runtime := filepath.Join(dir, "sockets"), filepath.Join(dir, "runtime")
