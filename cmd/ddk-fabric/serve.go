@@ -10,6 +10,7 @@ import (
 	"ciddk/fabric/ibsim"
 	"ciddk/fabric/join"
 	"ciddk/fabric/topology"
+	"ciddk/internal/command"
 )
 
 type serveCmd struct {
@@ -20,7 +21,7 @@ type serveCmd struct {
 
 // Run implements the command.
 func (c *serveCmd) Run(p *program) error {
-	t, err := topology.ReadFile(c.Topology)
+	t, err := command.Await(p.ctx, func() (*topology.Topology, error) { return topology.ReadFile(c.Topology) })
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,6 +10,7 @@ import (
 
 	"ciddk/fabric"
 	"ciddk/fabric/topology"
+	"ciddk/internal/command"
 	"ciddk/internal/private"
 	"ciddk/link/direct"
 	"ciddk/link/frame"
@@ -35,7 +37,7 @@ func (c *serveCmd) links(p *program) (linkMaker, error) {
 	case isEthernet:
 		return newSwitch(c, p)
 	case c.Topology != "":
-		return newSubnet(c)
+		return newSubnet(p.ctx, c)
 	}
 	return cable{direct.NewLink()}, nil
 }
@@ -59,8 +61,8 @@ type subnet struct {
 	configures bool // there is no subnet manager
 }
 
-func newSubnet(c *serveCmd) (linkMaker, error) {
-	t, err := topology.ReadFile(c.Topology)
+func newSubnet(ctx context.Context, c *serveCmd) (linkMaker, error) {
+	t, err := command.Await(ctx, func() (*topology.Topology, error) { return topology.ReadFile(c.Topology) })
 	if err != nil {
 		return nil, err
 	}

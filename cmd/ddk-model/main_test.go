@@ -121,7 +121,7 @@ func TestConfiguredPort(t *testing.T) {
 	topology := filepath.Join(t.TempDir(), "two.net")
 	require.NoError(t, os.WriteFile(topology,
 		[]byte("Ca 1 \"h1\"\n[1] \"h2\"[1]\n\nCa 1 \"h2\"\n[1] \"h1\"[1]\n"), 0o600))
-	s, err := newSubnet(&serveCmd{Topology: topology, Configure: true})
+	s, err := newSubnet(t.Context(), &serveCmd{Topology: topology, Configure: true})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, s.close()) }()
 	p, err := s.port(0, "h1")

@@ -97,8 +97,8 @@ func (p *parser) line(text string) (include string, err error) {
 	if text[0] == '@' {
 		return "", p.errorf("port aliases are not supported: write the id and the port of the neighbor")
 	}
-	return "", p.errorf("%.40q begins no record: want Switch, Ca, Rt, a port in brackets, or an assignment such as "+
-		"switchguid=", text)
+	return "", p.errorf("the line begins no record: want Switch, Ca, Rt, a port in brackets, or an assignment such as " +
+		"switchguid=")
 }
 
 // number parses an assignment.
@@ -111,7 +111,7 @@ func (p *parser) number(word, text string, bits int) (uint64, error) {
 	value, _, _ = strings.Cut(value, "#")
 	v, err := strconv.ParseUint(strings.TrimSpace(value), 0, bits)
 	if err != nil {
-		return 0, p.errorf("%s=%.40s: want a number of at most %d bits", word, value, bits)
+		return 0, p.errorf("%s: want a number of at most %d bits", word, bits)
 	}
 	return v, nil
 }
@@ -201,7 +201,7 @@ func (p *parser) port(text string) error {
 		text, rest, _ = strings.Cut(rest[1:], ")")
 		g, err := strconv.ParseUint(text, 16, 64)
 		if err != nil || g == 0 {
-			return p.errorf("GUID %.40q of port %d: want hexadecimal digits", text, num)
+			return p.errorf("GUID of port %d: want hexadecimal digits", num)
 		}
 		if n.Kind != Switch && g != n.GUID+uint64(num) {
 			if n.PortGUIDs == nil {
@@ -232,7 +232,7 @@ func (p *parser) bracket(s string) (n int, rest string, err error) {
 	text, rest, ok := strings.Cut(s[1:], "]")
 	n, convErr := strconv.Atoi(strings.TrimSpace(text))
 	if !ok || convErr != nil {
-		return 0, "", p.errorf("port %.40q: want a number in brackets, as in [1]", text)
+		return 0, "", p.errorf("want the number of a port in brackets, as in [1]")
 	}
 	return n, rest, nil
 }
@@ -249,7 +249,7 @@ func (p *parser) rate(rest string) (Width, Speed, error) {
 		name, value, ok := strings.Cut(f, "=")
 		v, err := strconv.ParseUint(value, 0, 8)
 		if !ok || err != nil {
-			return 0, 0, p.errorf("option %.40q: want w=, s= or e= with a number", f)
+			return 0, 0, p.errorf("option behind the neighbor: want w=, s= or e= with a number")
 		}
 		switch {
 		case name == "w" && v >= 1 && v <= 31:
@@ -261,7 +261,7 @@ func (p *parser) rate(rest string) (Width, Speed, error) {
 		case name == "e" && v <= 15:
 			extended = uint8(v)
 		default:
-			return 0, 0, p.errorf("option %.40q: want w=1 to 31, s=0 to 7 or e=0 to 15, masks of PortInfo", f)
+			return 0, 0, p.errorf("option behind the neighbor: want w=1 to 31, s=0 to 7 or e=0 to 15, masks of PortInfo")
 		}
 	}
 	speed := SpeedOf(base, extended)

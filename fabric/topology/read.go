@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"ciddk/internal/input"
 )
 
 // Bounds of files. A line longer than maxLine, or files that include each other deeper than maxInclude, are errors.
@@ -38,14 +40,15 @@ func Read(r io.Reader, name string, open func(name string) (io.ReadCloser, error
 	return p.finish()
 }
 
-// ReadFile reads a topology from a file. Names in include lines are relative to the file that has them.
+// ReadFile reads a topology from a file. Names in include lines are relative to the file that has them, and are those of
+// regular files. Errors tell the line and not what is in it: an included file may be none of the user's.
 func ReadFile(path string) (*Topology, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
 	defer func() { _ = f.Close() }() // only read
-	return Read(f, path, func(name string) (io.ReadCloser, error) { return os.Open(name) })
+	return Read(f, path, func(name string) (io.ReadCloser, error) { return input.OpenRegular(name) })
 }
 
 // file parses one file.

@@ -83,17 +83,17 @@ func TestReadErrors(t *testing.T) {
 		{"Ca 1 \"a\"\n[1] \"b\"[1]\n", "f:2: the neighbor \"b\" is no node of the file"},
 		{"Ca 1 \"a\"\n[1] \"a\"[1]\n", "f:2: port 1 of \"a\" is connected with itself"},
 		{"Ca 1 \"a\"\n[1]\n", "f:2: port 1 has no neighbor"},
-		{"Ca 1 \"a\"\n[x] \"a\"[1]\n", "f:2: port \"x\": want a number in brackets"},
+		{"Ca 1 \"a\"\n[x] \"a\"[1]\n", "f:2: want the number of a port in brackets"},
 		{"Ca 1 \"a\"\n\n[1] \"a\"[1]\n", "f:3: the port line belongs to no node"},
 		{"Ca 1 \"a\"\n[1] \"b\"[7]\n\nCa 1 \"b\"\n", "f:2: port 7 of the neighbor \"b\": it has ports 1 to 1"},
-		{"Ca 1 \"a\"\n[1] \"b\"[1] w=99\n", "f:2: option \"w=99\": want w=1 to 31"},
+		{"Ca 1 \"a\"\n[1] \"b\"[1] w=99\n", "f:2: option behind the neighbor: want w=1 to 31"},
 		{"Ca 1 \"a\"\n[1] \"b\"[1]\n\nCa 1 \"b\"\n\nCa 1 \"c\"\n[1] \"b\"[1]\n", "f:7: port 1 of \"b\" is connected"},
 		{"Ca 1 \"a\"\n\nCa 1 \"a\"\n", "f:3: a second node with the id \"a\""},
 		{"switchguid\n", "f:1: switchguid without a value"},
-		{"switchguid=zzz\n", "f:1: switchguid=zzz: want a number of at most 64 bits"},
+		{"switchguid=zzz\n", "f:1: switchguid: want a number of at most 64 bits"},
 		{"caguid=0\n", "f:1: caguid=0"},
 		{"caguid=0xffffffffffffffff\nCa 1 \"a\"\n", "f:2: GUID 0xffffffffffffffff"},
-		{"Sitch 8 \"S\"\n", "f:1: \"Sitch 8 \\\"S\\\"\" begins no record"},
+		{"Sitch 8 \"S\"\n", "f:1: the line begins no record"},
 		{"include \"x\"\n", "f:1: include \"x\": the source has no files"},
 		{"include\n", "f:1: include without a file name"},
 		{"do link\n", "f:1: do is not supported"},
@@ -317,4 +317,20 @@ func FuzzRead(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, edges(g), edges(back))
 	})
+}
+
+// TestIncludeForeign includes what the user who reads the topology did not name: a device, which is not opened, and a
+// file of another kind, whose contents are not in the error.
+func TestIncludeForeign(t *testing.T) {
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "secret")
+	require.NoError(t, os.WriteFile(secret, []byte("root:hunter2:\n"), 0o600))
+	for include, want := range map[string]string{os.DevNull: "no regular file", dir: "no regular file",
+		secret: "secret:1: the line begins no record"} {
+		path := filepath.Join(dir, "t.net")
+		require.NoError(t, os.WriteFile(path, []byte("include \""+include+"\"\n"), 0o600))
+		_, err := ReadFile(path)
+		require.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), "hunter2")
+	}
 }

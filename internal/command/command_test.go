@@ -67,3 +67,19 @@ func TestHelp(t *testing.T) {
 	assert.Zero(t, p.Run([]string{"--help"}))
 	assert.Contains(t, out.String(), "Talks.")
 }
+
+// TestAwait ends the context while a function waits, which cannot be interrupted.
+func TestAwait(t *testing.T) {
+	v, err := command.Await(t.Context(), func() (int, error) { return 3, nil })
+	assert.NoError(t, err)
+	assert.Equal(t, 3, v)
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := make(chan struct{})
+	defer close(wait)
+	_, err = command.Await(ctx, func() (int, error) {
+		cancel()
+		<-wait
+		return 0, nil
+	})
+	assert.ErrorIs(t, err, context.Canceled)
+}

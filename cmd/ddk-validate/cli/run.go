@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"ciddk/internal/input"
 	"ciddk/validate"
 	"ciddk/validate/report"
 	"ciddk/validate/req"
@@ -125,13 +127,15 @@ func (r *runCmd) takeOver(from *validate.Report, args []string) {
 	}
 }
 
+// maxInput is the size of the largest report.
+const maxInput = 256 << 20
+
 func readReport(path string) (*validate.Report, error) {
-	f, err := os.Open(path)
+	b, err := input.Read(path, maxInput)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	rep, err := validate.ReadReport(f)
+	rep, err := validate.ReadReport(bytes.NewReader(b))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -197,7 +201,7 @@ func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
 		p.Spawn = a.spawn(d.Name, *r.Timeout, "")
 	}
 	if r.Expect != "" {
-		b, err := os.ReadFile(r.Expect)
+		b, err := input.Read(r.Expect, maxInput)
 		if err != nil {
 			return nil, err
 		}

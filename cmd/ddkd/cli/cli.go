@@ -27,11 +27,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
+	"sync/atomic"
+	"time"
 
 	"github.com/alecthomas/kong"
 
+	"ciddk/internal/command"
 	"ciddk/ual"
 )
 
@@ -53,15 +54,28 @@ type commands struct {
 }
 
 // Main executes a command line, without the program's name, and returns the exit status. SIGTERM and SIGINT stop the
-// daemon.
+// daemon. A second one ends it at once, and so does a daemon that has not stopped closeTime after its drain.
 func Main(c Config, args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	p := new(patience)
+	ctx, stop := command.Signals(p.limit)
 	defer stop()
-	return Run(ctx, c, args)
+	return run(ctx, c, args, p)
 }
 
+// closeTime is the time that a daemon has to close its adapters.
+const closeTime = 30 * time.Second
+
+// patience is the time that the daemon has to end after a signal.
+type patience struct{ drain atomic.Int64 }
+
+func (p *patience) extend(drain time.Duration) { p.drain.Store(int64(drain)) }
+
+func (p *patience) limit() time.Duration { return closeTime + time.Duration(p.drain.Load()) }
+
 // Run is Main without signals: the daemon serves until ctx ends.
-func Run(ctx context.Context, c Config, args []string) int {
+func Run(ctx context.Context, c Config, args []string) int { return run(ctx, c, args, new(patience)) }
+
+func run(ctx context.Context, c Config, args []string, late *patience) int {
 	if c.Stdout == nil {
 		c.Stdout = os.Stdout
 	}
@@ -78,7 +92,7 @@ func Run(ctx context.Context, c Config, args []string) int {
 		kong.Vars{"default_socket": ual.DefaultPath},
 		kong.Writers(c.Stdout, c.Stderr), kong.Exit(func(n int) { exited = n }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.BindTo(c.Stdout, (*io.Writer)(nil)), kong.Bind(&logs{c.Stderr}))
+		kong.BindTo(c.Stdout, (*io.Writer)(nil)), kong.Bind(&logs{c.Stderr}, late))
 	if err != nil {
 		fmt.Fprintf(c.Stderr, "%s: %v\n", c.Name, err)
 		return 1
@@ -92,7 +106,9 @@ func Run(ctx context.Context, c Config, args []string) int {
 		return 2
 	}
 	if err := p.Run(); err != nil {
-		fmt.Fprintf(c.Stderr, "%s: %v\n", c.Name, err)
+		if !errors.Is(err, context.Canceled) {
+			fmt.Fprintf(c.Stderr, "%s: %v\n", c.Name, err)
+		}
 		if errors.Is(err, errUsage) {
 			return 2
 		}

@@ -19,6 +19,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"ciddk/internal/input"
 	"ciddk/kproxy"
 	"ciddk/kproxy/uverbs"
 	"ciddk/ual"
@@ -61,9 +62,12 @@ func badConfig(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errUsage, fmt.Sprintf(format, args...))
 }
 
+// maxConfig is the size of the largest configuration file, which has room for 10000 adapters.
+const maxConfig = 1 << 20
+
 // readConfig parses a file.
 func readConfig(path string) (*config, error) {
-	text, err := os.ReadFile(path)
+	text, err := input.Read(path, maxConfig)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func TestCheckedValues(t *testing.T) {
 	for range 2 {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		var b strings.Builder
-		require.NoError(t, (&checkCmd{Config: file, drivers: drivers}).Run(&b))
+		require.NoError(t, (&checkCmd{Config: file, drivers: drivers}).Run(t.Context(), &b))
 		printed, text = text, b.String()
 	}
 	assert.Equal(t, printed, text, "printed again")

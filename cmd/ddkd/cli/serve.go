@@ -8,6 +8,8 @@ import (
 	"os"
 
 	systemd "github.com/coreos/go-systemd/v22/daemon"
+
+	"ciddk/internal/command"
 )
 
 type serveCmd struct {
@@ -46,11 +48,20 @@ func (s *serveCmd) merged() (*config, []adapter, error) {
 }
 
 // Run serves clients until ctx ends.
-func (s *serveCmd) Run(ctx context.Context, out *logs) error {
-	c, adapters, err := s.merged()
+func (s *serveCmd) Run(ctx context.Context, out *logs, late *patience) error {
+	type merged struct {
+		*config
+		adapters []adapter
+	}
+	m, err := command.Await(ctx, func() (m merged, err error) {
+		m.config, m.adapters, err = s.merged()
+		return m, err
+	})
 	if err != nil {
 		return err
 	}
+	c := m.config
+	late.extend(c.Drain)
 	level, err := c.level()
 	if err != nil {
 		return err
@@ -70,7 +81,7 @@ func (s *serveCmd) Run(ctx context.Context, out *logs) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	d, err := start(ctx, c, s.drivers, adapters, log)
+	d, err := start(ctx, c, s.drivers, m.adapters, log)
 	if err != nil {
 		return err
 	}
