@@ -57,6 +57,7 @@ type commands struct {
 	Run     runCmd     `cmd:"" help:"Run the cases over a driver and print a verdict."`
 	List    listCmd    `cmd:"" help:"List the cases, or the requirements with their cases."`
 	Explain explainCmd `cmd:"" help:"Explain a requirement or a case."`
+	Explore exploreCmd `cmd:"" help:"Drive a driver and a model of the interface with random verbs, and compare them."`
 	Drivers driversCmd `cmd:"" help:"List the drivers of this program with their links and settings."`
 	Self    selfCmd    `cmd:"" help:"Test the certifier with drivers that have deliberate faults; each must be caught."`
 	Worker  workerCmd  `cmd:"" hidden:"" help:"Run cases for a parent process."`

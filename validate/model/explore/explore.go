@@ -1,0 +1,242 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"ciddk/validate"
+	"ciddk/validate/model"
+)
+
+// A Trace is a list of steps.
+type Trace []Step
+
+// A Finding is a trace in which a driver breaks a rule.
+type Finding struct {
+	Seed, Number uint64 // of the trace
+	Trace        Trace  // as short as it was made
+	Violation    *model.Violation
+	Text         string // of the rule, if known
+	Hang         string // the stacks of all goroutines, if a verb did not return
+}
+
+// Config describes an exploration.
+type Config struct {
+	Open    func(context.Context) (*validate.Target, error)
+	Seed    uint64
+	Steps   int           // of a trace; 0: 40
+	Limit   time.Duration // how long a prediction may take; 0: 2 s
+	Traces  uint64        // 0: no limit
+	First   uint64        // number of the first trace
+	Verbose func(string)  // may be nil
+}
+
+// Explore runs traces until the context ends, a rule is broken, or Traces is reached. It returns the number of traces.
+func Explore(ctx context.Context, c Config) (n uint64, f *Finding, err error) {
+	if c.Steps == 0 {
+		c.Steps = 40
+	}
+	if c.Limit == 0 {
+		c.Limit = 2 * time.Second
+	}
+	t, err := c.Open(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() {
+		if t != nil && t.Close != nil && (f == nil || f.Hang == "") {
+			t.Close(ctx)
+		}
+	}()
+	for n = 0; (c.Traces == 0 || n < c.Traces) && ctx.Err() == nil; n++ {
+		number := c.First + n
+		trace, v, hang, err := c.generate(ctx, t, number)
+		if err != nil {
+			return n, nil, err
+		}
+		if v == nil {
+			continue
+		}
+		f := &Finding{Seed: c.Seed, Number: number, Trace: trace, Violation: v, Hang: hang}
+		if hang != "" {
+			return n + 1, f, nil
+		}
+		if v.Doubt && !c.again(ctx, t, f) {
+			if c.Verbose != nil {
+				c.Verbose(fmt.Sprintf("trace %d: not seen again: %v", number, v))
+			}
+			continue
+		}
+		c.shrink(ctx, t, f)
+		return n + 1, f, nil
+	}
+	return n, nil, nil
+}
+
+// again reports whether a trace fails again, with four times the patience.
+func (c *Config) again(ctx context.Context, t *validate.Target, f *Finding) bool {
+	for range 3 {
+		if v, _, err := c.replay(ctx, t, f.Trace, 2*c.Limit); err != nil || v == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// guarded runs f on a goroutine, and turns a panic and a verb that does not return into violations.
+func (c *Config) guarded(r *Run, f func() *model.Violation) (v *model.Violation, hang string) {
+	done := make(chan *model.Violation, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- &model.Violation{Rule: "SAS-2.1-11", Where: "a verb", Expected: "no panic",
+					Got: fmt.Sprintf("panic: %v\n%s", p, debug.Stack())}
+			}
+		}()
+		done <- f()
+	}()
+	tick := time.NewTicker(5*c.Limit + time.Second)
+	defer tick.Stop()
+	for last := int64(-1); ; {
+		select {
+		case v := <-done:
+			return v, ""
+		case <-tick.C:
+			if now := r.step.Load(); now != last {
+				last = now
+				continue
+			}
+			return &model.Violation{Rule: "SAS-2.3-19", Where: "a verb", Expected: "that it returns",
+				Got: "it has not returned"}, stacks()
+		}
+	}
+}
+
+// generate draws and executes a trace.
+func (c *Config) generate(ctx context.Context, t *validate.Target, number uint64) (
+	trace Trace, v *model.Violation, hang string, err error) {
+	r, err := open(ctx, t, c.Limit)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	g := newGen(r, c.Seed, number)
+	g.pend = prelude()
+	v, hang = c.guarded(r, func() *model.Violation {
+		for range c.Steps + len(g.pend) {
+			if r.w.Lost {
+				break
+			}
+			s := g.step()
+			if r.unclear(s) {
+				continue
+			}
+			trace = append(trace, s)
+			if v := r.do(s); v != nil {
+				return v
+			}
+		}
+		return nil
+	})
+	if hang == "" {
+		v, hang = c.end(r, v)
+	}
+	return trace, v, hang, nil
+}
+
+// end destroys the objects of a run.
+func (c *Config) end(r *Run, v *model.Violation) (*model.Violation, string) {
+	w, hang := c.guarded(r, func() *model.Violation { return r.finish(v == nil && !r.w.Lost) })
+	if v == nil {
+		v = w
+	}
+	return v, hang
+}
+
+// do executes a step and waits until the driver is at rest.
+func (r *Run) do(s Step) *model.Violation {
+	r.step.Add(1)
+	if r.unclear(s) {
+		return nil
+	}
+	if v := s.run(r); v != nil {
+		return v
+	}
+	v := r.rest()
+	if _, ok := s.(Resize); ok && v != nil {
+		v.Rule = "CI-ResizeCQ-01"
+	}
+	return v
+}
+
+// replay executes a trace.
+func (c *Config) replay(ctx context.Context, t *validate.Target, trace Trace, limit time.Duration) (
+	*model.Violation, string, error) {
+	r, err := open(ctx, t, limit)
+	if err != nil {
+		return nil, "", err
+	}
+	v, hang := c.guarded(r, func() *model.Violation {
+		for _, s := range trace {
+			if r.w.Lost {
+				break
+			}
+			if v := r.do(s); v != nil {
+				return v
+			}
+		}
+		return nil
+	})
+	if hang == "" {
+		v, hang = c.end(r, v)
+	}
+	return v, hang, nil
+}
+
+// Story describes a finding for people.
+func (f *Finding) Story() string {
+	var b strings.Builder
+	v := f.Violation
+	fmt.Fprintf(&b, "Rule %s is broken (seed %d, trace %d).\n%s\n\n", v.Rule, f.Seed, f.Number, f.Text)
+	b.WriteString("Adapters A and B each have a PD (1, 2), a region of all their memory (MR 3, 4) and a CQ (5, 6).\n")
+	n := 0
+	for _, s := range f.Trace[min(len(prelude()), len(f.Trace)):] {
+		n++
+		fmt.Fprintf(&b, "%3d. %s\n", n, s)
+	}
+	fmt.Fprintf(&b, "\n%s\n  expected: %s\n  got:      %s\n", v.Where, v.Expected, v.Got)
+	if f.Hang != "" {
+		b.WriteString("\n" + f.Hang)
+	}
+	return b.String()
+}
+
+// Replay executes a trace over a driver within a test, which fails if a rule is broken.
+func Replay(t testing.TB, d validate.Driver, trace Trace) {
+	t.Helper()
+	link, err := d.LinkOr("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := d.Open(t.Context(), validate.Options{Link: link, Seed: 1, Run: os.Getpid(), Impair: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Limit: 2 * time.Second}
+	v, hang, err := c.replay(t.Context(), target, trace, c.Limit)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case v != nil:
+		t.Fatal((&Finding{Trace: trace, Violation: v, Hang: hang}).Story())
+	}
+	if target.Close != nil {
+		if err := target.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

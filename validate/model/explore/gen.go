@@ -1,0 +1,681 @@
+package explore
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"ciddk/ci"
+	"ciddk/validate/model"
+)
+
+// The names of the objects that every trace begins with: for side i, PD, region of the whole memory, and CQ.
+func basePD(i int) int { return 1 + i }
+func baseMR(i int) int { return 3 + i }
+func baseCQ(i int) int { return 5 + i }
+
+const firstName = 10
+
+// prelude creates these objects.
+func prelude() (out Trace) {
+	const all = ci.LocalWrite | allRemote
+	for i := range 2 {
+		out = append(out, NewPD{basePD(i), i}, NewMR{As: baseMR(i), PD: basePD(i), Len: arenaSize, Access: all},
+			NewCQ{baseCQ(i), basePD(i), 64})
+	}
+	return out
+}
+
+// gen draws the steps of a trace while it is executed. It looks at the model, so that most steps do something.
+type gen struct {
+	*rand.Rand
+	r    *Run
+	next int // name
+	pend []Step
+}
+
+func newGen(r *Run, seed, trace uint64) *gen {
+	return &gen{Rand: rand.New(rand.NewPCG(seed, trace)), r: r, next: firstName}
+}
+
+func (g *gen) name() int { g.next++; return g.next - 1 }
+
+// chance is true in percent of the calls.
+func (g *gen) chance(percent int) bool { return g.IntN(100) < percent }
+
+// pick returns one of the values.
+func pick[T any](g *gen, list ...T) T { return list[g.IntN(len(list))] }
+
+// one returns one of the names, or 0.
+func (g *gen) one(list []int) int {
+	if len(list) == 0 {
+		return 0
+	}
+	return list[g.IntN(len(list))]
+}
+
+// draws are the kinds of steps with their weights.
+var draws = []struct {
+	weight int
+	draw   func(*gen) Step
+}{
+	{8, (*gen).pair}, {30, (*gen).send}, {22, (*gen).recv}, {14, (*gen).poll}, {3, (*gen).resize}, {5, (*gen).arm},
+	{4, (*gen).region}, {2, (*gen).queue}, {2, (*gen).domain}, {2, (*gen).srq}, {2, (*gen).limit}, {4, (*gen).destroy},
+	{5, (*gen).state}, {2, (*gen).fill}, {3, (*gen).vector}, {2, (*gen).reconnect}, {2, (*gen).query},
+	{2, (*gen).recycle}, {2, (*gen).flawed},
+}
+
+// step returns the next step.
+func (g *gen) step() Step {
+	if len(g.pend) > 0 {
+		s := g.pend[0]
+		g.pend = g.pend[1:]
+		return s
+	}
+	sum := 0
+	for _, d := range draws {
+		sum += d.weight
+	}
+	for range 200 {
+		k := g.IntN(sum)
+		for _, d := range draws {
+			if k -= d.weight; k < 0 {
+				if s := d.draw(g); s != nil {
+					return s
+				}
+				break
+			}
+		}
+	}
+	return Query{g.one(g.qps(nil))}
+}
+
+func (g *gen) qps(ok func(*qpObj) bool) []int {
+	return names(g.r, func(o *qpObj) bool { return !o.m.Dead && (ok == nil || ok(o)) })
+}
+
+func (g *gen) obj(name int) *qpObj { o, _ := get[*qpObj](g.r, name); return o }
+
+// cq returns a CQ of a side: the base CQ or a small one.
+func (g *gen) cq(side int) int {
+	return g.one(names(g.r, func(o *cqObj) bool { return !o.m.Dead && o.s.index == side && !o.m.Vague() }))
+}
+
+func (g *gen) pd(side int) int {
+	if g.chance(80) {
+		return basePD(side)
+	}
+	return g.one(names(g.r, func(o *pdObj) bool { return !o.m.Dead && o.s.index == side }))
+}
+
+// pair creates two connected QPs.
+func (g *gen) pair() Step {
+	if len(g.qps(nil)) > 6 {
+		return nil
+	}
+	attr := g.r.sides[0].attr
+	types := []ci.QPType{ci.RC, ci.RC, ci.RC}
+	if attr.Caps.Has(ci.CapUC) {
+		types = append(types, ci.UC)
+	}
+	if attr.Caps.Has(ci.CapUD | ci.CapAV) {
+		types = append(types, ci.UD)
+	}
+	typ := types[g.IntN(len(types))]
+	a, b := g.name(), g.name()
+	var list []Step
+	sides := [2]int{0, pick(g, 1, 1, 1, 0)}
+	if g.chance(30) {
+		sides[0], sides[1] = sides[1], sides[0]
+	}
+	for i, n := range []int{a, b} {
+		s := sides[i]
+		o := QPOptions{Type: typ, Depth: pick(g, 1, 2, 3, 4, 8), SGEs: min(pick(g, 1, 2, 3), attr.MaxSGEs),
+			Inline: min(pick(g, 0, 0, 16, attr.MaxInline), attr.MaxInline)}
+		if g.chance(15) {
+			o.Flags = ci.QPSignalAll
+		}
+		if attr.Caps.Has(ci.CapSRQ) && g.chance(20) {
+			o.SRQ = g.one(names(g.r, func(o *srqObj) bool { return !o.m.Dead && o.s.index == s }))
+		}
+		send, recv := g.cq(s), g.cq(s)
+		if send == 0 || recv == 0 {
+			return nil
+		}
+		list = append(list, NewQP{n, g.pd(s), send, recv, o})
+	}
+	list = append(list, g.connection(a, b))
+	g.pend = append(g.pend, list[1:]...)
+	return list[0]
+}
+
+// connection draws the parameters of a connection.
+func (g *gen) connection(a, b int) Connect {
+	s := g.r.sides[0]
+	mtu := min(s.port.MTU, g.r.sides[1].port.MTU)
+	c := Connect{A: a, B: b, MTU: pick(g, ci.MTU256, ci.MTU256, ci.MTU512, mtu), Retry: 7, RNR: pick[uint8](g, 0, 1, 7, 7),
+		Ack: 17, Reads: uint8(min(pick(g, 1, 2, 4), s.attr.MaxInitDepthPerQP, s.attr.MaxRespResPerQP)), Access: allRemote}
+	c.MTU = min(c.MTU, mtu)
+	switch g.IntN(6) {
+	case 0: // a connection that notices when its peer is gone
+		c.Retry, c.Ack = pick[uint8](g, 0, 1), 12
+	case 1:
+		c.Ack = 0
+	case 2:
+		c.Access = pick(g, 0, ci.RemoteRead, ci.RemoteWrite, ci.RemoteAtomic, ci.RemoteRead|ci.RemoteWrite)
+	}
+	for i := range c.PSN {
+		c.PSN[i] = pick(g, 0, 1, 0xffffff, 0xfffffe, 0x7fffff, ci.PSN(g.Uint32()&0xffffff))
+		if keys := g.pkeys(i); len(keys) > 0 {
+			c.PKey[i] = pick(g, keys...)
+		}
+	}
+	if g.chance(10) {
+		c.AnotherQKey = true
+	}
+	return c
+}
+
+// pkeys returns the indexes of valid P_Keys of a side.
+func (g *gen) pkeys(side int) (out []uint16) {
+	for i, k := range g.r.sides[side].port.PKeys {
+		if k&0x7fff != 0 {
+			out = append(out, uint16(i))
+		}
+	}
+	if g.chance(60) && len(out) > 0 { // a full member that both have
+		for i, k := range g.r.sides[side].port.PKeys {
+			if k == 0xffff {
+				return []uint16{uint16(i)}
+			}
+		}
+	}
+	return out
+}
+
+// size draws a length around those at which something changes.
+func (g *gen) size(mtu int) int {
+	if g.chance(30) {
+		return g.IntN(3*mtu + 2)
+	}
+	return pick(g, 0, 1, 7, 8, 63, 64, mtu-1, mtu, mtu+1, 2*mtu, 2*mtu+1, 3*mtu)
+}
+
+// place draws n bytes of a region: at its start, at its end, in the middle, or beyond.
+func (g *gen) place(o *mrObj, mr, n int) Piece {
+	size := int(o.region.Length)
+	n = min(n, size)
+	p := Piece{MR: mr, Len: n, Off: pick(g, 0, size-n, g.IntN(size-n+1))}
+	switch {
+	case !g.chance(4):
+	case g.chance(30):
+		p.Off = size - n + 1
+	case g.chance(50):
+		p.Key = pick[ci.Key](g, 1, 0x100, 0x80000000)
+	default:
+		p.Len = n + 1
+		p.Off = size - n
+	}
+	return p
+}
+
+// zone draws n bytes of the whole memory of a QP's side, which differ for each i. The ends of a pair on one side have
+// halves of their own, so that no message overlaps its own source.
+func (g *gen) zone(o *qpObj, i, n int) Piece {
+	zone, from := arenaSize/4, 0
+	if g.isInside(o) {
+		zone = arenaSize / 8
+		from = o.half * arenaSize / 2
+	}
+	n = min(n, zone)
+	return Piece{MR: baseMR(o.s.index), Off: from + i%4*zone + pick(g, 0, min(1, zone-n), zone-n, g.IntN(zone-n+1)),
+		Len: n}
+}
+
+// isInside reports whether both ends of a pair are on one side.
+func (g *gen) isInside(o *qpObj) bool {
+	p := g.obj(o.peer)
+	return p != nil && p.s == o.s
+}
+
+// mr returns a region of a side, sometimes one that is destroyed.
+func (g *gen) mr(side int) (int, *mrObj) {
+	stale := g.chance(4)
+	n := g.one(names(g.r, func(o *mrObj) bool { return (!o.m.Dead || stale) && o.s.index == side }))
+	o, _ := get[*mrObj](g.r, n)
+	return n, o
+}
+
+// send posts one to three sends.
+func (g *gen) send() Step {
+	name := g.one(g.qps(func(o *qpObj) bool { return g.chance(3) || o.m.State == ci.QPRTS && !o.m.Loose }))
+	if name == 0 {
+		return nil
+	}
+	o := g.obj(name)
+	peer := g.obj(o.peer)
+	if n, _ := o.m.Waiting(); peer == nil || n > 0 && g.chance(70) {
+		return nil
+	}
+	room, _ := o.m.Room()
+	count := min(pick(g, 1, 1, 1, 2, 3), max(room, 0)+g.IntN(2))
+	if count < 1 {
+		return nil
+	}
+	s := Send{QP: name, Overflow: g.chance(1)}
+	for i := range count {
+		s.WRs = append(s.WRs, g.wr(o, peer, i, count))
+	}
+	if o.m.Type != ci.RC && g.isTooLong(s) && !g.chance(2) { // whether the receive completes is open (D-94)
+		return nil
+	}
+	return s
+}
+
+// isTooLong reports whether a message may be longer than its receive.
+func (g *gen) isTooLong(s Send) bool {
+	for _, w := range s.WRs {
+		n := max(w.Inline, 0)
+		for _, p := range w.SGL {
+			n += p.Len
+		}
+		o := g.obj(s.QP)
+		to := g.obj(o.peer)
+		if o.m.Type == ci.UD {
+			n += 40
+			to = g.obj(w.To)
+		}
+		if to != nil && w.Op == ci.OpSend && n > to.m.Shortest(len(s.WRs)) {
+			return true
+		}
+	}
+	return false
+}
+
+// wr draws a send request.
+func (g *gen) wr(o, peer *qpObj, i, count int) WR {
+	w := WR{Op: ci.OpSend, Flags: ci.SendSignaled}
+	far := peer.s.index
+	atomics := o.s.attr.Atomicity != ci.AtomicNone
+	switch {
+	case g.chance(2):
+		w.Op = pick(g, ci.OpSend, ci.OpWrite, ci.OpRead, ci.OpFetchAdd, ci.SendOp(77))
+	case o.m.Type == ci.RC:
+		w.Op = pick(g, ci.OpSend, ci.OpSend, ci.OpWrite, ci.OpWrite, ci.OpRead, ci.OpRead, ci.OpCompareSwap, ci.OpFetchAdd)
+	case o.m.Type == ci.UC:
+		w.Op = pick(g, ci.OpSend, ci.OpSend, ci.OpWrite)
+	}
+	isAtomic := w.Op == ci.OpCompareSwap || w.Op == ci.OpFetchAdd
+	if isAtomic && !atomics {
+		w.Op, isAtomic = ci.OpWrite, false
+	}
+	for _, f := range []struct {
+		percent int
+		flag    ci.SendFlags
+	}{{20, ci.SendImmediate}, {15, ci.SendSolicited}, {15, ci.SendFence}} {
+		if g.chance(f.percent) {
+			w.Flags |= f.flag
+		}
+	}
+	if g.chance(25) && (count == 1 || i < count-1) {
+		w.Flags &^= ci.SendSignaled
+	}
+	w.Imm = g.Uint32()
+	mtu := max(o.m.Attr.MTU.Bytes(), 256)
+	n := g.size(mtu)
+	if isAtomic {
+		n = 8
+		w.Atomic = ci.Atomic{Compare: pick(g, 0, 1, g.Uint64(), ^uint64(0)), Swap: g.Uint64()}
+	}
+	if o.m.Type == ci.UD {
+		n = min(n, o.s.port.MTU.Bytes()+g.IntN(50)/49)
+		av := names(g.r, func(a *avObj) bool {
+			return a.s == o.s && (!a.m.Dead || g.chance(3)) && (a.m.PD == o.m.PD || g.chance(10))
+		})
+		w.AV, w.To, w.QKey = g.one(av), o.peer, theQKey
+		if g.chance(10) {
+			w.QKey = pick[ci.QKey](g, theQKey+1, 0x80000000, 0)
+		}
+		if g.chance(10) {
+			w.To = g.one(g.qps(func(x *qpObj) bool { return x.m.Type == ci.UD }))
+		}
+	}
+	w.SGL = g.segments(o, n, i, count, isAtomic)
+	if (w.Op == ci.OpSend || w.Op == ci.OpWrite) && g.chance(20) && o.m.MaxInline > 0 {
+		w.Inline = min(max(n, 1), o.m.MaxInline+g.IntN(30)/29)
+		n = w.Inline
+		w.SGL = nil
+	}
+	if w.Op == ci.OpWrite || w.Op == ci.OpRead || isAtomic {
+		mr, t := g.mr(far)
+		if t == nil {
+			mr = baseMR(far)
+			t, _ = get[*mrObj](g.r, mr)
+		}
+		if w.Remote = g.place(t, mr, n); g.isInside(o) {
+			mr = baseMR(far)
+			t, _ = get[*mrObj](g.r, mr)
+			w.Remote = g.zone(peer, i, n)
+		}
+		if w.Remote.Len != n && w.Remote.Off >= 0 && w.Remote.Key == 0 { // the region is smaller
+			w.Remote.Len = n
+		}
+		if isAtomic && !g.chance(5) {
+			w.Remote.Off &^= 7
+			w.Remote.Off += int(-t.region.Addr & 7)
+		}
+		w.Remote.Len = n
+	}
+	return w
+}
+
+// segments draws the local segments of a request.
+func (g *gen) segments(o *qpObj, n, i, count int, isAtomic bool) (out []Piece) {
+	if count > 1 || g.chance(60) || g.isInside(o) {
+		out = []Piece{g.zone(o, i, n)}
+	} else if mr, t := g.mr(o.s.index); t != nil {
+		p := g.place(t, mr, n)
+		if p.Len < n {
+			out = []Piece{g.zone(o, i, n)}
+		} else {
+			out = []Piece{p}
+		}
+	} else {
+		out = []Piece{g.zone(o, i, n)}
+	}
+	p := out[0]
+	limit := o.m.SendSGE
+	if isAtomic {
+		out[0].Len = 8
+	}
+	if isAtomic || n == 0 || limit < 2 {
+		if n == 0 && g.chance(50) {
+			return nil
+		}
+		return out
+	}
+	switch g.IntN(4) {
+	case 0: // two pieces, the second of which may be empty
+		k := pick(g, n, n/2, 1)
+		out = []Piece{{p.MR, p.Off, k, p.Key}, {p.MR, p.Off + k, p.Len - k, p.Key}}
+	case 1:
+		if limit > 2 && n > 2 {
+			out = []Piece{{p.MR, p.Off, 1, p.Key}, {p.MR, p.Off + 1, 0, p.Key}, {p.MR, p.Off + 1, p.Len - 1, p.Key}}
+		}
+	}
+	if g.chance(2) {
+		for len(out) <= limit {
+			out = append(out, Piece{MR: p.MR})
+		}
+	}
+	return out
+}
+
+// recv posts receives.
+func (g *gen) recv() Step {
+	var s Recv
+	var room, free, sges, side, mtu int
+	var o *qpObj
+	if srqs := names(g.r, func(o *srqObj) bool { return !o.m.Dead }); len(srqs) > 0 && g.chance(30) {
+		s.Queue = g.one(srqs)
+		q, _ := get[*srqObj](g.r, s.Queue)
+		room, sges, side, mtu = q.m.Room(), q.m.MaxSGE, q.s.index, 512
+		free = 100
+		for _, n := range g.qps(func(x *qpObj) bool { return x.m.SRQ == q.m }) {
+			o = g.obj(n)
+			free = min(free, o.m.RecvCQ.Free())
+			if g.isInside(o) && g.chance(50) {
+				break
+			}
+		}
+	} else {
+		s.Queue = g.one(g.qps(func(o *qpObj) bool { return (o.m.SRQ == nil || g.chance(3)) && !o.m.Loose }))
+		if o = g.obj(s.Queue); o == nil {
+			return nil
+		}
+		_, room = o.m.Room()
+		sges, side, free, mtu = o.m.RecvSGE, o.s.index, o.m.RecvCQ.Free(), max(o.m.Attr.MTU.Bytes(), 256)
+	}
+	count := min(pick(g, 1, 1, 2, 3, 8), max(room, 0)+g.IntN(10)/9, free)
+	for i := range count {
+		n := max(g.size(mtu), 1)
+		if g.chance(70) {
+			n = 3*mtu + 64
+		}
+		n = min(n, arenaSize/4-1)
+		var w []Piece
+		if o == nil {
+			return nil
+		}
+		p := g.zone(o, i, n)
+		if mr, t := g.mr(side); t != nil && g.chance(30) && !g.isInside(o) {
+			p = g.place(t, mr, n)
+		}
+		w = []Piece{p}
+		if sges > 1 && g.chance(40) {
+			k := pick(g, 1, p.Len/2, p.Len)
+			w = []Piece{{p.MR, p.Off, k, p.Key}, {p.MR, p.Off + k, p.Len - k, p.Key}}
+		}
+		if sges == 0 || g.chance(3) {
+			w = nil
+		}
+		s.WRs = append(s.WRs, w)
+	}
+	if len(s.WRs) == 0 {
+		return nil
+	}
+	return s
+}
+
+func (g *gen) poll() Step {
+	n := g.one(names(g.r, func(o *cqObj) bool { return g.chance(5) || !o.m.Dead && o.m.Pending() > 0 }))
+	o, ok := get[*cqObj](g.r, n)
+	if !ok {
+		return nil
+	}
+	return Poll{n, pick(g, 1, 2, max(o.m.Pending(), 1), o.m.Pending()+1)}
+}
+
+func (g *gen) resize() Step {
+	n := g.one(names(g.r, func(o *cqObj) bool { return !o.m.Dead && !o.m.Vague() }))
+	o, ok := get[*cqObj](g.r, n)
+	if !ok {
+		return nil
+	}
+	need := o.m.Size - o.m.Free()
+	return Resize{n, max(need, pick(g, 1, o.m.Pending(), o.m.Pending()+1, 2*o.m.Size, o.m.Size, o.m.Size-1))}
+}
+
+func (g *gen) arm() Step {
+	n := g.one(names(g.r, func(o *cqObj) bool { return !o.m.Dead && !o.m.Vague() }))
+	o, ok := get[*cqObj](g.r, n)
+	if !ok {
+		return nil
+	}
+	a := Arm{CQ: n, Solicited: g.chance(50)}
+	if g.chance(20) && o.s.attr.Caps.Has(ci.CapNotifyAfter) {
+		a.After = pick(g, 1, 2, o.m.Size, o.m.Size+1)
+	}
+	return a
+}
+
+// queue creates a CQ, mostly a small one, and a pair that uses it.
+func (g *gen) queue() Step {
+	if len(names(g.r, func(o *cqObj) bool { return !o.m.Dead })) > 6 {
+		return nil
+	}
+	side := g.IntN(2)
+	return NewCQ{g.name(), g.pd(side), pick(g, 1, 2, 3, 4, 5, 0, g.r.sides[side].attr.MaxCQEs+1)}
+}
+
+func (g *gen) domain() Step { return NewPD{g.name(), g.IntN(2)} }
+
+func (g *gen) srq() Step {
+	side := g.IntN(2)
+	a := g.r.sides[side].attr
+	if !a.Caps.Has(ci.CapSRQ) || len(names(g.r, func(o *srqObj) bool { return !o.m.Dead })) > 2 {
+		return nil
+	}
+	return NewSRQ{g.name(), g.pd(side), pick(g, 1, 2, 4, 8), min(pick(g, 1, 2, 3), a.MaxSRQSGEs)}
+}
+
+func (g *gen) limit() Step {
+	n := g.one(names(g.r, func(o *srqObj) bool { return !o.m.Dead }))
+	o, ok := get[*srqObj](g.r, n)
+	if !ok {
+		return nil
+	}
+	return Limit{n, pick(g, 0, 1, o.m.Waiting(), o.m.Waiting()+1, o.m.MaxWR, o.m.MaxWR+1)}
+}
+
+// region registers a part of the memory, at page ends and with rights of all kinds.
+func (g *gen) region() Step {
+	side := g.IntN(2)
+	off := pick(g, 0, 1, 4095, 4096, 4097, 8191, g.IntN(arenaSize-1))
+	size := pick(g, 1, 8, 100, 4096, 4097, 8192, arenaSize-off)
+	size = min(size, arenaSize-off)
+	access := pick(g, ci.LocalWrite|allRemote, ci.LocalWrite|allRemote, ci.Access(g.IntN(16)))
+	if g.chance(3) {
+		size = arenaSize - off + 1
+	}
+	return NewMR{g.name(), g.pd(side), off, size, access, pick(g, 0, 0, 1, 100)}
+}
+
+// destroy destroys an object that nothing needs, and sometimes one that is needed.
+func (g *gen) destroy() Step {
+	n := g.one(names(g.r, func(o any) bool {
+		m := modelOf(o)
+		return m != nil && (m.Dead && g.chance(10) || !m.Dead && (m.Users() == 0 || g.chance(10)))
+	}))
+	if n < firstName {
+		return nil
+	}
+	if _, ok := get[*qpObj](g.r, n); ok && g.chance(40) {
+		g.pend = append(g.pend, Destroy{n})
+		return Quarantine{n}
+	}
+	return Destroy{n}
+}
+
+// state moves a QP to another state.
+func (g *gen) state() Step {
+	n := g.one(g.qps(nil))
+	o := g.obj(n)
+	if o == nil {
+		return nil
+	}
+	f, a := ci.ToError()
+	switch g.IntN(6) {
+	case 0:
+		f, a = ci.ToReset()
+	case 1, 2:
+		f, a = ci.ToSQD(g.chance(70))
+	case 3, 4:
+		f, a = ci.BackToRTS()
+		if o.m.State != ci.QPSQD && o.m.State != ci.QPSQError {
+			return nil
+		}
+	}
+	return Modify{n, f, a}
+}
+
+func (g *gen) fill() Step {
+	return Fill{g.IntN(2), pick(g, 0, 4090, g.IntN(arenaSize)), pick(g, 1, 8, 300, 4096), byte(g.Uint32())}
+}
+
+func (g *gen) vector() Step {
+	if !g.r.sides[0].attr.Caps.Has(ci.CapAV) {
+		return nil
+	}
+	list := names(g.r, func(o *avObj) bool { return !o.m.Dead })
+	if len(list) < 4 {
+		side := g.IntN(2)
+		return NewAV{g.name(), g.pd(side), g.IntN(2)}
+	}
+	return ModifyAV{g.one(list), g.IntN(2), ci.SL(pick(g, 0, 0, 1, 7))}
+}
+
+// reconnect connects a pair again, mostly one that is broken.
+func (g *gen) reconnect() Step {
+	n := g.one(g.qps(func(o *qpObj) bool { return g.chance(10) || o.m.State == ci.QPError || o.m.State == ci.QPReset }))
+	o := g.obj(n)
+	if o == nil {
+		return nil
+	}
+	p := g.obj(o.peer)
+	if p == nil || p.m.Dead || p == o {
+		return nil
+	}
+	return g.connection(n, o.peer)
+}
+
+func (g *gen) query() Step {
+	return Query{g.one(names(g.r, func(o any) bool { return isDead(o) == g.chance(10) }))}
+}
+
+// recycle destroys a QP whose number is in quarantine and creates others.
+func (g *gen) recycle() Step {
+	n := g.one(g.qps(func(o *qpObj) bool { return o.m.Users() == 0 }))
+	o := g.obj(n)
+	if o == nil {
+		return nil
+	}
+	side := o.s.index
+	again := NewQP{g.name(), o.pd, baseCQ(side), baseCQ(side), QPOptions{Type: o.m.Type, Depth: 1, SGEs: 1}}
+	g.pend = append(g.pend, Destroy{n}, again, Destroy{again.As})
+	return Quarantine{n}
+}
+
+// flawed modifies a QP with a random set of fields.
+func (g *gen) flawed() Step {
+	n := g.one(g.qps(func(o *qpObj) bool { return !o.m.Loose }))
+	o := g.obj(n)
+	if o == nil {
+		return nil
+	}
+	if k, _ := o.m.Waiting(); k > 0 {
+		return nil
+	}
+	a := o.m.Attr
+	a.State = ci.QPState(g.IntN(int(ci.QPError) + 1))
+	a.CurrentState = o.m.State
+	if slices.Contains([]ci.QPState{ci.QPSQDraining, ci.QPSQError}, a.State) {
+		a.State = ci.QPSQD
+	}
+	var set ci.QPField
+	switch {
+	case g.chance(40):
+		for from, f := range model.Fields(o.m.Type) {
+			if from[0] == o.m.State && from[1] == a.State {
+				set = f
+			}
+		}
+		if a.Port == 0 {
+			a.Port = o.s.port.Num
+		}
+		set |= ci.QPFieldState
+		if g.chance(60) {
+			set ^= 1 << g.IntN(22)
+		}
+		switch g.IntN(8) {
+		case 0:
+			a.RetryCount = 8
+		case 1:
+			a.MinRNRTimer = 32
+		case 2:
+			a.SQPSN = 1 << 24
+		case 3:
+			a.Port = 99
+		case 4:
+			a.Primary.PKeyIndex = 0xffff
+		case 5:
+			a.MTU = 9
+		}
+	default:
+		set = ci.QPField(g.Uint32()) & (1<<22 - 1)
+	}
+	if g.r.at(o.s.index).attr.Caps.Has(ci.CapAPM) {
+		set &^= ci.QPFieldAlternate | ci.QPFieldAPM
+	}
+	set &^= ci.QPFieldSendDepth | ci.QPFieldRecvDepth | ci.QPFieldPrimary // judged by their own cases
+	return Modify{n, set, a}
+}

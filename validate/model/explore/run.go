@@ -1,0 +1,509 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/model"
+)
+
+// arenaSize is the size of the memory of each adapter.
+const arenaSize = 32 << 10
+
+// dropTime is how long a message that will be dropped may take to arrive. Nothing shows that it has.
+const dropTime = 2 * time.Millisecond
+
+// side is one of the two ends: an adapter with its memory.
+type side struct {
+	index  int
+	hca    ci.HCA
+	ca     ci.CA
+	m      *model.CA
+	attr   *ci.CAAttr
+	port   *ci.PortAttr
+	events *recorder
+	bytes  []byte // page-aligned
+	mem    *model.Memory
+}
+
+// recorder collects the events of one object.
+type recorder struct {
+	mu   sync.Mutex
+	list []ci.Event
+	m    *model.Events
+	name string
+}
+
+func (r *recorder) add(e ci.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, e)
+}
+
+// observe passes new events to the model.
+func (r *recorder) observe() *model.Violation {
+	r.mu.Lock()
+	list := r.list
+	r.list = nil
+	r.mu.Unlock()
+	for _, e := range list {
+		if e.Context != any(r) {
+			return &model.Violation{Rule: "SAS-2.1-10", Where: r.name, Expected: "events with the context of the object",
+				Got: fmt.Sprintf("%v with another", e.Type)}
+		}
+		if v := r.m.Raised(r.name, e.Type); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// The objects of a trace: the driver's and the model's.
+type (
+	pdObj struct {
+		d ci.PD
+		m *model.PD
+		s *side
+	}
+	cqObj struct {
+		d     ci.CQ
+		m     *model.CQ
+		s     *side
+		ev    *recorder
+		calls atomic.Int64
+	}
+	srqObj struct {
+		d  ci.SRQ
+		m  *model.SRQ
+		s  *side
+		ev *recorder
+	}
+	qpObj struct {
+		d            ci.QP
+		m            *model.QP
+		s            *side
+		pd           int
+		sendCQ, recv int
+		ev           *recorder
+		peer         int
+		quarantined  bool
+		half         int // of the memory, if its peer is on the same side
+	}
+	mrObj struct {
+		d      ci.MR
+		m      *model.Region
+		s      *side
+		region ci.Region // kept after Destroy, for stale keys
+	}
+	avObj struct {
+		d ci.AV
+		m *model.AV
+		s *side
+	}
+)
+
+// Run is the execution of one trace.
+type Run struct {
+	w      *model.World
+	sides  []*side
+	objs   map[int]any
+	order  []int // names in the order of creation
+	nextID uint64
+	isPeek bool
+	limit  time.Duration // how long a prediction may take
+	impair func(validate.Impairment) error
+	step   atomic.Int64
+}
+
+// open opens the adapters of a target.
+func open(ctx context.Context, t *validate.Target, limit time.Duration) (*Run, error) {
+	r := &Run{w: model.NewWorld(), objs: map[int]any{}, limit: limit, impair: t.Impair, isPeek: true}
+	for i := range 2 {
+		s := &side{index: i, events: &recorder{name: fmt.Sprintf("events of adapter %c", 'A'+i), m: &model.Events{}}}
+		if i < len(t.HCAs) {
+			s.hca = t.HCAs[i]
+			var err error
+			if s.ca, err = s.hca.OpenCA(s.hca.Info().GUID, func(ci.Event) {}, s.events); err != nil {
+				return nil, fmt.Errorf("explore: opening adapter %d: %w", i, err)
+			}
+			if err := s.waitActive(ctx); err != nil {
+				return nil, err
+			}
+			s.m = r.w.AddCA(s.attr, s.port)
+		} else { // one adapter in loopback has two ends with memory of their own
+			a := r.sides[0]
+			s.hca, s.ca, s.attr, s.port, s.m = a.hca, a.ca, a.attr, a.port, a.m
+		}
+		r.sides = append(r.sides, s)
+		s.bytes = pages(arenaSize)
+		for k := range s.bytes {
+			s.bytes[k] = byte(k*7 + k>>8 + i*101)
+		}
+		s.mem = model.NewMemory(ci.Bytes(s.bytes).Addr(), s.bytes)
+		r.isPeek = r.isPeek && s.attr.Caps.Has(ci.CapPeek)
+	}
+	return r, nil
+}
+
+// waitActive queries the adapter until a port is active.
+func (s *side) waitActive(ctx context.Context) error {
+	for {
+		a, err := s.ca.Query()
+		if err != nil {
+			return fmt.Errorf("explore: CA.Query: %w", err)
+		}
+		for i := range a.Ports {
+			if a.Ports[i].State == ci.PortActive {
+				s.attr, s.port = a, &a.Ports[i]
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("explore: no port becomes active: %w", ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// pages returns n bytes that begin at a page.
+func pages(n int) []byte {
+	const page = 4096
+	b := make([]byte, n+page)
+	skip := int(-ci.Bytes(b).Addr() & (page - 1))
+	return b[skip : skip+n : skip+n]
+}
+
+// at returns a side. A target with one adapter has one.
+func (r *Run) at(i int) *side { return r.sides[i%len(r.sides)] }
+
+// address returns the address from one side to another.
+func (r *Run) address(from, to *side) ci.AVAttr {
+	av := ci.AVAttr{Port: from.port.Num}
+	if from.port.Link != ci.LinkEthernet {
+		av.DLID = to.port.LID
+		return av
+	}
+	for _, typ := range []ci.GIDType{ci.GIDRoCEv2, ci.GIDRoCEv1} {
+		for i, a := range from.port.GIDs {
+			for _, b := range to.port.GIDs {
+				if a.Type == typ && b.Type == typ && isV4(a.GID) == isV4(b.GID) && a.GID != (ci.GID{}) &&
+					b.GID != (ci.GID{}) {
+					av.Global, av.GRH = true, ci.GRH{DGID: b.GID, SGIDIndex: uint16(i), HopLimit: 64}
+					return av
+				}
+			}
+		}
+	}
+	return av
+}
+
+func isV4(g ci.GID) bool {
+	return slices.Equal(g[:12], []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff})
+}
+
+// get returns an object of the trace by its name.
+func get[T any](r *Run, name int) (o T, ok bool) {
+	o, ok = r.objs[name].(T)
+	return o, ok
+}
+
+// put enters an object.
+func (r *Run) put(name int, o any) {
+	r.objs[name] = o
+	r.order = append(r.order, name)
+}
+
+// names returns the names of all objects of a type that a condition holds for, in the order of creation.
+func names[T any](r *Run, ok func(T) bool) (out []int) {
+	for _, n := range r.order {
+		if o, is := r.objs[n].(T); is && ok(o) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// rest waits until the driver shows what the model predicts, and returns the first violation.
+func (r *Run) rest() *model.Violation {
+	deadline := time.Now().Add(r.limit)
+	pause := 20 * time.Microsecond
+	for spin := 0; ; spin++ {
+		missing, wrong := r.compare()
+		switch {
+		case wrong != nil:
+			return wrong
+		case missing == nil:
+			if r.w.Dropped {
+				time.Sleep(dropTime)
+			}
+			r.w.Rest()
+			return nil
+		case time.Now().After(deadline):
+			return missing
+		case spin < 20:
+			runtime.Gosched()
+		default:
+			time.Sleep(pause)
+			pause = min(2*pause, 2*time.Millisecond)
+		}
+	}
+}
+
+// compare returns what is missing and may still come, and what is wrong.
+func (r *Run) compare() (missing, wrong *model.Violation) {
+	late := func(v *model.Violation) {
+		if v != nil && missing == nil {
+			missing = v
+		}
+	}
+	if r.w.Lost {
+		for _, n := range r.order {
+			if o, ok := r.objs[n].(*cqObj); ok && o.m.Overrun {
+				o.ev.observe()
+				late(o.m.Events.Missing(o.ev.name))
+			}
+		}
+		return missing, nil
+	}
+	for _, n := range r.order {
+		switch o := r.objs[n].(type) {
+		case *cqObj:
+			if wrong = o.ev.observe(); wrong != nil {
+				return nil, wrong
+			}
+			if o.m.Dead {
+				continue
+			}
+			late(o.m.Events.Missing(o.ev.name))
+			if got, want := int(o.calls.Load()), o.m.Callbacks; got < want {
+				late(&model.Violation{Rule: o.m.CallbackRule, Where: fmt.Sprintf("CQ %d", n), Doubt: true,
+					Expected: fmt.Sprintf("%d callbacks", want), Got: fmt.Sprint(got)})
+			}
+			m, w := r.entries(o)
+			if w != nil {
+				return nil, w
+			}
+			late(m)
+		case *srqObj:
+			if wrong = o.ev.observe(); wrong != nil {
+				return nil, wrong
+			}
+			late(o.m.Events.Missing(o.ev.name))
+		case *qpObj:
+			if o.m.Dead {
+				continue
+			}
+			if wrong = o.ev.observe(); wrong != nil {
+				return nil, wrong
+			}
+			late(o.m.Events.Missing(o.ev.name))
+		}
+	}
+	if missing != nil {
+		return missing, nil
+	}
+	for _, s := range r.sides {
+		late(s.mem.Compare(fmt.Sprintf("memory of adapter %c", 'A'+s.index), s.bytes, "SAS-2.3-17"))
+	}
+	if missing != nil {
+		return missing, nil
+	}
+	for _, n := range r.order {
+		if o, ok := r.objs[n].(*qpObj); ok && !o.m.Dead {
+			a, err := o.d.Query()
+			if v := o.m.Query(a, err); v != nil {
+				v.Where = fmt.Sprintf("QP %d: %s", n, v.Where)
+				if !v.Doubt {
+					return nil, v
+				}
+				late(v)
+			}
+		}
+	}
+	return missing, nil
+}
+
+// entries compares the number of entries of a CQ. Without CapPeek it polls them.
+func (r *Run) entries(o *cqObj) (missing, wrong *model.Violation) {
+	if r.isPeek {
+		n, err := o.d.Peek()
+		v := o.m.Peek(n, err)
+		if v == nil || v.Doubt {
+			return v, nil
+		}
+		// Name the entry that nobody expects.
+		buf := make([]ci.WC, n)
+		if n, err = o.d.Poll(buf); err == nil {
+			if w := o.m.Poll(buf[:n], len(buf), err); w != nil {
+				return nil, w
+			}
+		}
+		return nil, v
+	}
+	buf := make([]ci.WC, o.m.Pending()+1)
+	want := o.m.Pending()
+	n, err := o.d.Poll(buf)
+	if v := o.m.Poll(buf[:n], n, err); v != nil {
+		return nil, v
+	}
+	if n < want && !o.m.Vague() {
+		return o.m.Peek(0, nil), nil
+	}
+	return nil, nil
+}
+
+// finish destroys all objects, newest first, and closes the adapters. The model observes each Destroy.
+func (r *Run) finish(judge bool) (v *model.Violation) {
+	for _, typ := range []func(any) bool{
+		func(o any) bool { _, ok := o.(*qpObj); return ok },
+		func(o any) bool { _, ok := o.(*srqObj); return ok },
+		func(o any) bool { _, ok := o.(*pdObj); return !ok },
+		func(any) bool { return true },
+	} {
+		for i := len(r.order) - 1; i >= 0; i-- {
+			n := r.order[i]
+			if o := r.objs[n]; typ(o) && !isDead(o) {
+				if w := (Destroy{n}).run(r); w != nil && v == nil && judge {
+					v = w
+				}
+				if !isDead(r.objs[n]) {
+					destroyOf(r.objs[n]).Destroy()
+				}
+				delete(r.objs, n)
+			}
+		}
+	}
+	for i, s := range r.sides {
+		if i > 0 && s.ca == r.sides[0].ca {
+			continue
+		}
+		if err := s.ca.Destroy(); err != nil && v == nil && judge {
+			v = &model.Violation{Rule: "CI-Teardown-07", Where: "CA.Destroy after every object was destroyed",
+				Expected: "success", Got: err.Error()}
+		}
+	}
+	return v
+}
+
+// isDead reports whether an object was destroyed.
+func isDead(o any) bool { m := modelOf(o); return m == nil || m.Dead }
+
+// modelOf returns what the model's object has in common with others.
+func modelOf(o any) *model.Object {
+	switch o := o.(type) {
+	case *pdObj:
+		return &o.m.Object
+	case *cqObj:
+		return &o.m.Object
+	case *srqObj:
+		return &o.m.Object
+	case *qpObj:
+		return &o.m.Object
+	case *mrObj:
+		return &o.m.Object
+	case *avObj:
+		return &o.m.Object
+	}
+	return nil
+}
+
+// destroyOf returns the driver's object.
+func destroyOf(o any) ci.Object {
+	switch o := o.(type) {
+	case *pdObj:
+		return o.d
+	case *cqObj:
+		return o.d
+	case *srqObj:
+		return o.d
+	case *qpObj:
+		return o.d
+	case *mrObj:
+		return o.d
+	case *avObj:
+		return o.d
+	}
+	return nil
+}
+
+// unclear reports whether the result of a step follows from races or from times that a run does not wait for, so that
+// the model cannot predict it. Such steps are skipped.
+func (r *Run) unclear(s Step) bool {
+	switch s := s.(type) {
+	case Send:
+		o, ok := get[*qpObj](r, s.QP)
+		if !ok || o.m.Dead || o.m.State != ci.QPRTS && o.m.State != ci.QPSQD {
+			return false
+		}
+		if o.m.SendCQ.Free() < len(s.WRs) && !s.Overflow {
+			return true
+		}
+		p, ok := get[*qpObj](r, o.peer)
+		if !ok || o.m.Type != ci.RC {
+			return false
+		}
+		return p.m.SRQ != nil && !r.isAlone(o, p) || s.Overflow && !o.m.Answers()
+	case Recv:
+		if o, ok := get[*qpObj](r, s.Queue); ok {
+			return !o.m.Dead && o.m.RecvCQ.Free() < len(s.WRs)
+		}
+		if q, ok := get[*srqObj](r, s.Queue); ok {
+			return len(names(r, func(o *qpObj) bool {
+				return !o.m.Dead && o.m.SRQ == q.m && o.m.RecvCQ.Free() < len(s.WRs)
+			})) > 0
+		}
+	case Connect:
+		a, ok := get[*qpObj](r, s.A)
+		b, ok2 := get[*qpObj](r, s.B)
+		return ok && a.quarantined || ok2 && b.quarantined || r.isAwaited(s.A) || r.isAwaited(s.B)
+	case Modify:
+		o, ok := get[*qpObj](r, s.QP)
+		if !ok || o.m.Dead {
+			return false
+		}
+		n, _ := o.m.Waiting()
+		return o.quarantined || r.isAwaited(s.QP) || n > 0 && s.Attr.State == ci.QPSQD && !r.w.Cut
+	case Destroy:
+		if _, ok := get[*mrObj](r, s.Object); ok {
+			return r.isBusy()
+		}
+		return r.isAwaited(s.Object)
+	}
+	return false
+}
+
+// isAlone reports whether no other QP waits for a receive of the same SRQ: which of them gets the next one is open.
+func (r *Run) isAlone(o, peer *qpObj) bool {
+	return len(names(r, func(x *qpObj) bool {
+		p, ok := get[*qpObj](r, x.peer)
+		n, _ := x.m.Waiting()
+		return !x.m.Dead && x != o && ok && p.m.SRQ == peer.m.SRQ && n > 0
+	})) == 0
+}
+
+// isAwaited reports whether the peer of a QP waits for it.
+func (r *Run) isAwaited(name int) bool {
+	o, ok := get[*qpObj](r, name)
+	if !ok {
+		return false
+	}
+	p, ok := get[*qpObj](r, o.peer)
+	if !ok || p.m.Dead || p.m.State != ci.QPRTS {
+		return false
+	}
+	n, _ := p.m.Waiting()
+	return n > 0
+}
+
+// isBusy reports whether sends wait. Whether they use a region that is destroyed meanwhile is open.
+func (r *Run) isBusy() bool {
+	return len(names(r, func(o *qpObj) bool { n, _ := o.m.Waiting(); return !o.m.Dead && n > 0 })) > 0
+}

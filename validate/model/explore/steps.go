@@ -1,0 +1,704 @@
+package explore
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/validate/model"
+)
+
+// A Step is one action of a trace. Its fields are plain values, and objects are numbers.
+type Step interface {
+	// run executes the step with the driver and the model. It does nothing if an object does not exist.
+	run(*Run) *model.Violation
+	// String describes the step in a story.
+	String() string
+}
+
+// NewPD allocates a PD of an adapter.
+type NewPD struct{ As, Side int }
+
+func (s NewPD) String() string { return fmt.Sprintf("allocate PD %d on %s", s.As, sideName(s.Side)) }
+
+func (s NewPD) run(r *Run) *model.Violation {
+	at := r.at(s.Side)
+	d, err := at.ca.AllocatePD(ci.PDNormal)
+	m, v := at.m.AllocatePD(err)
+	if m != nil {
+		r.put(s.As, &pdObj{d, m, at})
+	}
+	return v
+}
+
+// NewCQ creates a CQ.
+type NewCQ struct{ As, PD, Size int }
+
+func (s NewCQ) String() string {
+	return fmt.Sprintf("create CQ %d with %d entries in PD %d", s.As, s.Size, s.PD)
+}
+
+func (s NewCQ) run(r *Run) *model.Violation {
+	pd, ok := get[*pdObj](r, s.PD)
+	if !ok {
+		return nil
+	}
+	o := &cqObj{s: pd.s, ev: &recorder{name: fmt.Sprintf("events of CQ %d", s.As)}}
+	c := ci.CQCreate{Size: s.Size, Context: o.ev, OnEvent: o.ev.add, OnCompletion: func(any) { o.calls.Add(1) }}
+	d, err := pd.d.CreateCQ(c)
+	granted := 0
+	if err == nil {
+		a, err := d.Query()
+		if err != nil {
+			return &model.Violation{Rule: "CI-CreateCQ-01", Where: "CQ.Query", Expected: "success", Got: err.Error()}
+		}
+		granted = a.Size
+	}
+	m, v := pd.m.CreateCQ(c, granted, err)
+	if o.m = m; m != nil {
+		o.d, o.ev.m = d, &m.Events
+		r.put(s.As, o)
+	}
+	return v
+}
+
+// Resize resizes a CQ.
+type Resize struct{ CQ, Size int }
+
+func (s Resize) String() string { return fmt.Sprintf("resize CQ %d to %d entries", s.CQ, s.Size) }
+
+func (s Resize) run(r *Run) *model.Violation {
+	o, ok := get[*cqObj](r, s.CQ)
+	if !ok || !o.s.attr.Caps.Has(ci.CapResizeCQ) {
+		return nil
+	}
+	n, err := o.d.Resize(ci.CQResize{Size: s.Size})
+	if v := o.m.Resize(s.Size, n, err); v != nil || o.m.Dead {
+		return v
+	}
+	a, err := o.d.Query()
+	return o.m.Query(a.Size, err)
+}
+
+// Poll polls a CQ for up to N entries.
+type Poll struct{ CQ, N int }
+
+func (s Poll) String() string { return fmt.Sprintf("poll %d entries of CQ %d", s.N, s.CQ) }
+
+func (s Poll) run(r *Run) *model.Violation {
+	o, ok := get[*cqObj](r, s.CQ)
+	if !ok {
+		return nil
+	}
+	buf := make([]ci.WC, s.N)
+	n, err := o.d.Poll(buf)
+	return o.m.Poll(buf[:n], s.N, err)
+}
+
+// Arm arms a CQ. With After, it waits for that many completions.
+type Arm struct {
+	CQ        int
+	Solicited bool
+	After     int
+}
+
+func (s Arm) String() string {
+	switch {
+	case s.After != 0:
+		return fmt.Sprintf("arm CQ %d for %d completions", s.CQ, s.After)
+	case s.Solicited:
+		return fmt.Sprintf("arm CQ %d for a solicited completion", s.CQ)
+	}
+	return fmt.Sprintf("arm CQ %d for the next completion", s.CQ)
+}
+
+func (s Arm) run(r *Run) *model.Violation {
+	o, ok := get[*cqObj](r, s.CQ)
+	if !ok {
+		return nil
+	}
+	if s.After != 0 {
+		return o.m.NotifyAfter(s.After, o.d.NotifyAfter(s.After))
+	}
+	when := ci.NotifyNext
+	if s.Solicited {
+		when = ci.NotifySolicited
+	}
+	return o.m.Notify(when, o.d.Notify(when))
+}
+
+// NewSRQ creates a shared receive queue.
+type NewSRQ struct{ As, PD, Depth, SGEs int }
+
+func (s NewSRQ) String() string {
+	return fmt.Sprintf("create SRQ %d with %d entries of %d segments in PD %d", s.As, s.Depth, s.SGEs, s.PD)
+}
+
+func (s NewSRQ) run(r *Run) *model.Violation {
+	pd, ok := get[*pdObj](r, s.PD)
+	if !ok {
+		return nil
+	}
+	o := &srqObj{s: pd.s, ev: &recorder{name: fmt.Sprintf("events of SRQ %d", s.As)}}
+	a := ci.SRQAttr{MaxWR: s.Depth, MaxSGE: s.SGEs}
+	d, err := pd.d.CreateSRQ(ci.SRQCreate{SRQAttr: a, Context: o.ev, OnEvent: o.ev.add})
+	var granted ci.SRQAttr
+	if err == nil {
+		if granted, err = d.Query(); err != nil {
+			return &model.Violation{Rule: "CI-CreateSRQ-01", Where: "SRQ.Query", Expected: "success", Got: err.Error()}
+		}
+	}
+	m, v := pd.m.CreateSRQ(a, granted, err)
+	if o.m = m; m != nil {
+		o.d, o.ev.m = d, &m.Events
+		r.put(s.As, o)
+	}
+	return v
+}
+
+// Limit arms the limit event of an SRQ.
+type Limit struct{ SRQ, Limit int }
+
+func (s Limit) String() string {
+	return fmt.Sprintf("arm the limit event of SRQ %d at %d", s.SRQ, s.Limit)
+}
+
+func (s Limit) run(r *Run) *model.Violation {
+	o, ok := get[*srqObj](r, s.SRQ)
+	if !ok {
+		return nil
+	}
+	return o.m.Arm(s.Limit, o.d.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: s.Limit}))
+}
+
+// NewMR registers Len bytes of the adapter's memory from Off. With Shift, its addresses are that many pages higher.
+type NewMR struct {
+	As, PD, Off, Len int
+	Access           ci.Access
+	Shift            int
+}
+
+func (s NewMR) String() string {
+	t := fmt.Sprintf("register bytes %d to %d as MR %d in PD %d with %s", s.Off, s.Off+s.Len, s.As, s.PD,
+		accessNames(s.Access))
+	if s.Shift != 0 {
+		t += fmt.Sprintf(", %d pages higher", s.Shift)
+	}
+	return t
+}
+
+func (s NewMR) run(r *Run) *model.Violation {
+	pd, ok := get[*pdObj](r, s.PD)
+	if !ok {
+		return nil
+	}
+	mem := ci.Bytes(pd.s.bytes)
+	c := ci.MRCreate{Memory: mem, Offset: uint64(s.Off), Length: uint64(s.Len), Access: s.Access}
+	if s.Shift != 0 {
+		c.IOVA = mem.Addr() + c.Offset + uint64(s.Shift)<<12
+	}
+	d, err := pd.d.RegisterMR(c)
+	var got ci.Region
+	if err == nil {
+		got = d.Region()
+	}
+	m, v := pd.m.RegisterMR(pd.s.mem, c, got, err)
+	if m != nil {
+		r.put(s.As, &mrObj{d, m, pd.s, got})
+	}
+	return v
+}
+
+// NewAV creates an address vector to an adapter.
+type NewAV struct{ As, PD, To int }
+
+func (s NewAV) String() string {
+	return fmt.Sprintf("create AV %d in PD %d to %s", s.As, s.PD, sideName(s.To))
+}
+
+func (s NewAV) run(r *Run) *model.Violation {
+	pd, ok := get[*pdObj](r, s.PD)
+	if !ok || !pd.s.attr.Caps.Has(ci.CapAV) {
+		return nil
+	}
+	a := r.address(pd.s, r.at(s.To))
+	d, err := pd.d.CreateAV(a)
+	m, v := pd.m.CreateAV(a, err)
+	if m != nil {
+		r.put(s.As, &avObj{d, m, pd.s})
+	}
+	return v
+}
+
+// ModifyAV directs an address vector to an adapter, with a service level and path bits.
+type ModifyAV struct {
+	AV, To int
+	SL     ci.SL
+}
+
+func (s ModifyAV) String() string {
+	return fmt.Sprintf("modify AV %d to lead to %s with SL %d", s.AV, sideName(s.To), s.SL)
+}
+
+func (s ModifyAV) run(r *Run) *model.Violation {
+	o, ok := get[*avObj](r, s.AV)
+	if !ok {
+		return nil
+	}
+	a := r.address(o.s, r.at(s.To))
+	a.SL = s.SL
+	if v := o.m.Modify(a, o.d.Modify(a)); v != nil || o.m.Dead {
+		return v
+	}
+	got, _, err := o.d.Query()
+	return o.m.Query(got, err)
+}
+
+// QPOptions are the sizes and flags of a QP.
+type QPOptions struct {
+	Type        ci.QPType
+	Flags       ci.QPFlags
+	Depth, SGEs int
+	Inline      int
+	SRQ         int // 0: none
+}
+
+// NewQP creates a QP.
+type NewQP struct {
+	As, PD, SendCQ, RecvCQ int
+	QPOptions
+}
+
+func (s NewQP) String() string {
+	t := fmt.Sprintf("create %s QP %d in PD %d, depth %d, CQs %d and %d", s.Type, s.As, s.PD, s.Depth, s.SendCQ,
+		s.RecvCQ)
+	if s.SRQ != 0 {
+		t += fmt.Sprintf(", SRQ %d", s.SRQ)
+	}
+	return t
+}
+
+func (s NewQP) run(r *Run) *model.Violation {
+	pd, ok := get[*pdObj](r, s.PD)
+	send, ok2 := get[*cqObj](r, s.SendCQ)
+	recv, ok3 := get[*cqObj](r, s.RecvCQ)
+	srq, ok4 := get[*srqObj](r, s.SRQ)
+	if !ok || !ok2 || !ok3 || !ok4 && s.SRQ != 0 || send.s != pd.s || recv.s != pd.s || ok4 && srq.s != pd.s {
+		return nil
+	}
+	o := &qpObj{s: pd.s, pd: s.PD, sendCQ: s.SendCQ, recv: s.RecvCQ,
+		ev: &recorder{name: fmt.Sprintf("events of QP %d", s.As)}}
+	c := ci.QPCreate{Type: s.Type, Flags: s.Flags, SendCQ: send.d, RecvCQ: recv.d, Context: o.ev, OnEvent: o.ev.add,
+		QPCaps: ci.QPCaps{SendDepth: s.Depth, RecvDepth: s.Depth, SendSGE: s.SGEs, RecvSGE: s.SGEs, MaxInline: s.Inline}}
+	var msrq *model.SRQ
+	if ok4 {
+		c.SRQ, msrq = srq.d, srq.m
+		c.RecvDepth, c.RecvSGE = 0, 0
+	}
+	d, err := pd.d.CreateQP(c)
+	var num ci.QPN
+	var granted ci.QPCaps
+	if err == nil {
+		a, err := d.Query()
+		if err != nil {
+			return &model.Violation{Rule: "CI-CreateQP-01", Where: "QP.Query", Expected: "success", Got: err.Error()}
+		}
+		num, granted = d.Num(), a.QPCaps
+	}
+	m, v := pd.m.CreateQP(c, send.m, recv.m, msrq, num, granted, err)
+	if o.m = m; m != nil {
+		o.d, o.ev.m = d, &m.Events
+		r.put(s.As, o)
+	}
+	return v
+}
+
+// Connect takes two QPs through Reset to RTS, connected to each other.
+type Connect struct {
+	A, B              int
+	MTU               ci.MTU
+	Retry, RNR        uint8
+	Ack               ci.TimeExp // 0: no timeout
+	Reads             uint8      // reads and atomics at a time
+	Access            ci.Access
+	PSN               [2]ci.PSN // of A and B
+	PKey              [2]uint16 // index, of A and B
+	Until             ci.QPState
+	AnotherQKey, Skew bool // datagrams: B has another Q_Key; connections: B expects a later PSN
+}
+
+const theQKey ci.QKey = 0x11111111
+
+func (s Connect) String() string {
+	t := fmt.Sprintf("connect QP %d and QP %d", s.A, s.B)
+	if s.MTU != 0 {
+		t += fmt.Sprintf(" with MTU %d, retries %d, RNR retries %d, PSNs %#x and %#x", s.MTU.Bytes(), s.Retry, s.RNR,
+			uint32(s.PSN[0]), uint32(s.PSN[1]))
+	}
+	if s.Access != allRemote {
+		t += ", permitting " + accessNames(s.Access)
+	}
+	if s.PKey != [2]uint16{} {
+		t += fmt.Sprintf(", P_Key indexes %d and %d", s.PKey[0], s.PKey[1])
+	}
+	return t
+}
+
+const allRemote = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
+
+func (s Connect) run(r *Run) *model.Violation {
+	a, ok := get[*qpObj](r, s.A)
+	b, ok2 := get[*qpObj](r, s.B)
+	if !ok || !ok2 || a.m.Dead || b.m.Dead || a.m.Type != b.m.Type {
+		return nil
+	}
+	type move struct {
+		o     *qpObj
+		field ci.QPField
+		attr  ci.QPAttr
+	}
+	var moves []move
+	add := func(o *qpObj) func(ci.QPField, ci.QPAttr) {
+		return func(f ci.QPField, x ci.QPAttr) { moves = append(moves, move{o, f, x}) }
+	}
+	typ := a.m.Type
+	qkey := [2]ci.QKey{theQKey, theQKey}
+	if s.AnotherQKey {
+		qkey[1]++
+	}
+	ends := [2]*qpObj{a, b}
+	for i, o := range ends {
+		if o.m.State != ci.QPReset {
+			add(o)(ci.ToReset())
+		}
+		access := s.Access
+		if typ == ci.UC {
+			access &= ci.RemoteWrite
+		}
+		add(o)(ci.ToInit{Port: o.s.port.Num, PKeyIndex: s.PKey[i], Access: access, QKey: qkey[i]}.For(typ))
+	}
+	for i, o := range ends {
+		p := ends[1-i]
+		add(o)(ci.ToRTR{AV: r.address(o.s, p.s), MTU: s.MTU, DestNum: p.d.Num(), RQPSN: s.PSN[1-i], RespRes: s.Reads,
+			MinRNRTimer: 1}.For(typ))
+	}
+	for i, o := range ends {
+		add(o)(ci.ToRTS{SQPSN: s.PSN[i], AckTimeout: s.Ack, RetryCount: s.Retry, RNRRetry: s.RNR,
+			InitDepth: s.Reads}.For(typ))
+	}
+	for _, m := range moves {
+		if v := m.o.m.Modify(m.field, m.attr, m.o.d.Modify(m.field, m.attr)); v != nil {
+			return v
+		}
+	}
+	a.peer, b.peer, a.half, b.half = s.B, s.A, 0, 1
+	return nil
+}
+
+// Modify modifies a QP.
+type Modify struct {
+	QP   int
+	Set  ci.QPField
+	Attr ci.QPAttr
+}
+
+func (s Modify) String() string {
+	if s.Set == ci.QPFieldState || s.Set == ci.QPFieldState|ci.QPFieldSQDEvent {
+		return fmt.Sprintf("modify QP %d to %v", s.QP, s.Attr.State)
+	}
+	return fmt.Sprintf("modify QP %d with mask %#x and %s", s.QP, uint32(s.Set), literal(s.Attr))
+}
+
+func (s Modify) run(r *Run) *model.Violation {
+	o, ok := get[*qpObj](r, s.QP)
+	if !ok {
+		return nil
+	}
+	return o.m.Modify(s.Set, s.Attr, o.d.Modify(s.Set, s.Attr))
+}
+
+// Piece is a segment: Len bytes at offset Off of MR, which may be beyond its end. Key is added to its key.
+type Piece struct {
+	MR, Off, Len int
+	Key          ci.Key
+}
+
+// WR is a send request.
+type WR struct {
+	Op     ci.SendOp
+	Flags  ci.SendFlags
+	Imm    uint32
+	SGL    []Piece
+	Inline int   // bytes of inline data; 0: none, -1: none, but inline
+	Remote Piece // of RDMA and atomics
+	Atomic ci.Atomic
+	AV, To int // datagrams: address vector and QP
+	QKey   ci.QKey
+}
+
+// Send posts send requests.
+type Send struct {
+	QP       int
+	WRs      []WR
+	Overflow bool // even if the CQ may overflow
+}
+
+func (s Send) String() string {
+	var list []string
+	for _, w := range s.WRs {
+		list = append(list, w.String())
+	}
+	return fmt.Sprintf("post to QP %d: %s", s.QP, strings.Join(list, "; "))
+}
+
+func (w WR) String() string {
+	names := map[ci.SendOp]string{ci.OpSend: "SEND", ci.OpWrite: "WRITE", ci.OpRead: "READ", ci.OpNop: "NOP",
+		ci.OpCompareSwap: "compare-and-swap", ci.OpFetchAdd: "fetch-and-add", ci.OpLocalInv: "local invalidate",
+		ci.OpBindMW: "bind"}
+	t, ok := names[w.Op]
+	if !ok {
+		t = fmt.Sprintf("operation %d", w.Op)
+	}
+	for _, f := range []struct {
+		flag ci.SendFlags
+		name string
+	}{{ci.SendImmediate, " with immediate"}, {ci.SendFence, " fenced"}, {ci.SendSolicited, " solicited"},
+		{ci.SendInvalidate, " with invalidate"}} {
+		if w.Flags&f.flag != 0 {
+			t += f.name
+		}
+	}
+	if w.Flags&ci.SendSignaled == 0 {
+		t += ", unsignaled"
+	}
+	if w.Inline != 0 {
+		t += fmt.Sprintf(" of %d inline bytes", max(w.Inline, 0))
+	}
+	for _, p := range w.SGL {
+		t += fmt.Sprintf(" %s", p)
+	}
+	if w.Remote != (Piece{}) {
+		t += fmt.Sprintf(" at the peer's %s", w.Remote)
+	}
+	if w.AV != 0 {
+		t += fmt.Sprintf(" by AV %d to QP %d", w.AV, w.To)
+	}
+	return t
+}
+
+// String describes the piece.
+func (p Piece) String() string {
+	t := fmt.Sprintf("[MR %d: %d bytes at %d", p.MR, p.Len, p.Off)
+	if p.Key != 0 {
+		t += fmt.Sprintf(", key + %#x", uint32(p.Key))
+	}
+	return t + "]"
+}
+
+// sgl returns the segments of pieces. ok is false if one is not of the side.
+func (r *Run) sgl(s *side, ps []Piece) (out []ci.SGE, ok bool) {
+	for _, p := range ps {
+		o, ok := get[*mrObj](r, p.MR)
+		if !ok || o.s != s {
+			return nil, false
+		}
+		e := o.region.SGE(uint64(p.Off), uint32(p.Len))
+		e.LKey += p.Key
+		out = append(out, e)
+	}
+	return out, true
+}
+
+func (r *Run) id() uint64 { r.nextID++; return r.nextID }
+
+func (s Send) run(r *Run) *model.Violation {
+	o, ok := get[*qpObj](r, s.QP)
+	if !ok {
+		return nil
+	}
+	var wrs []ci.SendWR
+	var avs []*model.AV
+	for _, w := range s.WRs {
+		sgl, ok := r.sgl(o.s, w.SGL)
+		if !ok {
+			return nil
+		}
+		wr := ci.SendWR{ID: r.id(), Op: w.Op, Flags: w.Flags, Imm: w.Imm, SGL: sgl, Atomic: w.Atomic}
+		if w.Inline != 0 {
+			wr.SGL, wr.Inline = nil, make([]byte, max(w.Inline, 0))
+			for i := range wr.Inline {
+				wr.Inline[i] = byte(int(wr.ID)*31 + i)
+			}
+		}
+		if w.Remote != (Piece{}) {
+			t, ok := get[*mrObj](r, w.Remote.MR)
+			if !ok {
+				return nil
+			}
+			wr.Remote = t.region.Remote(uint64(w.Remote.Off))
+			wr.Remote.RKey += w.Remote.Key
+		}
+		var mav *model.AV
+		if w.AV != 0 {
+			av, ok := get[*avObj](r, w.AV)
+			to, ok2 := get[*qpObj](r, w.To)
+			if !ok || !ok2 {
+				return nil
+			}
+			wr.To, mav = ci.Dest{AV: av.d, QPN: to.d.Num(), QKey: w.QKey}, av.m
+		}
+		wrs, avs = append(wrs, wr), append(avs, mav)
+	}
+	n, err := o.d.PostSend(wrs)
+	return o.m.PostSend(wrs, avs, n, err)
+}
+
+// Recv posts receives to a QP or an SRQ.
+type Recv struct {
+	Queue int
+	WRs   [][]Piece
+}
+
+func (s Recv) String() string {
+	var list []string
+	for _, w := range s.WRs {
+		t := ""
+		for _, p := range w {
+			t += p.String()
+		}
+		list = append(list, "["+t+"]")
+	}
+	return fmt.Sprintf("post %d receives to queue %d: %s", len(s.WRs), s.Queue, strings.Join(list, " "))
+}
+
+func (s Recv) run(r *Run) *model.Violation {
+	var at *side
+	switch o := r.objs[s.Queue].(type) {
+	case *qpObj:
+		at = o.s
+	case *srqObj:
+		at = o.s
+	default:
+		return nil
+	}
+	var wrs []ci.RecvWR
+	for _, w := range s.WRs {
+		sgl, ok := r.sgl(at, w)
+		if !ok {
+			return nil
+		}
+		wrs = append(wrs, ci.RecvWR{ID: r.id(), SGL: sgl})
+	}
+	if o, ok := r.objs[s.Queue].(*srqObj); ok {
+		n, err := o.d.PostRecv(wrs)
+		return o.m.PostRecv(wrs, n, err)
+	}
+	o := r.objs[s.Queue].(*qpObj)
+	n, err := o.d.PostRecv(wrs)
+	return o.m.PostRecv(wrs, n, err)
+}
+
+// Quarantine sets the quarantine of a QP's number to an hour.
+type Quarantine struct{ QP int }
+
+func (s Quarantine) String() string {
+	return fmt.Sprintf("quarantine the number of QP %d for an hour", s.QP)
+}
+
+func (s Quarantine) run(r *Run) *model.Violation {
+	if o, ok := get[*qpObj](r, s.QP); ok && !o.m.Dead {
+		o.d.TimeWait(time.Hour)
+		o.quarantined = true
+	}
+	return nil
+}
+
+// Destroy destroys an object.
+type Destroy struct{ Object int }
+
+func (s Destroy) String() string { return fmt.Sprintf("destroy object %d", s.Object) }
+
+func (s Destroy) run(r *Run) *model.Violation {
+	o := r.objs[s.Object]
+	if o == nil {
+		return nil
+	}
+	err := destroyOf(o).Destroy()
+	switch o := o.(type) {
+	case *pdObj:
+		return o.m.Destroy(err)
+	case *cqObj:
+		return o.m.Destroy(err)
+	case *srqObj:
+		return o.m.Destroy(err)
+	case *qpObj:
+		return o.m.Destroy(o.quarantined, err)
+	case *mrObj:
+		return o.m.Destroy(err)
+	case *avObj:
+		return o.m.Destroy(err)
+	}
+	return nil
+}
+
+// Fill writes to the memory of an adapter as its consumer.
+type Fill struct {
+	Side, Off, Len int
+	Byte           byte
+}
+
+func (s Fill) String() string {
+	return fmt.Sprintf("write %#x to bytes %d to %d of the memory of %s", s.Byte, s.Off, s.Off+s.Len, sideName(s.Side))
+}
+
+func (s Fill) run(r *Run) *model.Violation {
+	at := r.at(s.Side)
+	for i := s.Off; i < min(s.Off+s.Len, len(at.bytes)); i++ {
+		at.bytes[i] = s.Byte + byte(i)
+		at.mem.Bytes[i] = s.Byte + byte(i)
+	}
+	return nil
+}
+
+// Query queries an object.
+type Query struct{ Object int }
+
+func (s Query) String() string { return fmt.Sprintf("query object %d", s.Object) }
+
+func (s Query) run(r *Run) *model.Violation {
+	switch o := r.objs[s.Object].(type) {
+	case *cqObj:
+		a, err := o.d.Query()
+		return o.m.Query(a.Size, err)
+	case *qpObj:
+		a, err := o.d.Query()
+		return o.m.Query(a, err)
+	case *mrObj:
+		a, err := o.d.Query()
+		return o.m.Query(a, err)
+	case *avObj:
+		a, _, err := o.d.Query()
+		return o.m.Query(a, err)
+	}
+	return nil
+}
+
+func sideName(i int) string { return "adapter " + string(rune('A'+i)) }
+
+func accessNames(a ci.Access) string {
+	var out []string
+	for _, x := range []struct {
+		a    ci.Access
+		name string
+	}{{ci.LocalWrite, "local write"}, {ci.RemoteRead, "remote read"}, {ci.RemoteWrite, "remote write"},
+		{ci.RemoteAtomic, "remote atomic"}, {ci.BindWindow, "window binding"}} {
+		if a&x.a != 0 {
+			out = append(out, x.name)
+		}
+	}
+	if out == nil {
+		return "no rights"
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,327 @@
+package model
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+)
+
+// Memory is the storage of a consumer, as it must be.
+type Memory struct {
+	Addr    uint64 // of the first byte
+	Bytes   []byte
+	unknown map[int]bool // bytes whose value is not specified
+	hazy    map[int]bool // the same, and they may change until they are written again
+}
+
+// NewMemory returns memory with a copy of the bytes.
+func NewMemory(addr uint64, b []byte) *Memory {
+	return &Memory{Addr: addr, Bytes: append([]byte(nil), b...), unknown: map[int]bool{}, hazy: map[int]bool{}}
+}
+
+// Compare returns the violation for the first byte that differs, and accepts the value of bytes that are not specified.
+func (m *Memory) Compare(where string, got []byte, rule Rule) *Violation {
+	for i, b := range got {
+		switch {
+		case b == m.Bytes[i]:
+		case m.unknown[i] || m.hazy[i]:
+			m.Bytes[i] = b
+		default:
+			n := 0
+			for j := i; j < len(got) && got[j] != m.Bytes[j]; j++ {
+				n++
+			}
+			v := violation(rule, where, fmt.Sprintf("byte %d (and %d after it): % x", i, n-1, m.Bytes[i:min(i+n, i+8)]),
+				"% x", got[i:min(i+n, i+8)])
+			v.Doubt = true // data may be late
+			return v
+		}
+	}
+	clear(m.unknown)
+	return nil
+}
+
+// forget makes bytes unspecified.
+func (m *Memory) forget(off, n int) {
+	for i := off; i < off+n; i++ {
+		m.unknown[i] = true
+	}
+}
+
+// A Region is a range of addresses with keys and rights: an MR, a bound window, or the mapping of an FMR.
+type Region struct {
+	Object
+	ci.Region
+	Access ci.Access
+	Valid  bool // the keys grant access
+
+	pages []page
+	mem   *Memory
+	start uint64 // offset in mem of address Addr
+	base  *Region
+	only  *QP // type 2 windows: the QP through which it was bound
+}
+
+// A page is a run of addresses of an FMR or a physical region.
+type page struct {
+	mem  *Memory
+	off  uint64
+	size uint64
+}
+
+// piece is a run of bytes in one memory.
+type piece struct {
+	mem *Memory
+	off int
+	n   int
+}
+
+// pieces returns the bytes at addresses of the region.
+func (r *Region) pieces(addr uint64, n int) (out []piece) {
+	if r.base != nil {
+		return r.base.pieces(addr, n)
+	}
+	off := addr - r.Addr
+	if r.mem != nil {
+		return []piece{{r.mem, int(r.start + off), n}}
+	}
+	off += r.start
+	for _, p := range r.pages {
+		if off >= p.size {
+			off -= p.size
+			continue
+		}
+		k := min(n, int(p.size-off))
+		out = append(out, piece{p.mem, int(p.off + off), k})
+		if n -= k; n == 0 {
+			break
+		}
+		off = 0
+	}
+	return out
+}
+
+// covers reports whether the region has n bytes at addr.
+func (r *Region) covers(addr uint64, n uint64) bool {
+	return addr >= r.Addr && addr-r.Addr <= r.Length && n <= r.Length-(addr-r.Addr)
+}
+
+// legalAccess reports whether a region may have the rights (D-49).
+func legalAccess(a ci.Access) bool {
+	return a&ci.LocalWrite != 0 || a&(ci.RemoteWrite|ci.RemoteAtomic) == 0
+}
+
+const remoteRights = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
+
+// RegisterMR observes PD.RegisterMR of length bytes at offset off of m. got is the region of the driver.
+func (pd *PD) RegisterMR(m *Memory, c ci.MRCreate, got ci.Region, err error) (*Region, *Violation) {
+	const verb = "PD.RegisterMR"
+	n := c.Length
+	if n == 0 && c.Offset <= uint64(len(m.Bytes)) {
+		n = uint64(len(m.Bytes)) - c.Offset // D-52
+	}
+	iova := c.IOVA
+	if iova == 0 {
+		iova = m.Addr + c.Offset
+	}
+	outside := c.Offset > uint64(len(m.Bytes)) || n > uint64(len(m.Bytes))-c.Offset || n == 0 ||
+		(iova-m.Addr-c.Offset)&4095 != 0
+	switch illegal := !legalAccess(c.Access); {
+	case pd.Dead:
+	case illegal && outside:
+		return nil, wantStatus(verb, err, "CI-RegisterMR-02", ci.InvalidPermission, ci.InvalidParameter)
+	case illegal:
+		return nil, wantStatus(verb, err, "CI-RegisterMR-02", ci.InvalidPermission)
+	case outside:
+		return nil, wantStatus(verb, err, "CI-RegisterMR-06", ci.InvalidParameter)
+	}
+	if v := pd.created(KindMR, verb, err); v != nil || err != nil {
+		return nil, v
+	}
+	if got.Addr != iova || got.Length != n {
+		return nil, violation("CI-RegisterMR-01", verb, fmt.Sprintf("%d bytes at %#x", n, iova), "%d at %#x",
+			got.Length, got.Addr)
+	}
+	r := &Region{Region: got, Access: c.Access, Valid: true, mem: m, start: c.Offset}
+	if v := pd.CA.addKeys(verb, r); v != nil {
+		return nil, v
+	}
+	r.init(KindMR, pd.CA, pd)
+	return r, nil
+}
+
+// addKeys enters the keys of a region in the tables. They differ from all others (CI-RegisterMR-09).
+func (c *CA) addKeys(verb string, r *Region) *Violation {
+	if r.Kind != KindMW && c.lkeys[r.LKey] != nil {
+		return violation("CI-RegisterMR-09", verb, "an L_Key that no region has", "%#x", uint32(r.LKey))
+	}
+	if r.Access&remoteRights != 0 && c.rkeys[r.RKey] != nil {
+		return violation("CI-RegisterMR-09", verb, "an R_Key that no region has", "%#x", uint32(r.RKey))
+	}
+	if r.Kind != KindMW {
+		c.lkeys[r.LKey] = r
+	}
+	if r.Access&remoteRights != 0 {
+		c.rkeys[r.RKey] = r
+	}
+	return nil
+}
+
+// dropKeys removes the keys of a region.
+func (c *CA) dropKeys(r *Region) {
+	for _, t := range []struct {
+		table map[ci.Key]*Region
+		key   ci.Key
+	}{{c.lkeys, r.LKey}, {c.rkeys, r.RKey}} {
+		if t.table[t.key] == r {
+			delete(t.table, t.key)
+		}
+	}
+	r.Valid = false
+}
+
+// Destroy observes the Destroy of a region.
+func (r *Region) Destroy(err error) *Violation {
+	ended, v := r.destroy(err)
+	if ended {
+		r.CA.dropKeys(r)
+	}
+	return v
+}
+
+// Query observes MR.Query.
+func (r *Region) Query(got ci.MRAttr, err error) *Violation {
+	const verb, rule = "MR.Query", Rule("CI-QueryMR-01")
+	if v, ok := r.stale(verb, err); ok {
+		return v
+	}
+	if v := wantStatus(verb, err, rule, ci.Success); v != nil {
+		return v
+	}
+	if r.Access&remoteRights == 0 {
+		got.RKey = r.RKey // valid with remote rights only
+	}
+	if got.Region != r.Region || got.Access != r.Access {
+		return violation(rule, verb, fmt.Sprintf("%+v, access %#x", r.Region, uint32(r.Access)), "%+v, access %#x",
+			got.Region, uint32(got.Access))
+	}
+	if got.LocalLo > r.Addr || got.LocalHi < r.Addr+r.Length {
+		return violation(rule, verb, fmt.Sprintf("bounds around %#x to %#x", r.Addr, r.Addr+r.Length), "%#x to %#x",
+			got.LocalLo, got.LocalHi)
+	}
+	return nil
+}
+
+// local returns the bytes of a list of segments, or the reason why a QP cannot use it: a completion status. need is
+// ci.LocalWrite if the adapter writes to them.
+func (pd *PD) local(sgl []ci.SGE, need ci.Access) (out []piece, n int, status ci.WCStatus) {
+	for _, s := range sgl {
+		if s.Length == 0 {
+			continue
+		}
+		r := pd.CA.lkeys[s.LKey]
+		if r == nil || !r.Valid || r.PD != pd || !r.covers(s.Addr, uint64(s.Length)) || r.Access&need != need {
+			return nil, 0, ci.WCLocalProtErr
+		}
+		out = append(out, r.pieces(s.Addr, int(s.Length))...)
+		n += int(s.Length)
+	}
+	return out, n, ci.WCSuccess
+}
+
+// remote returns the bytes that a request of a peer names, or nil if the responder's QP denies access.
+func (q *QP) remote(to ci.Remote, n int, need ci.Access) (out []piece, ok bool) {
+	if n == 0 {
+		return nil, true // IBTA-9.4-07
+	}
+	r := q.CA.rkeys[to.RKey]
+	if r == nil || !r.Valid || r.PD != q.PD || !r.covers(to.Addr, uint64(n)) || r.Access&need != need ||
+		r.only != nil && r.only != q {
+		return nil, false
+	}
+	return r.pieces(to.Addr, n), true
+}
+
+// datum is a byte on its way: its value, and whether it is known.
+type datum struct {
+	b       byte
+	unknown bool
+}
+
+// gather reads pieces.
+func gather(ps []piece) (out []datum) {
+	for _, p := range ps {
+		for i := p.off; i < p.off+p.n; i++ {
+			out = append(out, datum{p.mem.Bytes[i], p.mem.unknown[i] || p.mem.hazy[i]})
+		}
+	}
+	return out
+}
+
+// scatter writes data to pieces and returns how many bytes fit.
+func scatter(ps []piece, data []datum) int {
+	k := 0
+	for _, p := range ps {
+		for i := p.off; i < p.off+p.n && k < len(data); i++ {
+			p.mem.Bytes[i] = data[k].b
+			delete(p.mem.hazy, i)
+			if data[k].unknown {
+				p.mem.unknown[i] = true
+			} else {
+				delete(p.mem.unknown, i)
+			}
+			k++
+		}
+	}
+	return k
+}
+
+// forget makes pieces unspecified: those of an operation that failed, which may have been written in part.
+func forget(ps []piece) {
+	for _, p := range ps {
+		p.mem.forget(p.off, p.n)
+	}
+}
+
+// known returns bytes as data.
+func known(b []byte) []datum {
+	out := make([]datum, len(b))
+	for i, x := range b {
+		out[i].b = x
+	}
+	return out
+}
+
+// haze makes pieces unspecified until they are written again: those of a message of which a part may arrive at any time.
+func haze(ps []piece) {
+	for _, p := range ps {
+		for i := p.off; i < p.off+p.n; i++ {
+			p.mem.hazy[i] = true
+		}
+	}
+}
+
+// settled returns the bytes of pieces that are not hazy.
+func settled(ps []piece) (out []piece) {
+	for _, p := range ps {
+		for i := p.off; i < p.off+p.n; i++ {
+			if !p.mem.hazy[i] {
+				out = append(out, piece{p.mem, i, 1})
+			}
+		}
+	}
+	return out
+}
+
+// valid returns the bytes of a list of segments that the adapter may write, without those beyond the end of a region.
+func (pd *PD) valid(sgl []ci.SGE) (out []piece) {
+	for _, s := range sgl {
+		if r := pd.CA.lkeys[s.LKey]; r != nil && r.covers(s.Addr, 0) {
+			s.Length = uint32(min(uint64(s.Length), r.Addr+r.Length-s.Addr))
+		}
+		if ps, _, bad := pd.local([]ci.SGE{s}, ci.LocalWrite); bad == ci.WCSuccess {
+			out = append(out, ps...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,642 @@
+package model
+
+import (
+	"ciddk/ci"
+)
+
+// settle lets all queues work until nothing moves.
+func (w *World) settle() {
+	for moved := true; moved; {
+		moved = false
+		for _, q := range w.qps {
+			for !q.Dead && q.advance() {
+				moved = true
+			}
+		}
+	}
+}
+
+// Rest tells the model that the driver is at rest: everything predicted has come.
+func (w *World) Rest() {
+	w.Dropped = false
+	for _, q := range w.qps {
+		q.begun = nil
+	}
+}
+
+// place writes to the responder's memory. A request without a fence may overtake READs and atomics before it (IBTA
+// volume 1, table 76), so what these return is not specified if it changes their source.
+func (q *QP) place(r *request, target []piece, data []datum) {
+	scatter(target, data)
+	if r.Flags&ci.SendFence != 0 {
+		q.begun = nil
+	}
+	for _, f := range q.begun {
+		if overlap(f.source, target) {
+			forget(f.dest)
+		}
+	}
+}
+
+func overlap(a, b []piece) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if x.mem == y.mem && x.off < y.off+y.n && y.off < x.off+x.n {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Settle lets all queues work after a change of Cut.
+func (w *World) Settle() { w.settle() }
+
+// advance executes the oldest send. It returns false if nothing changes.
+func (q *QP) advance() bool {
+	switch q.State {
+	case ci.QPError, ci.QPSQError:
+		n := len(q.sq) + len(q.rq)
+		q.flushSends()
+		if q.State == ci.QPError {
+			q.flushReceives()
+			return n > 0
+		}
+		return n > len(q.rq)
+	case ci.QPSQDraining:
+		if len(q.sq) == 0 || !q.sq[0].begun {
+			q.State = ci.QPSQD
+			if q.wantsDrained {
+				q.wantsDrained = false
+				q.Events.expect(ci.EventSQDrained, "CI-SQD-02")
+			}
+			return true
+		}
+	case ci.QPRTS:
+	default:
+		return false
+	}
+	if len(q.sq) == 0 || q.Loose {
+		return false
+	}
+	r := q.sq[0]
+	r.begun = true
+	q.stall = notStalled
+	status, rule := q.execute(r)
+	switch {
+	case q.stall != notStalled:
+		return false
+	case status == ci.WCSuccess:
+		q.sq = q.sq[1:]
+		if r.Flags&ci.SendSignaled != 0 || q.Flags&ci.QPSignalAll != 0 {
+			q.complete(r, false, rule, ci.WCSuccess)
+		}
+	default:
+		q.fail(r, rule, status)
+	}
+	return true
+}
+
+// fail completes a send with an error and stops the queue: an RC QP goes to Error, others to SQError.
+func (q *QP) fail(r *request, rule Rule, status ...ci.WCStatus) {
+	q.sq = q.sq[1:]
+	q.complete(r, false, rule, status...)
+	if q.Type == ci.RC {
+		q.toError()
+		return
+	}
+	q.State = ci.QPSQError
+	q.flushSends()
+}
+
+func (q *QP) flushSends() {
+	for _, r := range q.sq {
+		status := []ci.WCStatus{ci.WCFlushErr}
+		if r.Op == ci.OpNop || r.Op == ci.OpBindMW || r.bind != nil { // it may be done before the request that failed
+			status = append(status, ci.WCSuccess)
+		}
+		q.complete(r, false, "CI-Flush-01", status...)
+	}
+	q.sq = nil
+}
+
+func (q *QP) flushReceives() {
+	for _, r := range q.rq {
+		q.complete(r, true, "CI-Flush-01", ci.WCFlushErr)
+	}
+	q.rq = nil
+}
+
+// complete predicts the completion of a request.
+func (q *QP) complete(r *request, recv bool, rule Rule, status ...ci.WCStatus) *Completion {
+	c := &Completion{
+		WC:       ci.WC{ID: r.ID, QPN: q.Num, Context: q.Context, Status: status[0]},
+		Statuses: status, Rule: rule, Loose: q.Loose, q: q, recv: recv, seq: r.seq, life: q.life,
+	}
+	if recv {
+		if status[0] != ci.WCSuccess {
+			q.RecvCQ.push(c)
+		}
+		return c // the caller of a success adds its fields and pushes it
+	}
+	c.WC.Op = operations[r.Op].wc
+	if r.bind != nil {
+		c.WC.Op = ci.WCBindMW
+	}
+	q.SendCQ.push(c)
+	return c
+}
+
+// execute executes a send and returns the status of its completion. If q.stall is set, it is not done yet.
+func (q *QP) execute(r *request) (ci.WCStatus, Rule) {
+	if r.Op == ci.OpNop {
+		return ci.WCSuccess, "CI-Opcode-01"
+	}
+	if r.bind != nil || r.Op == ci.OpLocalInv || r.Op == ci.OpBindMW {
+		return q.executeLocal(r)
+	}
+	op := operations[r.Op]
+	segs, n, bad := q.PD.local(r.sgl, op.local)
+	data := r.inline
+	switch {
+	case r.inline != nil:
+		n = len(data)
+	case bad != ci.WCSuccess:
+		q.tear(r)
+		return bad, "IBTA-9.9-01"
+	case isAtomic(r.Op) && n != 8: // the sources do not say what happens
+		q.loosen()
+		return ci.WCLocalLenErr, ""
+	case op.local == 0:
+		data = gather(segs)
+		for i, was := range r.was { // a source that changed before the completion may be sent as it was, or is
+			data[i].unknown = data[i].unknown || was != data[i]
+		}
+		if r.was == nil {
+			r.was = data
+		}
+	}
+	if q.Type == ci.UD {
+		return q.datagram(r, data)
+	}
+	p, answered := q.peer()
+	if q.Type == ci.UC {
+		if answered && !p.Loose {
+			p.acceptUC(q, r, data)
+		} else {
+			q.CA.w.Dropped = true
+		}
+		return ci.WCSuccess, "IBTA-9.8-03"
+	}
+	switch {
+	case q.CA.w.Cut:
+		q.stall = stalledCut
+		return 0, ""
+	case !answered || q.sendPSN != p.expectPSN:
+		if a := q.Attr; a.Primary.AckTimeout == 0 && !answered || a.Primary.AckTimeout > 12 || a.RetryCount > 1 {
+			q.stall = stalledFor // or for longer than a trace takes
+			return 0, ""
+		}
+		return ci.WCTimeoutRetryErr, "IBTA-9.9-09"
+	case p.Loose:
+		q.loosen()
+		q.stall = stalledFor
+		return 0, ""
+	}
+	return p.accept(q, r, data, segs, n)
+}
+
+// tear is a message with an invalid segment at the requester. Packets before that segment may have been sent, and a READ
+// or an atomic may be sent before its segments are checked. If the responder rejects these, the sources do not say which
+// error comes first.
+func (q *QP) tear(r *request) {
+	p, ok := q.peer()
+	if q.Type == ci.UD || q.CA.w.Cut && operations[r.Op].local == 0 {
+		return
+	}
+	n, op := lengthOf(&ci.SendWR{SGL: r.sgl}), operations[r.Op]
+	if !ok {
+		if op.local != 0 {
+			q.loosen()
+		}
+		return
+	}
+	p.Events.permit(ci.EventQPComm)
+	if op.local != 0 {
+		haze(q.PD.valid(r.sgl)) // a part of the response may have been written
+	}
+	if op.right != 0 {
+		target, ok := p.remote(r.Remote, n, op.right)
+		if !ok || p.Attr.Access&op.right == 0 || isAtomic(r.Op) && r.Remote.Addr%8 != 0 || q.CA.w.Cut {
+			q.loosen()
+		} else if op.right != ci.RemoteRead {
+			haze(target)
+		}
+		return
+	}
+	if !p.hasReceive() || p.Shortest(1) < n {
+		q.loosen()
+		return
+	}
+	list := p.rq
+	if p.SRQ != nil {
+		list = p.SRQ.rq
+	}
+	if segs, _, bad := p.recvPD().local(list[0].sgl, ci.LocalWrite); bad == ci.WCSuccess {
+		haze(segs)
+	} else {
+		q.loosen()
+	}
+}
+
+// peer returns the QP to which a connected QP sends. answered is false if it does not take part.
+func (q *QP) peer() (p *QP, answered bool) {
+	d := q.CA.reach(q.Attr.Primary.AV)
+	if d == nil {
+		return nil, false
+	}
+	p = d.qps[q.Attr.DestNum]
+	if p == nil || p.Type != q.Type {
+		return p, false
+	}
+	switch p.State {
+	case ci.QPReset, ci.QPInit, ci.QPError:
+		return p, false
+	}
+	if !matchPKey(q.CA.pkey(q.Attr.Primary.PKeyIndex), d.pkey(p.Attr.Primary.PKeyIndex)) {
+		d.PKeyErrors++
+		return p, false
+	}
+	if p.CA.reach(p.Attr.Primary.AV) != q.CA {
+		return p, false
+	}
+	return p, true
+}
+
+// packets returns the number of packets that a message of n bytes takes of the sequence.
+func (q *QP) packets(n int) uint32 {
+	mtu := q.Attr.MTU.Bytes()
+	if mtu == 0 || n == 0 {
+		return 1
+	}
+	return uint32((n + mtu - 1) / mtu)
+}
+
+// opened raises EventQPComm at the first message in RTR.
+func (p *QP) opened() {
+	if p.State == ci.QPRTR && !p.isOpen {
+		p.isOpen = true
+		p.Events.expect(ci.EventQPComm, "CI-EventComm-01")
+	}
+}
+
+// accept executes a request of an RC peer and returns the status that the peer sees.
+func (p *QP) accept(q *QP, r *request, data []datum, segs []piece, n int) (ci.WCStatus, Rule) {
+	p.opened()
+	op := operations[r.Op]
+	reject := func(e ci.EventType, rule Rule, s ci.WCStatus) (ci.WCStatus, Rule) {
+		if op.local != 0 {
+			forget(segs)
+		}
+		p.Events.expect(e, rule)
+		p.toError()
+		return s, rule
+	}
+	if isAtomic(r.Op) {
+		n = 8
+	}
+	if op.right != 0 {
+		target, ok := p.remote(r.Remote, n, op.right)
+		switch {
+		case p.Attr.Access&op.right == 0:
+			return reject(ci.EventWQReqError, "IBTA-9.9-13", ci.WCRemInvalidReqErr)
+		case r.Op != ci.OpWrite && p.Attr.RespRes == 0:
+			return reject(ci.EventWQReqError, "IBTA-9.9-06", ci.WCRemInvalidReqErr)
+		case isAtomic(r.Op) && r.Remote.Addr%8 != 0:
+			return reject(ci.EventWQReqError, "IBTA-9.4-13", ci.WCRemInvalidReqErr)
+		case !ok:
+			return reject(ci.EventWQAccessError, "IBTA-9.9-05", ci.WCRemAccessErr)
+		}
+		switch {
+		case r.Op == ci.OpRead:
+			scatter(segs, gather(target))
+			q.begun = append(q.begun, &fetch{target, segs})
+			p.advancePSN(q, n)
+			return ci.WCSuccess, "IBTA-9.4-04"
+		case isAtomic(r.Op):
+			old := atomic(r, target)
+			q.place(r, target, gather(target))
+			scatter(segs, old)
+			q.begun = append(q.begun, &fetch{target, append(segs, target...)})
+			p.advancePSN(q, 0)
+			return ci.WCSuccess, "IBTA-9.4-11"
+		case r.Flags&ci.SendImmediate == 0:
+			q.place(r, target, data)
+			p.advancePSN(q, n)
+			return ci.WCSuccess, "IBTA-9.4-01"
+		}
+		changed := settled(target)
+		if !p.hasReceive() {
+			if q.place(r, target, nil); !r.torn { // all packets but the last may have been executed
+				haze(target)
+			}
+			r.torn = true
+			return p.notReady(q)
+		}
+		q.place(r, target, data)
+		if r.torn { // what others wrote in between may have been overwritten, or not
+			forget(changed)
+		}
+		p.advancePSN(q, n)
+		p.received(p.takeReceive(), q, r, n, ci.WCRecvWrite)
+		return ci.WCSuccess, "IBTA-9.4-03"
+	}
+	if !p.hasReceive() {
+		return p.notReady(q)
+	}
+	recv := p.takeReceive()
+	status, mine, rule := p.fill(recv, data, 0)
+	if p.Loose {
+		q.loosen()
+	}
+	if segs, _, bad := p.recvPD().local(recv.sgl, 0); bad == ci.WCSuccess {
+		q.place(r, segs, nil)
+	}
+	if status != ci.WCSuccess {
+		p.complete(recv, true, rule, mine)
+		p.Events.permit(ci.EventWQReqError)
+		p.Events.permit(ci.EventWQAccessError)
+		p.toError()
+		return status, rule
+	}
+	if r.Flags&ci.SendInvalidate != 0 && !p.invalidate(r.Inv) {
+		p.loosen() // D-77
+		q.loosen()
+		p.State, q.State = ci.QPError, ci.QPError
+		return ci.WCRemAccessErr, "CI-SendInv-01"
+	}
+	p.advancePSN(q, n)
+	p.received(recv, q, r, n, ci.WCRecv)
+	return ci.WCSuccess, "IBTA-9.7-01"
+}
+
+func (p *QP) advancePSN(q *QP, n int) {
+	k := q.packets(n)
+	q.sendPSN, p.expectPSN = (q.sendPSN+k)&0xffffff, (p.expectPSN+k)&0xffffff
+}
+
+// atomic executes an atomic and returns the original value.
+func atomic(r *request, target []piece) []datum {
+	old := gather(target)
+	v, isUnknown := uint64(0), false
+	for i := range 8 { // D-59: host order, which is little-endian on every system of the kit
+		v |= uint64(old[i].b) << (8 * i)
+		isUnknown = isUnknown || old[i].unknown
+	}
+	to := v + r.Atomic.Compare
+	if r.Op == ci.OpCompareSwap {
+		if to = v; v == r.Atomic.Compare {
+			to = r.Atomic.Swap
+		}
+	}
+	out := make([]datum, 8)
+	for i := range out {
+		out[i] = datum{byte(to >> (8 * i)), isUnknown}
+	}
+	scatter(target, out)
+	return old
+}
+
+func (p *QP) hasReceive() bool {
+	if p.SRQ != nil {
+		return len(p.SRQ.rq) > 0
+	}
+	return len(p.rq) > 0
+}
+
+// takeReceive takes the oldest receive (IBTA-9.7-02, CI-SRQ-02).
+func (p *QP) takeReceive() (r *request) {
+	if s := p.SRQ; s != nil {
+		r, s.rq = s.rq[0], s.rq[1:]
+		s.checkLimit()
+		return r
+	}
+	r, p.rq = p.rq[0], p.rq[1:]
+	return r
+}
+
+// notReady is a message without a receive: it waits with RNRRetry 7, and fails otherwise.
+func (p *QP) notReady(q *QP) (ci.WCStatus, Rule) {
+	if q.Attr.RNRRetry == 7 {
+		q.stall = stalledRNR
+		return 0, ""
+	}
+	return ci.WCRNRRetryErr, "IBTA-9.9-07"
+}
+
+// fits reports whether the part of a list of segments that n bytes need is valid.
+func (p *QP) fits(sgl []ci.SGE, n int) bool {
+	for _, s := range sgl {
+		s.Length = uint32(min(int(s.Length), n))
+		if _, _, bad := p.recvPD().local([]ci.SGE{s}, ci.LocalWrite); bad != ci.WCSuccess {
+			return false
+		}
+		n -= int(s.Length)
+	}
+	return true
+}
+
+// recvPD returns the PD against which segments of receives are checked.
+func (p *QP) recvPD() *PD {
+	if p.SRQ != nil {
+		return p.SRQ.PD // CI-SRQ-05
+	}
+	return p.PD
+}
+
+// fill writes a message to a receive, from byte skip on. It returns the statuses of sender and receive.
+func (p *QP) fill(r *request, data []datum, skip int) (sender, receiver ci.WCStatus, rule Rule) {
+	pd := p.recvPD()
+	segs, n, bad := pd.local(r.sgl, ci.LocalWrite)
+	switch {
+	case bad != ci.WCSuccess && p.fits(r.sgl, len(data)+skip): // whether segments that are not needed are checked is open
+		p.loosen()
+		return ci.WCRemOpErr, bad, "IBTA-9.9-02"
+	case bad != ci.WCSuccess:
+		forget(pd.valid(r.sgl)) // segments before the wrong one may have been written
+		return ci.WCRemOpErr, bad, "IBTA-9.9-02"
+	case n < len(data)+skip:
+		forget(segs)
+		return ci.WCRemInvalidReqErr, ci.WCLocalLenErr, "IBTA-9.9-03"
+	}
+	if skip > 0 {
+		head := make([]datum, skip)
+		for i := range head {
+			head[i].unknown = true // the GRH
+		}
+		data = append(head, data...)
+	}
+	scatter(segs, data)
+	return ci.WCSuccess, ci.WCSuccess, ""
+}
+
+// received predicts the completion of a receive.
+func (p *QP) received(recv *request, q *QP, r *request, n int, op ci.WCOp) *Completion {
+	c := p.complete(recv, true, "IBTA-9.7-02", ci.WCSuccess)
+	c.WC.Op, c.WC.Length = op, uint32(n)
+	if r.Flags&ci.SendImmediate != 0 {
+		c.WC.Flags, c.WC.Imm = ci.WCImmediate, r.Imm
+	}
+	if r.Flags&ci.SendInvalidate != 0 && r.Op == ci.OpSend {
+		c.WC.Flags, c.WC.Imm = ci.WCInvalidated, uint32(r.Inv)
+	}
+	c.solicited = r.Flags&ci.SendSolicited != 0
+	p.RecvCQ.push(c)
+	return c
+}
+
+// acceptUC executes a message of a UC peer. What cannot be accepted is dropped (IBTA-9.8-03).
+func (p *QP) acceptUC(q *QP, r *request, data []datum) {
+	if q.CA.w.Cut {
+		return
+	}
+	p.opened()
+	n := len(data)
+	if r.Op == ci.OpWrite {
+		target, ok := p.remote(r.Remote, n, ci.RemoteWrite)
+		switch {
+		case p.Attr.Access&ci.RemoteWrite == 0 || !ok:
+			return
+		case r.Flags&ci.SendImmediate == 0:
+			scatter(target, data)
+			return
+		case !p.hasReceive():
+			haze(target)
+			p.CA.w.Dropped = true
+			return
+		}
+		scatter(target, data)
+		p.received(p.takeReceive(), q, r, n, ci.WCRecvWrite)
+		return
+	}
+	p.deliver(q, r, data, 0)
+}
+
+// deliver passes a message of an unreliable service to a receive.
+func (p *QP) deliver(q *QP, r *request, data []datum, skip int) *Completion {
+	if !p.hasReceive() {
+		p.CA.w.Dropped = true
+		return nil
+	}
+	list := p.rq
+	if p.SRQ != nil {
+		list = p.SRQ.rq
+	}
+	status, mine, _ := p.fill(list[0], data, skip)
+	switch {
+	case status == ci.WCSuccess:
+		return p.received(p.takeReceive(), q, r, len(data)+skip, ci.WCRecv)
+	case mine == ci.WCLocalLenErr: // D-94: dropped, or the receive completes with an error
+		p.loosen()
+	default:
+		recv := p.takeReceive()
+		p.complete(recv, true, "IBTA-9.9-12", mine)
+		p.toError()
+	}
+	return nil
+}
+
+// grh is the length of the header in front of a datagram.
+const grh = 40
+
+// datagram executes a send of a UD QP.
+func (q *QP) datagram(r *request, data []datum) (ci.WCStatus, Rule) {
+	port := q.CA.Port
+	d := q.CA.reach(r.av)
+	switch {
+	case r.avBad:
+		return ci.WCLocalOpErr, "CI-PostSend-08"
+	case len(data) > port.MTU.Bytes():
+		return ci.WCLocalLenErr, "IBTA-9.8-16"
+	case r.av.Port != port.Num:
+		return ci.WCLocalOpErr, "CI-CreateAV-03"
+	case d == nil || q.CA.w.Cut:
+		return ci.WCSuccess, "IBTA-9.8-17"
+	}
+	p := d.qps[r.to.QPN]
+	if p == nil || p.Type != ci.UD || p.Loose {
+		q.CA.w.Dropped = true
+		return ci.WCSuccess, "IBTA-9.8-17"
+	}
+	switch p.State {
+	case ci.QPReset, ci.QPInit, ci.QPError:
+		q.CA.w.Dropped = true
+		return ci.WCSuccess, "IBTA-9.8-17"
+	}
+	qkey := r.to.QKey
+	if qkey>>31 != 0 {
+		qkey = q.Attr.QKey // D-64
+	}
+	switch {
+	case !matchPKey(q.CA.pkey(q.Attr.Primary.PKeyIndex), d.pkey(p.Attr.Primary.PKeyIndex)):
+		d.PKeyErrors++
+	case qkey != p.Attr.QKey:
+		d.QKeyErrors++
+	default:
+		p.opened()
+		if c := p.deliver(q, r, data, grh); c != nil {
+			c.WC.SrcQP, c.WC.SL = q.Num, r.av.SL
+			c.WC.SLID = q.CA.Port.LID | ci.LID(r.av.PathBits)
+			c.anySLID = port.Link == ci.LinkEthernet
+			if port.Link == ci.LinkEthernet || r.av.Global {
+				c.WC.Flags |= ci.WCGRH
+			}
+		}
+	}
+	return ci.WCSuccess, "IBTA-9.8-10"
+}
+
+// Waiting returns how many sends and receives wait for execution.
+func (q *QP) Waiting() (sends, receives int) {
+	if q.SRQ != nil {
+		return len(q.sq), len(q.SRQ.rq)
+	}
+	return len(q.sq), len(q.rq)
+}
+
+// Room returns how many sends and receives the queues must still accept.
+func (q *QP) Room() (sends, receives int) {
+	if q.SRQ != nil {
+		return q.SendDepth - q.posted[0] + q.retired[0], q.SRQ.Room()
+	}
+	return q.SendDepth - q.posted[0] + q.retired[0], q.RecvDepth - q.posted[1] + q.retired[1]
+}
+
+// Room returns how many receives the queue must still accept.
+func (s *SRQ) Room() int { return s.MaxWR - s.posted + s.retired }
+
+// Waiting returns how many receives wait.
+func (s *SRQ) Waiting() int { return len(s.rq) }
+
+// Answers reports whether the peer of a connected QP takes part in the connection.
+func (q *QP) Answers() bool { _, ok := q.peer(); return ok }
+
+// Users returns the number of objects that need o.
+func (o *Object) Users() int { return o.users }
+
+// Shortest returns the size of the smallest of the next n receives.
+func (q *QP) Shortest(n int) int {
+	list := q.rq
+	if q.SRQ != nil {
+		list = q.SRQ.rq
+	}
+	least := 1 << 30
+	for _, r := range list[:min(n, len(list))] {
+		k := 0
+		for _, s := range r.sgl {
+			k += int(s.Length)
+		}
+		least = min(least, k)
+	}
+	return least
+}
