@@ -37,11 +37,15 @@
 //   - The seed of the network's faults (sim.NetworkConfig.Seed).
 //   - A seeded source for each adapter: keys and QP numbers (reference.Config.Rand).
 //   - A seeded source for each manager: PSNs, ports, transaction and communication IDs (rdmacm.OpenConfig.Rand).
+//   - A seeded source for the addresses of memory that peers access (rdmacm.OpenConfig.MemoryAddr). Programs that use
+//     verbs set ci.MRCreate.IOVA, or their packets have the addresses of Go's heap.
 //   - Addresses that are resolved without the routing table of the machine (rdmacm.OpenConfig.Resolver), and an access
 //     layer that does not poll the adapter (accesslayer.Config.PollInterval).
 //   - An order for packets that are sent at the same instant. Each host is up to 1 us further away from the network,
 //     each by another time, so packets of two hosts do not arrive together. Packets of one host leave in the order of
 //     their destinations.
+//
+// When two hashes differ, Difference returns the first packet that does.
 //
 // The limits, each measured with 20 runs of ten messages for each client on 2 processors, with and without the race
 // detector:

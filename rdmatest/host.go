@@ -46,11 +46,24 @@ func (h *Host) random(purpose string) *rand.ChaCha8 {
 	return rand.NewChaCha8(sha256.Sum256(fmt.Appendf(nil, "%d %d %q %s", h.net.cfg.Seed, h.starts, h.Name, purpose)))
 }
 
+// memoryAddr returns a source of addresses of memory, in the range of a process.
+func (h *Host) memoryAddr() func(uint64) uint64 {
+	const pages = 1<<47 - 1<<12
+	var mu sync.Mutex
+	r := rand.New(h.random("memory"))
+	return func(uint64) uint64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return r.Uint64() & pages
+	}
+}
+
 // open opens the adapter and the manager.
 func (h *Host) open() error {
 	n := h.net
 	c := HostConfig{HCA: reference.Config{Clock: n.clock, Rand: h.random("adapter")}}
 	c.Manager.Rand = rand.New(h.random("manager"))
+	c.Manager.MemoryAddr = h.memoryAddr()
 	c.Manager.AccessLayer = accesslayer.Config{Clock: n.clock, PollInterval: -1} // the adapter reports every change
 	if n.cfg.Configure != nil {
 		n.cfg.Configure(h.Name, &c)

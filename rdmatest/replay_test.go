@@ -1,8 +1,10 @@
 package rdmatest_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
 	"ciddk/link/impair"
 	"ciddk/rdmatest"
 )
@@ -118,5 +121,80 @@ func TestReplayOnOneHost(t *testing.T) {
 	for range 3 {
 		again, _ := conversation(t, rdmatest.Config{}, 8, time.Microsecond)
 		require.Equal(t, first, again)
+	}
+}
+
+// oneSided runs a client that reads, writes and changes memory of a server by RDMA, and returns the trace.
+func oneSided(t *testing.T, cfg rdmatest.Config) (trace []rdmatest.Packet, hash string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := rdmatest.New(t, cfg, "server", "client")
+		server, client := n.Host("server"), n.Host("client")
+		ln, err := server.Listen(server.AddrPort(7174), rdmacm.ListenConfig{})
+		require.NoError(t, err)
+		memory := server.NewMemory(ci.Bytes(make([]byte, 10000)), ci.RemoteRead|ci.RemoteWrite|ci.RemoteAtomic)
+		defer memory.Close()
+		ctx := t.Context()
+		var all sync.WaitGroup
+		all.Go(func() {
+			request, err := ln.Accept(ctx)
+			require.NoError(t, err)
+			c, err := request.Accept(ctx)
+			require.NoError(t, err)
+			region, err := memory.Region(c)
+			require.NoError(t, err)
+			b, err := region.MarshalBinary()
+			require.NoError(t, err)
+			require.NoError(t, c.Send(ctx, b))
+			_, _ = c.Recv(ctx) // until the client closes
+			_ = c.Close()
+		})
+		c, err := client.Dial(ctx, server.AddrPort(7174))
+		require.NoError(t, err)
+		b, err := c.Recv(ctx)
+		require.NoError(t, err)
+		var region rdmacm.Region
+		require.NoError(t, region.UnmarshalBinary(b))
+		data := bytes.Repeat([]byte{7}, 9000)
+		require.NoError(t, c.Write(ctx, region, data))
+		require.NoError(t, c.Read(ctx, make([]byte, 9000), region))
+		local := client.NewMemory(ci.Bytes(data), 0)
+		defer local.Close()
+		require.NoError(t, c.ReadInto(ctx, local, 100, 5000, region))
+		require.NoError(t, c.WriteFrom(ctx, region, local, 0, 9000))
+		word, err := region.Slice(8, 8)
+		require.NoError(t, err)
+		before, err := c.FetchAdd(ctx, word, 5)
+		require.NoError(t, err)
+		_, err = c.CompareSwap(ctx, word, before+5, 9)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		all.Wait()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		trace, hash = n.Trace(), n.TraceHash()
+	})
+	return trace, hash
+}
+
+// TestReplayOneSided replays READ, WRITE and atomics, whose packets have addresses of the server's memory. What is
+// allocated in between does not change them.
+func TestReplayOneSided(t *testing.T) {
+	for name, faults := range map[string]impair.Model{"good": {}, "bad": badNetwork} {
+		t.Run(name, func(t *testing.T) {
+			cfg := rdmatest.Config{Seed: 5, Faults: faults}
+			first, hash := oneSided(t, cfg)
+			for i := range 3 {
+				waste := make([]byte, 100_000*(i+1))
+				again, hashAgain := oneSided(t, cfg)
+				require.Empty(t, rdmatest.Difference(first, again))
+				require.Equal(t, hash, hashAgain)
+				runtime.KeepAlive(waste)
+			}
+			cfg.Seed++
+			other, _ := oneSided(t, cfg)
+			require.Contains(t, rdmatest.Difference(first, other), "packet 0:")
+			require.Contains(t, rdmatest.Difference(first, first[:3]), "packet 3:")
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package rdmatest
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -172,4 +173,27 @@ func (r *trace) present(now time.Duration) []Packet {
 func (n *Network) watch(d *sim.Datagram) {
 	n.trace.add(Packet{Time: d.Time, From: n.nameOf(d.From), To: n.nameOf(d.To), Arrived: d.Arrived, Verdict: d.Verdict,
 		Data: slices.Clone(d.Data), from: d.From, to: d.To, flipped: d.Flipped})
+}
+
+// Difference returns a text about the first packet in which two traces differ, or "" if they are equal. Call it for two
+// runs whose hashes differ.
+func Difference(a, b []Packet) string {
+	text := func(list []Packet, i int) string {
+		if i >= len(list) {
+			return "no packet"
+		}
+		return fmt.Sprintf("%v\n    %x", list[i], list[i].Data)
+	}
+	for i := range max(len(a), len(b)) {
+		if i < len(a) && i < len(b) && a[i].isSame(&b[i]) {
+			continue
+		}
+		return fmt.Sprintf("packet %d:\n  %s\n  %s", i, text(a, i), text(b, i))
+	}
+	return ""
+}
+
+func (p *Packet) isSame(q *Packet) bool {
+	return p.Time == q.Time && p.from == q.from && p.to == q.to && p.Arrived == q.Arrived && p.Verdict == q.Verdict &&
+		p.flipped == q.flipped && bytes.Equal(p.Data, q.Data)
 }

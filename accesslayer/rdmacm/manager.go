@@ -32,6 +32,9 @@ type Manager struct {
 	pnp      *accesslayer.PnP
 	own      []func() error // close what New and Open created, in order of creation
 	random   func() uint64
+	// memoryAddr is OpenConfig.MemoryAddr.
+	memoryAddr func(n uint64) uint64
+
 	closing  *hold.Once
 	closeErr error
 
@@ -141,6 +144,7 @@ func Open(al *accesslayer.AL, cfg OpenConfig) (*Manager, error) {
 		return fail(err)
 	}
 	m.own = append(own, m.own...)
+	m.memoryAddr = cfg.MemoryAddr
 	return m, nil
 }
 

@@ -72,8 +72,19 @@ type Memory struct {
 // ci.RemoteAtomic. The storage belongs to the caller: ci.Bytes(b), or memory with a lock of its own if the application
 // uses it at the same time as its peers. Close the Memory before the Manager.
 func (m *Manager) NewMemory(storage ci.Memory, access ci.Access) *Memory {
+	if m.memoryAddr != nil {
+		storage = placed{storage, m.memoryAddr(storage.Len())}
+	}
 	return &Memory{m: m, storage: storage, access: access | ci.LocalWrite, mrs: map[*accesslayer.PD]*accesslayer.MR{}}
 }
+
+// placed is storage with an address of its own: see OpenConfig.MemoryAddr.
+type placed struct {
+	ci.Memory
+	addr uint64
+}
+
+func (p placed) Addr() uint64 { return p.addr }
 
 // Region returns the description of the memory for the peer of a connection. It is valid for all connections through
 // the same HCA, until Close. Errors: net.ErrClosed, those of accesslayer.PD.NewMR.
