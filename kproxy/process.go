@@ -122,13 +122,16 @@ func (m *processMemory) check(isWrite bool) error {
 		return errDenied
 	case m.p.isByClient:
 		return errByClient
-	case m.n == 0:
+	}
+	// Also the page of no bytes must exist, unless they are between two pages.
+	n := max(m.n, min(m.at.addr&0xfff, 1))
+	if n == 0 {
 		return nil
 	}
 	// /proc/PID/maps waits for the lock of the process's mappings, which an access to a page of a FUSE file may hold.
 	var isFile atomic.Bool
 	err := m.p.copies.check(func() error {
-		is, err := m.p.reach.check(m.at.addr, m.n, isWrite)
+		is, err := m.p.reach.check(m.at.addr, n, isWrite)
 		isFile.Store(is)
 		return err
 	})

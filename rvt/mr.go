@@ -102,8 +102,10 @@ func (d *device) place(verb string, c *ci.MRCreate, access ci.Access) (*place, e
 			return nil, failf(verb, ci.InvalidParameter, "IOVA and ZeroBased exclude each other")
 		}
 	}
-	if err := d.checkRange(verb, va, n); err != nil {
-		return nil, err
+	if n > 0 { // a region of no bytes is valid, and no access to it is (D-107)
+		if err := d.checkRange(verb, va, n); err != nil {
+			return nil, err
+		}
 	}
 	return &place{va: va, length: n, bytes: newStorage(extents(c.Memory, c.Offset, n))}, nil
 }

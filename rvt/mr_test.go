@@ -42,10 +42,12 @@ func TestRegisterMR(t *testing.T) {
 		{"all rights", ci.MRCreate{Memory: mem, Access: allRights | ci.NotCachable}, 0,
 			ci.Region{Addr: 0x12345, Length: 1 << 20}},
 
+		{"nil bytes", ci.MRCreate{Memory: ci.Bytes(nil)}, 0, ci.Region{}},
+		{"empty", ci.MRCreate{Memory: placedMemory{addr: 0x40}, Access: allRights}, 0, ci.Region{Addr: 0x40}},
+		{"nothing left", ci.MRCreate{Memory: mem, Offset: 1 << 20}, 0, ci.Region{Addr: 0x12345 + 1<<20}},
+		{"nothing at the top", ci.MRCreate{Memory: placedMemory{addr: max}}, 0, ci.Region{Addr: max}},
+
 		{"nil", ci.MRCreate{}, ci.InvalidParameter, ci.Region{}},
-		{"nil bytes", ci.MRCreate{Memory: ci.Bytes(nil)}, ci.InvalidParameter, ci.Region{}},
-		{"empty", ci.MRCreate{Memory: ci.Bytes([]byte{})}, ci.InvalidParameter, ci.Region{}},
-		{"nothing left", ci.MRCreate{Memory: mem, Offset: 1 << 20}, ci.InvalidParameter, ci.Region{}},
 		{"offset beyond", ci.MRCreate{Memory: mem, Offset: 1<<20 + 1}, ci.InvalidParameter, ci.Region{}},
 		{"length beyond", ci.MRCreate{Memory: mem, Offset: 1, Length: 1 << 20}, ci.InvalidParameter, ci.Region{}},
 		{"length wraps", ci.MRCreate{Memory: mem, Offset: 2, Length: max}, ci.InvalidParameter, ci.Region{}},
@@ -88,7 +90,7 @@ func TestRegisterMR(t *testing.T) {
 				require.Zero(t, g.RKey)
 			}
 			require.Equal(t, want, a)
-			require.True(t, r.localOK(r.pd, g.LKey, g.Addr+g.Length-1, 1, false))
+			require.Equal(t, g.Length > 0, r.localOK(r.pd, g.LKey, g.Addr+g.Length-1, 1, false))
 			require.False(t, r.localOK(r.pd, g.LKey, g.Addr+g.Length, 1, false))
 			requireStatus(t, ci.ResourceBusy, r.pd.Destroy())
 			r.destroy(m)

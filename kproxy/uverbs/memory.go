@@ -98,7 +98,9 @@ const firstKernel = 1 << 63
 func checkRange(start, length uint64) error {
 	end := start + length
 	switch {
-	case length == 0, end < start, end > math.MaxUint64-pageMask:
+	case end < start, end > math.MaxUint64-pageMask:
+		return syscall.EINVAL
+	case length == 0 && start&pageMask == 0: // no page; elsewhere, no bytes are in one page
 		return syscall.EINVAL
 	case (end+pageMask)/(pageMask+1)-start/(pageMask+1) > math.MaxUint32:
 		return syscall.EINVAL

@@ -239,6 +239,25 @@ func TestIgnoredRights(t *testing.T) {
 	}
 }
 
+// TestEmptyRegions registers no bytes: Linux pins the page that they are in, if they are in one.
+func TestEmptyRegions(t *testing.T) {
+	r := newRig(t)
+	p := r.context()
+	b := make([]byte, 8192)
+	o := p.create(b)
+	page := (ci.Bytes(b).Addr() + pageMask) &^ pageMask
+	for _, tt := range []struct {
+		addr uint64
+		want syscall.Errno
+	}{{0, syscall.EINVAL}, {page, syscall.EINVAL}, {page + 1, 0}, {page + pageMask, 0}, {1<<64 - 1, syscall.EINVAL},
+		{1<<64 - pageMask, syscall.EINVAL}, {firstKernel, syscall.EINVAL}, {firstKernel + 1, syscall.EFAULT},
+		{64, syscall.EFAULT}} {
+		var mr regMRResp
+		_, errno := p.do(cmdRegMR, regMR{Response: replyAddr, Start: tt.addr, HCAVA: tt.addr, PDHandle: o.pd}, &mr)
+		assert.Equal(t, tt.want, errno, "%#x", tt.addr)
+	}
+}
+
 // TestSRQArguments creates and changes SRQs with arguments that Linux accepts: no segments, a limit that programs did
 // not set, and attributes without a meaning.
 func TestSRQArguments(t *testing.T) {

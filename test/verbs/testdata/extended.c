@@ -228,32 +228,37 @@ static void polls(struct ibv_qp *a)
 	}
 }
 
-/* window writes by a memory window, and by the same key after it is invalid, which fails both QPs. */
+/* window writes by a memory window, by addresses and by offsets, and by the last key after it is invalid, which fails
+ * both QPs. */
 static void window(struct ibv_qp *a, struct ibv_qp *b)
 {
 	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
 	CHECK(mw);
-	uint32_t key = ibv_inc_rkey(mw->rkey);
+	struct ibv_qp_ex *x;
 	struct ibv_mw_bind_info info = {
 		.mr = mr, .addr = (uintptr_t)buffer + HALF, .length = 256,
 		.mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE}; // as rdma-core's tests
-	struct ibv_qp_ex *x = start(b, 10);
-	ibv_wr_bind_mw(x, mw, key, &info);
-	CHECK(!ibv_wr_complete(x));
-	expect(10, IBV_WC_SUCCESS);
-	memset(buffer, 9, 64);
-	x = start(a, 11);
-	ibv_wr_rdma_write(x, key, (uintptr_t)buffer + HALF);
-	ibv_wr_set_sge(x, mr->lkey, (uintptr_t)buffer, 64);
-	CHECK(!ibv_wr_complete(x));
-	expect(11, IBV_WC_SUCCESS);
-	CHECK(!memcmp(buffer, buffer + HALF, 64));
-	x = start(b, 12);
-	ibv_wr_local_inv(x, key);
-	CHECK(!ibv_wr_complete(x));
-	expect(12, IBV_WC_SUCCESS);
+	for (int based = 0; based < 2; based++) {
+		mw->rkey = ibv_inc_rkey(mw->rkey);
+		x = start(b, 10);
+		ibv_wr_bind_mw(x, mw, mw->rkey, &info);
+		CHECK(!ibv_wr_complete(x));
+		expect(10, IBV_WC_SUCCESS);
+		memset(buffer, 9 - based, 64);
+		x = start(a, 11);
+		ibv_wr_rdma_write(x, mw->rkey, based ? 0 : info.addr);
+		ibv_wr_set_sge(x, mr->lkey, (uintptr_t)buffer, 64);
+		CHECK(!ibv_wr_complete(x));
+		expect(11, IBV_WC_SUCCESS);
+		CHECK(!memcmp(buffer, buffer + HALF, 64));
+		x = start(b, 12);
+		ibv_wr_local_inv(x, mw->rkey);
+		CHECK(!ibv_wr_complete(x));
+		expect(12, IBV_WC_SUCCESS);
+		info.mw_access_flags |= IBV_ACCESS_ZERO_BASED;
+	}
 	x = start(a, 13);
-	ibv_wr_rdma_write(x, key, (uintptr_t)buffer + HALF);
+	ibv_wr_rdma_write(x, mw->rkey, 0);
 	ibv_wr_set_sge(x, mr->lkey, (uintptr_t)buffer, 64);
 	CHECK(!ibv_wr_complete(x));
 	expect(13, IBV_WC_REM_ACCESS_ERR);

@@ -24,6 +24,12 @@ static void ranges(void)
 {
 	const int rw = IBV_ACCESS_LOCAL_WRITE;
 	MADE("empty", ibv_reg_mr(pd, buffer, 0, rw));
+	MADE("empty.odd", ibv_reg_mr(pd, buffer + 64, 0, rw));
+	MADE("empty.last", ibv_reg_mr(pd, (void *)-1, 0, rw));
+	MADE("empty.kernel", ibv_reg_mr(pd, (void *)0xffff800000000001, 0, rw));
+	MADE("empty.unmapped", ibv_reg_mr(pd, (void *)64, 0, rw));
+	MADE("empty.readonly", ibv_reg_mr(pd, (void *)((uintptr_t)ranges | 1), 0, rw));
+	MADE("empty.iova", ibv_reg_mr_iova(pd, buffer + 64, 0, 0x10040, rw));
 	MADE("null", ibv_reg_mr(pd, NULL, PAGE, rw));
 	MADE("null_empty", ibv_reg_mr(pd, NULL, 0, rw));
 	MADE("odd", ibv_reg_mr(pd, buffer + 1, 3, rw));

@@ -145,6 +145,92 @@ static void requester(void)
 	go("flags", 1);
 }
 
+/* bind_type2 binds a window of type 2 to the first page, through a QP, and returns the status. */
+static int bind_type2(struct ibv_qp *qp, struct ibv_mw *w, uint32_t key)
+{
+	struct ibv_send_wr r = {.wr_id = 3, .opcode = IBV_WR_BIND_MW}, *bad;
+	r.bind_mw.mw = w, r.bind_mw.rkey = key;
+	r.bind_mw.bind_info = (struct ibv_mw_bind_info){mr, (uintptr_t)buffer, PAGE, IBV_ACCESS_REMOTE_WRITE};
+	MUST(!ibv_post_send(qp, &r, &bad));
+	struct ibv_wc wc;
+	MUST(wait_wc(&wc) == 1);
+	return wc.status;
+}
+
+/* invalidate sends a message that invalidates a key at its receiver. */
+static void invalidate(const char *key, uint32_t rkey)
+{
+	receive();
+	wr.invalidate_rkey = rkey;
+	go(key, 2);
+}
+
+/* keys uses keys that are invalid at the requester, at both ends, and in messages that use a receive. */
+static void keys(void)
+{
+	static const int ops[] = {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD};
+	uint64_t *word = (uint64_t *)(buffer + 2 * PAGE);
+	for (int i = 0; i < 3; i++)
+		for (int both = 0; both < 2; both++) {
+			reset(IBV_QPT_RC, ops[i]), own.lkey = 0x12345;
+			*word = 0;
+			if (i)
+				wr.wr.atomic.compare_add = i - 1;
+			if (both)
+				i ? (wr.wr.atomic.rkey = 0x12345) : (wr.wr.rdma.rkey = 0x12345);
+			go(text("%s.%d", both ? "both" : "lkey", ops[i]), 1);
+			say(text("%s.%d.word", both ? "both" : "lkey", ops[i]), "%ld", *word);
+		}
+	for (int several = 0; several < 2; several++) {
+		reset(IBV_QPT_RC, IBV_WR_RDMA_WRITE_WITH_IMM), wr.wr.rdma.rkey = 0x12345;
+		own.length = several ? 2 * PAGE : 64;
+		receive();
+		go(several ? "imm.several" : "imm", 2);
+	}
+	reset(IBV_QPT_UC, IBV_WR_RDMA_WRITE_WITH_IMM), wr.wr.rdma.rkey = 0x12345;
+	receive();
+	go("imm.uc", 1);
+
+	struct ibv_mr *none = ibv_reg_mr(pd, buffer + 64, 0, ALL_ACCESS);
+	MUST(none);
+	for (int n = 0; n < 2; n++) {
+		reset(IBV_QPT_RC, IBV_WR_RDMA_WRITE), wr.wr.rdma.rkey = none->rkey, own.length = n;
+		wr.wr.rdma.remote_addr = (uintptr_t)buffer + 64;
+		go(text("none.%d", n), 1);
+		reset(IBV_QPT_RC, IBV_WR_RDMA_WRITE);
+		own = (struct ibv_sge){(uintptr_t)buffer + 64, n, none->lkey};
+		go(text("none.own.%d", n), 1);
+	}
+
+	reset(IBV_QPT_RC, IBV_WR_SEND_WITH_INV);
+	invalidate("inv.region", mr->rkey);
+	reset(IBV_QPT_RC, IBV_WR_SEND_WITH_INV);
+	struct ibv_mw *w = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+	struct ibv_mw_bind bind = {.wr_id = 3, .bind_info = {mr, (uintptr_t)buffer, PAGE, IBV_ACCESS_REMOTE_WRITE}};
+	struct ibv_wc wc;
+	MUST(w && !ibv_bind_mw(b, w, &bind) && wait_wc(&wc) == 1 && !wc.status);
+	invalidate("inv.type1", w->rkey);
+	for (int variant = 0; variant < 2; variant++) {
+		reset(IBV_QPT_RC, IBV_WR_SEND_WITH_INV);
+		MUST(w = ibv_alloc_mw(pd, IBV_MW_TYPE_2));
+		uint32_t key = ibv_inc_rkey(w->rkey);
+		MUST(!bind_type2(b, w, key));
+		invalidate(variant ? "inv.type2.variant" : "inv.type2", key ^ variant);
+	}
+
+	/* The low bits of a window's key count. A write to a zero-based window stops Linux 6.1. */
+	for (int foreign = 0; foreign < 2; foreign++) {
+		reset(IBV_QPT_RC, IBV_WR_RDMA_WRITE);
+		MUST(w = ibv_alloc_mw(pd, IBV_MW_TYPE_2));
+		uint32_t key = (w->rkey & 0xff) ^ 0x55;
+		int status = bind_type2(b, w, foreign ? key | 0x7777700 : key | (w->rkey & ~0xffu));
+		say(text("window.%d.bind", foreign), "%s", ibv_wc_status_str(status));
+		wr.wr.rdma.rkey = key | (w->rkey & ~0xffu);
+		wr.wr.rdma.remote_addr = (uintptr_t)buffer;
+		go(text("window.%d", foreign), 1);
+	}
+}
+
 static void responder(void)
 {
 	struct ibv_mr *ro = ibv_reg_mr(pd, buffer, BUFFER, IBV_ACCESS_REMOTE_READ);
@@ -297,5 +383,5 @@ static void full(void)
 	ERROR("send.full", ibv_post_send(qp, &w, &bad_send));
 }
 
-const struct probe transfer_probes[] = {{"opcodes", opcodes},	  {"requester", requester}, {"responder", responder},
-					{"datagrams", datagrams}, {"full", full},	    {0}};
+const struct probe transfer_probes[] = {{"opcodes", opcodes},	  {"requester", requester}, {"keys", keys},
+					{"responder", responder}, {"datagrams", datagrams}, {"full", full},	{0}};
