@@ -50,10 +50,11 @@ func (c *serveCmd) Run(p *program) error {
 	}
 	defer func() { _ = control.Close() }()
 	done.Go(func() { serveControl(control, f) })
-	log := slog.New(slog.DiscardHandler)
+	level := slog.LevelWarn
 	if c.Verbose {
-		log = slog.New(slog.NewTextHandler(p.err, nil))
+		level = slog.LevelInfo
 	}
+	log := slog.New(slog.NewTextHandler(p.err, &slog.HandlerOptions{Level: level}))
 	l, err := listen(p.name, join.SocketPath(p.name, "join"))
 	if err != nil {
 		return err

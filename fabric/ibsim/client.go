@@ -251,6 +251,7 @@ func (k *client) Take(d *fabric.Datagram) bool {
 	}
 	out := fromDatagram(d)
 	out.length = length
+	k.markCut(&out)
 	k.enqueue(&out)
 	k.acknowledge(d)
 	return true

@@ -132,9 +132,12 @@ func fromDatagram(d *fabric.Datagram) message {
 
 // Transaction IDs: the upper 16 bits hold the mark of a client.
 const (
-	offTID    = 8
-	offMethod = 3
-	markBase  = 0x5100 // marks are markBase plus the number of the client
+	offTID       = 8
+	offMethod    = 3
+	offMADStatus = 4
+	offAttribute = 16
+
+	markBase = 0x5100 // marks are markBase plus the number of the client
 )
 
 func tid(m *ci.MAD) uint64 { return binary.BigEndian.Uint64(m[offTID:]) }

@@ -1,6 +1,7 @@
 package ibsim
 
 import (
+	"encoding/binary"
 	"time"
 
 	"ciddk/ci"
@@ -15,7 +16,8 @@ import (
 //	segment number 0    the whole message, of which the preload library passes the first 256 bytes
 //	segments from 1 on  the whole message in order, from a program that is not limited by that library
 //
-// To a program the server passes the first segment only, since the protocol has no room for more.
+// To a program the server passes the first segment only, since the protocol has no room for more. It states so in the
+// status of subnet administration.
 
 // Bounds for each client: bytes of messages that are being sent; times and repetitions of a segment, as in Linux.
 const (
@@ -235,6 +237,22 @@ func (k *client) takeSegment(d *fabric.Datagram) (length int, ok bool) {
 		}
 	}
 	return length, true
+}
+
+// markCut sets the status of a table of which the program gets the first segment, and that is the reason that programs
+// print. Without it, a program such as saquery --src-to-dst reports that a node that it did not get does not exist. Paths
+// are the exception: ibqueryerrors can do without those that it does not get.
+func (k *client) markCut(m *message) {
+	r, _, ok := rmppOf(&m.mad)
+	if !ok || r.Type != mad.RMPPData || r.Flags&mad.RMPPLast != 0 || mad.Class(m.mad[1]) != mad.ClassSubnetAdmin {
+		return
+	}
+	attribute := binary.BigEndian.Uint16(m.mad[offAttribute:])
+	k.server.cfg.Log.Warn("a table has more records than the preload library passes to a program (256 bytes)",
+		"client", k.number, "attribute", attribute)
+	if attribute != mad.AttrPathRecord {
+		binary.BigEndian.PutUint16(m.mad[offMADStatus:], mad.StatusSATooManyRecords)
+	}
 }
 
 // acknowledge answers the first segment of a message to this client: the rest of a longer one is refused.

@@ -1,6 +1,7 @@
 package ibsim
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -49,6 +50,7 @@ func TestWholeMessage(t *testing.T) {
 		manager.send(segment(&asked, mad.RMPP{Version: 1, Type: typ}, mad.SAHeaderLen+16))
 		m := p.recv()
 		assert.Equal(t, mad.SAHeaderLen+16, m.length)
+		assert.Zero(t, binary.BigEndian.Uint16(m.mad[offMADStatus:]))
 		r := rmpp(&m)
 		assert.Equal(t, mad.RMPP{Version: 1, Type: mad.RMPPData, Data1: 1, Data2: 20 + 16,
 			Flags: mad.RMPPActive | mad.RMPPFirst | mad.RMPPLast}, r)
@@ -67,6 +69,7 @@ func TestCutMessage(t *testing.T) {
 	manager.send(segment(&asked, mad.RMPP{Version: 1}, mad.Size))
 	m := p.recv()
 	assert.Equal(t, mad.RMPPFirst|mad.RMPPActive, rmpp(&m).Flags)
+	assert.Equal(t, mad.StatusSATooManyRecords, binary.BigEndian.Uint16(m.mad[offMADStatus:]))
 	requireEventually(t, func() bool { n, b := manager.held(); return n == 0 && b == 0 })
 	p.send(request(3, 0, nodeInfo))
 	m = p.recv()
