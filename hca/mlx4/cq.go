@@ -304,7 +304,11 @@ func (q *cq) follow(m *fw.Queue, log uint8) error {
 	if !c.IsResize {
 		return errResize
 	}
+	at := q.ring.Consumer()
 	q.ring.Advance()
+	if q.arm.index == at { // the entry that ends the ring is no completion: what is armed is armed for the next one
+		q.arm.index = q.ring.Consumer()
+	}
 	r, err := q.ring.Follow(m.Bytes[:q.hca.caps.CQESize<<log], log)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"ciddk/validate/suite/alsuite"
 	"ciddk/validate/suite/cisuite"
 	"ciddk/validate/suite/cmsuite"
+	"ciddk/validate/suite/modelsuite"
 	"ciddk/validate/suite/smasuite"
 	"ciddk/validate/suite/usersuite"
 	"ciddk/validate/suite/wiresuite"
@@ -15,5 +16,5 @@ import (
 // All returns every suite, in the order of reports.
 func All() []validate.Suite {
 	return []validate.Suite{cisuite.Suite(), alsuite.Suite(), cmsuite.Suite(), smasuite.Suite(), usersuite.Suite(),
-		wiresuite.Suite()}
+		wiresuite.Suite(), modelsuite.Suite()}
 }

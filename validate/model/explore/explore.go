@@ -34,6 +34,8 @@ type Config struct {
 	Traces  uint64        // 0: no limit
 	First   uint64        // number of the first trace
 	Verbose func(string)  // may be nil
+	// ShrinkTime limits the time in which a finding is made short; 0: 20 s.
+	ShrinkTime time.Duration
 }
 
 // Explore runs traces until the context ends, a rule is broken, or Traces is reached. It returns the number of traces.
@@ -72,7 +74,7 @@ func Explore(ctx context.Context, c Config) (n uint64, f *Finding, err error) {
 			}
 			continue
 		}
-		c.shrink(ctx, t, f)
+		c.shrink(context.WithoutCancel(ctx), t, f)
 		return n + 1, f, nil
 	}
 	return n, nil, nil

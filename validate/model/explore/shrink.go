@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"runtime"
@@ -10,12 +11,9 @@ import (
 	"ciddk/validate/model"
 )
 
-// shrinkTime limits the time of shrinking.
-const shrinkTime = 20 * time.Second
-
 // shrink makes the trace of a finding shorter while the same rule is broken at the same place.
 func (c *Config) shrink(ctx context.Context, t *validate.Target, f *Finding) {
-	ctx, stop := context.WithTimeout(ctx, shrinkTime)
+	ctx, stop := context.WithTimeout(ctx, cmp.Or(c.ShrinkTime, 20*time.Second))
 	defer stop()
 	limit := c.Limit
 	if f.Violation.Doubt {

@@ -1,0 +1,333 @@
+// Package modelsuite has the cases that compare a driver with the reference model of the Channel Interface
+// (validate/model/explore), and cases of rules that need losses, time or several goroutines, which the model does not
+// reach yet.
+package modelsuite
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/model/explore"
+)
+
+// Suite returns the cases.
+func Suite() validate.Suite {
+	impair := validate.Needs{Impair: true}
+	late := validate.NewCase("model.read-late", "a READ that is repeated after its region is deregistered",
+		validate.FeatureRC, lateRead, "CI-DeregisterMR-03")
+	late.Needs = impair
+	drain := validate.NewCase("model.drain-read", "SQD with a READ outstanding", validate.FeatureRC, drainRead, "CI-SQD-02",
+		"CI-SQD-01")
+	drain.Needs = impair
+	wrap := validate.NewCase("model.wrap-lossy", "messages across the wrap of the PSN, with losses", validate.FeatureRC,
+		wrapLossy, "IBTA-9.7-10")
+	wrap.Needs = impair
+	keys := validate.NewCase("model.pkey-limited", "all pairs of P_Keys, with the counter", validate.FeatureUD, limitedKeys,
+		"SAS-2.3-07")
+	keys.Needs = validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}, HCAs: 2}
+	fmr := validate.NewCase("model.fmr-remap", "an FMR that is mapped again has the new pages only", validate.FeatureMROpt,
+		remap, "CI-MapFMR-01")
+	fmr.Needs = validate.Needs{Caps: ci.CapFMR}
+	walk := validate.NewCase("model.explore", "random verbs, compared with a model", validate.FeatureRC, compare,
+		"SAS-0-01")
+	walk.Timeout = 30 * time.Second
+	locks := validate.NewCase("model.locks", "control verbs on shared objects from several goroutines", validate.FeatureRC,
+		crossing, "SAS-0-05")
+	return validate.Suite{Name: "model", Cases: []validate.Case{walk, late, drain, wrap, keys, fmr, locks}}
+}
+
+// compareTime limits the time of model.explore.
+const compareTime = 3 * time.Second
+
+func compare(t *validate.T) {
+	ctx, stop := context.WithTimeout(t.Context(), compareTime)
+	defer stop()
+	n, f, err := explore.Explore(ctx, explore.Config{
+		Seed: t.Seed(), Traces: 200, ShrinkTime: 8 * time.Second,
+		Open: func(context.Context) (*validate.Target, error) { return &validate.Target{HCAs: t.HCAs()}, nil },
+	})
+	if err != nil {
+		t.Harness("%v", err)
+	}
+	t.Logf("%d traces", n)
+	if f == nil {
+		return
+	}
+	for line := range strings.Lines(f.Story()) {
+		t.Logf("%s", strings.TrimRight(line, "\n"))
+	}
+	v := f.Violation
+	x := validate.Failure{Where: v.Where + " (rule " + string(v.Rule) + ")", Expected: v.Expected, Got: v.Got}
+	if v.Doubt {
+		x.Doubt = validate.DoubtTime
+	}
+	t.Fail(x)
+}
+
+// lateRead posts a READ on a link that loses half of its packets, and deregisters its region at once. If the response
+// was lost, the READ is repeated. It may complete with what the region had, or with an error, but not with what the
+// owner has written since.
+func lateRead(t *validate.T) {
+	p := kit.RC(t, kit.AckTime(14), kit.Retry(7))
+	for round := range 24 {
+		buf := make([]byte, 64)
+		mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(buf), Access: kit.AllAccess})
+		kit.OK(t, err, "PD.RegisterMR")
+		to := mr.Region().Remote(0)
+		p.A.Buf.Blank()
+		t.Impair(validate.Impairment{Drop: 0.5, Seed: t.Seed() + uint64(round)})
+		p.A.Send(ci.SendWR{ID: 1, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: p.A.Buf.SGL(0, 64), Remote: to})
+		time.Sleep(2 * time.Millisecond) // so that the request arrives, if it is not lost
+		kit.OK(t, mr.Destroy(), "MR.Destroy")
+		for i := range buf {
+			buf[i] = 0x5a
+		}
+		t.Impair(validate.Impairment{})
+		wc := p.A.CQ.Wait(1)[0]
+		if wc.Status == ci.WCSuccess {
+			kit.SameBytes(t, "bytes of a READ whose region was deregistered", p.A.Buf.Bytes[:64], make([]byte, 64))
+			continue
+		}
+		if wc.Status != ci.WCRemAccessErr {
+			t.Fail(validate.Failure{Where: "READ of a deregistered region", Expected: "success with the bytes before, or " +
+				ci.WCRemAccessErr.String(), Got: wc.Status.String(), Doubt: kit.DoubtOf(wc.Status, ci.WCRemAccessErr)})
+		}
+		p.Reconnect()
+	}
+}
+
+// drainRead moves a QP to SQD while its READ cannot be answered. It is drained when the READ has completed.
+func drainRead(t *validate.T) {
+	p := kit.RC(t, kit.AckTime(14), kit.Retry(7))
+	for round := range 3 {
+		t.Impair(validate.Impairment{Cut: true})
+		id := uint64(round + 1)
+		p.A.Send(p.A.RDMA(ci.OpRead, id, 0, 64, p.B, 0))
+		f, a := ci.ToSQD(true)
+		kit.OK(t, p.A.Modify(f, a), "QP.Modify to SQD")
+		time.Sleep(5 * time.Millisecond) // in which a driver that does not wait would report that it has drained
+		p.A.WantState(ci.QPSQDraining)
+		if all := p.A.Events.All(); len(all) != round {
+			t.Failf("events of a QP with a READ outstanding", fmt.Sprintf("%d, those of earlier rounds", round), "%v", all)
+		}
+		t.Impair(validate.Impairment{})
+		p.A.CQ.WaitOK(id)
+		p.A.Becomes(ci.QPSQD)
+		p.A.Events.Wait(ci.EventSQDrained)
+		f, a = ci.BackToRTS()
+		kit.OK(t, p.A.Modify(f, a), "QP.Modify to RTS")
+	}
+}
+
+// wrapLossy sends messages of several packets that begin at each PSN around the wrap, with losses.
+func wrapLossy(t *validate.T) {
+	const packets = 5
+	p := kit.RC(t, kit.MTU(ci.MTU256), kit.AckTime(14), kit.Retry(7))
+	for back := range ci.PSN(packets + 1) {
+		for _, e := range []*kit.End{p.A, p.B} {
+			e.QP.To(ci.QPReset)
+			e.PSN = (0xffffff - back + 1) & 0xffffff
+		}
+		kit.Connect(p.A.QP, p.B.QP)
+		t.Impair(validate.Impairment{Drop: 0.25, Seed: t.Seed() + uint64(back)})
+		const n = 256*packets - 3
+		want := append([]byte(nil), kit.Random(t, p.A.Buf.Bytes[:n])...)
+		p.B.Recv(p.B.RecvWR(1, 0, n))
+		p.A.Send(p.A.SendWR(1, 0, n), p.A.RDMA(ci.OpWrite, 2, 0, n, p.B, 8192), p.A.RDMA(ci.OpRead, 3, 8192, n, p.B, 8192))
+		p.A.CQ.WaitOK(1, 2, 3)
+		p.B.RecvCQ.WaitOK(1)
+		t.Impair(validate.Impairment{})
+		kit.SameBytes(t, "message sent across the wrap", p.B.Buf.Bytes[:n], want)
+		kit.SameBytes(t, "bytes written and read across the wrap", p.A.Buf.Bytes[8192:8192+n], want)
+	}
+}
+
+// setPKeys writes the P_Key table of a port as a subnet manager does: Set(P_KeyTable), IBTA volume 1, 14.2.5.7.
+func setPKeys(t *validate.T, ca *kit.CA, keys ...ci.PKey) {
+	var in, out ci.MAD
+	in[0], in[1], in[2], in[3] = 1, 0x01, 1, 0x02 // base version, subnet management by LID, class version, Set
+	binary.BigEndian.PutUint64(in[8:], 0x4d4f44454c000000+uint64(t.Rand().Uint32()))
+	binary.BigEndian.PutUint16(in[16:], 0x0016)
+	for i, k := range keys {
+		binary.BigEndian.PutUint16(in[64+2*i:], uint16(k))
+	}
+	kit.OK(t, ca.LocalMAD(ca.Port.Num, nil, &in, &out), "CA.LocalMAD of Set(P_KeyTable)")
+	if status := binary.BigEndian.Uint16(out[4:]) & 0x7fff; status != 0 {
+		t.Skip("the P_Key table cannot be set: status %#x", status)
+	}
+}
+
+// limitedKeys tries all pairs of full and limited members of two partitions. A datagram arrives exactly if both are of
+// one partition and one of them is a full member (IBTA volume 1, 10.9.3). Otherwise the receiver's counter grows.
+func limitedKeys(t *validate.T) {
+	a, b := kit.OpenPair(t)
+	keys := []ci.PKey{0xffff, 0x8123, 0x0123, 0x8777, 0x7fff}
+	if len(a.Port.PKeys) < len(keys) || len(b.Port.PKeys) < len(keys) {
+		t.Skip("the P_Key tables have %d and %d entries", len(a.Port.PKeys), len(b.Port.PKeys))
+	}
+	old := [2][]ci.PKey{a.Port.PKeys, b.Port.PKeys}
+	for i, ca := range []*kit.CA{a, b} {
+		t.Cleanup(func() { setPKeys(t, ca, old[i]...) })
+		setPKeys(t, ca, keys...)
+	}
+	c := kit.Options(a, b, kit.Type(ci.UD))
+	x, y := a.End(c), b.End(c)
+	av := a.AV(x.PD, b)
+	bare := c.QKey
+	missing := uint16(0)
+	before := pkeyErrors(t, b)
+	for i, from := range keys {
+		for j, to := range keys {
+			t.Step("P_Key %#04x to %#04x", uint16(from), uint16(to))
+			datagramQP(t, x.QP, uint16(i), bare)
+			datagramQP(t, y.QP, uint16(j), bare)
+			y.Recv(y.RecvWR(1, 0, 128))
+			x.Send(ci.SendWR{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: x.Buf.SGL(0, 8),
+				To: ci.Dest{AV: av, QPN: y.Num(), QKey: bare}})
+			x.CQ.WaitOK(2)
+			if match := from&0x7fff == to&0x7fff && (from|to)&0x8000 != 0; match {
+				y.RecvCQ.WaitOK(1)
+				continue
+			}
+			missing++
+			if b.Attr.Caps.Has(ci.CapPKeyCounter) {
+				wait(t, "PKeyErrors of the receiver", int(before+missing), func() int { return int(pkeyErrors(t, b)) })
+			} else {
+				time.Sleep(2 * time.Millisecond)
+			}
+			y.RecvCQ.Empty()
+		}
+	}
+}
+
+func pkeyErrors(t *validate.T, ca *kit.CA) uint16 {
+	a, err := ca.Query()
+	kit.OK(t, err, "CA.Query")
+	return a.Ports[ca.Port.Num-1].PKeyErrors
+}
+
+// datagramQP takes a datagram QP through Reset to RTS.
+func datagramQP(t *validate.T, q *kit.QP, pkey uint16, qkey ci.QKey) {
+	for _, step := range []func() (ci.QPField, ci.QPAttr){
+		ci.ToReset,
+		func() (ci.QPField, ci.QPAttr) {
+			return ci.ToInit{Port: q.CA.Port.Num, PKeyIndex: pkey, QKey: qkey}.For(ci.UD)
+		},
+		func() (ci.QPField, ci.QPAttr) { return ci.ToRTR{}.For(ci.UD) },
+		func() (ci.QPField, ci.QPAttr) { return ci.ToRTS{SQPSN: 1}.For(ci.UD) },
+	} {
+		f, a := step()
+		kit.OK(t, q.Modify(f, a), "QP.Modify to "+a.State.String())
+	}
+}
+
+// wait waits until get returns want.
+func wait(t *validate.T, what string, want int, get func() int) {
+	deadline := time.Now().Add(t.Remaining())
+	for got := get(); got != want; got = get() {
+		if got > want || time.Now().After(deadline) {
+			t.Fail(validate.Failure{Where: what, Expected: fmt.Sprint(want), Got: fmt.Sprint(got)})
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+}
+
+// remap maps an FMR to pages, and then to others, and writes and reads every page of each mapping.
+func remap(t *validate.T) {
+	const pages = 4
+	p := kit.RC(t)
+	size := int(p.B.CA.Attr.PageSizes[0])
+	mem := kit.Pages(2*pages*size, size)
+	shift := uint8(0)
+	for 1<<shift < size {
+		shift++
+	}
+	list := kit.PageList(p.B.CA.DMA(mem).Ranges(), uint64(size))
+	if len(list) != 2*pages {
+		t.Skip("the adapter maps %d bytes to %d pages", len(mem), len(list))
+	}
+	f, err := p.B.PD.AllocFMR(ci.FMRCreate{MaxPages: pages, MaxMaps: 1, PageShift: shift, Access: kit.AllAccess})
+	kit.OK(t, err, "PD.AllocFMR")
+	t.Cleanup(func() {
+		kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f}), "PD.UnmapFMRs")
+		kit.OK(t, f.Destroy(), "FMR.Destroy")
+	})
+	for round := range 4 {
+		at := make([]int, pages) // page of mem for each page of the mapping; none is where it was
+		for i := range at {
+			at[i] = (round%2)*pages + (i+round)%pages
+		}
+		var addrs []uint64
+		for _, n := range at {
+			addrs = append(addrs, list[n])
+		}
+		kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f}), "PD.UnmapFMRs")
+		r, err := f.Map(addrs, 1<<20)
+		kit.OK(t, err, "FMR.Map")
+		for i, n := range at {
+			t.Step("mapping %d, page %d", round+1, i)
+			p.WantWrite(fmt.Sprintf("page %d", i), r.Remote(uint64(i*size)+8), mem[n*size+8:n*size+40])
+		}
+	}
+}
+
+// crossing runs pairs of control verbs at the same time, in which each uses the objects of the other. Verbs that take
+// locks in different orders never return.
+func crossing(t *validate.T) {
+	const rounds = 300
+	ca := kit.Open(t)
+	pd := ca.PD()
+	cqs := [2]*kit.CQ{ca.CQ(pd, 16), ca.CQ(pd, 16)}
+	c := kit.Options(ca, ca, kit.Type(ci.RC))
+	create := func(send, recv *kit.CQ) ci.QPCreate {
+		return ci.QPCreate{Type: ci.RC, QPCaps: c.Caps, SendCQ: send.CQ, RecvCQ: recv.CQ}
+	}
+	var wg sync.WaitGroup
+	run := func(f func() error) {
+		wg.Add(1)
+		t.Go(func() {
+			defer wg.Done()
+			for range rounds {
+				if err := f(); err != nil {
+					t.Report(validate.Failure{Where: "control verbs in parallel", Expected: "success", Got: kit.Describe(err)})
+					return
+				}
+			}
+		})
+	}
+	made := func(o ci.Object, err error) error {
+		if err != nil {
+			return err
+		}
+		return o.Destroy()
+	}
+	shared := [2]*kit.QP{ca.QP(pd, cqs[0], cqs[1]), ca.QP(pd, cqs[1], cqs[0])}
+	for i := range 2 {
+		run(func() error { q, err := pd.CreateQP(create(cqs[i], cqs[1-i])); return made(q, err) })
+		run(func() error {
+			f, a := shared[i].InitAttr()
+			if err := shared[i].Modify(f, a); err != nil {
+				return err
+			}
+			return shared[i].Modify(ci.ToReset())
+		})
+		run(func() error { _, err := shared[i].Query(); return err })
+		if ca.Attr.Caps.Has(ci.CapResizeCQ) {
+			size := 16
+			run(func() error { size = 48 - size; _, err := cqs[i].Resize(ci.CQResize{Size: size}); return err })
+		}
+		run(func() error { _, err := cqs[i].Query(); return err })
+		mem := ci.Bytes(make([]byte, 64))
+		run(func() error { m, err := pd.RegisterMR(ci.MRCreate{Memory: mem}); return made(m, err) })
+	}
+	run(func() error { _, err := ca.Query(); return err })
+	run(func() error { p, err := ca.AllocatePD(ci.PDNormal); return made(p, err) })
+	wg.Wait()
+}
