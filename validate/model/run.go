@@ -162,7 +162,9 @@ func (q *QP) execute(r *request) (ci.WCStatus, Rule) {
 	case r.inline != nil:
 		n = len(data)
 	case bad != ci.WCSuccess:
-		q.tear(r)
+		if q.tear(r); op.local != 0 && len(q.sq) > 1 { // those after it may have been executed when its response fails
+			q.loosen()
+		}
 		return bad, "IBTA-9.9-01"
 	case isAtomic(r.Op) && n != 8: // the sources do not say what happens
 		q.loosen()
