@@ -271,6 +271,9 @@ func (l *IDListener) receive(private []byte, path cm.Path, from, to ci.GID) (*ID
 	l.id.eventsMu.Unlock()
 	id := newID(m, cfg)
 	id.state = requested
+	index := int(path.AV.GRH.SGIDIndex)
+	c.to = zoned(c.to, attr.GIDs, index)
+	c.from = netip.AddrPortFrom(zoned(c.from.Addr(), attr.GIDs, index), c.from.Port())
 	id.local, id.remote = netip.AddrPortFrom(c.to, l.Addr().Port()), c.from
 	id.path = path
 	id.src = Source{Port: path.Port, Link: attr.Link, GIDIndex: path.AV.GRH.SGIDIndex, GID: to, Addr: c.to}

@@ -53,6 +53,10 @@ func (i *ID) bind(local netip.AddrPort) error {
 	} else {
 		i.local = netip.AddrPortFrom(addr, 0)
 	}
+	if src.Addr.IsValid() { // with its zone
+		addr = src.Addr
+		i.local = netip.AddrPortFrom(addr, i.local.Port())
+	}
 	i.at, i.src = addr, src
 	i.state = bound
 	return nil
@@ -160,6 +164,9 @@ func (i *ID) setSource(remote netip.AddrPort, src Source) error {
 	if i.qp != nil && i.src.Port.CA != src.Port.CA {
 		return invalidState("ID.ResolveAddr", "%v is reached from HCA %016x, and the QP is on HCA %016x",
 			remote, uint64(src.Port.CA), uint64(i.src.Port.CA))
+	}
+	if a := remote.Addr(); a.Is6() && a.IsLinkLocalUnicast() {
+		remote = netip.AddrPortFrom(a.WithZone(src.Addr.Zone()), remote.Port())
 	}
 	i.remote, i.src = remote, src
 	i.local = netip.AddrPortFrom(src.Addr, i.local.Port())

@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -85,7 +86,7 @@ func routed(to netip.Addr) netip.Addr {
 	if !ok {
 		return netip.Addr{}
 	}
-	return a.AddrPort().Addr().Unmap().WithZone("")
+	return a.AddrPort().Addr().Unmap()
 }
 
 // sources returns the addresses of all active ports.
@@ -101,17 +102,37 @@ func sources(al *accesslayer.AL) (list []Source) {
 					continue
 				}
 				list = append(list, Source{Port: mads.Port{CA: attr.GUID, Num: p.Num}, Link: p.Link,
-					GIDIndex: uint16(i), GID: g.GID, Addr: addrOf(g.GID)})
+					GIDIndex: uint16(i), GID: g.GID, Addr: zoned(addrOf(g.GID), p.GIDs, i)})
 			}
 		}
 	}
 	return list
 }
 
+// zoned returns an address with the zone of an entry of a GID table, if the address needs one: the name of the interface
+// that the entry belongs to.
+func zoned(a netip.Addr, gids []ci.GIDEntry, index int) netip.Addr {
+	if a.Is6() && a.IsLinkLocalUnicast() && index < len(gids) {
+		return a.WithZone(gids[index].Interface)
+	}
+	return a
+}
+
+// inZone reports whether a source is on the interface that the zone of an address names, by its name or its number. An
+// address without a zone is on every interface, and so is a source that has no interface.
+func inZone(s Source, a netip.Addr) bool {
+	zone, at := a.Zone(), s.Addr.Zone()
+	if zone == "" || at == "" && s.Addr.IsLinkLocalUnicast() || zone == at {
+		return true
+	}
+	ifi, err := net.InterfaceByName(at)
+	return err == nil && zone == strconv.Itoa(ifi.Index)
+}
+
 // own finds the port that has an address.
 func own(list []Source, a netip.Addr) (Source, bool) {
 	for _, s := range list {
-		if s.GID == gidOf(a) {
+		if s.GID == gidOf(a) && inZone(s, a) {
 			return s, true
 		}
 	}
@@ -141,6 +162,10 @@ func (r *SystemResolver) source(q Query) (Source, error) {
 			return Source{}, fmt.Errorf("%w: no HCA has %v; the addresses are: %s",
 				syscall.EADDRNOTAVAIL, local, names(list))
 		}
+		if !inZone(s, remote) {
+			return Source{}, fmt.Errorf("%w: %v is on another interface than %v",
+				syscall.EHOSTUNREACH, remote, s.Addr)
+		}
 		if local.Is4() != remote.Is4() {
 			return Source{}, fmt.Errorf("%w: %v and %v are of different IP versions",
 				syscall.EADDRNOTAVAIL, local, remote)
@@ -151,7 +176,7 @@ func (r *SystemResolver) source(q Query) (Source, error) {
 		return s, nil
 	}
 	from := r.routed(remote)
-	if s, ok := own(list, from); ok && from.IsValid() {
+	if s, ok := own(list, from); ok && from.IsValid() && inZone(s, remote) {
 		return s, nil
 	}
 	if s, ok := closest(list, remote); ok {
@@ -183,7 +208,7 @@ func closest(list []Source, remote netip.Addr) (Source, bool) {
 func commonBits(s Source, remote netip.Addr) int {
 	least := 16
 	switch {
-	case s.Addr.Is4() != remote.Is4() || kind(s.Addr) != kind(remote):
+	case s.Addr.Is4() != remote.Is4() || kind(s.Addr) != kind(remote) || !inZone(s, remote):
 		return 0
 	case s.Link == ci.LinkInfiniBand:
 		least = 64

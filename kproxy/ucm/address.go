@@ -2,7 +2,9 @@ package ucm
 
 import (
 	"encoding/binary"
+	"net"
 	"net/netip"
+	"strconv"
 	"syscall"
 
 	"ciddk/ci"
@@ -46,7 +48,11 @@ func parseAddress(b []byte, n int) (a address, err error) {
 	case familyIPv4:
 		a.AddrPort = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:])), be.Uint16(b[2:]))
 	case familyIPv6:
-		a.AddrPort = netip.AddrPortFrom(netip.AddrFrom16([16]byte(b[8:])), be.Uint16(b[2:]))
+		ip := netip.AddrFrom16([16]byte(b[8:]))
+		if scope := ne.Uint32(b[24:]); scope != 0 && ip.IsLinkLocalUnicast() {
+			ip = ip.WithZone(strconv.FormatUint(uint64(scope), 10))
+		}
+		a.AddrPort = netip.AddrPortFrom(ip, be.Uint16(b[2:]))
 	case familyIB:
 		var ip netip.Addr // invalid: any
 		if gid := [16]byte(b[8:]); gid != [16]byte{} {
@@ -85,8 +91,20 @@ func putAddress(b []byte, a netip.AddrPort, family uint16) int {
 		if ip.IsValid() {
 			v6 := ip.As16()
 			copy(b[8:], v6[:])
+			ne.PutUint32(b[24:], scopeOf(ip.Zone()))
 		}
 		return sizeIPv6
+	}
+	return 0
+}
+
+// scopeOf returns the number of the interface that a zone names, or 0.
+func scopeOf(zone string) uint32 {
+	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
+		return uint32(n)
+	}
+	if ifi, err := net.InterfaceByName(zone); err == nil {
+		return uint32(ifi.Index)
 	}
 	return 0
 }

@@ -2,6 +2,7 @@ package ucm
 
 import (
 	"encoding/binary"
+	"net"
 	"net/netip"
 	"os"
 	"syscall"
@@ -490,5 +491,20 @@ func TestPrivilegedPorts(t *testing.T) {
 		id := p.create(spaceTCP, 1)
 		assert.Equal(t, x.want, p.do(cmdBindIP, bindIP{Addr: at(x.port), ID: id}, nil), "%+v", x)
 		f.Close()
+	}
+}
+
+// TestScopes encodes link-local addresses, whose zones are numbers of interfaces (sin6_scope_id).
+func TestScopes(t *testing.T) {
+	lo, err := net.InterfaceByName("lo")
+	require.NoError(t, err)
+	for text, scope := range map[string]uint32{"[fe80::1%lo]:7": uint32(lo.Index), "[fe80::1%77]:7": 77,
+		"[fe80::1]:7": 0, "[fe80::1%nosuch]:7": 0, "[fd00::1]:7": 0} {
+		var b sockaddrIn6
+		require.Equal(t, sizeIPv6, putAddress(b[:], netip.MustParseAddrPort(text), familyIPv6))
+		assert.Equal(t, scope, ne.Uint32(b[24:]), text)
+		a, err := parseAddress(b[:], sizeIPv6)
+		require.NoError(t, err)
+		assert.Equal(t, scope, scopeOf(a.Addr().Zone()), text)
 	}
 }

@@ -95,7 +95,7 @@ func NeedsZone(a netip.Addr) bool {
 	return a.Is6() && (a.IsLinkLocalUnicast() || a.IsLinkLocalMulticast() || a.IsInterfaceLocalMulticast())
 }
 
-// NodeGUID returns a locally administered EUI-64 for an address and a UDP port, always the same.
+// NodeGUID returns a locally administered EUI-64 for an address with its zone, and a UDP port, always the same.
 func NodeGUID(a netip.Addr, port uint16) ci.GUID {
 	a = a.Unmap()
 	if a.Is4() {
@@ -106,6 +106,7 @@ func NodeGUID(a netip.Addr, port uint16) ci.GUID {
 	b := a.As16()
 	h.Write(b[:])
 	h.Write([]byte{byte(port >> 8), byte(port)})
+	h.Write([]byte(a.Zone())) // link-local addresses are unique on one interface only
 	return ci.GUID(h.Sum64()&^(3<<56) | 2<<56)
 }
 
