@@ -125,6 +125,8 @@ func (p *program) call(q request) (r response, err error) {
 		return r, fmt.Errorf("no fabric with the name %q runs here (start one with ddk-fabric serve): %w", p.name, err)
 	}
 	defer func() { _ = c.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
 	if err := json.NewEncoder(c).Encode(q); err != nil {
 		return r, err
 	}

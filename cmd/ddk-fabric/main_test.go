@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -178,4 +179,24 @@ func TestControlHostile(t *testing.T) {
 	defer cancel()
 	_, err = (&program{ctx: ctx, name: name}).call(request{Do: "status"})
 	require.NoError(t, err)
+}
+
+// TestSilentServer calls a server that accepts a connection and does not answer. The context of the program ends that.
+func TestSilentServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			_, _ = c.Read(make([]byte, 1)) // the request has begun to arrive
+			cancel()
+			_, _ = io.Copy(io.Discard, c)
+			_ = c.Close()
+		}
+	}()
+	_, err = (&program{ctx: ctx, name: path}).call(request{Do: "status"})
+	require.Error(t, err)
 }
