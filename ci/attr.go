@@ -189,7 +189,9 @@ const (
 	PortFieldQKeyErrors
 	PortFieldInitType
 	PortFieldSystemGUID
-	PortFieldShutdown // takes the port down (CapShutdownPort)
+	// PortFieldShutdown takes the port down (CapShutdownPort). The next OpenCA brings it up if the driver can; otherwise
+	// it stays down until its driver starts again or a subnet manager enables it.
+	PortFieldShutdown
 )
 
 // PortModify holds the new values for CA.Modify.

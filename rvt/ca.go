@@ -60,8 +60,12 @@ func (c *CA) Modify(num uint8, set ci.PortField, attr ci.PortModify) error {
 		}
 	}
 	if link := set & (ci.PortFieldCapability | ci.PortFieldInitType | ci.PortFieldShutdown); link != 0 {
+		wasUp := p.Port.Attr().State != ci.PortDown
 		if err := p.Port.Modify(link, attr); err != nil {
 			return failErr(verb, ci.StatusOf(err), err)
+		}
+		if set&ci.PortFieldShutdown != 0 && wasUp {
+			p.shut.Store(true)
 		}
 	}
 	if set&ci.PortFieldPKeyErrors != 0 {

@@ -116,6 +116,9 @@ func (h *HCA) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	if !h.open.CompareAndSwap(nil, ca) {
 		return nil, failf(verb, ci.ResourceBusy, "one open at a time")
 	}
+	for _, p := range h.ports {
+		p.reopen()
+	}
 	return ca, nil
 }
 

@@ -76,6 +76,14 @@ func (h *HCA) SetLink(num uint8, up bool) error {
 		return &ci.Error{Verb: verb, Status: ci.Unsupported, Detail: fmt.Sprintf("port %d has no cable to pull "+
 			"(rvt.CablePort)", num)}
 	}
+	p.shut.Store(false) // from now on the port follows its cable
 	c.SetLink(up)
 	return nil
+}
+
+// reopen brings the port up if the last consumer has shut it down.
+func (p *port) reopen() {
+	if c, ok := ci.As[CablePort](p.Port); ok && p.shut.Swap(false) {
+		c.SetLink(true)
+	}
 }

@@ -30,6 +30,8 @@ type port struct {
 	turns   runQueue
 	acks    ackQueue
 
+	shut atomic.Bool // CA.Modify has taken the port down, and OpenCA brings it up
+
 	pkeyErrors, qkeyErrors atomic.Uint32 // saturate at 16 bits (PortInfo, IBTA volume 1, 14.2.5.6)
 	pkeyReport, qkeyReport atomic.Int64  // the time from which an event may be raised
 }

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -55,6 +56,8 @@ type executor struct {
 	baseline   map[string]int             // live objects when the target was opened
 	numSettled int                        // goroutines of the process after the first target was closed; 0 before
 	numInitial int                        // goroutines of the process before the first target was opened
+	kept       *preserved                 // state of the adapters when the first target was open; nil before
+	spoiledBy  string                     // case after which the state has to be restored; "": none
 	stalls     atomic.Pointer[stallMeter] // of the running case
 }
 
@@ -86,6 +89,9 @@ func (e *executor) ready(ctx context.Context) error {
 	t, err := e.driver.open(ctx, e.set.Options)
 	if err != nil {
 		return err
+	}
+	if err := e.restoreState(ctx, t); err != nil {
+		return errors.Join(err, t.close(ctx))
 	}
 	e.target = t
 	e.id = identify(ctx, e.driver, e.set.Link, t)
@@ -169,11 +175,14 @@ func (e *executor) once(ctx context.Context, j job) (r Result, closed bool) {
 		return r, false
 	}
 	e.leftovers(&r)
+	if spoils(c, r.Status) {
+		e.spoiledBy = c.ID
+	}
 	r.Elapsed = Elapsed(time.Since(begin))
 	stop(&r)
 	e.evidence(j, t.packets, &r)
 	e.probe(ctx, &r)
-	if e.driver.Keep && !c.Spoils && (r.Status == Pass || r.Status == Skip) {
+	if e.driver.Keep && !spoils(c, r.Status) {
 		return r, false
 	}
 	if err := e.drop(ctx); err != nil {
@@ -184,6 +193,9 @@ func (e *executor) once(ctx context.Context, j job) (r Result, closed bool) {
 	runFinalizers()
 	return r, true
 }
+
+// spoils reports whether a case with a status may have left state in the adapters.
+func spoils(c *Case, s Status) bool { return c.Spoils || s != Pass && s != Skip }
 
 // exited charges the end of the driver's own process, if it has ended, to a case. It closes the target then.
 func (e *executor) exited(ctx context.Context, r *Result) bool {

@@ -364,6 +364,8 @@ type localRunner struct {
 	s   *session
 	set Setting
 	e   *executor
+	// spoiledBy is the case that hung in the last executor.
+	spoiledBy string
 }
 
 func (l *localRunner) run(ctx context.Context, j job) Result {
@@ -374,7 +376,7 @@ func (l *localRunner) run(ctx context.Context, j job) Result {
 			r.Status, r.Reason = Error, err.Error()
 			return r
 		}
-		e.onOpen = l.s.opened
+		e.onOpen, e.spoiledBy = l.s.opened, l.spoiledBy
 		l.e = e
 	}
 	e := l.e
@@ -396,7 +398,7 @@ func (l *localRunner) run(ctx context.Context, j job) Result {
 		case <-began:
 			timer.Reset(j.timeout(l.set) + l.set.scale(hangGrace))
 		case <-timer.C:
-			l.e = nil // its goroutines are left behind, because nothing can end them
+			l.e, l.spoiledBy = nil, j.c.ID // its goroutines are left behind, because nothing can end them
 			r := hung(l.s.p.blank(j.c), allStacks(), j.timeout(l.set))
 			e.stalls.Load().read(&r.conditions)
 			return r

@@ -18,6 +18,8 @@ type processRunner struct {
 	before string
 	// ran are all cases that w has run.
 	ran []string
+	// spoiledBy is the last case, of any worker, after which the adapters' state may have to be restored.
+	spoiledBy string
 }
 
 // run runs a case. If the worker died of the case before, it repeats the case in a new worker.
@@ -25,6 +27,9 @@ func (p *processRunner) run(ctx context.Context, j job) Result {
 	res, again := p.once(ctx, j)
 	if again {
 		res, _ = p.once(ctx, j)
+	}
+	if p.spoiledBy = ""; spoils(j.c, res.Status) {
+		p.spoiledBy = j.c.ID
 	}
 	return res
 }
@@ -49,7 +54,7 @@ func (p *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 	}
 	w := p.w
 	// If the worker has died, the end of its events is reported below, with more detail than this error.
-	sendErr := w.send(command{Case: j.c.ID, Attempt: j.attempt, Rerun: j.rerun, Stretch: j.stretch})
+	sendErr := w.send(command{Case: j.c.ID, Attempt: j.attempt, Rerun: j.rerun, Stretch: j.stretch, Spoiled: p.spoiledBy})
 	limit := j.timeout(p.set)
 	// The worker has a watchdog of its own. This timer is for a worker that the driver stopped or starved.
 	last := time.NewTimer(p.set.scale(openTimeout+hangGrace) + limit + p.set.scale(hangGrace+5*time.Second))

@@ -49,6 +49,8 @@ type command struct {
 	Attempt int     `json:"attempt,omitempty"`
 	Rerun   int     `json:"rerun,omitempty"`
 	Stretch float64 `json:"stretch,omitempty"`
+	// Spoiled is the case before, if it may have left state in the adapters.
+	Spoiled string `json:"spoiled,omitempty"`
 }
 
 // maxLine limits the length of an event: the stacks of a hang, escaped.

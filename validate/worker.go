@@ -62,6 +62,9 @@ func serveWorker(ctx context.Context, c *Catalog, d Driver, s Setting, ch *worke
 		if err := w.write(Event{Kind: EventStart, Case: cs.ID}); err != nil {
 			return err
 		}
+		if e.kept == nil {
+			e.spoiledBy = cmd.Spoiled
+		}
 		j := job{c: cs, attempt: cmd.Attempt, rerun: cmd.Rerun, stretch: cmd.Stretch}
 		dog := time.AfterFunc(e.set.scale(openTimeout)+hangGrace, func() {
 			var c Conditions

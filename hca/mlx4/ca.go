@@ -151,7 +151,7 @@ func (c *ca) Query() (*ci.CAAttr, error) {
 }
 
 // Modify sets and clears capability bits of a port, and takes a port down. The link of such a port stays down until the
-// adapter is started again. The other fields need a claim. Status: InvalidPort, InvalidParameter, Unsupported,
+// adapter is opened again. The other fields need a claim. Status: InvalidPort, InvalidParameter, Unsupported,
 // InvalidCAHandle.
 func (c *ca) Modify(num uint8, set ci.PortField, a ci.PortModify) error {
 	const verb = "CA.Modify"
@@ -171,6 +171,7 @@ func (c *ca) Modify(num uint8, set ci.PortField, a ci.PortModify) error {
 		if err := c.hca.dev.ClosePort(c.hca.ctx, num); err != nil {
 			return firmwareError(verb, err)
 		}
+		p.isShut.Store(true)
 	}
 	if set&ci.PortFieldCapability == 0 {
 		return nil

@@ -217,19 +217,37 @@ func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	case guid != h.info.GUID:
 		return nil, fail(verb, ci.NotFound, "")
 	}
+	c := &ca{hca: h, handlers: handlers{list: []*notifier{newNotifier(nil, onEvent, ctx)}}}
+	if err := h.setOpen(verb, c); err != nil {
+		return nil, err
+	}
+	for _, p := range h.ports {
+		if !p.isShut.Swap(false) {
+			continue
+		}
+		if err := h.dev.InitPort(h.ctx, p.num); err != nil {
+			p.isShut.Store(true)
+			return nil, errors.Join(firmwareError(verb, err), c.Destroy())
+		}
+	}
+	return c, nil
+}
+
+// setOpen records the CA as the one that is open.
+func (h *HCA) setOpen(verb string, c *ca) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.open != nil:
-		return nil, fail(verb, ci.ResourceBusy, "already open")
+		return fail(verb, ci.ResourceBusy, "already open")
 	case h.closed:
-		return nil, fail(verb, ci.InvalidState, "the adapter is closed")
+		return fail(verb, ci.InvalidState, "the adapter is closed")
 	}
 	if err := h.dev.Err(); err != nil {
-		return nil, firmwareError(verb, err)
+		return firmwareError(verb, err)
 	}
-	h.open = &ca{hca: h, handlers: handlers{list: []*notifier{newNotifier(nil, onEvent, ctx)}}}
-	return h.open, nil
+	h.open = c
+	return nil
 }
 
 // cmd executes a command of a verb.

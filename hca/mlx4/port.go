@@ -24,6 +24,7 @@ type port struct {
 
 	isDown   atomic.Bool // it has gone down, and has not been seen in another state since
 	isActive atomic.Bool // as reported last
+	isShut   atomic.Bool // CA.Modify has taken it down, and OpenCA brings it up
 
 	mu    sync.Mutex
 	gids  []ci.GIDEntry // of an Ethernet port: as set; of an InfiniBand port: as read, nil to read them again

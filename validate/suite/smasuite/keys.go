@@ -12,7 +12,7 @@ import (
 // The M_Key and its protection.
 var keys = area()
 
-const key, wrongKey = 0x1122334455667788, 0x8877665544332211
+const key, wrongKey = validate.MKey, validate.OtherMKey
 
 // protect sets the M_Key and a protection level. Requests have the key then.
 func (p *port) protect(level uint8) {
@@ -21,6 +21,25 @@ func (p *port) protect(level uint8) {
 	i.MKeyLease, i.MKeyViolations = 0, 0
 	p.set(i, mad.StatusOK)
 	p.key = key
+	if p.peer != nil && !p.unprotects { // the certifier restores what CA.LocalMAD reaches
+		p.unprotects = true
+		p.t.Cleanup(p.unprotect)
+	}
+}
+
+// unprotect removes the M_Key if the agent still answers.
+func (p *port) unprotect() {
+	p.key = key
+	r, answered := p.try(p.smp(mad.Get, mad.AttrPortInfo, 0))
+	if !answered {
+		return
+	}
+	var i mad.PortInfo
+	i.Parse(r.Data[:])
+	i.State, i.PhysState, i.MKey, i.MKeyProtect = 0, 0, 0, 0
+	q := p.smp(mad.Set, mad.AttrPortInfo, 0)
+	i.Put(q.Data[:])
+	p.try(q)
 }
 
 var SMAKey01 = keys.Must("SMA-Key-01", "IBTA 14.2.4.1", verb,

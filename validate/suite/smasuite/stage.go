@@ -20,6 +20,8 @@ type port struct {
 	peer *peer  // requests come from QP0 of another port; nil: from CA.LocalMAD
 	tid  uint64
 	way  *path // see route
+
+	unprotects bool // see protect
 }
 
 // firstTID is the transaction ID of the first request. Each byte is set.
