@@ -29,6 +29,7 @@ type Plan struct {
 	OneAttempt  bool               // do not run a failed case again; for self tests, whose drivers have faults
 	Until       func(*Result) bool // the run stops when it returns true for a result; may be nil
 	Command     []string           // command line, for the report
+	Again       []string           // words that run the plan again, without a selection of cases; for the report
 	Test        string             // name of the test that runs the plan, for the report
 	Progress    func(Progress)     // called from one goroutine at a time; may be nil
 	Now         func() time.Time   // nil: time.Now
@@ -99,7 +100,7 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 	rep := &Report{
 		Schema: ReportSchema, Tool: thisTool(), Requirements: p.Catalog.Coverage(), Waivers: p.Waivers,
 		Run: RunInfo{
-			Command: p.Command, Test: p.Test, Driver: p.Driver.Name, Profile: profile.Name, Link: p.Setting.Link,
+			Command: p.Command, Again: p.Again, Test: p.Test, Driver: p.Driver.Name, Profile: profile.Name, Link: p.Setting.Link,
 			Seed: p.Setting.Seed, Shuffle: p.Shuffle, Strict: p.Strict, Selected: len(cases), All: len(p.Catalog.cases),
 		},
 	}

@@ -50,7 +50,8 @@ type Tool struct {
 // RunInfo has the parameters of the run.
 type RunInfo struct {
 	Command []string `json:"command"`
-	Test    string   `json:"test,omitempty"` // the test that called TestDriver
+	Again   []string `json:"again,omitempty"` // words that run it again, without a selection of cases
+	Test    string   `json:"test,omitempty"`  // the test that called TestDriver
 	Driver  string   `json:"driver"`
 	Profile string   `json:"profile"`
 	Link    string   `json:"link,omitempty"`

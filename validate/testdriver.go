@@ -65,7 +65,7 @@ func TestDriver(t *testing.T, d Driver, o TestOptions) {
 	}
 	p := Plan{
 		Catalog: o.Catalog, Driver: d, Select: sel, Setting: set, Waivers: o.Waivers, Workers: o.Workers,
-		Command: os.Args, Test: t.Name(),
+		Command: os.Args, Test: t.Name(), Again: testWords(),
 	}
 	if !o.InProcess {
 		p.Spawn = func(ctx context.Context, s Setting) *exec.Cmd {
@@ -137,5 +137,5 @@ func failureLines(rep *Report, r *Result) []string {
 		out = append(out, "flaky: "+r.Flaky)
 	}
 	out = append(out, r.Log...)
-	return append(out, "again: "+rep.TestCommand(r.Case))
+	return append(out, "again: "+rep.Again(r.Case))
 }

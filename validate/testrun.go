@@ -2,6 +2,7 @@ package validate
 
 import (
 	"flag"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,11 +14,37 @@ func (r *Report) TestCommand(id string) string {
 	if r.Run.Test == "" {
 		return ""
 	}
+	return "go test -run '" + strings.ReplaceAll(r.testPattern(id), "'", `'\''`) + "'"
+}
+
+// testPattern returns the argument of -run that selects a case.
+func (r *Report) testPattern(id string) string {
 	var path []string
 	for _, p := range append(strings.Split(r.Run.Test, "/"), id) {
 		path = append(path, "^"+regexp.QuoteMeta(p)+"$")
 	}
-	return "go test -run '" + strings.ReplaceAll(strings.Join(path, "/"), "'", `'\''`) + "'"
+	return strings.Join(path, "/")
+}
+
+// testFlag returns the flag of the test's program, or of go test, that selects a case.
+func (r *Report) testFlag(id string) []string {
+	if r.Run.Again[0] == "go" {
+		return []string{"-run", r.testPattern(id)}
+	}
+	return []string{"-test.run", r.testPattern(id)}
+}
+
+// testWords returns the words that run a test again, without a selection: the program, and the flags that the test's
+// own package has defined.
+func testWords() []string {
+	words := Program()
+	for i, a := range os.Args[1:] {
+		if strings.HasPrefix(strings.TrimLeft(a, "-"), "test.") {
+			continue
+		}
+		return append(words, os.Args[i+1:]...)
+	}
+	return words
 }
 
 // selectByRunFlag narrows a selection to the cases that the flag -run of go test names as subtests of the test.

@@ -18,6 +18,9 @@ import (
 	"ciddk/validate/req"
 )
 
+// again is Again of the sample report.
+var again = strings.Fields("ddk-validate run mine --profile rc --link udp --seed 9")
+
 var update = flag.Bool("update", false, "write the golden files")
 
 // sample returns a report with a result of each status and with text that could break a format.
@@ -97,7 +100,7 @@ func sample() *validate.Report {
 		Results:  []validate.Result{ok, bad, skip, waived, errd, should, flaky, unclear},
 		Untested: []validate.Untested{{Claim: "RD", Why: "no case tests <it>"}},
 		Run: validate.RunInfo{
-			Command: []string{"ddk-validate", "run"}, Driver: "mine", Profile: "rc", Link: "udp", Seed: 9,
+			Command: []string{"ddk-validate", "run"}, Again: again, Driver: "mine", Profile: "rc", Link: "udp", Seed: 9,
 		},
 		Identity: &validate.Identity{
 			Driver: "mine", GUID: "00aa", HCAs: 1, Ports: 1, PortLink: "Ethernet", Claims: []string{"UD", "AV"},
@@ -132,24 +135,24 @@ func TestText(t *testing.T) {
 }
 
 func TestRerun(t *testing.T) {
-	const mine = " run mine --case a.b --profile rc --link udp --seed 9"
 	for _, c := range []struct {
-		command []string
-		want    string
+		again []string
+		test  string
+		want  string
 	}{
-		{[]string{"ddk-validate", "run", "mine"}, "ddk-validate" + mine},
-		{[]string{"acme-validate", "run", "--case", "a.*"}, "acme-validate" + mine},
-		{
-			[]string{"ddk-validate", "run", "--set", "ip=6", "--set=path=a b", "--timeout", "1s", "--json", "x"},
-			"ddk-validate" + mine + " --set ip=6 '--set=path=a b' --timeout 1s",
-		},
-		{[]string{"mine.test", "-test.v"}, "ddk-validate" + mine},
+		{[]string{"go", "run", "example.com/a/cmd/validate", "run", "mine", "--set", "path=a b"}, "",
+			`go run example.com/a/cmd/validate run mine --set 'path=a b' --case a.b`},
+		{[]string{"./my validate", "certify", "run", "mine", "--expect", "it's"}, "",
+			`'./my validate' certify run mine --expect 'it'\''s' --case a.b`},
+		{[]string{"v", "run", "mine", "--set", "x=\n'"}, "", `v run mine --set $'x=\n\'' --case a.b`},
+		{[]string{"go", "test", "-race", "example.com/a"}, "TestMine/card 1",
+			`go test -race example.com/a -run '^TestMine$/^card 1$/^a\.b$'`},
+		{[]string{"./a.test", "-card=1"}, "TestMine", `./a.test -card=1 -test.run '^TestMine$/^a\.b$'`},
+		{nil, "TestMine", `go test -run '^TestMine$/^a\.b$'`},
+		{nil, "", ""},
 	} {
-		run := validate.RunInfo{Command: c.command, Driver: "mine", Profile: "rc", Link: "udp", Seed: 9}
-		r := &validate.Report{Run: run}
+		r := &validate.Report{Run: validate.RunInfo{Again: c.again, Test: c.test}}
 		assert.Equal(t, c.want, Rerun(r, "a.b"))
-		r.Run.Test = "TestMine/card 1"
-		assert.Equal(t, `go test -run '^TestMine$/^card 1$/^a\.b$'`, Rerun(r, "a.b"))
 	}
 }
 

@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -30,44 +29,8 @@ var colors = map[validate.Status]string{
 // Status returns the word for a status, padded to six columns.
 func (s Style) Status(x validate.Status) string { return s.paint(colors[x], fmt.Sprintf("%-6s", x)) }
 
-// Rerun returns the command that runs a case of the report again. It is a command of the program that made the report,
-// which may be a vendor's, with the same driver settings. If a test made the report, it is a command of go test.
-func Rerun(r *validate.Report, id string) string {
-	if c := r.TestCommand(id); c != "" {
-		return c
-	}
-	c := []string{"ddk-validate", "run", r.Run.Driver, "--case", id, "--profile", r.Run.Profile}
-	given := r.Run.Command
-	if len(given) > 1 && given[1] == "run" { // not a test binary
-		c[0] = given[0]
-	}
-	if r.Run.Link != "" {
-		c = append(c, "--link", r.Run.Link)
-	}
-	c = append(c, "--seed", strconv.FormatUint(r.Run.Seed, 10))
-	for i, a := range given {
-		flag, _, joined := strings.Cut(a, "=")
-		switch {
-		case flag != "--set" && flag != "--timeout":
-		case joined:
-			c = append(c, a)
-		case i+1 < len(given):
-			c = append(c, a, given[i+1])
-		}
-	}
-	for i, a := range c {
-		c[i] = quoted(a)
-	}
-	return strings.Join(c, " ")
-}
-
-// quoted returns an argument in the form that a shell takes.
-func quoted(a string) string {
-	if a != "" && !strings.ContainsAny(a, " \t\n'\"\\$`&|;<>()*?[]{}~#!") {
-		return a
-	}
-	return "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-}
+// Rerun returns the command that runs a case of the report again (validate.Report.Again).
+func Rerun(r *validate.Report, id string) string { return r.Again(id) }
 
 // Block describes a case that did not pass: its rule, the expected and actual results, and further evidence if there is
 // any. The last line is the command that runs it again.
@@ -124,7 +87,9 @@ func Block(r *validate.Report, x *validate.Result) string {
 		line("attempt", attempt(i, a))
 	}
 	line("capture", x.Capture)
-	line("again", Rerun(r, x.Case))
+	if again := Rerun(r, x.Case); again != "" { // as it is: control characters are quoted
+		fmt.Fprintf(&b, "  %-9s %s\n", "again", again)
+	}
 	return b.String()
 }
 

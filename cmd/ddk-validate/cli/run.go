@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"ciddk/internal/input"
@@ -18,7 +21,8 @@ import (
 type runCmd struct {
 	Driver string `arg:"" optional:"" help:"Driver to certify; see 'drivers'. Default: the first one."`
 	targetFlags
-	chosen bool // the profile follows from the driver's claims
+	args   []string `kong:"-"`
+	chosen bool     // the profile follows from the driver's claims
 
 	Case       patterns `help:"Only cases whose id matches, such as 'rc.*'." placeholder:"GLOB" group:"Selection"`
 	Exclude    patterns `help:"No cases whose id matches." placeholder:"GLOB" group:"Selection"`
@@ -59,6 +63,7 @@ func (r *runCmd) Run(a *app) error {
 	} else if r.OnlyFailed {
 		return errors.New("--only-failed needs --from REPORT")
 	}
+	r.args = a.args[1:]
 	p, err := r.plan(a, from)
 	if err != nil {
 		return err
@@ -195,6 +200,7 @@ func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
 	p := &validate.Plan{
 		Catalog: a.catalog, Driver: d, Select: sel, Setting: r.setting(), Workers: workers, Repeat: r.Repeat,
 		Shuffle: r.Shuffle, FailFast: r.FailFast, Strict: r.Strict, Command: a.args,
+		Again: r.again(d),
 	}
 	p.Setting.PcapDir, p.Setting.PcapAll = r.Pcap, r.PcapAll
 	if !r.InProcess {
@@ -210,6 +216,46 @@ func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// again returns the words that run the plan again, without a selection of cases, a seed that is drawn, or reports.
+func (r *runCmd) again(d validate.Driver) []string {
+	words := append(validate.Program(), before(os.Args[1:], r.args)...)
+	words = append(words, "run", d.Name, "--profile", r.Profile)
+	add := func(flag, value string) {
+		if value != "" {
+			words = append(words, flag, value)
+		}
+	}
+	link, _ := d.LinkOr(r.Link) // a link that does not exist is an error of the plan
+	add("--link", link)
+	add("--seed", strconv.FormatUint(r.Seed, 10))
+	for _, k := range slices.Sorted(maps.Keys(r.Set)) {
+		add("--set", k+"="+r.Set[k])
+	}
+	if *r.Timeout != validate.DefaultTimeout {
+		add("--timeout", r.Timeout.String())
+	}
+	if r.Repeat > 1 {
+		add("--repeat", strconv.Itoa(r.Repeat))
+	}
+	add("--expect", r.Expect)
+	add("--pcap", r.Pcap)
+	if r.Strict {
+		words = append(words, "--strict")
+	}
+	if r.InProcess {
+		words = append(words, "--in-process")
+	}
+	return words
+}
+
+// before returns the arguments of the program that precede those of the certifier, such as a command of a vendor's.
+func before(all, args []string) []string {
+	if n := len(all) - len(args); n > 0 && slices.Equal(all[n:], args) {
+		return all[:n]
+	}
+	return nil
 }
 
 // prepare creates the folders of all output files before the run, and checks that the files can be written, so that a
