@@ -34,7 +34,7 @@ func TestAgain(t *testing.T) {
 		require.NotNil(t, found, "%s", out)
 		repeated, err := exec.Command("sh", "-c", found[1]).CombinedOutput()
 		require.Error(t, err)
-		assert.Contains(t, string(repeated), "SELECTION FAILED: 1 failed, 1 of ", "%s", found[1])
+		assert.Contains(t, string(repeated), "SELECTION FAILED: 1 failed, nothing passed, 1 of ", "%s", found[1])
 		assert.Contains(t, string(repeated), found[0])
 		assert.True(t, strings.Contains(string(repeated), "seed 7)"), "%s", repeated)
 	}
