@@ -40,7 +40,9 @@ func Suite() validate.Suite {
 	walk.Timeout = 30 * time.Second
 	locks := validate.NewCase("model.locks", "control verbs on shared objects from several goroutines", validate.FeatureRC,
 		crossing, "SAS-0-05")
-	return validate.Suite{Name: "model", Cases: []validate.Case{walk, late, drain, wrap, keys, fmr, locks}}
+	armed := validate.NewCase("model.solicited-errors", "a CQ armed for solicited completions, and each error of a send",
+		validate.FeatureRC, solicitedErrors, "CI-Notify-04")
+	return validate.Suite{Name: "model", Cases: []validate.Case{walk, late, drain, wrap, keys, fmr, locks, armed}}
 }
 
 // compareTime limits the time of model.explore.
@@ -281,8 +283,9 @@ func remap(t *validate.T) {
 // crossing runs pairs of control verbs at the same time, in which each uses the objects of the other. Verbs that take
 // locks in different orders never return.
 func crossing(t *validate.T) {
-	const rounds = 300
+	const duration = time.Second
 	ca := kit.Open(t)
+	end := time.Now().Add(duration)
 	pd := ca.PD()
 	cqs := [2]*kit.CQ{ca.CQ(pd, 16), ca.CQ(pd, 16)}
 	c := kit.Options(ca, ca, kit.Type(ci.RC))
@@ -294,7 +297,7 @@ func crossing(t *validate.T) {
 		wg.Add(1)
 		t.Go(func() {
 			defer wg.Done()
-			for range rounds {
+			for time.Now().Before(end) {
 				if err := f(); err != nil {
 					t.Report(validate.Failure{Where: "control verbs in parallel", Expected: "success", Got: kit.Describe(err)})
 					return
@@ -310,7 +313,9 @@ func crossing(t *validate.T) {
 	}
 	shared := [2]*kit.QP{ca.QP(pd, cqs[0], cqs[1]), ca.QP(pd, cqs[1], cqs[0])}
 	for i := range 2 {
-		run(func() error { q, err := pd.CreateQP(create(cqs[i], cqs[1-i])); return made(q, err) })
+		for range 2 {
+			run(func() error { q, err := pd.CreateQP(create(cqs[i], cqs[1-i])); return made(q, err) })
+		}
 		run(func() error {
 			f, a := shared[i].InitAttr()
 			if err := shared[i].Modify(f, a); err != nil {
@@ -330,4 +335,46 @@ func crossing(t *validate.T) {
 	run(func() error { _, err := ca.Query(); return err })
 	run(func() error { p, err := ca.AllocatePD(ci.PDNormal); return made(p, err) })
 	wg.Wait()
+}
+
+// solicitedErrors arms the CQ of a send queue for solicited completions and has a send fail in each way. Completions
+// with errors count as solicited.
+func solicitedErrors(t *validate.T) {
+	p := kit.RC(t)
+	fired := make(chan struct{}, 64)
+	a, b := p.A.QP.CA, p.B.QP.CA
+	cq := a.CQWith(p.A.PD, ci.CQCreate{Size: 16, OnCompletion: func(any) { fired <- struct{}{} }})
+	x := a.QP(p.A.PD, cq, p.A.RecvCQ, kit.Type(ci.RC), kit.RNRRetry(0), kit.MinRNR(1))
+	y := b.QP(p.B.PD, p.B.CQ, p.B.RecvCQ, kit.Type(ci.RC))
+	send := p.A.SendWR(1, 0, 8)
+	bad, far := send, p.A.RDMA(ci.OpWrite, 1, 0, 8, p.B, 0)
+	bad.SGL = []ci.SGE{{Addr: send.SGL[0].Addr, Length: 8, LKey: ^send.SGL[0].LKey}}
+	far.Remote.RKey = ^far.Remote.RKey
+	flushed := send
+	for _, c := range []struct {
+		what   string
+		wr     ci.SendWR
+		before bool // the QP is in Error before the post
+		want   ci.WCStatus
+	}{
+		{"an invalid L_Key", bad, false, ci.WCLocalProtErr}, {"an invalid R_Key", far, false, ci.WCRemAccessErr},
+		{"no receive", send, false, ci.WCRNRRetryErr}, {"a QP in Error", flushed, true, ci.WCFlushErr},
+	} {
+		t.Step("%s", c.what)
+		for _, q := range []*kit.QP{x, y} {
+			q.To(ci.QPReset)
+		}
+		kit.Connect(x, y)
+		if c.before {
+			x.To(ci.QPError)
+		}
+		kit.OK(t, cq.Notify(ci.NotifySolicited), "CQ.Notify")
+		x.Send(c.wr)
+		select {
+		case <-fired:
+		case <-time.After(t.Remaining()):
+			t.Failf("callback of a CQ armed for solicited completions", "one for a send that fails", "none")
+		}
+		cq.WaitStatus(1, c.want)
+	}
 }
