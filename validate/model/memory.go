@@ -265,8 +265,8 @@ func scatter(ps []piece, data []datum) int {
 		for i := p.off; i < p.off+p.n && k < len(data); i++ {
 			p.mem.Bytes[i] = data[k].b
 			delete(p.mem.hazy, i)
-			if data[k].unknown {
-				p.mem.unknown[i] = true
+			if data[k].unknown { // nothing may show when it is written
+				p.mem.hazy[i] = true
 			} else {
 				delete(p.mem.unknown, i)
 			}

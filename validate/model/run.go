@@ -316,6 +316,16 @@ func (p *QP) accept(q *QP, r *request, data []datum, segs []piece, n int) (ci.WC
 			return reject(ci.EventWQReqError, "IBTA-9.9-06", ci.WCRemInvalidReqErr)
 		case isAtomic(r.Op) && r.Remote.Addr%8 != 0:
 			return reject(ci.EventWQReqError, "IBTA-9.4-13", ci.WCRemInvalidReqErr)
+		case !ok && r.Op == ci.OpWrite && r.Flags&ci.SendImmediate != 0 && p.hasReceive():
+			p.Events.permit(ci.EventWQAccessError)
+			if p.SRQ != nil { // whether an entry is used is open
+				p.loosen()
+				q.loosen()
+			} else {
+				p.complete(p.takeReceive(), true, "IBTA-9.9-05", ci.WCLocalAccessErr, ci.WCFlushErr)
+			}
+			p.toError()
+			return ci.WCRemAccessErr, "IBTA-9.9-05"
 		case !ok:
 			return reject(ci.EventWQAccessError, "IBTA-9.9-05", ci.WCRemAccessErr)
 		}
