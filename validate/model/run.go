@@ -544,6 +544,9 @@ func (p *QP) deliver(q *QP, r *request, data []datum, skip int) *Completion {
 	if p.SRQ != nil {
 		list = p.SRQ.rq
 	}
+	if from, _, _ := q.PD.local(r.sgl, 0); overlap(from, p.recvPD().valid(list[0].sgl)) {
+		q.loosen() // a message over its own source
+	}
 	status, mine, _ := p.fill(list[0], data, skip)
 	switch {
 	case status == ci.WCSuccess:
