@@ -112,6 +112,16 @@ func excusable(r *Result) bool {
 	return !slices.ContainsFunc(primary(r.Failures), func(f Failure) bool { return !explains(r.conditions, f) })
 }
 
+// clearDoubts removes the doubts about failures that neither the link nor the machine explains, so that a report names a
+// cause other than the driver only where one was measured.
+func (r *Result) clearDoubts() {
+	for i := range r.Failures {
+		if r.Status != Inconclusive && !explains(r.conditions, r.Failures[i]) {
+			r.Failures[i].Doubt = ""
+		}
+	}
+}
+
 // primary returns the failures without those that are consequences of the first.
 func primary(fs []Failure) []Failure {
 	if len(fs) == 0 {

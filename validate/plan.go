@@ -210,6 +210,7 @@ func (s *session) work(ctx context.Context, jobs []job) error {
 				if ctx.Err() != nil && res.Status != Pass {
 					continue // the run was interrupted, so this is no result of the case
 				}
+				res.clearDoubts()
 				s.finish(i, res, cancel)
 			}
 		})
