@@ -33,7 +33,8 @@ func (c *Session) listHCAs() (*Result, error) {
 
 func (c *Session) openCA(r *schema.OpenCA, files []*os.File) (*Result, error) {
 	const verb = "HCA.OpenCA"
-	o := &object{kind: schema.KindCA, token: r.Token, charge: charge{mappings: 1, files: filesPerCA}} // a driver's
+	o := &object{kind: schema.KindCA, token: r.Token, charge: charge{mappings: 1, files: filesPerCA,
+		space: spacePerCA()}} // a driver's
 	o.ca = o
 	queue, err := c.lookup(verb, schema.KindEventQueue, r.Async)
 	if err != nil {

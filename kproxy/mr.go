@@ -13,7 +13,7 @@ import (
 func (c *Session) memory(verb string, m *schema.Memory, files []*os.File) (*mapping, error) {
 	x := charge{memory: int64(min(m.Length, 1<<62))}
 	if m.Shared {
-		x.mappings = 1
+		x.mappings, x.space = 1, x.memory
 	}
 	if err := c.chargeMore(verb, x); err != nil {
 		return nil, err

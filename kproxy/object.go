@@ -178,6 +178,7 @@ func (c *Session) addCharge(verb string, x charge) error {
 	c.used.memoryBytes += x.memory
 	c.used.mappings += x.mappings
 	c.used.files += x.files
+	c.used.space += x.space
 	c.used.serviceBytes += x.service
 	return nil
 }
@@ -188,6 +189,7 @@ func (c *Session) dropCharge(x charge) {
 	c.used.memoryBytes -= x.memory
 	c.used.mappings -= x.mappings
 	c.used.files -= x.files
+	c.used.space -= x.space
 	c.s.shares.give(c.peer, x.share())
 	c.used.serviceBytes -= x.service
 }

@@ -2,6 +2,7 @@ package kproxy
 
 import (
 	"ciddk/ci"
+	"ciddk/internal/memlimit"
 	"ciddk/kproxy/schema"
 )
 
@@ -22,9 +23,9 @@ type Quota struct {
 	Agents      int // of the MAD services: 256
 	Ports       int // of the port spaces: 16384
 
-	QueueBytes   int64 // of all work and completion queues, estimated from their sizes: 1 GiB
+	QueueBytes   int64 // of all work and completion queues, estimated from their sizes: 1 GiB, or an eighth of the memory (internal/memlimit)
 	MemoryBytes  int64 // of all registered memory: 64 GiB
-	ServiceBytes int64 // of what listeners, connections, agents and their requests hold, estimated: 64 MiB
+	ServiceBytes int64 // of what listeners, connections, agents and their requests hold, estimated: 64 MiB, or a 64th of the memory
 	Mappings     int   // of the client's memory in the daemon, one for each shared region and each open adapter: 8192
 	Events       int   // that wait in one event queue because the client does not read: 4096
 	Pending      int   // requests in execution: 64
@@ -54,10 +55,10 @@ func (q Quota) WithDefaults() Quota {
 	set(&q.Events, 4096)
 	set(&q.Pending, 64)
 	if q.QueueBytes <= 0 {
-		q.QueueBytes = 1 << 30
+		q.QueueBytes = memlimit.ClientQueues()
 	}
 	if q.ServiceBytes <= 0 {
-		q.ServiceBytes = 64 << 20
+		q.ServiceBytes = memlimit.ClientServices()
 	}
 	if q.MemoryBytes <= 0 {
 		q.MemoryBytes = 64 << 30
@@ -127,13 +128,15 @@ type usage struct {
 	queueBytes   int64
 	memoryBytes  int64
 	mappings     int
-	files        int // descriptors
+	files        int   // descriptors
+	space        int64 // mapped bytes
 	serviceBytes int64
 }
 
 // charge is the part of a session's usage that one object causes.
 type charge struct {
 	queue, memory, service int64
+	space                  int64 // mapped bytes
 	mappings, files        int
 }
 

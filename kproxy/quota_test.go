@@ -69,9 +69,10 @@ func TestShares(t *testing.T) {
 	}{
 		"mappings":    {charge{mappings: 1}, maxMappings(), "vm.max_map_count"},
 		"descriptors": {charge{files: 1}, maxFiles(), "RLIMIT_NOFILE"},
+		"bytes":       {charge{space: 1}, maxSpace(), "RLIMIT_AS"},
 	} {
 		s := &Server{}
-		half := func(n int64) share { return share{int64(x.one.mappings) * n, int64(x.one.files) * n} }
+		half := func(n int64) share { return share{int64(x.one.mappings) * n, int64(x.one.files) * n, x.one.space * n} }
 		client := func(p Peer) *Session { return &Session{s: s, peer: p, quota: Quota{Mappings: 10}} }
 		require.NoError(t, s.shares.take("verb", stranger, half(x.most/2)), name)
 		err := client(stranger).addCharge("verb", x.one)

@@ -112,7 +112,7 @@ func (c *Session) Close() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.s.shares.give(c.peer, share{int64(c.used.mappings), int64(c.used.files)})
+	c.s.shares.give(c.peer, share{int64(c.used.mappings), int64(c.used.files), c.used.space})
 	c.slots, c.free, c.used = nil, nil, usage{}
 	c.log.Info("kproxy: client gone", "requests", c.stats.requests.Load(), "rejected", c.stats.rejected.Load())
 	return nil

@@ -40,7 +40,7 @@ type Config struct {
 	// Rings makes the queues; nil is rings.RXE{}, on the Go heap.
 	Rings rvt.Rings
 	// UserMemory is the size, in bytes, of the memory that the HCA shares with each client process that has a user
-	// library, for the queues of the process: a multiple of 4096; 0 is 256 MiB. Only what queues use is occupied.
+	// library, for the queues of the process: a multiple of 4096; 0 is 1 GiB. Only what queues use is occupied.
 	UserMemory int64
 	// UserIdle is how long the HCA looks for new work of such a process before it sleeps and the process must ring a
 	// doorbell, a system call. 0 is 50 us.

@@ -12,8 +12,8 @@ type sparse[T any] struct {
 }
 
 const (
-	sparseBlocks = 64
-	sparseBlock  = rings.MaxUserQPs / sparseBlocks
+	sparseBlock  = 256
+	sparseBlocks = max(maxUserAVs, rings.MaxUserQPs)/sparseBlock + 1
 )
 
 // get returns element i, or nil if there is none.

@@ -15,12 +15,12 @@ import (
 
 // Defaults of Config.UserMemory and Config.UserIdle.
 const (
-	defaultUserMemory = 256 << 20
+	defaultUserMemory = 1 << 30
 	defaultUserIdle   = 50 * time.Microsecond
 )
 
 // maxUserAVs is the most address vectors of a process that has a user library, and one more: number 0 is none.
-const maxUserAVs = sparseBlocks * sparseBlock
+const maxUserAVs = 1<<16 + 1
 
 // userContext is the adapter's part of the context of a client process. With a user library, the queues of the process
 // lie in memory that is shared with it, and the adapter's userPoller looks for new work in them.

@@ -3,6 +3,7 @@
 package software
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"ciddk/hca/reference"
 	"ciddk/hca/reference/arena"
 	"ciddk/hca/reference/rings"
+	"ciddk/internal/memlimit"
 	"ciddk/kproxy/uverbs"
 	"ciddk/link/impair"
 	"ciddk/link/sim"
@@ -46,10 +48,10 @@ func Driver() cli.Driver {
 				"delays and corrupts each, to test programs on a bad link: 1%; default: 0",
 			"user-memory": "bytes of the memory that the adapter shares with a process that has its user library, " +
 				"for the queues of the process: a multiple of 4096; only what queues use is occupied; " +
-				"default: 268435456",
+				"default: 1073741824, or a 64th of RLIMIT_AS",
 			"user-idle": "time without work of such processes after which the adapter sleeps, and their next post is " +
 				"a system call; until then, it uses a processor; default: 50us",
-			"queue-memory": "limit of the bytes of all queues of the adapter; default: 4294967296",
+			"queue-memory": "limit of the bytes of all queues of the adapter; default: 4294967296, or a quarter of the memory that the daemon may use",
 		},
 		Example: "address=192.0.2.1",
 		Verbs: []uverbs.Provider{{Library: rings.LibraryName, Name: "rxe_ddk", ABI: 2, Driver: 14,
@@ -135,6 +137,8 @@ func (a *adapter) parseUser(s cli.Settings) (err error) {
 	if a.queueMemory, err = parseBytes(s, "queue-memory", 1, 1); err != nil {
 		return err
 	}
+	a.userMemory = cmp.Or(a.userMemory, memlimit.UserMemory())
+	a.queueMemory = cmp.Or(a.queueMemory, memlimit.Queues())
 	text := s["user-idle"]
 	if text == "" {
 		return nil

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package memlimit
+
+import "math"
+
+func addressSpace() int64 { return math.MaxInt64 }
+
+func memory() int64 { return math.MaxInt64 }
