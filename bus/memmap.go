@@ -70,9 +70,9 @@ func (m *Map) AddRemote(iova, size uint64, r Remote, writable bool) error {
 	return m.add(region{iova: iova, size: size, writable: writable, remote: r})
 }
 
-// AddGuarded maps the bytes b at iova, which may turn out to be missing when they are accessed: a mapping of a file that
-// another process can truncate, or whose file system can be full. Slice returns none of them. The other accesses fail
-// then, and call fault, which does not block. See Add.
+// AddGuarded maps the bytes b at iova, which may turn out to be missing when they are accessed: a mapping of a file
+// that another process can truncate, or whose file system can be full. Slice returns none of them. The other accesses
+// fail then, and call fault, which does not block. See Add.
 func (m *Map) AddGuarded(iova uint64, b []byte, writable bool, fault func(iova uint64)) error {
 	return m.add(region{iova: iova, b: b, size: uint64(len(b)), writable: writable, fault: fault})
 }

@@ -189,8 +189,8 @@ const (
 	PortFieldQKeyErrors
 	PortFieldInitType
 	PortFieldSystemGUID
-	// PortFieldShutdown takes the port down (CapShutdownPort). The next OpenCA brings it up if the driver can; otherwise
-	// it stays down until its driver starts again or a subnet manager enables it.
+	// PortFieldShutdown takes the port down (CapShutdownPort). The next OpenCA brings it up if the driver can;
+	// otherwise it stays down until its driver starts again or a subnet manager enables it.
 	PortFieldShutdown
 )
 

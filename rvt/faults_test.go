@@ -124,7 +124,8 @@ func faults() []fault {
 		fault{name: "multi-packet WRITE with immediate and an invalid key", a: then(ci.WCRemAccessErr), b: flushed3,
 			ev: ci.EventWQAccessError, sa: ci.QPError, sb: ci.QPError, // detected before a receive is taken
 			wr: func(a, _ *side) ci.SendWR {
-				return ci.SendWR{Op: ci.OpWrite, Flags: ci.SendImmediate, SGL: a.sge(0, 5000), Remote: ci.Remote{RKey: noKey}}
+				return ci.SendWR{Op: ci.OpWrite, Flags: ci.SendImmediate, SGL: a.sge(0, 5000),
+					Remote: ci.Remote{RKey: noKey}}
 			}},
 		fault{name: "receive into what may not be written",
 			recv: func(b *side) ci.RecvWR { return ci.RecvWR{SGL: readOnly(b)} },

@@ -170,8 +170,8 @@ func (m *MW) checkBind(e *endpoint, mr *MR, b *ci.MWBind) ci.Status {
 }
 
 // bindMW executes a bind (IBTA volume 1, 10.6.7.2 and 11.4.1.1): for type 1 after nextKey, for type 2 with the variant
-// of the consumer. The window gets the low 8 bits of Bind.Key; the others are its own. Length 0 unbinds a window of type
-// 1. Status: WCBindErr, with the window unchanged.
+// of the consumer. The window gets the low 8 bits of Bind.Key; the others are its own. Length 0 unbinds a window of
+// type 1. Status: WCBindErr, with the window unchanged.
 func (d *device) bindMW(e *endpoint, w *WorkExt) ci.WCStatus {
 	if w == nil {
 		return ci.WCBindErr

@@ -282,7 +282,8 @@ func TestBindType2(t *testing.T) {
 	for _, x := range []struct {
 		at, n   uint64
 		allowed bool
-	}{{0, 50, true}, {49, 1, true}, {50, 1, false}, {0, 51, false}, {g.Addr + 10, 1, false}, {math.MaxUint64, 2, false}} {
+	}{{0, 50, true}, {49, 1, true}, {50, 1, false}, {0, 51, false}, {g.Addr + 10, 1, false}, {math.MaxUint64, 2,
+		false}} {
 		require.Equal(t, x.allowed, r.remoteOK(r.q, key, x.at, x.n, ci.RemoteRead), "%+v", x)
 	}
 	var h holds

@@ -112,8 +112,8 @@ func excusable(r *Result) bool {
 	return !slices.ContainsFunc(primary(r.Failures), func(f Failure) bool { return !explains(r.conditions, f) })
 }
 
-// clearDoubts removes the doubts about failures that neither the link nor the machine explains, so that a report names a
-// cause other than the driver only where one was measured.
+// clearDoubts removes the doubts about failures that neither the link nor the machine explains, so that a report names
+// a cause other than the driver only where one was measured.
 func (r *Result) clearDoubts() {
 	for i := range r.Failures {
 		if r.Status != Inconclusive && !explains(r.conditions, r.Failures[i]) {

@@ -100,7 +100,8 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 	rep := &Report{
 		Schema: ReportSchema, Tool: thisTool(), Requirements: p.Catalog.Coverage(), Waivers: p.Waivers,
 		Run: RunInfo{
-			Command: p.Command, Again: p.Again, Test: p.Test, Driver: p.Driver.Name, Profile: profile.Name, Link: p.Setting.Link,
+			Command: p.Command, Again: p.Again, Test: p.Test, Driver: p.Driver.Name, Profile: profile.Name,
+			Link: p.Setting.Link,
 			Seed: p.Setting.Seed, Shuffle: p.Shuffle, Strict: p.Strict, Selected: len(cases), All: len(p.Catalog.cases),
 		},
 	}

@@ -89,7 +89,8 @@ func TestPreserve(t *testing.T) {
 					}}
 			}
 			p := &validate.Plan{Driver: d, Setting: validate.Setting{Profile: "full", Scale: 0.05},
-				Catalog: validate.MustCatalog(validate.Suite{Cases: []validate.Case{one("a.down", true), one("a.next", false),
+				Catalog: validate.MustCatalog(validate.Suite{Cases: []validate.Case{one("a.down", true), one("a.next",
+					false),
 					one("a.third", false), one("a.fourth", false)}})}
 			r := run(t, p)
 			assert.Equal(t, x.outcome, r.Verdict.Outcome, "%+v", r.Results)

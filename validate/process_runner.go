@@ -54,7 +54,8 @@ func (p *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 	}
 	w := p.w
 	// If the worker has died, the end of its events is reported below, with more detail than this error.
-	sendErr := w.send(command{Case: j.c.ID, Attempt: j.attempt, Rerun: j.rerun, Stretch: j.stretch, Spoiled: p.spoiledBy})
+	sendErr := w.send(command{Case: j.c.ID, Attempt: j.attempt, Rerun: j.rerun, Stretch: j.stretch,
+		Spoiled: p.spoiledBy})
 	limit := j.timeout(p.set)
 	// The worker has a watchdog of its own. This timer is for a worker that the driver stopped or starved.
 	last := time.NewTimer(p.set.scale(openTimeout+hangGrace) + limit + p.set.scale(hangGrace+5*time.Second))

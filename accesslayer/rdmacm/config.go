@@ -73,8 +73,8 @@ type OpenConfig struct {
 	// and MAD.FirstAgent are derived from it, unless they are set. nil: unpredictable. Together with a clock
 	// (AccessLayer.Clock, or a testing/synctest bubble) and a seeded HCA and network, a run can be repeated.
 	Rand *rand.Rand
-	// MemoryAddr, if not nil, returns the address of a Memory of n bytes for peers, a multiple of 4096. nil: that of the
-	// storage, which is another one in each run.
+	// MemoryAddr, if not nil, returns the address of a Memory of n bytes for peers, a multiple of 4096. nil: that of
+	// the storage, which is another one in each run.
 	MemoryAddr func(n uint64) uint64
 	// OnClose, if not nil, is called at the end of Manager.Close, to close what the Manager depends on.
 	OnClose func() error

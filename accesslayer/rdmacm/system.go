@@ -109,8 +109,8 @@ func sources(al *accesslayer.AL) (list []Source) {
 	return list
 }
 
-// zoned returns an address with the zone of an entry of a GID table, if the address needs one: the name of the interface
-// that the entry belongs to.
+// zoned returns an address with the zone of an entry of a GID table, if the address needs one: the name of the
+// interface that the entry belongs to.
 func zoned(a netip.Addr, gids []ci.GIDEntry, index int) netip.Addr {
 	if a.Is6() && a.IsLinkLocalUnicast() && index < len(gids) {
 		return a.WithZone(gids[index].Interface)

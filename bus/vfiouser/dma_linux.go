@@ -52,8 +52,8 @@ func (s *session) dmaMap(m *message) ([]byte, unix.Errno) {
 
 // fault ends the session after an access to memory that its file has not.
 func (s *session) fault(iova uint64) {
-	s.end(fmt.Errorf("vfiouser: memory of the driver's side is missing at %#x: its file was truncated, or its file system "+
-		"is full (a memfd with F_SEAL_SHRINK, such as QEMU's memory-backend-memfd, cannot be)", iova))
+	s.end(fmt.Errorf("vfiouser: memory of the driver's side is missing at %#x: its file was truncated, or its file "+
+		"system is full (a memfd with F_SEAL_SHRINK, such as QEMU's memory-backend-memfd, cannot be)", iova))
 }
 
 // keepsSize reports whether a file is memory that cannot shrink, and whose pages exist when they are used. Huge pages
@@ -66,7 +66,8 @@ func keepsSize(f *os.File) (ok bool) {
 	err = raw.Control(func(fd uintptr) {
 		seals, err := unix.FcntlInt(fd, unix.F_GET_SEALS, 0)
 		var fs unix.Statfs_t
-		ok = err == nil && seals&unix.F_SEAL_SHRINK != 0 && unix.Fstatfs(int(fd), &fs) == nil && fs.Type == unix.TMPFS_MAGIC
+		ok = err == nil && seals&unix.F_SEAL_SHRINK != 0 && unix.Fstatfs(int(fd), &fs) == nil &&
+			fs.Type == unix.TMPFS_MAGIC
 	})
 	return ok && err == nil
 }

@@ -28,11 +28,13 @@
 //
 //   - Memory is mapped from memfds and files of tmpfs, hugetlbfs and local disks; other files, whose system calls could
 //     wait for a process (FUSE), are rejected. A memfd with F_SEAL_SHRINK, as QEMU's memory-backend-memfd makes it, is
-//     accessed in place. Other files can be truncated, or lack room for a page: they are accessed by guarded copies, and
-//     the connection ends at an access to a page that is missing.
-//   - Interrupts are eventfds. One that blocks holds up its own device, until the connection or the server ends.
-//   - An access by messages has 10 seconds in all. A client with a twin socket transfers at least 4096 bytes at once.
-//   - All clients of a process map at most 16384 ranges and 16 TiB, or half of RLIMIT_AS.
+//
+// accessed in place. Other files can be truncated, or lack room for a page: they are accessed by guarded copies, and
+//
+//	  the connection ends at an access to a page that is missing.
+//	- Interrupts are eventfds. One that blocks holds up its own device, until the connection or the server ends.
+//	- An access by messages has 10 seconds in all. A client with a twin socket transfers at least 4096 bytes at once.
+//	- All clients of a process map at most 16384 ranges and 16 TiB, or half of RLIMIT_AS.
 //
 // Sources: the vfio-user specification (libvfio-user, QEMU docs/interop/vfio-user.rst); Linux,
 // include/uapi/linux/vfio.h.

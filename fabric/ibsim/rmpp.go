@@ -240,8 +240,8 @@ func (k *client) takeSegment(d *fabric.Datagram) (length int, ok bool) {
 }
 
 // markCut sets the status of a table of which the program gets the first segment, and that is the reason that programs
-// print. Without it, a program such as saquery --src-to-dst reports that a node that it did not get does not exist. Paths
-// are the exception: ibqueryerrors can do without those that it does not get.
+// print. Without it, a program such as saquery --src-to-dst reports that a node that it did not get does not exist.
+// Paths are the exception: ibqueryerrors can do without those that it does not get.
 func (k *client) markCut(m *message) {
 	r, _, ok := rmppOf(&m.mad)
 	if !ok || r.Type != mad.RMPPData || r.Flags&mad.RMPPLast != 0 || mad.Class(m.mad[1]) != mad.ClassSubnetAdmin {

@@ -97,8 +97,9 @@ func (p *parser) line(text string) (include string, err error) {
 	if text[0] == '@' {
 		return "", p.errorf("port aliases are not supported: write the id and the port of the neighbor")
 	}
-	return "", p.errorf("the line begins no record: want Switch, Ca, Rt, a port in brackets, or an assignment such as " +
-		"switchguid=")
+	return "",
+		p.errorf("the line begins no record: want Switch, Ca, Rt, a port in brackets, or an assignment such as " +
+			"switchguid=")
 }
 
 // number parses an assignment.
@@ -261,7 +262,8 @@ func (p *parser) rate(rest string) (Width, Speed, error) {
 		case name == "e" && v <= 15:
 			extended = uint8(v)
 		default:
-			return 0, 0, p.errorf("option behind the neighbor: want w=1 to 31, s=0 to 7 or e=0 to 15, masks of PortInfo")
+			return 0, 0,
+				p.errorf("option behind the neighbor: want w=1 to 31, s=0 to 7 or e=0 to 15, masks of PortInfo")
 		}
 	}
 	speed := SpeedOf(base, extended)

@@ -40,8 +40,8 @@ func Read(r io.Reader, name string, open func(name string) (io.ReadCloser, error
 	return p.finish()
 }
 
-// ReadFile reads a topology from a file. Names in include lines are relative to the file that has them, and are those of
-// regular files. Errors tell the line and not what is in it: an included file may be none of the user's.
+// ReadFile reads a topology from a file. Names in include lines are relative to the file that has them, and are those
+// of regular files. Errors tell the line and not what is in it: an included file may be none of the user's.
 func ReadFile(path string) (*Topology, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -230,7 +230,8 @@ var ifaces = []string{"Registrar", "HCA", "CA", "UserCA", "PD", "AV", "CQ", "SRQ
 // otherUses describe the capability bits that no verb's comment names.
 var otherUses = map[string]string{
 	"CapUC": "QPs of type UC", "CapUD": "QPs of type UD", "CapRD": "QPs of type RD, `PD.AllocRDD` and all below it",
-	"CapRawMulticast": "`QP.AttachMcast` of a raw QP", "CapZeroBased": "the ZeroBased access bit, for regions and for windows of type 2",
+	"CapRawMulticast":   "`QP.AttachMcast` of a raw QP",
+	"CapZeroBased":      "the ZeroBased access bit, for regions and for windows of type 2",
 	"CapSendInvalidate": "the SendInvalidate flag", "CapLSO": "`OpLSO`",
 	"CapIPChecksum":        "the SendIPChecksum and SendL4Checksum flags, WCChecksumOK",
 	"CapModifyWRDepth":     "QPFieldSendDepth, QPFieldRecvDepth",

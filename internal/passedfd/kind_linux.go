@@ -14,11 +14,12 @@ type Kind int
 
 // Kinds of descriptors.
 const (
-	Foreign  Kind = iota // a file or directory that may be implemented by a process (FUSE): any system call may wait for it
-	Disk                 // a regular file of a file system of the kernel, on a disk
-	Memory               // a memfd, or a file of tmpfs or hugetlbfs
-	Object               // what is no file: sockets, pipes, devices, and objects of the kernel
-	Nameless             // an Object that only descriptors have, such as an eventfd
+	// a file or directory that may be implemented by a process (FUSE): any system call may wait for it
+	Foreign  Kind = iota
+	Disk          // a regular file of a file system of the kernel, on a disk
+	Memory        // a memfd, or a file of tmpfs or hugetlbfs
+	Object        // what is no file: sockets, pipes, devices, and objects of the kernel
+	Nameless      // an Object that only descriptors have, such as an eventfd
 )
 
 // KindOf returns the kind of a descriptor. None of its system calls waits for a file system.

@@ -14,8 +14,8 @@ import (
 const maxLinks = 40
 
 // Dir creates a directory with the mode 0700, and its parents, unless they exist. It returns the path without symbolic
-// links. Error: the path is relative; another user owns the directory or can write to it; another user can replace it or
-// one of its parents, or a link that leads there. Nothing is created in a directory of another user.
+// links. Error: the path is relative; another user owns the directory or can write to it; another user can replace it
+// or one of its parents, or a link that leads there. Nothing is created in a directory of another user.
 func Dir(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", fmt.Errorf("%s: want an absolute path", path)

@@ -240,8 +240,8 @@ func (f *File) reapChannels() {
 	f.channels = slices.DeleteFunc(f.channels, func(x channel) bool { return slices.Contains(list, x) })
 }
 
-// channelOf returns the event queue of a descriptor of the program, or 0 for a negative one, which is none. wait reports
-// that the carrier must send it first. Error: EBADF: it is not the descriptor of a channel of this file.
+// channelOf returns the event queue of a descriptor of the program, or 0 for a negative one, which is none. wait
+// reports that the carrier must send it first. Error: EBADF: it is not the descriptor of a channel of this file.
 func (f *File) channelOf(c *call, fd int32) (queue schema.Handle, wait bool, err error) {
 	if fd < 0 {
 		return 0, false, nil

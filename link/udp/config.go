@@ -32,8 +32,9 @@ type Config struct {
 	// Portable turns off what only Linux has (batched system calls, segmentation offload, GRH.FlowLabel): one datagram
 	// per call, as elsewhere.
 	Portable bool
-	// Privileged makes the whole IPv4 header of received packets visible (Linux only): every bit of the ICRC is checked,
-	// where a plain socket leaves a residue (see the package documentation). It takes the capability CAP_NET_RAW.
+	// Privileged makes the whole IPv4 header of received packets visible (Linux only): every bit of the ICRC is
+	// checked, where a plain socket leaves a residue (see the package documentation). It takes the capability
+	// CAP_NET_RAW.
 	Privileged bool
 	// Within, if not nil, runs the functions that open sockets of the port, and returns their error: once in New, and
 	// when the first QP attaches to a multicast group. A thread in a network namespace can open them, for instance.

@@ -54,8 +54,9 @@ func TestHeaderFields(t *testing.T) {
 			if want == 0 {
 				want = rocev2.DefaultHops
 			}
-			rt, err := a.Route(&ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: rocev2.GIDOf(to), TrafficClass: f.class,
-				HopLimit: f.hops}}, rvt.Flow{Datagram: true})
+			rt, err := a.Route(&ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: rocev2.GIDOf(to),
+				TrafficClass: f.class,
+				HopLimit:     f.hops}}, rvt.Flow{Datagram: true})
 			require.NoError(t, err)
 			a.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff, DestQP: 5,
 				SrcQP: 6, N: 1, MTU: 1024, Len: 4, Payload: [][]byte{{1, 2, 3, 4}}, Route: rt}})

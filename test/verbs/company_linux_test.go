@@ -61,7 +61,8 @@ func TestCompany(t *testing.T) {
 		programs[source] = append([]string{compile(t, source, "-pthread", "-l:libibverbs.so.1")}, programs[source]...)
 	}
 	list := "-DFUNCTIONS(X)=X(" + strings.Join(exported(t, r), ")X(") + ")"
-	libraries := map[string]string{"wrapper.c": companion(t, "wrapper.c", list), "crossing.c": companion(t, "crossing.c"),
+	libraries := map[string]string{"wrapper.c": companion(t, "wrapper.c", list), "crossing.c": companion(t,
+		"crossing.c"),
 		"hooks.c": companion(t, "hooks.c")}
 	for name, library := range libraries {
 		for source, program := range programs {
@@ -136,7 +137,8 @@ func TestBells(t *testing.T) {
 func TestResident(t *testing.T) {
 	program := compile(t, "resident.c", "-pthread", "-l:libibverbs.so.1")
 	r := newSeccompRig(t)
-	for _, flags := range [][]string{{"--share-memory=auto"}, {"--share-memory"}, {shareNever}, {"--carrier", "seccomp"}} {
+	for _, flags := range [][]string{{"--share-memory=auto"}, {"--share-memory"}, {shareNever}, {"--carrier",
+		"seccomp"}} {
 		r.flags = flags
 		assert.Equal(t, "success\n", r.run(program), "%v", flags)
 	}

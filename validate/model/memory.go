@@ -292,7 +292,7 @@ func known(b []byte) []datum {
 	return out
 }
 
-// haze makes pieces unspecified until they are written again: those of a message of which a part may arrive at any time.
+// haze makes pieces unspecified until they are written again: those of a message of which a part may still arrive.
 func haze(ps []piece) {
 	for _, p := range ps {
 		for i := p.off; i < p.off+p.n; i++ {

@@ -98,9 +98,11 @@ func took(verb string, count, n int, err error, refuse func(i int) (Rule, []ci.S
 		if i < n {
 			switch {
 			case want != nil && !maybe:
-				return violation(rule, verb, fmt.Sprintf("request %d of %d rejected with %v", i+1, count, want[0]), "accepted")
+				return violation(rule, verb, fmt.Sprintf("request %d of %d rejected with %v", i+1, count, want[0]),
+					"accepted")
 			case !may:
-				return violation(full, verb, "InsufficientResources from a full queue", "request %d of %d accepted", i+1, count)
+				return violation(full, verb, "InsufficientResources from a full queue", "request %d of %d accepted",
+					i+1, count)
 			}
 			take(i)
 			continue

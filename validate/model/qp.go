@@ -171,7 +171,8 @@ var transitions = map[step]fields{
 	{ci.QPRTR, ci.QPRTS}: {
 		{ci.QPFieldsRTS &^ ci.QPFieldState, fCur | fAccess | fRNR | fAlt | fAPM},
 		{ci.QPFieldSQPSN, fCur | fAccess | fAlt | fAPM}, {ci.QPFieldSQPSN, fCur | fQKey}},
-	{ci.QPRTS, ci.QPRTS}: {{0, fCur | fAccess | fRNR | fAlt | fAPM}, {0, fCur | fAccess | fAlt | fAPM}, {0, fCur | fQKey}},
+	{ci.QPRTS, ci.QPRTS}: {{0, fCur | fAccess | fRNR | fAlt | fAPM}, {0, fCur | fAccess | fAlt | fAPM}, {0,
+		fCur | fQKey}},
 	{ci.QPRTS, ci.QPSQD}: {{0, ci.QPFieldSQDEvent}, {0, ci.QPFieldSQDEvent}, {0, ci.QPFieldSQDEvent}},
 	{ci.QPSQD, ci.QPSQD}: {{0, fAccess | fPKey | fPort | fPath | fAlt | fAPM},
 		{0, fAccess | fPKey | fPort | ci.QPFieldPrimary | fAlt | fAPM}, {0, fPKey | fQKey}},
@@ -308,8 +309,9 @@ func (q *QP) assign(set ci.QPField, a ci.QPAttr) {
 		ci.QPFieldRNRRetry:   func() { to.RNRRetry = a.RNRRetry }, fRNR: func() { to.MinRNRTimer = a.MinRNRTimer },
 		ci.QPFieldRQPSN:     func() { to.RQPSN, q.expectPSN = a.RQPSN, uint32(a.RQPSN) },
 		ci.QPFieldSQPSN:     func() { to.SQPSN, q.sendPSN = a.SQPSN, uint32(a.SQPSN) },
-		ci.QPFieldInitDepth: func() { to.InitDepth = a.InitDepth }, ci.QPFieldRespRes: func() { to.RespRes = a.RespRes },
-		ci.QPFieldDestNum: func() { to.DestNum = a.DestNum },
+		ci.QPFieldInitDepth: func() { to.InitDepth = a.InitDepth },
+		ci.QPFieldRespRes:   func() { to.RespRes = a.RespRes },
+		ci.QPFieldDestNum:   func() { to.DestNum = a.DestNum },
 	} {
 		if set&f != 0 {
 			do()
@@ -410,7 +412,8 @@ func (q *QP) Query(got ci.QPAttr, err error) *Violation {
 			diff(rule, "MinRNRTimer", a.MinRNRTimer, got.MinRNRTimer))
 		if q.State != ci.QPRTR {
 			list = append(list, diff(rule, "AckTimeout", a.Primary.AckTimeout, got.Primary.AckTimeout),
-				diff(rule, "RetryCount", a.RetryCount, got.RetryCount), diff(rule, "RNRRetry", a.RNRRetry, got.RNRRetry),
+				diff(rule, "RetryCount", a.RetryCount, got.RetryCount), diff(rule, "RNRRetry", a.RNRRetry,
+					got.RNRRetry),
 				diff(rule, "InitDepth", a.InitDepth, got.InitDepth))
 		}
 	}
@@ -450,7 +453,8 @@ func (pd *PD) CreateSRQ(a, granted ci.SRQAttr, err error) (*SRQ, *Violation) {
 		return nil, v
 	}
 	if granted.MaxWR < a.MaxWR || granted.MaxSGE < a.MaxSGE {
-		return nil, violation("CI-CreateSRQ-01", verb, fmt.Sprintf("at least %d and %d", a.MaxWR, a.MaxSGE), "%d and %d",
+		return nil, violation("CI-CreateSRQ-01", verb, fmt.Sprintf("at least %d and %d", a.MaxWR, a.MaxSGE),
+			"%d and %d",
 			granted.MaxWR, granted.MaxSGE)
 	}
 	s := &SRQ{MaxWR: granted.MaxWR, MaxSGE: granted.MaxSGE}

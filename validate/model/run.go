@@ -208,9 +208,9 @@ func (q *QP) execute(r *request) (ci.WCStatus, Rule) {
 	return p.accept(q, r, data, segs, n)
 }
 
-// tear is a message with an invalid segment at the requester. Packets before that segment may have been sent, and a READ
-// or an atomic may be sent before its segments are checked. If the responder rejects these, the sources do not say which
-// error comes first.
+// tear is a message with an invalid segment at the requester. Packets before that segment may have been sent, and a
+// READ or an atomic may be sent before its segments are checked. If the responder rejects these, the sources do not say
+// which error comes first.
 func (q *QP) tear(r *request) {
 	p, ok := q.peer()
 	if q.Type == ci.UD || q.CA.w.Cut && operations[r.Op].local == 0 {
@@ -285,46 +285,46 @@ func (q *QP) packets(n int) uint32 {
 }
 
 // opened raises EventQPComm at the first message in RTR.
-func (p *QP) opened() {
-	if p.State == ci.QPRTR && !p.isOpen {
-		p.isOpen = true
-		p.Events.expect(ci.EventQPComm, "CI-EventComm-01")
+func (q *QP) opened() {
+	if q.State == ci.QPRTR && !q.isOpen {
+		q.isOpen = true
+		q.Events.expect(ci.EventQPComm, "CI-EventComm-01")
 	}
 }
 
 // accept executes a request of an RC peer and returns the status that the peer sees.
-func (p *QP) accept(q *QP, r *request, data []datum, segs []piece, n int) (ci.WCStatus, Rule) {
-	p.opened()
+func (q *QP) accept(p *QP, r *request, data []datum, segs []piece, n int) (ci.WCStatus, Rule) {
+	q.opened()
 	op := operations[r.Op]
 	reject := func(e ci.EventType, rule Rule, s ci.WCStatus) (ci.WCStatus, Rule) {
 		if op.local != 0 {
 			forget(segs)
 		}
-		p.Events.expect(e, rule)
-		p.toError()
+		q.Events.expect(e, rule)
+		q.toError()
 		return s, rule
 	}
 	if isAtomic(r.Op) {
 		n = 8
 	}
 	if op.right != 0 {
-		target, ok := p.remote(r.Remote, n, op.right)
+		target, ok := q.remote(r.Remote, n, op.right)
 		switch {
-		case p.Attr.Access&op.right == 0:
+		case q.Attr.Access&op.right == 0:
 			return reject(ci.EventWQReqError, "IBTA-9.9-13", ci.WCRemInvalidReqErr)
-		case r.Op != ci.OpWrite && p.Attr.RespRes == 0:
+		case r.Op != ci.OpWrite && q.Attr.RespRes == 0:
 			return reject(ci.EventWQReqError, "IBTA-9.9-06", ci.WCRemInvalidReqErr)
 		case isAtomic(r.Op) && r.Remote.Addr%8 != 0:
 			return reject(ci.EventWQReqError, "IBTA-9.4-13", ci.WCRemInvalidReqErr)
-		case !ok && r.Op == ci.OpWrite && r.Flags&ci.SendImmediate != 0 && p.hasReceive():
-			p.Events.permit(ci.EventWQAccessError)
-			if p.SRQ != nil { // whether an entry is used is open
-				p.loosen()
+		case !ok && r.Op == ci.OpWrite && r.Flags&ci.SendImmediate != 0 && q.hasReceive():
+			q.Events.permit(ci.EventWQAccessError)
+			if q.SRQ != nil { // whether an entry is used is open
 				q.loosen()
+				p.loosen()
 			} else {
-				p.complete(p.takeReceive(), true, "IBTA-9.9-05", ci.WCLocalAccessErr, ci.WCFlushErr)
+				q.complete(q.takeReceive(), true, "IBTA-9.9-05", ci.WCLocalAccessErr, ci.WCFlushErr)
 			}
-			p.toError()
+			q.toError()
 			return ci.WCRemAccessErr, "IBTA-9.9-05"
 		case !ok:
 			return reject(ci.EventWQAccessError, "IBTA-9.9-05", ci.WCRemAccessErr)
@@ -332,69 +332,69 @@ func (p *QP) accept(q *QP, r *request, data []datum, segs []piece, n int) (ci.WC
 		switch {
 		case r.Op == ci.OpRead:
 			scatter(segs, gather(target))
-			q.begun = append(q.begun, &fetch{target, segs})
-			p.advancePSN(q, n)
+			p.begun = append(p.begun, &fetch{target, segs})
+			q.advancePSN(p, n)
 			return ci.WCSuccess, "IBTA-9.4-04"
 		case isAtomic(r.Op):
 			old := atomic(r, target)
-			q.place(r, target, gather(target))
+			p.place(r, target, gather(target))
 			scatter(segs, old)
-			q.begun = append(q.begun, &fetch{target, append(segs, target...)})
-			p.advancePSN(q, 0)
+			p.begun = append(p.begun, &fetch{target, append(segs, target...)})
+			q.advancePSN(p, 0)
 			return ci.WCSuccess, "IBTA-9.4-11"
 		case r.Flags&ci.SendImmediate == 0:
-			q.place(r, target, data)
-			p.advancePSN(q, n)
+			p.place(r, target, data)
+			q.advancePSN(p, n)
 			return ci.WCSuccess, "IBTA-9.4-01"
 		}
 		changed := settled(target)
-		if !p.hasReceive() {
-			if q.place(r, target, nil); !r.torn { // all packets but the last may have been executed
+		if !q.hasReceive() {
+			if p.place(r, target, nil); !r.torn { // all packets but the last may have been executed
 				haze(target)
 			}
 			r.torn = true
-			return p.notReady(q)
+			return q.notReady(p)
 		}
-		q.place(r, target, data)
+		p.place(r, target, data)
 		if r.torn { // what others wrote in between may have been overwritten, or not
 			forget(changed)
 		}
-		p.advancePSN(q, n)
-		p.received(p.takeReceive(), q, r, n, ci.WCRecvWrite)
+		q.advancePSN(p, n)
+		q.received(q.takeReceive(), p, r, n, ci.WCRecvWrite)
 		return ci.WCSuccess, "IBTA-9.4-03"
 	}
-	if !p.hasReceive() {
-		return p.notReady(q)
+	if !q.hasReceive() {
+		return q.notReady(p)
 	}
-	recv := p.takeReceive()
-	status, mine, rule := p.fill(recv, data, 0)
-	if p.Loose {
-		q.loosen()
+	recv := q.takeReceive()
+	status, mine, rule := q.fill(recv, data, 0)
+	if q.Loose {
+		p.loosen()
 	}
-	if segs, _, bad := p.recvPD().local(recv.sgl, 0); bad == ci.WCSuccess {
-		q.place(r, segs, nil)
+	if segs, _, bad := q.recvPD().local(recv.sgl, 0); bad == ci.WCSuccess {
+		p.place(r, segs, nil)
 	}
 	if status != ci.WCSuccess {
-		p.complete(recv, true, rule, mine)
-		p.Events.permit(ci.EventWQReqError)
-		p.Events.permit(ci.EventWQAccessError)
-		p.toError()
+		q.complete(recv, true, rule, mine)
+		q.Events.permit(ci.EventWQReqError)
+		q.Events.permit(ci.EventWQAccessError)
+		q.toError()
 		return status, rule
 	}
-	if r.Flags&ci.SendInvalidate != 0 && !p.invalidate(r.Inv) {
-		p.loosen() // D-77
-		q.loosen()
-		p.State, q.State = ci.QPError, ci.QPError
+	if r.Flags&ci.SendInvalidate != 0 && !q.invalidate(r.Inv) {
+		q.loosen() // D-77
+		p.loosen()
+		q.State, p.State = ci.QPError, ci.QPError
 		return ci.WCRemAccessErr, "CI-SendInv-01"
 	}
-	p.advancePSN(q, n)
-	p.received(recv, q, r, n, ci.WCRecv)
+	q.advancePSN(p, n)
+	q.received(recv, p, r, n, ci.WCRecv)
 	return ci.WCSuccess, "IBTA-9.7-01"
 }
 
-func (p *QP) advancePSN(q *QP, n int) {
-	k := q.packets(n)
-	q.sendPSN, p.expectPSN = (q.sendPSN+k)&0xffffff, (p.expectPSN+k)&0xffffff
+func (q *QP) advancePSN(p *QP, n int) {
+	k := p.packets(n)
+	p.sendPSN, q.expectPSN = (p.sendPSN+k)&0xffffff, (q.expectPSN+k)&0xffffff
 }
 
 // atomic executes an atomic and returns the original value.
@@ -419,38 +419,38 @@ func atomic(r *request, target []piece) []datum {
 	return old
 }
 
-func (p *QP) hasReceive() bool {
-	if p.SRQ != nil {
-		return len(p.SRQ.rq) > 0
+func (q *QP) hasReceive() bool {
+	if q.SRQ != nil {
+		return len(q.SRQ.rq) > 0
 	}
-	return len(p.rq) > 0
+	return len(q.rq) > 0
 }
 
 // takeReceive takes the oldest receive (IBTA-9.7-02, CI-SRQ-02).
-func (p *QP) takeReceive() (r *request) {
-	if s := p.SRQ; s != nil {
+func (q *QP) takeReceive() (r *request) {
+	if s := q.SRQ; s != nil {
 		r, s.rq = s.rq[0], s.rq[1:]
 		s.checkLimit()
 		return r
 	}
-	r, p.rq = p.rq[0], p.rq[1:]
+	r, q.rq = q.rq[0], q.rq[1:]
 	return r
 }
 
 // notReady is a message without a receive: it waits with RNRRetry 7, and fails otherwise.
-func (p *QP) notReady(q *QP) (ci.WCStatus, Rule) {
-	if q.Attr.RNRRetry == 7 {
-		q.stall = stalledRNR
+func (q *QP) notReady(p *QP) (ci.WCStatus, Rule) {
+	if p.Attr.RNRRetry == 7 {
+		p.stall = stalledRNR
 		return 0, ""
 	}
 	return ci.WCRNRRetryErr, "IBTA-9.9-07"
 }
 
 // fits reports whether the part of a list of segments that n bytes need is valid.
-func (p *QP) fits(sgl []ci.SGE, n int) bool {
+func (q *QP) fits(sgl []ci.SGE, n int) bool {
 	for _, s := range sgl {
 		s.Length = uint32(min(int(s.Length), n))
-		if _, _, bad := p.recvPD().local([]ci.SGE{s}, ci.LocalWrite); bad != ci.WCSuccess {
+		if _, _, bad := q.recvPD().local([]ci.SGE{s}, ci.LocalWrite); bad != ci.WCSuccess {
 			return false
 		}
 		n -= int(s.Length)
@@ -459,20 +459,21 @@ func (p *QP) fits(sgl []ci.SGE, n int) bool {
 }
 
 // recvPD returns the PD against which segments of receives are checked.
-func (p *QP) recvPD() *PD {
-	if p.SRQ != nil {
-		return p.SRQ.PD // CI-SRQ-05
+func (q *QP) recvPD() *PD {
+	if q.SRQ != nil {
+		return q.SRQ.PD // CI-SRQ-05
 	}
-	return p.PD
+	return q.PD
 }
 
 // fill writes a message to a receive, from byte skip on. It returns the statuses of sender and receive.
-func (p *QP) fill(r *request, data []datum, skip int) (sender, receiver ci.WCStatus, rule Rule) {
-	pd := p.recvPD()
+func (q *QP) fill(r *request, data []datum, skip int) (sender, receiver ci.WCStatus, rule Rule) {
+	pd := q.recvPD()
 	segs, n, bad := pd.local(r.sgl, ci.LocalWrite)
 	switch {
-	case bad != ci.WCSuccess && p.fits(r.sgl, len(data)+skip): // whether segments that are not needed are checked is open
-		p.loosen()
+	// whether segments that are not needed are checked is open
+	case bad != ci.WCSuccess && q.fits(r.sgl, len(data)+skip):
+		q.loosen()
 		return ci.WCRemOpErr, bad, "IBTA-9.9-02"
 	case bad != ci.WCSuccess:
 		forget(pd.valid(r.sgl)) // segments before the wrong one may have been written
@@ -493,8 +494,8 @@ func (p *QP) fill(r *request, data []datum, skip int) (sender, receiver ci.WCSta
 }
 
 // received predicts the completion of a receive.
-func (p *QP) received(recv *request, q *QP, r *request, n int, op ci.WCOp) *Completion {
-	c := p.complete(recv, true, "IBTA-9.7-02", ci.WCSuccess)
+func (q *QP) received(recv *request, p *QP, r *request, n int, op ci.WCOp) *Completion {
+	c := q.complete(recv, true, "IBTA-9.7-02", ci.WCSuccess)
 	c.WC.Op, c.WC.Length = op, uint32(n)
 	if r.Flags&ci.SendImmediate != 0 {
 		c.WC.Flags, c.WC.Imm = ci.WCImmediate, r.Imm
@@ -503,60 +504,60 @@ func (p *QP) received(recv *request, q *QP, r *request, n int, op ci.WCOp) *Comp
 		c.WC.Flags, c.WC.Imm = ci.WCInvalidated, uint32(r.Inv)
 	}
 	c.solicited = r.Flags&ci.SendSolicited != 0
-	p.RecvCQ.push(c)
+	q.RecvCQ.push(c)
 	return c
 }
 
 // acceptUC executes a message of a UC peer. What cannot be accepted is dropped (IBTA-9.8-03).
-func (p *QP) acceptUC(q *QP, r *request, data []datum) {
-	if q.CA.w.Cut {
+func (q *QP) acceptUC(p *QP, r *request, data []datum) {
+	if p.CA.w.Cut {
 		return
 	}
-	p.opened()
+	q.opened()
 	n := len(data)
 	if r.Op == ci.OpWrite {
-		target, ok := p.remote(r.Remote, n, ci.RemoteWrite)
+		target, ok := q.remote(r.Remote, n, ci.RemoteWrite)
 		switch {
-		case p.Attr.Access&ci.RemoteWrite == 0 || !ok:
+		case q.Attr.Access&ci.RemoteWrite == 0 || !ok:
 			return
 		case r.Flags&ci.SendImmediate == 0:
 			scatter(target, data)
 			return
-		case !p.hasReceive():
+		case !q.hasReceive():
 			haze(target)
-			p.CA.w.Dropped = true
+			q.CA.w.Dropped = true
 			return
 		}
 		scatter(target, data)
-		p.received(p.takeReceive(), q, r, n, ci.WCRecvWrite)
+		q.received(q.takeReceive(), p, r, n, ci.WCRecvWrite)
 		return
 	}
-	p.deliver(q, r, data, 0)
+	q.deliver(p, r, data, 0)
 }
 
 // deliver passes a message of an unreliable service to a receive.
-func (p *QP) deliver(q *QP, r *request, data []datum, skip int) *Completion {
-	if !p.hasReceive() {
-		p.CA.w.Dropped = true
+func (q *QP) deliver(p *QP, r *request, data []datum, skip int) *Completion {
+	if !q.hasReceive() {
+		q.CA.w.Dropped = true
 		return nil
 	}
-	list := p.rq
-	if p.SRQ != nil {
-		list = p.SRQ.rq
+	list := q.rq
+	if q.SRQ != nil {
+		list = q.SRQ.rq
 	}
-	if from, _, _ := q.PD.local(r.sgl, 0); overlap(from, p.recvPD().valid(list[0].sgl)) {
-		q.loosen() // a message over its own source
+	if from, _, _ := p.PD.local(r.sgl, 0); overlap(from, q.recvPD().valid(list[0].sgl)) {
+		p.loosen() // a message over its own source
 	}
-	status, mine, _ := p.fill(list[0], data, skip)
+	status, mine, _ := q.fill(list[0], data, skip)
 	switch {
 	case status == ci.WCSuccess:
-		return p.received(p.takeReceive(), q, r, len(data)+skip, ci.WCRecv)
+		return q.received(q.takeReceive(), p, r, len(data)+skip, ci.WCRecv)
 	case mine == ci.WCLocalLenErr: // D-94: dropped, or the receive completes with an error
-		p.loosen()
+		q.loosen()
 	default:
-		recv := p.takeReceive()
-		p.complete(recv, true, "IBTA-9.9-12", mine)
-		p.toError()
+		recv := q.takeReceive()
+		q.complete(recv, true, "IBTA-9.9-12", mine)
+		q.toError()
 	}
 	return nil
 }

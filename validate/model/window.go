@@ -10,4 +10,4 @@ func (q *QP) executeLocal(*request) (ci.WCStatus, Rule) { return ci.WCSuccess, "
 
 // invalidate invalidates a key of a fast registration or of a window of type 2. It returns false if the key cannot be
 // invalidated.
-func (p *QP) invalidate(ci.Key) bool { return false }
+func (q *QP) invalidate(ci.Key) bool { return false }

@@ -72,7 +72,8 @@ type options struct {
 // parse parses a command line, and validates it.
 func parse(args []string) (o options, f *flag.FlagSet, err error) {
 	f = flag.NewFlagSet("ddkrun", flag.ContinueOnError)
-	f.StringVar(&o.socket, "socket", "", "`path` of the socket of a daemon (default: that of the machine or of the user)")
+	f.StringVar(&o.socket, "socket", "",
+		"`path` of the socket of a daemon (default: that of the machine or of the user)")
 	f.StringVar(&o.carrier, "carrier", carrierAuto, "how the program reaches the daemon: "+strings.Join(carriers, ", "))
 	share, err := newShareFlag()
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 )
 
 // imports are the functions of the C library that the preloaded library calls, besides those of strings and numbers:
-// nothing that a system call does, and nothing that is replaced by the libraries that programs are loaded with (hooks of
-// memory, fakeroot, allocators), except for allocations, and for what only the C library can do.
-const imports = "calloc free dlopen dlsym dlerror dladdr getenv environ __environ sysconf __errno_location __tls_get_addr " +
-	"pthread_attr_destroy pthread_attr_init pthread_attr_setdetachstate pthread_attr_setstacksize pthread_create " +
+// nothing that a system call does, and nothing that is replaced by the libraries that programs are loaded with (hooks
+// of memory, fakeroot, allocators), except for allocations, and for what only the C library can do.
+const imports = "calloc free dlopen dlsym dlerror dladdr getenv environ __environ sysconf __errno_location " +
+	"__tls_get_addr pthread_attr_destroy pthread_attr_init pthread_attr_setdetachstate pthread_attr_setstacksize pthread_create " +
 	"pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setcanceltype " +
 	"sem_destroy sem_init sem_post sem_wait fclose readdir closedir " +
 	"__stack_chk_fail __cxa_finalize __gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable"

@@ -19,8 +19,8 @@ import (
 )
 
 // preloadSource is the part that programs cannot do without, shareSource that of memory which is shared, copiesSource
-// that of memory which the daemon cannot reach, librarySource that for faults of libibverbs's user library, and execSource
-// that for children of programs.
+// that of memory which the daemon cannot reach, librarySource that for faults of libibverbs's user library, and
+// execSource that for children of programs.
 //
 //go:embed preload/preload.c
 var preloadSource []byte
@@ -39,10 +39,11 @@ var execSource []byte
 
 // source is the library that programs preload, as one file.
 var source = slices.Concat(preloadSource, []byte("\n#line 1 \"share.c\"\n"), shareSource,
-	[]byte("\n#line 1 \"copies.c\"\n"), copiesSource, []byte("\n#line 1 \"library.c\"\n"), librarySource, []byte("\n#line 1 \"exec.c\"\n"), execSource)
+	[]byte("\n#line 1 \"copies.c\"\n"), copiesSource, []byte("\n#line 1 \"library.c\"\n"), librarySource,
+	[]byte("\n#line 1 \"exec.c\"\n"), execSource)
 
-// compileFlags are the flags of the C compiler. Hooks write a jump over the beginning of a function, which therefore has
-// room for one, and is not the same code as another.
+// compileFlags are the flags of the C compiler. Hooks write a jump over the beginning of a function, which therefore
+// has room for one, and is not the same code as another.
 var compileFlags = []string{"-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-ipa-icf", "-falign-functions=32",
 	"-pthread", "-x", "c"}
 
@@ -74,8 +75,9 @@ func library() (string, error) {
 		}
 		errs = append(errs, err) // such as that of a full disk
 	}
-	return "", fmt.Errorf("no directory for the library that programs preload (set XDG_CACHE_HOME to a private one): %w",
-		errors.Join(errs...))
+	return "",
+		fmt.Errorf("no directory for the library that programs preload (set XDG_CACHE_HOME to a private one): %w",
+			errors.Join(errs...))
 }
 
 // libraryPrefix is the beginning of the names of libraries. The hash of the source and that of the library follow.

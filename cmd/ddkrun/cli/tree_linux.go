@@ -40,7 +40,8 @@ func privateDir() (string, error) {
 		err = fmt.Errorf("%s is too long for the path of a socket", dir)
 	}
 	if err != nil {
-		return "", fmt.Errorf("the runtime directory: %w (set XDG_RUNTIME_DIR to a private directory with a short path)", err)
+		return "",
+			fmt.Errorf("the runtime directory: %w (set XDG_RUNTIME_DIR to a private directory with a short path)", err)
 	}
 	return dir, nil
 }

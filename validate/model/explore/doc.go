@@ -2,9 +2,9 @@
 // compares them after each step: statuses, completions with every field, events, callbacks, attributes, and every byte
 // of the memory of both adapters.
 //
-// A Trace is a list of steps. Each is a value of a type with exported fields, such as Send or Resize, so that a trace is
-// printed as a story for people and as a Go program (Program), and runs again with Replay. A failure is shrunk: steps
-// are left out and numbers made small while the same rule is broken.
+// A Trace is a list of steps. Each is a value of a type with exported fields, such as Send or Resize, so that a trace
+// is printed as a story for people and as a Go program (Program), and runs again with Replay. A failure is shrunk:
+// steps are left out and numbers made small while the same rule is broken.
 //
 // Steps refer to objects by the numbers that the trace gives them. A step whose objects do not exist is skipped.
 package explore

@@ -52,7 +52,7 @@ func Explore(ctx context.Context, c Config) (n uint64, f *Finding, err error) {
 	}
 	defer func() {
 		if t != nil && t.Close != nil && (f == nil || f.Hang == "") {
-			t.Close(ctx)
+			_ = t.Close(ctx)
 		}
 	}()
 	for n = 0; (c.Traces == 0 || n < c.Traces) && ctx.Err() == nil; n++ {

@@ -152,8 +152,10 @@ func (g *gen) pair() Step {
 func (g *gen) connection(a, b int) Connect {
 	s := g.r.sides[0]
 	mtu := min(s.port.MTU, g.r.sides[1].port.MTU)
-	c := Connect{A: a, B: b, MTU: pick(g, ci.MTU256, ci.MTU256, ci.MTU512, mtu), Retry: 7, RNR: pick[uint8](g, 0, 1, 7, 7),
-		Ack: 17, Reads: uint8(min(pick(g, 1, 2, 4), s.attr.MaxInitDepthPerQP, s.attr.MaxRespResPerQP)), Access: allRemote}
+	c := Connect{A: a, B: b, MTU: pick(g, ci.MTU256, ci.MTU256, ci.MTU512, mtu), Retry: 7, RNR: pick[uint8](g, 0, 1,
+		7, 7),
+		Ack: 17, Reads: uint8(min(pick(g, 1, 2, 4), s.attr.MaxInitDepthPerQP, s.attr.MaxRespResPerQP)),
+		Access: allRemote}
 	c.MTU = min(c.MTU, mtu)
 	switch g.IntN(6) {
 	case 0: // a connection that notices when its peer is gone
@@ -300,7 +302,8 @@ func (g *gen) wr(o, peer *qpObj, i, count int) WR {
 	case g.chance(2):
 		w.Op = pick(g, ci.OpSend, ci.OpWrite, ci.OpRead, ci.OpFetchAdd, ci.SendOp(77))
 	case o.m.Type == ci.RC:
-		w.Op = pick(g, ci.OpSend, ci.OpSend, ci.OpWrite, ci.OpWrite, ci.OpRead, ci.OpRead, ci.OpCompareSwap, ci.OpFetchAdd)
+		w.Op = pick(g, ci.OpSend, ci.OpSend, ci.OpWrite, ci.OpWrite, ci.OpRead, ci.OpRead, ci.OpCompareSwap,
+			ci.OpFetchAdd)
 	case o.m.Type == ci.UC:
 		w.Op = pick(g, ci.OpSend, ci.OpSend, ci.OpWrite)
 	}

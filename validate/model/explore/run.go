@@ -55,8 +55,9 @@ func (r *recorder) observe() *model.Violation {
 	r.mu.Unlock()
 	for _, e := range list {
 		if e.Context != any(r) {
-			return &model.Violation{Rule: "SAS-2.1-10", Where: r.name, Expected: "events with the context of the object",
-				Got: fmt.Sprintf("%v with another", e.Type)}
+			return &model.Violation{Rule: "SAS-2.1-10", Where: r.name,
+				Expected: "events with the context of the object",
+				Got:      fmt.Sprintf("%v with another", e.Type)}
 		}
 		if v := r.m.Raised(r.name, e.Type); v != nil {
 			return v
@@ -242,7 +243,7 @@ func (r *Run) rest() *model.Violation {
 			return wrong
 		case missing == nil:
 			if r.w.Dropped {
-				time.Sleep(dropTime)
+				<-time.After(dropTime)
 			}
 			r.w.Rest()
 			return nil
@@ -251,7 +252,7 @@ func (r *Run) rest() *model.Violation {
 		case spin < 20:
 			runtime.Gosched()
 		default:
-			time.Sleep(pause)
+			<-time.After(pause)
 			pause = min(2*pause, 2*time.Millisecond)
 		}
 	}
@@ -267,7 +268,7 @@ func (r *Run) compare() (missing, wrong *model.Violation) {
 	if r.w.Lost {
 		for _, n := range r.order {
 			if o, ok := r.objs[n].(*cqObj); ok && o.m.Overrun {
-				o.ev.observe()
+				_ = o.ev.observe()
 				late(o.m.Events.Missing(o.ev.name))
 			}
 		}
@@ -375,7 +376,7 @@ func (r *Run) finish(judge bool) (v *model.Violation) {
 					v = w
 				}
 				if !isDead(r.objs[n]) {
-					destroyOf(r.objs[n]).Destroy()
+					_ = destroyOf(r.objs[n]).Destroy() // the violation is reported already
 				}
 				delete(r.objs, n)
 			}

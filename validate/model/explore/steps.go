@@ -290,7 +290,8 @@ func (s NewQP) run(r *Run) *model.Violation {
 	o := &qpObj{s: pd.s, pd: s.PD, sendCQ: s.SendCQ, recv: s.RecvCQ,
 		ev: &recorder{name: fmt.Sprintf("events of QP %d", s.As)}}
 	c := ci.QPCreate{Type: s.Type, Flags: s.Flags, SendCQ: send.d, RecvCQ: recv.d, Context: o.ev, OnEvent: o.ev.add,
-		QPCaps: ci.QPCaps{SendDepth: s.Depth, RecvDepth: s.Depth, SendSGE: s.SGEs, RecvSGE: s.SGEs, MaxInline: s.Inline}}
+		QPCaps: ci.QPCaps{SendDepth: s.Depth, RecvDepth: s.Depth, SendSGE: s.SGEs, RecvSGE: s.SGEs,
+			MaxInline: s.Inline}}
 	var msrq *model.SRQ
 	if ok4 {
 		c.SRQ, msrq = srq.d, srq.m

@@ -242,7 +242,8 @@ func mw2ZeroBased(t *validate.T) {
 		kit.Destroy(t, w, "MW")
 	}
 	if t.Claims().Has(ci.CapMW1) {
-		bindFails(t, p, "with ZeroBased", ci.MWBind{MW: p.B.CA.MW(p.B.PD, ci.MWType1), MR: b.MR, Addr: b.Addr, Length: 64,
+		bindFails(t, p, "with ZeroBased", ci.MWBind{MW: p.B.CA.MW(p.B.PD, ci.MWType1), MR: b.MR, Addr: b.Addr,
+			Length: 64,
 			Access: ci.RemoteRead | ci.ZeroBased}, ci.InvalidParameter, ci.InvalidPermission)
 	}
 }

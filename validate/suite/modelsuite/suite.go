@@ -23,24 +23,30 @@ func Suite() validate.Suite {
 	late := validate.NewCase("model.read-late", "a READ that is repeated after its region is deregistered",
 		validate.FeatureRC, lateRead, "CI-DeregisterMR-03")
 	late.Needs = impair
-	drain := validate.NewCase("model.drain-read", "SQD with a READ outstanding", validate.FeatureRC, drainRead, "CI-SQD-02",
+	drain := validate.NewCase("model.drain-read", "SQD with a READ outstanding", validate.FeatureRC, drainRead,
+		"CI-SQD-02",
 		"CI-SQD-01")
 	drain.Needs = impair
 	wrap := validate.NewCase("model.wrap-lossy", "messages across the wrap of the PSN, with losses", validate.FeatureRC,
 		wrapLossy, "IBTA-9.7-10")
 	wrap.Needs = impair
-	keys := validate.NewCase("model.pkey-limited", "all pairs of P_Keys, with the counter", validate.FeatureUD, limitedKeys,
+	keys := validate.NewCase("model.pkey-limited", "all pairs of P_Keys, with the counter", validate.FeatureUD,
+		limitedKeys,
 		"SAS-2.3-07")
-	keys.Needs = validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}, HCAs: 2}
-	fmr := validate.NewCase("model.fmr-remap", "an FMR that is mapped again has the new pages only", validate.FeatureMROpt,
+	keys.Needs = validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand},
+		HCAs: 2}
+	fmr := validate.NewCase("model.fmr-remap", "an FMR that is mapped again has the new pages only",
+		validate.FeatureMROpt,
 		remap, "CI-MapFMR-01")
 	fmr.Needs = validate.Needs{Caps: ci.CapFMR}
 	walk := validate.NewCase("model.explore", "random verbs, compared with a model", validate.FeatureRC, compare,
 		"SAS-0-01")
 	walk.Timeout = 30 * time.Second
-	locks := validate.NewCase("model.locks", "control verbs on shared objects from several goroutines", validate.FeatureRC,
+	locks := validate.NewCase("model.locks", "control verbs on shared objects from several goroutines",
+		validate.FeatureRC,
 		crossing, "SAS-0-05")
-	armed := validate.NewCase("model.solicited-errors", "a CQ armed for solicited completions, and each error of a send",
+	armed := validate.NewCase("model.solicited-errors",
+		"a CQ armed for solicited completions, and each error of a send",
 		validate.FeatureRC, solicitedErrors, "CI-Notify-04")
 	return validate.Suite{Name: "model", Cases: []validate.Case{walk, late, drain, wrap, keys, fmr, locks, armed}}
 }
@@ -86,7 +92,7 @@ func lateRead(t *validate.T) {
 		p.A.Buf.Blank()
 		t.Impair(validate.Impairment{Drop: 0.5, Seed: t.Seed() + uint64(round)})
 		p.A.Send(ci.SendWR{ID: 1, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: p.A.Buf.SGL(0, 64), Remote: to})
-		time.Sleep(2 * time.Millisecond) // so that the request arrives, if it is not lost
+		pause(t, 2*time.Millisecond) // so that the request arrives, if it is not lost
 		kit.OK(t, mr.Destroy(), "MR.Destroy")
 		for i := range buf {
 			buf[i] = 0x5a
@@ -98,8 +104,10 @@ func lateRead(t *validate.T) {
 			continue
 		}
 		if wc.Status != ci.WCRemAccessErr {
-			t.Fail(validate.Failure{Where: "READ of a deregistered region", Expected: "success with the bytes before, or " +
-				ci.WCRemAccessErr.String(), Got: wc.Status.String(), Doubt: kit.DoubtOf(wc.Status, ci.WCRemAccessErr)})
+			t.Fail(validate.Failure{Where: "READ of a deregistered region",
+				Expected: "success with the bytes before, or " +
+					ci.WCRemAccessErr.String(), Got: wc.Status.String(), Doubt: kit.DoubtOf(wc.Status,
+					ci.WCRemAccessErr)})
 		}
 		p.Reconnect()
 	}
@@ -114,10 +122,11 @@ func drainRead(t *validate.T) {
 		p.A.Send(p.A.RDMA(ci.OpRead, id, 0, 64, p.B, 0))
 		f, a := ci.ToSQD(true)
 		kit.OK(t, p.A.Modify(f, a), "QP.Modify to SQD")
-		time.Sleep(5 * time.Millisecond) // in which a driver that does not wait would report that it has drained
+		pause(t, 5*time.Millisecond) // in which a driver that does not wait would report that it has drained
 		p.A.WantState(ci.QPSQDraining)
 		if all := p.A.Events.All(); len(all) != round {
-			t.Failf("events of a QP with a READ outstanding", fmt.Sprintf("%d, those of earlier rounds", round), "%v", all)
+			t.Failf("events of a QP with a READ outstanding", fmt.Sprintf("%d, those of earlier rounds", round), "%v",
+				all)
 		}
 		t.Impair(validate.Impairment{})
 		p.A.CQ.WaitOK(id)
@@ -142,7 +151,8 @@ func wrapLossy(t *validate.T) {
 		const n = 256*packets - 3
 		want := append([]byte(nil), kit.Random(t, p.A.Buf.Bytes[:n])...)
 		p.B.Recv(p.B.RecvWR(1, 0, n))
-		p.A.Send(p.A.SendWR(1, 0, n), p.A.RDMA(ci.OpWrite, 2, 0, n, p.B, 8192), p.A.RDMA(ci.OpRead, 3, 8192, n, p.B, 8192))
+		p.A.Send(p.A.SendWR(1, 0, n), p.A.RDMA(ci.OpWrite, 2, 0, n, p.B, 8192), p.A.RDMA(ci.OpRead, 3, 8192, n, p.B,
+			8192))
 		p.A.CQ.WaitOK(1, 2, 3)
 		p.B.RecvCQ.WaitOK(1)
 		t.Impair(validate.Impairment{})
@@ -202,7 +212,7 @@ func limitedKeys(t *validate.T) {
 			if b.Attr.Caps.Has(ci.CapPKeyCounter) {
 				wait(t, "PKeyErrors of the receiver", int(before+missing), func() int { return int(pkeyErrors(t, b)) })
 			} else {
-				time.Sleep(2 * time.Millisecond)
+				pause(t, 2*time.Millisecond)
 			}
 			y.RecvCQ.Empty()
 		}
@@ -230,6 +240,14 @@ func datagramQP(t *validate.T, q *kit.QP, pkey uint16, qkey ci.QKey) {
 	}
 }
 
+// pause lets a driver that is wrong act for d, or until the case ends.
+func pause(t *validate.T, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-t.Context().Done():
+	}
+}
+
 // wait waits until get returns want.
 func wait(t *validate.T, what string, want int, get func() int) {
 	deadline := time.Now().Add(t.Remaining())
@@ -237,7 +255,7 @@ func wait(t *validate.T, what string, want int, get func() int) {
 		if got > want || time.Now().After(deadline) {
 			t.Fail(validate.Failure{Where: what, Expected: fmt.Sprint(want), Got: fmt.Sprint(got)})
 		}
-		time.Sleep(200 * time.Microsecond)
+		pause(t, 200*time.Microsecond)
 	}
 }
 
@@ -299,7 +317,8 @@ func crossing(t *validate.T) {
 			defer wg.Done()
 			for time.Now().Before(end) {
 				if err := f(); err != nil {
-					t.Report(validate.Failure{Where: "control verbs in parallel", Expected: "success", Got: kit.Describe(err)})
+					t.Report(validate.Failure{Where: "control verbs in parallel", Expected: "success",
+						Got: kit.Describe(err)})
 					return
 				}
 			}
