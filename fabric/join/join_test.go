@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"io"
@@ -278,10 +279,15 @@ func TestHostile(t *testing.T) {
 
 // A process that does not read loses packets. The sender does not wait, and the memory is bounded.
 func TestSlowProcess(t *testing.T) {
-	f, s, path := serve(t, Config{})
+	for name, cfg := range map[string]Config{"of one connection": {}, "of all connections": {Waiting: 1 << 20}} {
+		t.Run(name, func(t *testing.T) { testSlowProcess(t, cfg) })
+	}
+}
+
+func testSlowProcess(t *testing.T, cfg Config) {
+	f, s, path := serve(t, cfg)
 	c, err := net.Dial("unix", path)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
 	_, err = c.Write(appendMessage(nil, typeHello, encode(hello{version, "h8", 0})))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return s.Sessions() == 1 }, deadline, time.Millisecond)
@@ -307,6 +313,29 @@ func TestSlowProcess(t *testing.T) {
 	s.AddCounters(m)
 	assert.NotZero(t, m["join_dropped"])
 	assert.Less(t, m["join_dropped"], uint64(packets))
+	limit := cmp.Or(cfg.Waiting, 2*maxWaiting)
+	assert.LessOrEqual(t, s.budget.used.Load(), limit+(1<<17), "and a train")
+	assert.NotZero(t, s.budget.used.Load())
+	require.NoError(t, c.Close())
+	require.Eventually(t, func() bool { return s.Sessions() == 0 }, deadline, time.Millisecond)
+	assert.Zero(t, s.budget.used.Load(), "what waited is released")
+}
+
+// A server whose limit is reached ends a connection that does not read messages without repetition.
+func TestSlowReaderOfControl(t *testing.T) {
+	c, other := net.Pipe()
+	defer func() { require.NoError(t, other.Close()) }()
+	b := &budget{max: 1000}
+	s := newStream(c, b)
+	message := make([]byte, 1001)
+	for range 4 { // one may be with the writer
+		s.put(typeChange, message)
+	}
+	<-s.done
+	assert.Zero(t, b.used.Load())
+	s.close()
+	s.put(typeChange, message)
+	assert.Zero(t, b.used.Load())
 }
 
 // Packets that are damaged are dropped, and the source of others is the port's, whatever they claim.
@@ -353,7 +382,7 @@ func TestAllocations(t *testing.T) {
 	r, err := p.Route(&ci.AVAttr{DLID: 1}, rvt.Flow{})
 	require.NoError(t, err)
 	c, other := net.Pipe() // which nobody reads: what waits is emptied below
-	s := newStream(c)
+	s := newStream(c, nil)
 	defer func() { s.close(); require.NoError(t, other.Close()) }()
 	pkts := []rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 4, DestQP: 5, PKey: 0xffff,
 		Len: 16000, MTU: 4096, Payload: [][]byte{make([]byte, 16000)}, Route: r}}
@@ -413,7 +442,7 @@ func FuzzSession(f *testing.F) {
 		c, other := net.Pipe()
 		defer func() { require.NoError(t, other.Close()) }()
 		s := &Server{fabric: fab, cfg: Config{Log: slog.New(slog.DiscardHandler)}, left: make(map[place]bool)}
-		k := &session{server: s, gone: make(chan struct{}), ca: ca, at: place{"h1", 1}, stream: newStream(c),
+		k := &session{server: s, gone: make(chan struct{}), ca: ca, at: place{"h1", 1}, stream: newStream(c, nil),
 			routes: newRoutes(ca)}
 		require.NoError(t, k.start())
 		for range 2 {

@@ -53,7 +53,7 @@ var _ interface {
 } = (*Port)(nil)
 
 func newPort(c net.Conn, w welcome) *Port {
-	p := &Port{conn: c, stream: newStream(c), node: w.Node, readEnd: make(chan struct{}),
+	p := &Port{conn: c, stream: newStream(c, nil), node: w.Node, readEnd: make(chan struct{}),
 		waiting: make(map[uint32]chan *ci.MAD)}
 	p.attr.Store(&w.Attr)
 	go p.read()

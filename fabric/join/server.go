@@ -14,8 +14,11 @@ import (
 
 // Config describes a Server. The zero value is valid.
 type Config struct {
-	// Connections is the most connections at once; 0 is 4096. Each costs up to 10 MB if its process does not read.
+	// Connections is the most connections at once; 0 is 4096.
 	Connections int
+	// Waiting is the number of bytes that may wait for processes that do not read, in all connections; 0 is 256 MiB.
+	// One connection has up to 4 MiB, and as many that are being written. Beyond the limit, each has 64 KiB.
+	Waiting int64
 	// HelloTime is the time that a connection has for its first message; 0 is 5 seconds.
 	HelloTime time.Duration
 	// Log takes what processes do; nil discards it.
@@ -24,6 +27,7 @@ type Config struct {
 
 const (
 	defaultConnections = 4096
+	defaultWaiting     = 256 << 20
 	defaultHelloTime   = 5 * time.Second
 )
 
@@ -33,6 +37,7 @@ type Server struct {
 	cfg      Config
 	listener net.Listener
 	done     sync.WaitGroup
+	budget   budget
 	dropped  atomic.Uint64
 	invalid  atomic.Uint64
 
@@ -56,6 +61,9 @@ func Serve(f *fabric.Fabric, l net.Listener, c Config) *Server {
 	if c.Connections == 0 {
 		c.Connections = defaultConnections
 	}
+	if c.Waiting == 0 {
+		c.Waiting = defaultWaiting
+	}
 	if c.HelloTime == 0 {
 		c.HelloTime = defaultHelloTime
 	}
@@ -64,6 +72,7 @@ func Serve(f *fabric.Fabric, l net.Listener, c Config) *Server {
 	}
 	s := &Server{fabric: f, cfg: c, listener: l, stop: make(chan struct{}),
 		sessions: make(map[net.Conn]struct{}), left: make(map[place]bool), owners: make(map[place]chan struct{})}
+	s.budget.max = c.Waiting
 	s.done.Go(s.accept)
 	return s
 }
@@ -194,7 +203,7 @@ func (s *Server) join(h *hello, c net.Conn) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &session{server: s, ca: ca, at: at, gone: gone, stream: newStream(c), routes: newRoutes(ca)}
+	k := &session{server: s, ca: ca, at: at, gone: gone, stream: newStream(c, &s.budget), routes: newRoutes(ca)}
 	if err := k.start(); err != nil {
 		err = errors.Join(err, ca.Close())
 		k.disown()

@@ -14,12 +14,39 @@ import (
 // maxWaiting bounds the bytes that wait for a peer to read them. As many can be in the writer's hands.
 const maxWaiting = 4 << 20
 
+// fairWaiting is maxWaiting for each connection of a server whose connections exceed its limit together.
+const fairWaiting = 64 << 10
+
+// A budget bounds the bytes that wait in all connections of a server. Nil has no bound.
+type budget struct {
+	max  int64
+	used atomic.Int64
+}
+
+// limit returns the limit of the packets that wait in a connection.
+func (b *budget) limit() int {
+	if b != nil && b.used.Load() > b.max {
+		return fairWaiting
+	}
+	return maxWaiting
+}
+
+// isSpent reports whether there is no room for messages without repetition, either.
+func (b *budget) isSpent() bool { return b != nil && b.used.Load() > 2*b.max }
+
+func (b *budget) add(n int) {
+	if b != nil {
+		b.used.Add(int64(n))
+	}
+}
+
 // maxSpare bounds the buffer that a connection keeps for later.
 const maxSpare = 256 << 10
 
 // A stream is the sending side of a connection. Methods may be called concurrently; none waits for the peer.
 type stream struct {
 	conn    net.Conn
+	budget  *budget       // of waiting, and of what the writer has
 	wake    chan struct{} // has a token when something waits
 	done    chan struct{} // closed when the writer has ended
 	dropped atomic.Uint64 // packets for which there was no room
@@ -31,8 +58,8 @@ type stream struct {
 	payload []byte // of the packet that is encoded
 }
 
-func newStream(c net.Conn) *stream {
-	s := &stream{conn: c, wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newStream(c net.Conn, b *budget) *stream {
+	s := &stream{conn: c, budget: b, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go s.write()
 	return s
 }
@@ -52,13 +79,15 @@ func (s *stream) close() {
 
 // write sends what waits, until close or until the connection fails.
 func (s *stream) write() {
-	defer close(s.done)
+	defer s.end()
 	for range s.wake {
 		s.mu.Lock()
 		b := s.waiting
 		s.waiting, s.spare = s.spare[:0], nil
 		s.mu.Unlock()
-		if _, err := s.conn.Write(b); err != nil {
+		_, err := s.conn.Write(b)
+		s.budget.add(-len(b))
+		if err != nil {
 			_ = s.conn.Close() // the reader ends, too
 			return
 		}
@@ -71,6 +100,16 @@ func (s *stream) write() {
 	}
 }
 
+// end drops what waits when the writer has ended.
+func (s *stream) end() {
+	s.mu.Lock()
+	s.closed = true
+	s.budget.add(-len(s.waiting))
+	s.waiting = nil
+	s.mu.Unlock()
+	close(s.done)
+}
+
 // put adds a message. It closes the connection of a peer that does not read: the message has no repetition.
 func (s *stream) put(typ byte, contents []byte) {
 	s.mu.Lock()
@@ -78,11 +117,13 @@ func (s *stream) put(typ byte, contents []byte) {
 	if s.closed {
 		return
 	}
-	if len(s.waiting) > maxWaiting+maxControl {
+	before := len(s.waiting)
+	if before > s.budget.limit()+maxControl || before > 0 && s.budget.isSpent() {
 		_ = s.conn.Close()
 		return
 	}
 	s.waiting = appendMessage(s.waiting, typ, contents)
+	s.budget.add(len(s.waiting) - before)
 	s.signal()
 }
 
@@ -109,11 +150,13 @@ func (s *stream) putPackets(pkts []rvt.Packet, a addresser) (lost int) {
 	defer s.mu.Unlock()
 	for i := range pkts {
 		p := &pkts[i]
-		if s.closed || len(s.waiting) > maxWaiting || !train.IsWhole(p) {
+		before := len(s.waiting)
+		if s.closed || before > s.budget.limit() || !train.IsWhole(p) {
 			lost += int(p.N)
 			continue
 		}
 		lost += s.putTrain(p, a)
+		s.budget.add(len(s.waiting) - before)
 	}
 	s.dropped.Add(uint64(lost))
 	if len(s.waiting) > 0 {

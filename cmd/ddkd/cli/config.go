@@ -83,7 +83,10 @@ func readConfig(path string) (*config, error) {
 // unknownKey matches the parser's message for a key that config does not have.
 var unknownKey = regexp.MustCompile(`^(line \d+): field (.*) not found in type \w+\.(\w+)$`)
 
-// yamlError returns the parser's message in the words of the file: lines and keys instead of Go types.
+// quotedValue matches a value that the parser quotes. Messages do not quote values: the path may be that of another file.
+var quotedValue = regexp.MustCompile("(?s) `.*`")
+
+// yamlError returns the parser's message in the words of the file: lines and keys instead of Go types and values.
 func yamlError(err error) string {
 	e, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok {
@@ -98,12 +101,13 @@ func yamlError(err error) string {
 			}
 			text = fmt.Sprintf("%s: no key %q; there are %s", m[1], m[2], strings.Join(keys(of), ", "))
 		}
+		text = quotedValue.ReplaceAllString(text, "")
 		lines = append(lines, strings.NewReplacer(" into []cli.Settings", " as a list of adapters",
 			" into cli.Settings", " as the keys of an adapter", " into cli.quotaConfig", " as keys of the quota",
 			" into cli.config", " as the keys of the file", " into time.Duration", " as a time, such as 5s",
 			" into int64", " as a number", " into int", " as a number", " into string", " as text",
-			"!!seq", "a list", "!!map", "keys", "!!str ", "", "!!int ", "", "!!bool ", "", "!!float ",
-			"").Replace(text))
+			"!!seq", "a list", "!!map", "keys", "!!str", "text", "!!int", "a number", "!!bool", "true or false",
+			"!!float", "a number").Replace(text))
 	}
 	return strings.Join(lines, "; ")
 }
