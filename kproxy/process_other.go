@@ -5,7 +5,6 @@ package kproxy
 import (
 	"encoding/binary"
 	"errors"
-	"os"
 )
 
 var hostOrder = binary.NativeEndian

@@ -326,8 +326,8 @@ func (q *QP) enter(a ci.QPAttr) {
 		q.sq, q.rq = nil, nil
 		q.posted, q.retired = [2]int{}, [2]int{}
 		q.life++
-		q.Attr, q.stall, q.isOpen, q.Loose = ci.QPAttr{}, notStalled, false, false
-		q.State = ci.QPReset
+		q.Attr, q.State, q.stall = ci.QPAttr{}, ci.QPReset, notStalled
+		q.isOpen, q.Loose = false, false
 		q.Events = Events{}
 	case ci.QPError:
 		q.toError()
@@ -359,7 +359,8 @@ func (q *QP) toError() {
 
 // loosen ends the prediction for the QP until its next reset.
 func (q *QP) loosen() {
-	q.Loose, q.SendCQ.vague, q.RecvCQ.vague, q.CA.w.Lost = true, true, true, true
+	q.Loose, q.CA.w.Lost = true, true
+	q.SendCQ.vague, q.RecvCQ.vague = true, true
 	for _, t := range []ci.EventType{ci.EventQPFatal, ci.EventWQReqError, ci.EventWQAccessError, ci.EventLastWQE,
 		ci.EventQPComm, ci.EventSQDrained} {
 		q.Events.permit(t)

@@ -16,7 +16,7 @@ func (w *World) settle() {
 	}
 }
 
-// Rest tells the model that the driver is at rest: everything predicted has come.
+// Rest ends a step: the driver is at rest, and everything predicted has come.
 func (w *World) Rest() {
 	w.Dropped = false
 	for _, q := range w.qps {

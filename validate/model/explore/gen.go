@@ -421,8 +421,8 @@ func (g *gen) recv() Step {
 	if srqs := names(g.r, func(o *srqObj) bool { return !o.m.Dead }); len(srqs) > 0 && g.chance(30) {
 		s.Queue = g.one(srqs)
 		q, _ := get[*srqObj](g.r, s.Queue)
-		room, sges, side, mtu = q.m.Room(), q.m.MaxSGE, q.s.index, 512
-		free = 100
+		room, sges, side = q.m.Room(), q.m.MaxSGE, q.s.index
+		mtu, free = 512, 100
 		for _, n := range g.qps(func(x *qpObj) bool { return x.m.SRQ == q.m }) {
 			o = g.obj(n)
 			free = min(free, o.m.RecvCQ.Free())
@@ -436,7 +436,8 @@ func (g *gen) recv() Step {
 			return nil
 		}
 		_, room = o.m.Room()
-		sges, side, free, mtu = o.m.RecvSGE, o.s.index, o.m.RecvCQ.Free(), max(o.m.Attr.MTU.Bytes(), 256)
+		sges, side = o.m.RecvSGE, o.s.index
+		free, mtu = o.m.RecvCQ.Free(), max(o.m.Attr.MTU.Bytes(), 256)
 	}
 	count := min(pick(g, 1, 1, 2, 3, 8), max(room, 0)+g.IntN(10)/9, free)
 	for i := range count {

@@ -140,7 +140,8 @@ func open(ctx context.Context, t *validate.Target, limit time.Duration) (*Run, e
 			s.m = r.w.AddCA(s.attr, s.port)
 		} else { // one adapter in loopback has two ends with memory of their own
 			a := r.sides[0]
-			s.hca, s.ca, s.attr, s.port, s.m = a.hca, a.ca, a.attr, a.port, a.m
+			s.hca, s.ca, s.m = a.hca, a.ca, a.m
+			s.attr, s.port = a.attr, a.port
 		}
 		r.sides = append(r.sides, s)
 		s.bytes = pages(arenaSize)

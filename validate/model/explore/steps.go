@@ -393,7 +393,8 @@ func (s Connect) run(r *Run) *model.Violation {
 			return v
 		}
 	}
-	a.peer, b.peer, a.half, b.half = s.B, s.A, 0, 1
+	a.peer, a.half = s.B, 0
+	b.peer, b.half = s.A, 1
 	return nil
 }
 

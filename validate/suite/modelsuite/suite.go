@@ -164,7 +164,7 @@ func wrapLossy(t *validate.T) {
 // setPKeys writes the P_Key table of a port as a subnet manager does: Set(P_KeyTable), IBTA volume 1, 14.2.5.7.
 func setPKeys(t *validate.T, ca *kit.CA, keys ...ci.PKey) {
 	var in, out ci.MAD
-	in[0], in[1], in[2], in[3] = 1, 0x01, 1, 0x02 // base version, subnet management by LID, class version, Set
+	copy(in[:], []byte{1, 0x01, 1, 0x02}) // base version, subnet management by LID, class version, Set
 	binary.BigEndian.PutUint64(in[8:], 0x4d4f44454c000000+uint64(t.Rand().Uint32()))
 	binary.BigEndian.PutUint16(in[16:], 0x0016)
 	for i, k := range keys {

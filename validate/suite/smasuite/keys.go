@@ -36,7 +36,8 @@ func (p *port) unprotect() {
 	}
 	var i mad.PortInfo
 	i.Parse(r.Data[:])
-	i.State, i.PhysState, i.MKey, i.MKeyProtect = 0, 0, 0, 0
+	i.State, i.PhysState = 0, 0
+	i.MKey, i.MKeyProtect = 0, 0
 	q := p.smp(mad.Set, mad.AttrPortInfo, 0)
 	i.Put(q.Data[:])
 	p.try(q)
