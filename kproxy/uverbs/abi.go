@@ -39,8 +39,7 @@ const (
 	cmdDestroySRQ   = 35
 	cmdCreateXSRQ   = 39
 	maxCmd          = 40 // the last one, open QP
-	cmdModifyCQ     = 57 // extended
-	maxExtended     = 57
+	maxExtended     = 57 // modify CQ
 	flagExtended    = 1 << 31
 	commandMask     = 0xff
 	headerSize      = 8
@@ -269,14 +268,6 @@ type (
 	reqNotifyCQ struct {
 		CQHandle      uint32
 		SolicitedOnly uint32
-	}
-
-	exModifyCQ struct {
-		CQHandle uint32
-		AttrMask uint32
-		Count    uint16
-		Period   uint16
-		Reserved uint32
 	}
 
 	// destroyEvents is the request to destroy an object with events.

@@ -96,17 +96,15 @@ func (f *File) exQueryDevice(c *call, q *exQueryDevice, r *exQueryDeviceResp) er
 	r.Base = deviceAttr(a)
 	r.ResponseLength = uint32(min(size[exQueryDeviceResp](), c.room))
 	r.DeviceCapFlagsEx = uint64(r.Base.DeviceCapFlags)
-	if a.Caps.Has(ci.CapModeration) {
-		r.ModerationCount, r.ModerationPeriod = math.MaxUint16, math.MaxUint16
-	}
 	return nil
 }
 
-// deviceCaps are the flags of capabilities (ib_uverbs_device_cap_flags).
+// deviceCaps are the flags of capabilities (ib_uverbs_device_cap_flags) that programs can use. They have no call that
+// shuts down a port, and the libraries of the providers none that moderates a CQ.
 var deviceCaps = map[ci.Caps]uint32{
 	ci.CapModifyWRDepth: 1 << 0, ci.CapPKeyCounter: 1 << 1, ci.CapQKeyCounter: 1 << 2, ci.CapAPM: 1 << 4,
 	ci.CapChangePrimaryPort: 1 << 5, ci.CapAVPortCheck: 1 << 6, ci.CapCurrentQPState: 1 << 7,
-	ci.CapShutdownPort: 1 << 8, ci.CapPortActiveEvent: 1 << 10, ci.CapSystemGUID: 1 << 11,
+	ci.CapPortActiveEvent: 1 << 10, ci.CapSystemGUID: 1 << 11,
 	ci.CapModifySRQDepth: 1 << 13, ci.CapMW1: 1 << 17, ci.CapFastReg: 1 << 21, ci.CapMW2: 1 << 24,
 }
 

@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"syscall"
-	"time"
 
 	"ciddk/ci"
 	"ciddk/kproxy/schema"
@@ -119,24 +118,6 @@ func (f *File) reqNotifyCQ(_ *call, q *reqNotifyCQ, _ *none) error {
 		n.Mode = schema.NotifySolicited
 	}
 	return f.session.Notify(n)
-}
-
-// moderate is the attribute of a CQ that can be changed.
-const moderate = 1
-
-func (f *File) exModifyCQ(_ *call, q *exModifyCQ, _ *none) error {
-	if q.AttrMask == 0 || q.Reserved != 0 {
-		return syscall.EINVAL
-	}
-	if q.AttrMask != moderate {
-		return syscall.EOPNOTSUPP
-	}
-	cq, err := f.handleOf(kindCQ, q.CQHandle)
-	if err == nil {
-		_, err = do[schema.None](f, schema.CmdModifyCQ, &schema.ModifyCQ{CQ: cq, Count: int32(q.Count),
-			Period: int64(time.Duration(q.Period) * time.Microsecond)})
-	}
-	return err
 }
 
 func (f *File) createSRQ(c *call, q *createSRQ, r *createSRQResp) error {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"ciddk/ci"
@@ -37,6 +38,8 @@ type object struct {
 
 	bellIndex uint32 // of a QP
 	hasBell   bool
+
+	isZeroBased atomic.Bool // of a region: accessZeroBased is set
 }
 
 // channel is a completion event channel. The program names it by a descriptor.

@@ -139,7 +139,9 @@ func (f *File) regMR(c *call, q *regMR, r *regMRResp) error {
 		return notMapped(err)
 	}
 	r.LKey, r.RKey = uint32(region.Region.LKey), uint32(region.Region.RKey)
-	r.MRHandle = f.add(&object{kind: kindMR, handle: region.Handle})
+	o := &object{kind: kindMR, handle: region.Handle}
+	o.isZeroBased.Store(a&ci.ZeroBased != 0)
+	r.MRHandle = f.add(o)
 	return nil
 }
 
@@ -191,16 +193,14 @@ func (f *File) reregMR(c *call, q *reregMR, r *reregMRResp) error {
 	case q.Flags&^(reregTranslation|reregPD|reregAccess) != 0:
 		return syscall.EOPNOTSUPP
 	}
-	modify := &schema.ModifyMR{}
-	var err error
-	if modify.MR, err = f.handleOf(kindMR, q.MRHandle); err != nil {
+	o, err := f.lookup(kindMR, q.MRHandle)
+	if err != nil {
 		return err
 	}
-	if q.Flags&reregAccess != 0 {
-		modify.Set |= uint32(ci.MRFieldAccess)
-		if modify.Memory.Access, err = access(q.AccessFlags); err != nil {
-			return err
-		}
+	modify := &schema.ModifyMR{MR: o.handle}
+	rights, err := f.changedRights(o, q)
+	if err != nil {
+		return err
 	}
 	if q.Flags&reregPD != 0 {
 		modify.Set |= uint32(ci.MRFieldPD)
@@ -210,9 +210,14 @@ func (f *File) reregMR(c *call, q *reregMR, r *reregMRResp) error {
 	}
 	if q.Flags&reregTranslation != 0 {
 		modify.Set |= uint32(ci.MRFieldMemory)
-		if modify.Memory, err = memory(q.Start, q.Length, q.HCAVA, modify.Memory.Access); err != nil {
+		if modify.Memory, err = memory(q.Start, q.Length, q.HCAVA, rights); err != nil {
 			return err
 		}
+	} else if q.Flags&reregAccess != 0 {
+		modify.Memory.Access = rights
+	}
+	if q.Flags&(reregAccess|reregTranslation) != 0 {
+		modify.Set |= uint32(ci.MRFieldAccess)
 	}
 	region, err := copied(f, c, func() (*schema.RegionReply, error) {
 		if q.Flags&reregTranslation != 0 {
@@ -224,7 +229,35 @@ func (f *File) reregMR(c *call, q *reregMR, r *reregMRResp) error {
 		return notMapped(err)
 	}
 	r.LKey, r.RKey = uint32(region.Region.LKey), uint32(region.Region.RKey)
+	if q.Flags&reregAccess != 0 {
+		o.isZeroBased.Store(q.AccessFlags&accessZeroBased != 0)
+	}
 	return nil
+}
+
+// changedRights returns the rights that a region is to have. Its first address follows from a translation, and from
+// the flag of the registration or of this one. Without a translation it stays.
+func (f *File) changedRights(o *object, q *reregMR) (a ci.Access, err error) {
+	isZeroBased := o.isZeroBased.Load()
+	if q.Flags&reregAccess != 0 {
+		if a, err = access(q.AccessFlags); err != nil {
+			return 0, err
+		}
+		isZeroBased = a&ci.ZeroBased != 0
+	}
+	if q.Flags&(reregAccess|reregTranslation) == reregAccess|reregTranslation {
+		return a, nil
+	}
+	now, err := do[schema.QueryMRReply](f, schema.CmdQueryMR, &schema.MR{MR: o.handle})
+	switch {
+	case err != nil:
+		return 0, err
+	case q.Flags&reregAccess != 0:
+		return a&^ci.ZeroBased | now.Access&ci.ZeroBased, nil
+	case isZeroBased:
+		return now.Access | ci.ZeroBased, nil
+	}
+	return now.Access &^ ci.ZeroBased, nil
 }
 
 func (f *File) allocMW(c *call, q *allocMW, r *allocMWResp) error {

@@ -46,7 +46,6 @@ var extendedMethods = [maxExtended + 1]method{
 	cmdCreateCQ:    extended(define("create CQ", (*File).exCreateCQ), size[exCreateCQ](), size[exCreateCQResp]()),
 	cmdCreateQP:    extended(define("create QP", (*File).exCreateQP), leastCreateQP, size[exCreateQPResp]()),
 	cmdModifyQP:    extended(define("modify QP", (*File).exModifyQP), leastModifyQP, size[exModifyQPResp]()),
-	cmdModifyCQ:    extended(define("modify CQ", (*File).exModifyCQ), size[exModifyCQ](), 0),
 }
 
 // withoutContext declares that a command needs no context.

@@ -42,8 +42,14 @@ func TestMulticastVerbs(t *testing.T) {
 }
 
 // TestPosts runs a program that posts requests that are refused or flushed, with both carriers.
-func TestPosts(t *testing.T) {
-	program := compile(t, "posts.c", "-l:libibverbs.so.1")
+func TestPosts(t *testing.T) { runWithCarriers(t, "posts.c") }
+
+// TestCapabilities runs a program that uses what the device reports, and tries what it does not, with both carriers.
+func TestCapabilities(t *testing.T) { runWithCarriers(t, "capabilities.c") }
+
+// runWithCarriers compiles and runs a program with each carrier.
+func runWithCarriers(t *testing.T, source string) {
+	program := compile(t, source, "-l:libibverbs.so.1")
 	for carrier, open := range map[string]func(*testing.T) *rig{"preload": newRig, "seccomp": newSeccompRig} {
 		t.Run(carrier, func(t *testing.T) {
 			r := open(t)

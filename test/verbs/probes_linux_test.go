@@ -76,7 +76,7 @@ const (
 	shortTable      = "the GID table ends with the last entry that is in use"
 	granted         = "the sizes are those that were granted"
 	notSetByLinux   = "Soft-RoCE returns a value that nobody has set"
-	noMigration     = "the adapter has no path migration"
+	noMigration     = "the adapter migrates paths, Soft-RoCE does not"
 	ownStatus       = "errors of local memory have statuses of their own"
 	eventOfFailure  = "adapters report the failure of a responder, Soft-RoCE does not"
 	keptByLinux     = "Soft-RoCE keeps a request that it has refused, and executes it later"
@@ -89,7 +89,6 @@ const (
 var deviations = []deviation{
 	{"attributes.page_sizes", attribute},
 	{"attributes.cap_flags*", attribute},
-	{"attributes.moderation", attribute},
 	{"attributes.pkeys", attribute},
 	{"attributes.vendor", attribute},
 	{"ports.max_msg_sz", attribute},
