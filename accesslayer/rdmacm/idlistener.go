@@ -3,6 +3,7 @@ package rdmacm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 
@@ -121,8 +122,8 @@ func (l *IDListener) Close() error { return l.id.Close() }
 // Accept waits for a request. The ID it returns has its addresses, port and path, and the peer's parameters: see
 // ID.Request. Create a QP and accept it, or reject it; the peer waits for some seconds. Requests whose IP header is
 // invalid, or that name another port than the one that sent them, are rejected and not returned.
-// Errors: the context's; net.ErrClosed; ErrDeviceRemoved (of the HCA to whose address the listener is bound);
-// InvalidState (with IDConfig.Events, requests are events).
+// Errors: the context's; net.ErrClosed, and also ErrDeviceRemoved if the HCA to whose address the listener is bound was
+// removed; InvalidState (with IDConfig.Events, requests are events).
 func (l *IDListener) Accept(ctx context.Context) (*ID, error) {
 	if l.id.isShared {
 		return nil, l.fail(invalidState("IDListener.Accept", "the requests are events of IDConfig.Events"))
@@ -193,7 +194,7 @@ func (l *IDListener) offer(id *ID) {
 func (l *IDListener) fail(err error) error {
 	if errors.Is(err, cm.ErrClosed) {
 		if err = net.ErrClosed; errors.Is(l.id.Err(), ErrDeviceRemoved) {
-			err = l.id.Err()
+			err = fmt.Errorf("%w: %w", err, l.id.Err())
 		}
 	}
 	return opError(opAccept, l.Addr(), Addr{}, err)
