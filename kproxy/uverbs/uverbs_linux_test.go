@@ -478,14 +478,22 @@ func TestChannels(t *testing.T) {
 const producerIndex = 128
 
 // poke stores a number in the memory that the program shares with the adapter.
-func (p *program) poke(off uint64, v uint32) {
+func (p *program) poke(off uint64, v uint32) { p.shared(off, func(b []byte) { ne.PutUint32(b, v) }) }
+
+// peek returns a number in that memory.
+func (p *program) peek(off uint64) (v uint32) {
+	p.shared(off, func(b []byte) { v = ne.Uint32(b) })
+	return v
+}
+
+func (p *program) shared(off uint64, access func(b []byte)) {
 	raw, err := p.memory.SyscallConn()
 	require.NoError(p.t, err)
 	require.NoError(p.t, raw.Control(func(fd uintptr) {
 		b, err := syscall.Mmap(int(fd), int64(off&^4095), 8192, syscall.PROT_READ|syscall.PROT_WRITE,
 			syscall.MAP_SHARED)
 		require.NoError(p.t, err)
-		ne.PutUint32(b[off&4095:], v)
+		access(b[off&4095:])
 		require.NoError(p.t, syscall.Munmap(b))
 	}))
 }
