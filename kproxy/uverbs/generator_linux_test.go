@@ -19,7 +19,6 @@ import (
 // step is a valid call of a program, by a write or an ioctl.
 type step struct {
 	write []byte
-	room  int // for the reply of a write
 	ioctl *ioctl
 
 	creates, destroys kind
@@ -68,7 +67,7 @@ func (a *actor) any(pick source, k kind) (uint32, bool) {
 
 // send returns a step with a command of the original form.
 func send(command uint32, request any, data, room int) *step {
-	return &step{write: encode(command, request, make([]byte, data), room), room: room, state: -1}
+	return &step{write: encode(command, request, make([]byte, data), room), state: -1}
 }
 
 // extend returns a step with an extended command.
@@ -86,7 +85,7 @@ func extend(command uint32, request any, room, driver int) *step {
 	if err != nil {
 		panic(err)
 	}
-	return &step{write: b, room: room + driver, state: -1}
+	return &step{write: b, state: -1}
 }
 
 func control(c *ioctl) *step { return &step{ioctl: c, state: -1} }
@@ -380,10 +379,23 @@ func destroyStep(a *actor, pick source) *step {
 	return s.or(syscall.EBUSY)
 }
 
+// hasRoom reports whether a store is in the room that a write has for its reply, or where its driver data says.
+func (s *step) hasRoom(x devices.Store) bool {
+	b := s.write
+	room := 4 * int(ne.Uint16(b[6:]))
+	if ne.Uint32(b)&flagExtended != 0 {
+		room = 8 * (int(ne.Uint16(b[6:])) + int(ne.Uint16(b[18:])))
+	}
+	if ne.Uint32(b) == cmdModifySRQ {
+		return len(x.Data) == rings.VerbsQueueSize && x.Addr == ne.Uint64(b[headerSize+size[modifySRQ]():])
+	}
+	return x.Addr == ne.Uint64(b[headerSize:]) && len(x.Data) <= room
+}
+
 // run executes a step, of which isMutated reports that it may not be valid, and checks the reply.
 func (a *actor) run(t *testing.T, s *step, isMutated bool) syscall.Errno {
 	var reply *devices.Reply
-	hasRoom := func(x devices.Store) bool { return x.Addr != replyAddr || len(x.Data) <= s.room }
+	hasRoom := s.hasRoom
 	if s.ioctl != nil {
 		reply, hasRoom = a.program.ioctl(s.ioctl), s.ioctl.hasRoom
 	} else {
@@ -451,14 +463,10 @@ func (s *step) mutate(pick source) {
 	b := s.write
 	if at := headerSize + 4*pick(40); at+4 <= len(b) {
 		ne.PutUint32(b[at:], of(pick, words...))
-		if at == headerSize && ne.Uint32(b)&flagExtended == 0 { // the address of the reply, perhaps
-			s.room = math.MaxInt
-		}
 	}
 	if n := 4 * pick(4); pick(4) == 0 {
 		s.write = append(b, make([]byte, n)...)
 		ne.PutUint16(s.write[4:], uint16(len(s.write)/4))
-		s.room = math.MaxInt
 	}
 }
 
