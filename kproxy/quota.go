@@ -23,12 +23,14 @@ type Quota struct {
 	Agents      int // of the MAD services: 256
 	Ports       int // of the port spaces: 16384
 
-	QueueBytes   int64 // of all work and completion queues, estimated from their sizes: 1 GiB, or an eighth of the memory (internal/memlimit)
-	MemoryBytes  int64 // of all registered memory: 64 GiB
-	ServiceBytes int64 // of what listeners, connections, agents and their requests hold, estimated: 64 MiB, or a 64th of the memory
-	Mappings     int   // of the client's memory in the daemon, one for each shared region and each open adapter: 8192
-	Events       int   // that wait in one event queue because the client does not read: 4096
-	Pending      int   // requests in execution: 64
+	// of all work and completion queues, estimated from their sizes: 1 GiB, or an eighth of the memory (internal/memlimit)
+	QueueBytes  int64
+	MemoryBytes int64 // of all registered memory: 64 GiB
+	// of what listeners, connections, agents and their requests hold, estimated: 64 MiB, or a 64th of the memory
+	ServiceBytes int64
+	Mappings     int // of the client's memory in the daemon, one for each shared region and each open adapter: 8192
+	Events       int // that wait in one event queue because the client does not read: 4096
+	Pending      int // requests in execution: 64
 }
 
 // WithDefaults returns the limits with the defaults of zero fields.

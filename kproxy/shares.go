@@ -7,9 +7,9 @@ import (
 	"ciddk/internal/memlimit"
 )
 
-// shares are what all clients together hold of the limits of the daemon's process: mappings of their memory, their bytes, and
-// descriptors of their event queues and open adapters. One user has half of a limit at most, unless it could stop the
-// daemon anyway, so that no user keeps others from working.
+// shares are what all clients together hold of the limits of the daemon's process: mappings of their memory, their
+// bytes, and descriptors of their event queues and open adapters. One user has half of a limit at most, unless it could
+// stop the daemon anyway, so that no user keeps others from working.
 type shares struct {
 	mu    sync.Mutex
 	all   share
@@ -32,7 +32,8 @@ func (x *charge) share() share { return share{int64(x.mappings), int64(x.files),
 // a doorbell.
 const filesPerCA = 4
 
-// maxSpace returns how many bytes of clients' memory a daemon maps: the runtime ends a process that cannot map any more.
+// maxSpace returns how many bytes of clients' memory a daemon maps: the runtime ends a process that cannot map any
+// more.
 var maxSpace = sync.OnceValue(memlimit.Mapped)
 
 // spacePerCA is the number of bytes of the memory that a driver is estimated to share with a process.

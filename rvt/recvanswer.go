@@ -1,6 +1,7 @@
 package rvt
 
 import (
+	"errors"
 	"slices"
 
 	"ciddk/ci"
@@ -59,11 +60,10 @@ func (r *responder) acceptAtomic(t *turn, p *Packet) outcome {
 		return access
 	}
 	orig, err := m.atomic(p.Op, p.Swap, p.Compare)
-	switch err {
-	case nil:
-	case errMisaligned: // a zero-based region or window begins at any byte
+	switch {
+	case errors.Is(err, errMisaligned): // a zero-based region or window begins at any byte
 		return invalid
-	default:
+	case err != nil:
 		return access
 	}
 	r.msn = (r.msn + 1) & psnMask

@@ -54,7 +54,7 @@ func (e *eventFD) release() {
 	for e != nil && e.users.Load() != 0 {
 		_ = e.setNonblock()
 		_ = e.raw.Control(empty)
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"ciddk/rvt"
 )
 
-// TestUserAVs creates as many address vectors for a user library as an adapter has by default. Their numbers differ, and
-// one that is free is used again.
+// TestUserAVs creates as many address vectors for a user library as an adapter has by default. Their numbers differ,
+// and one that is free is used again.
 func TestUserAVs(t *testing.T) {
 	const most = 1 << 16 // rvt's default of CAAttr.MaxAVs
 	u := &userContext{mem: new(arena.Memory), abi: rings.UserCommand, numbers: map[*rvt.AV]uint32{}}

@@ -29,8 +29,8 @@ func ClientQueues() int64 { return share(Memory(), 8, 1<<30) }
 // memory.
 func ClientServices() int64 { return share(Memory(), 64, 64<<20) }
 
-// UserMemory returns the size of the memory that an adapter shares with a client: 1 GiB, or a 64th of the address space.
-// Only what queues use is occupied.
+// UserMemory returns the size of the memory that an adapter shares with a client: 1 GiB, or a 64th of the address
+// space. Only what queues use is occupied.
 func UserMemory() int64 {
 	if AddressSpace() == math.MaxInt64 {
 		return 1 << 30

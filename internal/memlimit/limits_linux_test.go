@@ -16,13 +16,16 @@ func TestGroups(t *testing.T) {
 		files map[string]string
 		want  int64
 	}{
-		"none":       {group: "0::/\n", want: math.MaxInt64},
-		"unlimited":  {group: "0::/a\n", files: map[string]string{"a/memory.max": "max\n"}, want: math.MaxInt64},
-		"own":        {group: "0::/a/b\n", files: map[string]string{"a/b/memory.max": "4096\n"}, want: 4096},
-		"above":      {group: "0::/a/b\n", files: map[string]string{"a/memory.max": "7\n", "a/b/memory.max": "9\n"}, want: 7},
-		"container":  {group: "0::/../x\n", files: map[string]string{"memory.max": "5\n"}, want: 5},
-		"version 1":  {group: "3:cpu:/\n9:memory:/a\n", files: map[string]string{"memory/a/memory.limit_in_bytes": "6\n"}, want: 6},
-		"hybrid":     {group: "9:pids,memory:/a\n0::/\n", files: map[string]string{"memory/a/memory.limit_in_bytes": "6\n", "memory.max": "5\n"}, want: 5},
+		"none":      {group: "0::/\n", want: math.MaxInt64},
+		"unlimited": {group: "0::/a\n", files: map[string]string{"a/memory.max": "max\n"}, want: math.MaxInt64},
+		"own":       {group: "0::/a/b\n", files: map[string]string{"a/b/memory.max": "4096\n"}, want: 4096},
+		"above": {group: "0::/a/b\n", files: map[string]string{"a/memory.max": "7\n", "a/b/memory.max": "9\n"},
+			want: 7},
+		"container": {group: "0::/../x\n", files: map[string]string{"memory.max": "5\n"}, want: 5},
+		"version 1": {group: "3:cpu:/\n9:memory:/a\n",
+			files: map[string]string{"memory/a/memory.limit_in_bytes": "6\n"}, want: 6},
+		"hybrid": {group: "9:pids,memory:/a\n0::/\n",
+			files: map[string]string{"memory/a/memory.limit_in_bytes": "6\n", "memory.max": "5\n"}, want: 5},
 		"bad":        {group: "nonsense\n1:2\n", files: map[string]string{"memory.max": "5\n"}, want: math.MaxInt64},
 		"bad number": {group: "0::/\n", files: map[string]string{"memory.max": "-5\n"}, want: math.MaxInt64},
 	} {

@@ -115,7 +115,8 @@ func deviceAttr(a *schema.CAAttr) queryDeviceResp {
 	r := queryDeviceResp{FwVer: a.Firmware, MaxMRSize: a.MaxMRSize, VendorID: a.VendorID,
 		VendorPartID: uint32(a.DeviceID), HwVer: uint32(a.Revision), MaxQP: number(a.MaxQPs), MaxQPWR: number(a.MaxWRs),
 		MaxSGE: number(a.MaxSGEs), MaxSGERd: number(a.MaxReadSGEs), MaxCQ: number(a.MaxCQs),
-		MaxCQE: number(a.MaxCQEs), MaxMR: number(a.MaxMRs), MaxPD: max(number(a.MaxPDs), 1) - 1, // one is that of CQs, see hiddenPD
+		// one is that of CQs, see hiddenPD
+		MaxCQE: number(a.MaxCQEs), MaxMR: number(a.MaxMRs), MaxPD: max(number(a.MaxPDs), 1) - 1,
 
 		MaxQPRdAtom: number(a.MaxRespResPerQP), MaxResRdAtom: number(a.MaxRespRes),
 		MaxQPInitRdAtom: number(a.MaxInitDepth), AtomicCap: uint32(a.Atomicity), MaxMW: number(a.MaxMWs),

@@ -513,12 +513,12 @@ func (a *actor) destroyAll(t *testing.T, r *rig, pick source, client int) {
 	for rounds := 0; len(f.objects) > 0; rounds++ {
 		require.Less(t, rounds, 1<<16)
 		if s := destroyStep(a, pick); s != nil {
-			a.run(t, s, false)
+			_ = a.run(t, s, false)
 			continue
 		}
 		for k := range a.live { // pick may return the same number for ever
 			if s := destroyStep(a, func(n int) int { return (int(k) - 1 + rounds) % n }); s != nil {
-				a.run(t, s, false)
+				_ = a.run(t, s, false)
 			}
 		}
 	}

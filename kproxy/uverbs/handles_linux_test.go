@@ -86,7 +86,8 @@ func (c *namingCommand) bytes() []byte {
 }
 
 // TestHandles sends each command that names objects with a handle that is unknown, is destroyed, belongs to another
-// program, or is that of another kind of object, in each of its fields. The errno is that of Linux, and nothing changes.
+// program, or is that of another kind of object, in each of its fields. The errno is that of Linux, and nothing
+// changes.
 func TestHandles(t *testing.T) {
 	r := newRig(t)
 	stranger := r.context()
@@ -127,7 +128,8 @@ func TestHandles(t *testing.T) {
 			for h, want := range wrong(kinds[i]) {
 				field.SetUint(uint64(h))
 				reply := p.write(c.bytes())
-				assert.Equal(t, want, syscall.Errno(reply.Errno), "command %d, field %d of %T, handle %#x", c.command, i,
+				assert.Equal(t, want, syscall.Errno(reply.Errno), "command %d, field %d of %T, handle %#x", c.command,
+					i,
 					c.request, h)
 				assert.Empty(t, reply.Stores)
 				assert.Nil(t, reply.Bell)

@@ -16,8 +16,9 @@ func SAS() []Requirement { return slices.Clone(sas) }
 
 // Reasons why no case checks a requirement.
 const (
-	byReview  = "settled by review of the documentation, not by execution"
-	rationale = "explanatory: states a reason, nothing to violate"
+	byReview   = "settled by review of the documentation, not by execution"
+	permission = "a permission: nothing to violate; sma.link.once passes with and without its use"
+	rationale  = "explanatory: states a reason, nothing to violate"
 )
 
 // declare adds a requirement of the specification. Its section is taken from its id.
@@ -95,7 +96,7 @@ var (
 		"If the agent is in the access layer, consumers are notified of a change of LID by an event.", "")
 	SAS2_1_18 = declare("SAS-2.1-18", May, Driver, "events",
 		"If the agent is in hardware, its packets may be passed up after they are processed, so that managers "+
-			"see them.", "")
+			"see them.", permission)
 	SAS2_1_19 = declare("SAS-2.1-19", Should, Driver, "EventLIDChange",
 		"The HCA reports a change of LID by an event, so that consumers need not poll.", "")
 	SAS2_1_20 = declare("SAS-2.1-20", Should, Driver, "port events",

@@ -83,7 +83,8 @@ func readConfig(path string) (*config, error) {
 // unknownKey matches the parser's message for a key that config does not have.
 var unknownKey = regexp.MustCompile(`^(line \d+): field (.*) not found in type \w+\.(\w+)$`)
 
-// quotedValue matches a value that the parser quotes. Messages do not quote values: the path may be that of another file.
+// quotedValue matches a value that the parser quotes. Messages do not quote values: the path may be that of another
+// file.
 var quotedValue = regexp.MustCompile("(?s) `.*`")
 
 // yamlError returns the parser's message in the words of the file: lines and keys instead of Go types and values.

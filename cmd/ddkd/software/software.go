@@ -51,7 +51,8 @@ func Driver() cli.Driver {
 				"default: 1073741824, or a 64th of RLIMIT_AS",
 			"user-idle": "time without work of such processes after which the adapter sleeps, and their next post is " +
 				"a system call; until then, it uses a processor; default: 50us",
-			"queue-memory": "limit of the bytes of all queues of the adapter; default: 4294967296, or a quarter of the memory that the daemon may use",
+			"queue-memory": "limit of the bytes of all queues of the adapter; default: 4294967296, " +
+				"or a quarter of the memory that the daemon may use",
 		},
 		Example: "address=192.0.2.1",
 		Verbs: []uverbs.Provider{{Library: rings.LibraryName, Name: "rxe_ddk", ABI: 2, Driver: 14,

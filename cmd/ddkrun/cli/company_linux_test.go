@@ -14,7 +14,8 @@ import (
 // nothing that a system call does, and nothing that is replaced by the libraries that programs are loaded with (hooks
 // of memory, fakeroot, allocators), except for allocations, and for what only the C library can do.
 const imports = "calloc free dlopen dlsym dlerror dladdr getenv environ __environ sysconf __errno_location " +
-	"__tls_get_addr pthread_attr_destroy pthread_attr_init pthread_attr_setdetachstate pthread_attr_setstacksize pthread_create " +
+	"__tls_get_addr pthread_attr_destroy pthread_attr_init pthread_attr_setdetachstate pthread_attr_setstacksize " +
+	"pthread_create " +
 	"pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setcanceltype " +
 	"sem_destroy sem_init sem_post sem_wait fclose readdir closedir " +
 	"__stack_chk_fail __cxa_finalize __gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable"
@@ -47,7 +48,7 @@ func TestLibraryCalls(t *testing.T) {
 	for _, name := range []string{".rela.plt", ".rela.dyn"} {
 		b, err := f.Section(name).Data()
 		require.NoError(t, err)
-		for ; len(b) > 0; b = b[24:] { // Elf64_Rela
+		for ; len(b) > 0; b = b[24:] { // an entry of 24 bytes
 			if n := elf.R_SYM64(f.ByteOrder.Uint64(b[8:])); n > 0 {
 				s := symbols[n-1]
 				assert.Equal(t, elf.SHN_UNDEF, s.Section, "the library refers to %s, which it exports", s.Name)

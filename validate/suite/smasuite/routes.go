@@ -8,7 +8,6 @@ import (
 	"ciddk/mad"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 )
 
 // Requests that arrive at QP0 from another port of the link.
@@ -189,7 +188,7 @@ var _ = routes.Case(validate.Case{
 	ID:    "sma.link.once",
 	Title: "count the responses to requests",
 	Run:   linkOnce,
-}, SMALink05, req.SAS2_1_18)
+}, SMALink05)
 
 func linkOnce(t *validate.T) {
 	l := link(t)
