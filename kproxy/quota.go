@@ -23,7 +23,8 @@ type Quota struct {
 	Agents      int // of the MAD services: 256
 	Ports       int // of the port spaces: 16384
 
-	// of all work and completion queues, estimated from their sizes: 1 GiB, or an eighth of the memory (internal/memlimit)
+	// of all work and completion queues, estimated from their sizes: 1 GiB, or an eighth of the memory
+	// (internal/memlimit)
 	QueueBytes  int64
 	MemoryBytes int64 // of all registered memory: 64 GiB
 	// of what listeners, connections, agents and their requests hold, estimated: 64 MiB, or a 64th of the memory

@@ -30,8 +30,9 @@ func newPostRig(t *testing.T) *postRig {
 	p.cq = ne.Uint64(p.must(cmdCreateCQ, createCQ{Response: replyAddr, CQE: 10, CompChannel: noCompChannel}, &cq))
 	var qp createQPResp
 	out := p.must(cmdCreateQP, createQP{Response: replyAddr, Args: createQPArgs{PDHandle: pd.PDHandle,
-		SendCQHandle: cq.CQHandle, RecvCQHandle: cq.CQHandle, MaxSendWR: 15, MaxRecvWR: 15, MaxSendSGE: 1, MaxRecvSGE: 1,
-		QPType: createQPUD}}, &qp)
+		SendCQHandle: cq.CQHandle, RecvCQHandle: cq.CQHandle, MaxSendWR: 15, MaxRecvWR: 15, MaxSendSGE: 1,
+		MaxRecvSGE: 1,
+		QPType:     createQPUD}}, &qp)
 	p.qp, p.recv, p.send = qp.QPHandle, ne.Uint64(out), ne.Uint64(out[rings.VerbsQueueSize:])
 	p.enter(1, qpMaskPKeyIndex|qpMaskPort|qpMaskQKey)
 	return p
@@ -46,8 +47,8 @@ func (p *postRig) post() syscall.Errno {
 	return errno
 }
 
-// TestRefusedPosts posts requests in states in which the QP does not send. They are removed, and the QP sends later ones
-// only. A request of zeros is a WRITE, which ends the send queue of a UD QP.
+// TestRefusedPosts posts requests in states in which the QP does not send. They are removed, and the QP sends later
+// ones only. A request of zeros is a WRITE, which ends the send queue of a UD QP.
 func TestRefusedPosts(t *testing.T) {
 	p := newPostRig(t)
 	posted := uint32(0)
@@ -83,7 +84,8 @@ func TestReceivesInError(t *testing.T) {
 		base := 5 * again
 		for i := uint32(1); i <= 5; i++ {
 			p.poke(p.recv+producerIndex, i)
-			require.Eventually(t, func() bool { return p.peek(p.cq+producerIndex) == base+i }, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return p.peek(p.cq+producerIndex) == base+i }, time.Minute,
+				time.Millisecond)
 		}
 		p.enter(0, 0)
 		p.enter(1, qpMaskPKeyIndex|qpMaskPort|qpMaskQKey)
@@ -125,7 +127,8 @@ func TestFirstAddress(t *testing.T) {
 		p.must(cmdRegMR, regMR{Response: replyAddr, Start: addr, Length: 100, HCAVA: low(x.iova), PDHandle: o.pd,
 			AccessFlags: x.access}, &mr)
 		first := func() uint64 {
-			return ne.Uint64(p.mustIoctl(newIoctl(typeMR, 3).use(attrHandle, uint64(mr.MRHandle)).out(attrQueryMRLKey, 4).
+			return ne.Uint64(p.mustIoctl(newIoctl(typeMR, 3).use(attrHandle, uint64(mr.MRHandle)).out(attrQueryMRLKey,
+				4).
 				out(attrQueryMRRKey, 4).out(attrQueryMRLength, 8).out(attrQueryMRIOVA, 8))[attrQueryMRIOVA])
 		}
 		assert.Equal(t, low(x.before), first(), x.name)
