@@ -152,7 +152,7 @@ func startWith(dir, adapter string, idle time.Duration, log *os.File) (*daemon, 
 	d, err := await(dir, exited, log.Name())
 	if !errors.Is(err, errEnded) {
 		_ = cmd.Process.Kill() // it may have ended
-		<-exited //nolint:errcheck // that of a process which was killed
+		<-exited               //nolint:errcheck // that of a process which was killed
 	}
 	return d, err
 }
