@@ -55,6 +55,7 @@ func (i *ID) listen(backlog int) (*IDListener, error) {
 	}
 	i.mu.Lock()
 	b, at, port := i.binding, i.at, i.local.Port()
+	src := i.src
 	i.mu.Unlock()
 	if b != nil {
 		if err := b.Listen(); err != nil {
@@ -62,7 +63,7 @@ func (i *ID) listen(backlog int) (*IDListener, error) {
 			return nil, err
 		}
 	}
-	l, err := i.listenCM(at, port, backlog)
+	l, err := i.listenCM(at, src, port, backlog)
 	if err != nil {
 		if b != nil {
 			b.Unlisten()
@@ -83,9 +84,13 @@ func (i *ID) listen(backlog int) (*IDListener, error) {
 	return ln, nil
 }
 
-// listenCM begins to listen at the connection manager.
-func (i *ID) listenCM(at netip.Addr, port uint16, backlog int) (cm.Listener, error) {
+// listenCM begins to listen at the connection manager. Requests do not carry zones, so a listener at an address with a
+// zone takes those that arrive at the port of its interface.
+func (i *ID) listenCM(at netip.Addr, src Source, port uint16, backlog int) (cm.Listener, error) {
 	cfg := cm.ListenConfig{Service: i.cfg.serviceID(port), Datagram: i.typ == ci.UD, Backlog: backlog, PKey: i.cfg.PKey}
+	if at.Zone() != "" {
+		cfg.Port = src.Port
+	}
 	switch {
 	case i.cfg.Service != 0:
 		if at.IsValid() {

@@ -86,11 +86,18 @@ func canonical(a netip.Addr, only6 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// overlap reports whether two canonical addresses, which may stand for several, have one in common.
+// overlap reports whether two canonical addresses, which may stand for several, have one in common. An address without
+// a zone is that of every interface.
 func overlap(a, b netip.Addr) bool {
 	switch {
 	case !a.IsValid(), !b.IsValid(), a == b:
 		return true
+	case a.Zone() == "" || b.Zone() == "":
+		if a.WithZone("") == b.WithZone("") {
+			return true
+		}
+	}
+	switch {
 	case a.IsUnspecified(), b.IsUnspecified():
 		return a.Is4() == b.Is4()
 	}

@@ -15,10 +15,11 @@ import (
 
 // stands lists which of some addresses a bound address covers.
 func stands(a netip.Addr, only6 bool) (list []netip.Addr) {
-	for _, s := range []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"} {
+	for _, s := range []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2", "fe80::1%a", "fe80::1%b"} {
 		b := netip.MustParseAddr(s)
 		isAny := !a.IsValid() || a == netip.IPv6Unspecified()
-		if isAny && (b.Is6() || !only6) || a == netip.IPv4Unspecified() && b.Is4() || a == b {
+		if isAny && (b.Is6() || !only6) || a == netip.IPv4Unspecified() && b.Is4() || a == b ||
+			a.IsValid() && a == b.WithZone("") {
 			list = append(list, b)
 		}
 	}
@@ -30,7 +31,8 @@ func stands(a netip.Addr, only6 bool) (list []netip.Addr) {
 func TestPortTable(t *testing.T) {
 	addrs := []netip.Addr{{}, netip.IPv6Unspecified(), netip.IPv4Unspecified(), netip.MustParseAddr("10.0.0.1"),
 		netip.MustParseAddr("::ffff:10.0.0.2"),
-		netip.MustParseAddr("fd00::1")}
+		netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("fe80::1%a"),
+		netip.MustParseAddr("fe80::1%b")}
 	type taken struct {
 		b         Binding
 		addr      netip.Addr

@@ -69,8 +69,9 @@ type Memory struct {
 }
 
 // NewMemory makes storage available to peers, with the rights in access: ci.RemoteRead, ci.RemoteWrite and
-// ci.RemoteAtomic. The storage belongs to the caller: ci.Bytes(b), or memory with a lock of its own if the application
-// uses it at the same time as its peers. Close the Memory before the Manager.
+// ci.RemoteAtomic. The storage belongs to the caller, such as ci.Bytes(b). No lock orders accesses of the
+// application and those of its peers: a READ of bytes that change meanwhile may return a mix, which a checksum detects
+// (examples/kv). Close the Memory before the Manager.
 func (m *Manager) NewMemory(storage ci.Memory, access ci.Access) *Memory {
 	if m.memoryAddr != nil {
 		storage = placed{storage, m.memoryAddr(storage.Len())}

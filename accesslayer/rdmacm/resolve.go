@@ -33,6 +33,7 @@ func (i *ID) bind(local netip.AddrPort) error {
 		if src, ok = own(list, addr); !ok {
 			return fmt.Errorf("%w: no HCA has %v; the addresses are: %s", syscall.EADDRNOTAVAIL, addr, names(list))
 		}
+		addr = src.Addr // with its zone
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -52,10 +53,6 @@ func (i *ID) bind(local netip.AddrPort) error {
 		i.local = netip.AddrPortFrom(addr, b.Port())
 	} else {
 		i.local = netip.AddrPortFrom(addr, 0)
-	}
-	if src.Addr.IsValid() { // with its zone
-		addr = src.Addr
-		i.local = netip.AddrPortFrom(addr, i.local.Port())
 	}
 	i.at, i.src = addr, src
 	i.state = bound

@@ -69,7 +69,7 @@ func (h *host) plug(t testing.TB, addr string) {
 	a := netip.MustParseAddr(addr)
 	var port rvt.Port
 	if h.lan != nil && h.lan.Network != nil {
-		port = testenv.Must(sim.New(h.lan.Network, sim.Config{Addr: a}))
+		port = testenv.Must(sim.New(h.lan.Network, sim.Config{Addr: a.WithZone(""), Interface: a.Zone()}))
 	} else {
 		port = testenv.Must(udp.New(udp.Config{Addr: a, Port: udpPort}))
 	}

@@ -20,6 +20,7 @@ type Config struct {
 	// most 128. SetAddresses changes them later.
 	Addrs []netip.Addr
 	// Interface is the name of the network interface in the entries of the GID table, as software shows it to people.
+	// It is the zone of link-local addresses.
 	Interface string
 	// MTU is the largest path MTU; 0 is 4096 bytes.
 	MTU ci.MTU
@@ -82,7 +83,11 @@ func New(n *Network, c Config) (*Port, error) {
 	if c.Window == 0 {
 		c.Window = defaultWindow
 	}
-	p := &Port{net: n, guid: rocev2.NodeGUID(c.Addr, wire.RoCEv2Port)}
+	named := c.Addr
+	if named.IsLinkLocalUnicast() { // unique on one interface only
+		named = named.WithZone(c.Interface)
+	}
+	p := &Port{net: n, guid: rocev2.NodeGUID(named, wire.RoCEv2Port)}
 	t := &p.table
 	t.UDP, t.MTU, t.StrictSource = wire.RoCEv2Port, c.MTU, c.StrictSource
 	t.Open = func(a netip.Addr) (*rocev2.Port, error) { return p.open(&c, a) }
@@ -166,7 +171,8 @@ func (p *Port) LeaveGroup(gid ci.GID) error { return p.table.LeaveGroup(gid) }
 // SetLink plugs in or pulls out the cable. It implements rvt.CablePort.
 func (p *Port) SetLink(up bool) { p.table.SetLink(up) }
 
-// NodeGUID returns a GUID made from Addr, always the same. It implements rvt.GUIDPort.
+// NodeGUID returns a GUID made from Addr, and from Interface if Addr is link-local. It is always the same. It
+// implements rvt.GUIDPort.
 func (p *Port) NodeGUID() ci.GUID { return p.guid }
 
 // EncodeFrame returns an IP packet. It implements rvt.EncoderPort.

@@ -60,7 +60,7 @@ func (s *socket) Send(pkts []rvt.Packet) {
 		s.id++
 		id := s.id
 		s.idMu.Unlock()
-		dst := c.Route.Dst.Addr()
+		dst := c.Route.Dst.Addr().WithZone("") // a network is one zone
 		if n == len(batch) || n > 0 && dst != to {
 			s.net.send(s, to, batch[:n]...)
 			n = 0
