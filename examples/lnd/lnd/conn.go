@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"time"
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
@@ -128,6 +129,8 @@ func (c *Conn) start(stamp uint64, agreed params) error {
 // run handles all events of the connection until its end.
 func (c *Conn) run() {
 	defer context.AfterFunc(c.n.ctx, func() { c.cancel(net.ErrClosed) })()
+	probe := time.NewTicker(max(1, c.n.cfg.Timeout/2))
+	defer probe.Stop()
 	for c.ctx.Err() == nil {
 		var err error
 		select {
@@ -137,6 +140,8 @@ func (c *Conn) run() {
 			}
 		case begin := <-c.begins:
 			err = begin()
+		case <-probe.C:
+			c.flow.probe()
 		case <-c.ctx.Done():
 		}
 		if err = errors.Join(err, c.send()); err != nil {

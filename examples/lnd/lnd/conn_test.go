@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -435,6 +434,35 @@ func TestSilentSource(t *testing.T) {
 	})
 }
 
+// A peer is detected as silent if all transfers wait for it, and it has acknowledged every message.
+func TestSilentSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, dead := mortalNetwork()
+		block := make(chan struct{})
+		_, _, c := pair(t, network, Config{}, Config{OnPut: func(netip.Addr, uint64, int) ([]byte, func(int, error)) {
+			<-block
+			return nil, func(int, error) {}
+		}})
+		var wg sync.WaitGroup
+		for _, n := range []int{1, 100000} {
+			wg.Go(func() {
+				_, err := c.Put(t.Context(), 0, make([]byte, n))
+				assert.ErrorIs(t, err, ci.WCTimeoutRetryErr.Err())
+			})
+		}
+		synctest.Wait()
+		time.Sleep(10 * time.Minute) // its host is alive: probes are acknowledged
+		select {
+		case <-c.over:
+			require.NoError(t, c.err)
+		default:
+		}
+		dead.Store(true)
+		wg.Wait()
+		close(block)
+	})
+}
+
 // A canceled call ends the connection if its transfer has begun.
 func TestContextEnds(t *testing.T) {
 	block, asked := make(chan struct{}), make(chan struct{}, 100)
@@ -471,11 +499,10 @@ func TestContextEnds(t *testing.T) {
 
 // An adapter is removed, a host becomes silent, or a node is closed during transfers: all transfers end, at both ends.
 func TestEnds(t *testing.T) {
-	var dead atomic.Bool
 	tests := []struct {
 		name string
-		kill func(a, b *host, na, nb *Node) error
-		is   error // nil if there are several
+		kill func(a, b *host, na, nb *Node) error // nil: the network drops all packets
+		is   error                                // nil if there are several
 	}{
 		{"the peer closes", func(_, _ *host, _, nb *Node) error { return nb.Close() }, rdmacm.ErrPeerDisconnected},
 		{"we close", func(_, _ *host, na, _ *Node) error { return na.Close() }, net.ErrClosed},
@@ -483,60 +510,52 @@ func TestEnds(t *testing.T) {
 			nil},
 		{"the peer's adapter is pulled",
 			func(_, b *host, _, _ *Node) error { return b.al.Deregister(b.hca.Info().GUID) }, nil},
-		{"silence", func(_, _ *host, _, _ *Node) error { dead.Store(true); return nil }, ci.WCTimeoutRetryErr.Err()},
+		{"silence", nil, ci.WCTimeoutRetryErr.Err()},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			dead.Store(false)
-			network := sim.NewNetwork(sim.NetworkConfig{Filter: func(*sim.Datagram) impair.Verdict {
-				if dead.Load() {
-					return impair.Drop
+			synctest.Test(t, func(t *testing.T) {
+				network, dead := mortalNetwork()
+				s := newStore()
+				s.data[1] = random(1, 1<<20)
+				a, b := newHost(t, network, "10.0.0.1", 0, nil), newHost(t, network, "10.0.0.2", 0, nil)
+				na, nb := a.node(Config{}), b.node(s.config())
+				ctx := limit(t)
+				c := must(na.Dial(ctx, b.addr))
+				var wg sync.WaitGroup
+				moved := make(chan struct{}, 1000)
+				for i := range 12 {
+					wg.Go(func() {
+						var err error
+						for buf := make([]byte, 1<<20); err == nil; {
+							if i%2 == 0 {
+								_, err = c.Put(ctx, 2, buf)
+							} else {
+								_, err = c.Get(ctx, 1, buf)
+							}
+							select {
+							case moved <- struct{}{}:
+							default:
+							}
+						}
+						if tt.is != nil {
+							assert.ErrorIs(t, err, tt.is)
+						}
+						assert.NoError(t, ctx.Err(), "the connection must end before the test times out: %v", err)
+					})
 				}
-				return impair.Pass
-			}})
-			s := newStore()
-			s.data[1] = random(1, 1<<20)
-			a, b := newHost(t, network, "10.0.0.1", 0, nil), newHost(t, network, "10.0.0.2", 0, nil)
-			na, nb := a.node(Config{}), b.node(s.config())
-			ctx := limit(t)
-			c := must(na.Dial(ctx, b.addr))
-			var wg sync.WaitGroup
-			moved := make(chan struct{}, 1000)
-			for i := range 12 {
-				wg.Go(func() {
-					var err error
-					for buf := make([]byte, 1<<20); err == nil; {
-						if i%2 == 0 {
-							_, err = c.Put(ctx, 2, buf)
-						} else {
-							_, err = c.Get(ctx, 1, buf)
-						}
-						select {
-						case moved <- struct{}{}:
-						default:
-						}
-					}
-					if tt.is != nil {
-						assert.ErrorIs(t, err, tt.is)
-					}
-					assert.NoError(t, ctx.Err(), "the connection must end before the test times out: %v", err)
-				})
-			}
-			for range 6 {
-				<-moved
-			}
-			require.NoError(t, tt.kill(a, b, na, nb))
-			// All transfers may be waiting for the peer, with no packet of ours to be acknowledged: without another one
-			// nothing detects that a host is silent.
-			wg.Go(func() {
-				_, err := c.Put(ctx, 2, make([]byte, 1<<20))
-				assert.Error(t, err)
+				for range 6 {
+					<-moved
+				}
+				if dead.Store(tt.kill == nil); tt.kill != nil {
+					require.NoError(t, tt.kill(a, b, na, nb))
+				}
+				wg.Wait()
+				require.NoError(t, c.Close())
+				require.NoError(t, na.Close())
+				require.NoError(t, nb.Close())
+				s.check(t)
 			})
-			wg.Wait()
-			require.NoError(t, c.Close())
-			require.NoError(t, na.Close())
-			require.NoError(t, nb.Close())
-			s.check(t)
 		})
 	}
 }

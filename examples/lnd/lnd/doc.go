@@ -23,5 +23,5 @@
 //   - one pool of regions for all connections, which grows and shrinks
 //   - connections that are made when they are needed and again after an error; two ends that connect to each other at
 //     the same time; recognition of restarted peers
-//   - NOOPs as keepalive messages, device failover
+//   - device failover
 package lnd

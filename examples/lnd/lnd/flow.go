@@ -29,6 +29,8 @@ type flow struct {
 	theirs   int     // that the peer has, or that are on the way to it
 	posted   int     // messages being sent, at most the depth, so that the send queue cannot overflow
 	noops    int     // NOOPs among them
+	quiet    bool    // nothing was sent since the last call of probe
+	probing  bool    // next returns a NOOP even if few credits are owed
 	requests []*send // that wait for a credit
 	answers  []*send // that wait only for room in the send queue
 }
@@ -59,16 +61,24 @@ func (f *flow) next() (s *send) {
 		s = f.requests[0]
 		f.requests = slices.Delete(f.requests, 0, 1)
 		f.credits--
-	case f.owed >= max(1, f.depth/2) && f.noops < maxNoops:
+	case (f.probing || f.owed >= max(1, f.depth/2)) && f.noops < maxNoops:
 		s = &send{msg: message{header: header{Type: noop}}}
 		f.noops++
 	default:
 		return nil
 	}
 	f.posted++
+	f.quiet, f.probing = false, false
 	f.theirs += f.owed
 	s.msg.Credits, f.owed = uint8(f.owed), 0
 	return s
+}
+
+// probe is called at regular intervals. If all transfers wait for the peer, it has nothing to acknowledge, and nothing
+// detects that it is silent. After an interval without a message, a NOOP is sent, as on Linux.
+func (f *flow) probe() {
+	f.probing = f.quiet && f.posted == 0
+	f.quiet = true
 }
 
 // sent reports the arrival of a message that next has returned.

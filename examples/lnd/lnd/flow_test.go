@@ -230,7 +230,7 @@ func TestFlowModel(t *testing.T) {
 		m := newModel(rapid.IntRange(minDepth, 12).Draw(t, "depth"))
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
 			e := rapid.IntRange(0, 1).Draw(t, "end")
-			switch rapid.IntRange(0, 6).Draw(t, "event") {
+			switch rapid.IntRange(0, 7).Draw(t, "event") {
 			case 0, 1:
 				m.begin(e, rapid.SampledFrom(beginnings).Draw(t, "transfer"))
 			case 2, 3:
@@ -241,6 +241,8 @@ func TestFlowModel(t *testing.T) {
 				m.handle(e, rapid.Bool().Draw(t, "refuse"))
 			case 6:
 				m.complete(t, e)
+			case 7:
+				m.ends[e].flow.probe()
 			}
 			m.check(t)
 		}
@@ -302,4 +304,23 @@ func TestFlowGivesCreditsBack(t *testing.T) {
 	require.Nil(t, f.next(), "there is no buffer for another NOOP")
 	f.sent(noop)
 	require.Equal(t, noop, f.next().msg.Type)
+}
+
+// A NOOP is sent after an interval in which nothing was sent, unless the peer has yet to acknowledge a message.
+func TestFlowProbes(t *testing.T) {
+	f := newFlow(8)
+	f.push(put(0))
+	require.Equal(t, immediate, f.next().msg.Type)
+	f.probe()
+	require.Nil(t, f.next(), "a message was sent in this interval")
+	f.probe()
+	require.Nil(t, f.next(), "it was not acknowledged, and the transport repeats it")
+	f.sent(immediate)
+	for range 2 {
+		f.probe()
+		require.Equal(t, noop, f.next().msg.Type)
+		f.sent(noop)
+		f.probe()
+		require.Nil(t, f.next())
+	}
 }

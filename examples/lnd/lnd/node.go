@@ -23,7 +23,7 @@ type Config struct {
 	// resources reduces it.
 	Depth int
 	// Timeout is the time limit for a peer to connect, and to send data that it has announced; 0 is 50 s. Dial, Put
-	// and Get have a context instead.
+	// and Get have a context instead. A peer is probed when nothing was sent to it for half the time or longer.
 	Timeout time.Duration
 	// OnPut returns the memory for n bytes that a peer puts. OnGet returns the data that a peer gets; they must not
 	// change afterwards. match identifies the data (the match bits of LNet). The shorter one of both ends' memory

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"ciddk/ci/ciwrap"
 	"ciddk/hca/reference"
 	"ciddk/internal/testenv"
+	"ciddk/link/impair"
 	"ciddk/link/sim"
 	"ciddk/rvt"
 )
@@ -79,6 +81,17 @@ func pair(t *testing.T, net *sim.Network, a, b Config) (*Node, *Node, *Conn) {
 	ha, hb := newHost(t, net, "10.0.0.1", 0, nil), newHost(t, net, "10.0.0.2", 0, nil)
 	na, nb := ha.node(a), hb.node(b)
 	return na, nb, must(na.Dial(limit(t), hb.addr))
+}
+
+// mortalNetwork returns a network that drops all packets while the bool is true.
+func mortalNetwork() (*sim.Network, *atomic.Bool) {
+	dead := new(atomic.Bool)
+	return sim.NewNetwork(sim.NetworkConfig{Filter: func(*sim.Datagram) impair.Verdict {
+		if dead.Load() {
+			return impair.Drop
+		}
+		return impair.Pass
+	}}), dead
 }
 
 func newNetwork() *sim.Network { return sim.NewNetwork(sim.NetworkConfig{}) }
