@@ -9,8 +9,8 @@ import (
 // PostSend appends requests to the send queue and runs the engine once. Without requests, it accepts those that another
 // process has put into a SharedSendRing, or removes them if the state does not permit them.
 func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
-	if q.states != nil && len(wrs) == 0 {
-		return 0, q.acceptShared()
+	if len(wrs) == 0 {
+		return 0, q.accept()
 	}
 	sync := q.flags&ci.QPClientSyncSend == 0
 	if sync {
@@ -26,9 +26,9 @@ func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
 	return n, err
 }
 
-// acceptShared is PostSend for the requests in a SharedSendRing. A change of state is before or after it, so that no
-// request is removed that was posted in a state to send.
-func (q *QP) acceptShared() error {
+// accept is PostSend for the requests in a SharedSendRing, if there is one. A change of state is before or after it, so
+// that no request is removed that was posted in a state to send.
+func (q *QP) accept() error {
 	q.mu.Lock()
 	defer q.unlock()
 	switch {
