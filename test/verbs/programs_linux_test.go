@@ -103,7 +103,7 @@ func TestErrors(t *testing.T) {
 		code int
 		text string
 	}{
-		{nil, 2, "Usage: ddkrun"},
+		{nil, 2, "no program (see ddkrun --help)"},
 		{[]string{"--nonsense"}, 2, "nonsense"},
 		{[]string{"--share-memory=some", "true"}, 2, "want one of auto, always, never"},
 		{[]string{"--share-memory", "never", "true"}, 2, "write --share-memory=never"},
