@@ -123,6 +123,10 @@ func drainRead(t *validate.T) {
 		f, a := ci.ToSQD(true)
 		kit.OK(t, p.A.Modify(f, a), "QP.Modify to SQD")
 		pause(t, 5*time.Millisecond) // in which a driver that does not wait would report that it has drained
+		if a, err := p.A.Query(); err == nil && a.State == ci.QPSQD && len(p.A.Events.All()) == round+1 {
+			notBegun(t, p.A, id)
+			continue
+		}
 		p.A.WantState(ci.QPSQDraining)
 		if all := p.A.Events.All(); len(all) != round {
 			t.Failf("events of a QP with a READ outstanding", fmt.Sprintf("%d, those of earlier rounds", round), "%v",
@@ -135,6 +139,16 @@ func drainRead(t *validate.T) {
 		f, a = ci.BackToRTS()
 		kit.OK(t, p.A.Modify(f, a), "QP.Modify to RTS")
 	}
+}
+
+// notBegun ends a round of drainRead in which the queue drained before the READ began, as it may if posts are seen late,
+// such as those of a user library. The READ is not executed in SQD, however often an outstanding one would be repeated.
+func notBegun(t *validate.T, e *kit.End, id uint64) {
+	t.Impair(validate.Impairment{})
+	e.CQ.Quiet(300 * time.Millisecond) // the timeout is 67 ms, and at most four times as long
+	f, a := ci.BackToRTS()
+	kit.OK(t, e.Modify(f, a), "QP.Modify to RTS")
+	e.CQ.WaitOK(id)
 }
 
 // wrapLossy sends messages of several packets that begin at each PSN around the wrap, with losses.
