@@ -131,10 +131,11 @@ func (c *Client) OpenCA(guid ci.GUID, onEvent func(*CA, ci.Event)) (*CA, error) 
 	return made(ca, ca.n.make(c.n, verb, nothing, a.n))
 }
 
-// notOpen returns an error if the client has an HCA open. al.mu is held.
+// notOpen returns an error if the client has an HCA open, whose destruction has not begun: it is linked until after the
+// callback that reports the end. al.mu is held.
 func (c *Client) notOpen(verb string, a *Adapter) error {
 	for k := c.n.first; k != nil; k = k.next {
-		if ca, ok := k.obj.(*CA); ok && ca.a == a {
+		if ca, ok := k.obj.(*CA); ok && ca.a == a && k.state < destroying {
 			return &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: "the client, which is strict, has the HCA " +
 				"open"}
 		}
