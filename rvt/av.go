@@ -76,6 +76,7 @@ func (a *AV) Query() (ci.AVAttr, ci.PD, error) {
 // Modify replaces the attributes.
 func (a *AV) Modify(attr ci.AVAttr) error {
 	const verb = "AV.Modify"
+	a.pd.process.settle()
 	if !a.alive() {
 		return fail(verb, ci.InvalidAVHandle)
 	}
@@ -90,6 +91,7 @@ func (a *AV) Modify(attr ci.AVAttr) error {
 
 // Destroy frees the vector. Sends that were posted with it and have not left complete with WCLocalOpErr.
 func (a *AV) Destroy() error {
+	a.pd.process.settle()
 	if err := a.kill("AV.Destroy", ci.InvalidAVHandle); err != nil {
 		return err
 	}

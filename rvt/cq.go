@@ -211,6 +211,7 @@ func (q *CQ) Resize(r ci.CQResize) (int, error) {
 	if size <= 0 || size > q.dev.attr.MaxCQEs {
 		return 0, outside(verb, ci.InvalidCQSize, "size", size, 1, q.dev.attr.MaxCQEs)
 	}
+	q.pd.process.settle() // what was posted before may complete here, and not fit
 	q.getMu.Lock()
 	defer q.getMu.Unlock()
 	q.putMu.Lock()

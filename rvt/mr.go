@@ -239,6 +239,7 @@ func (m *MR) Query() (ci.MRAttr, error) {
 // Destroy deregisters the region. The keys are invalid at once, and no access to the storage is in progress when it
 // returns.
 func (m *MR) Destroy() error {
+	m.process.settle()
 	if err := m.kill("MR.Destroy", ci.InvalidMRHandle); err != nil {
 		return err
 	}
@@ -262,6 +263,7 @@ func (m *MR) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
 }
 
 func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, find placeFinder) error {
+	m.process.settle()
 	m.modify.Lock()
 	defer m.modify.Unlock()
 	switch {

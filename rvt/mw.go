@@ -72,6 +72,7 @@ func (m *MW) Query() (ci.MWAttr, error) {
 
 // Destroy unbinds and frees the window. It waits for accesses in progress.
 func (m *MW) Destroy() error {
+	m.pd.process.settle()
 	if err := m.kill("MW.Destroy", ci.InvalidMWHandle); err != nil {
 		return err
 	}

@@ -30,6 +30,15 @@ func (h *HCA) newPD(verb string, typ ci.PDType, parent *refs) (*PD, error) {
 	return &PD{dev: &h.device, parent: parent}, nil
 }
 
+// settle makes the posts of a client process visible to a verb that follows them: posts to queues in shared memory are
+// not calls, and the engine may not have seen them yet. Programs expect that a verb finds their effects, since a post
+// to Linux's Soft-RoCE runs the requester (rxe_post_send). The caller holds no lock.
+func (u *UserCA) settle() {
+	if u != nil {
+		u.ctx.Settle()
+	}
+}
+
 // Destroy frees the domain. It fails with ResourceBusy while an object of the domain exists.
 func (d *PD) Destroy() error {
 	if err := d.kill("PD.Destroy", ci.InvalidPDHandle); err != nil {

@@ -259,6 +259,7 @@ func (q *QP) TimeWait(d time.Duration) {
 
 // Destroy frees the QP.
 func (q *QP) Destroy() error {
+	q.pd.process.settle()
 	if err := q.kill("QP.Destroy", ci.InvalidQPHandle); err != nil {
 		return err
 	}
@@ -306,6 +307,7 @@ func (q *QP) Query() (ci.QPAttr, error) {
 	if q.destroyed.Load() {
 		return ci.QPAttr{}, fail("QP.Query", ci.InvalidQPHandle)
 	}
+	q.pd.process.settle()
 	q.mu.Lock()
 	a := q.attr
 	a.SQPSN, a.RQPSN = q.queryPSNs()

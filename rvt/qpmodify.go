@@ -103,6 +103,7 @@ type paths struct {
 // Modify changes the state and attributes. If it fails, nothing has changed.
 func (q *QP) Modify(set ci.QPField, a ci.QPAttr) error {
 	const verb = "QP.Modify"
+	q.pd.process.settle()
 	if set&ci.QPFieldState != 0 && a.State == ci.QPReset { // posts in progress end before the queues are emptied
 		q.sqMu.Lock()
 		defer q.sqMu.Unlock()

@@ -16,6 +16,9 @@ type UserContext interface {
 	// block, and has no effect on a destroyed QP.
 	AddQP(num ci.QPN, sq SendRing, rq RecvRing, kick func(), ub *ci.UserBuffer) error
 	AddAV(av *AV, ub *ci.UserBuffer) error
+	// Settle kicks the QPs for what the process has posted before the call, so that a verb finds it executed, as if the
+	// post had been a call. The caller holds no lock. Settle may be called after Close.
+	Settle()
 	RemoveAV(av *AV)
 	// Close releases what the context holds. It does not need the process, which may have exited.
 	Close()

@@ -422,6 +422,18 @@ func (u *userContext) RemoveAV(av *rvt.AV) {
 	}
 }
 
+// Settle implements rvt.UserContext.
+func (u *userContext) Settle() {
+	if u.mem == nil {
+		return
+	}
+	for range rings.MaxUserQPs { // a process could mark QPs for ever
+		if !u.poller.takeOf(u) {
+			return
+		}
+	}
+}
+
 // Close implements rvt.UserContext.
 func (u *userContext) Close() {
 	if u.mem == nil {

@@ -173,6 +173,13 @@ func (p *userPoller) take() (from *patience) {
 	return from
 }
 
+// takeOf runs the engine for a process with new work, as round does. It reports whether there was any.
+func (p *userPoller) takeOf(u *userContext) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Contains(p.contexts, u) && u.head.Take(u.kick)
+}
+
 // fallAsleep announces to all processes that the engine sleeps, and looks once more. It reports false if there was work
 // or the goroutine must end.
 func (p *userPoller) fallAsleep(r *userRunner) bool {

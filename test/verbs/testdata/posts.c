@@ -1,6 +1,7 @@
 /*
  * A verbs program that posts where posts are refused or flushed: requests in states without sends never run, invalid
- * ones end a list at bad_wr, unknown handles are reported, and queues in Error flush what is posted later.
+ * ones end a list at bad_wr, unknown handles are reported, queues in Error flush what is posted later, and a verb finds
+ * what was posted before it executed.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -388,6 +389,61 @@ static void drained(void)
 	CHECK(!ibv_destroy_ah(ah) && !ibv_destroy_qp(a) && !ibv_destroy_qp(b) && !ibv_destroy_qp(d));
 }
 
+/*
+ * settled calls a verb right after posts: datagrams that were posted before have left, and their completions count. In
+ * Linux, ibv_post_send executes them (rxe_post_send).
+ */
+static void settled(void)
+{
+	enum { RESIZE, NO_ADDRESS, NO_MEMORY, RESET, FAILED, NO_QP, NUM_VERBS, POSTS = 8 };
+	struct ibv_ah_attr address = {.grh = {.dgid = gid, .hop_limit = 64}, .is_global = 1, .port_num = 1};
+	struct ibv_qp *to = create(IBV_QPT_UD, NULL);
+	struct ibv_cq *common = cq;
+	start(to, to);
+	for (int i = 0; i < 10 * NUM_VERBS; i++) {
+		int verb = i % NUM_VERBS, is_kept = verb == RESIZE || verb == NO_ADDRESS || verb == NO_MEMORY;
+		struct ibv_cq *own = cq = ibv_create_cq(context, DEPTH, NULL, NULL, 0);
+		CHECK(own);
+		struct ibv_qp *from = create(IBV_QPT_UD, NULL);
+		struct ibv_ah *ah = ibv_create_ah(pd, &address);
+		struct ibv_mr *source = ibv_reg_mr(pd, buffer + SIZE, 8, 0);
+		CHECK(ah && source);
+		start(from, to);
+		struct ibv_sge in = {(uintptr_t)buffer, 64, mr->lkey}, out = {(uintptr_t)buffer + SIZE, 8, source->lkey};
+		struct ibv_recv_wr *bad_recv, r = {.sg_list = &in, .num_sge = 1};
+		struct ibv_send_wr *bad, w = {.sg_list = &out,
+					      .num_sge = 1,
+					      .opcode = IBV_WR_SEND,
+					      .send_flags = IBV_SEND_SIGNALED,
+					      .wr.ud = {ah, to->qp_num, 0}};
+		for (r.wr_id = 0; r.wr_id < POSTS; r.wr_id++)
+			CHECK(!ibv_post_recv(to, &r, &bad_recv));
+		for (w.wr_id = 0; w.wr_id < POSTS; w.wr_id++)
+			CHECK(!ibv_post_send(from, &w, &bad));
+		switch (verb) {
+		case RESIZE:
+			CHECK(ibv_resize_cq(own, POSTS - 1) == EINVAL);
+			CHECK(!ibv_resize_cq(own, POSTS));
+			break;
+		case NO_ADDRESS: CHECK(!ibv_destroy_ah(ah)); break;
+		case NO_MEMORY: CHECK(!ibv_dereg_mr(source)); break;
+		case RESET: set_state(from, IBV_QPS_RESET); break;
+		case FAILED: set_state(from, IBV_QPS_ERR); break;
+		case NO_QP: CHECK(!ibv_destroy_qp(from)); break;
+		}
+		for (int k = 0; k < POSTS && is_kept; k++)
+			expect(k, IBV_WC_SUCCESS);
+		cq = common;
+		for (int k = 0; k < POSTS; k++)
+			expect(k, IBV_WC_SUCCESS);
+		CHECK(verb == NO_QP || !ibv_destroy_qp(from));
+		CHECK(verb == NO_ADDRESS || !ibv_destroy_ah(ah));
+		CHECK(verb == NO_MEMORY || !ibv_dereg_mr(source));
+		CHECK(!ibv_destroy_cq(own));
+	}
+	CHECK(!ibv_destroy_qp(to));
+}
+
 int main(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -409,6 +465,7 @@ int main(void)
 	errors(1);
 	shared();
 	drained();
+	settled();
 	puts("success");
 	return 0;
 }
