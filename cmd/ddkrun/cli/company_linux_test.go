@@ -35,16 +35,17 @@ func TestLibraryCalls(t *testing.T) {
 	symbols, err := f.DynamicSymbols()
 	require.NoError(t, err)
 	allowed := strings.Fields(imports)
-	exported := 0
+	exported := map[string]bool{}
 	for _, s := range symbols {
 		if s.Section != elf.SHN_UNDEF {
-			exported++
+			exported[s.Name] = true
 		} else if isText := strings.HasPrefix(s.Name, "st") || strings.HasPrefix(s.Name, "mem") ||
 			strings.Contains(s.Name, "scanf") || strings.Contains(s.Name, "printf"); !isText {
 			assert.Contains(t, allowed, s.Name)
 		}
 	}
-	require.Greater(t, exported, 100)
+	require.Greater(t, len(exported), 100)
+	checkTwins(t, exported)
 	for _, name := range []string{".rela.plt", ".rela.dyn"} {
 		b, err := f.Section(name).Data()
 		require.NoError(t, err)
@@ -55,4 +56,27 @@ func TestLibraryCalls(t *testing.T) {
 			}
 		}
 	}
+}
+
+// checkTwins checks that functions that programs call instead of exported ones when they are compiled with
+// _FORTIFY_SOURCE are exported, too: those of the C library with another name at the end.
+func checkTwins(t *testing.T, exported map[string]bool) {
+	path, err := exec.Command("cc", "-print-file-name=libc.so.6").Output()
+	require.NoError(t, err)
+	f, err := elf.Open(strings.TrimSpace(string(path)))
+	require.NoError(t, err)
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	require.NoError(t, err)
+	twins := 0
+	for _, s := range symbols {
+		for _, end := range []string{"_chk", "_2"} {
+			name, ok := strings.CutSuffix(strings.TrimPrefix(s.Name, "__"), end)
+			if ok && exported[name] {
+				twins++
+				assert.True(t, exported[s.Name], "the library exports %s and not %s", name, s.Name)
+			}
+		}
+	}
+	require.Positive(t, twins)
 }

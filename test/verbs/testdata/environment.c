@@ -72,6 +72,13 @@ int main(int argc, char **argv)
 		start(names[i], own);
 	}
 	start("execve", NULL);
+	char other[4096], *library = strdup(getenv("LD_PRELOAD"));
+	snprintf(other, sizeof other, "LD_PRELOAD=/nowhere%s:libm.so.6", strtok(library, ": "));
+	own[0] = other; /* another library, whose path contains that of ours; the loader reports that it is missing */
+	int errors = dup(2);
+	dup2(open("/dev/null", O_WRONLY), 2);
+	start("execve", own);
+	dup2(errors, 2);
 	clearenv();
 	if (access("/dev/infiniband/uverbs0", R_OK))
 		printf("after clearenv: %d\n", errno);

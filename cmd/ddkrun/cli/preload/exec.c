@@ -11,7 +11,7 @@ static const char *const any_order = "verify_asan_link_order=0";
 
 __attribute__((constructor)) static void prepare(void) { setting(ROOT); }
 
-/* A variable is one to which a value is added, unless it contains the value. */
+/* A variable is one to which a value is added, unless it is one of the elements of the variable's list. */
 static const struct addition {
 	const char *name;
 	const char *const *value;
@@ -19,6 +19,16 @@ static const struct addition {
 } additions[] = {{"LD_PRELOAD", &library, 0}, {"ASAN_OPTIONS", &any_order, 1}};
 
 enum { ADDITIONS = sizeof additions / sizeof *additions };
+
+/* has_element reports whether a list, whose elements end with colons or blanks, has an element. */
+static int has_element(const char *list, const char *element)
+{
+	size_t n = strlen(element);
+	for (const char *p = list; (p = strstr(p, element)); p++)
+		if ((p == list || strchr(": ", p[-1])) && strchr(": ", p[n])) /* or the end, which strchr finds, too */
+			return 1;
+	return 0;
+}
 
 /* entry_of returns the entry of a variable in an environment, or NULL. */
 static char *const *entry_of(char *const *env, const char *name)
@@ -67,7 +77,7 @@ static char **complete(char **list, char *text, char *const *env)
 	list[n] = NULL;
 	for (int i = 0; i < ADDITIONS; i++) {
 		char **old = (char **)entry_of(list, additions[i].name);
-		if (old && strstr(*old, *additions[i].value))
+		if (old && has_element(*old + strlen(additions[i].name) + 1, *additions[i].value))
 			continue;
 		char *entry = text;
 		text = add(text, &additions[i], old ? *old + strlen(additions[i].name) + 1 : "");

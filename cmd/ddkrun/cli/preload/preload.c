@@ -894,7 +894,10 @@ EXPORT ssize_t read(int fd, void *buf, size_t size)
 	return d ? read_device(fd, d, buf, size) : REAL(read)(fd, buf, size);
 }
 
-/* __read_chk is the read of programs that were compiled with _FORTIFY_SOURCE. */
+/*
+ * __read_chk is the read of programs that were compiled with _FORTIFY_SOURCE. Other functions whose names end with _chk
+ * or _2 are alike.
+ */
 EXPORT ssize_t __read_chk(int fd, void *buf, size_t size, size_t room);
 EXPORT ssize_t __read_chk(int fd, void *buf, size_t size, size_t room)
 {
@@ -989,6 +992,12 @@ EXPORT ssize_t send(int fd, const void *b, size_t size, int flags)
 EXPORT ssize_t recv(int fd, void *b, size_t size, int flags)
 {
 	return file(fd) ? fail(ENOTSOCK) : REAL(recv)(fd, b, size, flags);
+}
+
+EXPORT ssize_t __recv_chk(int fd, void *b, size_t size, size_t room, int flags);
+EXPORT ssize_t __recv_chk(int fd, void *b, size_t size, size_t room, int flags)
+{
+	return file(fd) ? fail(ENOTSOCK) : REAL(__recv_chk)(fd, b, size, room, flags);
 }
 
 EXPORT int shutdown(int fd, int how) { return file(fd) ? fail(ENOTSOCK) : REAL(shutdown)(fd, how); }
@@ -1507,14 +1516,23 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 	return REAL(sendmsg)(fd, &plain, flags | MSG_NOSIGNAL);
 }
 
+#define RECEIVED(call)                                                                                                 \
+	if (file(fd))                                                                                                  \
+		return fail(ENOTSOCK);                                                                                 \
+	ssize_t r = call;                                                                                              \
+	if (r >= 0 && from && size && netlink(fd))                                                                     \
+		*size = set_address(from, *size, 0);                                                                   \
+	return r
+
 EXPORT ssize_t recvfrom(int fd, void *b, size_t n, int flags, struct sockaddr *from, socklen_t *size)
 {
-	if (file(fd))
-		return fail(ENOTSOCK);
-	ssize_t r = REAL(recvfrom)(fd, b, n, flags, from, size);
-	if (r >= 0 && from && size && netlink(fd))
-		*size = set_address(from, *size, 0);
-	return r;
+	RECEIVED(REAL(recvfrom)(fd, b, n, flags, from, size));
+}
+
+EXPORT ssize_t __recvfrom_chk(int fd, void *b, size_t n, size_t room, int flags, struct sockaddr *from, socklen_t *size);
+EXPORT ssize_t __recvfrom_chk(int fd, void *b, size_t n, size_t room, int flags, struct sockaddr *from, socklen_t *size)
+{
+	RECEIVED(REAL(__recvfrom_chk)(fd, b, n, room, flags, from, size));
 }
 
 EXPORT ssize_t recvmsg(int fd, struct msghdr *m, int flags)
@@ -1545,15 +1563,20 @@ EXPORT int fchdir(int fd)
 	return r;
 }
 
-EXPORT char *getcwd(char *b, size_t size)
+/* shown removes the root of the tree from the path of the working directory. */
+static char *shown(char *path)
 {
-	char *r = REAL(getcwd)(b, size);
-	if (r && is_in_tree()) {
-		size_t n = root_size(r);
-		memmove(r, r + n, strlen(r + n) + 1);
+	if (path && is_in_tree()) {
+		size_t n = root_size(path);
+		memmove(path, path + n, strlen(path + n) + 1);
 	}
-	return r;
+	return path;
 }
+
+EXPORT char *getcwd(char *b, size_t size) { return shown(REAL(getcwd)(b, size)); }
+
+EXPORT char *__getcwd_chk(char *b, size_t size, size_t room);
+EXPORT char *__getcwd_chk(char *b, size_t size, size_t room) { return shown(REAL(__getcwd_chk)(b, size, room)); }
 
 /*
  * refuse returns -1 with the errno of an open for writing: the files of the tree cannot be written, and others cannot
@@ -1766,6 +1789,20 @@ EXPORT ssize_t readlinkat(int dir, const char *path, char *b, size_t size)
 {
 	struct path to;
 	return REAL(readlinkat)(dir, redirect_at(dir, path, &to), b, size);
+}
+
+EXPORT ssize_t __readlink_chk(const char *path, char *b, size_t size, size_t room);
+EXPORT ssize_t __readlink_chk(const char *path, char *b, size_t size, size_t room)
+{
+	struct path to;
+	return REAL(__readlink_chk)(redirect(path, &to), b, size, room);
+}
+
+EXPORT ssize_t __readlinkat_chk(int dir, const char *path, char *b, size_t size, size_t room);
+EXPORT ssize_t __readlinkat_chk(int dir, const char *path, char *b, size_t size, size_t room)
+{
+	struct path to;
+	return REAL(__readlinkat_chk)(dir, redirect_at(dir, path, &to), b, size, room);
 }
 
 EXPORT ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
