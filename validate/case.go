@@ -141,6 +141,7 @@ type Suite struct {
 	Requirements []req.Requirement
 	Cases        []Case
 	NotTested    []NotTested
+	Moved        []Moved
 }
 
 // Merge joins suites in order. NewCatalog finds duplicates.
@@ -150,6 +151,7 @@ func Merge(name string, areas ...Suite) Suite {
 		out.Requirements = append(out.Requirements, a.Requirements...)
 		out.Cases = append(out.Cases, a.Cases...)
 		out.NotTested = append(out.NotTested, a.NotTested...)
+		out.Moved = append(out.Moved, a.Moved...)
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -15,6 +16,7 @@ type Catalog struct {
 	byID     map[string]*Case
 	book     *req.Book
 	untested []NotTested
+	moved    map[string]Moved
 }
 
 var caseID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)+$`)
@@ -30,7 +32,7 @@ func NewCatalog(suites ...Suite) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Catalog{byID: map[string]*Case{}, book: book}
+	c := &Catalog{byID: map[string]*Case{}, book: book, moved: map[string]Moved{}}
 	var errs []error
 	for _, s := range suites {
 		for i := range s.Cases {
@@ -43,6 +45,11 @@ func NewCatalog(suites ...Suite) (*Catalog, error) {
 	for _, s := range suites {
 		if err := c.addUntested(s.NotTested); err != nil {
 			errs = append(errs, fmt.Errorf("suite %s: %w", s.Name, err))
+		}
+		for _, m := range s.Moved {
+			if err := c.addMoved(m); err != nil {
+				errs = append(errs, fmt.Errorf("suite %s: %w", s.Name, err))
+			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -155,7 +162,7 @@ func (c *Catalog) Coverage() []Coverage {
 	for i := range out {
 		if out[i].Covered() {
 			out[i].Uncovered = ""
-		} else if out[i].Why = out[i].Uncovered; out[i].Why == "" {
+		} else if out[i].Why = cmp.Or(out[i].Uncovered, c.movedReason(out[i].ID)); out[i].Why == "" {
 			out[i].Why = map[req.Scope]string{
 				req.Driver:      "no case yet",
 				req.AccessLayer: "no case yet; needs the access layer between",

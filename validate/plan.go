@@ -141,7 +141,7 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 			rep.Results = append(rep.Results, merge(rs))
 		}
 	}
-	rep.Remarks = append(rep.Remarks, applyWaivers(rep.Results, p.Waivers, now())...)
+	rep.Remarks = append(rep.Remarks, p.Catalog.applyWaivers(rep.Results, p.Waivers, now())...)
 	rep.Remarks = append(rep.Remarks, remarkLosses(rep.Results)...)
 	rep.Identity = s.identity
 	rep.Timing = Timing{

@@ -26,7 +26,7 @@ type Selection struct {
 type NothingSelected struct {
 	What    string // the pattern or combination that matches nothing
 	Nearest []string
-	Known   string // the valid choices, if they are few
+	Known   string // the valid choices, if they are few, or where cases that left the catalog went
 }
 
 func (n *NothingSelected) Error() string {
@@ -66,10 +66,10 @@ func (c *Catalog) Select(s Selection) ([]*Case, error) {
 		patterns   []string
 		candidates []string
 		keep       func(*Case, string) bool
-		drop       bool
+		drop, ids  bool // matching cases are left out; the patterns are of ids of cases
 		none       func(string) *NothingSelected // the error for no match; nil: an error with the nearest candidates
 	}{
-		{patterns: s.Cases, candidates: ids, keep: func(cs *Case, p string) bool { return glob(p, cs.ID) }},
+		{patterns: s.Cases, candidates: ids, ids: true, keep: func(cs *Case, p string) bool { return glob(p, cs.ID) }},
 		{patterns: s.Requirements, candidates: c.requirementIDs(), keep: func(cs *Case, p string) bool {
 			return slices.ContainsFunc(cs.Requirements, func(id string) bool { return glob(p, id) })
 		}},
@@ -94,8 +94,14 @@ func (c *Catalog) Select(s Selection) ([]*Case, error) {
 				return nil, fmt.Errorf("pattern %q: %w", p, err)
 			}
 			if !slices.ContainsFunc(c.cases, func(cs *Case) bool { return st.keep(cs, p) }) {
-				if st.none != nil {
+				moved := c.describeMoved(p)
+				switch {
+				case st.none != nil:
 					return nil, st.none(p)
+				case st.drop && moved != "":
+					continue // it is not run
+				case st.ids && moved != "":
+					return nil, &NothingSelected{What: fmt.Sprintf("%q", p), Known: moved}
 				}
 				return nil, &NothingSelected{What: fmt.Sprintf("%q", p), Nearest: Nearest(p, st.candidates)}
 			}

@@ -128,8 +128,8 @@ func (r *Result) waivable() bool {
 }
 
 // applyWaivers changes the status of expected failures to waived. It returns remarks about waivers that were not
-// needed, that match no case, or that have expired.
-func applyWaivers(results []Result, ws []Waiver, now time.Time) (remarks []string) {
+// needed, that match no case, or that have expired. A waiver for a case that left the catalog names its successor.
+func (c *Catalog) applyWaivers(results []Result, ws []Waiver, now time.Time) (remarks []string) {
 	for _, w := range ws {
 		matched, needed := 0, 0
 		var passed []string
@@ -154,6 +154,9 @@ func applyWaivers(results []Result, ws []Waiver, now time.Time) (remarks []strin
 			}
 		}
 		switch {
+		case matched == 0 && c.describeMoved(w.Pattern) != "":
+			remarks = append(remarks, fmt.Sprintf("the waiver %q can be removed: %s", w.Pattern,
+				c.describeMoved(w.Pattern)))
 		case matched == 0:
 			remarks = append(remarks, fmt.Sprintf("the waiver %q matches no case of this run", w.Pattern))
 		case len(passed) > 0:

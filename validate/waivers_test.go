@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -53,13 +54,13 @@ func TestApplyWaivers(t *testing.T) {
 		}
 	}
 	rs := results()
-	assert.Empty(t, applyWaivers(rs, []Waiver{{Pattern: "a.x", Reason: "r"}}, day))
+	assert.Empty(t, (&Catalog{}).applyWaivers(rs, []Waiver{{Pattern: "a.x", Reason: "r"}}, day))
 	assert.Equal(t, Waived, rs[0].Status)
 	assert.Equal(t, "r", rs[0].Reason)
 	assert.Equal(t, Fail, rs[2].Status)
 
 	rs = results()
-	remarks := applyWaivers(rs, []Waiver{{Pattern: "*", Reason: "all"}}, day)
+	remarks := (&Catalog{}).applyWaivers(rs, []Waiver{{Pattern: "*", Reason: "all"}}, day)
 	got := []Status{rs[0].Status, rs[1].Status, rs[2].Status, rs[3].Status, rs[4].Status}
 	assert.Equal(t, []Status{Waived, Pass, Waived, Error, Skip}, got, "an error of the certifier is never waived")
 	require.Len(t, remarks, 1)
@@ -68,15 +69,21 @@ func TestApplyWaivers(t *testing.T) {
 	// The waiver applies on its last day, and not on the next.
 	w := []Waiver{{Pattern: "a.x", Reason: "r", Expires: day}}
 	rs = results()
-	assert.Empty(t, applyWaivers(rs, w, day.Add(23*time.Hour+59*time.Minute)))
+	assert.Empty(t, (&Catalog{}).applyWaivers(rs, w, day.Add(23*time.Hour+59*time.Minute)))
 	assert.Equal(t, Waived, rs[0].Status)
 	rs = results()
-	remarks = applyWaivers(rs, w, day.AddDate(0, 0, 1))
+	remarks = (&Catalog{}).applyWaivers(rs, w, day.AddDate(0, 0, 1))
 	assert.Equal(t, Fail, rs[0].Status)
 	require.Len(t, remarks, 1)
 	assert.Contains(t, remarks[0], "expired on 2027-03-31")
 
-	assert.Contains(t, applyWaivers(results(), []Waiver{{Pattern: "z.*", Reason: "r"}}, day)[0], "matches no case")
+	assert.Contains(t, (&Catalog{}).applyWaivers(results(), []Waiver{{Pattern: "z.*", Reason: "r"}}, day)[0],
+		"matches no case")
+	left := &Catalog{moved: map[string]Moved{"z.x": {"z.x", "R", []string{"sa.TestX"}}}}
+	for _, pattern := range []string{"z.x", "z.*"} {
+		assert.Equal(t, []string{fmt.Sprintf("the waiver %q can be removed: case z.x has left the catalog, and its subject "+
+			"is tested by sa.TestX", pattern)}, left.applyWaivers(results(), []Waiver{{Pattern: pattern, Reason: "r"}}, day))
+	}
 }
 
 func FuzzParseWaivers(f *testing.F) {

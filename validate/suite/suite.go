@@ -16,5 +16,5 @@ import (
 // All returns every suite, in the order of reports.
 func All() []validate.Suite {
 	return []validate.Suite{cisuite.Suite(), alsuite.Suite(), cmsuite.Suite(), smasuite.Suite(), usersuite.Suite(),
-		wiresuite.Suite(), modelsuite.Suite()}
+		wiresuite.Suite(), modelsuite.Suite(), moved()}
 }

@@ -171,6 +171,17 @@ func (e *explainCmd) Run(a *app) error {
 		fmt.Fprintf(w, "\nrun      %s run --case %s\n", a.Name, c.ID)
 		return nil
 	}
+	if m, ok := a.catalog.Moved(e.ID); ok {
+		r, _ := a.catalog.Requirement(m.Requirement)
+		fmt.Fprintf(w, "%s  no case any more\n\nproved   %s  %s  %s\n         %s\n", m.ID, r.ID, r.Level, r.Section, r.Text)
+		for _, to := range m.To {
+			if command, isTest := m.Test(to); isTest {
+				to = command
+			}
+			fmt.Fprintf(w, "now      %s\n", to)
+		}
+		return nil
+	}
 	return &exitError{validate.ExitNothing, errors.New(noID(e.ID, a.catalog.IDs()))}
 }
 

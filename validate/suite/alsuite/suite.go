@@ -7,8 +7,8 @@ import (
 
 // Suite returns all areas.
 func Suite() validate.Suite {
-	return validate.NewSuite("al", registrations, removals, destroys, pumps, races, clients, ports, pools, refusals,
-		changes, qps, begins, noticing, loads, creates, verbs, orders, settings)
+	return validate.NewSuite("al", registrations, removals, destroys, pumps, races, clients, ports, pools, loads,
+		kitRules)
 }
 
 // area returns an empty area of the suite.

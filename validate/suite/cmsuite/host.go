@@ -59,17 +59,6 @@ func (l *local) Manage() (cm.Service, error) {
 // start starts a connection manager with settings of the case.
 func (l *local) start(cfg cm.Config) (*cm.Manager, error) { return cm.New(l.s.al, l.mads, cfg) }
 
-// statesAtOnce skips the case if the connection managers are in another process: what a client knows of the state of a
-// connection, and the end of its events, then follow the manager's.
-func statesAtOnce(t *validate.T) {
-	ha, hb := t.Pair()
-	for _, h := range []ci.HCA{ha, hb} {
-		if _, ok := h.(Host); ok {
-			t.Skip("the manager is in another process, and its clients learn states later")
-		}
-	}
-}
-
 // local returns services of the case's process. Those of another process have settings of their own.
 func (s *side) local() *local {
 	l, ok := s.services.(*local)
@@ -77,16 +66,6 @@ func (s *side) local() *local {
 		s.t.Skip("the services are in another process, with settings of its own")
 	}
 	return l
-}
-
-// managerWith returns a connection manager with settings of the case.
-func (s *side) managerWith(cfg cm.Config) *cm.Manager {
-	l := s.local()
-	defer s.t.Setup()()
-	m, err := l.start(cfg)
-	kit.OK(s.t, err, "cm.New")
-	s.closeAtEnd(m.Close, "cm.Service.Close")
-	return m
 }
 
 // Remove implements Services. The removal of the HCA from the access layer ends the services.

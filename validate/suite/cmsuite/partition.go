@@ -1,8 +1,6 @@
 package cmsuite
 
 import (
-	"slices"
-
 	"ciddk/ci"
 )
 
@@ -17,13 +15,4 @@ func partition(p *ci.PortAttr) ci.PKey {
 		}
 	}
 	return 0
-}
-
-// absentPKey returns a P_Key of a partition that the side's port does not have.
-func (s *side) absentPKey() ci.PKey {
-	key := ci.PKey(0x1234)
-	for slices.ContainsFunc(s.ca.Port.PKeys, func(k ci.PKey) bool { return k&^memberBit == key }) {
-		key++
-	}
-	return key
 }

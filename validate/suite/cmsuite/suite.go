@@ -8,10 +8,8 @@ import (
 
 // Suite returns all areas.
 func Suite() validate.Suite {
-	return validate.NewSuite("cm", datagrams, connects, requests, answers, ends, lookups, states, handoffs,
-		proposals, arguments, filters, forgeries, reactions, peerRequests, delays, alternates, paths,
-		recoveries, listens, attributes, limits, timers, closes, adapters,
-		callers, stales, managers)
+	return validate.NewSuite("cm", datagrams, connects, requests, answers, ends, lookups,
+		proposals, forgeries, kitRules)
 }
 
 // area returns an empty area of the suite.

@@ -139,14 +139,6 @@ func (x *speaker) destroyed(h schema.Handle) {
 	kit.OK(x.s.t, x.destroy(h), fmt.Sprintf("the destroy of a %v", h.Kind()))
 }
 
-// taken returns the only descriptor of the last reply, which the caller closes.
-func (x *speaker) taken(what string) *os.File {
-	kit.Equal(x.s.t, "descriptors of the reply to "+what, len(x.files), 1)
-	f := x.files[0]
-	x.files = nil
-	return f
-}
-
 // exchange sends a request with a body and descriptors, and returns the reply. The error is that of the connection.
 func (x *speaker) exchange(cmd schema.Command, body []byte, files ...*os.File) (native.Header, []byte, error) {
 	x.next++

@@ -111,28 +111,35 @@ func hook[A any](l *library, verb string) ci.UserHook[A] {
 	}
 }
 
-// vendor returns the library for package ual, with hooks for every verb that changes something.
+// vendor returns the library for package ual, with hooks for every verb that has some.
 func (l *library) vendor() *ci.UserLibrary {
 	return &ci.UserLibrary{
 		Name: libraryName, Version: ci.InterfaceVersion,
 		OpenCA:       fallible[ci.UserOpenCA](l, "OpenCA"),
+		QueryCA:      hook[ci.UserQueryCA](l, "QueryCA"),
+		ModifyCA:     hook[ci.UserModifyCA](l, "ModifyCA"),
 		DestroyCA:    fallible[ci.UserDestroyCA](l, "DestroyCA"),
 		VendorCall:   hook[ci.UserVendorCall](l, "VendorCall"),
 		AllocatePD:   fallible[ci.UserAllocatePD](l, "AllocatePD"),
 		DestroyPD:    hook[ci.UserDestroyPD](l, "DestroyPD"),
 		CreateAV:     fallible[ci.UserCreateAV](l, "CreateAV"),
+		QueryAV:      hook[ci.UserQueryAV](l, "QueryAV"),
 		ModifyAV:     hook[ci.UserModifyAV](l, "ModifyAV"),
 		DestroyAV:    hook[ci.UserDestroyAV](l, "DestroyAV"),
 		CreateSRQ:    fallible[ci.UserCreateSRQ](l, "CreateSRQ"),
 		ModifySRQ:    hook[ci.UserModifySRQ](l, "ModifySRQ"),
+		QuerySRQ:     hook[ci.UserQuerySRQ](l, "QuerySRQ"),
 		DestroySRQ:   hook[ci.UserDestroySRQ](l, "DestroySRQ"),
 		CreateQP:     fallible[ci.UserCreateQP](l, "CreateQP"),
 		ModifyQP:     hook[ci.UserModifyQP](l, "ModifyQP"),
+		QueryQP:      hook[ci.UserQueryQP](l, "QueryQP"),
 		DestroyQP:    hook[ci.UserDestroyQP](l, "DestroyQP"),
 		CreateCQ:     fallible[ci.UserCreateCQ](l, "CreateCQ"),
+		QueryCQ:      hook[ci.UserQueryCQ](l, "QueryCQ"),
 		ResizeCQ:     hook[ci.UserResizeCQ](l, "ResizeCQ"),
 		DestroyCQ:    hook[ci.UserDestroyCQ](l, "DestroyCQ"),
 		CreateMW:     fallible[ci.UserCreateMW](l, "CreateMW"),
+		QueryMW:      hook[ci.UserQueryMW](l, "QueryMW"),
 		DestroyMW:    hook[ci.UserDestroyMW](l, "DestroyMW"),
 		AttachMcast:  fallible[ci.UserAttachMcast](l, "AttachMcast"),
 		DestroyMcast: hook[ci.UserDestroyMcast](l, "DestroyMcast"),

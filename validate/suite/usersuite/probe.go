@@ -1,17 +1,14 @@
 package usersuite
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
-	"ciddk/kproxy/schema"
 )
 
 // probe is the driver's half of a case. It claims CapUser, records the verbs that have private data, replies to the
@@ -25,28 +22,9 @@ type probe struct {
 	procs  []ci.Process
 	live   map[string]int
 	cqs    []ci.CQCreate
-	qp     ci.QPCreate       // of the last QP
-	memory ci.Memory         // of the last region
-	onQP   func(ci.Event)    // of the last QP
-	onSRQ  func(ci.Event)    // of the last SRQ
 	buffer map[string]string // description of the private data of each verb
 	qps    []any             // contexts of the QPs, in the order of their creation
-
-	vendor string     // kinds of the objects of the last vendor call
-	attr   *ci.CAAttr // in place of the adapter's; nil: that
-
-	path atomic.Pointer[path] // nil: that of the adapter
 }
-
-// path replaces the data path of the adapter under test, except special QPs. What is nil, and calls for which a
-// function returns errPass, are left to the adapter.
-type path struct {
-	send func([]ci.SendWR) (int, error)
-	recv func([]ci.RecvWR) (int, error)
-	poll func([]ci.WC) (int, error)
-}
-
-var errPass = errors.New("the adapter executes the call")
 
 func newProbe(r *trace) *probe {
 	return &probe{trace: r, library: libraryName, live: map[string]int{}, buffer: map[string]string{}}
@@ -69,20 +47,6 @@ func (p *probe) process() ci.Process {
 	return p.procs[len(p.procs)-1]
 }
 
-// vendorObjects returns the kinds of the objects of the last vendor call.
-func (p *probe) vendorObjects() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.vendor
-}
-
-// setAttr sets what queries of the adapter return from now on, nil for its own attributes.
-func (p *probe) setAttr(a *ci.CAAttr) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.attr = a
-}
-
 // contexts returns the contexts of the QPs, in the order of their creation.
 func (p *probe) contexts() []any {
 	p.mu.Lock()
@@ -98,34 +62,6 @@ func (p *probe) lastCQ() ci.CQCreate {
 		return ci.CQCreate{}
 	}
 	return p.cqs[len(p.cqs)-1]
-}
-
-// lastQP returns the arguments of the last CreateQP.
-func (p *probe) lastQP() ci.QPCreate {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.qp
-}
-
-// lastOnEvent returns the functions that the last QP and the last SRQ call with events.
-func (p *probe) lastOnEvent() (qp, srq func(ci.Event)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.onQP, p.onSRQ
-}
-
-// lastMemory returns the memory of the last region that was registered.
-func (p *probe) lastMemory() ci.Memory {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.memory
-}
-
-// region records the memory of a region.
-func (p *probe) region(m ci.Memory) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.memory = m
 }
 
 // living returns the number of objects of each kind that exist.
@@ -203,13 +139,8 @@ func (p *probe) over(h ci.HCA) ci.HCA {
 		CA:  func(c ci.CA) ci.CA { return &probeCA{CA: ciwrap.CA{CA: c}, p: p} },
 		PD:  func(o ci.PD, _ ci.PDType) ci.PD { return probePD{ciwrap.PD{PD: o}, p, born("PD")} },
 		CQ:  func(o ci.CQ, _ ci.CQCreate) ci.CQ { return probeCQ{ciwrap.CQ{CQ: o}, p, born("CQ")} },
-		QP: func(o ci.QP, c ci.QPCreate) ci.QP {
-			return probeQP{ciwrap.QP{QP: o}, p, born("QP"), c.Type == ci.QP0 || c.Type == ci.QP1}
-		},
-		MR: func(o ci.MR, from ciwrap.MROrigin) ci.MR {
-			p.region(from.Virtual.Memory)
-			return probeMR{ciwrap.MR{MR: o}, born("MR")}
-		},
+		QP:  func(o ci.QP, _ ci.QPCreate) ci.QP { return probeQP{ciwrap.QP{QP: o}, p, born("QP")} },
+		MR:  func(o ci.MR, _ ciwrap.MROrigin) ci.MR { return probeMR{ciwrap.MR{MR: o}, born("MR")} },
 		SRQ: func(o ci.SRQ, _ ci.SRQCreate) ci.SRQ { return probeSRQ{ciwrap.SRQ{SRQ: o}, p, born("SRQ")} },
 		AV:  func(o ci.AV, _ ci.AVAttr) ci.AV { return probeAV{ciwrap.AV{AV: o}, p, born("AV")} },
 		MW:  func(o ci.MW, _ ci.MWCreate) ci.MW { return probeMW{ciwrap.MW{MW: o}, born("MW")} },
@@ -237,9 +168,8 @@ type (
 	}
 	probeQP struct {
 		ciwrap.QP
-		p         *probe
-		destroy   func(func() error) error
-		isSpecial bool
+		p       *probe
+		destroy func(func() error) error
 	}
 	probeMR struct {
 		ciwrap.MR
@@ -273,12 +203,6 @@ func (h probeHCA) Info() ci.HCAInfo {
 }
 
 func (c *probeCA) Query() (*ci.CAAttr, error) {
-	c.p.mu.Lock()
-	attr := c.p.attr
-	c.p.mu.Unlock()
-	if attr != nil {
-		return attr, nil
-	}
 	a, err := c.CA.Query()
 	if err == nil {
 		a.Caps |= ci.CapUser | ci.CapVendorCall
@@ -310,29 +234,7 @@ func (u *probeUser) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) 
 	return u.ca.CA.AllocatePD(typ)
 }
 
-// reversing is the vendor's command that reverses the data and sets a status. Others change nothing.
-const reversing, reversedStatus = 5, 8
-
-func (u *probeUser) VendorCall(op *ci.VendorOp, ub *ci.UserBuffer, objects ...ci.Object) error {
-	op.N = len(op.Data)
-	if op.Command == reversing {
-		op.Status = reversedStatus
-		slices.Reverse(op.Data)
-	}
-	kinds := ""
-	for _, o := range objects {
-		k := schema.KindNone
-		if _, ok := ci.As[ci.CQ](o); ok {
-			k = schema.KindCQ
-		}
-		if _, ok := ci.As[ci.PD](o); ok {
-			k = schema.KindPD
-		}
-		kinds += " " + k.String()
-	}
-	u.ca.p.mu.Lock()
-	u.ca.p.vendor = kinds
-	u.ca.p.mu.Unlock()
+func (u *probeUser) VendorCall(_ *ci.VendorOp, ub *ci.UserBuffer, _ ...ci.Object) error {
 	return u.ca.p.verb("VendorCall", ub)
 }
 
@@ -357,7 +259,7 @@ func (o probePD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 
 func (o probePD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	o.p.mu.Lock()
-	o.p.onQP, o.p.qps, o.p.qp = c.OnEvent, append(o.p.qps, c.Context), c
+	o.p.qps = append(o.p.qps, c.Context)
 	o.p.mu.Unlock()
 	if err := o.p.verb("CreateQP", c.User); err != nil {
 		return nil, err
@@ -367,9 +269,6 @@ func (o probePD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 }
 
 func (o probePD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
-	o.p.mu.Lock()
-	o.p.onSRQ = c.OnEvent
-	o.p.mu.Unlock()
 	if err := o.p.verb("CreateSRQ", c.User); err != nil {
 		return nil, err
 	}
@@ -430,42 +329,6 @@ func (o probeQP) Modify(set ci.QPField, a ci.QPAttr) error {
 	}
 	a.User = nil
 	return o.QP.Modify(set, a)
-}
-
-func (o probeQP) PostSend(wrs []ci.SendWR) (int, error) {
-	if d := o.p.path.Load(); d != nil && d.send != nil && !o.isSpecial {
-		if n, err := d.send(wrs); !errors.Is(err, errPass) {
-			return n, err
-		}
-	}
-	return o.QP.PostSend(wrs)
-}
-
-func (o probeQP) PostRecv(wrs []ci.RecvWR) (int, error) {
-	if d := o.p.path.Load(); d != nil && d.recv != nil && !o.isSpecial {
-		if n, err := d.recv(wrs); !errors.Is(err, errPass) {
-			return n, err
-		}
-	}
-	return o.QP.PostRecv(wrs)
-}
-
-func (o probeSRQ) PostRecv(wrs []ci.RecvWR) (int, error) {
-	if d := o.p.path.Load(); d != nil && d.recv != nil {
-		if n, err := d.recv(wrs); !errors.Is(err, errPass) {
-			return n, err
-		}
-	}
-	return o.SRQ.PostRecv(wrs)
-}
-
-func (o probeCQ) Poll(wc []ci.WC) (int, error) {
-	if d := o.p.path.Load(); d != nil && d.poll != nil {
-		if n, err := d.poll(wc); !errors.Is(err, errPass) {
-			return n, err
-		}
-	}
-	return o.CQ.Poll(wc)
 }
 
 func (o probeQP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {

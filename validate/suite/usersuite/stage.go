@@ -87,15 +87,6 @@ func (s *stage) start(cfg kproxy.Config) {
 	s.srv = server.New(s.core, s.clock)
 }
 
-// restart replaces the daemon by one with another configuration. The daemon before has had no client.
-func (s *stage) restart(change func(*kproxy.Config)) {
-	defer s.t.Setup()()
-	kit.OK(s.t, s.stop(), "the daemon's end")
-	cfg := kproxy.Config{AL: s.al, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	change(&cfg)
-	s.start(cfg)
-}
-
 // close ends the daemon, which must succeed.
 func (s *stage) close() {
 	if err := errors.Join(s.stop(), s.al.Close()); err != nil {

@@ -8,8 +8,7 @@ import (
 // Suite returns all areas.
 func Suite() validate.Suite {
 	return validate.NewSuite("user", steps, buffers, memories, isolations, exits, batches, libraries, turnovers,
-		requests, quotas, servings, unusable, scribbles, removals, events, privileges, copies, posts, bodies,
-		greetings, descriptors, copyings, items, partials)
+		scribbles, unusable, partials)
 }
 
 // area returns an empty area of the suite.

@@ -13,7 +13,7 @@ import (
 )
 
 // All returns the mutants of all areas.
-func All() []mutant.Mutant { return slices.Concat(mixedFaults(), belowFaults(), loads(), verbFaults()) }
+func All() []mutant.Mutant { return slices.Concat(mixedFaults(), belowFaults(), loads()) }
 
 // mixedFaults are the mutants of all areas that need no fault of the case.
 func mixedFaults() []mutant.Mutant {

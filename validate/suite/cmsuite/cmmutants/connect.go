@@ -41,8 +41,6 @@ var connects = []mutant.Mutant{
 		attrREJ, func(b []byte) { clear(b[bodyOffset+84:]) }),
 	edit("cm.req-private", cmsuite.CMConn08, "a REQ loses its private data",
 		attrREQ, func(b []byte) { clear(b[bodyOffset+140:]) }),
-	edit("cm.any-service", cmsuite.CMFilter01, "a REQ loses its service ID", attrREQ,
-		func(b []byte) { clear(b[bodyOffset+8 : bodyOffset+16]) }),
 	edit("cm.same-qpn", cmsuite.CMConn09, "every REP has QP number 0x777",
 		attrREP, func(b []byte) { b[bodyOffset+12], b[bodyOffset+13], b[bodyOffset+14] = 0, 7, 0x77 }),
 }

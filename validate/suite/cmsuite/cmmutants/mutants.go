@@ -13,10 +13,7 @@ import (
 
 // All returns the mutants of all areas.
 func All() []mutant.Mutant {
-	return slices.Concat(datagrams, connects, requests, answers, ends, lookups, states, forgeries, reactions,
-		peerRequests, delays, alternates,
-		recoveries, listens, agents, attributes, limits, timers, closes, adapters,
-		callers, stales, managers)
+	return slices.Concat(datagrams, connects, requests, answers, ends, lookups, states, forgeries)
 }
 
 // Attributes of the connection manager (IBTA volume 1, 16.7.2).
@@ -38,7 +35,6 @@ const (
 const (
 	tidOffset  = 8
 	bodyOffset = 24
-	lastByte   = 255
 )
 
 // fault returns a mutant that breaks r.

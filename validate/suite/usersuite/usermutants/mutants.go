@@ -11,18 +11,11 @@ import (
 
 // All returns the mutants of all parts.
 func All() []mutant.Mutant {
-	return slices.Concat(application(), library(), proxy(), connection(), requests(), serving(),
-		core(), permissive(), driver())
+	return slices.Concat(application(), library(), proxy(), connection(), driver())
 }
 
 // fault returns a mutant that breaks r. make returns the fault of one adapter.
 func fault(name string, r *req.Requirement, does string, make func() *usersuite.Fault) mutant.Mutant {
 	return mutant.Mutant{Name: name, Area: "user", Breaks: r.ID, Does: does,
 		Wrap: func(h ci.HCA) ci.HCA { return usersuite.With(h, make()) }}
-}
-
-// caughtBy returns a mutant that one case has to catch.
-func caughtBy(id string, m mutant.Mutant) mutant.Mutant {
-	m.Case = id
-	return m
 }
