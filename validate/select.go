@@ -66,7 +66,7 @@ func (c *Catalog) Select(s Selection) ([]*Case, error) {
 		patterns   []string
 		candidates []string
 		keep       func(*Case, string) bool
-		drop, ids  bool // matching cases are left out; the patterns are of ids of cases
+		drop, ids  bool                          // matching cases are left out; the patterns are of ids of cases
 		none       func(string) *NothingSelected // the error for no match; nil: an error with the nearest candidates
 	}{
 		{patterns: s.Cases, candidates: ids, ids: true, keep: func(cs *Case, p string) bool { return glob(p, cs.ID) }},
