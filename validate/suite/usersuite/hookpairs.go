@@ -1,6 +1,7 @@
 package usersuite
 
 import (
+	"net/netip"
 	"strings"
 
 	"ciddk/ci"
@@ -99,6 +100,9 @@ func hookPairs(t *validate.T) {
 	if hasGroups {
 		var m ci.Mcast
 		group := ci.McastAttach{GID: ci.GID{0xff, 0x12, 15: 9}, LID: 0xc001}
+		if netip.AddrFrom16(other.Port.GIDs[to.GRH.SGIDIndex].GID).Is4In6() {
+			group.GID = netip.MustParseAddr("::ffff:239.0.0.9").As16()
+		}
 		pair("AttachMcast", true, func() error { m, err = qp.AttachMcast(group); return err })
 		pair("DestroyMcast", false, m.Destroy)
 	}

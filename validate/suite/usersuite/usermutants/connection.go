@@ -19,64 +19,9 @@ func connection() []mutant.Mutant {
 			x := new(shared)
 			return &usersuite.Fault{Relay: x.relay}
 		}),
-		fault("user.handle-unchecked", req.SAS2_4_10, "a query of a window that the process does not have succeeds",
-			editing(nil, func(h *native.Header) {
-				if h.Command == schema.CmdQueryMW {
-					h.Status = 0
-				}
-			})),
 		fault("user.destroy-swallowed", req.SAS2_4_10, "MRs that a process destroys still count as its own",
 			func() *usersuite.Fault { return &usersuite.Fault{Relay: keepRegions} }),
-		fault("user.body-completed", req.SAS2_4_06, "the fields that a short request lacks are zero",
-			editing(func(h *native.Header, body []byte) []byte {
-				whole := native.Append(nil, new(schema.AllocatePD))
-				if h.Command == schema.CmdAllocatePD && len(body) < len(whole) {
-					body = append(body, whole[len(body):]...)
-				}
-				return body
-			}, nil)),
-		fault("user.descriptors-kept", req.SAS2_4_06, "descriptors of a refused request stay open",
-			func() *usersuite.Fault { return &usersuite.Fault{Relay: keepFiles} }),
 	}
-}
-
-// editing returns a fault whose relay edits the bodies of requests, or the headers of replies.
-func editing(request func(*native.Header, []byte) []byte, reply func(*native.Header)) func() *usersuite.Fault {
-	return func() *usersuite.Fault {
-		return &usersuite.Fault{
-			Relay: func(client, daemon *native.Conn) { relayEdited(client, daemon, request, reply) }}
-	}
-}
-
-// relayEdited passes messages and edits the bodies of requests and the headers of replies.
-func relayEdited(client, daemon *native.Conn, request func(*native.Header, []byte) []byte,
-	reply func(*native.Header)) {
-	pass := func(from, to *native.Conn) {
-		buf := make([]byte, schema.MaxMessage)
-		for {
-			n, files, err := from.Recv(buf)
-			if err != nil {
-				return
-			}
-			m := buf[:n]
-			if h, body, err := native.ParseHeader(m); err == nil {
-				if !h.Reply && request != nil {
-					body = request(&h, append([]byte(nil), body...))
-				}
-				if h.Reply && reply != nil {
-					reply(&h)
-				}
-				m = append(native.Start(nil), body...)
-				_ = native.Finish(m, h) // it is no longer than a message
-			}
-			err = to.Send(m, files)
-			usersuite.CloseFiles(files)
-			if err != nil {
-				return
-			}
-		}
-	}
-	both(client, daemon, pass, pass)
 }
 
 // both runs the two directions of a relay until they have ended, and closes both connections.
@@ -119,20 +64,6 @@ func keepRegions(client, daemon *native.Conn) {
 			}
 			usersuite.CloseFiles(files)
 			if err != nil {
-				return
-			}
-		}
-	}, passOn)
-}
-
-// keepFiles passes messages, and closes the descriptors of requests only at the end of the connection.
-func keepFiles(client, daemon *native.Conn) {
-	both(client, daemon, func(from, to *native.Conn) {
-		buf := make([]byte, schema.MaxMessage)
-		for {
-			n, files, err := from.Recv(buf)
-			defer usersuite.CloseFiles(files)
-			if err != nil || to.Send(buf[:n], files) != nil {
 				return
 			}
 		}
