@@ -25,11 +25,12 @@ type Server struct {
 	max     int // connections
 	clock   clock.Clock
 	discard *passedfd.Discarder
+	lobby   native.Lobby
 
 	mu     sync.Mutex
 	closed bool
-	conns  map[*native.Conn]struct{}
-	users  map[int]int // connections of each user
+	conns  map[*native.Conn]int // with their users
+	users  map[int]int          // connections of each user
 	files  map[socket]File
 	holds  map[int]func() // stop the watches of processes that have read the tree, by their numbers
 	wait   sync.WaitGroup
@@ -51,7 +52,7 @@ const maxPending = 64
 // New returns a server of up to max connections. clk is the source of time for timeouts.
 func New(front FrontEnd, max int, clk clock.Clock) *Server {
 	return &Server{front: front, max: max, clock: clk, discard: passedfd.NewDiscarder(clk),
-		conns: map[*native.Conn]struct{}{}, users: map[int]int{}, files: map[socket]File{}, holds: map[int]func(){}}
+		conns: map[*native.Conn]int{}, users: map[int]int{}, files: map[socket]File{}, holds: map[int]func(){}}
 }
 
 // acceptRetry is the time after which Serve accepts again when the daemon has no descriptor for another connection.
@@ -65,6 +66,9 @@ func (s *Server) Serve(l *net.UnixListener) error {
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case isShortage(err):
+			if s.makeRoom() {
+				continue
+			}
 			again := make(chan struct{})
 			s.clock.AfterFunc(acceptRetry, func() { close(again) })
 			<-again
@@ -91,30 +95,66 @@ func isShortage(err error) bool {
 	return false
 }
 
-// ServeConn serves a connection, which it then owns, on a goroutine of its own.
+// ServeConn serves a connection, which it then owns, on a goroutine of its own. If there is no room for it, the oldest
+// connection is closed that has not begun.
 func (s *Server) ServeConn(c *native.Conn) {
 	_, uid, _, err := c.Peer()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// One user may have three quarters of the connections, and cannot keep others from connecting.
-	isFull := len(s.conns) >= s.max || s.users[uid] >= s.max-s.max/4
-	if err != nil || s.closed || isFull || s.discard.IsStuck(uid) {
+	if err != nil || s.closed || s.discard.IsStuck(uid) || !s.admit(uid) {
 		c.Close()
 		return
 	}
 	c.Guard(s.discard)
-	s.conns[c] = struct{}{}
+	s.conns[c] = uid
 	s.users[uid]++
+	s.lobby.Enter(c, uid)
 	s.wait.Go(func() {
 		s.serve(c)
+		s.lobby.Leave(c)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.conns, c)
-		if s.users[uid]--; s.users[uid] == 0 {
-			delete(s.users, uid)
-		}
+		s.remove(c)
 	})
 }
+
+// admit makes room for a connection of a user, and reports whether there is any. mu is held.
+func (s *Server) admit(uid int) bool {
+	if s.isUserFull(uid) {
+		s.remove(s.lobby.Evict(uid))
+	}
+	if s.isFull() {
+		s.remove(s.lobby.EvictAny())
+	}
+	return !s.isUserFull(uid) && !s.isFull()
+}
+
+// makeRoom closes a connection that has not begun, if there is one, when the daemon has no descriptors for another.
+func (s *Server) makeRoom() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.lobby.EvictAny()
+	s.remove(c)
+	return c != nil
+}
+
+// remove removes a connection, unless it was removed or is nil. mu is held.
+func (s *Server) remove(c *native.Conn) {
+	uid, ok := s.conns[c]
+	if !ok {
+		return
+	}
+	delete(s.conns, c)
+	if s.users[uid]--; s.users[uid] == 0 {
+		delete(s.users, uid)
+	}
+}
+
+// isFull reports whether the server has all its connections. mu is held.
+func (s *Server) isFull() bool { return len(s.conns) >= s.max }
+
+// isUserFull reports whether a user has three quarters of the connections. The rest is for others. mu is held.
+func (s *Server) isUserFull(uid int) bool { return s.users[uid] >= s.max-s.max/4 }
 
 // Close ends all connections and returns when everything that their clients had has been destroyed. The listener is
 // the caller's; it must be closed before.
@@ -186,6 +226,7 @@ func (s *Server) serve(c *native.Conn) {
 	late := s.clock.AfterFunc(openTimeout, func() { c.Close() })
 	f, process := s.first(c)
 	late.Stop()
+	s.lobby.Leave(c)
 	if f == nil {
 		return
 	}

@@ -30,6 +30,7 @@ type fake struct {
 	peer   kproxy.Peer
 	bells  int
 	closed chan struct{}
+	once   sync.Once
 	pipe   *os.File
 }
 
@@ -63,7 +64,7 @@ func (f *fake) Bell() {
 	f.bells++
 }
 
-func (f *fake) Close() { close(f.closed) }
+func (f *fake) Close() { f.once.Do(func() { close(f.closed) }) }
 
 func (f *fake) Call(r *Request) *Reply {
 	switch {
@@ -245,13 +246,21 @@ func TestReplyNowhere(t *testing.T) {
 	assert.Empty(t, got, "a reply on a socket whose lock another process can hold")
 }
 
-// TestTooManyConnections connects more often than the server permits.
+// TestTooManyConnections connects more often than the server permits: the oldest connection that has not opened a file
+// is closed, and none that has.
 func TestTooManyConnections(t *testing.T) {
 	r := newRig(t)
+	first, idle := r.c, r.dial()
 	r.open()
-	r.dial()
-	_, _, err := r.dial().Recv(make([]byte, 100))
+	r.c = r.dial()
+	_, _, err := idle.Recv(make([]byte, 100))
 	require.Error(t, err)
+	r.open()
+	_, _, err = r.dial().Recv(make([]byte, 100))
+	require.Error(t, err, "both connections have opened a file")
+	r.c = first
+	got, _ := r.call(message{op: opWrite, data: []byte("abc")})
+	require.NotEmpty(t, got)
 }
 
 // TestReadTree reads a tree that does not fit into one reply, through a listener, and contents of its files.

@@ -32,6 +32,7 @@ func (s *Server) serve(c *native.Conn) {
 	stop := c.WatchPeer(func() { c.Close() })
 	defer stop()
 	session, err := s.hello(c)
+	s.lobby.Leave(c)
 	if err != nil {
 		return
 	}

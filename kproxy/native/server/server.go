@@ -26,18 +26,19 @@ type Server struct {
 	core    *kproxy.Server
 	clock   clock.Clock
 	discard *passedfd.Discarder
+	lobby   native.Lobby
 
 	mu     sync.Mutex
 	closed bool
-	conns  map[*native.Conn]struct{}
-	users  map[int]int   // connections of each user
-	idle   chan struct{} // closed when the last connection ends; nil: nobody waits
+	conns  map[*native.Conn]int // with their users
+	users  map[int]int          // connections of each user
+	idle   chan struct{}        // closed when the last connection ends; nil: nobody waits
 	wait   sync.WaitGroup
 }
 
 // New returns a server for core. clk is the source of time for timeouts.
 func New(core *kproxy.Server, clk clock.Clock) *Server {
-	return &Server{core: core, clock: clk, discard: passedfd.NewDiscarder(clk), conns: map[*native.Conn]struct{}{},
+	return &Server{core: core, clock: clk, discard: passedfd.NewDiscarder(clk), conns: map[*native.Conn]int{},
 		users: map[int]int{}}
 }
 
@@ -53,6 +54,9 @@ func (s *Server) Serve(l *net.UnixListener) error {
 			return nil
 		}
 		if isShortage(err) {
+			if s.makeRoom() {
+				continue
+			}
 			again := make(chan struct{})
 			s.clock.AfterFunc(acceptRetry, func() { close(again) })
 			<-again
@@ -80,37 +84,71 @@ func isShortage(err error) bool {
 	return false
 }
 
-// ServeConn serves a connection, which it then owns, on a goroutine of its own.
+// ServeConn serves a connection, which it then owns, on a goroutine of its own. If there is no room for it, the oldest
+// connection is closed that has not begun.
 func (s *Server) ServeConn(c *native.Conn) {
 	_, uid, _, err := c.Peer()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil || s.closed || s.isFull(uid) || s.discard.IsStuck(uid) {
+	if err != nil || s.closed || s.discard.IsStuck(uid) || !s.admit(uid) {
 		c.Close()
 		return
 	}
 	c.Guard(s.discard)
-	s.conns[c] = struct{}{}
+	s.conns[c] = uid
 	s.users[uid]++
+	s.lobby.Enter(c, uid)
 	s.wait.Go(func() {
 		s.serve(c)
+		s.lobby.Leave(c)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.conns, c)
-		if s.users[uid]--; s.users[uid] == 0 {
-			delete(s.users, uid)
-		}
-		if len(s.conns) == 0 && s.idle != nil {
-			close(s.idle)
-			s.idle = nil
-		}
+		s.remove(c)
 	})
 }
 
-// isFull reports whether a user may have no further connection. mu is held.
-func (s *Server) isFull(uid int) bool {
-	return len(s.conns) >= s.core.MaxClients()+maxGreeting ||
-		s.users[uid] >= s.core.MaxClientsPerUser()+maxGreeting/2
+// admit makes room for a connection of a user, and reports whether there is any. mu is held.
+func (s *Server) admit(uid int) bool {
+	if s.isUserFull(uid) {
+		s.remove(s.lobby.Evict(uid))
+	}
+	if s.isFull() {
+		s.remove(s.lobby.EvictAny())
+	}
+	return !s.isUserFull(uid) && !s.isFull()
+}
+
+// makeRoom closes a connection that has not begun, if there is one, when the daemon has no descriptors for another.
+func (s *Server) makeRoom() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.lobby.EvictAny()
+	s.remove(c)
+	return c != nil
+}
+
+// remove removes a connection, unless it was removed or is nil. mu is held.
+func (s *Server) remove(c *native.Conn) {
+	uid, ok := s.conns[c]
+	if !ok {
+		return
+	}
+	delete(s.conns, c)
+	if s.users[uid]--; s.users[uid] == 0 {
+		delete(s.users, uid)
+	}
+	if len(s.conns) == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
+}
+
+// isFull reports whether the server has all its connections. mu is held.
+func (s *Server) isFull() bool { return len(s.conns) >= s.core.MaxClients()+maxGreeting }
+
+// isUserFull reports whether a user has all its connections. mu is held.
+func (s *Server) isUserFull(uid int) bool {
+	return s.users[uid] >= s.core.MaxClientsPerUser()+maxGreeting/2
 }
 
 // Drain returns when all connections have ended, or with the error of ctx. The listener must be closed before. It is
