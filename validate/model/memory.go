@@ -41,6 +41,16 @@ func (m *Memory) Compare(where string, got []byte, rule Rule) *Violation {
 	return nil
 }
 
+// IsHazy reports whether a message that has begun may still write to bytes.
+func (m *Memory) IsHazy(off, n int) bool {
+	for i := off; i < off+n; i++ {
+		if m.hazy[i] {
+			return true
+		}
+	}
+	return false
+}
+
 // forget makes bytes unspecified.
 func (m *Memory) forget(off, n int) {
 	for i := off; i < off+n; i++ {
@@ -57,9 +67,11 @@ type Region struct {
 
 	pages []page
 	mem   *Memory
-	start uint64 // offset in mem of address Addr
+	start uint64 // offset in mem of address Addr, or its address in base
 	base  *Region
-	only  *QP // type 2 windows: the QP through which it was bound
+	// Windows: the window, and for type 2 the QP through which it was bound.
+	window *MW
+	only   *QP
 }
 
 // A page is a run of addresses of an FMR or a physical region.
@@ -79,7 +91,7 @@ type piece struct {
 // pieces returns the bytes at addresses of the region.
 func (r *Region) pieces(addr uint64, n int) (out []piece) {
 	if r.base != nil {
-		return r.base.pieces(addr, n)
+		return r.base.pieces(r.start+addr-r.Addr, n)
 	}
 	off := addr - r.Addr
 	if r.mem != nil {
@@ -238,6 +250,9 @@ func (q *QP) remote(to ci.Remote, n int, need ci.Access) (out []piece, ok bool) 
 	if r == nil || !r.Valid || r.PD != q.PD || !r.covers(to.Addr, uint64(n)) || r.Access&need != need ||
 		r.only != nil && r.only != q {
 		return nil, false
+	}
+	if r.window != nil && r.window.Vague {
+		q.loosen()
 	}
 	return r.pieces(to.Addr, n), true
 }

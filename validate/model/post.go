@@ -29,8 +29,9 @@ var operations = map[ci.SendOp]struct {
 func isAtomic(op ci.SendOp) bool { return op == ci.OpCompareSwap || op == ci.OpFetchAdd }
 
 // refuseSend returns the statuses with which a send is rejected, or nil. maybe is true if it may also be accepted.
-func (q *QP) refuseSend(wr *ci.SendWR, av *AV) (rule Rule, want []ci.Status, maybe bool) {
+func (q *QP) refuseSend(wr *ci.SendWR, ref Ref) (rule Rule, want []ci.Status, maybe bool) {
 	type statuses = []ci.Status
+	av := ref.AV
 	op, ok := operations[wr.Op]
 	caps := q.CA.Attr.Caps
 	switch q.State {
@@ -43,6 +44,13 @@ func (q *QP) refuseSend(wr *ci.SendWR, av *AV) (rule Rule, want []ci.Status, may
 	case op.caps != 0 && caps&op.caps == 0, isAtomic(wr.Op) && q.CA.Attr.Atomicity == ci.AtomicNone:
 		return "CI-Opcode-03", statuses{ci.Unsupported}, false
 	case wr.Op == ci.OpNop:
+		return "", nil, false
+	case wr.Op == ci.OpBindMW:
+		rule, want, must := q.refuse(ref.bindOf(wr), true)
+		return rule, want, !must
+	case wr.Op == ci.OpLocalInv && !q.canInvalidate(wr.Inv):
+		return "CI-LocalInv-03", statuses{ci.InvalidParameter, ci.InvalidRKey}, true
+	case wr.Op == ci.OpLocalInv:
 		return "", nil, false
 	case wr.Flags&ci.SendInvalidate != 0 && wr.Op == ci.OpSend && q.Type != ci.RC:
 		return "CI-Opcode-02", statuses{ci.InvalidWRType}, false
@@ -118,17 +126,17 @@ func took(verb string, count, n int, err error, refuse func(i int) (Rule, []ci.S
 	return nil
 }
 
-// PostSend observes QP.PostSend. avs are the model's address vectors of the requests, for datagrams.
-func (q *QP) PostSend(wrs []ci.SendWR, avs []*AV, n int, err error) *Violation {
+// PostSend observes QP.PostSend. refs are the model's objects of the requests.
+func (q *QP) PostSend(wrs []ci.SendWR, refs []Ref, n int, err error) *Violation {
 	const verb = "QP.PostSend"
 	if v, ok := q.stale(verb, err); ok {
 		return v
 	}
-	at := func(i int) *AV {
-		if i < len(avs) {
-			return avs[i]
+	at := func(i int) (r Ref) {
+		if i < len(refs) {
+			r = refs[i]
 		}
-		return nil
+		return r
 	}
 	if q.Loose {
 		for i := range n {
@@ -144,12 +152,13 @@ func (q *QP) PostSend(wrs []ci.SendWR, avs []*AV, n int, err error) *Violation {
 	return v
 }
 
-func (q *QP) takeSend(wr ci.SendWR, av *AV) {
-	r := &request{SendWR: wr, sgl: slices.Clone(wr.SGL), to: wr.To, seq: q.posted[0], life: q.life}
+func (q *QP) takeSend(wr ci.SendWR, ref Ref) {
+	r := &request{SendWR: wr, sgl: slices.Clone(wr.SGL), to: wr.To, seq: q.posted[0], life: q.life,
+		bind: ref.bindOf(&wr)}
 	if wr.Inline != nil {
 		r.inline = known(wr.Inline)
 	}
-	if av != nil {
+	if av := ref.AV; av != nil {
 		r.av, r.avBad = av.Attr, av.PD != q.PD
 	}
 	q.posted[0]++

@@ -134,7 +134,7 @@ func (q *QP) Destroy(quarantined bool, err error) *Violation {
 	if quarantined {
 		q.CA.quarantine[q.Num] = true
 	}
-	q.sq, q.rq = nil, nil
+	q.drop()
 	q.Events = Events{}
 	q.CA.w.settle()
 	return nil
@@ -323,7 +323,7 @@ func (q *QP) assign(set ci.QPField, a ci.QPAttr) {
 func (q *QP) enter(a ci.QPAttr) {
 	switch a.State {
 	case ci.QPReset:
-		q.sq, q.rq = nil, nil
+		q.drop()
 		q.posted, q.retired = [2]int{}, [2]int{}
 		q.life++
 		q.Attr, q.State, q.stall = ci.QPAttr{}, ci.QPReset, notStalled
@@ -349,6 +349,7 @@ func (q *QP) toError() {
 		return
 	}
 	q.State, q.stall = ci.QPError, notStalled
+	q.doubtWindows()
 	q.flushSends()
 	q.flushReceives()
 	if q.SRQ != nil {

@@ -92,7 +92,11 @@ func (q *QP) advance() bool {
 			q.complete(r, false, rule, ci.WCSuccess)
 		}
 	default:
-		q.fail(r, rule, status)
+		list := []ci.WCStatus{status}
+		if r.Op == ci.OpLocalInv { // the headers have no status of their own for it
+			list = append(list, ci.WCLocalProtErr, ci.WCLocalOpErr)
+		}
+		q.fail(r, rule, list...)
 	}
 	return true
 }
@@ -106,13 +110,15 @@ func (q *QP) fail(r *request, rule Rule, status ...ci.WCStatus) {
 		return
 	}
 	q.State = ci.QPSQError
+	q.doubtWindows()
 	q.flushSends()
 }
 
 func (q *QP) flushSends() {
 	for _, r := range q.sq {
 		status := []ci.WCStatus{ci.WCFlushErr}
-		if r.Op == ci.OpNop || r.Op == ci.OpBindMW || r.bind != nil { // it may be done before the request that failed
+		r.flushed()
+		if r.Op == ci.OpNop { // it may be done before the request that failed
 			status = append(status, ci.WCSuccess)
 		}
 		q.complete(r, false, "CI-Flush-01", status...)
@@ -328,6 +334,10 @@ func (q *QP) accept(p *QP, r *request, data []datum, segs []piece, n int) (ci.WC
 			return ci.WCRemAccessErr, "IBTA-9.9-05"
 		case !ok:
 			return reject(ci.EventWQAccessError, "IBTA-9.9-05", ci.WCRemAccessErr)
+		case isAtomic(r.Op) && target[0].off%8 != 0: // D-106 is a decision of the kit
+			q.loosen()
+			p.loosen()
+			return ci.WCRemInvalidReqErr, ""
 		}
 		switch {
 		case r.Op == ci.OpRead:

@@ -17,7 +17,7 @@ const firstName = 10
 
 // prelude creates these objects.
 func prelude() (out Trace) {
-	const all = ci.LocalWrite | allRemote
+	const all = ci.LocalWrite | allRemote | ci.BindWindow
 	for i := range 2 {
 		out = append(out, NewPD{basePD(i), i}, NewMR{As: baseMR(i), PD: basePD(i), Len: arenaSize, Access: all},
 			NewCQ{baseCQ(i), basePD(i), 64})
@@ -30,11 +30,22 @@ type gen struct {
 	*rand.Rand
 	r    *Run
 	next int // name
-	pend []Step
+	// weights are those of draws in this trace. Each trace leaves some out and prefers others, so that features which
+	// are rare in an average trace meet each other in some.
+	weights []int
+	pend    []Step
 }
 
 func newGen(r *Run, seed, trace uint64) *gen {
-	return &gen{Rand: rand.New(rand.NewPCG(seed, trace)), r: r, next: firstName}
+	g := &gen{Rand: rand.New(rand.NewPCG(seed, trace)), r: r, next: firstName}
+	for i, d := range draws {
+		k := 1
+		if i > 2 {
+			k = pick(g, 0, 1, 1, 5)
+		}
+		g.weights = append(g.weights, k*d.weight)
+	}
+	return g
 }
 
 func (g *gen) name() int { g.next++; return g.next - 1 }
@@ -53,7 +64,7 @@ func (g *gen) one(list []int) int {
 	return list[g.IntN(len(list))]
 }
 
-// draws are the kinds of steps with their weights.
+// draws are the kinds of steps with their weights. Every trace has the first three.
 var draws = []struct {
 	weight int
 	draw   func(*gen) Step
@@ -61,7 +72,7 @@ var draws = []struct {
 	{8, (*gen).pair}, {30, (*gen).send}, {22, (*gen).recv}, {14, (*gen).poll}, {3, (*gen).resize}, {5, (*gen).arm},
 	{4, (*gen).region}, {2, (*gen).queue}, {2, (*gen).domain}, {2, (*gen).srq}, {2, (*gen).limit}, {4, (*gen).destroy},
 	{5, (*gen).state}, {2, (*gen).fill}, {3, (*gen).vector}, {2, (*gen).reconnect}, {2, (*gen).query},
-	{2, (*gen).recycle}, {2, (*gen).flawed},
+	{2, (*gen).recycle}, {2, (*gen).flawed}, {3, (*gen).window}, {6, (*gen).bind},
 }
 
 // step returns the next step.
@@ -72,13 +83,13 @@ func (g *gen) step() Step {
 		return s
 	}
 	sum := 0
-	for _, d := range draws {
-		sum += d.weight
+	for _, k := range g.weights {
+		sum += k
 	}
 	for range 200 {
 		k := g.IntN(sum)
-		for _, d := range draws {
-			if k -= d.weight; k < 0 {
+		for i, d := range draws {
+			if k -= g.weights[i]; k < 0 {
 				if s := d.draw(g); s != nil {
 					return s
 				}
@@ -349,6 +360,18 @@ func (g *gen) wr(o, peer *qpObj, i, count int) WR {
 		w.SGL = nil
 	}
 	if w.Op == ci.OpWrite || w.Op == ci.OpRead || isAtomic {
+		if n := g.windowFor(peer); n != 0 && g.chance(60) && !g.isInside(o) {
+			t, _ := g.r.target(n)
+			size := int(t.Length)
+			w.Remote = Piece{MR: n, Len: len8(w.SGL, w.Inline), Off: pick(g, 0, max(size-len8(w.SGL, w.Inline), 0))}
+			if g.chance(10) {
+				w.Remote.Off += pick(g, 1, -1, size)
+			}
+			if isAtomic && !g.chance(5) {
+				w.Remote.Off += int(-(t.Addr + uint64(w.Remote.Off)) & 7)
+			}
+			return w
+		}
 		mr, t := g.mr(far)
 		if t == nil {
 			mr = baseMR(far)
@@ -369,6 +392,22 @@ func (g *gen) wr(o, peer *qpObj, i, count int) WR {
 		w.Remote.Len = n
 	}
 	return w
+}
+
+// windowFor returns a window that the peer of o has bound, or one that it had, or 0.
+func (g *gen) windowFor(peer *qpObj) int {
+	return g.one(names(g.r, func(w *mwObj) bool {
+		b := w.m.Bound()
+		return w.s == peer.s && !w.m.Vague && (b != nil && (b.Through() == nil || b.Through() == peer.m) || g.chance(4))
+	}))
+}
+
+// len8 returns the length of a request.
+func len8(sgl []Piece, inline int) (n int) {
+	for _, p := range sgl {
+		n += p.Len
+	}
+	return n + max(inline, 0)
 }
 
 // segments draws the local segments of a request.
@@ -537,11 +576,118 @@ func (g *gen) region() Step {
 	off := pick(g, 0, 1, 4095, 4096, 4097, 8191, g.IntN(arenaSize-1))
 	size := pick(g, 1, 8, 100, 4096, 4097, 8192, arenaSize-off)
 	size = min(size, arenaSize-off)
-	access := pick(g, ci.LocalWrite|allRemote, ci.LocalWrite|allRemote, ci.Access(g.IntN(16)))
+	access := pick(g, ci.LocalWrite|allRemote, ci.LocalWrite|allRemote|ci.BindWindow, ci.Access(g.IntN(32)))
 	if g.chance(3) {
 		size = arenaSize - off + 1
 	}
 	return NewMR{g.name(), g.pd(side), off, size, access, pick(g, 0, 0, 1, 100)}
+}
+
+// window creates a window.
+func (g *gen) window() Step {
+	side := g.IntN(2)
+	var types []ci.MWType
+	for typ, c := range []ci.Caps{1: ci.CapMW1, 2: ci.CapMW2} {
+		if c != 0 && g.r.sides[side].attr.Caps.Has(c) {
+			types = append(types, ci.MWType(typ))
+		}
+	}
+	if len(types) == 0 || len(names(g.r, func(o *mwObj) bool { return !o.m.Dead })) > 3 {
+		return nil
+	}
+	if g.chance(3) {
+		types = []ci.MWType{0, 3}
+	}
+	return NewMW{g.name(), g.pd(side), pick(g, types...)}
+}
+
+// bind binds a window, or invalidates it, mostly through a QP of its PD.
+func (g *gen) bind() Step {
+	n := g.one(names(g.r, func(o *mwObj) bool { return !o.m.Dead && !o.m.Vague || g.chance(3) }))
+	w, ok := get[*mwObj](g.r, n)
+	if !ok {
+		return nil
+	}
+	q := g.one(g.qps(func(o *qpObj) bool {
+		return o.s == w.s && (o.m.PD == w.m.PD && o.m.Type != ci.UD && o.m.State == ci.QPRTS || g.chance(5))
+	}))
+	if q == 0 {
+		return nil
+	}
+	flags := pick(g, ci.SendSignaled, ci.SendSignaled, ci.SendSignaled|ci.SendFence, 0)
+	if w.m.Bound() != nil && w.m.Type == ci.MWType2 && g.chance(80) {
+		for from, r := range g.r.objs { // through the QP that bound it
+			if o, ok := r.(*qpObj); ok && o.m == w.m.Bound().Through() && !g.chance(10) {
+				q = from
+			}
+		}
+		inv := WR{Op: ci.OpLocalInv, Flags: flags, MW: n}
+		if g.chance(5) {
+			inv.Bind.Key = pick[ci.Key](g, 1, 0x100)
+		}
+		if o := g.obj(q); g.chance(40) && o.s.attr.Caps.Has(ci.CapSendInvalidate) && g.obj(o.peer) != nil {
+			if p := g.obj(o.peer); p.m.State == ci.QPRTS && p.peer == q && o.m.Type == ci.RC {
+				if _, k := o.m.Waiting(); k > 0 {
+					inv.Op, inv.Flags = ci.OpSend, flags|ci.SendInvalidate
+					return Send{QP: o.peer, WRs: []WR{inv}}
+				}
+			}
+		}
+		return Send{QP: q, WRs: []WR{inv}}
+	}
+	mr := g.one(names(g.r, func(o *mrObj) bool {
+		return o.s == w.s && (o.m.Access&ci.BindWindow != 0 && !o.m.Dead && o.m.PD == w.m.PD || g.chance(4))
+	}))
+	o, ok := get[*mrObj](g.r, mr)
+	if !ok {
+		return nil
+	}
+	size := int(o.region.Length)
+	p := g.place(o, mr, pick(g, 1, 8, 64, 4096, size, size-1, g.IntN(size)+1))
+	access := pick(g, allRemote, allRemote, ci.RemoteRead, ci.RemoteWrite, ci.RemoteAtomic, ci.RemoteRead|ci.RemoteWrite)
+	g.use(q, n, mr, p.Len)
+	if w.m.Type == ci.MWType1 {
+		if g.chance(15) {
+			p = Piece{MR: mr}
+		} else if g.chance(5) {
+			p.Len = size + 1 - pick(g, 0, p.Off)
+		}
+		return Bind{q, n, p, access, flags}
+	}
+	if g.chance(20) && w.s.attr.Caps.Has(ci.CapZeroBased) {
+		access |= ci.ZeroBased
+	}
+	p.Key = ci.Key(pick(g, 0, 0, 1, 0xfe, 0xff)) // 0xff: the same low bits as before
+	s := Send{QP: q, WRs: []WR{{Op: ci.OpBindMW, Flags: flags, MW: n, Bind: p, Rights: access}}}
+	if o := g.obj(q); g.chance(30) && g.obj(o.peer) != nil { // the peer learns of the bind
+		if w := g.wr(o, g.obj(o.peer), 1, 2); w.Op == ci.OpSend {
+			s.WRs = append(s.WRs, w)
+		}
+	}
+	return s
+}
+
+// use draws what follows a bind: the peer uses the window around its ends, and its region is destroyed.
+func (g *gen) use(q, w, mr, size int) {
+	if mr >= firstName && g.chance(20) {
+		g.pend = append(g.pend, Destroy{mr})
+	}
+	o := g.obj(q)
+	p := g.obj(o.peer)
+	if p == nil || o.s == p.s || p.m.Type == ci.UD || p.m.State != ci.QPRTS || g.chance(40) {
+		return
+	}
+	n := min(size, pick(g, 1, 8, 8, size))
+	op := pick(g, ci.OpWrite, ci.OpRead, ci.OpFetchAdd)
+	switch {
+	case p.m.Type == ci.UC || op == ci.OpFetchAdd && o.s.attr.Atomicity == ci.AtomicNone:
+		op = ci.OpWrite
+	case op == ci.OpFetchAdd:
+		n = 8
+	}
+	off := pick(g, 0, size-n, pick(g, size-n, size-n, -1)+pick(g, 0, 0, 1))
+	g.pend = append(g.pend, Send{QP: o.peer, WRs: []WR{{Op: op, Flags: ci.SendSignaled, SGL: []Piece{g.zone(p, 0, n)},
+		Remote: Piece{MR: w, Off: off, Len: n}}}})
 }
 
 // destroy destroys an object that nothing needs, and sometimes one that is needed.

@@ -104,6 +104,12 @@ type (
 		s      *side
 		region ci.Region // kept after Destroy, for stale keys
 	}
+	mwObj struct {
+		d  ci.MW
+		m  *model.MW
+		s  *side
+		pd int
+	}
 	avObj struct {
 		d ci.AV
 		m *model.AV
@@ -331,6 +337,12 @@ func (r *Run) compare() (missing, wrong *model.Violation) {
 		return missing, nil
 	}
 	for _, n := range r.order {
+		if o, ok := r.objs[n].(*mwObj); ok && !o.m.Dead {
+			if v := o.query(r); v != nil {
+				v.Where = fmt.Sprintf("window %d: %s", n, v.Where)
+				late(v)
+			}
+		}
 		if o, ok := r.objs[n].(*qpObj); ok && !o.m.Dead {
 			a, err := o.d.Query()
 			if v := o.m.Query(a, err); v != nil {
@@ -377,6 +389,7 @@ func (r *Run) entries(o *cqObj) (missing, wrong *model.Violation) {
 // finish destroys all objects, newest first, and closes the adapters. The model observes each Destroy.
 func (r *Run) finish(judge bool) (v *model.Violation) {
 	for _, typ := range []func(any) bool{
+		func(o any) bool { _, ok := o.(*mwObj); return ok }, // a QP or a region may be needed by windows
 		func(o any) bool { _, ok := o.(*qpObj); return ok },
 		func(o any) bool { _, ok := o.(*srqObj); return ok },
 		func(o any) bool { _, ok := o.(*pdObj); return !ok },
@@ -423,6 +436,8 @@ func modelOf(o any) *model.Object {
 		return &o.m.Object
 	case *mrObj:
 		return &o.m.Object
+	case *mwObj:
+		return &o.m.Object
 	case *avObj:
 		return &o.m.Object
 	}
@@ -442,6 +457,8 @@ func destroyOf(o any) ci.Object {
 		return o.d
 	case *mrObj:
 		return o.d
+	case *mwObj:
+		return o.d
 	case *avObj:
 		return o.d
 	}
@@ -458,6 +475,9 @@ func (r *Run) unclear(s Step) bool {
 			return false
 		}
 		if o.m.SendCQ.Free() < len(s.WRs) && !s.Overflow {
+			return true
+		}
+		if r.isOvertaking(s) {
 			return true
 		}
 		p, ok := get[*qpObj](r, o.peer)
@@ -485,11 +505,38 @@ func (r *Run) unclear(s Step) bool {
 		}
 		n, _ := o.m.Waiting()
 		return o.quarantined || r.isAwaited(s.QP) || n > 0 && s.Attr.State == ci.QPSQD && !r.w.Cut
+	case Fill: // an unfinished message may overwrite it, or not
+		return r.at(s.Side).mem.IsHazy(s.Off, s.Len)
+	case Bind:
+		w, ok := get[*mwObj](r, s.MW)
+		return ok && w.m.Pending() || r.isBusy()
 	case Destroy:
-		if _, ok := get[*mrObj](r, s.Object); ok {
+		switch o := r.objs[s.Object].(type) {
+		case *mrObj:
+			return r.isBusy() || o.m.HasVague()
+		case *mwObj:
 			return r.isBusy()
+		case *qpObj: // whether it can be destroyed is open (IBTA volume 1, o10-37.2.38)
+			if o.m.HasWindows() && !o.m.Dead {
+				return true
+			}
 		}
 		return r.isAwaited(s.Object)
+	}
+	return false
+}
+
+// isOvertaking reports whether a bind or an invalidation may be executed while other requests use the window: requests
+// are not ordered against READs and atomics before them (IBTA volume 1, table 76).
+func (r *Run) isOvertaking(s Send) bool {
+	for i, w := range s.WRs {
+		if w.Op != ci.OpBindMW && w.Op != ci.OpLocalInv && w.Flags&ci.SendInvalidate == 0 {
+			continue
+		}
+		if o, ok := get[*mwObj](r, w.MW); ok && o.m.Vague || r.isBusy() || i > 0 && s.WRs[i-1].Op != ci.OpBindMW &&
+			s.WRs[i-1].Op != ci.OpLocalInv {
+			return true
+		}
 	}
 	return false
 }

@@ -210,6 +210,101 @@ func (s NewMR) run(r *Run) *model.Violation {
 	return v
 }
 
+// NewMW creates a memory window.
+type NewMW struct {
+	As, PD int
+	Type   ci.MWType
+}
+
+func (s NewMW) String() string {
+	return fmt.Sprintf("create window %d of type %d in PD %d", s.As, s.Type, s.PD)
+}
+
+func (s NewMW) run(r *Run) *model.Violation {
+	pd, ok := get[*pdObj](r, s.PD)
+	if !ok {
+		return nil
+	}
+	d, err := pd.d.CreateMW(ci.MWCreate{Type: s.Type})
+	var key ci.Key
+	if err == nil {
+		key = d.Key()
+	}
+	m, v := pd.m.CreateMW(s.Type, key, err)
+	if m != nil {
+		r.put(s.As, &mwObj{d, m, pd.s, s.PD})
+	}
+	return v
+}
+
+// query compares the attributes of a window.
+func (o *mwObj) query(r *Run) *model.Violation {
+	a, err := o.d.Query()
+	pd, _ := get[*pdObj](r, o.pd)
+	return o.m.Query(pd != nil && ci.Same(a.PD, pd.d), a, o.d.Key(), err)
+}
+
+// target returns what a peer accesses: a region, or what a window covers.
+func (r *Run) target(name int) (ci.Region, bool) {
+	if o, ok := get[*mwObj](r, name); ok {
+		t := ci.Region{RKey: o.m.Key}
+		if b := o.m.Bound(); b != nil {
+			t = b.Region
+		}
+		return t, true
+	}
+	o, ok := get[*mrObj](r, name)
+	if !ok {
+		return ci.Region{}, false
+	}
+	return o.region, true
+}
+
+// bind returns a bind of a window to a piece. The key is the current one for type 1, and the next one for type 2, plus
+// that of the piece.
+func (r *Run) bind(o *mwObj, p Piece, a ci.Access) (*mrObj, ci.MWBind, bool) {
+	mr, ok := get[*mrObj](r, p.MR)
+	if !ok {
+		return nil, ci.MWBind{}, false
+	}
+	b := ci.MWBind{MW: o.d, MR: mr.d, Key: o.m.Current() + p.Key, Addr: mr.region.Addr + uint64(p.Off),
+		Length: uint64(p.Len), Access: a}
+	if o.m.Type == ci.MWType2 {
+		b.Key = o.m.Key&^0xff | (o.m.Key+1+p.Key)&0xff
+	}
+	return mr, b, true
+}
+
+// Bind binds a window of type 1 to a piece of a region, or unbinds it.
+type Bind struct {
+	QP, MW int
+	To     Piece
+	Access ci.Access
+	Flags  ci.SendFlags
+}
+
+func (s Bind) String() string {
+	if s.To.Len == 0 {
+		return fmt.Sprintf("unbind window %d through QP %d", s.MW, s.QP)
+	}
+	return fmt.Sprintf("bind window %d through QP %d to %s with %s", s.MW, s.QP, s.To, accessNames(s.Access))
+}
+
+func (s Bind) run(r *Run) *model.Violation {
+	o, ok := get[*qpObj](r, s.QP)
+	w, ok2 := get[*mwObj](r, s.MW)
+	if !ok || !ok2 || o.s != w.s || !o.s.attr.Caps.Has(ci.CapMW1) {
+		return nil
+	}
+	mr, b, ok := r.bind(w, s.To, s.Access)
+	if !ok || mr.s != o.s {
+		return nil
+	}
+	wr := ci.SendWR{ID: r.id(), Op: ci.OpBindMW, Flags: s.Flags}
+	key, err := o.d.BindMW(wr.ID, s.Flags, b)
+	return o.m.BindMW(&wr, w.m, mr.m, b, key, err)
+}
+
 // NewAV creates an address vector to an adapter.
 type NewAV struct{ As, PD, To int }
 
@@ -437,6 +532,9 @@ type WR struct {
 	Atomic ci.Atomic
 	AV, To int // datagrams: address vector and QP
 	QKey   ci.QKey
+	MW     int       // whose key is invalidated, or which is bound to Bind; Bind.Key is added to its key
+	Bind   Piece     // of OpBindMW
+	Rights ci.Access // of OpBindMW
 }
 
 // Send posts send requests.
@@ -483,6 +581,12 @@ func (w WR) String() string {
 	if w.Remote != (Piece{}) {
 		t += fmt.Sprintf(" at the peer's %s", w.Remote)
 	}
+	if w.MW != 0 {
+		t += fmt.Sprintf(" of window %d", w.MW)
+	}
+	if w.Op == ci.OpBindMW {
+		t += fmt.Sprintf(" to %s with %s", w.Bind, accessNames(w.Rights))
+	}
 	if w.AV != 0 {
 		t += fmt.Sprintf(" by AV %d to QP %d", w.AV, w.To)
 	}
@@ -520,7 +624,7 @@ func (s Send) run(r *Run) *model.Violation {
 		return nil
 	}
 	var wrs []ci.SendWR
-	var avs []*model.AV
+	var refs []model.Ref
 	for _, w := range s.WRs {
 		sgl, ok := r.sgl(o.s, w.SGL)
 		if !ok {
@@ -534,26 +638,40 @@ func (s Send) run(r *Run) *model.Violation {
 			}
 		}
 		if w.Remote != (Piece{}) {
-			t, ok := get[*mrObj](r, w.Remote.MR)
+			t, ok := r.target(w.Remote.MR)
 			if !ok {
 				return nil
 			}
-			wr.Remote = t.region.Remote(uint64(w.Remote.Off))
+			wr.Remote = t.Remote(uint64(w.Remote.Off))
 			wr.Remote.RKey += w.Remote.Key
 		}
-		var mav *model.AV
+		var ref model.Ref
+		if w.MW != 0 {
+			mw, ok := get[*mwObj](r, w.MW)
+			if !ok {
+				return nil
+			}
+			wr.Inv = mw.m.Key + w.Bind.Key
+			if w.Op == ci.OpBindMW {
+				mr, b, ok := r.bind(mw, w.Bind, w.Rights)
+				if !ok || mw.s != o.s || mr.s != o.s {
+					return nil
+				}
+				ref.MW, ref.MR, wr.Ext = mw.m, mr.m, &ci.SendExt{Bind: b}
+			}
+		}
 		if w.AV != 0 {
 			av, ok := get[*avObj](r, w.AV)
 			to, ok2 := get[*qpObj](r, w.To)
 			if !ok || !ok2 {
 				return nil
 			}
-			wr.To, mav = ci.Dest{AV: av.d, QPN: to.d.Num(), QKey: w.QKey}, av.m
+			wr.To, ref.AV = ci.Dest{AV: av.d, QPN: to.d.Num(), QKey: w.QKey}, av.m
 		}
-		wrs, avs = append(wrs, wr), append(avs, mav)
+		wrs, refs = append(wrs, wr), append(refs, ref)
 	}
 	n, err := o.d.PostSend(wrs)
-	return o.m.PostSend(wrs, avs, n, err)
+	return o.m.PostSend(wrs, refs, n, err)
 }
 
 // Recv posts receives to a QP or an SRQ.
@@ -638,6 +756,8 @@ func (s Destroy) run(r *Run) *model.Violation {
 		return o.m.Destroy(o.quarantined, err)
 	case *mrObj:
 		return o.m.Destroy(err)
+	case *mwObj:
+		return o.m.Destroy(err)
 	case *avObj:
 		return o.m.Destroy(err)
 	}
@@ -679,6 +799,8 @@ func (s Query) run(r *Run) *model.Violation {
 	case *mrObj:
 		a, err := o.d.Query()
 		return o.m.Query(a, err)
+	case *mwObj:
+		return o.query(r)
 	case *avObj:
 		a, _, err := o.d.Query()
 		return o.m.Query(a, err)
