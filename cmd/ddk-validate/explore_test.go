@@ -104,7 +104,7 @@ func TestExploreFinds(t *testing.T) {
 	c := exploring("direct", ciwrap.Layer{CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ {
 		return &shortQueue{CQ: ciwrap.CQ{CQ: q}}
 	}}.Wrap)
-	c.Traces = 2000
+	c.Seed, c.Traces = 3, 2000
 	_, f, err := explore.Explore(t.Context(), c)
 	require.NoError(t, err)
 	require.NotNil(t, f)
