@@ -30,6 +30,9 @@ func (s Setting) scale(d time.Duration) time.Duration {
 	return d
 }
 
+// patience scales a limit of what is not waiting, and so takes its time however short the waits are: never below d.
+func (s Setting) patience(d time.Duration) time.Duration { return max(d, s.scale(d)) }
+
 // CaseTimeout returns the time limit of a case in this setting.
 func (s Setting) CaseTimeout(c *Case) time.Duration {
 	if p, _ := FindProfile(s.Profile); p.Exhaustive && c.Exhaustive > 0 {
@@ -84,7 +87,7 @@ func (e *executor) ready(ctx context.Context) error {
 	if e.target != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.set.scale(openTimeout))
+	ctx, cancel := context.WithTimeout(ctx, e.set.patience(openTimeout))
 	defer cancel()
 	t, err := e.driver.open(ctx, e.set.Options)
 	if err != nil {
@@ -109,7 +112,7 @@ func (e *executor) drop(ctx context.Context) error {
 	if e.target == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.set.scale(openTimeout))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.set.patience(openTimeout))
 	defer cancel()
 	t := e.target
 	e.target = nil
@@ -223,7 +226,7 @@ func (e *executor) probe(ctx context.Context, r *Result) {
 	if e.target.Lossless || e.target.Probe == nil || !inDoubt {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.set.scale(openTimeout))
+	ctx, cancel := context.WithTimeout(ctx, e.set.patience(openTimeout))
 	defer cancel()
 	sent, lost, err := e.target.Probe(ctx)
 	if err != nil {

@@ -392,14 +392,14 @@ func (l *localRunner) run(ctx context.Context, j job) Result {
 		}
 	}
 	go func() { done <- e.run(ctx, j) }()
-	timer := time.NewTimer(l.set.scale(openTimeout + hangGrace))
+	timer := time.NewTimer(l.set.patience(openTimeout + hangGrace))
 	defer timer.Stop()
 	for {
 		select {
 		case r := <-done:
 			return r
 		case <-began:
-			timer.Reset(j.timeout(l.set) + l.set.scale(hangGrace))
+			timer.Reset(j.timeout(l.set) + l.set.patience(hangGrace))
 		case <-timer.C:
 			l.e, l.spoiledBy = nil, j.c.ID // its goroutines are left behind, because nothing can end them
 			r := hung(l.s.p.blank(j.c), allStacks(), j.timeout(l.set))
