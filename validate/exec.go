@@ -52,6 +52,7 @@ type executor struct {
 	catalog    *Catalog
 	target     *Target
 	id         *Identity
+	limiters   []*limiter // of the target's HCAs with small limits
 	onOpen     func(*Identity)
 	onLog      func(string)
 	onStep     func(string)
@@ -98,6 +99,13 @@ func (e *executor) ready(ctx context.Context) error {
 	}
 	e.target = t
 	e.id = identify(ctx, e.driver, e.set.Link, t)
+	e.limiters = nil
+	for i, h := range t.HCAs {
+		h, l := limit(h)
+		if t.HCAs[i] = h; l != nil {
+			e.limiters = append(e.limiters, l)
+		}
+	}
 	if t.Live != nil {
 		e.baseline = maps.Clone(t.Live())
 	}
@@ -165,6 +173,9 @@ func (e *executor) once(ctx context.Context, j job) (r Result, closed bool) {
 	t := &T{
 		c: c, target: e.target, id: e.id, profile: e.profile, link: e.set.Link, seed: e.set.Seed,
 		ctx: caseCtx, limit: limit, rerun: j.rerun, logLine: e.onLog, onStep: e.onStep, res: r,
+	}
+	for _, l := range e.limiters {
+		l.reset()
 	}
 	meter := startStallMeter()
 	e.stalls.Store(meter)
@@ -310,6 +321,13 @@ func (e *executor) gate(c *Case, r *Result) (settled bool) {
 	if reason := c.Needs.unmet(e.id); reason != "" {
 		r.Status, r.Reason = Skip, reason
 		return true
+	}
+	switch c.Feature {
+	case FeatureAL, FeatureCM, FeatureMAD, FeatureSMA, FeatureUser:
+		if reason := Lacking(e.id.attr, &services); reason != "" {
+			r.Status, r.Reason = Skip, reason
+			return true
+		}
 	}
 	return false
 }

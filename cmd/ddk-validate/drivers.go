@@ -24,6 +24,8 @@ func drivers() []validate.Driver {
 					"network; default: 0",
 				"claims": "few: the HCAs claim no capability that has a verb, on the links direct and network; " +
 					"default: all",
+				"legal": "a seed that draws limits, sizes and timing of a correct and unusual adapter, on the links " +
+					"direct and network; default: the kit's own",
 				"privileged": "1: check IPv4 header and whole ICRC on the link udp (Linux, CAP_NET_RAW); default: 0",
 			},
 		},

@@ -102,6 +102,9 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 				c.Attr.SystemGUID = oddSystemGUID(i)
 			}
 		}
+		if l.legal != nil {
+			l.legal.draw(&c)
+		}
 		c.Caps = l.claims
 		if f, ok := ports[0].(*join.Port); ok { // the fabric's agent answers for the node, which the topology describes
 			n := f.NodeInfo()
@@ -155,6 +158,7 @@ type linkage struct {
 	// second has the second port of each HCA, or is nil.
 	second []openPort
 	odd    bool                          // the HCAs have odd values
+	legal  *legal                        // draws the HCAs; nil: they are the kit's own
 	claims ci.Caps                       // limits the capabilities that the HCAs claim; 0: all of them
 	end    func() (validate.Wire, error) // opens the certifier's end; nil if there is no address for it
 	// noGroups is the value of validate.Target.NoMulticast.
@@ -200,17 +204,18 @@ var links = map[string]func(validate.Options) (linkage, error){
 
 // checkValues returns an error for a setting that the link does not have, or for an invalid value.
 func checkValues(o validate.Options) error {
-	has := map[string][]string{"udp": {"ip", "port", "privileged", "sources"}, "network": {"claims", "ip", "odd"},
-		"direct": {"agents", "claims", "odd"}, "fabric": {"fabric", "nodes"}}
+	has := map[string][]string{"udp": {"ip", "port", "privileged", "sources"}, "network": {"claims", "ip", "legal", "odd"},
+		"direct": {"agents", "claims", "legal", "odd"}, "fabric": {"fabric", "nodes"}}
 	_, version := version(o)
 	_, port := udpPort(o)
 	_, privileged := privileged(o)
 	_, sources := sources(o)
 	_, agents := agents(o)
 	_, odd := odd(o)
+	_, legal := legalAdapter(o)
 	_, claims := claims(o)
 	_, _, nodes := fabricNodes(o)
-	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources, agents, odd, claims, nodes)
+	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources, agents, odd, legal, claims, nodes)
 }
 
 // onlyFor returns an error for a setting that is not in names.
@@ -236,6 +241,12 @@ func directLink(o validate.Options) (l linkage, err error) {
 	}
 	if l.odd, err = odd(o); err != nil {
 		return l, err
+	}
+	if l.legal, err = legalAdapter(o); err != nil {
+		return l, err
+	}
+	if l.legal != nil {
+		c.MTU = l.legal.mtu()
 	}
 	d, d2 := new(direct.Link), new(direct.Link)
 	for i := range 2 {
@@ -269,9 +280,17 @@ func networkLink(o validate.Options) (l linkage, err error) {
 	if l.odd, err = odd(o); err != nil {
 		return l, err
 	}
-	n := sim.NewNetwork(sim.NetworkConfig{})
+	if l.legal, err = legalAdapter(o); err != nil {
+		return l, err
+	}
+	var net sim.NetworkConfig
+	most := mtu
+	if l.legal != nil {
+		net.Latency, most = l.legal.latency(), l.legal.mtu()
+	}
+	n := sim.NewNetwork(net)
 	for i := range 2 {
-		c := sim.Config{Addr: privateAddr(v6, i), MTU: mtu}
+		c := sim.Config{Addr: privateAddr(v6, i), MTU: most}
 		if l.odd {
 			c.Addrs = oddAddrs(v6, i)
 			second := sim.Config{Addr: privateAddr(v6, 8+i), MTU: ci.MTU2048}

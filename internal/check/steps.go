@@ -508,6 +508,8 @@ func referenceLinks(w io.Writer) [][]string {
 	unusual := [][]string{
 		{"--link", "direct", "--set", "odd=1"},
 		{"--link", "network", "--set", "odd=1"},
+		{"--link", "direct", "--set", "legal=1"},
+		{"--link", "network", "--set", "legal=2"},
 		{"--link", "network", "--set", "ip=6"},
 		{"--link", "direct", "--set", "agents=hardware"},
 		{"--link", "direct", "--set", "agents=passing", "--set", "odd=1"},

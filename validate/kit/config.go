@@ -1,11 +1,14 @@
 package kit
 
-import "ciddk/ci"
+import (
+	"ciddk/ci"
+	"ciddk/validate"
+)
 
 // Config describes how QPs are created and connected. Fields that are zero have the default in their comment.
 type Config struct {
 	Type  ci.QPType  // service of the QP; RC, UC and UD set it
-	Caps  ci.QPCaps  // zero fields: depth 16; 4 SGEs, or fewer if the CA allows fewer; no inline data
+	Caps  ci.QPCaps  // zero fields: depth 16 and 4 SGEs, or fewer if the CA allows fewer; no inline data
 	Flags ci.QPFlags //
 	SRQ   ci.SRQ     // shared receive queue of both ends; nil: none
 	Size  int        // size of each end's buffer in bytes; 0: 64 KiB
@@ -97,16 +100,19 @@ func config(opts []Option, cas ...*CA) Config {
 		c.MaxReads = 4
 	}
 	sges, reads, mtu := 4, c.MaxReads, ci.MTU4096
+	depth, inCQ := validate.QueueDepth, 2*validate.QueueDepth
 	atomics := true
 	for _, ca := range cas {
 		sges = min(sges, ca.Attr.MaxSGEs)
+		inCQ = min(inCQ, ca.Attr.MaxCQEs)
+		depth = min(depth, ca.Attr.MaxWRs, max(inCQ/2, 1))
 		reads = uint8(min(int(reads), ca.Attr.MaxRespResPerQP, ca.Attr.MaxInitDepthPerQP))
 		mtu = min(mtu, ca.MTU())
 		atomics = atomics && ca.Attr.Atomicity != ci.AtomicNone
 	}
-	orInt(&c.Caps.SendDepth, 16)
+	orInt(&c.Caps.SendDepth, depth)
 	if c.SRQ == nil {
-		orInt(&c.Caps.RecvDepth, 16)
+		orInt(&c.Caps.RecvDepth, depth)
 		orInt(&c.Caps.RecvSGE, sges)
 	} else {
 		c.Caps.RecvDepth, c.Caps.RecvSGE = 0, 0

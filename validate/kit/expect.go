@@ -42,10 +42,18 @@ func Describe(err error) string {
 	return s.String()
 }
 
-// OK fails the case if err is not nil.
+// OK fails the case if err is not nil. It skips the case if the driver has rightly refused what exceeds its limits.
 func OK(t *validate.T, err error, where string) {
+	skipBeyond(t, err, where)
 	if err != nil {
 		t.Fail(validate.Failure{Where: where, Expected: "success", Got: Describe(err)})
+	}
+}
+
+// skipBeyond skips the case if a driver has refused what exceeds its limits.
+func skipBeyond(t *validate.T, err error, where string) {
+	if beyond, ok := errors.AsType[*validate.LimitError](err); ok {
+		t.Skip("%s: %s", where, beyond.Reason)
 	}
 }
 
@@ -98,7 +106,7 @@ func WantRefused(t *validate.T, obj ci.Object, err error, where string, want ...
 	if obj != nil {
 		t.Fail(validate.Failure{
 			Where: where, Expected: "no object beside the error",
-			Got: fmt.Sprintf("%s and an object of type %T", Describe(err), obj),
+			Got: fmt.Sprintf("%s and an object of type %T", Describe(err), innermost(obj)),
 		})
 	}
 }
@@ -174,9 +182,20 @@ func SameBytes(t *validate.T, where string, got, want []byte) {
 func SameObject(t *validate.T, where string, got, want any) {
 	if !ci.Same(got, want) {
 		t.Fail(validate.Failure{
-			Where: where, Expected: fmt.Sprintf("the object given at creation (%T)", want),
-			Got: fmt.Sprintf("%T, another object", got),
+			Where: where, Expected: fmt.Sprintf("the object given at creation (%T)", innermost(want)),
+			Got: fmt.Sprintf("%T, another object", innermost(got)),
 		})
+	}
+}
+
+// innermost returns the driver's own object behind wrappers.
+func innermost(obj any) any {
+	for {
+		w, ok := obj.(interface{ Unwrap() any })
+		if !ok {
+			return obj
+		}
+		obj = w.Unwrap()
 	}
 }
 

@@ -67,7 +67,12 @@ func (p *Pair) More(shareCQ bool) *Pair {
 // End creates one side: a PD, two CQs, a QP in Reset and a buffer.
 func (ca *CA) End(c Config) *End {
 	pd := ca.PD()
-	return ca.end(pd, ca.CQ(pd, 2*c.Caps.SendDepth), ca.CQ(pd, 2*max(c.Caps.RecvDepth, 16)), c)
+	return ca.end(pd, ca.CQ(pd, 2*c.Caps.SendDepth), ca.CQ(pd, ca.completions(c)), c)
+}
+
+// completions returns the size of a queue for the receives of a QP, or of a shared receive queue.
+func (ca *CA) completions(c Config) int {
+	return min(2*max(c.Caps.RecvDepth, validate.QueueDepth), max(ca.Attr.MaxCQEs, 2*c.Caps.RecvDepth))
 }
 
 func (ca *CA) end(pd ci.PD, send, recv *CQ, c Config) *End {
@@ -82,7 +87,7 @@ func (e *End) again(shareCQ bool) *End {
 		return e.CA.end(e.PD, e.CQ, e.RecvCQ, e.Config)
 	}
 	c := e.Config
-	return e.CA.end(e.PD, e.CA.CQ(e.PD, 2*c.Caps.SendDepth), e.CA.CQ(e.PD, 2*max(c.Caps.RecvDepth, 16)), c)
+	return e.CA.end(e.PD, e.CA.CQ(e.PD, 2*c.Caps.SendDepth), e.CA.CQ(e.PD, e.CA.completions(c)), c)
 }
 
 func (e *End) address(peer *End) {
