@@ -101,7 +101,11 @@ func (e *executor) ready(ctx context.Context) error {
 	e.id = identify(ctx, e.driver, e.set.Link, t)
 	e.limiters = nil
 	for i, h := range t.HCAs {
-		h, l := limit(h)
+		attr := e.id.attr
+		if i > 0 {
+			attr = limitsOf(h)
+		}
+		h, l := limit(h, attr)
 		if t.HCAs[i] = h; l != nil {
 			e.limiters = append(e.limiters, l)
 		}

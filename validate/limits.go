@@ -58,15 +58,22 @@ type limiter struct {
 	made map[string]int // objects that the running case has created
 }
 
-// limit returns h, or h behind a limiter if one of its limits is not ample. An HCA that cannot be opened or queried is
-// returned as it is.
-func limit(h ci.HCA) (ci.HCA, *limiter) {
+// limitsOf returns the attributes of an HCA, or none if it cannot be opened or queried.
+func limitsOf(h ci.HCA) *ci.CAAttr {
 	ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
 	if err != nil || ci.IsNil(ca) {
-		return h, nil
+		return &ci.CAAttr{}
 	}
 	attr, err := ca.Query()
-	if ca.Destroy() != nil || err != nil || attr == nil || Lacking(attr, &ample) == "" {
+	if ca.Destroy() != nil || err != nil || attr == nil {
+		return &ci.CAAttr{}
+	}
+	return attr
+}
+
+// limit returns h, or h behind a limiter if one of the limits in attr is not ample.
+func limit(h ci.HCA, attr *ci.CAAttr) (ci.HCA, *limiter) {
+	if Lacking(attr, &ample) == "" {
 		return h, nil
 	}
 	l := &limiter{attr: attr, made: map[string]int{}}
