@@ -33,8 +33,8 @@ func (s *mmsgSocket) Join(group netip.Addr) error {
 			return nil
 		}
 	}
-	if len(s.groups) == groupSockets {
-		return fmt.Errorf("%d multicast groups are joined, which is the most", groupSockets)
+	if len(s.groups) == MaxGroups {
+		return fmt.Errorf("%d multicast groups are joined, which is the most", MaxGroups)
 	}
 	fd, err := s.openGroup(netip.AddrPortFrom(group, s.port.UDP))
 	if err != nil {

@@ -31,7 +31,6 @@ const (
 	fewPolls      = 8                // Drives per wake-up that show polling; a waiting consumer makes one or two
 	mergeTrain    = 60 << 10
 	spinReceives  = 50 // empty receives before the goroutine sleeps after a productive one: some 20 us
-	groupSockets  = 64 // most multicast groups of a port
 	noCheckSum6Rx = 102
 	flowInfo6     = 11 // IPV6_FLOWINFO
 	sendFlow6     = 33 // IPV6_FLOWINFO_SEND

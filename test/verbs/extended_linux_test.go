@@ -47,6 +47,11 @@ func TestPosts(t *testing.T) { runWithCarriers(t, "posts.c") }
 // TestCapabilities runs a program that uses what the device reports, and tries what it does not, with both carriers.
 func TestCapabilities(t *testing.T) { runWithCarriers(t, "capabilities.c") }
 
+// TestLimits runs a program that uses the limits of an adapter with sockets, which has the fewest multicast groups.
+func TestLimits(t *testing.T) {
+	assert.Equal(t, "success\n", newSocketRig(t).run(compile(t, "limits.c", "-l:libibverbs.so.1")))
+}
+
 // runWithCarriers compiles and runs a program with each carrier.
 func runWithCarriers(t *testing.T, source string) {
 	program := compile(t, source, "-l:libibverbs.so.1")

@@ -51,11 +51,7 @@ func TestPyverbs(t *testing.T) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("rdma-core's tests look up addresses with ip, which is not installed (Debian: iproute2)")
 	}
-	c, err := net.ListenPacket("udp", "127.0.0.1:0")
-	require.NoError(t, err)
-	port := c.LocalAddr().(*net.UDPAddr).Port
-	require.NoError(t, c.Close())
-	r := newRigOf(t, "interface=lo,port="+strconv.Itoa(port)) // they need the name of an interface, too
+	r := newSocketRig(t) // they need the name of an interface, too
 	names := make([]string, 0, len(suiteSkip))
 	for name := range suiteSkip {
 		names = append(names, name)
@@ -72,6 +68,15 @@ func TestPyverbs(t *testing.T) {
 	count, err := strconv.Atoi(m[1])
 	require.NoError(t, err)
 	assert.Greater(t, count-strings.Count(out.String(), "... skipped"), 60, "%s", out)
+}
+
+// newSocketRig returns a rig whose adapter is on the loopback interface, at a free UDP port.
+func newSocketRig(t *testing.T) *rig {
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := c.LocalAddr().(*net.UDPAddr).Port
+	require.NoError(t, c.Close())
+	return newRigOf(t, "interface=lo,port="+strconv.Itoa(port))
 }
 
 // copySuite copies rdma-core's tests, and returns their directory.
