@@ -263,7 +263,8 @@ func (q *QP) executeLocal(r *request) (ci.WCStatus, Rule) {
 	}
 	g := &Region{Region: ci.Region{Addr: b.addr, Length: b.n, RKey: w.Key}, Access: b.a &^ ci.ZeroBased, Valid: true,
 		base: b.mr, start: b.addr}
-	g.Kind, g.CA, g.PD, g.window = KindMW, q.CA, w.PD, w
+	g.Kind, g.CA = KindMW, q.CA
+	g.PD, g.window = w.PD, w
 	if b.a&ci.ZeroBased != 0 {
 		g.Addr = 0
 	}
