@@ -262,7 +262,7 @@ func (j *judge) judge(ctx context.Context, m *mutant, earlier *result) (result, 
 	} else if err := j.certifications(ctx, &r, name, overlay); err != nil {
 		return result{}, err
 	}
-	if r.Verdict == survived && j.hasTests && r.Tests == "" {
+	if r.Verdict == survived && (j.hasTests || isKit(path.Dir(r.File))) && r.Tests == "" {
 		if err := j.tests(ctx, &r, overlay); err != nil {
 			return result{}, err
 		}
@@ -332,7 +332,7 @@ func (j *judge) certifications(ctx context.Context, r *result, name, overlay str
 		}
 	}
 	switch {
-	case isReached:
+	case isReached, len(runs) == 0 && j.cases == "":
 	case j.cases != "":
 		return fmt.Errorf("no run of %s has cases that match %q", path.Dir(r.File), j.cases)
 	default:

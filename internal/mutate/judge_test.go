@@ -307,7 +307,9 @@ func TestRoutes(t *testing.T) {
 	assert.Equal(t, want, runs)
 	_, err = routeOf("validate")
 	assert.EqualError(t, err, "no certification reaches validate; add it to routes")
-	folders := []string{"rvt", "hca/reference", "link", "sma", "accesslayer"}
+	assert.False(t, isKit("rvt"))
+	assert.True(t, isKit("accesslayer/mads"))
+	folders := []string{"rvt", "hca/reference", "link", "sma", "accesslayer", "ual"}
 	if runtime.GOOS == "linux" {
 		folders = append(folders, "kproxy")
 	}
@@ -399,7 +401,8 @@ func TestList(t *testing.T) {
 
 // TestOnly checks the run that confirms a kill.
 func TestOnly(t *testing.T) {
-	assert.Equal(t, certification{"--link", "direct", "--case", "cm.end.both"}, directServices.only("cm.end.both"))
+	assert.Equal(t, certification{"--link", "direct", "--profile", "sma", "--set", "odd=1", "--case", "sma.end"},
+		oddSMA.only("sma.end"))
 	assert.Equal(t, byBypass.with("--case", "rc.sum"), byRings.only("rc.sum"))
 	assert.Equal(t, "rc.sum", failedCase("quiet\n\nFailures\n\n  rc.sum  adds\n  expected 5\n"))
 	assert.Empty(t, failedCase("panic: x\n\ngoroutine 1 [running]:\n"))

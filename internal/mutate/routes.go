@@ -52,7 +52,8 @@ func (c certification) command() []string {
 	return slices.Concat([]string{"reference"}, c)
 }
 
-// route is how the certifier reaches the packages below a folder: its runs, quick ones first.
+// route is how the certifier reaches the packages below a folder: its runs, quick ones first. Without runs, the folder
+// is the kit's own code, which no driver can break: the tests of its packages judge it.
 type route struct {
 	folder string
 	linux  bool // user mode is for Linux
@@ -64,8 +65,6 @@ var (
 	byDirect  = certification{"--link", "direct"}
 	byNetwork = certification{"--link", "network"}
 	byUDP     = certification{"--link", "udp"}
-	byAL      = certification{"--link", "network", "--through", "accesslayer"}
-	byUser    = certification{"--link", "network", "--through", "user"}
 	byBypass  = certification{"--link", "network", "--through", "bypass"}
 
 	// Ports, tables and limits with values that no default has. The link direct has the most of them.
@@ -89,32 +88,17 @@ var (
 	byModel = certification{"mlx4", "--case", "mr.*,mw*,claims.*,qp.create.*,foreign.*,cq.*,srq.*,fault.*",
 		"--exclude", "mr.loop"}
 
-	onlySMA = certification{"--link", "direct", "--profile", "sma"}
-	hardSMA = certification{"--link", "direct", "--profile", "sma", "--set", "agents=hardware"}
-	oddSMA  = onlySMA.with("--set", "odd=1", "--case", "sma.*")
-	// The cases that use the services of the access layer; no others reach the packages of these services.
-	services        = "al.*,cm.*,mad.*,sma.*"
-	directServices  = byDirect.with("--case", services)
-	networkServices = byNetwork.with("--case", services)
-	hardServices    = directServices.with("--set", "agents=hardware")
-	hardWire        = byDirect.with("--set", "agents=hardware", "--case", "wire.smp.*,wire.drop.*")
-	oddServices     = byOdd.with("--case", services)
-	fabricSMA       = certification{"--link", "fabric", "--profile", "sma"}
+	onlySMA   = certification{"--link", "direct", "--profile", "sma"}
+	hardSMA   = certification{"--link", "direct", "--profile", "sma", "--set", "agents=hardware"}
+	oddSMA    = onlySMA.with("--set", "odd=1", "--case", "sma.*")
+	hardWire  = byDirect.with("--set", "agents=hardware", "--case", "wire.smp.*,wire.drop.*")
+	fabricSMA = certification{"--link", "fabric", "--profile", "sma"}
 
 	onlyUser = certification{"--link", "network", "--profile", "user"}
-	// The cases that judge the engine's packets. They take long, and a daemon or shared queues change none of them.
-	packets = "wire.*,impair.*,apm.*"
-	// The cases that create many objects: through a daemon, half of the time of all cases.
-	many = "limits.*,teardown.heap.*,mr.loop"
-	// Most mutants of the daemon that are killed at all are killed by the first of these runs.
-	userQuick    = byUser.with("--exclude", services+","+packets+","+many+",user.*")
-	userServices = byUser.with("--case", services)
-	userMany     = byUser.with("--case", many)
-	// The application copies its memory for the daemon.
-	byCopies = byNetwork.with("--through", "copies", "--case", "mr.*,rdma.*,atomic.*,fault.*,rc.send.*",
-		"--exclude", "mr.loop")
-	// The shared queues do not see the services, nor the cases that open no adapter through the layer.
-	byRings = byBypass.with("--exclude", services+","+packets+","+many+",user.*")
+	// Without the cases of services, which do not see the shared queues; of packets, which take long and which shared
+	// queues do not change; and of many objects, which take half of the time of all cases.
+	byRings = byBypass.with("--exclude", "al.*,cm.*,mad.*,sma.*,wire.*,impair.*,apm.*,limits.*,teardown.heap.*,mr.loop,"+
+		"user.*")
 	// Its ports are of InfiniBand: completions have LIDs, service levels and path bits.
 	ringsLIDs = byDirect.with("--through", "bypass", "--case", "ud.*,mcast.*,av.*")
 	// The driver's user library, with answers and shared memory that are wrong.
@@ -135,16 +119,20 @@ var routes = []route{
 	{folder: "link", runs: []certification{byDirect, byNetwork, byUDP, byIP6}},
 	{folder: "link/internal/rocev2", runs: []certification{byNetwork, byUDP, byIP6, byNetwork6, byOddNetwork,
 		bySources}},
-	{folder: "link/direct", runs: []certification{byDirect, byOdd, hardSMA, hardServices, hardWire,
+	{folder: "link/direct", runs: []certification{byDirect, byOdd, hardSMA, hardWire,
 		byModelMAD}},
 	{folder: "link/sim", runs: []certification{byNetwork, byNetwork6, byOddNetwork}},
 	{folder: "link/udp", runs: []certification{byUDP, byIP6, bySources, bySources6}},
 	{folder: "sma", runs: []certification{onlySMA, hardSMA, oddSMA, fabricSMA}},
-	{folder: "accesslayer", runs: []certification{directServices, oddServices, byAL}},
-	{folder: "accesslayer/cm", runs: []certification{directServices, networkServices, oddServices}},
-	{folder: "accesslayer/mads", runs: []certification{directServices, networkServices, hardServices, oddServices}},
-	{folder: "kproxy", linux: true, runs: []certification{onlyUser, userQuick, userServices, byCopies, byRings,
-		userMany}},
+	{folder: "accesslayer"},
+	{folder: "ual"},
+	{folder: "kproxy", linux: true},
+}
+
+// isKit reports whether the tests of a package judge it.
+func isKit(folder string) bool {
+	runs, err := routeOf(folder)
+	return err == nil && len(runs) == 0
 }
 
 // routeOf returns the runs that judge a package: those of the longest folder above it.
