@@ -67,6 +67,9 @@ type Verdict struct {
 	// Advisory is the number of failures of SHOULD, MAY and INFO requirements, which do not deny the certificate. With
 	// Strict, failures of SHOULD requirements are not among them.
 	Advisory int `json:"advisory"`
+	// LookFirst names failed cases that may be the cause of others: each line has the cases of one feature, and the
+	// number of failures of features that stand on it.
+	LookFirst []string `json:"look_first,omitempty"`
 }
 
 const stoppedByContext = "interrupted"
@@ -102,6 +105,7 @@ func (r *Report) setVerdict() {
 	}
 	v.Outcome = r.outcome(&v, decisive)
 	v.Certified = v.Outcome == OutcomePassed
+	v.LookFirst = r.lookFirst()
 	parts := r.denials(&v, decisive)
 	// The number of selected cases follows the reasons against a certificate and precedes the counts.
 	if v.Selection {

@@ -22,10 +22,9 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"statuses":  validate.Statuses,
 	"finding":   Block,
 	"anyFailed": func(r *validate.Report) bool { return slices.ContainsFunc(r.Results, notMet) },
-	"failed":    notMet,
+	"failed":    func(x *validate.Result) bool { return notMet(*x) },
 	"coverage":  CoverageLine,
 	"bars":      bars,
-	"ptr":       func(x validate.Result) *validate.Result { return &x },
 }).Parse(page))
 
 // notMet reports whether a result is listed among the failures.

@@ -109,7 +109,9 @@ func sample() *validate.Report {
 		Timing: validate.Timing{
 			Started: "2026-11-21T00:00:00Z", Elapsed: 1.5, Workers: 2, Cases: map[string]float64{"a.ok": 0.25},
 		},
-		Verdict: validate.Verdict{Line: "NOT CERTIFIED: 1 failed", Advisory: 1, Counts: counts},
+		Verdict: validate.Verdict{
+			Line: "NOT CERTIFIED: 1 failed", Advisory: 1, Counts: counts, LookFirst: []string{"a.bad: 1 later failure"},
+		},
 	}
 	return r
 }

@@ -188,8 +188,9 @@ func lastOf(ids []string, n int) []string {
 }
 
 // Failures writes a block for each case that did not pass, those that deny the certificate first. It also writes the
-// cases that could not be completed, and the claims that were not tested.
+// cases that could not be completed, and the claims that were not tested. Likely causes precede their consequences.
 func Failures(w io.Writer, r *validate.Report, s Style) {
+	lookFirst(w, s, r)
 	for _, kind := range []struct {
 		title string
 		is    func(*validate.Result) bool
@@ -199,8 +200,8 @@ func Failures(w io.Writer, r *validate.Report, s Style) {
 		{"Inconclusive", func(x *validate.Result) bool { return x.Status == validate.Inconclusive }},
 	} {
 		first := true
-		for i := range r.Results {
-			if x := &r.Results[i]; kind.is(x) {
+		for _, x := range r.ByCause() {
+			if kind.is(x) {
 				if first {
 					fmt.Fprintf(w, "\n%s\n", s.paint("1", kind.title))
 					first = false
@@ -302,8 +303,7 @@ func Summary(w io.Writer, r *validate.Report, s Style) {
 func notPassed(w io.Writer, s Style, r *validate.Report) {
 	const most = 8
 	var names []string
-	for i := range r.Results {
-		x := &r.Results[i]
+	for _, x := range r.ByCause() {
 		if x.Status != validate.Inconclusive && x.Status != validate.Error && !(failed(x) && r.Decisive(x)) {
 			continue
 		}
@@ -318,6 +318,14 @@ func notPassed(w io.Writer, s Style, r *validate.Report) {
 	}
 	if more := len(names) - most; more > 0 {
 		fmt.Fprintf(w, "  and %d more\n", more)
+	}
+	lookFirst(w, s, r)
+}
+
+// lookFirst writes the likely causes of other failures.
+func lookFirst(w io.Writer, s Style, r *validate.Report) {
+	for _, l := range r.Verdict.LookFirst {
+		fmt.Fprintf(w, "\n%s %s\n", s.paint("1", "Look first at"), l)
 	}
 }
 
