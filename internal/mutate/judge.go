@@ -139,7 +139,12 @@ const buildLimit = 10 * time.Minute
 
 // build builds ddk-validate with an overlay, or without one, and returns the binary. A binary is named for what is in
 // it: if it is there from an earlier run, it is not built again.
-func (j *judge) build(ctx context.Context, name, overlay string) (bin string, output string, err error) {
+func (j *judge) build(ctx context.Context, name, overlay string) (bin, output string, err error) {
+	return j.buildOf(ctx, "cmd/ddk-validate", name, overlay)
+}
+
+// buildOf is build for any package.
+func (j *judge) buildOf(ctx context.Context, folder, name, overlay string) (bin, output string, err error) {
 	bin = filepath.Join(j.dir, name)
 	if runtime.GOOS == "windows" {
 		bin += ".exe"
@@ -151,7 +156,7 @@ func (j *judge) build(ctx context.Context, name, overlay string) (bin string, ou
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	o, err := j.execute(ctx, buildLimit, program{path: "go"}, append(args, "./cmd/ddk-validate")...)
+	o, err := j.execute(ctx, buildLimit, program{path: "go"}, append(args, "./"+folder)...)
 	switch {
 	case err != nil:
 		return "", "", err
@@ -195,13 +200,13 @@ func certify(c certification) []string {
 	return append(args, command[1:]...)
 }
 
-// testArgs returns the command line of the tests of a package.
-func testArgs(folder, overlay string) []string {
-	args := []string{"test", "-short", "-vet=off", "-count=1", "-timeout", "15m"}
+// testArgs returns the command line of the tests of packages.
+func testArgs(overlay string, packages ...string) []string {
+	args := []string{"test", "-short", "-vet=off", "-failfast", "-count=1", "-timeout", "15m"}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	return append(args, "./"+folder)
+	return append(args, packages...)
 }
 
 // limit returns the time limit of a run: many times its duration without a mutant. The first caller measures it. A run
@@ -352,7 +357,11 @@ func (j *judge) binaryOf(ctx context.Context, m *mutant, name, overlay string) (
 			return program{}, why, nil
 		}
 	}
-	bin, output, err := j.build(ctx, name, overlay)
+	folder := path.Dir(m.File)
+	if !isKit(folder) {
+		folder = "cmd/ddk-validate"
+	}
+	bin, output, err := j.buildOf(ctx, folder, name, overlay)
 	return program{path: bin}, output, err
 }
 
@@ -482,19 +491,26 @@ func detail(o outcome) string {
 	return complaint(o.output)
 }
 
-// tests runs the tests of the mutant's package.
+// tests runs the tests of the mutant's package, and for the kit's own code those of all its packages if they pass.
 func (j *judge) tests(ctx context.Context, r *result, overlay string) error {
 	folder := path.Dir(r.File)
-	limit, err := j.limit(ctx, "go test ./"+folder, program{path: "go"}, testArgs(folder, "")...)
-	if err != nil {
-		return err
-	}
-	o, err := j.execute(ctx, limit, program{path: "go"}, testArgs(folder, overlay)...)
-	if err != nil {
-		return err
-	}
-	if r.Tests = survived; o.isHang || o.status != 0 {
-		r.Tests, r.Detail = killed, "tests: "+detail(o)
+	r.Tests = survived
+	for _, packages := range [][]string{{"./" + folder}, testsOf(folder)} {
+		if len(packages) == 0 || r.Tests == killed {
+			continue
+		}
+		key := "go test " + strings.Join(packages, " ")
+		limit, err := j.limit(ctx, key, program{path: "go"}, testArgs("", packages...)...)
+		if err != nil {
+			return err
+		}
+		o, err := j.execute(ctx, limit, program{path: "go"}, testArgs(overlay, packages...)...)
+		if err != nil {
+			return err
+		}
+		if o.isHang || o.status != 0 {
+			r.Tests, r.Detail = killed, "tests: "+detail(o)
+		}
 	}
 	return nil
 }

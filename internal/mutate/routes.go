@@ -53,9 +53,10 @@ func (c certification) command() []string {
 }
 
 // route is how the certifier reaches the packages below a folder: its runs, quick ones first. Without runs, the folder
-// is the kit's own code, which no driver can break: the tests of its packages judge it.
+// is the kit's own code, which no driver can break: the tests of the mutated package judge it, and then all of tests.
 type route struct {
 	folder string
+	tests  []string
 	linux  bool // user mode is for Linux
 	runs   []certification
 	shared []certification // further runs, through shared queues, which need Linux
@@ -124,25 +125,35 @@ var routes = []route{
 	{folder: "link/sim", runs: []certification{byNetwork, byNetwork6, byOddNetwork}},
 	{folder: "link/udp", runs: []certification{byUDP, byIP6, bySources, bySources6}},
 	{folder: "sma", runs: []certification{onlySMA, hardSMA, oddSMA, fabricSMA}},
-	{folder: "accesslayer"},
-	{folder: "ual"},
-	{folder: "kproxy", linux: true},
+	{folder: "accesslayer", tests: []string{"./accesslayer/..."}},
+	{folder: "ual", tests: []string{"./ual/...", "./kproxy/..."}},
+	{folder: "kproxy", linux: true, tests: []string{"./kproxy/...", "./ual/...", "./cmd/ddkd/..."}},
 }
 
-// isKit reports whether the tests of a package judge it.
-func isKit(folder string) bool {
-	runs, err := routeOf(folder)
-	return err == nil && len(runs) == 0
+// isKit reports whether tests judge a package, and not the certifier.
+func isKit(folder string) bool { return len(testsOf(folder)) > 0 }
+
+// testsOf returns the tests that judge a package of the kit's own code.
+func testsOf(folder string) []string {
+	if r := routeAbove(folder); r != nil {
+		return r.tests
+	}
+	return nil
 }
 
-// routeOf returns the runs that judge a package: those of the longest folder above it.
-func routeOf(folder string) ([]certification, error) {
-	var best *route
+// routeAbove returns the route of the longest folder above a package.
+func routeAbove(folder string) (best *route) {
 	for i := range routes {
 		if r := &routes[i]; isBelow(folder, r.folder) && (best == nil || len(r.folder) > len(best.folder)) {
 			best = r
 		}
 	}
+	return best
+}
+
+// routeOf returns the runs that judge a package.
+func routeOf(folder string) ([]certification, error) {
+	best := routeAbove(folder)
 	if best == nil {
 		return nil, fmt.Errorf("no certification reaches %s; add it to routes", folder)
 	}

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -318,6 +319,7 @@ const minReach = 20
 // prepare builds a binary for the mutants of a round. Those that it does not have are built one at a time.
 func (j *judge) prepare(ctx context.Context, round []*mutant) error {
 	j.schema = nil
+	round = slices.DeleteFunc(slices.Clone(round), func(m *mutant) bool { return isKit(path.Dir(m.File)) })
 	if len(round) < minGuarded || len(round) > maxGuarded {
 		return nil
 	}
