@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"ciddk/internal/version"
 )
 
 // Exit statuses of Run.
@@ -82,18 +84,28 @@ type Program struct {
 	Out, Errs io.Writer
 }
 
+// WithVersion returns an option of kong: the flag --version.
+func WithVersion(name string) kong.Option {
+	return kong.OptionFunc(func(k *kong.Kong) error {
+		flag := &struct {
+			Version kong.VersionFlag `help:"Print the version and exit."`
+		}{}
+		return errors.Join(kong.Embed(flag).Apply(k), kong.Vars{"version": version.Of(name)}.Apply(k))
+	})
+}
+
 // Run executes a command line and returns the exit status. It panics if the grammar is wrong. A command that ends
 // because its context was canceled prints no error.
 func (p *Program) Run(args []string) int {
 	exit := -1
 	parser, err := kong.New(p.Grammar, kong.Name(p.Name), kong.Description(p.Description), kong.Writers(p.Out, p.Errs),
-		kong.Exit(func(code int) { exit = code }))
+		kong.Exit(func(code int) { exit = code }), WithVersion(p.Name))
 	if err != nil {
 		panic(err)
 	}
 	k, err := parser.Parse(args)
 	switch {
-	case exit >= 0: // --help
+	case exit >= 0: // --help, --version
 		return exit
 	case err != nil:
 		fmt.Fprintf(p.Errs, "%s: %v\n", p.Name, err)

@@ -66,6 +66,9 @@ func TestHelp(t *testing.T) {
 		Bindings: func() []any { return nil }}
 	assert.Zero(t, p.Run([]string{"--help"}))
 	assert.Contains(t, out.String(), "Talks.")
+	out.Reset()
+	assert.Zero(t, p.Run([]string{"--version"}))
+	assert.Regexp(t, `^talk .*, go[0-9.]+ `, out.String())
 }
 
 // TestAwait ends the context while a function waits, which cannot be interrupted.

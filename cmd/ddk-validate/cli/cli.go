@@ -22,6 +22,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"ciddk/internal/command"
 	"ciddk/validate"
 	"ciddk/validate/evidence"
 	"ciddk/validate/mutant"
@@ -62,8 +63,6 @@ type commands struct {
 	Self    selfCmd    `cmd:"" help:"Test the certifier with drivers that have deliberate faults; each must be caught."`
 	Worker  workerCmd  `cmd:"" hidden:"" help:"Run cases for a parent process."`
 	Profile profileCmd `cmd:"" hidden:"" help:"Print the profile for the driver's claims, for a parent process."`
-
-	Version kong.VersionFlag `help:"Print the version and exit."`
 }
 
 const help = `Certifies a driver of an InfiniBand or RoCE adapter, requirement by requirement, through package ci alone.
@@ -119,7 +118,7 @@ func Main(c Config, args []string) (code int) {
 	options := []kong.Option{
 		kong.Name(c.Name), kong.Description(help), kong.Writers(c.Stdout, c.Stderr),
 		kong.Exit(func(n int) { panic(exitNow(n)) }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Bind(a), kong.Vars{"profiles": profileNames(), "layers": a.layerNames(), "version": version(c.Name)},
+		kong.Bind(a), kong.Vars{"profiles": profileNames(), "layers": a.layerNames()}, command.WithVersion(c.Name),
 	}
 	if c.Init != nil {
 		const text = "Write a new module with a driver, from the kit's template."

@@ -89,7 +89,7 @@ func run(ctx context.Context, c Config, args []string, late *patience) int {
 	grammar := commands{Serve: serveCmd{drivers: c.Drivers}, Check: checkCmd{drivers: c.Drivers}}
 	exited := -1
 	k, err := kong.New(&grammar, kong.Name(c.Name), kong.Description(c.Description),
-		kong.Vars{"default_socket": ual.DefaultPath},
+		kong.Vars{"default_socket": ual.DefaultPath}, command.WithVersion(c.Name),
 		kong.Writers(c.Stdout, c.Stderr), kong.Exit(func(n int) { exited = n }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.BindTo(c.Stdout, (*io.Writer)(nil)), kong.Bind(&logs{c.Stderr}, late))

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"ciddk/cmd/ddkrun/seccomp"
+	"ciddk/internal/version"
 )
 
 // The exit statuses of errors, as those of env and timeout.
@@ -44,6 +45,8 @@ func Main(args []string) int {
 	}
 	status := 0
 	switch {
+	case o.version:
+		fmt.Println(version.Of("ddkrun"))
 	case o.stop:
 		err = stopDaemon()
 	case o.explain:
@@ -67,6 +70,7 @@ type options struct {
 	share           string // one of shareChoices
 	idle            time.Duration
 	explain, stop   bool
+	version         bool
 }
 
 // parse parses a command line, and validates it.
@@ -88,6 +92,7 @@ func parse(args []string) (o options, f *flag.FlagSet, err error) {
 		"0: with the last one, as is the default in CI")
 	f.BoolVar(&o.explain, "explain", false, "print what PROGRAM, or any program, would find, and why")
 	f.BoolVar(&o.stop, "stop", false, "end the daemon that ddkrun has started for this user")
+	f.BoolVar(&o.version, "version", false, "print the version and exit")
 	f.Usage = func() {
 		fmt.Fprint(f.Output(), "Usage: ddkrun [flags] PROGRAM [ARGUMENT...]\n\n"+
 			"Runs a verbs program on the adapters of ddkd.\n\n")
@@ -103,7 +108,7 @@ func parse(args []string) (o options, f *flag.FlagSet, err error) {
 	case err != nil:
 	case o.stop && (f.NArg() > 0 || o.explain):
 		err = errors.New("--stop takes no program")
-	case !o.stop && f.NArg() == 0 && !o.explain:
+	case !o.stop && f.NArg() == 0 && !o.explain && !o.version:
 		err = errors.New("no program (see ddkrun --help)")
 	case share.isBare && slices.Contains(shareChoices, f.Arg(0)):
 		err = fmt.Errorf("--share-memory has a value after =: write --share-memory=%s "+

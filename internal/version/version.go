@@ -1,4 +1,5 @@
-package cli
+// Package version says what a program was built from.
+package version
 
 import (
 	"fmt"
@@ -6,9 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// version returns the output of --version: the program, its module's version or commit, and the Go release that built
-// it.
-func version(name string) string {
+// Of returns the output of --version: the program, its module's version or commit, and the Go release that built it.
+func Of(name string) string {
 	what := "(unknown version)"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		what = info.Main.Version
