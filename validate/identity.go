@@ -69,6 +69,26 @@ func identify(_ context.Context, d Driver, link string, t *Target) *Identity {
 	return id
 }
 
+// adapters names the adapters of the kit by vendor and device ID.
+var adapters = map[[2]uint32]string{
+	{0xffffff, 0xdd01}: "the kit's software adapter",
+	{0xffffff, 1}:      "software device of the driver template",
+	{0x0002c9, 0x1003}: "Mellanox ConnectX-3",
+	{0x0002c9, 0x1007}: "Mellanox ConnectX-3 Pro",
+}
+
+// Adapter returns the adapter's name, if it is known, and its IDs of vendor and device.
+func (id *Identity) Adapter() string {
+	ids := fmt.Sprintf("vendor %06x, device %04x", id.VendorID, id.DeviceID)
+	if name := adapters[[2]uint32{id.VendorID, uint32(id.DeviceID)}]; name != "" {
+		return name + " (" + ids + ")"
+	}
+	if id.VendorID == 0xffffff { // as Linux names software devices, which have no OUI
+		return "a software adapter (" + ids + ")"
+	}
+	return ids
+}
+
 // caps returns the claims as bits, from their names: an identity that came from a worker has no attributes.
 func (id *Identity) caps() ci.Caps {
 	var out ci.Caps

@@ -98,7 +98,8 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 		return nil, fmt.Errorf("no profile %q", p.Setting.Profile)
 	}
 	rep := &Report{
-		Schema: ReportSchema, Tool: thisTool(), Requirements: p.Catalog.Coverage(), Waivers: p.Waivers,
+		Schema: ReportSchema, Tool: thisTool(), Host: thisHost(),
+		Requirements: p.Catalog.Coverage(), Waivers: p.Waivers,
 		Run: RunInfo{
 			Command: p.Command, Again: p.Again, Test: p.Test, Driver: p.Driver.Name, Profile: profile.Name,
 			Link: p.Setting.Link,

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 
 	"ciddk/validate/req"
@@ -25,6 +27,7 @@ type Report struct {
 	Schema       string     `json:"schema"`
 	Verdict      Verdict    `json:"verdict"`
 	Tool         Tool       `json:"tool"`
+	Host         Host       `json:"host"`
 	Run          RunInfo    `json:"run"`
 	Identity     *Identity  `json:"identity,omitempty"` // nil if no target was ever opened
 	Results      []Result   `json:"results"`            // in the catalog's order
@@ -42,9 +45,53 @@ type Tool struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"` // of the version control system
 	Modified bool   `json:"modified,omitempty"` // the tree was changed
+	Kit      string `json:"kit,omitempty"`      // version of the kit, if the module is another one
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	Binary   string `json:"binary_sha256,omitempty"`
+}
+
+// String returns module, version and compiler for a line.
+func (t Tool) String() string {
+	s := t.Module + " " + t.Version
+	if t.Revision != "" {
+		s += " " + t.Revision
+	}
+	if t.Modified {
+		s += " (modified)"
+	}
+	if t.Kit != "" {
+		s += ", ciddk " + t.Kit
+	}
+	return s + ", " + t.Go
+}
+
+// Host describes the machine of the run.
+type Host struct {
+	System string `json:"system"`           // GOOS/GOARCH
+	Kernel string `json:"kernel,omitempty"` // release, on Linux
+	CPUs   int    `json:"cpus"`             // that the program may use
+}
+
+// thisHost returns the description of this machine.
+func thisHost() Host {
+	h := Host{System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU()}
+	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		h.Kernel = strings.TrimSpace(string(b))
+	}
+	return h
+}
+
+// String returns the description for a line.
+func (h Host) String() string {
+	s := h.System
+	if h.Kernel != "" {
+		s += ", kernel " + h.Kernel
+	}
+	if h.CPUs == 1 {
+		return s + ", 1 CPU"
+	}
+	return fmt.Sprintf("%s, %d CPUs", s, h.CPUs)
 }
 
 // RunInfo has the parameters of the run.
@@ -202,11 +249,26 @@ func (r *Report) matrix(order []string, key func(*Result) string) []Row {
 	return slices.DeleteFunc(rows, func(r Row) bool { return r.Total() == 0 })
 }
 
+// kitVersion returns the version of the kit in a program of another module, with the folder or module that replaces it.
+func kitVersion(bi *debug.BuildInfo) string {
+	kit := strings.TrimSuffix(reflect.TypeFor[Tool]().PkgPath(), "/validate")
+	for _, d := range bi.Deps {
+		switch {
+		case d.Path != kit:
+		case d.Replace != nil:
+			return strings.TrimSpace(d.Version + " => " + d.Replace.Path + " " + d.Replace.Version)
+		default:
+			return d.Version
+		}
+	}
+	return ""
+}
+
 // thisTool reads the build information once, because it hashes the binary.
 var thisTool = sync.OnceValue(func() Tool {
 	t := Tool{Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Version: "unknown"}
 	if bi, ok := debug.ReadBuildInfo(); ok {
-		t.Module, t.Version = bi.Main.Path, bi.Main.Version
+		t.Module, t.Version, t.Kit = bi.Main.Path, bi.Main.Version, kitVersion(bi)
 		for _, s := range bi.Settings {
 			switch s.Key {
 			case "vcs.revision":

@@ -22,6 +22,7 @@ func JUnit(w io.Writer, r *validate.Report) error {
 		for _, p := range [][2]string{
 			{"driver", r.Run.Driver}, {"profile", r.Run.Profile}, {"link", r.Run.Link},
 			{"seed", strconv.FormatUint(r.Run.Seed, 10)}, {"verdict", r.Verdict.Line},
+			{"tool", r.Tool.String()}, {"host", r.Host.String()},
 		} {
 			s.AddProperty(p[0], p[1])
 		}

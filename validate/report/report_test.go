@@ -97,13 +97,16 @@ func sample() *validate.Report {
 	}
 	r := &validate.Report{
 		Schema: validate.ReportSchema, Requirements: rq,
+		Tool:     validate.Tool{Module: "example.com/acme", Version: "v1.2.0", Kit: "v0.0.0 => ../ciddk", Go: "go1.26"},
+		Host:     validate.Host{System: "linux/amd64", Kernel: "6.1.0", CPUs: 2},
 		Results:  []validate.Result{ok, bad, skip, waived, errd, should, flaky, unclear},
 		Untested: []validate.Untested{{Claim: "RD", Why: "no case tests <it>"}},
 		Run: validate.RunInfo{
 			Command: []string{"ddk-validate", "run"}, Again: again, Driver: "mine", Profile: "rc", Link: "udp", Seed: 9,
 		},
 		Identity: &validate.Identity{
-			Driver: "mine", GUID: "00aa", HCAs: 1, Ports: 1, PortLink: "Ethernet", Claims: []string{"UD", "AV"},
+			Driver: "mine", GUID: "00aa", VendorID: 0xffffff, DeviceID: 0xdd01, HCAs: 1, Ports: 1, PortLink: "Ethernet",
+			Claims: []string{"UD", "AV"},
 		},
 		Remarks: []string{"a remark <b>"},
 		Timing: validate.Timing{

@@ -113,8 +113,7 @@ func oneLine(s string) string {
 }
 
 func identityLine(id *validate.Identity) string {
-	s := fmt.Sprintf("%s %s, GUID %s, vendor %06x, device %04x",
-		id.Driver, id.Version, id.GUID, id.VendorID, id.DeviceID)
+	s := fmt.Sprintf("%s %s, %s, GUID %s", id.Driver, id.Version, id.Adapter(), id.GUID)
 	if id.Link != "" {
 		s += ", link " + id.Link
 	}
