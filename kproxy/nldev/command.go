@@ -137,7 +137,7 @@ func (n *FrontEnd) device(a map[uint16][]byte) (*uverbs.Device, error) {
 	}
 	list := n.cfg.Devices.Devices()
 	for i := range list {
-		if uint32(list[i].Index) == ne.Uint32(index) {
+		if list[i].Number == ne.Uint32(index) {
 			return &list[i], nil
 		}
 	}
@@ -158,7 +158,7 @@ func (n *FrontEnd) devices(a map[uint16][]byte, isDump bool) ([]uverbs.Device, e
 
 // named returns the attributes that every reply about a device begins with.
 func named(d *uverbs.Device) (a attrs) {
-	a.u32(attrDevIndex, uint32(d.Index))
+	a.u32(attrDevIndex, d.Number)
 	a.text(attrDevName, d.Name)
 	return a
 }

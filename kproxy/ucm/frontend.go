@@ -17,6 +17,9 @@ import (
 type Config struct {
 	Core    *kproxy.Server
 	Manager *rdmacm.Manager
+	// Number returns the number of the RDMA device of an adapter, and whether there is one: the library opens a device
+	// again if it has another number. Default: there are none, and the library looks for the GUID only.
+	Number func(ci.GUID) (uint32, bool)
 }
 
 // FrontEnd implements the rdma_cm device file. It implements devices.FrontEnd.

@@ -27,8 +27,8 @@ func (f *File) queryRoute(_ *call, q *query, r *queryRouteResp) error {
 		family := x.familyOf()
 		putAddress(r.Src[:], x.cm.LocalAddr().AddrPort, family)
 		putAddress(r.Dst[:], x.cm.RemoteAddr().AddrPort, family)
-		r.IBDevIndex = noIndex
 		src := x.cm.Source()
+		r.IBDevIndex = f.front.number(src.Port.CA)
 		if src.Port.Num == 0 {
 			return nil
 		}
@@ -48,6 +48,16 @@ func (f *File) queryRoute(_ *call, q *query, r *queryRouteResp) error {
 		be.PutUint32(p.FlowLabel[:], rec.FlowLabel)
 		return nil
 	})
+}
+
+// number returns the number of an adapter's device, noIndex if it has none.
+func (u *FrontEnd) number(guid ci.GUID) uint32 {
+	if u.cfg.Number != nil {
+		if n, ok := u.cfg.Number(guid); ok {
+			return n
+		}
+	}
+	return noIndex
 }
 
 // familyOf returns the family of the ID's addresses.
@@ -124,7 +134,7 @@ func (f *File) query(c *call, q *query, _ *queryPathResp) error {
 // addresses returns the addresses of an ID, or its GIDs.
 func (x *id) addresses(isGID bool) *queryAddrResp {
 	src := x.cm.Source()
-	r := &queryAddrResp{PortNum: src.Port.Num, IBDevIndex: noIndex}
+	r := &queryAddrResp{PortNum: src.Port.Num, IBDevIndex: x.front.number(src.Port.CA)}
 	be.PutUint64(r.NodeGUID[:], uint64(src.Port.CA))
 	rec := mad.PathRecord{PKey: 0xffff}
 	if src.Port.Num != 0 {

@@ -65,6 +65,9 @@ type Device struct {
 	Index int    // of the device file: uverbs0 …
 	Name  string // such as rxe_ddk0
 	GUID  ci.GUID
+	// Number identifies the device until the adapter is removed. If it is added again, it gets a new one, by which
+	// programs know that their contexts are of a device that has gone (Linux, assign_name: xa_alloc_cyclic).
+	Number uint32
 
 	provider *Provider
 	attr     *ci.CAAttr
@@ -101,7 +104,15 @@ type FrontEnd struct {
 	cfg Config
 
 	mu      sync.Mutex
-	indexes map[ci.GUID]int // of adapters, also of those that were removed
+	places  map[ci.GUID]*place // of adapters, also of those that were removed
+	numbers uint32             // that were assigned
+}
+
+// place is what the devices of one GUID have in common.
+type place struct {
+	index   int
+	adapter *accesslayer.Adapter // the last one
+	number  uint32               // of its device
 }
 
 var _ devices.FrontEnd = (*FrontEnd)(nil)
@@ -115,7 +126,7 @@ func New(cfg Config) (*FrontEnd, error) {
 		return nil, fmt.Errorf("uverbs: Config.Name %q: want at most %d letters, digits, hyphens and underscores",
 			cfg.Name, MaxName)
 	}
-	return &FrontEnd{cfg: cfg, indexes: map[ci.GUID]int{}}, nil
+	return &FrontEnd{cfg: cfg, places: map[ci.GUID]*place{}}, nil
 }
 
 // The numbers of the first device file. Linux has used them for the first 32 devices since 2005.
@@ -136,15 +147,29 @@ func (u *FrontEnd) Devices() []Device {
 			continue
 		}
 		guid := a.GUID()
-		i, ok := u.indexes[guid]
-		if !ok {
-			i = len(u.indexes)
-			u.indexes[guid] = i
+		at := u.places[guid]
+		if at == nil {
+			at = &place{index: len(u.places)}
+			u.places[guid] = at
 		}
-		list = append(list, Device{Index: i, Name: cmp.Or(u.cfg.Name, p.Name) + strconv.Itoa(i), GUID: guid,
-			provider: p, attr: a.Attr(), info: a.Info(), counters: u.cfg.Counters})
+		if at.adapter != a {
+			at.adapter, at.number = a, u.numbers
+			u.numbers++
+		}
+		list = append(list, Device{Index: at.index, Name: cmp.Or(u.cfg.Name, p.Name) + strconv.Itoa(at.index), GUID: guid,
+			Number: at.number, provider: p, attr: a.Attr(), info: a.Info(), counters: u.cfg.Counters})
 	}
 	return list
+}
+
+// Number returns the number of the device with a GUID, and whether there is one.
+func (u *FrontEnd) Number(guid ci.GUID) (number uint32, ok bool) {
+	for _, d := range u.Devices() {
+		if d.GUID == guid {
+			return d.Number, true
+		}
+	}
+	return 0, false
 }
 
 func (u *FrontEnd) provider(library string) *Provider {

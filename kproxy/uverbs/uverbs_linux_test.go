@@ -57,6 +57,22 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestNumbers removes an adapter and adds it again: its device keeps its file and its name, and has another number.
+func TestNumbers(t *testing.T) {
+	r := newRig(t)
+	before := r.front.Devices()[0]
+	assert.Equal(t, before, r.front.Devices()[0])
+	require.NoError(t, r.al.Deregister(before.GUID))
+	_, ok := r.front.Number(before.GUID)
+	assert.False(t, ok)
+	require.NoError(t, r.al.Register(r.hca))
+	after := r.front.Devices()[0]
+	assert.Equal(t, []string{before.FileName(), before.Name}, []string{after.FileName(), after.Name})
+	number, ok := r.front.Number(before.GUID)
+	assert.True(t, ok)
+	assert.Equal(t, []uint32{0, 1, 1}, []uint32{before.Number, after.Number, number})
+}
+
 // objects are one of each kind.
 type objects struct{ pd, mr, cq, qp, srq, ah, mw, bell uint32 }
 

@@ -107,6 +107,29 @@ func TestConnect(t *testing.T) {
 	}
 }
 
+// TestReturn runs a server on any address that takes connections for ever, removes the adapter and adds it again. The
+// server opens the new one for the next client.
+func TestReturn(t *testing.T) {
+	const at = "address=10.0.0.1"
+	r := newRig(t)
+	server, out := r.command("rping", "-s", "-P", "-a", "0.0.0.0")
+	require.NoError(t, server.Start())
+	t.Cleanup(func() {
+		require.NoError(t, server.Process.Kill(), "the server ended: %s", out)
+		require.Error(t, server.Wait())
+	})
+	client := func() {
+		assert.Contains(t, r.run("rping", "-c", "-v", "-C", "2", "-a", "10.0.0.1"), "rdma-ping-1: BCDE")
+	}
+	require.Eventually(t, r.isServed, patience, 5*time.Millisecond)
+	client()
+	for range 2 {
+		r.run("-daemon", "adapter", "remove", at[len("address="):], "--socket", r.socket)
+		r.run("-daemon", "adapter", "add", "link=network,"+at, "--socket", r.socket)
+		client()
+	}
+}
+
 // TestOrdinarySockets runs a TCP program on rsockets, which librspreload puts in the place of its sockets. No TCP port
 // is opened. The address is one of the machine's, since librspreload tries TCP when a connection is refused.
 func TestOrdinarySockets(t *testing.T) {

@@ -49,7 +49,7 @@ func (d *daemon) openVerbs(name, copyMemory string) error {
 	if err != nil {
 		return err
 	}
-	c, err := ucm.New(ucm.Config{Core: d.core, Manager: d.svc.rdmacm})
+	c, err := ucm.New(ucm.Config{Core: d.core, Manager: d.svc.rdmacm, Number: u.Number})
 	if err != nil {
 		return err
 	}
