@@ -1,7 +1,7 @@
 // Command lnd moves data with LNet's protocol for InfiniBand and RoCE, which package examples/lnd/lnd implements.
 //
-//	go run ./examples/lnd serve                            # in one terminal, at 127.0.0.1: stores objects
-//	go run ./examples/lnd ping 127.0.0.1                   # in another, at 127.0.0.2
+//	go run ./examples/lnd serve                            # in one terminal: stores objects, and prints its address
+//	go run ./examples/lnd ping 127.0.0.1                   # in another
 //	go run ./examples/lnd put 127.0.0.1 1 /etc/services    # as object 1
 //	go run ./examples/lnd get 127.0.0.1 1                  # to standard output
 package main
@@ -20,6 +20,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/examples/internal/loopback"
 	"ciddk/examples/lnd/lnd"
 	"ciddk/softroce"
 )
@@ -30,7 +32,7 @@ type options struct {
 	Object uint8      `arg:"" optional:"" help:"Number of the object, 0 to 255."`
 	File   string     `arg:"" optional:"" help:"File to put, at most 1 MiB."`
 
-	Addr    netip.Addr    `placeholder:"IP" help:"IPv4 address of the adapter (default: 127.0.0.1 for serve, otherwise 127.0.0.2)."`
+	Addr    netip.Addr    `placeholder:"IP" help:"IPv4 address of the adapter (default: the first loopback address that is free, from 127.0.0.1 for serve, otherwise from 127.0.0.2)."`
 	Timeout time.Duration `default:"30s" help:"Time limit of ping, put and get."`
 }
 
@@ -61,23 +63,26 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	case o.Do == "put" && o.File == "":
 		return errors.New("put: give a file: lnd put PEER OBJECT FILE, where OBJECT is 0 to 255")
 	}
-	if !o.Addr.IsValid() {
-		o.Addr = netip.MustParseAddr(map[bool]string{true: "127.0.0.1", false: "127.0.0.2"}[o.Do == "serve"])
+	first := loopback.Second
+	if o.Do == "serve" {
+		first = loopback.First
 	}
-	m, err := softroce.Open(o.Addr, softroce.Config{})
+	m, addr, err := loopback.Open(o.Addr, first, func(a netip.Addr) (*rdmacm.Manager, error) {
+		return softroce.Open(a, softroce.Config{})
+	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	var kept objects
 	kept.Store(uint64(pingObject), make([]byte, 64))
-	n, err := lnd.Listen(m, lnd.Config{Addr: o.Addr, OnPut: kept.put, OnGet: kept.get})
+	n, err := lnd.Listen(m, lnd.Config{Addr: addr, OnPut: kept.put, OnGet: kept.get})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
 	if o.Do == "serve" {
-		fmt.Fprintln(out, "serving at", o.Addr)
+		fmt.Fprintln(out, "serving at", addr)
 		<-ctx.Done()
 		return nil
 	}

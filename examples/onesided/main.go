@@ -1,8 +1,8 @@
 // Command onesided is the program to read after examples/first. Two processes move data over UDP, by messages and by
 // one-sided RDMA:
 //
-//	go run ./examples/onesided serve       # in one terminal: the adapter of 127.0.0.1
-//	go run ./examples/onesided call        # in another: that of 127.0.0.2
+//	go run ./examples/onesided serve       # in one terminal: an adapter of a free loopback address, which it prints
+//	go run ./examples/onesided call        # in another: --server ADDRESS if that is not 127.0.0.1
 //
 // The server sends a description of its memory. The caller writes into that memory and reads it back, without the
 // server's program taking part, and then sends a message to say that it is done.
@@ -23,13 +23,14 @@ import (
 
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
+	"ciddk/examples/internal/loopback"
 	"ciddk/softroce"
 )
 
 type options struct {
 	Role    string        `arg:"" enum:"serve,call" help:"serve: wait for a caller. call: write, read and send."`
-	Server  netip.Addr    `default:"127.0.0.1" help:"IP address of the server's adapter."`
-	Caller  netip.Addr    `default:"127.0.0.2" help:"IP address of the caller's adapter."`
+	Server  netip.Addr    `placeholder:"IP" help:"IP address of the server's adapter. Default: the first one from 127.0.0.1 that is free; for call, 127.0.0.1."`
+	Caller  netip.Addr    `placeholder:"IP" help:"IP address of the caller's adapter. Default: the first one from 127.0.0.2 that is free."`
 	Port    uint16        `default:"18516" help:"RDMA CM port of the server."`
 	Timeout time.Duration `default:"1m" help:"Time limit of the program."`
 }
@@ -59,16 +60,23 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 }
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	local, work := o.Server, serve
+	local, first, work := o.Server, loopback.First, serve
 	if o.Role == "call" {
-		local, work = o.Caller, call
+		local, first, work = o.Caller, loopback.Second, call
 	}
-	// The line that names a driver. Everything else works on any adapter.
-	m, err := softroce.Open(local, softroce.Config{})
+	m, local, err := loopback.Open(local, first, func(a netip.Addr) (*rdmacm.Manager, error) {
+		return softroce.Open(a, softroce.Config{}) // the line that names a driver: everything else works on any adapter
+	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	if !o.Server.IsValid() {
+		o.Server = loopback.First
+		if o.Role == "serve" {
+			o.Server = local
+		}
+	}
 	return work(ctx, m, netip.AddrPortFrom(o.Server, o.Port), out)
 }
 
@@ -122,7 +130,7 @@ func serve(ctx context.Context, m *rdmacm.Manager, at netip.AddrPort, out io.Wri
 func call(ctx context.Context, m *rdmacm.Manager, server netip.AddrPort, out io.Writer) (err error) {
 	c, err := m.Dial(ctx, server)
 	if err != nil {
-		return fmt.Errorf("is the server running? %w", err)
+		return fmt.Errorf("is the server running? --server sets its address: %w", err)
 	}
 	defer func() { err = errors.Join(err, c.Close()) }() // waits until the message is acknowledged
 	description, err := c.Recv(ctx)

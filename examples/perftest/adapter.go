@@ -11,6 +11,7 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
+	"ciddk/examples/internal/loopback"
 	"ciddk/hca/reference"
 	"ciddk/link/udp"
 	"ciddk/rvt"
@@ -55,7 +56,10 @@ func openAdapter(ctx context.Context, o *options) (a *adapter, err error) {
 	if a.addr, err = localAddr(ctx, o); err != nil {
 		return a, err
 	}
-	port, err := udp.New(udp.Config{Addr: a.addr})
+	var port *udp.Port
+	port, a.addr, err = loopback.Open(a.addr, loopback.First, func(at netip.Addr) (*udp.Port, error) {
+		return udp.New(udp.Config{Addr: at})
+	})
 	if err != nil {
 		return a, err
 	}
@@ -151,13 +155,13 @@ func (a *adapter) reads(o *options) int {
 // received returns the number of packets received.
 func (a *adapter) received() uint64 { return a.hca.Counters()["packets_received"] }
 
-// localAddr returns the adapter's address.
+// localAddr returns the adapter's address, the zero Addr for a server that takes any.
 func localAddr(ctx context.Context, o *options) (netip.Addr, error) {
 	if o.Addr.IsValid() {
 		return o.Addr, nil
 	}
 	if !o.client() {
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
+		return netip.Addr{}, nil
 	}
 	// The address of a connected UDP socket, over which nothing is sent.
 	var d net.Dialer

@@ -2,8 +2,8 @@
 // exchanges addresses in their protocol over TCP. Its peer can therefore be one of these programs, on Linux with any
 // adapter for RoCEv2:
 //
-//	pingpong rc                                                  # server, 127.0.0.1
-//	pingpong rc -d 127.0.0.2 127.0.0.1                           # client, in another terminal
+//	pingpong rc                                                  # server, which prints its address
+//	pingpong rc 127.0.0.1                                        # client, in another terminal
 //	ibv_rc_pingpong -g 1 10.77.0.1                               # a client on Linux of "pingpong rc -d 10.77.0.1"
 //	pingpong rc -c -d 10.77.0.1 --impair 2% --seed 7 10.77.0.2   # this side impairs the link
 //
@@ -32,7 +32,7 @@ type options struct {
 	Mode string `arg:"" enum:"rc,uc,ud,srq" help:"Service: rc, uc, ud, or srq (several RC QPs with one shared receive queue)."`
 	Host string `arg:"" optional:"" help:"Server to connect to; without it, wait for a client."`
 
-	Addr    netip.Addr    `short:"d" default:"127.0.0.1" help:"IP address of the HCA, and of the server's TCP port."`
+	Addr    netip.Addr    `short:"d" placeholder:"IP" help:"IP address of the HCA, and of the server's TCP port. Default: the first one from 127.0.0.1 that is free; for a client, from 127.0.0.2."`
 	Port    uint16        `short:"p" default:"18515" help:"TCP port of the server, for the exchange of addresses."`
 	Size    int           `short:"s" default:"0" help:"Bytes per message (0: 4096; ud 1024)."`
 	MTU     int           `short:"m" default:"1024" help:"Path MTU: 256, 512, 1024, 2048 or 4096; ud takes the port's."`
@@ -119,7 +119,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 // run opens the HCA, plays, and closes the HCA.
 func run(ctx context.Context, o options, out io.Writer) (err error) {
 	i := &impairment{}
-	hca, err := openHCA(o, i)
+	hca, err := openHCA(&o, i)
 	if err != nil {
 		return err
 	}
