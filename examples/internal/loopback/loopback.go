@@ -16,9 +16,9 @@ var (
 // most is the number of addresses that Open tries.
 const most = 64
 
-// Open calls open with at. If at is the zero Addr, it calls open with first and the addresses after it, until one is not
-// in use, and returns that one. Other errors than EADDRINUSE are returned at once. The error of the first address says
-// what can be done where there are no others, as on macOS.
+// Open calls open with at. If at is the zero Addr, it calls open with first and the addresses after it, until one is
+// not in use, and returns that one. Other errors than EADDRINUSE are returned at once. The error of the first address
+// says what can be done where there are no others, as on macOS.
 func Open[T any](at, first netip.Addr, open func(netip.Addr) (T, error)) (T, netip.Addr, error) {
 	if at.IsValid() {
 		v, err := open(at)
