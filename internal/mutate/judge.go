@@ -508,6 +508,9 @@ func (j *judge) tests(ctx context.Context, r *result, overlay string) error {
 		if err != nil {
 			return err
 		}
+		if strings.Contains(o.output, "[build failed]") { // the mutant itself has been built before
+			return fmt.Errorf("%s with a mutant: %s", key, detail(o))
+		}
 		if o.isHang || o.status != 0 {
 			r.Tests, r.Detail = killed, "tests: "+detail(o)
 		}
