@@ -3,6 +3,7 @@ package kproxy
 import (
 	"math"
 	"os"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,6 +12,24 @@ import (
 
 	"ciddk/ci"
 )
+
+// TestQuotaDefaults sets one limit at a time: it stays, and all others have defaults, which are positive.
+func TestQuotaDefaults(t *testing.T) {
+	defaults := reflect.ValueOf(Quota{}.WithDefaults())
+	for i := range defaults.NumField() {
+		assert.Positive(t, defaults.Field(i).Int(), defaults.Type().Field(i).Name)
+		var q Quota
+		reflect.ValueOf(&q).Elem().Field(i).SetInt(1)
+		got := reflect.ValueOf(q.WithDefaults())
+		for j := range got.NumField() {
+			want := defaults.Field(j).Int()
+			if i == j {
+				want = 1
+			}
+			assert.Equal(t, want, got.Field(j).Int(), defaults.Type().Field(j).Name)
+		}
+	}
+}
 
 // TestCharges checks that queues of any size are charged for at least their entries, or for more than any quota: no sum
 // overflows.
