@@ -73,8 +73,11 @@ static void *supply(void *arg)
 	int fd = *(int *)arg;
 	while (read(fd, &m, sizeof m) == sizeof m) {
 		struct uffdio_zeropage z = {.range = {m.arg.pagefault.address & -PAGE, PAGE}};
-		if (m.event == UFFD_EVENT_PAGEFAULT && !ioctl(fd, UFFDIO_ZEROPAGE, &z))
-			supplied++;
+		if (m.event != UFFD_EVENT_PAGEFAULT)
+			continue;
+		__atomic_add_fetch(&supplied, 1, __ATOMIC_SEQ_CST); /* before the page lets the registration go on */
+		if (ioctl(fd, UFFDIO_ZEROPAGE, &z))
+			__atomic_sub_fetch(&supplied, 1, __ATOMIC_SEQ_CST);
 	}
 	return NULL;
 }
@@ -118,7 +121,7 @@ int main(void)
 	char *p = by_monitor();
 	if (p) {
 		TRY(p, SIZE, WRITE, 0);
-		CHECK(supplied == PAGES);
+		CHECK(__atomic_load_n(&supplied, __ATOMIC_SEQ_CST) == PAGES);
 	}
 	puts("success");
 	return 0;
