@@ -14,6 +14,9 @@ type MW struct {
 	Key  ci.Key // that the last bind that was executed gave it
 
 	drawn []ci.Key // type 1: keys of binds that are posted and not executed
+	// isUsed is set by the first bind. A driver learns of binds from completions, which one without a completion does
+	// not have, and no source says what Query shows of one that was flushed: libibverbs changes the key at the post.
+	isUsed bool
 	bound *Region  // what it grants, or nil
 	// Vague is true for a window of type 2 once the QP that bound it is in another state: whether it is still bound is
 	// open (IBTA volume 1, 10.6.7.2.4).
@@ -85,9 +88,12 @@ func (w *MW) Query(pdIsRight bool, got ci.MWAttr, key ci.Key, err error) *Violat
 	if w.Pending() {
 		return nil
 	}
-	if got.Key != w.Key || key != w.Key {
+	if got.Key != key || !w.isUsed && key != w.Key {
 		return violation(rule, verb, fmt.Sprintf("key %#x", uint32(w.Key)), "%#x, and %#x of MW.Key", uint32(got.Key),
 			uint32(key))
+	}
+	if w.Type == ci.MWType1 {
+		w.Key = key // which the next bind must name
 	}
 	return nil
 }
@@ -196,7 +202,7 @@ func (q *QP) BindMW(wr *ci.SendWR, w *MW, mr *Region, b ci.MWBind, key ci.Key, e
 	if key == w.Current() || key == w.Key {
 		return violation("CI-BindMW-02", verb, "a new key", "%#x, the one before", uint32(key))
 	}
-	x.key = key
+	x.key, w.isUsed = key, true
 	w.drawn = append(w.drawn, key)
 	q.takeSend(*wr, Ref{})
 	q.sq[len(q.sq)-1].bind = x
@@ -252,6 +258,7 @@ func (q *QP) executeLocal(r *request) (ci.WCStatus, Rule) {
 		return ci.WCBindErr, rule
 	}
 	w.unbind()
+	w.isUsed = true
 	if drawn {
 		w.drawn = w.drawn[1:]
 		w.Key = b.key
