@@ -12,7 +12,8 @@ import (
 // eventQueue delivers events to a client through a socket. An event is written at once if the socket has room;
 // otherwise it waits for a goroutine that exists only while events wait.
 type eventQueue struct {
-	max    int
+	max    int   // events that wait
+	most   int64 // the same, in all queues of the client
 	stats  *stats
 	encode EventEncoder
 	file   *os.File // the daemon's end
@@ -50,13 +51,26 @@ func (q *eventQueue) notice(o *object) {
 	q.push(queuedEvent{schema.Event{Token: o.token, Kind: schema.EventNotice}, o, &o.delivered})
 }
 
+// fullQueues is the number of queues of a client that can be full of events at the same time. A program may have one for
+// each of its connections, of which few events wait.
+const fullQueues = 64
+
+// admit counts an event that waits, unless there are that many.
+func (s *stats) admit(most int64) bool {
+	if s.waiting.Add(1) > most {
+		s.waiting.Add(-1)
+		return false
+	}
+	return true
+}
+
 func (q *eventQueue) push(e queuedEvent) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.closed:
 	case len(q.backlog) == 0 && q.lost == 0 && q.deliver(&e):
-	case len(q.backlog) < q.max && q.lost == 0:
+	case len(q.backlog) < q.max && q.lost == 0 && q.stats.admit(q.most):
 		q.backlog = append(q.backlog, e)
 		q.start()
 	default: // everything after a lost event is lost, too, until the client has been told
@@ -103,6 +117,7 @@ func (q *eventQueue) drain() {
 				return false
 			}
 			q.backlog = q.backlog[1:]
+			q.stats.waiting.Add(-1)
 		}
 		if q.lost > 0 {
 			e := queuedEvent{e: schema.Event{Kind: schema.EventOverflow, Vendor: q.lost}}
@@ -131,6 +146,7 @@ func (q *eventQueue) forget(o *object, count *uint64) uint64 {
 			kept = append(kept, e)
 		}
 	}
+	q.stats.waiting.Add(int64(len(kept) - len(q.backlog)))
 	q.backlog = kept
 	if q.theirs != nil {
 		*count -= min(*count, q.takeBack(o.token)) // a token may be that of several objects
@@ -142,6 +158,7 @@ func (q *eventQueue) forget(o *object, count *uint64) uint64 {
 func (q *eventQueue) close() {
 	q.mu.Lock()
 	closed := q.closed
+	q.stats.waiting.Add(int64(-len(q.backlog)))
 	q.closed, q.backlog = true, nil
 	q.mu.Unlock()
 	if !closed {
@@ -237,7 +254,7 @@ func (c *Session) newEventQueue(q *eventQueue, files int) (schema.Handle, *os.Fi
 	if err := c.reserve(verb, o, nil); err != nil {
 		return 0, nil, err
 	}
-	q.max, q.stats = c.quota.Events, &c.stats
+	q.max, q.most, q.stats = c.quota.Events, fullQueues*int64(c.quota.Events), &c.stats
 	theirs, err := q.open()
 	if err != nil {
 		c.remove(o)

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newQueue returns a queue of at most limit events that wait, and the client's end.
 func newQueue(t *testing.T, limit int) (*eventQueue, *os.File) {
-	q := &eventQueue{max: limit, stats: new(stats), encode: schemaEvent}
+	q := &eventQueue{max: limit, most: 1 << 20, stats: new(stats), encode: schemaEvent}
 	theirs, err := q.open()
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -60,6 +60,28 @@ func TestOverflow(t *testing.T) {
 	}
 	q.completion(&object{token: 8})
 	assert.Equal(t, schema.Event{Token: 8, Kind: schema.EventCompletion}, next(t, theirs))
+}
+
+// TestShared has two queues of one client, which together hold fewer events than each may. Whatever leaves one has room
+// in the other.
+func TestShared(t *testing.T) {
+	one, theirs := newQueue(t, 5)
+	two, _ := newQueue(t, 5)
+	one.most, two.most, two.stats = 7, 7, one.stats
+	o, p := &object{token: 1, async: one}, &object{token: 2, async: two}
+	for range 3000 {
+		one.event(o, ci.Event{Type: ci.EventSQDrained})
+	}
+	assert.Equal(t, 5, one.waiting())
+	for range 3000 {
+		two.event(p, ci.Event{Type: ci.EventSQDrained})
+	}
+	assert.Equal(t, 2, two.waiting())
+	for e := next(t, theirs); e.Kind != schema.EventOverflow; e = next(t, theirs) {
+	}
+	assert.EqualValues(t, 2, one.stats.waiting.Load())
+	two.forget(p, &p.delivered)
+	assert.Zero(t, one.stats.waiting.Load())
 }
 
 // TestForget destroys an object whose events wait. They are not delivered, and those of another object are.

@@ -16,7 +16,7 @@ type Quota struct {
 	Mcasts      int // 16384
 	MRs         int // 65536
 	MWs         int // 65536
-	EventQueues int // 64
+	EventQueues int // 1024
 
 	Listeners   int // 1024
 	Connections int // of the connection manager, and requests in progress: 16384
@@ -30,8 +30,10 @@ type Quota struct {
 	// of what listeners, connections, agents and their requests hold, estimated: 64 MiB, or a 64th of the memory
 	ServiceBytes int64
 	Mappings     int // of the client's memory in the daemon, one for each shared region and each open adapter: 8192
-	Events       int // that wait in one event queue because the client does not read: 4096
-	Pending      int // requests in execution: 64
+	// of events that wait in one event queue because the client does not read: 4096. 64 times as many may wait in all
+	// queues of a client
+	Events  int
+	Pending int // requests in execution: 64
 }
 
 // WithDefaults returns the limits with the defaults of zero fields.
@@ -49,7 +51,7 @@ func (q Quota) WithDefaults() Quota {
 	set(&q.Mcasts, 16384)
 	set(&q.MRs, 65536)
 	set(&q.MWs, 65536)
-	set(&q.EventQueues, 64)
+	set(&q.EventQueues, 1024)
 	set(&q.Mappings, 8192)
 	set(&q.Listeners, 1024)
 	set(&q.Connections, 16384)

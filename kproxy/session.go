@@ -41,6 +41,8 @@ type Session struct {
 // stats counts what a client did. They are read for status reports only.
 type stats struct {
 	requests, posts, polls, completions, events, lost, overflows, rejected atomic.Uint64
+
+	waiting atomic.Int64 // events, in all queues
 }
 
 func newSession(s *Server, id uint64, p Peer, bits int, name string, client *accesslayer.Client) *Session {
