@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
 )
 
 // compile compiles a program of testdata for libibverbs and returns its path. It skips the test if that is impossible.
@@ -47,9 +49,21 @@ func TestPosts(t *testing.T) { runWithCarriers(t, "posts.c") }
 // TestCapabilities runs a program that uses what the device reports, and tries what it does not, with both carriers.
 func TestCapabilities(t *testing.T) { runWithCarriers(t, "capabilities.c") }
 
-// TestLimits runs a program that uses the limits of an adapter with sockets, which has the fewest multicast groups.
+// TestLimits runs a program that uses the limits of an adapter with sockets, which has the fewest multicast groups. In a full run
+// it creates all objects of a kind, which the commit selects.
 func TestLimits(t *testing.T) {
-	assert.Equal(t, "success\n", newSocketRig(t).run(compile(t, "limits.c", "-l:libibverbs.so.1")))
+	program := compile(t, "limits.c", "-l:libibverbs.so.1")
+	assert.Equal(t, "success\n", newSocketRig(t).run(program))
+	if !testenv.Full() {
+		return
+	}
+	kinds := []string{"pd", "qp", "cq", "srq", "mr", "mw", "ah"}
+	part, whole := testenv.Turn(len(kinds))
+	for i, kind := range kinds {
+		if whole || i == part {
+			assert.Regexp(t, "^"+kind+`: (\d+) of (\d+)\n$`, newRig(t).run(program, kind))
+		}
+	}
 }
 
 // runWithCarriers compiles and runs a program with each carrier.

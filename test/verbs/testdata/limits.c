@@ -1,6 +1,7 @@
 /*
  * A verbs program that uses the limits that the device reports, all in one process: the depths of queues, multicast
- * groups and their members, and outstanding READs. The number of objects of each kind is not among them.
+ * groups and their members, outstanding READs, and completion channels. With the name of a kind, it creates all objects
+ * of that kind instead.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -87,15 +88,63 @@ static void reads(void)
 				     IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-int main(void)
+/* channels has a completion channel for each of many connections, as servers do. */
+static void channels(void)
+{
+	for (int i = 0; i < 600; i++) {
+		struct ibv_comp_channel *c = ibv_create_comp_channel(context);
+		CHECK(c && ibv_create_cq(context, 1, NULL, c, 0));
+	}
+}
+
+/* count creates as many objects of a kind as there may be, beside the PD and the CQ, and one more. */
+static void count(const char *kind)
+{
+	static char bytes[64];
+	struct ibv_qp_init_attr q = {.cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+	struct ibv_srq_init_attr s = {.attr = {1, 1}};
+	struct ibv_ah_attr a = {.is_global = 1, .port_num = 1};
+	CHECK(!ibv_query_gid(context, 1, 0, &a.grh.dgid));
+	CHECK(q.send_cq = q.recv_cq = ibv_create_cq(context, 1, NULL, NULL, 0));
+	for (int i = 0;; i++) {
+		void *o;
+		int n;
+		if (!strcmp(kind, "qp"))
+			n = most.max_qp, o = ibv_create_qp(pd, &q);
+		else if (!strcmp(kind, "cq"))
+			n = most.max_cq - 1, o = ibv_create_cq(context, 1, NULL, NULL, 0);
+		else if (!strcmp(kind, "srq"))
+			n = most.max_srq, o = ibv_create_srq(pd, &s);
+		else if (!strcmp(kind, "mr"))
+			n = most.max_mr, o = ibv_reg_mr(pd, bytes, sizeof bytes, 0);
+		else if (!strcmp(kind, "ah"))
+			n = most.max_ah, o = ibv_create_ah(pd, &a);
+		else if (!strcmp(kind, "mw"))
+			n = most.max_mw, o = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+		else
+			n = most.max_pd - 1, o = ibv_alloc_pd(context);
+		if (!o) {
+			printf("%s: %d of %d\n", kind, i, n);
+			CHECK(i == n);
+			return;
+		}
+	}
+}
+
+int main(int argc, char **argv)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	CHECK(list && list[0] && (context = ibv_open_device(list[0])));
 	CHECK(!ibv_query_device(context, &most));
 	CHECK(pd = ibv_alloc_pd(context));
+	if (argc > 1) {
+		count(argv[1]);
+		return 0;
+	}
 	depths();
 	groups();
 	reads();
+	channels();
 	puts("success");
 	return 0;
 }
