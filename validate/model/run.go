@@ -318,8 +318,14 @@ func (q *QP) accept(p *QP, r *request, data []datum, segs []piece, n int) (ci.WC
 	}
 	if op.right != 0 {
 		target, ok := q.remote(r.Remote, n, op.right)
-		switch {
-		case q.Attr.Access&op.right == 0:
+		switch isDenied := q.Attr.Access&op.right == 0; {
+		case (isDenied || !ok) && r.Flags&ci.SendImmediate != 0 && !q.hasReceive():
+			// Of a request that is refused and has no receive either, no source says which is found first.
+			q.loosen()
+			p.loosen()
+			p.stall = stalledFor
+			return 0, ""
+		case isDenied:
 			return reject(ci.EventWQReqError, "IBTA-9.9-13", ci.WCRemInvalidReqErr)
 		case r.Op != ci.OpWrite && q.Attr.RespRes == 0:
 			return reject(ci.EventWQReqError, "IBTA-9.9-06", ci.WCRemInvalidReqErr)
