@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"ciddk/ci"
 )
 
 // Setting has the parameters of a run that a process needs to run cases.
@@ -94,11 +96,21 @@ func (e *executor) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := e.restoreState(ctx, t); err != nil {
+	isFirst := e.kept == nil && e.spoiledBy == ""
+	if isFirst {
+		e.id = identify(ctx, e.driver, e.set.Link, t)
+	}
+	var attr *ci.CAAttr
+	if isFirst && e.id.QueryError == "" {
+		attr = e.id.attr
+	}
+	if err := e.restoreState(ctx, t, attr); err != nil {
 		return errors.Join(err, t.close(ctx))
 	}
 	e.target = t
-	e.id = identify(ctx, e.driver, e.set.Link, t)
+	if !isFirst {
+		e.id = identify(ctx, e.driver, e.set.Link, t)
+	}
 	e.limiters = nil
 	for i, h := range t.HCAs {
 		attr := e.id.attr

@@ -46,14 +46,17 @@ const (
 	physPolling        = 2
 )
 
-// visit opens each HCA of a target and calls f with it. A driver that fails the open is reported by the cases.
-func visit(t *Target, f func(i int, ca ci.CA, a *ci.CAAttr)) {
+// visit opens each HCA of a target and calls f with it. A driver that fails the open is reported by the cases. first has
+// the attributes of the first one if they are known: a driver whose second query fails is reported by the cases, too.
+func visit(t *Target, first *ci.CAAttr, f func(i int, ca ci.CA, a *ci.CAAttr)) {
 	for i, h := range t.HCAs {
 		ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
 		if err != nil || ci.IsNil(ca) {
 			continue
 		}
-		if a, err := ca.Query(); err == nil && a != nil {
+		if i == 0 && first != nil {
+			f(i, ca, first)
+		} else if a, err := ca.Query(); err == nil && a != nil {
 			f(i, ca, a)
 		}
 		_ = ca.Destroy()
@@ -61,9 +64,9 @@ func visit(t *Target, f func(i int, ca ci.CA, a *ci.CAAttr)) {
 }
 
 // preserve returns what restore restores.
-func preserve(t *Target) *preserved {
+func preserve(t *Target, first *ci.CAAttr) *preserved {
 	p := &preserved{attrs: make([]*ci.CAAttr, len(t.HCAs)), tables: map[subnetTable][64]byte{}}
-	visit(t, func(i int, ca ci.CA, a *ci.CAAttr) {
+	visit(t, first, func(i int, ca ci.CA, a *ci.CAAttr) {
 		p.attrs[i] = a
 		eachTable(i, a, func(k subnetTable) {
 			unlock(ca, k)
@@ -149,7 +152,7 @@ func (p *preserved) restore(ctx context.Context, t *Target) (down string) {
 	patience := time.Until(limit) / 4
 	for begin, tried := time.Now(), false; ; {
 		down = ""
-		visit(t, func(i int, ca ci.CA, a *ci.CAAttr) {
+		visit(t, nil, func(i int, ca ci.CA, a *ci.CAAttr) {
 			was := p.attrs[i]
 			if was == nil || len(was.Ports) != len(a.Ports) {
 				return
@@ -208,7 +211,7 @@ func (p *preserved) expectActive() {
 
 // restoreState restores what earlier cases have changed in the adapters of a target that was just opened. An error
 // says that a port does not come up again.
-func (e *executor) restoreState(ctx context.Context, t *Target) error {
+func (e *executor) restoreState(ctx context.Context, t *Target, first *ci.CAAttr) error {
 	by, kept := e.spoiledBy, e.kept
 	if kept != nil && by == "" {
 		return nil
@@ -225,7 +228,7 @@ func (e *executor) restoreState(ctx context.Context, t *Target) error {
 		var o outcome
 		defer func() { _ = recover(); done <- o }()
 		if o.kept = kept; kept == nil {
-			if o.kept = preserve(t); by != "" {
+			if o.kept = preserve(t, first); by != "" {
 				o.kept.expectActive()
 			}
 		}

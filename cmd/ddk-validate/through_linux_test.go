@@ -76,7 +76,7 @@ func TestThroughServices(t *testing.T) {
 		assert.Equal(t, validate.Pass, r.Status, "%s: %s", r.Case, r.Reason)
 		passed++
 	}
-	assert.Greater(t, passed, 100)
+	assert.Greater(t, passed, 50)
 }
 
 // TestThroughTools runs cases that use the tools of a target through the process boundary: an end of the link, a link

@@ -26,14 +26,14 @@ func TestValues(t *testing.T) {
 		{"udp", "sources", "0", "--set sources=0: want 1 to 64"},
 		{"udp", "sources", "many", "--set sources=many: want 1 to 64"},
 		{"udp", "privileged", "yes", "--set privileged=yes: want 0 or 1"},
-		{"direct", "ip", "6", "--set ip is not for the link direct, which has: agents, claims, odd"},
+		{"direct", "ip", "6", "--set ip is not for the link direct, which has: agents, claims, legal, odd"},
 		{"direct", "agents", "passing", ""},
 		{"direct", "agents", "software", "--set agents=software: want kit, hardware or passing"},
 		{"fabric", "fabric", "sim", ""},
 		{"fabric", "nodes", "h1,h4", "--set nodes needs --set fabric"},
 		{"fabric", "nodes", "h1", "--set nodes=h1: want two nodes"},
-		{"direct", "nodes", "h1,h2", "--set nodes is not for the link direct, which has: agents, claims, odd"},
-		{"network", "privileged", "1", "--set privileged is not for the link network, which has: claims, ip, odd"},
+		{"direct", "nodes", "h1,h2", "--set nodes is not for the link direct, which has: agents, claims, legal, odd"},
+		{"network", "privileged", "1", "--set privileged is not for the link network, which has: claims, ip, legal, odd"},
 		{"udp", "color", "red", "has no setting \"color\""},
 	} {
 		err := drivers()[0].CheckSettings(validate.Options{Link: tt.link, Values: map[string]string{tt.key: tt.value}})

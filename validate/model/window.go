@@ -17,7 +17,7 @@ type MW struct {
 	// isUsed is set by the first bind. A driver learns of binds from completions, which one without a completion does
 	// not have, and no source says what Query shows of one that was flushed: libibverbs changes the key at the post.
 	isUsed bool
-	bound *Region  // what it grants, or nil
+	bound  *Region // what it grants, or nil
 	// Vague is true for a window of type 2 once the QP that bound it is in another state: whether it is still bound is
 	// open (IBTA volume 1, 10.6.7.2.4).
 	Vague bool

@@ -100,7 +100,7 @@ func Adapter() []Mutant {
 			"ca.revision", "CI-QueryCA-05", "the revision in the attributes is not that of the adapter",
 			func(a *ci.CAAttr) { a.Revision++ },
 		),
-		{Name: "ca.not-ready", Area: "ca", Breaks: "SAS-2.2-10", Does: "no PD can be allocated before the third open",
+		{Name: "ca.not-ready", Area: "ca", Breaks: "SAS-2.2-10", Does: "no PD can be allocated before the fourth open",
 			Wrap: func(h ci.HCA) ci.HCA {
 				opens := &atomic.Int32{}
 				return ciwrap.Wrap(
@@ -282,7 +282,7 @@ type sleepy struct {
 }
 
 func (s sleepy) AllocatePD(typ ci.PDType) (ci.PD, error) {
-	if s.nth == 2 {
+	if s.nth <= 3 {
 		return nil, &ci.Error{Verb: "CA.AllocatePD", Status: ci.InvalidState}
 	}
 	return s.CA.AllocatePD(typ)
