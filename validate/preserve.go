@@ -216,6 +216,9 @@ func (e *executor) restoreState(ctx context.Context, t *Target, first *ci.CAAttr
 	if kept != nil && by == "" {
 		return nil
 	}
+	own := *t
+	own.HCAs = slices.Clone(t.HCAs) // a goroutine that goes on after the deadline does not see what the caller changes
+	t = &own
 	type outcome struct {
 		kept *preserved
 		down string
