@@ -51,8 +51,8 @@ func (q *eventQueue) notice(o *object) {
 	q.push(queuedEvent{schema.Event{Token: o.token, Kind: schema.EventNotice}, o, &o.delivered})
 }
 
-// fullQueues is the number of queues of a client that can be full of events at the same time. A program may have one for
-// each of its connections, of which few events wait.
+// fullQueues is the number of queues of a client that can be full of events at the same time. A program may have one
+// for each of its connections, of which few events wait.
 const fullQueues = 64
 
 // admit counts an event that waits, unless there are that many.

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,7 +31,8 @@ func TestLimiter(t *testing.T) {
 		{"a full queue of less", l.post(full, 4), "MaxWRs or half of MaxCQEs of an adapter is 4, the case needs 16"},
 		{"entries", l.post(invalid, 4, entries(2, make([]ci.SGE, 3))), "MaxSGEs of an adapter is 2, the case needs 3"},
 	} {
-		beyond, ok := x.err.(*LimitError)
+		var beyond *LimitError
+		ok := errors.As(x.err, &beyond)
 		assert.Equal(t, x.want != "", ok, x.what)
 		if ok {
 			assert.Equal(t, x.want, beyond.Reason, x.what)

@@ -42,7 +42,8 @@ func TestLookFirst(t *testing.T) {
 		want  []string // Verdict.LookFirst
 	}{
 		{"memory fails because posting does", slices.Concat(rows("mr", 12), resetting), resetting[0],
-			[]string{strings.Join(resetting, ", ") + ": 12 later failures are of features that stand on this one (posting)"}},
+			[]string{strings.Join(resetting,
+				", ") + ": 12 later failures are of features that stand on this one (posting)"}},
 		{"one failure explains no other", []string{"mr.1"}, "mr.1", nil},
 		{"equals explain no others", rows("mr", 5), "mr.1", nil},
 		{"a failure of the set-up is no cause", []string{"~open.1", "~qp.create", "cq.create.0", "mr.1"}, "cq.create.0",

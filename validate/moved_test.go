@@ -25,7 +25,8 @@ func TestMovedCases(t *testing.T) {
 	assert.False(t, isTest)
 	for _, r := range c.Coverage() {
 		if r.ID == "SAS-2.1-27" {
-			assert.Equal(t, "a rule of the kit's own code, which no driver can break; tested by sa.TestA, sa/x.TestB, a.b",
+			assert.Equal(t,
+				"a rule of the kit's own code, which no driver can break; tested by sa.TestA, sa/x.TestB, a.b",
 				r.Why)
 		}
 	}

@@ -46,8 +46,9 @@ const (
 	physPolling        = 2
 )
 
-// visit opens each HCA of a target and calls f with it. A driver that fails the open is reported by the cases. first has
-// the attributes of the first one if they are known: a driver whose second query fails is reported by the cases, too.
+// visit opens each HCA of a target and calls f with it. A driver that fails the open is reported by the cases. first
+// has the attributes of the first one if they are known: a driver whose second query fails is reported by the cases,
+// too.
 func visit(t *Target, first *ci.CAAttr, f func(i int, ca ci.CA, a *ci.CAAttr)) {
 	for i, h := range t.HCAs {
 		ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)

@@ -81,8 +81,10 @@ func TestApplyWaivers(t *testing.T) {
 		"matches no case")
 	left := &Catalog{moved: map[string]Moved{"z.x": {"z.x", "R", []string{"sa.TestX"}}}}
 	for _, pattern := range []string{"z.x", "z.*"} {
-		assert.Equal(t, []string{fmt.Sprintf("the waiver %q can be removed: case z.x has left the catalog, and its subject "+
-			"is tested by sa.TestX", pattern)}, left.applyWaivers(results(), []Waiver{{Pattern: pattern, Reason: "r"}}, day))
+		assert.Equal(t,
+			[]string{fmt.Sprintf("the waiver %q can be removed: case z.x has left the catalog, and its subject "+
+				"is tested by sa.TestX", pattern)}, left.applyWaivers(results(), []Waiver{{Pattern: pattern,
+				Reason: "r"}}, day))
 	}
 }
 

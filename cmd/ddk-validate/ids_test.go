@@ -24,9 +24,9 @@ var update = flag.Bool("update", false, "write testdata/ids.txt from the suites 
 var idsFile = filepath.Join("testdata", "ids.txt")
 
 // TestIDs compares the ids of the program with the committed listing: requirements with their levels, cases with the
-// requirements that they prove, cases that left the catalog with their successors, and mutants with the requirement that
-// they break. Waivers, reports and vendors' scripts contain ids of requirements and cases, so none is removed or used
-// for something else: a case that leaves is a line of validate/suite/moved.txt. After a change, run
+// requirements that they prove, cases that left the catalog with their successors, and mutants with the requirement
+// that they break. Waivers, reports and vendors' scripts contain ids of requirements and cases, so none is removed or
+// used for something else: a case that leaves is a line of validate/suite/moved.txt. After a change, run
 //
 //	go test ./cmd/ddk-validate -run TestIDs -update
 //

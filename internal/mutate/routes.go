@@ -98,8 +98,9 @@ var (
 	onlyUser = certification{"--link", "network", "--profile", "user"}
 	// Without the cases of services, which do not see the shared queues; of packets, which take long and which shared
 	// queues do not change; and of many objects, which take half of the time of all cases.
-	byRings = byBypass.with("--exclude", "al.*,cm.*,mad.*,sma.*,wire.*,impair.*,apm.*,limits.*,teardown.heap.*,mr.loop,"+
-		"user.*")
+	byRings = byBypass.with("--exclude",
+		"al.*,cm.*,mad.*,sma.*,wire.*,impair.*,apm.*,limits.*,teardown.heap.*,mr.loop,"+
+			"user.*")
 	// Its ports are of InfiniBand: completions have LIDs, service levels and path bits.
 	ringsLIDs = byDirect.with("--through", "bypass", "--case", "ud.*,mcast.*,av.*")
 	// The driver's user library, with answers and shared memory that are wrong.

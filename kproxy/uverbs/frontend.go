@@ -156,7 +156,8 @@ func (u *FrontEnd) Devices() []Device {
 			at.adapter, at.number = a, u.numbers
 			u.numbers++
 		}
-		list = append(list, Device{Index: at.index, Name: cmp.Or(u.cfg.Name, p.Name) + strconv.Itoa(at.index), GUID: guid,
+		list = append(list, Device{Index: at.index, Name: cmp.Or(u.cfg.Name, p.Name) + strconv.Itoa(at.index),
+			GUID:   guid,
 			Number: at.number, provider: p, attr: a.Attr(), info: a.Info(), counters: u.cfg.Counters})
 	}
 	return list

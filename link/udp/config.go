@@ -11,8 +11,8 @@ import (
 	"ciddk/wire"
 )
 
-// MaxGroups is the most multicast groups of a port, each of which takes a socket. An adapter on the port reports no more
-// (ci.CAAttr.MaxMcastGroups).
+// MaxGroups is the most multicast groups of a port, each of which takes a socket. An adapter on the port reports no
+// more (ci.CAAttr.MaxMcastGroups).
 const MaxGroups = 64
 
 // Config describes a RoCEv2 port over UDP sockets of this process. Either Addr or Interface is required.

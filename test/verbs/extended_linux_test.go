@@ -49,8 +49,8 @@ func TestPosts(t *testing.T) { runWithCarriers(t, "posts.c") }
 // TestCapabilities runs a program that uses what the device reports, and tries what it does not, with both carriers.
 func TestCapabilities(t *testing.T) { runWithCarriers(t, "capabilities.c") }
 
-// TestLimits runs a program that uses the limits of an adapter with sockets, which has the fewest multicast groups. In a full run
-// it creates all objects of a kind, which the commit selects.
+// TestLimits runs a program that uses the limits of an adapter with sockets, which has the fewest multicast groups. In
+// a full run it creates all objects of a kind, which the commit selects.
 func TestLimits(t *testing.T) {
 	program := compile(t, "limits.c", "-l:libibverbs.so.1")
 	assert.Equal(t, "success\n", newSocketRig(t).run(program))

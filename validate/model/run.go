@@ -96,7 +96,8 @@ func (q *QP) advance() bool {
 		if r.Op == ci.OpLocalInv { // the headers have no status of their own for it
 			list = append(list, ci.WCLocalProtErr, ci.WCLocalOpErr)
 		}
-		if status == ci.WCLocalProtErr && lengthOf(&ci.SendWR{SGL: r.sgl}) > int(q.CA.Port.MaxMsgSize) { // both are errors (IBTA 11.6.2)
+		// both are errors (IBTA 11.6.2)
+		if status == ci.WCLocalProtErr && lengthOf(&ci.SendWR{SGL: r.sgl}) > int(q.CA.Port.MaxMsgSize) {
 			list = append(list, ci.WCLocalLenErr)
 		}
 		q.fail(r, rule, list...)

@@ -173,7 +173,8 @@ func (e *explainCmd) Run(a *app) error {
 	}
 	if m, ok := a.catalog.Moved(e.ID); ok {
 		r, _ := a.catalog.Requirement(m.Requirement)
-		fmt.Fprintf(w, "%s  no case any more\n\nproved   %s  %s  %s\n         %s\n", m.ID, r.ID, r.Level, r.Section, r.Text)
+		fmt.Fprintf(w, "%s  no case any more\n\nproved   %s  %s  %s\n         %s\n", m.ID, r.ID, r.Level, r.Section,
+			r.Text)
 		for _, to := range m.To {
 			if command, isTest := m.Test(to); isTest {
 				to = command

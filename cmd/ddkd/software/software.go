@@ -238,7 +238,8 @@ func (a *adapter) open(ctx context.Context, network func() *sim.Network) (ci.HCA
 		}
 		port = bad
 	}
-	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}, Attr: attr, UserMemory: a.userMemory, UserIdle: a.userIdle,
+	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}, Attr: attr, UserMemory: a.userMemory,
+		UserIdle:    a.userIdle,
 		QueueMemory: a.queueMemory})
 	if err != nil {
 		return nil, err

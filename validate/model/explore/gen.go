@@ -644,7 +644,8 @@ func (g *gen) bind() Step {
 	}
 	size := int(o.region.Length)
 	p := g.place(o, mr, pick(g, 1, 8, 64, 4096, size, size-1, g.IntN(size)+1))
-	access := pick(g, allRemote, allRemote, ci.RemoteRead, ci.RemoteWrite, ci.RemoteAtomic, ci.RemoteRead|ci.RemoteWrite)
+	access := pick(g, allRemote, allRemote, ci.RemoteRead, ci.RemoteWrite, ci.RemoteAtomic,
+		ci.RemoteRead|ci.RemoteWrite)
 	g.use(q, n, mr, p.Len)
 	if w.m.Type == ci.MWType1 {
 		if g.chance(15) {

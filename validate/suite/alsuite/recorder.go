@@ -74,13 +74,6 @@ func (r *recorder) create(kind string) recorded {
 	return recorded{r, kind, r.made[kind] - 1}
 }
 
-// order returns the objects that were destroyed, in order, such as "QP 0".
-func (r *recorder) order() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.destroyed)
-}
-
 // destroy records a destroy and calls the driver.
 func (o recorded) destroy(f func() error) error {
 	r, kind := o.r, o.kind

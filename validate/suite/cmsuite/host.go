@@ -59,15 +59,6 @@ func (l *local) Manage() (cm.Service, error) {
 // start starts a connection manager with settings of the case.
 func (l *local) start(cfg cm.Config) (*cm.Manager, error) { return cm.New(l.s.al, l.mads, cfg) }
 
-// local returns services of the case's process. Those of another process have settings of their own.
-func (s *side) local() *local {
-	l, ok := s.services.(*local)
-	if !ok {
-		s.t.Skip("the services are in another process, with settings of its own")
-	}
-	return l
-}
-
 // Remove implements Services. The removal of the HCA from the access layer ends the services.
 func (l *local) Remove() error { return nil }
 

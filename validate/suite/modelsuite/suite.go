@@ -141,8 +141,9 @@ func drainRead(t *validate.T) {
 	}
 }
 
-// notBegun ends a round of drainRead in which the queue drained before the READ began, as it may if posts are seen late,
-// such as those of a user library. The READ is not executed in SQD, however often an outstanding one would be repeated.
+// notBegun ends a round of drainRead in which the queue drained before the READ began, as it may if posts are seen
+// late, such as those of a user library. The READ is not executed in SQD, however often an outstanding one would be
+// repeated.
 func notBegun(t *validate.T, e *kit.End, id uint64) {
 	t.Impair(validate.Impairment{})
 	e.CQ.Quiet(300 * time.Millisecond) // the timeout is 67 ms, and at most four times as long

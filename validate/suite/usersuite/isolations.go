@@ -1,9 +1,6 @@
 package usersuite
 
 import (
-	"encoding/binary"
-	"fmt"
-	"io"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -94,25 +91,6 @@ func (x *speaker) do(cmd schema.Command, request, reply any, files ...*os.File) 
 	return native.Parse(body, reply)
 }
 
-// create executes a request that creates an object, and returns its handle, with which each such reply begins.
-func (x *speaker) create(cmd schema.Command, request any, files ...*os.File) (schema.Handle, error) {
-	body, err := x.execute(cmd, native.Append(nil, request), files...)
-	if err != nil {
-		return 0, err
-	}
-	if len(body) < 8 {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return schema.Handle(binary.LittleEndian.Uint64(body)), nil
-}
-
-// made is create for a request that must succeed.
-func (x *speaker) made(what string, cmd schema.Command, request any, files ...*os.File) schema.Handle {
-	h, err := x.create(cmd, request, files...)
-	kit.OK(x.s.t, err, what)
-	return h
-}
-
 // execute executes a request with a body, and returns the body of the reply to a request that succeeded.
 func (x *speaker) execute(cmd schema.Command, body []byte, files ...*os.File) ([]byte, error) {
 	h, body, err := x.exchange(cmd, body, files...)
@@ -127,16 +105,6 @@ func (x *speaker) execute(cmd schema.Command, body []byte, files ...*os.File) ([
 		return nil, err
 	}
 	return nil, &ci.Error{Verb: e.Verb, Status: h.Status, Detail: e.Detail}
-}
-
-// destroy destroys an object.
-func (x *speaker) destroy(h schema.Handle) error {
-	return x.do(schema.CmdDestroy, &schema.Object{Handle: h}, &schema.DestroyReply{})
-}
-
-// destroyed is destroy for an object that can be destroyed.
-func (x *speaker) destroyed(h schema.Handle) {
-	kit.OK(x.s.t, x.destroy(h), fmt.Sprintf("the destroy of a %v", h.Kind()))
 }
 
 // exchange sends a request with a body and descriptors, and returns the reply. The error is that of the connection.

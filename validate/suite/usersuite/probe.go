@@ -3,7 +3,6 @@ package usersuite
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -45,13 +44,6 @@ func (p *probe) process() ci.Process {
 		return nil
 	}
 	return p.procs[len(p.procs)-1]
-}
-
-// contexts returns the contexts of the QPs, in the order of their creation.
-func (p *probe) contexts() []any {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.qps)
 }
 
 // lastCQ returns the arguments of the last CreateCQ.

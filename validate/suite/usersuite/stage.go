@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"ciddk/accesslayer"
-	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/clock"
 	"ciddk/kproxy"
@@ -32,13 +31,10 @@ type stage struct {
 	al    *accesslayer.AL
 	core  *kproxy.Server
 	srv   *server.Server
-	mads  mads.Service // nil: the daemon has none
-	// service is the service of the daemon, nil if it has none.
-	service kproxy.Service
-	hcas    []ci.HCA // as they are registered
-	guids   []ci.GUID
-	relay   sync.WaitGroup
-	clock   clock.Clock // of the daemon's connections
+	hcas  []ci.HCA // as they are registered
+	guids []ci.GUID
+	relay sync.WaitGroup
+	clock clock.Clock // of the daemon's connections
 }
 
 // newStage returns a daemon with the probe in front of each adapter.
