@@ -90,6 +90,8 @@ func (q *QP) advance() bool {
 		q.sq = q.sq[1:]
 		if r.Flags&ci.SendSignaled != 0 || q.Flags&ci.QPSignalAll != 0 {
 			q.complete(r, false, rule, ci.WCSuccess)
+		} else { // nothing may show that it has ended, and in Error it would be flushed
+			q.CA.w.Dropped = true
 		}
 	default:
 		list := []ci.WCStatus{status}
