@@ -25,12 +25,10 @@ type Server struct {
 	max     int // connections
 	clock   clock.Clock
 	discard *passedfd.Discarder
-	lobby   native.Lobby
 
 	mu     sync.Mutex
 	closed bool
-	conns  map[*native.Conn]int // with their users
-	users  map[int]int          // connections of each user
+	conns  native.Conns
 	files  map[socket]File
 	holds  map[int]func() // stop the watches of processes that have read the tree, by their numbers
 	wait   sync.WaitGroup
@@ -52,7 +50,7 @@ const maxPending = 64
 // New returns a server of up to max connections. clk is the source of time for timeouts.
 func New(front FrontEnd, max int, clk clock.Clock) *Server {
 	return &Server{front: front, max: max, clock: clk, discard: passedfd.NewDiscarder(clk),
-		conns: map[*native.Conn]int{}, users: map[int]int{}, files: map[socket]File{}, holds: map[int]func(){}}
+		files: map[socket]File{}, holds: map[int]func(){}}
 }
 
 // acceptRetry is the time after which Serve accepts again when the daemon has no descriptor for another connection.
@@ -101,67 +99,33 @@ func (s *Server) ServeConn(c *native.Conn) {
 	_, uid, _, err := c.Peer()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil || s.closed || s.discard.IsStuck(uid) || !s.admit(uid) {
+	// A user has three quarters of the connections. The rest is for others.
+	if err != nil || s.closed || s.discard.IsStuck(uid) || !s.conns.Admit(c, uid, s.max, s.max-s.max/4) {
 		c.Close()
 		return
 	}
 	c.Guard(s.discard)
-	s.conns[c] = uid
-	s.users[uid]++
-	s.lobby.Enter(c, uid)
 	s.wait.Go(func() {
 		s.serve(c)
-		s.lobby.Leave(c)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.remove(c)
+		s.conns.Remove(c)
 	})
-}
-
-// admit makes room for a connection of a user, and reports whether there is any. mu is held.
-func (s *Server) admit(uid int) bool {
-	if s.isUserFull(uid) {
-		s.remove(s.lobby.Evict(uid))
-	}
-	if s.isFull() {
-		s.remove(s.lobby.EvictAny())
-	}
-	return !s.isUserFull(uid) && !s.isFull()
 }
 
 // makeRoom closes a connection that has not begun, if there is one, when the daemon has no descriptors for another.
 func (s *Server) makeRoom() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.lobby.EvictAny()
-	s.remove(c)
-	return c != nil
+	return s.conns.Evict()
 }
-
-// remove removes a connection, unless it was removed or is nil. mu is held.
-func (s *Server) remove(c *native.Conn) {
-	uid, ok := s.conns[c]
-	if !ok {
-		return
-	}
-	delete(s.conns, c)
-	if s.users[uid]--; s.users[uid] == 0 {
-		delete(s.users, uid)
-	}
-}
-
-// isFull reports whether the server has all its connections. mu is held.
-func (s *Server) isFull() bool { return len(s.conns) >= s.max }
-
-// isUserFull reports whether a user has three quarters of the connections. The rest is for others. mu is held.
-func (s *Server) isUserFull(uid int) bool { return s.users[uid] >= s.max-s.max/4 }
 
 // Close ends all connections and returns when everything that their clients had has been destroyed. The listener is
 // the caller's; it must be closed before.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
-	for c := range s.conns {
+	for c := range s.conns.All() {
 		_ = c.Interrupt() // it fails if the client has closed the connection, which ends Recv, too
 	}
 	s.mu.Unlock()
@@ -200,14 +164,14 @@ func (s *Server) hold(c *native.Conn) {
 func (s *Server) IsIdle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.holds) == 0 && len(s.conns) == 0
+	return len(s.holds) == 0 && s.conns.Len() == 0
 }
 
 // Retire reports whether there is no client, and isIdle returns true. The server accepts no connection from then on.
 func (s *Server) Retire(isIdle func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = s.closed || len(s.holds) == 0 && len(s.conns) == 0 && isIdle()
+	s.closed = s.closed || len(s.holds) == 0 && s.conns.Len() == 0 && isIdle()
 	return s.closed
 }
 
@@ -226,10 +190,12 @@ func (s *Server) serve(c *native.Conn) {
 	late := s.clock.AfterFunc(openTimeout, func() { c.Close() })
 	f, process := s.first(c)
 	late.Stop()
-	s.lobby.Leave(c)
 	if f == nil {
 		return
 	}
+	s.mu.Lock()
+	s.conns.Begin(c)
+	s.mu.Unlock()
 	if process != nil {
 		stop := native.WatchProcess(process, func() { c.Close() })
 		defer stop()

@@ -32,10 +32,12 @@ func (s *Server) serve(c *native.Conn) {
 	stop := c.WatchPeer(func() { c.Close() })
 	defer stop()
 	session, err := s.hello(c)
-	s.lobby.Leave(c)
 	if err != nil {
 		return
 	}
+	s.mu.Lock()
+	s.conns.Begin(c)
+	s.mu.Unlock()
 	d := &conn{c: c, session: session, pending: make(chan struct{}, session.Quota().Pending)}
 	for d.next() {
 	}

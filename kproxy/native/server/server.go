@@ -26,20 +26,17 @@ type Server struct {
 	core    *kproxy.Server
 	clock   clock.Clock
 	discard *passedfd.Discarder
-	lobby   native.Lobby
 
 	mu     sync.Mutex
 	closed bool
-	conns  map[*native.Conn]int // with their users
-	users  map[int]int          // connections of each user
-	idle   chan struct{}        // closed when the last connection ends; nil: nobody waits
+	conns  native.Conns
+	idle   chan struct{} // closed when the last connection ends; nil: nobody waits
 	wait   sync.WaitGroup
 }
 
 // New returns a server for core. clk is the source of time for timeouts.
 func New(core *kproxy.Server, clk clock.Clock) *Server {
-	return &Server{core: core, clock: clk, discard: passedfd.NewDiscarder(clk), conns: map[*native.Conn]int{},
-		users: map[int]int{}}
+	return &Server{core: core, clock: clk, discard: passedfd.NewDiscarder(clk)}
 }
 
 // acceptRetry is the time after which Serve accepts again when the daemon has no descriptor for another connection.
@@ -90,65 +87,29 @@ func (s *Server) ServeConn(c *native.Conn) {
 	_, uid, _, err := c.Peer()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil || s.closed || s.discard.IsStuck(uid) || !s.admit(uid) {
+	if err != nil || s.closed || s.discard.IsStuck(uid) ||
+		!s.conns.Admit(c, uid, s.core.MaxClients()+maxGreeting, s.core.MaxClientsPerUser()+maxGreeting/2) {
 		c.Close()
 		return
 	}
 	c.Guard(s.discard)
-	s.conns[c] = uid
-	s.users[uid]++
-	s.lobby.Enter(c, uid)
 	s.wait.Go(func() {
 		s.serve(c)
-		s.lobby.Leave(c)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.remove(c)
+		s.conns.Remove(c)
+		if s.conns.Len() == 0 && s.idle != nil {
+			close(s.idle)
+			s.idle = nil
+		}
 	})
-}
-
-// admit makes room for a connection of a user, and reports whether there is any. mu is held.
-func (s *Server) admit(uid int) bool {
-	if s.isUserFull(uid) {
-		s.remove(s.lobby.Evict(uid))
-	}
-	if s.isFull() {
-		s.remove(s.lobby.EvictAny())
-	}
-	return !s.isUserFull(uid) && !s.isFull()
 }
 
 // makeRoom closes a connection that has not begun, if there is one, when the daemon has no descriptors for another.
 func (s *Server) makeRoom() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.lobby.EvictAny()
-	s.remove(c)
-	return c != nil
-}
-
-// remove removes a connection, unless it was removed or is nil. mu is held.
-func (s *Server) remove(c *native.Conn) {
-	uid, ok := s.conns[c]
-	if !ok {
-		return
-	}
-	delete(s.conns, c)
-	if s.users[uid]--; s.users[uid] == 0 {
-		delete(s.users, uid)
-	}
-	if len(s.conns) == 0 && s.idle != nil {
-		close(s.idle)
-		s.idle = nil
-	}
-}
-
-// isFull reports whether the server has all its connections. mu is held.
-func (s *Server) isFull() bool { return len(s.conns) >= s.core.MaxClients()+maxGreeting }
-
-// isUserFull reports whether a user has all its connections. mu is held.
-func (s *Server) isUserFull(uid int) bool {
-	return s.users[uid] >= s.core.MaxClientsPerUser()+maxGreeting/2
+	return s.conns.Evict()
 }
 
 // Drain returns when all connections have ended, or with the error of ctx. The listener must be closed before. It is
@@ -156,7 +117,7 @@ func (s *Server) isUserFull(uid int) bool {
 func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	idle := make(chan struct{})
-	if len(s.conns) == 0 {
+	if s.conns.Len() == 0 {
 		close(idle)
 	} else {
 		s.idle = idle
@@ -176,7 +137,7 @@ func (s *Server) Drain(ctx context.Context) error {
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
-	for c := range s.conns {
+	for c := range s.conns.All() {
 		_ = c.Interrupt() // it fails if the client has closed the connection, which ends Recv, too
 	}
 	s.mu.Unlock()
