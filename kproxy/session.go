@@ -38,11 +38,11 @@ type Session struct {
 	ended      chan struct{} // closed when the cleanup is complete
 }
 
-// stats counts what a client did. They are read for status reports only.
+// stats counts what a client did, for status reports.
 type stats struct {
 	requests, posts, polls, completions, events, lost, overflows, rejected atomic.Uint64
 
-	waiting atomic.Int64 // events, in all queues
+	waiting atomic.Int64 // events in all queues now, which has a limit: see admit
 }
 
 func newSession(s *Server, id uint64, p Peer, bits int, name string, client *accesslayer.Client) *Session {

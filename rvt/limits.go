@@ -41,6 +41,11 @@ func limits(cfg Config) ci.CAAttr {
 	def(&a.MaxFastRegPages, 512, ci.CapFastReg)
 	def(&a.MaxPartitions, 1, 0)
 	def(&a.MaxMcastGroups, 1<<12, ci.CapMulticast)
+	for _, p := range cfg.Ports {
+		if l, ok := ci.As[GroupLimitPort](p); ok {
+			a.MaxMcastGroups = min(a.MaxMcastGroups, l.MaxGroups())
+		}
+	}
 	def(&a.MaxMcastQPs, 1<<14, ci.CapMulticast)
 	def(&a.MaxQPsPerMcastGroup, 1<<8, ci.CapMulticast)
 	def(&a.MaxRespResPerQP, 128, 0)

@@ -175,6 +175,12 @@ type GroupPort interface {
 	LeaveGroup(gid ci.GID) error
 }
 
+// A GroupLimitPort is a GroupPort that cannot join as many groups as the engine has room for. The HCA reports no more
+// (ci.CAAttr.MaxMcastGroups).
+type GroupLimitPort interface {
+	MaxGroups() int
+}
+
 // A CounterPort is a Port with counters of its own. HCA.Counters adds them to the engine's, those of wrapped ports
 // included.
 type CounterPort interface {

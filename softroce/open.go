@@ -32,9 +32,6 @@ func Open(addr netip.Addr, cfg Config) (*rdmacm.Manager, error) {
 		return nil, fmt.Errorf("softroce: opening an adapter on %v: %w", addr, err)
 	}
 	cfg.HCA.Ports = []rvt.Port{port}
-	if groups := &cfg.HCA.Attr.MaxMcastGroups; *groups == 0 {
-		*groups = udp.MaxGroups
-	}
 	hca, err := reference.New(cfg.HCA)
 	if err != nil {
 		return nil, fmt.Errorf("softroce: opening an adapter on %v: %w", addr, err)

@@ -115,7 +115,7 @@ func (e *executor) ready(ctx context.Context) error {
 	for i, h := range t.HCAs {
 		attr := e.id.attr
 		if i > 0 {
-			attr = limitsOf(h)
+			attr = e.kept.limits(i)
 		}
 		h, l := limit(h, attr)
 		if t.HCAs[i] = h; l != nil {

@@ -58,19 +58,6 @@ type limiter struct {
 	made map[string]int // objects that the running case has created
 }
 
-// limitsOf returns the attributes of an HCA, or none if it cannot be opened or queried.
-func limitsOf(h ci.HCA) *ci.CAAttr {
-	ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
-	if err != nil || ci.IsNil(ca) {
-		return &ci.CAAttr{}
-	}
-	attr, err := ca.Query()
-	if ca.Destroy() != nil || err != nil || attr == nil {
-		return &ci.CAAttr{}
-	}
-	return attr
-}
-
 // limit returns h, or h behind a limiter if one of the limits in attr is not ample.
 func limit(h ci.HCA, attr *ci.CAAttr) (ci.HCA, *limiter) {
 	if Lacking(attr, &ample) == "" {

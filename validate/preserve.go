@@ -64,6 +64,14 @@ func visit(t *Target, first *ci.CAAttr, f func(i int, ca ci.CA, a *ci.CAAttr)) {
 	}
 }
 
+// limits returns the attributes of an HCA, or none if they are not known.
+func (p *preserved) limits(i int) *ci.CAAttr {
+	if p == nil || p.attrs[i] == nil {
+		return &ci.CAAttr{}
+	}
+	return p.attrs[i]
+}
+
 // preserve returns what restore restores.
 func preserve(t *Target, first *ci.CAAttr) *preserved {
 	p := &preserved{attrs: make([]*ci.CAAttr, len(t.HCAs)), tables: map[subnetTable][64]byte{}}

@@ -37,8 +37,8 @@ func legalAdapter(o validate.Options) (*legal, error) {
 	return l, nil
 }
 
-// smallest has the least value of each limit that a legal adapter draws. With less, no case of some claim runs, and the
-// verdict says so.
+// smallest has the least value of each limit that a legal adapter draws. With less, no case tests some of the claims,
+// and the run ends without a certificate.
 var smallest = ci.CAAttr{
 	MaxPDs: 1, MaxAVs: 8, MaxQPs: 16, MaxCQs: 16, MaxSRQs: 4, MaxMRs: 16, MaxMWs: 4, MaxFMRs: 4, MaxWRs: 64, MaxSGEs: 2,
 	MaxReadSGEs: 1, MaxInline: 24, MaxCQEs: 256, MaxSRQWRs: 100, MaxSRQSGEs: 3, MaxMapsPerFMR: 2,

@@ -204,9 +204,10 @@ var links = map[string]func(validate.Options) (linkage, error){
 
 // checkValues returns an error for a setting that the link does not have, or for an invalid value.
 func checkValues(o validate.Options) error {
-	has := map[string][]string{"udp": {"ip", "port", "privileged", "sources"}, "network": {"claims", "ip", "legal",
-		"odd"},
-		"direct": {"agents", "claims", "legal", "odd"}, "fabric": {"fabric", "nodes"}}
+	has := map[string][]string{
+		"udp": {"ip", "port", "privileged", "sources"}, "network": {"claims", "ip", "legal", "odd"},
+		"direct": {"agents", "claims", "legal", "odd"}, "fabric": {"fabric", "nodes"},
+	}
 	_, version := version(o)
 	_, port := udpPort(o)
 	_, privileged := privileged(o)

@@ -32,7 +32,7 @@ type options struct {
 	Object uint8      `arg:"" optional:"" help:"Number of the object, 0 to 255."`
 	File   string     `arg:"" optional:"" help:"File to put, at most 1 MiB."`
 
-	Addr    netip.Addr    `placeholder:"IP" help:"IPv4 address of the adapter (default: the first loopback address that is free, from 127.0.0.1 for serve, otherwise from 127.0.0.2)."`
+	Addr    netip.Addr    `placeholder:"IP" help:"IPv4 address of the adapter. Default: a free loopback address."`
 	Timeout time.Duration `default:"30s" help:"Time limit of ping, put and get."`
 }
 

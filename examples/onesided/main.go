@@ -29,8 +29,8 @@ import (
 
 type options struct {
 	Role    string        `arg:"" enum:"serve,call" help:"serve: wait for a caller. call: write, read and send."`
-	Server  netip.Addr    `placeholder:"IP" help:"IP address of the server's adapter. Default: the first one from 127.0.0.1 that is free; for call, 127.0.0.1."`
-	Caller  netip.Addr    `placeholder:"IP" help:"IP address of the caller's adapter. Default: the first one from 127.0.0.2 that is free."`
+	Server  netip.Addr    `placeholder:"IP" help:"Address of the server. Default: a free one; for call 127.0.0.1."`
+	Caller  netip.Addr    `placeholder:"IP" help:"IP address of the caller. Default: a free loopback address."`
 	Port    uint16        `default:"18516" help:"RDMA CM port of the server."`
 	Timeout time.Duration `default:"1m" help:"Time limit of the program."`
 }

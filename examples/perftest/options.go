@@ -16,7 +16,7 @@ type options struct {
 	Test test   `arg:"" help:"send_bw, send_lat, write_bw, write_lat, read_bw, read_lat, atomic_bw or atomic_lat."`
 	Host string `arg:"" optional:"" help:"Server to connect to; without it, wait for a client."`
 
-	Addr      netip.Addr `short:"d" placeholder:"ADDR" help:"IP address of the adapter. Default: the first one from 127.0.0.1 that is free for a server; for a client the address from which the operating system would send to HOST."`
+	Addr      netip.Addr `short:"d" placeholder:"ADDR" help:"IP address. Default: that towards HOST, or a free one."`
 	Listen    netip.Addr `placeholder:"ADDR" help:"Server: IP address of its TCP port, if it is not that of the adapter."`
 	Port      uint16     `short:"p" default:"18515" help:"TCP port (with -z and -R, port of RDMA CM) of the server."`
 	Service   service    `short:"c" name:"connection" default:"RC" help:"Transport service: RC, UC or UD."`

@@ -32,7 +32,7 @@ type options struct {
 	Mode string `arg:"" enum:"rc,uc,ud,srq" help:"Service: rc, uc, ud, or srq (several RC QPs with one shared receive queue)."`
 	Host string `arg:"" optional:"" help:"Server to connect to; without it, wait for a client."`
 
-	Addr    netip.Addr    `short:"d" placeholder:"IP" help:"IP address of the HCA, and of the server's TCP port. Default: the first one from 127.0.0.1 that is free; for a client, from 127.0.0.2."`
+	Addr    netip.Addr    `short:"d" placeholder:"IP" help:"IP address, also of TCP. Default: a free loopback one."`
 	Port    uint16        `short:"p" default:"18515" help:"TCP port of the server, for the exchange of addresses."`
 	Size    int           `short:"s" default:"0" help:"Bytes per message (0: 4096; ud 1024)."`
 	MTU     int           `short:"m" default:"1024" help:"Path MTU: 256, 512, 1024, 2048 or 4096; ud takes the port's."`

@@ -99,8 +99,7 @@ var (
 	// Without the cases of services, which do not see the shared queues; of packets, which take long and which shared
 	// queues do not change; and of many objects, which take half of the time of all cases.
 	byRings = byBypass.with("--exclude",
-		"al.*,cm.*,mad.*,sma.*,wire.*,impair.*,apm.*,limits.*,teardown.heap.*,mr.loop,"+
-			"user.*")
+		"al.*,cm.*,mad.*,sma.*,user.*,wire.*,impair.*,apm.*,limits.*,teardown.heap.*,mr.loop")
 	// Its ports are of InfiniBand: completions have LIDs, service levels and path bits.
 	ringsLIDs = byDirect.with("--through", "bypass", "--case", "ud.*,mcast.*,av.*")
 	// The driver's user library, with answers and shared memory that are wrong.

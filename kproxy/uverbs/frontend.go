@@ -157,8 +157,7 @@ func (u *FrontEnd) Devices() []Device {
 			u.numbers++
 		}
 		list = append(list, Device{Index: at.index, Name: cmp.Or(u.cfg.Name, p.Name) + strconv.Itoa(at.index),
-			GUID:   guid,
-			Number: at.number, provider: p, attr: a.Attr(), info: a.Info(), counters: u.cfg.Counters})
+			GUID: guid, Number: at.number, provider: p, attr: a.Attr(), info: a.Info(), counters: u.cfg.Counters})
 	}
 	return list
 }

@@ -11,10 +11,6 @@ import (
 	"ciddk/wire"
 )
 
-// MaxGroups is the most multicast groups of a port, each of which takes a socket. An adapter on the port reports no
-// more (ci.CAAttr.MaxMcastGroups).
-const MaxGroups = 64
-
 // Config describes a RoCEv2 port over UDP sockets of this process. Either Addr or Interface is required.
 type Config struct {
 	// Addr is the port's IPv4 or IPv6 address, one of this machine's (127.0.0.1, 127.0.0.2, … for experiments). A

@@ -33,8 +33,8 @@ func (s *mmsgSocket) Join(group netip.Addr) error {
 			return nil
 		}
 	}
-	if len(s.groups) == MaxGroups {
-		return fmt.Errorf("%d multicast groups are joined, which is the most", MaxGroups)
+	if len(s.groups) == maxGroups {
+		return fmt.Errorf("%d multicast groups are joined, which is the most", maxGroups)
 	}
 	fd, err := s.openGroup(netip.AddrPortFrom(group, s.port.UDP))
 	if err != nil {

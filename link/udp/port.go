@@ -164,6 +164,12 @@ func (p *Port) Hints() rvt.Hints { return p.table.Hints() }
 // CatchUp receives what the sockets hold. It implements rvt.BacklogPort.
 func (p *Port) CatchUp(mark uint64) (next uint64, done bool) { return p.table.CatchUp(mark) }
 
+// maxGroups is the most multicast groups of a port, each of which takes a socket.
+const maxGroups = 64
+
+// MaxGroups implements rvt.GroupLimitPort.
+func (p *Port) MaxGroups() int { return maxGroups }
+
 // JoinGroup joins a multicast group, given by its GID (::ffff:a.b.c.d for an IPv4 group). It implements rvt.GroupPort.
 func (p *Port) JoinGroup(gid ci.GID) error {
 	if _, err := p.table.Group(gid); err != nil {

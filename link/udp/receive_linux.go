@@ -14,7 +14,7 @@ import (
 // receive is the function of the goroutine.
 func (s *mmsgSocket) receive() {
 	defer close(s.done)
-	fds := make([]unix.PollFd, 0, 3+MaxGroups)
+	fds := make([]unix.PollFd, 0, 3+maxGroups)
 	seen := s.drives.Load()
 	step := time.NewTimer(pollStep)
 	defer step.Stop()

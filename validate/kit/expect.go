@@ -106,7 +106,7 @@ func WantRefused(t *validate.T, obj ci.Object, err error, where string, want ...
 	if obj != nil {
 		t.Fail(validate.Failure{
 			Where: where, Expected: "no object beside the error",
-			Got: fmt.Sprintf("%s and an object of type %T", Describe(err), innermost(obj)),
+			Got: fmt.Sprintf("%s and an object of type %T", Describe(err), ci.Innermost(obj)),
 		})
 	}
 }
@@ -182,20 +182,9 @@ func SameBytes(t *validate.T, where string, got, want []byte) {
 func SameObject(t *validate.T, where string, got, want any) {
 	if !ci.Same(got, want) {
 		t.Fail(validate.Failure{
-			Where: where, Expected: fmt.Sprintf("the object given at creation (%T)", innermost(want)),
-			Got: fmt.Sprintf("%T, another object", innermost(got)),
+			Where: where, Expected: fmt.Sprintf("the object given at creation (%T)", ci.Innermost(want)),
+			Got: fmt.Sprintf("%T, another object", ci.Innermost(got)),
 		})
-	}
-}
-
-// innermost returns the driver's own object behind wrappers.
-func innermost(obj any) any {
-	for {
-		w, ok := obj.(interface{ Unwrap() any })
-		if !ok {
-			return obj
-		}
-		obj = w.Unwrap()
 	}
 }
 

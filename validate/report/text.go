@@ -269,8 +269,7 @@ func (s Style) Verdict(r *validate.Report) string {
 	return s.paint("1;31", r.Verdict.Line)
 }
 
-// Summary writes waivers, notes, remarks, the matrices by section and by feature, the coverage, tool
-// and host.
+// Summary writes waivers, notes, remarks, the matrices by section and by feature, the coverage, tool and host.
 func Summary(w io.Writer, r *validate.Report, s Style) {
 	list(w, s, "Waived", r, func(x *validate.Result) string {
 		if x.Status == validate.Waived {

@@ -216,7 +216,6 @@ func (a *adapter) parseFabric(s cli.Settings) error {
 
 func (a *adapter) open(ctx context.Context, network func() *sim.Network) (ci.HCA, error) {
 	var port rvt.Port
-	var attr ci.CAAttr
 	var err error
 	switch a.link {
 	case "network":
@@ -224,7 +223,6 @@ func (a *adapter) open(ctx context.Context, network func() *sim.Network) (ci.HCA
 	case "fabric":
 		port, err = join.DialName(ctx, a.fabric, a.node, a.nodePort)
 	default:
-		attr.MaxMcastGroups = udp.MaxGroups
 		port, err = udp.New(udp.Config{Addr: a.addr, Interface: a.ifaceName, Port: a.port})
 	}
 	if err != nil {
@@ -238,8 +236,7 @@ func (a *adapter) open(ctx context.Context, network func() *sim.Network) (ci.HCA
 		}
 		port = bad
 	}
-	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}, Attr: attr, UserMemory: a.userMemory,
-		UserIdle:    a.userIdle,
+	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}, UserMemory: a.userMemory, UserIdle: a.userIdle,
 		QueueMemory: a.queueMemory})
 	if err != nil {
 		return nil, err
