@@ -39,14 +39,8 @@ func joinableOf(t *validate.T, p *kit.Pair, n, k byte) *group {
 	if ca.Port.Link == ci.LinkEthernet {
 		own := ca.Port.GIDs[av.GRH.SGIDIndex].GID
 		if isIPv4(own) {
-			g.gid = ci.GID{
-				10: 0xff,
-				11: 0xff,
-				12: 240 - n,
-				13: own[13],
-				14: own[14],
-				15: own[15],
-			} // 239.x.y.z, 238.x.y.z
+			high, low := (n-1)%16, (n-1)/16 // of the 16 networks of groups, and beyond
+			g.gid = ci.GID{10: 0xff, 11: 0xff, 12: 239 - high, 13: own[13], 14: own[14] ^ low, 15: own[15]}
 		} else {
 			copy(g.gid[4:12], own[8:])
 		}
