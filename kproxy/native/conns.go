@@ -40,7 +40,7 @@ func (s *Conns) Admit(c *Conn, uid, most, mostOfUser int) bool {
 	return true
 }
 
-// Begin says that the client of a connection has sent a valid first request.
+// Begin marks a connection whose client has sent a valid first request: Admit no longer closes it for others.
 func (s *Conns) Begin(c *Conn) {
 	if e, ok := s.all[c]; ok && e.fresh != nil {
 		s.fresh.Remove(e.fresh)

@@ -182,22 +182,9 @@ func (s *side) waitActive(ctx context.Context) error {
 	}
 }
 
-// pages returns n bytes that begin at a page.
-func pages(n int) []byte {
-	const page = 4096
-	b := make([]byte, n+page)
-	skip := int(-ci.Bytes(b).Addr() & (page - 1))
-	return b[skip : skip+n : skip+n]
-}
-
-// look returns a copy of the memory. The adapter may write at the same time: a consumer that polls registered memory is
-// outside Go's memory model, so the race detector must not watch it.
-//
-//go:norace
+// look returns a copy of the memory. The adapter may write at the same time.
 func (s *side) look() []byte {
-	for i := range s.bytes { //nolint:staticcheck // copy is watched by the detector all the same
-		s.seen[i] = s.bytes[i]
-	}
+	copy(s.seen, s.bytes)
 	return s.seen
 }
 
