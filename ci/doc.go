@@ -69,7 +69,7 @@
 //	18-21  create/modify/query/destroy_srq      PD.CreateSRQ, SRQ.Modify, Query, Destroy
 //	22, 23 create_qp, create_qp_ex              PD.CreateQP (QPCreate.Flags)
 //	24     create_spl_qp                        PD.CreateSpecialQP
-//	25, 26 modify_qp, ndi_modify_qp             QP.Modify (state page by QPAttr.User)
+//	25, 26 modify_qp, ndi_modify_qp             QP.Modify (QPAttr.User: data of the user library)
 //	27, 28 query_qp, destroy_qp                 QP.Query, QP.TimeWait + Destroy
 //	29, 30 create_cq, create_cq_ex              PD.CreateCQ (CQCreate.Affinity)
 //	31-34  resize/modify/query/destroy_cq       CQ.Resize, Modify, Query, Destroy

@@ -3,6 +3,7 @@ package rvt
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"ciddk/ci"
@@ -13,9 +14,10 @@ import (
 type HCA struct {
 	ci.UnimplementedHCA
 	device
-	open   atomic.Pointer[CA]
-	closed atomic.Bool
-	face   ci.HCA // as consumers see it, through Config.Override
+	open    atomic.Pointer[CA] // nil: not open
+	opening sync.Mutex         // orders OpenCA, Close and Unplug
+	closed  bool               // opening is held
+	face    ci.HCA             // as consumers see it, through Config.Override
 
 	undelivered undelivered
 }
@@ -108,39 +110,52 @@ func (h *HCA) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 		return nil, failf(verb, ci.InvalidParameter, "onEvent is nil")
 	case guid != h.cfg.Info.GUID:
 		return nil, fail(verb, ci.NotFound)
-	case h.closed.Load():
+	}
+	h.opening.Lock()
+	defer h.opening.Unlock()
+	switch {
+	case h.closed:
 		return nil, failf(verb, ci.InvalidState, "the HCA has been closed")
+	case h.open.Load() != nil:
+		return nil, failf(verb, ci.ResourceBusy, "one open at a time")
 	}
 	ca := &CA{hca: h}
 	ca.handlers = newHandlers(onEvent, ctx)
-	if !h.open.CompareAndSwap(nil, ca) {
-		return nil, failf(verb, ci.ResourceBusy, "one open at a time")
-	}
+	h.open.Store(ca)
 	for _, p := range h.ports {
 		p.reopen()
 	}
 	return ca, nil
 }
 
-// Close stops the ports. Close the CA, or deregister the HCA from its access layer, first. If a CA is open, Close stops
-// the ports nevertheless, like the removal of a card, and returns an error with the status ResourceBusy. Verbs on the
-// objects of the consumer then fail with InvalidState, and requests complete with errors. A second Close does nothing
-// and returns nil. Context: thread.
-func (h *HCA) Close() error {
-	if h.closed.Swap(true) {
+// Close stops the ports. It returns an error with the status ResourceBusy, and does nothing, while the CA is open
+// [SAS-2.2-07]: close the CA, or deregister the HCA from its access layer, first; Unplug does not wait for that. A second
+// Close does nothing and returns nil. Context: thread.
+func (h *HCA) Close() error { return h.stop(false) }
+
+// Unplug stops the ports like the removal of a card, whether the CA is open or not. Verbs on the objects of the consumer
+// then fail with InvalidState, and requests complete with errors. Close has nothing left to do. Context: thread.
+func (h *HCA) Unplug() error { return h.stop(true) }
+
+// stop stops the ports once.
+func (h *HCA) stop(evenOpen bool) error {
+	h.opening.Lock()
+	was, isOpen := h.closed, h.open.Load() != nil
+	h.closed = was || !isOpen || evenOpen
+	h.opening.Unlock()
+	switch {
+	case was:
 		return nil
+	case isOpen && !evenOpen:
+		return failf("HCA.Close", ci.ResourceBusy, "the CA is open (close it first, or call Unplug)")
 	}
 	var errs []error
-	if h.open.Load() != nil {
-		errs = append(errs, failf("HCA.Close", ci.ResourceBusy,
-			"the CA is open, and its consumer has lost the adapter (close the CA first)"))
-	}
 	for _, p := range h.ports {
 		errs = append(errs, p.Port.Close())
 	}
 	h.wheel.Stop()
 	h.suspects.close()
-	if h.open.Load() == nil { // else callbacks of the consumer may run for as long as they please
+	if !isOpen { // else callbacks of the consumer may run for as long as they please
 		for i := range h.vectors {
 			h.vectors[i].wait()
 		}

@@ -167,6 +167,9 @@ func TestEventHandlers(t *testing.T) {
 		require.NoError(t, o1.Destroy())
 		require.ErrorIs(t, o1.Destroy(), ci.InvalidHandle)
 		require.ErrorIs(t, ca.Destroy(), ci.ResourceBusy)
+		require.ErrorIs(t, h.Close(), ci.ResourceBusy, "SAS-2.2-07")
+		_, err = ca.Query()
+		require.NoError(t, err)
 		got = nil
 		receiverOf(h, 0).PortEvent(ci.EventPortDown)
 		synctest.Wait()

@@ -113,7 +113,11 @@ type mlx4Adapter struct {
 func (a *mlx4Adapter) close() error {
 	var errs []error
 	if a.h != nil {
-		errs = append(errs, a.h.Close())
+		err := a.h.Close()
+		if errors.Is(err, ci.ResourceBusy) { // a wrong driver has left its CA open
+			a.h.Unplug()
+		}
+		errs = append(errs, err)
 	}
 	if a.f != nil {
 		errs = append(errs, a.f.Close())

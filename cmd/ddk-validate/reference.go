@@ -67,7 +67,7 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 	t.Close = func(context.Context) error {
 		var errs []error
 		for _, h := range made {
-			errs = append(errs, h.Close())
+			errs = append(errs, h.Close(), h.Unplug()) // a wrong driver may have left its CA open
 		}
 		if l.close != nil {
 			errs = append(errs, l.close())

@@ -50,7 +50,8 @@ func TestResetToErrorFails(t *testing.T) {
 	}
 }
 
-// TestCloseEarly closes an adapter whose CA is open: its consumer loses the adapter, and no memory that it may use.
+// TestCloseEarly closes an adapter whose CA is open, which is refused, and unplugs it: its consumer loses the adapter,
+// and no memory that it may use.
 func TestCloseEarly(t *testing.T) {
 	o := newSingle(t, true)
 	srq, err := o.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 5, MaxSGE: 1}})
@@ -61,6 +62,9 @@ func TestCloseEarly(t *testing.T) {
 	for range 2 {
 		require.ErrorIs(t, o.h.Close(), ci.ResourceBusy)
 	}
+	_, err = o.qp.Query()
+	require.NoError(t, err)
+	o.h.Unplug()
 	o.wait(t)
 	require.Equal(t, used, o.f.Memory().Len())
 	_, err = o.qp.PostSend([]ci.SendWR{{Op: ci.OpSend, SGL: o.sge()}})

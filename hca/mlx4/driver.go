@@ -2,6 +2,7 @@ package mlx4
 
 import (
 	"context"
+	"errors"
 
 	"ciddk/bus"
 	"ciddk/ci"
@@ -16,6 +17,9 @@ var IDs = []bus.ID{{Vendor: prm.VendorID, Device: prm.DeviceConnectX3}, {Vendor:
 // (SAS-2.2-02, -05, -07). An adapter that fails without having gone is deregistered, reset, and registered again.
 func Driver(r ci.Registrar, c Config) bus.Driver {
 	return bus.Driver{Name: "mlx4", IDs: IDs, Probe: func(ctx context.Context, f bus.Function) (bus.Instance, error) {
+		if r == nil {
+			return nil, errors.New("mlx4: no access layer: Driver was given a nil ci.Registrar [SAS-2.2-03]")
+		}
 		i := newInstance(f, r, c)
 		if err := i.start(ctx); err != nil {
 			return nil, err

@@ -131,11 +131,13 @@ func TestBus(t *testing.T) {
 // TestRejected checks that an adapter that nobody registers is released.
 func TestRejected(t *testing.T) {
 	r := newRegistrar()
+	_, err := mlx4.Driver(nil, config).Probe(t.Context(), local.New(newModel(t, new(direct.Link)), "no access layer"))
+	require.ErrorContains(t, err, "nil ci.Registrar")
 	r.fail = ci.InsufficientResources
 	var b bus.Bus
 	require.NoError(t, b.Register(mlx4.Driver(r, config)))
 	m := newModel(t, new(direct.Link))
-	_, err := b.Add(t.Context(), local.New(m, "model 0"))
+	_, err = b.Add(t.Context(), local.New(m, "model 0"))
 	require.ErrorIs(t, err, ci.InsufficientResources)
 	r.fail = nil
 	_, err = b.Add(t.Context(), local.New(m, "model 0"))

@@ -173,12 +173,15 @@ func (h *HCA) watch() {
 	}
 }
 
-// errOpen is the reason of the failure of an adapter that is closed too early.
-var errOpen = errors.New("mlx4: the adapter was closed while its CA is open")
+// errUnplugged is the reason of the failure of an adapter that is unplugged.
+var errUnplugged = errors.New("mlx4: the adapter was removed")
 
-// Close stops the adapter and releases its memory. It is idempotent. If the CA is open, it returns an error with the
-// status ResourceBusy: the adapter fails, so that the consumer's requests complete, and keeps its memory until a Close
-// after the end of the CA.
+// Unplug makes the adapter fail like the removal of a card: the consumer's requests complete, and verbs fail with
+// InvalidState. Its memory remains until Close.
+func (h *HCA) Unplug() { h.dev.Fail(errUnplugged) }
+
+// Close stops the adapter and releases its memory. It is idempotent. If the CA is open, it does nothing, and returns an
+// error with the status ResourceBusy [SAS-2.2-07].
 func (h *HCA) Close() error {
 	h.mu.Lock()
 	was, isOpen := h.closed, h.open != nil
@@ -188,8 +191,7 @@ func (h *HCA) Close() error {
 	case was:
 		return nil
 	case isOpen:
-		h.dev.Fail(errOpen)
-		return &ci.Error{Verb: "HCA.Close", Status: ci.ResourceBusy, Detail: "the CA is open", Err: errOpen}
+		return &ci.Error{Verb: "HCA.Close", Status: ci.ResourceBusy, Detail: "the CA is open (close it first)"}
 	}
 	h.cancel()
 	h.wait.Wait()

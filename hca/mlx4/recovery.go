@@ -174,7 +174,8 @@ func (i *instance) Remove(gone bool) error {
 	}
 	h.notifyRemoval(ci.Event{Type: t})
 	err := errors.Join(i.r.Deregister(h.info.GUID), h.Close())
-	if errors.Is(err, errOpen) {
+	if errors.Is(err, ci.ResourceBusy) { // a consumer of its own: the function stays until it closes the CA
+		h.Unplug()
 		return err
 	}
 	return errors.Join(err, i.f.Close())

@@ -48,11 +48,15 @@ func New(dev Device) (*HCA, error) {
 	return h, nil
 }
 
-// Close stops the hardware. The CA must have been destroyed. It is idempotent.
+// Close stops the hardware. It is idempotent. Status: ResourceBusy (the CA is open [SAS-2.2-07]).
 func (h *HCA) Close() error {
 	h.mu.Lock()
-	h.closed = true
+	isOpen := h.open != nil
+	h.closed = h.closed || !isOpen
 	h.mu.Unlock()
+	if isOpen {
+		return fail("HCA.Close", ci.ResourceBusy, "the CA is open")
+	}
 	return h.dev.Close()
 }
 
