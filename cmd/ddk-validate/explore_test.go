@@ -15,6 +15,7 @@ import (
 	"ciddk/validate"
 	"ciddk/validate/model/explore"
 	"ciddk/validate/suite"
+	"ciddk/validate/suite/modelsuite/modelmutants"
 )
 
 // TestModelRules checks that every rule that the model and the explorer cite is a requirement.
@@ -66,43 +67,10 @@ func TestExploreReference(t *testing.T) {
 	}
 }
 
-// shortQueue loses the newest entry of a CQ that is full when it is resized.
-type shortQueue struct {
-	ciwrap.CQ
-	held []ci.WC
-}
-
-func (q *shortQueue) Resize(r ci.CQResize) (int, error) {
-	a, err := q.CQ.Query()
-	if err != nil {
-		return 0, err
-	}
-	if n, err := q.CQ.Peek(); err == nil && n == a.Size {
-		q.held = make([]ci.WC, n)
-		if n, err = q.CQ.Poll(q.held); err != nil {
-			return 0, err
-		}
-		q.held = q.held[:n-1]
-	}
-	return q.CQ.Resize(r)
-}
-
-func (q *shortQueue) Peek() (int, error) {
-	n, err := q.CQ.Peek()
-	return n + len(q.held), err
-}
-
-func (q *shortQueue) Poll(wc []ci.WC) (int, error) {
-	k := copy(wc, q.held)
-	q.held = q.held[k:]
-	n, err := q.CQ.Poll(wc[k:])
-	return n + k, err
-}
-
 // TestExploreFinds checks that a fault is found, and that its story is short.
 func TestExploreFinds(t *testing.T) {
 	c := exploring("direct", ciwrap.Layer{CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ {
-		return &shortQueue{CQ: ciwrap.CQ{CQ: q}}
+		return &modelmutants.ShortQueue{CQ: ciwrap.CQ{CQ: q}}
 	}}.Wrap)
 	c.Seed, c.Traces = 3, 2000
 	_, f, err := explore.Explore(t.Context(), c)

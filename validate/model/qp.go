@@ -79,7 +79,7 @@ func (pd *PD) CreateQP(c ci.QPCreate, send, recv *CQ, srq *SRQ, num ci.QPN, gran
 	case pd.CA.qps[num] != nil:
 		return nil, violation("CI-CreateQP-02", verb, "a number that no QP has", "%#x", uint32(num))
 	case pd.CA.quarantine[num]:
-		return nil, violation("CI-TimeWait-01", verb, "a number that is not in quarantine", "%#x", uint32(num))
+		return nil, violation("CI-Teardown-08", verb, "a number that is not in quarantine", "%#x", uint32(num))
 	case granted.SendDepth < c.SendDepth || granted.RecvDepth < c.RecvDepth || granted.SendSGE < c.SendSGE ||
 		granted.RecvSGE < c.RecvSGE || granted.MaxInline < c.MaxInline:
 		return nil, violation("SAS-2.3-10", verb, fmt.Sprintf("at least %+v", c.QPCaps), "%+v", granted)

@@ -7,6 +7,7 @@ import (
 	"ciddk/validate/suite/alsuite/almutants"
 	"ciddk/validate/suite/cisuite/cimutants"
 	"ciddk/validate/suite/cmsuite/cmmutants"
+	"ciddk/validate/suite/modelsuite/modelmutants"
 	"ciddk/validate/suite/smasuite/smamutants"
 	"ciddk/validate/suite/usersuite/usermutants"
 	"ciddk/validate/suite/wiresuite"
@@ -15,5 +16,5 @@ import (
 // All returns the mutants of every suite.
 func All() [][]mutant.Mutant {
 	return append(mutant.All(), cimutants.All(), almutants.All(), cmmutants.All(), smamutants.All(),
-		usermutants.All(), wiresuite.Mutants())
+		usermutants.All(), wiresuite.Mutants(), modelmutants.All())
 }

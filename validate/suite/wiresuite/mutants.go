@@ -630,6 +630,25 @@ func requestMutants() []mutant.Mutant {
 	}
 }
 
+// doubleNAK drops the last retransmission of a request that got a NAK of a sequence error.
+func doubleNAK() tap {
+	var retries int
+	t := entering(func(_ *view, o *outgoing) bool { return syndrome(wire.NAKPSNSequence)(o) },
+		func(v *view, o *outgoing) { v.flag = retries })
+	t.modify = func(set ci.QPField, a *ci.QPAttr) {
+		if set&ci.QPFieldRetryCount != 0 {
+			retries = int(a.RetryCount)
+		}
+	}
+	t.leaves = func(v *view, o *outgoing) action {
+		if o.BTH.Opcode.Request() && v.flag > 0 && v.outCount[o.BTH.PSN] >= v.flag {
+			return dropped
+		}
+		return asIs
+	}
+	return t
+}
+
 func reactMutants() []mutant.Mutant {
 	is60 := func(_ *view, o *outgoing) bool { return syndrome(wire.NAKPSNSequence)(o) }
 	naks := func(v *view, o *outgoing) bool {
@@ -687,6 +706,13 @@ func reactMutants() []mutant.Mutant {
 			})),
 		fault("react-retry-count", "WIRE-React-11", "the requester makes one transport retry too many",
 			retry(func(a *ci.QPAttr) { a.RetryCount = min(a.RetryCount+1, 7) })),
+		fault("react-nak-double", "WIRE-React-11", "a NAK of a sequence error costs two retries", doubleNAK()),
+		fault("react-wrap", "WIRE-React-14", "PSNs of a retransmitted message are off by one beyond 0xffffff",
+			leaving(func(o *outgoing) bool { return o.BTH.Opcode.Request() }, func(v *view, o *outgoing) {
+				if v.outCount[o.BTH.PSN] > 0 && o.BTH.PSN < 8 {
+					o.BTH.PSN++
+				}
+			})),
 		fault("react-early", "WIRE-React-12", "the local ACK timeout is an eighth of the set value",
 			retry(func(a *ci.QPAttr) { a.Primary.AckTimeout = max(a.Primary.AckTimeout-3, 1) })),
 		fault("react-bad-icrc", "WIRE-React-13", "the ICRC of responses is ignored",

@@ -521,23 +521,26 @@ var WIREReact14 = reactCases.Must("WIRE-React-14", "IBTA 9.7.6", "retry",
 
 var _ = reactCases.Case(validate.Case{
 	ID:    "wire.react.same",
-	Title: "a retransmitted message of three packets",
+	Title: "a retransmitted message of three packets, also across PSN 0xffffff",
 	Run:   reactSame,
 }, WIREReact14, WIREReact11)
 
 func reactSame(t *validate.T) {
-	p := dial(t, kit.AckTime(tick), kit.Retry(7))
-	n := 2*p.mtu + 5
-	w := p.SendWR(1, 32, n)
-	w.Op, w.Remote = ci.OpWrite, elsewhere
-	w.Flags |= ci.SendImmediate
-	w.Imm = 7
-	p.Send(w)
-	for range 2 {
-		p.departs(wire.OpWrite, w, n, p.from)
+	s := open(t)
+	for _, from := range kit.Variants(t, "PSN", []uint32{0x123456, 0xffffff, 0xfffffe}) {
+		p := s.raw(kit.AckTime(tick), kit.Retry(7)).at(7, from).connect()
+		n := 2*p.mtu + 5
+		w := p.SendWR(1, 32, n)
+		w.Op, w.Remote = ci.OpWrite, elsewhere
+		w.Flags |= ci.SendImmediate
+		w.Imm = 7
+		p.Send(w)
+		for range 2 {
+			p.departs(wire.OpWrite, w, n, p.from)
+		}
+		p.ack(wire.PSNAdd(p.from, 2), 1)
+		p.CQ.WaitOK(1)
 	}
-	p.ack(p.from+2, 1)
-	p.CQ.WaitOK(1)
 }
 
 var WIREReact15 = reactCases.Must("WIRE-React-15", "IBTA 9.7.6", "retry counter",

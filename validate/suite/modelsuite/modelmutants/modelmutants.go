@@ -1,0 +1,486 @@
+// Package modelmutants has drivers that the certifier once accepted: each is a mistake that a vendor made or would
+// make, and cases of one example did not find it. Their rules are those that they break, and the model or a case of the
+// rule catches them.
+package modelmutants
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/validate"
+	"ciddk/validate/mutant"
+	"ciddk/validate/mutant/tap"
+)
+
+// All returns the mutants.
+func All() []mutant.Mutant {
+	one := func(name, breaks, does string, needs ci.Caps, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
+		return mutant.Mutant{Name: "model." + name, Area: "model", Breaks: breaks, Does: does, Needs: needs, Wrap: wrap}
+	}
+	late := one("late-read", "CI-DeregisterMR-03", "a READ under way is served after its region is gone", 0, nil)
+	late.Target = lateReads
+	limited := one("limited-match", "IBTA-10.9-01", "two limited members of a partition reach each other",
+		ci.CapUD|ci.CapAV|ci.CapLocalMAD, matchLimited)
+	limited.Link = "direct"
+	still := one("pkey-still", "IBTA-10.9-02", "the P_Key counter never counts", ci.CapPKeyCounter|ci.CapUD|ci.CapAV,
+		tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &stillCounter{CA: ciwrap.CA{CA: c}} }}))
+	still.Link = "direct"
+	return []mutant.Mutant{
+		late, limited, still,
+		one("resize-full", "CI-ResizeCQ-01", "Resize of a full CQ loses its newest entry", ci.CapResizeCQ, tap.Layer(
+			ciwrap.Layer{CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ { return &ShortQueue{CQ: ciwrap.CQ{CQ: q}} }})),
+		one("av-shown", "CI-ModifyAV-01", "AV.Modify changes what Query shows, and nothing else", ci.CapAV, tap.Layer(
+			ciwrap.Layer{AV: func(v ci.AV, a ci.AVAttr) ci.AV { return &shownAV{AV: ciwrap.AV{AV: v}, is: a} }})),
+		one("number-soon", "CI-Teardown-08", "the quarantine of a QP number is counted in 32 bits of nanoseconds", 0,
+			soonNumbers),
+		one("crossed-locks", "CI-Parallel-01", "CreateQP locks two CQs in the order of its arguments", 0,
+			crossedLocks),
+		one("unsolicited-errors", "CI-Notify-04", "errors of sends do not fire a CQ armed for solicited ones", 0,
+			tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return deafPD{ciwrap.PD{PD: p}} }})),
+		one("early-drain", "CI-SQD-02", "SQ drained is raised while a READ is outstanding", 0, earlyDrain),
+		one("fmr-third", "CI-MapFMR-01", "an FMR that is mapped again keeps its third page", ci.CapFMR, tap.Layer(
+			ciwrap.Layer{FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR { return &stickyFMR{FMR: ciwrap.FMR{FMR: f}} }})),
+	}
+}
+
+// lateReads makes MR.Destroy of a region that a READ names return at once, and takes effect when the READ is complete.
+func lateReads(t *validate.Target) {
+	var mu sync.Mutex
+	type request struct {
+		q  ci.QPN
+		id uint64
+	}
+	reads, named := map[request]ci.Key{}, map[ci.Key]int{}
+	late := map[ci.Key]ci.MR{}
+	end := func(match func(request) bool) {
+		for r, key := range reads {
+			if !match(r) {
+				continue
+			}
+			delete(reads, r)
+			if named[key]--; named[key] == 0 && late[key] != nil {
+				_ = late[key].Destroy()
+				delete(late, key)
+			}
+		}
+	}
+	for i, h := range t.HCAs {
+		t.HCAs[i] = ciwrap.Wrap(h, ciwrap.Layer{
+			QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+				n := q.Num()
+				return endingQP{ciwrap.QP{QP: tap.SendsOf(q, c, func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
+					mu.Lock()
+					defer mu.Unlock()
+					for _, w := range wrs {
+						if r := (request{n, w.ID}); w.Op == ci.OpRead && reads[r] == 0 {
+							reads[r] = w.Remote.RKey
+							named[w.Remote.RKey]++
+						}
+					}
+					return wrs
+				})}, func() {
+					mu.Lock()
+					defer mu.Unlock()
+					end(func(r request) bool { return r.q == n })
+				}}
+			},
+			CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ {
+				return tap.PollOf(q, func(wc *ci.WC) {
+					mu.Lock()
+					defer mu.Unlock()
+					end(func(r request) bool { return r == request{wc.QPN, wc.ID} })
+				})
+			},
+			MR: func(m ci.MR, _ ciwrap.MROrigin) ci.MR {
+				return destroyed{ciwrap.MR{MR: m}, func() error {
+					mu.Lock()
+					defer mu.Unlock()
+					if key := m.Region().RKey; named[key] > 0 && late[key] == nil {
+						late[key] = m
+						return nil
+					}
+					return m.Destroy()
+				}}
+			},
+		})
+	}
+}
+
+type destroyed struct {
+	ciwrap.MR
+	destroy func() error
+}
+
+func (d destroyed) Destroy() error { return d.destroy() }
+
+type endingQP struct {
+	ciwrap.QP
+	end func()
+}
+
+func (q endingQP) Destroy() error {
+	defer q.end()
+	return q.QP.Destroy()
+}
+
+// matchLimited uses the entry of a full member in place of that of a limited member of the same partition for
+// datagrams that are received.
+func matchLimited(h ci.HCA) ci.HCA {
+	var ca atomic.Pointer[ci.CA]
+	return ciwrap.Wrap(h, ciwrap.Layer{
+		CA: func(c ci.CA) ci.CA { ca.Store(&c); return c },
+		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+			return tap.ModifyOf(q, c, func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+				at, err := (*ca.Load()).Query()
+				if set&ci.QPFieldPKeyIndex == 0 || err != nil || int(a.Primary.PKeyIndex) >= len(at.Ports[0].PKeys) {
+					return
+				}
+				key := at.Ports[0].PKeys[a.Primary.PKeyIndex]
+				if i := slices.Index(at.Ports[0].PKeys, key|0x8000); i >= 0 && key&0x7fff != 0 {
+					a.Primary.PKeyIndex = uint16(i)
+				}
+			})
+		},
+	})
+}
+
+type stillCounter struct {
+	ciwrap.CA
+	set [256]atomic.Uint32 // what Modify has set, by port
+}
+
+func (c *stillCounter) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
+	err := c.CA.Modify(port, set, a)
+	if err == nil && set&ci.PortFieldPKeyErrors != 0 {
+		c.set[port].Store(uint32(a.PKeyErrors))
+	}
+	return err
+}
+
+func (c *stillCounter) Query() (*ci.CAAttr, error) {
+	a, err := c.CA.Query()
+	if err != nil {
+		return a, err
+	}
+	for i := range a.Ports {
+		a.Ports[i].PKeyErrors = uint16(c.set[a.Ports[i].Num].Load())
+	}
+	return a, nil
+}
+
+// ShortQueue loses the newest entry of a CQ that is full when it is resized.
+type ShortQueue struct {
+	ciwrap.CQ
+	mu   sync.Mutex
+	held []ci.WC
+}
+
+// Resize resizes the queue.
+func (q *ShortQueue) Resize(r ci.CQResize) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	a, err := q.CQ.Query()
+	if err != nil {
+		return 0, err
+	}
+	if n, err := q.CQ.Peek(); err == nil && n == a.Size && r.Size >= n && len(q.held) == 0 {
+		q.held = make([]ci.WC, n)
+		if n, err = q.CQ.Poll(q.held); err != nil {
+			return 0, err
+		}
+		q.held = q.held[:max(n-1, 0)]
+	}
+	return q.CQ.Resize(r)
+}
+
+// Peek returns the number of entries.
+func (q *ShortQueue) Peek() (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n, err := q.CQ.Peek()
+	if err != nil {
+		return 0, err
+	}
+	return n + len(q.held), nil
+}
+
+// Poll returns entries.
+func (q *ShortQueue) Poll(wc []ci.WC) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	k := copy(wc, q.held)
+	q.held = q.held[k:]
+	n, err := q.CQ.Poll(wc[k:])
+	return n + k, err
+}
+
+type shownAV struct {
+	ciwrap.AV
+	mu sync.Mutex
+	is ci.AVAttr
+	to *ci.AVAttr
+}
+
+func (v *shownAV) Modify(a ci.AVAttr) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	err := v.AV.Modify(a)
+	if err == nil {
+		v.to = &a
+		err = v.AV.Modify(v.is)
+	}
+	return err
+}
+
+func (v *shownAV) Query() (ci.AVAttr, ci.PD, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	a, pd, err := v.AV.Query()
+	if err == nil && v.to != nil {
+		user := a.User
+		a = *v.to
+		a.User = user
+	}
+	return a, pd, err
+}
+
+// soonNumbers creates the next QP with the number of one that was destroyed, as soon as a quarantine ends that is
+// counted in 32 bits of nanoseconds.
+func soonNumbers(h ci.HCA) ci.HCA {
+	p := &numbers{until: map[ci.QPN]time.Time{}}
+	return ciwrap.Wrap(h, ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		x := &soonNumber{QP: ciwrap.QP{QP: q}, p: p, num: q.Num()}
+		for n, t := range p.until {
+			if time.Now().After(t) {
+				x.num = n
+				delete(p.until, n)
+				break
+			}
+		}
+		return x
+	}})
+}
+
+type numbers struct {
+	mu    sync.Mutex
+	until map[ci.QPN]time.Time
+}
+
+type soonNumber struct {
+	ciwrap.QP
+	p    *numbers
+	num  ci.QPN
+	wait time.Duration
+}
+
+func (q *soonNumber) Num() ci.QPN { return q.num }
+
+func (q *soonNumber) TimeWait(d time.Duration) {
+	q.wait = d
+	q.QP.TimeWait(d)
+}
+
+func (q *soonNumber) Destroy() error {
+	err := q.QP.Destroy()
+	if q.p.mu.Lock(); err == nil && q.wait > 0 {
+		q.p.until[q.num] = time.Now().Add(time.Duration(uint32(q.wait)))
+	}
+	q.p.mu.Unlock()
+	return err
+}
+
+// crossedLocks locks each CQ, and takes that of the send CQ before that of the receive CQ.
+func crossedLocks(h ci.HCA) ci.HCA {
+	return ciwrap.Wrap(h, ciwrap.Layer{
+		CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ { return &lockedCQ{CQ: ciwrap.CQ{CQ: q}} },
+		PD: func(p ci.PD, _ ci.PDType) ci.PD { return lockingPD{ciwrap.PD{PD: p}} },
+	})
+}
+
+type lockedCQ struct {
+	ciwrap.CQ
+	mu sync.Mutex
+}
+
+type lockingPD struct{ ciwrap.PD }
+
+func (p lockingPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
+	a, ok := c.SendCQ.(*lockedCQ)
+	b, ok2 := c.RecvCQ.(*lockedCQ)
+	if ok && ok2 && a != b {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		runtime.Gosched() // a driver does something with the first CQ
+		b.mu.Lock()
+		defer b.mu.Unlock()
+	}
+	return p.PD.CreateQP(c)
+}
+
+// deafPD creates CQs that do not call back for a send with an error if they are armed for solicited completions.
+type deafPD struct{ ciwrap.PD }
+
+func (p deafPD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
+	d := &deafCQ{}
+	if fn := c.OnCompletion; fn != nil {
+		c.OnCompletion = func(ctx any) {
+			if d.isError() {
+				return
+			}
+			fn(ctx)
+		}
+	}
+	q, err := p.PD.CreateCQ(c)
+	if err != nil {
+		return q, err
+	}
+	d.mu.Lock()
+	d.CQ.CQ = q
+	d.mu.Unlock()
+	return d, nil
+}
+
+type deafCQ struct {
+	ciwrap.CQ
+	mu        sync.Mutex
+	held      []ci.WC
+	solicited bool
+}
+
+// isError reports whether the CQ is armed for solicited completions and its newest entry is that of a send that failed.
+func (d *deafCQ) isError() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.solicited || d.CQ.CQ == nil {
+		return false
+	}
+	n, err := d.CQ.Peek()
+	if err != nil || n != 1 {
+		return false
+	}
+	wc := make([]ci.WC, 1)
+	if n, err = d.CQ.Poll(wc); err != nil || n != 1 {
+		return false
+	}
+	d.held = append(d.held, wc...)
+	if wc[0].Status == ci.WCSuccess || wc[0].Op.IsRecv() {
+		return false
+	}
+	_ = d.CQ.Notify(ci.NotifySolicited)
+	return true
+}
+
+func (d *deafCQ) Notify(when ci.Notify) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.solicited = when == ci.NotifySolicited
+	return d.CQ.Notify(when)
+}
+
+func (d *deafCQ) Peek() (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n, err := d.CQ.Peek()
+	if err != nil {
+		return 0, err
+	}
+	return n + len(d.held), nil
+}
+
+func (d *deafCQ) Poll(wc []ci.WC) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	k := copy(wc, d.held)
+	d.held = d.held[k:]
+	n, err := d.CQ.Poll(wc[k:])
+	return n + k, err
+}
+
+// earlyDrain raises SQ drained within Modify if a READ is the only request outstanding, and not when it is complete.
+func earlyDrain(h ci.HCA) ci.HCA {
+	var mu sync.Mutex
+	reads, early := map[any]int{}, map[any]int{}
+	return ciwrap.Wrap(h, ciwrap.Layer{
+		Event: func(e ci.Event, deliver func(ci.Event)) {
+			mu.Lock()
+			skip := e.Type == ci.EventSQDrained && early[e.Context] > 0
+			if skip {
+				early[e.Context]--
+			}
+			if mu.Unlock(); !skip {
+				deliver(e)
+			}
+		},
+		CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ {
+			return tap.PollOf(q, func(wc *ci.WC) {
+				mu.Lock()
+				defer mu.Unlock()
+				if wc.Op == ci.WCRead || wc.Status != ci.WCSuccess {
+					reads[wc.Context] = max(reads[wc.Context]-1, 0)
+				}
+			})
+		},
+		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+			counted := tap.SendsOf(q, c, func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, w := range wrs {
+					if w.Op == ci.OpRead {
+						reads[c.Context]++
+					}
+				}
+				return wrs
+			})
+			return drainingQP{ciwrap.QP{QP: counted}, func() {
+				mu.Lock()
+				raise := reads[c.Context] > 0 && c.OnEvent != nil
+				if raise {
+					early[c.Context]++
+				}
+				if mu.Unlock(); raise {
+					c.OnEvent(ci.Event{Context: c.Context, Type: ci.EventSQDrained})
+				}
+			}}
+		},
+	})
+}
+
+type drainingQP struct {
+	ciwrap.QP
+	raise func()
+}
+
+func (q drainingQP) Modify(set ci.QPField, a ci.QPAttr) error {
+	err := q.QP.Modify(set, a)
+	if err == nil && set&ci.QPFieldState != 0 && a.State == ci.QPSQD && a.SQDEvent {
+		q.raise()
+	}
+	return err
+}
+
+type stickyFMR struct {
+	ciwrap.FMR
+	mu   sync.Mutex
+	last []uint64
+}
+
+func (f *stickyFMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pages = slices.Clone(pages)
+	if len(pages) > 2 && len(f.last) > 2 {
+		pages[2] = f.last[2]
+	}
+	r, err := f.FMR.Map(pages, iova)
+	if err == nil {
+		f.last = pages
+	}
+	return r, err
+}
