@@ -355,34 +355,36 @@ func (t *task) replace(d *descriptor, memory *os.File) result {
 	})
 }
 
-const (
-	// signalCheck is the time in milliseconds after which a call that waits looks for signals.
-	signalCheck = 200
-	// lateSignal is the number of checks after which a signal of the process is that of any thread which waits.
-	lateSignal = 10
-	// restart is the errno by which the kernel handles a signal and then restarts the call, if its handler wants that.
-	restart = syscall.Errno(512)
-)
+// restart is the errno by which the kernel handles a signal and then restarts the call, if its handler wants that
+// (ERESTARTSYS). A thread for which the kernel has no signal would see it.
+const restart = syscall.Errno(512)
 
 // await returns when a descriptor is readable, or else an errno.
 func (t *task) await(d *descriptor) syscall.Errno {
+	defer t.waiting.Add(-1)
 	p := []unix.PollFd{{Fd: int32(d.conn), Events: unix.POLLIN}}
+	check := int(max(signalCheck, t.waiting.Add(1)))
 	for late := 0; ; {
-		n, err := unix.Poll(p, signalCheck)
+		n, err := unix.Poll(p, check)
 		switch {
 		case n > 0:
 			return 0
 		case err != nil && !errors.Is(err, unix.EINTR):
 			return errnoOf(err)
 		case !t.isValid():
-			return restart
+			return restart // nobody receives it
 		}
-		isOwn, isShared := t.hasSignal()
-		if isShared {
-			late++
-		}
-		if isOwn || late > lateSignal {
+		switch t.signal() {
+		case noSignal:
+			late = 0
+		case ownSignal:
 			return restart
+		case sharedSignal:
+			if late++; late > lateSignal && t.interrupt() == nil {
+				return restart
+			} else if late > stuckSignal {
+				return syscall.EINTR
+			}
 		}
 	}
 }

@@ -122,9 +122,10 @@ func TestMemory(t *testing.T) {
 	require.ErrorIs(t, err, unix.EFAULT)
 }
 
-// TestStatusOfThis finds no signal that this thread does not have.
-func TestStatusOfThis(t *testing.T) {
+// TestSignalOfNobody finds no thread.
+func TestSignalOfNobody(t *testing.T) {
 	t.Parallel()
-	isOwn, _ := (&task{tid: 1 << 30}).hasSignal()
-	assert.True(t, isOwn, "a thread that does not exist")
+	nobody := &task{tid: 1 << 30}
+	assert.Equal(t, ownSignal, nobody.signal())
+	require.ErrorIs(t, nobody.interrupt(), unix.ESRCH)
 }

@@ -6,8 +6,11 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // signalMasks are the masks in /proc/TID/status, and Tgid as a number.
@@ -31,39 +34,75 @@ func signalMasks(tid string) (map[string]uint64, error) {
 	return masks, nil
 }
 
-// hasSignal reports whether the kernel interrupts the call if it ends: the thread has a signal that is neither blocked
-// nor ignored, or the process has one that it has given to this thread. The kernel does not interrupt a call that the
-// supervisor has received.
-func (t *task) hasSignal() (isOwn, isShared bool) {
+// The kernel does not interrupt a call that the supervisor has received (SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV), nor
+// does it tell the supervisor of signals, which therefore looks for them.
+const (
+	// signalCheck is the time in milliseconds after which a call that waits looks for signals. With many calls it is a
+	// millisecond for each, so that looking takes a bounded part of a processor.
+	signalCheck = 10
+	// lateSignal is the number of checks after which a shared signal is one that its thread cannot take.
+	lateSignal = 2
+	// stuckSignal is the number of checks after which a call that cannot be restarted fails.
+	stuckSignal = 50
+)
+
+// pending is what a thread would do about signals.
+type pending int
+
+const (
+	noSignal     pending = iota
+	ownSignal            // the kernel has told this thread to handle it
+	sharedSignal         // the kernel has told this thread or another one of its process
+)
+
+// signal returns whether the kernel interrupts the call if it ends: the thread has a signal that is neither blocked
+// nor ignored, or the process has one, for which the kernel chooses the first thread if that does not block the signal
+// (complete_signal), and otherwise any other one.
+func (t *task) signal() pending {
 	own := strconv.Itoa(t.tid)
 	m, err := signalMasks(own)
 	if err != nil {
-		return true, false // the thread has ended
+		return ownSignal // the thread has ended
 	}
 	ignored := m["SigBlk"] | m["SigIgn"]
-	if m["SigPnd"]&^ignored != 0 {
-		return true, false
-	}
 	shared := m["ShdPnd"] &^ ignored
-	return shared != 0 && isFirst(m["Tgid"], own, shared), shared != 0
+	switch {
+	case m["SigPnd"]&^ignored != 0:
+		return ownSignal
+	case shared == 0:
+		return noSignal
+	case m["Tgid"] == uint64(t.tid):
+		return ownSignal
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", m["Tgid"]))
+	for _, other := range threads {
+		if m, err := signalMasks(other.Name()); other.Name() != own && err == nil && shared&^m["SigBlk"] != 0 {
+			return sharedSignal
+		}
+	}
+	if err != nil {
+		return sharedSignal
+	}
+	return ownSignal
 }
 
-// isFirst reports whether a thread is the first one of its process that does not block one of the signals. The kernel
-// interrupts that one (complete_signal), unless it has chosen a later one before, and only its call may be restarted.
-func isFirst(process uint64, thread string, signals uint64) bool {
-	dir, err := os.Open(fmt.Sprintf("/proc/%d/task", process))
-	if err != nil {
-		return true
-	}
-	defer dir.Close()
-	threads, _ := dir.Readdirnames(-1) // in the order of the kernel's list
-	for _, tid := range threads {
-		if tid == thread {
-			return true
+// interrupt makes the kernel look for signals when the call ends, and restart the call if there is none. A thread does
+// so by tracing the other one for a moment and ending, so that the kernel ends tracing in whatever state that one is.
+// Error: EPERM if another process traces it, or the system forbids it.
+func (t *task) interrupt() error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine, unless it is the first one of the process
+		if unix.Gettid() == os.Getpid() {
+			done <- t.interrupt()
+			runtime.UnlockOSThread()
+			return
 		}
-		if m, err := signalMasks(tid); err == nil && signals&^m["SigBlk"] != 0 {
-			return false
+		err := unix.PtraceSeize(t.tid)
+		if err == nil {
+			err = unix.PtraceInterrupt(t.tid)
 		}
-	}
-	return true
+		done <- err
+	}()
+	return <-done
 }

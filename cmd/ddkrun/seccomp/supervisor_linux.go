@@ -5,6 +5,7 @@ package seccomp
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +39,8 @@ type supervisor struct {
 	numbers  span
 	kept     *kept // nil if descriptors of programs can be copied
 
-	numberMu sync.Mutex // serializes the choice of numbers
+	waiting  atomic.Int64 // calls that wait for their descriptor
+	numberMu sync.Mutex   // serializes the choice of numbers
 
 	mu    sync.Mutex
 	files map[inode]*device

@@ -196,6 +196,53 @@ static void of_process(void)
 	CHECK(!pthread_sigmask(SIG_UNBLOCK, &set, NULL));
 }
 
+/* ends_one sends signals to the process without SA_RESTART until all waits have ended, each by one signal. */
+static void ends_one(void)
+{
+	struct waiter w[3];
+	sigset_t set;
+	int ended = 0;
+	set_handler(0);
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	for (int i = 0; i < 3; i++) {
+		w[i] = new_channel();
+		start(&w[i]);
+		await_sleep(&w[i]);
+	}
+	CHECK(!pthread_sigmask(SIG_BLOCK, &set, NULL));
+	while (ended < 3) {
+		int before = handled;
+		CHECK(!kill(getpid(), SIGUSR1));
+		await_handled(before + 1);
+		for (int i = 0; i < 3; i++)
+			await_sleep(&w[i]);
+		int now = w[0].is_done + w[1].is_done + w[2].is_done;
+		CHECK(now <= ended + 1);
+		ended = now;
+	}
+	for (int i = 0; i < 3; i++) {
+		end(&w[i]);
+		CHECK(w[i].error == EINTR);
+	}
+	CHECK(!pthread_sigmask(SIG_UNBLOCK, &set, NULL));
+}
+
+/* is_cancelled cancels a thread that waits; read and write are cancellation points. */
+static void is_cancelled(struct waiter w)
+{
+	void *result;
+	start(&w);
+	await_sleep(&w);
+	CHECK(!pthread_cancel(w.thread));
+	CHECK(!pthread_join(w.thread, &result) && result == PTHREAD_CANCELED);
+	start(&w); /* another one waits on the same channel */
+	await_sleep(&w);
+	cause(&w);
+	end(&w);
+	CHECK(w.error == 0);
+}
+
 int main(int argc, char **argv)
 {
 	address = argc > 1 ? argv[1] : "";
@@ -204,6 +251,9 @@ int main(int argc, char **argv)
 	is_interrupted(new_channel());
 	is_interrupted(new_completions());
 	of_process();
+	ends_one();
+	is_cancelled(new_channel());
+	is_cancelled(new_completions());
 	puts("success");
 	return 0;
 }
