@@ -1,6 +1,11 @@
 package rvt
 
-import "ciddk/ci"
+import (
+	"maps"
+	"slices"
+
+	"ciddk/ci"
+)
 
 // PD is a protection domain.
 type PD struct {
@@ -32,11 +37,32 @@ func (h *HCA) newPD(verb string, typ ci.PDType, parent *refs) (*PD, error) {
 
 // settle makes the posts of a client process visible to a verb that follows them: posts to queues in shared memory are
 // not calls, and the engine may not have seen them yet. Programs expect that a verb finds their effects, since a post
-// to Linux's Soft-RoCE runs the requester (rxe_post_send). The caller holds no lock.
+// to Linux's Soft-RoCE runs the requester (rxe_post_send), until Linux 6.3 for all requests. The caller holds no lock.
 func (u *UserCA) settle() {
-	if u != nil {
-		u.ctx.Settle()
+	if u == nil {
+		return
 	}
+	u.ctx.Settle()
+	u.restMu.Lock()
+	resting := slices.Collect(maps.Keys(u.resting))
+	u.restMu.Unlock()
+	for _, q := range resting {
+		q.settle()
+	}
+}
+
+// setResting adds a QP to those whose last turn left work, or removes it.
+func (u *UserCA) setResting(q settler, rests bool) {
+	u.restMu.Lock()
+	defer u.restMu.Unlock()
+	if !rests {
+		delete(u.resting, q)
+		return
+	}
+	if u.resting == nil {
+		u.resting = map[settler]struct{}{}
+	}
+	u.resting[q] = struct{}{}
 }
 
 // Destroy frees the domain. It fails with ResourceBusy while an object of the domain exists.

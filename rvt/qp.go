@@ -111,7 +111,7 @@ func (q *QP) turn(polled bool, pkts []Packet, b *quantum) {
 		b.bytes -= had.bytes - t.left.bytes
 	}
 	t.finish()
-	q.rest = t.more && (waits || b.isSpent())
+	q.setRest(t.more && (waits || b.isSpent()))
 	if t.more && !q.rest {
 		q.pending.Store(true) // the next slice
 	}
@@ -142,6 +142,31 @@ func (q *QP) takeTurn() {
 		q.tick()
 	}
 	q.kick()
+}
+
+// setRest sets whether the last turn left work. The caller holds the token.
+func (q *QP) setRest(rests bool) {
+	if q.rest != rests && q.pd.process != nil {
+		q.pd.process.setResting(q, rests)
+	}
+	q.rest = rests
+}
+
+// settle implements settler.
+func (q *QP) settle() {
+	for range settleTurns {
+		q.mu.Lock()
+		rests := q.rest && !q.destroyed.Load()
+		if rests {
+			b := newQuantum()
+			q.setRest(false) // it does not wait for its place in the run queue
+			q.turn(false, nil, &b)
+		}
+		q.unlock()
+		if !rests {
+			return
+		}
+	}
 }
 
 // deferAck implements responderHost.

@@ -272,6 +272,7 @@ func (q *QP) Destroy() error {
 	q.rqMu.Lock()
 	q.mu.Lock()
 	q.toReset()
+	q.setRest(false)
 	q.releaseQueues()
 	q.mu.Unlock()
 	q.rqMu.Unlock()

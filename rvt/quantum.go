@@ -18,6 +18,10 @@ const (
 	// serveTurns is the most turns that one goroutine runs for marks that others leave while it holds the token: a
 	// quantum of slices, and the acknowledgement of the last.
 	serveTurns = turnBytes/sliceBytes + 2
+
+	// settleTurns is the most quanta that a verb runs for what its process has posted before: a full queue of 16,384
+	// requests.
+	settleTurns = 16384 / turnPackets
 )
 
 // newQuantum returns a full quantum.

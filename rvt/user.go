@@ -1,6 +1,10 @@
 package rvt
 
-import "ciddk/ci"
+import (
+	"sync"
+
+	"ciddk/ci"
+)
 
 // UserCA is an open CA as one client process uses it. It implements ci.UserCA.
 type UserCA struct {
@@ -8,6 +12,15 @@ type UserCA struct {
 	refs
 	ca  *CA
 	ctx UserContext
+
+	restMu  sync.Mutex
+	resting map[settler]struct{} // QPs whose last turn left work
+}
+
+// settler is a QP as its process uses it.
+type settler interface {
+	// settle runs the engine until it leaves no work, or for settleTurns quanta.
+	settle()
 }
 
 // OpenUser creates the context of a client process.

@@ -18,6 +18,7 @@
 	} while (0)
 
 enum { SIZE = 4096, DEPTH = 15, ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE };
+static int depth = DEPTH; /* of new QPs */
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -33,7 +34,7 @@ static struct ibv_qp *create(enum ibv_qp_type type, struct ibv_srq *srq)
 		.send_cq = cq,
 		.recv_cq = cq,
 		.srq = srq,
-		.cap = {DEPTH, srq ? 0 : DEPTH, 1, srq ? 0 : 1, 0},
+		.cap = {depth, srq ? 0 : depth, 1, srq ? 0 : 1, 0},
 		.qp_type = type,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.pd = pd,
@@ -391,18 +392,19 @@ static void drained(void)
 
 /*
  * settled calls a verb right after posts: datagrams that were posted before have left, and their completions count. In
- * Linux, ibv_post_send executes them (rxe_post_send).
+ * Linux, ibv_post_send executes them (rxe_post_send), until 6.3 all of them.
  */
-static void settled(void)
+static void settled(int rounds, unsigned int posts)
 {
-	enum { RESIZE, NO_ADDRESS, NO_MEMORY, RESET, FAILED, NO_QP, NUM_VERBS, POSTS = 8 };
+	enum { RESIZE, NO_ADDRESS, NO_MEMORY, RESET, FAILED, NO_QP, NUM_VERBS };
 	struct ibv_ah_attr address = {.grh = {.dgid = gid, .hop_limit = 64}, .is_global = 1, .port_num = 1};
+	depth = posts;
 	struct ibv_qp *to = create(IBV_QPT_UD, NULL);
 	struct ibv_cq *common = cq;
 	start(to, to);
-	for (int i = 0; i < 10 * NUM_VERBS; i++) {
+	for (int i = 0; i < rounds * NUM_VERBS; i++) {
 		int verb = i % NUM_VERBS, is_kept = verb == RESIZE || verb == NO_ADDRESS || verb == NO_MEMORY;
-		struct ibv_cq *own = cq = ibv_create_cq(context, DEPTH, NULL, NULL, 0);
+		struct ibv_cq *own = cq = ibv_create_cq(context, posts, NULL, NULL, 0);
 		CHECK(own);
 		struct ibv_qp *from = create(IBV_QPT_UD, NULL);
 		struct ibv_ah *ah = ibv_create_ah(pd, &address);
@@ -416,14 +418,14 @@ static void settled(void)
 					      .opcode = IBV_WR_SEND,
 					      .send_flags = IBV_SEND_SIGNALED,
 					      .wr.ud = {ah, to->qp_num, 0}};
-		for (r.wr_id = 0; r.wr_id < POSTS; r.wr_id++)
+		for (r.wr_id = 0; r.wr_id < posts; r.wr_id++)
 			CHECK(!ibv_post_recv(to, &r, &bad_recv));
-		for (w.wr_id = 0; w.wr_id < POSTS; w.wr_id++)
+		for (w.wr_id = 0; w.wr_id < posts; w.wr_id++)
 			CHECK(!ibv_post_send(from, &w, &bad));
 		switch (verb) {
 		case RESIZE:
-			CHECK(ibv_resize_cq(own, POSTS - 1) == EINVAL);
-			CHECK(!ibv_resize_cq(own, POSTS));
+			CHECK(ibv_resize_cq(own, posts - 1) == EINVAL);
+			CHECK(!ibv_resize_cq(own, posts));
 			break;
 		case NO_ADDRESS: CHECK(!ibv_destroy_ah(ah)); break;
 		case NO_MEMORY: CHECK(!ibv_dereg_mr(source)); break;
@@ -431,10 +433,10 @@ static void settled(void)
 		case FAILED: set_state(from, IBV_QPS_ERR); break;
 		case NO_QP: CHECK(!ibv_destroy_qp(from)); break;
 		}
-		for (int k = 0; k < POSTS && is_kept; k++)
+		for (unsigned int k = 0; k < posts && is_kept; k++)
 			expect(k, IBV_WC_SUCCESS);
 		cq = common;
-		for (int k = 0; k < POSTS; k++)
+		for (unsigned int k = 0; k < posts; k++)
 			expect(k, IBV_WC_SUCCESS);
 		CHECK(verb == NO_QP || !ibv_destroy_qp(from));
 		CHECK(verb == NO_ADDRESS || !ibv_destroy_ah(ah));
@@ -449,7 +451,7 @@ int main(void)
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	CHECK(list && list[0] && (context = ibv_open_device(list[0])));
 	CHECK((pd = ibv_alloc_pd(context)) && (channel = ibv_create_comp_channel(context)));
-	CHECK(cq = ibv_create_cq(context, 100, NULL, channel, 0));
+	CHECK(cq = ibv_create_cq(context, 1000, NULL, channel, 0));
 	CHECK(!ibv_query_gid(context, 1, 0, &gid));
 	CHECK(!posix_memalign((void **)&buffer, SIZE, 2 * SIZE));
 	CHECK(mr = ibv_reg_mr(pd, buffer, 2 * SIZE, ALL));
@@ -465,7 +467,8 @@ int main(void)
 	errors(1);
 	shared();
 	drained();
-	settled();
+	settled(10, 8);
+	settled(2, 1000);
 	puts("success");
 	return 0;
 }
