@@ -62,8 +62,8 @@
 // that must see the result, such as Modify, Query and Destroy, wait for the token.
 //
 // A turn sends and executes at most one quantum. A QP with work left enters the run queue of its port, which gives each
-// QP one quantum in turn. So no QP delays another for long, and a verb waits for one quantum at most. A verb of a client
-// process runs more, for what the process has posted before: see UserCA.settle.
+// QP one quantum in turn. So no QP delays another for long, and a verb waits for one quantum at most. A verb of a
+// client process runs more, for what the process has posted before: see UserCA.settle.
 //
 // One timer of the device's wheel serves all deadlines of a QP. What is due is done in the QP's turn of the run queue.
 //

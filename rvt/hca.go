@@ -129,12 +129,13 @@ func (h *HCA) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 }
 
 // Close stops the ports. It returns an error with the status ResourceBusy, and does nothing, while the CA is open
-// [SAS-2.2-07]: close the CA, or deregister the HCA from its access layer, first; Unplug does not wait for that. A second
-// Close does nothing and returns nil. Context: thread.
+// [SAS-2.2-07]: close the CA, or deregister the HCA from its access layer, first; Unplug does not wait for that. A
+// second Close does nothing and returns nil. Context: thread.
 func (h *HCA) Close() error { return h.stop(false) }
 
-// Unplug stops the ports like the removal of a card, whether the CA is open or not. Verbs on the objects of the consumer
-// then fail with InvalidState, and requests complete with errors. Close has nothing left to do. Context: thread.
+// Unplug stops the ports like the removal of a card, whether the CA is open or not. Verbs on the objects of the
+// consumer then fail with InvalidState, and requests complete with errors. Close has nothing left to do. Context:
+// thread.
 func (h *HCA) Unplug() error { return h.stop(true) }
 
 // stop stops the ports once.

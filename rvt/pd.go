@@ -35,6 +35,12 @@ func (h *HCA) newPD(verb string, typ ci.PDType, parent *refs) (*PD, error) {
 	return &PD{dev: &h.device, parent: parent}, nil
 }
 
+// settler is a QP as its process uses it.
+type settler interface {
+	// settle runs the engine until it leaves no work, or for settleTurns quanta.
+	settle()
+}
+
 // settle makes the posts of a client process visible to a verb that follows them: posts to queues in shared memory are
 // not calls, and the engine may not have seen them yet. Programs expect that a verb finds their effects, since a post
 // to Linux's Soft-RoCE runs the requester (rxe_post_send), until Linux 6.3 for all requests. The caller holds no lock.

@@ -17,12 +17,6 @@ type UserCA struct {
 	resting map[settler]struct{} // QPs whose last turn left work
 }
 
-// settler is a QP as its process uses it.
-type settler interface {
-	// settle runs the engine until it leaves no work, or for settleTurns quanta.
-	settle()
-}
-
 // OpenUser creates the context of a client process.
 func (c *CA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 	const verb = "CA.OpenUser"
