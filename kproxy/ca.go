@@ -134,7 +134,11 @@ func newPortAttr(p *ci.PortAttr) schema.PortAttr {
 		r.HardwareAgents = 1
 	}
 	for _, g := range p.GIDs[:min(len(p.GIDs), schema.MaxTable)] {
-		r.GIDs = append(r.GIDs, schema.GIDEntry{GID: g.GID, Type: g.Type})
+		e := schema.GIDEntry{GID: g.GID, Type: g.Type}
+		if len(g.Interface) <= schema.MaxZone {
+			e.Interface = g.Interface
+		}
+		r.GIDs = append(r.GIDs, e)
 	}
 	for _, k := range p.PKeys[:min(len(p.PKeys), schema.MaxTable)] {
 		r.PKeys = append(r.PKeys, uint16(k))

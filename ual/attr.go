@@ -35,7 +35,7 @@ func portAttr(r *schema.PortAttr) ci.PortAttr {
 		SpeedActive: r.SpeedActive, SpeedExt: r.SpeedExt, SubnetTimeout: r.SubnetTimeout,
 		InitTypeReply: r.InitTypeReply, HardwareAgents: r.HardwareAgents != 0}
 	for _, g := range r.GIDs {
-		p.GIDs = append(p.GIDs, ci.GIDEntry{GID: g.GID, Type: g.Type})
+		p.GIDs = append(p.GIDs, ci.GIDEntry{GID: g.GID, Type: g.Type, Interface: g.Interface})
 	}
 	for _, k := range r.PKeys {
 		p.PKeys = append(p.PKeys, ci.PKey(k))

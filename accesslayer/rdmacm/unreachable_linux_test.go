@@ -1,11 +1,8 @@
 package rdmacm_test
 
 import (
-	"context"
 	"errors"
 	"net/netip"
-	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -55,34 +52,17 @@ func TestDialNoProcess(t *testing.T) {
 	require.NoError(t, id.Close())
 }
 
-// inNamespace is set in the environment of the process that runs in a network namespace of its own.
-const inNamespace = "CIDDK_TEST_NAMESPACE"
-
 // TestDialNoMachine tests an address on the local network without a machine: neighbor discovery reports it after three
 // seconds.
 func TestDialNoMachine(t *testing.T) {
-	if os.Getenv(inNamespace) != "" {
+	if testenv.Namespace(t, `ip link set lo up
+		ip link add v0 type veth peer name v1
+		ip addr add 10.77.0.1/24 dev v0
+		ip addr add fd77::1/64 dev v0 nodad
+		ip link set v0 up
+		ip link set v1 up`) {
 		dialNoMachine(t)
-		return
 	}
-	for _, tool := range []string{"unshare", "ip"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
-	}
-	const script = `ip link set lo up && ip link add v0 type veth peer name v1 && ip addr add 10.77.0.1/24 dev v0 &&
-		ip addr add fd77::1/64 dev v0 nodad && ip link set v0 up && ip link set v1 up || exit 77
-		exec "$0" -test.run='^TestDialNoMachine$' -test.v`
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "unshare", "-rn", "sh", "-c", script, os.Args[0])
-	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	out, err := cmd.CombinedOutput()
-	if e, ok := errors.AsType[*exec.ExitError](err); ok && (e.ExitCode() == 77 || e.ExitCode() == 1 && len(out) < 200) {
-		t.Skipf("no network namespaces here: %s", out)
-	}
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "--- PASS: TestDialNoMachine")
 }
 
 func dialNoMachine(t *testing.T) {

@@ -77,7 +77,7 @@ func messages() map[string]reflect.Type {
 	return list
 }
 
-// TestGolden compares the bytes of every message with those of the first version, so that no change of a type changes
+// TestGolden compares the bytes of every message with those of schema.Version, so that no change of a type changes
 // the protocol unnoticed. Each message comes back from its bytes as it was.
 func TestGolden(t *testing.T) {
 	for name, typ := range messages() {

@@ -66,8 +66,10 @@ type PortAttr struct {
 
 // GIDEntry is ci.GIDEntry.
 type GIDEntry struct {
-	GID  ci.GID
-	Type ci.GIDType
+	GID       ci.GID
+	Type      ci.GIDType
+	Pad       [3]uint8
+	Interface string `max:"255"`
 }
 
 // ModifyCA sets attributes of a port. Only privileged clients may send it.

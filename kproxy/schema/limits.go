@@ -1,7 +1,7 @@
 package schema
 
 // Version is the version of the protocol. Both ends must have the same.
-const Version = 1
+const Version = 2
 
 // Limits of the protocol. The daemon rejects a request beyond them.
 const (
@@ -15,6 +15,7 @@ const (
 	MaxPorts   = 254
 	MaxTable   = 4096     // entries of all GID or P_Key tables of a port in a reply
 	MaxSLs     = 16       // service levels
+	MaxZone    = 255      // bytes of the name of a network interface
 	MaxVendor  = 16384    // bytes of a vendor call
 	MaxObjects = 64       // objects of a vendor call
 	MaxBatch   = 1024     // work requests, or completions, of a message

@@ -125,6 +125,8 @@ type BindPort struct {
 	Family   uint8 `max:"6"` // 4, 6, or 0 for any address of both
 	Reuse    bool
 	Pad      [2]uint8
+	Zone     string `max:"255"` // of Addr
+	Reserved uint32
 }
 
 // BindPortReply contains the port.

@@ -32,7 +32,7 @@ func (s *Service) bindPort(c *kproxy.Session, verb string, r *schema.BindPort) (
 	case 4:
 		addr = netip.AddrFrom4([4]byte(r.Addr[:4]))
 	case 6:
-		addr = netip.AddrFrom16(r.Addr)
+		addr = netip.AddrFrom16(r.Addr).Unmap().WithZone(r.Zone)
 	default:
 		return nil, errorf(verb, ci.InvalidParameter, "address family %d, want 0, 4 or 6", r.Family)
 	}

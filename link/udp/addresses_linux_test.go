@@ -1,49 +1,29 @@
 package udp
 
 import (
-	"context"
-	"errors"
 	"net/netip"
-	"os"
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"ciddk/internal/linktest"
+	"ciddk/internal/testenv"
 )
-
-// inNamespace is set in the process that runs in a network namespace of its own.
-const inNamespace = "CIDDK_TEST_NAMESPACE"
 
 // TestFollowNetlink checks, in a network namespace, that a port has the addresses of its interface as they are added
 // and removed: the IPv4 and IPv6 ones, an IPv6 one with duplicate address detection, and none when the interface is
 // gone.
 func TestFollowNetlink(t *testing.T) {
-	if os.Getenv(inNamespace) != "" {
+	if testenv.Namespace(t, `ip link set lo up
+		ip link add v0 type veth peer name v1
+		ip addr add 10.77.0.1/24 dev v0
+		ip link set v0 addrgenmode none
+		ip link set v0 up
+		ip link set v1 up`) {
 		followNetlink(t)
-		return
 	}
-	for _, tool := range []string{"unshare", "ip"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
-	}
-	const script = `ip link set lo up && ip link add v0 type veth peer name v1 && ip addr add 10.77.0.1/24 dev v0 &&
-		ip link set v0 addrgenmode none && ip link set v0 up && ip link set v1 up || exit 77
-		exec "$0" -test.run='^TestFollowNetlink$' -test.v`
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "unshare", "-rn", "sh", "-c", script, os.Args[0])
-	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	out, err := cmd.CombinedOutput()
-	if e, ok := errors.AsType[*exec.ExitError](err); ok && (e.ExitCode() == 77 || e.ExitCode() == 1 && len(out) < 200) {
-		t.Skipf("no network namespaces here: %s", out)
-	}
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "--- PASS: TestFollowNetlink")
 }
 
 func followNetlink(t *testing.T) {

@@ -28,7 +28,7 @@ func (p *ports) Bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (rdmacm
 		b := a.As4()
 		copy(q.Addr[:], b[:])
 	default:
-		q.Family, q.Addr = 6, a.As16()
+		q.Family, q.Addr, q.Zone = 6, a.As16(), a.Zone()
 	}
 	var r schema.BindPortReply
 	if err := p.s.c.Do(schema.CmdBindPort, q, &r); err != nil {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"reflect"
 	"sync"
@@ -83,8 +84,9 @@ func (s *Server) open(c *native.Conn, body []byte, r *schema.Hello) (*kproxy.Ses
 		return nil, invalid(schema.CmdHello, err)
 	}
 	if r.Version != schema.Version || r.PointerBits != 32 && r.PointerBits != 64 {
-		return nil, &ci.Error{Verb: "ual.Dial", Status: ci.Unsupported,
-			Detail: "the daemon and the client's library are of different versions"}
+		return nil, &ci.Error{Verb: "ual.Dial", Status: ci.Unsupported, Detail: fmt.Sprintf("the daemon has version "+
+			"%d of the protocol, the client's library version %d (build both from one version of the kit)",
+			schema.Version, r.Version)}
 	}
 	pid, uid, gid, err := c.Peer()
 	if err != nil {

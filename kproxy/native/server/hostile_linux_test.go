@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -100,6 +101,7 @@ func TestNoHello(t *testing.T) {
 	c = r.raw()
 	err = c.do(schema.CmdHello, &schema.Hello{Version: schema.Version + 1, PointerBits: 64}, &schema.HelloReply{})
 	require.ErrorIs(t, err, ci.Unsupported)
+	require.ErrorContains(t, err, fmt.Sprintf("the daemon has version %d", schema.Version))
 	assert.Empty(t, r.core.Sessions())
 }
 
