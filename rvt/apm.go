@@ -85,7 +85,7 @@ func (q *QP) migrate() {
 // another path show that the peer has migrated alone. A QP without an alternate path does not take part and raises no
 // event.
 func (q *QP) checkMigReq(p *Packet) bool {
-	fromPrimary := p.Src == q.peer && p.isFor(q.local)
+	fromPrimary := q.isFromPeer(p)
 	fromAlt := q.altRt != nil && p.Src == q.altPeer && p.isFor(q.altGID)
 	switch {
 	case !p.MigReq:
@@ -117,6 +117,9 @@ func (q *QP) refuseMigration() {
 		q.notify.event(ci.EventQPAPMError)
 	}
 }
+
+// isFromPeer reports whether a packet has the addresses of the primary path.
+func (q *QP) isFromPeer(p *Packet) bool { return p.Src == q.peer && p.isFor(q.local) }
 
 func isResponse(op wire.Op) bool {
 	return op == wire.OpAcknowledge || op == wire.OpReadResponse || op == wire.OpAtomicAcknowledge

@@ -284,7 +284,7 @@ func (q *QP) receive(t *turn, p *Packet) {
 	case q.service == wire.UD:
 		q.resp.receiveDatagram(t, p)
 		return
-	case p.Entropy != q.origin.entropy && p.Src == q.peer && !q.admitEntropy(p):
+	case p.Entropy != q.origin.entropy && q.isFromPeer(p) && !q.admitEntropy(p):
 		return
 	case !q.checkMigReq(p):
 		q.dropAddress(p)
