@@ -75,8 +75,9 @@ func (x *wrongPathRig) packets() map[string]Packet {
 // say delivers a packet of a path with a source port of its own.
 func (x *wrongPathRig) say(p Packet, from, to ci.GID, migReq bool, entropy uint16) {
 	q := x.s.qp.(*QP)
-	p.Service, p.DestQP, p.PKey, p.N, p.MTU = q.service, q.num, 0xffff, 1, 1024
-	p.MigReq, p.Src, p.Dst, p.Entropy = migReq, Addr{GID: from}, Addr{GID: to}, entropy
+	p.Service, p.DestQP, p.PKey = q.service, q.num, 0xffff
+	p.N, p.MTU, p.MigReq = 1, 1024, migReq
+	p.Src, p.Dst, p.Entropy = Addr{GID: from}, Addr{GID: to}, entropy
 	for _, b := range p.Payload {
 		p.Len += uint32(len(b))
 	}
@@ -126,7 +127,7 @@ func TestWrongPath(t *testing.T) {
 								}
 								x.say(p, from, to, migReq, 666)
 								sent++
-								require.Equal(t, before, x.snapshot(t), "%s from %d to %d, MigReq %v", name, i, k, migReq)
+								require.Equal(t, before, x.snapshot(t), "%s from %d to %d, %v", name, i, k, migReq)
 							}
 						}
 					}
