@@ -62,7 +62,8 @@ func TestUDPNoAllocation(t *testing.T) {
 	var pkts []rvt.Packet
 	for i := range 16 {
 		n := 1 + i%2*3
-		pkts = append(pkts, rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: uint32(n),
+		service := []wire.Service{wire.UD, wire.RC}[i%2] // with a GRH, and in trains
+		pkts = append(pkts, rvt.Packet{Service: service, Op: wire.OpSend, Start: true, End: true, N: uint32(n),
 			MTU: 1024, Len: uint32(n * 1024),
 			Payload: [][]byte{make([]byte, n*1024)}, Route: rt})
 	}
