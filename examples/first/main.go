@@ -15,8 +15,6 @@ import (
 	"ciddk/softroce"
 )
 
-func main() { run(context.Background(), os.Stdout) }
-
 func run(ctx context.Context, out io.Writer) {
 	server, address := open()
 	defer server.Close()
@@ -44,6 +42,8 @@ func open() (*rdmacm.Manager, netip.Addr) {
 		}
 	}
 }
+
+func main() { run(context.Background(), os.Stdout) }
 
 func must[T any](v T, err error) T {
 	if err != nil {

@@ -102,7 +102,7 @@ func replaceBlock(file string, inserts ...string) (string, error) {
 	return out.String(), nil
 }
 
-// program returns a Go file from its first declaration on, as a fenced block, without package clause and imports.
+// program returns a Go file from its first declaration to main, as a fenced block.
 func program(file string) (string, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -112,5 +112,6 @@ func program(file string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("%s: no import block", file)
 	}
+	body, _, _ = strings.Cut(body, "\nfunc main()")
 	return "\n```go\n" + strings.TrimSpace(body) + "\n```\n\n", nil
 }

@@ -16,6 +16,7 @@ type Config struct {
 	// have them.
 	BufAccess, Access ci.Access
 	NoAccess          bool // the QPs grant no rights; Access is ignored
+	OwnPD             bool // each end has a PD of its own, however few the CA has
 
 	MTU        ci.MTU         // 0: the smaller of both ports' active MTUs
 	AckTimeout ci.TimeExp     // 0: 16, which is 268 ms; doubled each time the case is run again
@@ -33,6 +34,9 @@ type Config struct {
 
 // An Option changes a Config.
 type Option func(*Config)
+
+// OwnPD sets that each end has a PD of its own, for cases that need another PD, or destroy it.
+func OwnPD(c *Config) { c.OwnPD = true }
 
 // Type sets the service of the QP.
 func Type(t ci.QPType) Option { return func(c *Config) { c.Type = t } }

@@ -185,7 +185,7 @@ func (p *Pair) Another(opts ...Option) *Pair {
 // AnotherInReset is like Another but leaves the QPs in Reset.
 func (p *Pair) AnotherInReset(opts ...Option) *Pair {
 	a, b := p.A.QP.CA, p.B.QP.CA
-	c := config(append([]Option{Type(p.A.Config.Type)}, opts...), a, b)
+	c := config(append([]Option{Type(p.A.Config.Type), OwnPD}, opts...), a, b)
 	return &Pair{A: a.End(c), B: b.End(c)}
 }
 

@@ -64,9 +64,17 @@ func (p *Pair) More(shareCQ bool) *Pair {
 	return n
 }
 
-// End creates one side: a PD, two CQs, a QP in Reset and a buffer.
+// fewPDs is the number of PDs below which the ends of a CA share one.
+const fewPDs = 8
+
+// End creates one side: a PD, two CQs, a QP in Reset and a buffer. On an adapter with few PDs, ends without
+// Config.OwnPD share one.
 func (ca *CA) End(c Config) *End {
-	pd := ca.PD()
+	pd := ca.pd
+	if n := ca.Attr.MaxPDs; c.OwnPD || pd == nil || n == 0 || n >= fewPDs {
+		pd = ca.PD()
+		ca.pd = pd
+	}
 	return ca.end(pd, ca.CQ(pd, 2*c.Caps.SendDepth), ca.CQ(pd, ca.completions(c)), c)
 }
 

@@ -915,7 +915,7 @@ var _ = callbacksCases.Case(validate.Case{
 }, CIPortEvent02)
 
 func portDownTraffic(t *validate.T) {
-	first := kit.RC(t)
+	first := kit.RC(t, kit.OwnPD)
 	first.A.Exchange(first.B, 100)
 	p := first.Another(quick...) // short timeouts only for the port that is down
 	q := first.Another(quick...)

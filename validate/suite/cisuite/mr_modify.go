@@ -55,7 +55,9 @@ func keyFor(r ci.Region, a ci.Access) ci.Key {
 
 // elsewhere returns another connection of the same adapters. Its ends have their own PDs.
 func elsewhere(p *kit.Pair) *kit.Pair {
-	q := &kit.Pair{A: p.A.CA.End(p.A.Config), B: p.B.CA.End(p.B.Config)}
+	a, b := p.A.Config, p.B.Config
+	a.OwnPD, b.OwnPD = true, true
+	q := &kit.Pair{A: p.A.CA.End(a), B: p.B.CA.End(b)}
 	kit.Connect(q.A.QP, q.B.QP)
 	return q
 }

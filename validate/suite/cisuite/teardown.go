@@ -328,10 +328,11 @@ var CITeardown08 = teardownCases.Must("CI-Teardown-08", "IBTA 11.2.5.4", "timewa
 	"The number of a destroyed QP is not used again before the time set with TimeWait has passed.")
 
 var _ = teardownCases.Case(validate.Case{
-	ID:      "teardown.qp.time-wait",
-	Title:   "quarantine of a QP number",
-	Feature: validate.FeatureTeardown,
-	Run:     tearTimeWait,
+	ID:         "teardown.qp.time-wait",
+	Title:      "quarantine of a QP number",
+	Feature:    validate.FeatureTeardown,
+	Run:        tearTimeWait,
+	Exhaustive: exhaustiveTime,
 }, CITeardown08)
 
 func tearTimeWait(t *validate.T) {
@@ -649,7 +650,7 @@ var _ = teardownCases.Case(validate.Case{
 
 func tearCloseHot(t *validate.T) {
 	for range 3 {
-		p := kit.RC(t)
+		p := kit.RC(t, kit.OwnPD)
 		p.B.Recv(p.B.RecvWRs(16, 64)...)
 		stop := flood(t, p)
 		p.B.RecvCQ.Wait(4)
