@@ -64,17 +64,20 @@ func (p *Pair) More(shareCQ bool) *Pair {
 	return n
 }
 
-// fewPDs is the number of PDs below which the ends of a CA share one.
+// fewPDs is the number of PDs below which ends of a CA share one.
 const fewPDs = 8
 
-// End creates one side: a PD, two CQs, a QP in Reset and a buffer. On an adapter with few PDs, ends without
-// Config.OwnPD share one.
-func (ca *CA) End(c Config) *End {
-	pd := ca.pd
-	if n := ca.Attr.MaxPDs; c.OwnPD || pd == nil || n == 0 || n >= fewPDs {
-		pd = ca.PD()
-		ca.pd = pd
+// EndPD returns a PD for an end. On an adapter with few PDs, ends without Config.OwnPD share one.
+func (ca *CA) EndPD(c Config) ci.PD {
+	if n := ca.Attr.MaxPDs; c.OwnPD || ca.pd == nil || n == 0 || n >= fewPDs {
+		ca.pd = ca.PD()
 	}
+	return ca.pd
+}
+
+// End creates one side: a PD, two CQs, a QP in Reset and a buffer.
+func (ca *CA) End(c Config) *End {
+	pd := ca.EndPD(c)
 	return ca.end(pd, ca.CQ(pd, 2*c.Caps.SendDepth), ca.CQ(pd, ca.completions(c)), c)
 }
 

@@ -251,11 +251,15 @@ func avPortWorks(t *validate.T) {
 	}
 }
 
-// userWorks creates objects of two processes, which must be separate, and closes one process.
+// userWorks creates objects of two processes, which must be separate, and closes one process. With one PD there is room
+// for one process.
 func userWorks(t *validate.T) {
 	ca := kit.Open(t)
-	var pds [2]ci.PD
-	var users [2]ci.UserCA
+	n := 2
+	if ca.Attr.MaxPDs > 0 {
+		n = min(n, ca.Attr.MaxPDs)
+	}
+	pds, users := make([]ci.PD, n), make([]ci.UserCA, n)
 	for i := range users {
 		u, err := ca.OpenUser(process{}, &ci.UserBuffer{})
 		kit.OK(t, err, "CA.OpenUser")
@@ -274,6 +278,18 @@ func userWorks(t *validate.T) {
 		u, err := ca.OpenUser(x.p, x.ub)
 		kit.WantRefused(t, u, err, "CA.OpenUser with "+x.what, ci.InvalidParameter)
 	}
+	if n > 1 {
+		userEndsAlone(t, pds, users[0])
+	}
+	last := pds[n-1]
+	mr, err := last.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
+	kit.OK(t, err, "PD.RegisterMR of a process")
+	kit.Own(t, mr, "MR of a process")
+	userEnds(t, ca, users[n-1], last, mr)
+}
+
+// userEndsAlone closes the first of two processes.
+func userEndsAlone(t *validate.T, pds []ci.PD, u ci.UserCA) {
 	kit.True(t, !ci.Same(pds[0], pds[1]), "PDs of two processes", "two different objects", "one")
 	mr, err := pds[0].RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 4096)), Access: kit.AllAccess})
 	kit.OK(t, err, "PD.RegisterMR with the PD of a process")
@@ -284,11 +300,7 @@ func userWorks(t *validate.T) {
 	kit.WantExactly(t, pds[0].Destroy(), "PD.Destroy of a process's PD with a region", ci.ResourceBusy)
 	kit.Destroy(t, mr, "MR of a process")
 	kit.Destroy(t, pds[0], "PD of a process")
-	kit.OK(t, users[0].Destroy(), "UserCA.Destroy")
-	mr, err = pds[1].RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
-	kit.OK(t, err, "PD.RegisterMR of a process after the other process has closed")
-	kit.Own(t, mr, "MR of a process")
-	userEnds(t, ca, users[1], pds[1], mr)
+	kit.OK(t, u.Destroy(), "UserCA.Destroy")
 }
 
 // userEnds closes a process, which must be refused while a PD of it exists, with objects and without.
@@ -301,20 +313,17 @@ func userEnds(t *validate.T, ca *kit.CA, u ci.UserCA, pd ci.PD, mr ci.MR) {
 		QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1}})
 	kit.OK(t, err, "PD.CreateQP with the PD of a process")
 	kit.Own(t, qp, "QP of a process")
-	other, err := u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
-	kit.OK(t, err, "UserCA.AllocatePD")
-	kit.Own(t, other, "PD of a process")
 	kit.WantExactly(t, u.Destroy(), early+"objects", ci.ResourceBusy)
 	_, err = qp.Query()
 	kit.OK(t, err, "QP.Query after the refused UserCA.Destroy")
-	for _, o := range []ci.Object{qp, cq, mr, pd} {
+	for _, o := range []ci.Object{qp, cq, mr} {
 		kit.Destroy(t, o, "object of a process")
 	}
 	kit.WantExactly(t, u.Destroy(), early+"a PD", ci.ResourceBusy)
+	kit.Destroy(t, pd, "PD of a process")
 	again, err := u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
 	kit.OK(t, err, "UserCA.AllocatePD after the refused UserCA.Destroy")
 	kit.Destroy(t, kit.Own(t, again, "PD of a process"), "PD of a process")
-	kit.Destroy(t, other, "PD of a process")
 	kit.WantExactly(t, ca.Destroy(), "CA.Destroy with a process", ci.ResourceBusy)
 	kit.OK(t, u.Destroy(), "UserCA.Destroy")
 	const ended = " of a process that has ended"

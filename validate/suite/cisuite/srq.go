@@ -58,11 +58,11 @@ type srqStage struct {
 func newSRQ(t *validate.T, depth, n int, opts ...kit.Option) *srqStage {
 	s := &srqStage{t: t}
 	s.a, s.b = kit.OpenPair(t)
-	s.pd = s.b.PD()
+	s.conf = kit.Options(s.a, s.b, opts...)
+	s.pd = s.b.EndPD(s.conf)
 	s.srq, s.ev = s.b.SRQ(s.pd, depth, 2)
 	s.cq, s.send = s.b.CQ(s.pd, 2*depth+16), s.b.CQ(s.pd, 16)
 	s.buf = s.b.Buf(s.pd, 64<<10, kit.AllAccess)
-	s.conf = kit.Options(s.a, s.b, opts...)
 	for range n {
 		s.connect(s.pd)
 	}
