@@ -29,16 +29,22 @@ var ample = ci.CAAttr{
 	MaxInitDepthPerQP: 4, MaxRespRes: 128, Vectors: 1,
 }
 
-// services has the limits with which the kit's services and a daemon for several clients run.
+// services has the limits with which the kit's services and a daemon for several clients run. Requests that clients make
+// beyond the limits do not come back as a LimitError, so cases with more objects say so in Needs.Attr.
 var services = ci.CAAttr{
-	MaxPDs: 32, MaxAVs: 128, MaxQPs: 64, MaxCQs: 64, MaxSRQs: 8, MaxMRs: 128, MaxMWs: 16, MaxFMRs: 16, MaxWRs: 256,
-	MaxSGEs: 4, MaxReadSGEs: 1, MaxInline: 32, MaxCQEs: 1024, MaxSRQWRs: 128, MaxSRQSGEs: 3, MaxMapsPerFMR: 2,
-	MaxFastRegPages: 16, MaxMcastGroups: 8, MaxMcastQPs: 16, MaxQPsPerMcastGroup: 8, MaxRespResPerQP: 2,
-	MaxInitDepthPerQP: 2, MaxRespRes: 64,
+	MaxPDs: 3, MaxAVs: 8, MaxQPs: 16, MaxCQs: 16, MaxSRQs: 4, MaxMRs: 16, MaxMWs: 4, MaxFMRs: 4, MaxWRs: 64,
+	MaxSGEs: 2, MaxReadSGEs: 1, MaxInline: 24, MaxCQEs: 256, MaxSRQWRs: 100, MaxSRQSGEs: 3, MaxMapsPerFMR: 2,
+	MaxFastRegPages: 16, MaxMcastGroups: 4, MaxMcastQPs: 8, MaxQPsPerMcastGroup: 4, MaxRespResPerQP: 1,
+	MaxInitDepthPerQP: 1, MaxRespRes: 16,
 }
 
 // QueueDepth is the depth of a queue of which a case asks for nothing else, on an adapter that allows it.
 const QueueDepth = 16
+
+// Within returns a value for Needs.Attr: the limits of an adapter must be at least those of want that are not 0.
+func Within(want ci.CAAttr) func(*ci.CAAttr) string {
+	return func(a *ci.CAAttr) string { return Lacking(a, &want) }
+}
 
 // Lacking returns the first limit of a that is not 0 and less than that of want, as a reason for skipping, or "".
 func Lacking(a, want *ci.CAAttr) string {

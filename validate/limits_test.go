@@ -48,7 +48,7 @@ func TestLacking(t *testing.T) {
 	assert.Empty(t, Lacking(&ample, &ample))
 	few := ample
 	few.MaxQPs = 3
-	assert.Equal(t, "MaxQPs is 3, the case needs 64", Lacking(&few, &services))
+	assert.Equal(t, "MaxQPs is 3, the case needs 16", Lacking(&few, &services))
 	few.MaxQPs = 0 // not claimed
 	assert.Empty(t, Lacking(&few, &services))
 }

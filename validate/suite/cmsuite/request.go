@@ -315,6 +315,7 @@ var CMReq09 = requests.Must("CM-Req-09", "IBTA 12.9.8.1", "cm",
 var _ = requests.Case(validate.Case{
 	ID:    "cm.request.stray",
 	Title: "messages for other connections arrive before the reply",
+	Needs: validate.Needs{Attr: validate.Within(ci.CAAttr{MaxWRs: 256})}, // a burst of messages at QP1
 	Run:   requestStray,
 }, CMReq09)
 

@@ -87,11 +87,14 @@ func shared(t *validate.T, f *os.File) *sharedMemory {
 	return &sharedMemory{d, b}
 }
 
+// manyObjects is what cases need that connect many pairs of QPs of processes.
+var manyObjects = validate.Within(ci.CAAttr{MaxPDs: 32, MaxQPs: 64, MaxCQs: 64, MaxMRs: 128})
+
 var _ = scribbles.Case(validate.Case{
 	ID:    "user.library.requests",
 	Title: "requests in shared queues with a wrong word",
 	Run:   libraryRequests,
-	Needs: validate.Needs{Caps: ci.CapUser},
+	Needs: validate.Needs{Caps: ci.CapUser, Attr: manyObjects},
 }, req.SAS2_4_10)
 
 // hostileStage is two applications of one daemon. The second overwrites its shared memory.
@@ -205,7 +208,7 @@ var _ = scribbles.Case(validate.Case{
 	ID:    "user.library.receives",
 	Title: "receives in shared queues with a wrong word, of each service",
 	Run:   libraryReceives,
-	Needs: validate.Needs{Caps: ci.CapUser},
+	Needs: validate.Needs{Caps: ci.CapUser, Attr: manyObjects},
 }, req.SAS2_4_10)
 
 // libraryReceives changes each word of a posted receive, and sends a message to it. A request of a reliable connection

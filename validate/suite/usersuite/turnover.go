@@ -18,7 +18,7 @@ var _ = turnovers.Case(validate.Case{
 	Title:   "a process with thousands of QPs, of which each has its work done",
 	Run:     libraryMany,
 	Timeout: 45 * time.Second,
-	Needs:   validate.Needs{Caps: ci.CapUser},
+	Needs:   validate.Needs{Caps: ci.CapUser, Attr: manyObjects},
 }, req.SAS2_4_17)
 
 // libraryMany creates more than 4,096 QPs. A driver may mark those with work by the bits of 64-bit words, and the words
@@ -87,7 +87,7 @@ var _ = turnovers.Case(validate.Case{
 	Title:   "queues that a process resizes again and again",
 	Run:     libraryResized,
 	Timeout: 60 * time.Second,
-	Needs:   validate.Needs{Caps: ci.CapUser},
+	Needs:   validate.Needs{Caps: ci.CapUser, Attr: manyObjects},
 }, req.SAS2_4_06)
 
 // libraryResized resizes queues so often that they need, in total, more memory than a driver shares with a process. In
