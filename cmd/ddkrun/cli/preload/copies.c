@@ -284,6 +284,17 @@ static void touch(uint64_t from, uint64_t to, int is_writable)
 		RAW(SYS_munmap, none, most);
 }
 
+/* advise calls madvise for parts, so that the kernel's lock of the mappings is free between them for the daemon. */
+static int advise(uint64_t from, uint64_t to, int advice)
+{
+	const uint64_t most = PAGES_OF_A_CALL * sysconf(_SC_PAGESIZE);
+	int r = 0;
+	for (; r == 0 && from < to; from += most)
+		while ((r = RAW(SYS_madvise, from, to - from < most ? to - from : most, advice)) < 0 && errno == EINTR)
+			;
+	return r;
+}
+
 /*
  * populate makes the pages of a registration resident. It returns 0 or an errno: EFAULT or ENOMEM if that is not possible
  * although the memory is mapped with the rights that the daemon needs. The daemon rejects memory that is not.
@@ -296,9 +307,8 @@ static int populate(const struct registration *g)
 	int saved = errno, r = 0;
 	if (!g->size || g->start + g->size < g->start || to <= from)
 		return 0;
-	while (!is_old && (r = RAW(SYS_madvise, from, to - from, g->is_written ? POPULATE_WRITE : POPULATE_READ)) < 0 &&
-	       errno == EINTR)
-		;
+	if (!is_old)
+		r = advise(from, to, g->is_written ? POPULATE_WRITE : POPULATE_READ);
 	int failed = errno;
 	errno = saved;
 	if (is_old || (r < 0 && failed == EINVAL)) {
