@@ -93,8 +93,8 @@ func (l *Lane[T]) decide(p T, out []T) []T {
 	case Delay:
 		l.hold(p, 0, time.Duration(span*float64(l.model.MaxDelay)))
 		return out
-	case Reorder:
-		l.hold(p, 1+int(bit%3), l.model.MaxDelay)
+	case Reorder: // not for MaxDelay exactly, after which its sender may send again: the order would be a race
+		l.hold(p, 1+int(bit%3), time.Duration((1-span/2)*float64(l.model.MaxDelay)))
 		return out
 	case Duplicate:
 		out = append(out, p, l.handler.Copy(p))

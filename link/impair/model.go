@@ -15,7 +15,7 @@ const (
 	Pass
 	Drop
 	Duplicate // sent twice in a row
-	Reorder   // held back until one to three more packets have passed, or for MaxDelay
+	Reorder   // held back until one to three more packets have passed, or for half of MaxDelay to all of it
 	Delay     // held for a time up to MaxDelay
 	Corrupt   // one bit flipped, of the packet as it is on a wire
 )
