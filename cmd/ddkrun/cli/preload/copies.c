@@ -284,8 +284,8 @@ static void touch(uint64_t from, uint64_t to, int is_writable)
 		RAW(SYS_munmap, none, most);
 }
 
-/* advise calls madvise for parts, so that the kernel's lock of the mappings is free between them for the daemon. */
-static int advise(uint64_t from, uint64_t to, int advice)
+/* bring_in calls madvise for parts, so that the kernel's lock of the mappings is free between them for the daemon. */
+static int bring_in(uint64_t from, uint64_t to, int advice)
 {
 	const uint64_t most = PAGES_OF_A_CALL * sysconf(_SC_PAGESIZE);
 	int r = 0;
@@ -308,7 +308,7 @@ static int populate(const struct registration *g)
 	if (!g->size || g->start + g->size < g->start || to <= from)
 		return 0;
 	if (!is_old)
-		r = advise(from, to, g->is_written ? POPULATE_WRITE : POPULATE_READ);
+		r = bring_in(from, to, g->is_written ? POPULATE_WRITE : POPULATE_READ);
 	int failed = errno;
 	errno = saved;
 	if (is_old || (r < 0 && failed == EINVAL)) {
