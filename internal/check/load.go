@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+
+	"ciddk/internal/testenv"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 	// niceness of the certifier; the busy processes have priority
 	niceness = "6"
 	// loadParts is the number of parts of the cases. One of them runs.
-	loadParts = 2
+	loadParts = 4
 	// spinEnv is the environment variable that makes this program one of the busy processes.
 	spinEnv = "CIDDK_CHECK_SPIN"
 )
@@ -37,8 +39,8 @@ func load(ctx context.Context, r *runner) error {
 	}
 	defer stop()
 	args := []string{"-n", niceness, bin, "run", "reference", "--quiet"}
-	if part, parts, whole := r.part(loadParts, loadParts*maxSparse); !whole {
-		args = append(args, "--shard", fmt.Sprintf("%d/%d", part+1, parts))
+	if part, whole := testenv.Turn(loadParts); !whole {
+		args = append(args, "--shard", fmt.Sprintf("%d/%d", part+1, loadParts))
 	}
 	for i := range r.loadRuns {
 		fmt.Fprintf(r.out, "run %d of %d, beside %d busy processes\n", i+1, r.loadRuns, busyProcesses)

@@ -39,10 +39,8 @@ type runner struct {
 	root string
 	out  io.Writer
 	full bool
-	// whole is set if samples are to be whole. Otherwise they are 1/sparse of their size, as the pace requires.
-	whole  bool
-	sparse int
-	pace   pace
+	// whole is set if samples are to be whole.
+	whole bool
 	// loadRuns is how often the load step certifies.
 	loadRuns int
 	// numKills is the number of clients that the kills step kills.
@@ -58,8 +56,6 @@ func (r *runner) all(ctx context.Context, steps []step) int {
 		total += s.expect
 	}
 	fmt.Fprintf(r.out, "%d steps, about %s on 2 quiet cores\n", len(steps), short(total.Round(10*time.Second)))
-	r.pace.left += total
-	r.sparse = 1
 	var lines []string
 	for _, s := range steps {
 		lines = append(lines, r.one(ctx, s))
@@ -93,7 +89,6 @@ func (r *runner) one(ctx context.Context, s step) string {
 	started := err == nil
 	if started {
 		fmt.Fprintf(r.out, "\n=== %s: %s (about %s)\n", s.name, s.title, short(s.expect))
-		r.setSparse()
 		start := time.Now()
 		limited, cancel := context.WithTimeoutCause(ctx, s.limit, errTooSlow)
 		failedBefore := r.results.failed()
@@ -104,11 +99,6 @@ func (r *runner) one(ctx context.Context, s step) string {
 		}
 		cancel()
 		took = time.Since(start).Round(100 * time.Millisecond)
-		if errors.Is(err, errSkip) {
-			r.pace.skipped(s.expect)
-		} else {
-			r.pace.ended(s.expect, took, r.sparse)
-		}
 	}
 	word, result := "ok", "pass"
 	switch {

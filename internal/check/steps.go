@@ -51,27 +51,27 @@ func steps(full bool) []step {
 			330 * s, 24 * m, race},
 		{"usb", "the packages with build tag usb, with libusb", true, 25 * s, 4 * m, usb},
 		{"lint", "golangci-lint", true, 60 * s, 10 * m, lint},
-		{"fuzz", fmt.Sprintf("an eighth of the fuzz targets (part by commit) for %v, two at a time", fuzzTime),
-			true, 180 * s, 14 * m, fuzz},
-		{"bench", "every benchmark, briefly, with its yardstick", true, 130 * s, 8 * m, bench},
+		{"fuzz", fmt.Sprintf("a 16th of the fuzz targets (part by commit) for %v, two at a time", fuzzTime),
+			true, 100 * s, 14 * m, fuzz},
+		{"bench", "every benchmark, briefly, with its yardstick", true, 100 * s, 8 * m, bench},
 		{"storm",
-			"a million messages over each IP version, on a network that harms half of all packets, in virtual time",
-			true, 65 * s, 6 * m, storm},
-		{"udpstorm", "100,000 messages over UDP, IPv4, IPv4 privileged or IPv6 (by commit), with 2% of each harm",
-			true, 40 * s, 6 * m, udpStorm},
+			"500,000 messages over each IP version, on a network that harms half of all packets, in virtual time",
+			true, 35 * s, 6 * m, storm},
+		{"udpstorm", "50,000 messages over UDP, IPv4, IPv4 privileged or IPv6 (by commit), with 2% of each harm",
+			true, 25 * s, 6 * m, udpStorm},
 		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal",
-			true, 125 * s, 6 * m, chaos},
+			true, 75 * s, 6 * m, chaos},
 		{"certify", "ddk-validate run reference, over each link, through the access layer and a daemon; run mlx4", true,
 			270 * s, 14 * m, certify},
 		{"kills",
 			"500 clients of ddkd are killed, half of them under traffic, and their peers receive the errors of IBTA",
 			true, 25 * s, 4 * m, kills},
-		{"load", "ddk-validate run reference, half of it (by commit), at low priority, beside 8 busy processes", true,
-			120 * s, 14 * m, load},
-		{"mutants", "ddk-validate self: the certifier catches wrong drivers, a quarter of them (part by commit)",
-			true, 130 * s, 10 * m, mutants},
-		{"mutation", fmt.Sprintf("the certifier and the tests detect changes of the source, up to %d "+
-			"(package and seed by commit)", numMutations), true, 180 * s, 8 * m, mutation},
+		{"load", "ddk-validate run reference, a quarter of it (by commit), at low priority, beside 8 busy processes", true,
+			75 * s, 14 * m, load},
+		{"mutants", "ddk-validate self: the certifier catches wrong drivers, an eighth of them (part by commit)",
+			true, 75 * s, 10 * m, mutants},
+		{"mutation", fmt.Sprintf("the certifier and the tests detect changes of the source, %d "+
+			"(package and seed by commit)", numMutations), true, 120 * s, 12 * m, mutation},
 		{"examples", "the examples, built and run", true, 60 * s, 3 * m, examples},
 	}
 }
@@ -253,7 +253,7 @@ func usb(ctx context.Context, r *runner) error {
 	return nil
 }
 
-const chaosTime = 2 * time.Minute
+const chaosTime = time.Minute
 
 // chaos runs test/chaos for up to two minutes. Its seed is in the output.
 func chaos(ctx context.Context, r *runner) error {
@@ -264,7 +264,7 @@ func chaos(ctx context.Context, r *runner) error {
 		return err
 	}
 	return r.do(ctx, []string{withC}, "go", "test", "-race", "-count=1", "-timeout", "5m30s", "-run", "^TestChaos$",
-		"-v", "./test/chaos", "-chaos.duration="+(chaosTime/time.Duration(r.sparse)).String())
+		"-v", "./test/chaos", "-chaos.duration="+chaosTime.String())
 }
 
 func lint(ctx context.Context, r *runner) error {
@@ -279,7 +279,7 @@ func lint(ctx context.Context, r *runner) error {
 
 const (
 	fuzzTime  = 20 * time.Second
-	fuzzParts = 8
+	fuzzParts = 16
 )
 
 // fuzz runs the targets whose turn it is, two at a time with one worker each.
@@ -288,10 +288,10 @@ func fuzz(ctx context.Context, r *runner) error {
 	if err != nil {
 		return err
 	}
-	if part, parts, whole := r.part(fuzzParts, len(targets)); !whole {
+	if part, whole := testenv.Turn(fuzzParts); !whole {
 		all := len(targets)
-		targets = testenv.Part(targets, part, parts)
-		fmt.Fprintf(r.out, "%d of %d targets: part %d of %d\n", len(targets), all, part+1, parts)
+		targets = testenv.Part(targets, part, fuzzParts)
+		fmt.Fprintf(r.out, "%d of %d targets: part %d of %d\n", len(targets), all, part+1, fuzzParts)
 	}
 	work := make(chan target, len(targets))
 	for _, t := range targets {
@@ -376,7 +376,7 @@ func lastFuzzLine(out string) string {
 }
 
 // benchRounds is the number of rounds of which the tables print medians.
-const benchRounds = 9
+const benchRounds = 5
 
 // bench runs all benchmarks briefly, then those with a limit for longer; their tables are printed last. A missed limit
 // is not a failure, because the machine may be busy. TestUserCases of package bench fails if applications that share an
@@ -390,7 +390,7 @@ func bench(ctx context.Context, r *runner) error {
 	if !r.present("bench/cmd/table") {
 		return skip("the tree has no bench/cmd/table")
 	}
-	rounds := strconv.Itoa(max(3, benchRounds/r.sparse))
+	rounds := strconv.Itoa(benchRounds)
 	if err := r.do(ctx, nil, "go", "run", "./bench/cmd/table", "-rounds", rounds); err != nil {
 		return err
 	}
@@ -410,7 +410,7 @@ func udpStorm(ctx context.Context, r *runner) error {
 		return err
 	}
 	return r.do(ctx, nil, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestUDPStorm$",
-		"-v", "./"+dir, fmt.Sprintf("-udpstorm.messages=%d", 100_000/r.sparse))
+		"-v", "./"+dir, "-udpstorm.messages=50000")
 }
 
 // storm runs test/storm at full length.
@@ -420,7 +420,7 @@ func storm(ctx context.Context, r *runner) error {
 	}
 	return r.do(ctx, nil, "go", "test", "-count=1", "-timeout", "5m30s", "-run",
 		"^TestStorm$", "-v",
-		"./test/storm", fmt.Sprintf("-storm.messages=%d", 1_000_000/r.sparse))
+		"./test/storm", "-storm.messages=500000")
 }
 
 // folderOf returns the folder of the test file that contains a text.
@@ -571,10 +571,6 @@ func certify(ctx context.Context, r *runner) error {
 	add([]string{"reference"}, referenceLinks(r.out)...)
 	add([]string{"reference", "--link", "network"}, throughs()...)
 	add([]string{"mlx4"}, mlx4Links()...)
-	if part, parts, whole := r.part(1, maxSparse); !whole {
-		fmt.Fprintf(r.out, "part %d of %d of %d runs\n", part+1, parts, len(runs))
-		runs = testenv.Part(runs, part, parts)
-	}
 	for _, args := range runs {
 		if err := r.do(ctx, nil, bin, args...); err != nil {
 			return err
@@ -617,7 +613,7 @@ func kills(ctx context.Context, r *runner) error {
 }
 
 // mutantParts is the number of parts of the mutants. One of them runs.
-const mutantParts = 4
+const mutantParts = 8
 
 func mutants(ctx context.Context, r *runner) error {
 	bin, cleanup, err := r.validator(ctx)
@@ -626,17 +622,16 @@ func mutants(ctx context.Context, r *runner) error {
 	}
 	defer cleanup()
 	args := []string{"self", "--whole"} // the reference has all that a mutant needs
-	if part, parts, whole := r.part(mutantParts, mutantParts*maxSparse); !whole {
-		args = append(args, "--shard", fmt.Sprintf("%d/%d", part+1, parts))
+	if part, whole := testenv.Turn(mutantParts); !whole {
+		args = append(args, "--shard", fmt.Sprintf("%d/%d", part+1, mutantParts))
 	}
 	return r.do(ctx, nil, bin, args...)
 }
 
 const (
-	// numMutations is the number of source mutants that the mutation step judges, if mutationBudget suffices.
-	numMutations   = 20
-	mutationBudget = 150 * time.Second
-	// mutationFloor is a percentage far below the score in docs/mutation.md, because a sample of 20 varies much.
+	// numMutations is the number of source mutants that the mutation step judges.
+	numMutations = 5
+	// mutationFloor is a percentage far below the score in docs/mutation.md, because a small sample varies much.
 	mutationFloor = 50
 )
 
@@ -657,7 +652,6 @@ func mutation(ctx context.Context, r *runner) error {
 	}
 	return r.do(ctx, nil, "go", "run", "./internal/mutate", "-packages", folder,
 		"-n", strconv.Itoa(numMutations), "-tests", "-seed", strconv.FormatUint(r.commitSeed(ctx), 10),
-		"-for", (mutationBudget / time.Duration(r.sparse)).String(),
 		"-floor", strconv.Itoa(mutationFloor))
 }
 

@@ -11,9 +11,6 @@ const (
 	FullVariable = "CIDDK_FULL"
 	// WholeVariable is the environment variable that enables whole matrices. internal/check sets it with -whole.
 	WholeVariable = "CIDDK_WHOLE"
-	// SparseVariable is the environment variable that makes samples smaller: 2 halves what a commit runs of each large
-	// matrix. internal/check sets it when a run is late.
-	SparseVariable = "CIDDK_SPARSE"
 )
 
 // Full reports whether this run includes virtual machines and measurements: in CI, or with CIDDK_FULL set.

@@ -62,41 +62,10 @@ func TestTurn(t *testing.T) {
 	t.Setenv(WholeVariable, "")
 	_, whole = Turn(1)
 	assert.True(t, whole)
-	t.Setenv(SparseVariable, "")
 	part, whole := Turn(4)
 	assert.False(t, whole)
 	assert.Less(t, part, 4)
 	assert.Len(t, Sample(t, []int{1, 2, 3, 4}, 4), 1)
-}
-
-func TestSparse(t *testing.T) {
-	list := make([]int, 24)
-	t.Setenv(WholeVariable, "")
-	for _, tt := range []struct {
-		value string
-		len   int
-	}{{"", 8}, {"1", 8}, {"2", 4}, {"4", 2}, {"8", 1}, {"16", 1}, {"17", 8}, {"0", 8}, {"-2", 8}, {"some", 8}} {
-		t.Setenv(SparseVariable, tt.value)
-		assert.Len(t, Sample(t, list, 3), tt.len, "%s=%q", SparseVariable, tt.value)
-	}
-	t.Setenv(WholeVariable, "1")
-	t.Setenv(SparseVariable, "4")
-	assert.Len(t, Sample(t, list, 3), 24, "whole")
-}
-
-// TestTurnOf checks that each part has one turn of its own.
-func TestTurnOf(t *testing.T) {
-	for n := 1; n < 7; n++ {
-		for k := 1; k <= maxSparse; k++ {
-			seen := map[int]bool{}
-			for part := range n {
-				turn := turnOf(part, n, k)
-				assert.False(t, seen[turn], "part %d of %d, %d", part, n, k)
-				assert.True(t, 0 <= turn && turn < n*k, "part %d of %d, %d: turn %d", part, n, k, turn)
-				seen[turn] = true
-			}
-		}
-	}
 }
 
 func TestOneOf(t *testing.T) {
@@ -111,7 +80,6 @@ func TestOneOf(t *testing.T) {
 		return !ran
 	}
 	t.Setenv(WholeVariable, "")
-	t.Setenv(SparseVariable, "")
 	numRun := 0
 	for part := range 3 {
 		if !skipped(part, 3) {

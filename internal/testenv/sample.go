@@ -24,36 +24,18 @@ func Turn(n int) (part int, whole bool) {
 	return int(commit % uint64(n)), false
 }
 
-// sparse returns by how much CIDDK_SPARSE makes samples smaller.
-func sparse() int {
-	k, err := strconv.Atoi(os.Getenv(SparseVariable))
-	if err != nil || k < 1 || k > maxSparse {
-		return 1
-	}
-	return k
-}
-
-// maxSparse bounds CIDDK_SPARSE, so that every part has its turn after not too many commits.
-const maxSparse = 16
-
 // OneOf skips a long test unless it is this commit's turn: it runs on one of n commits, those of the given part, and
 // with CIDDK_WHOLE set.
 func OneOf(t testing.TB, part, n int) {
 	t.Helper()
-	k := sparse()
-	if turn, whole := Turn(n * k); !whole && turn != turnOf(part, n, k) {
-		t.Skipf("runs on one of %d commits, and this is not one; %s=1 runs it", n*k, WholeVariable)
+	if turn, whole := Turn(n); !whole && turn != part {
+		t.Skipf("runs on one of %d commits, and this is not one; %s=1 runs it", n, WholeVariable)
 	}
 }
-
-// turnOf returns the turn of a part of n among n*k turns. The turns of all parts are not the first n, so that most
-// commits run something.
-func turnOf(part, n, k int) int { return part + n*(part%k) }
 
 // Sample returns the part of list that this commit runs: one of n, or all with CIDDK_WHOLE set. It logs the choice.
 func Sample[T any](t testing.TB, list []T, n int) []T {
 	t.Helper()
-	n = max(n, min(n*sparse(), len(list))) // no part is empty because of CIDDK_SPARSE
 	part, whole := Turn(n)
 	if whole {
 		return list
