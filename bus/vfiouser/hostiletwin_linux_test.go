@@ -190,7 +190,7 @@ func TestTwinAbsent(t *testing.T) {
 	require.Error(t, <-done)
 }
 
-// TestTwinOutlives ends a client while the device waits for its memory. The access fails.
+// TestTwinEnds ends a client while the device waits for its memory. The access fails.
 func TestTwinEnds(t *testing.T) {
 	s, client := newTwins(t, maxData)
 	failed := make(chan error, 1)

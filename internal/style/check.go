@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -61,6 +62,7 @@ func checkFile(fset *token.FileSet, f *ast.File, name string) []finding {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
 			c.opening(n.Doc, n.Name.Name)
+			c.subject(n.Doc, n.Name.Name)
 		case *ast.TypeSpec:
 			c.opening(n.Doc, n.Name.Name)
 		case *ast.ValueSpec:
@@ -124,6 +126,22 @@ func (c *checker) opening(doc *ast.CommentGroup, name string) {
 	}
 	if len(words) > 0 && slices.Contains(verbs, strings.ToLower(words[0])) {
 		c.add(doc, "the comment of %s opens with %q: write what it returns, reports, sets or creates", name, words[0])
+	}
+}
+
+// about matches a doc comment that opens with the name of a function and what that does.
+var about = regexp.MustCompile(`^([a-z]+[A-Z]\w*|[A-Z][a-z]{2,}[A-Z]\w*) (adds|checks|creates|does|ends|` +
+	`opens|prints|reads|removes|reports|returns|runs|sends|sets|starts|tests|waits|writes) `)
+
+// subject checks that the doc comment of a function is about that one, and not about one from which it was copied.
+func (c *checker) subject(doc *ast.CommentGroup, name string) {
+	if doc == nil {
+		return
+	}
+	isTest := func(s string) bool { return strings.HasPrefix(s, "Test") }
+	// The comment of a test may be about the function that it tests.
+	if m := about.FindStringSubmatch(doc.Text()); m != nil && m[1] != name && isTest(m[1]) == isTest(name) {
+		c.add(doc, "the comment of %s is about %s", name, m[1])
 	}
 }
 

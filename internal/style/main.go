@@ -1,4 +1,4 @@
-// Command style checks rules of CONTRIBUTING.md that the linter has no check for: the openings of doc comments, the
+// Command style checks rules of CONTRIBUTING.md that the linter has no check for: doc comments, the
 // number of targets in an assignment, and that a package is called like its folder.
 //
 //	go run ./internal/style                 checks all packages; a test runs this

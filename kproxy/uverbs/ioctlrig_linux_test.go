@@ -155,7 +155,7 @@ func (r *rig) ioctlContext() *program {
 	return p
 }
 
-// createCQ returns an ioctl that creates a CQ, without a channel.
+// ioctlCQ returns an ioctl that creates a CQ, without a channel.
 func ioctlCQ(size uint32) *ioctl {
 	return newIoctl(typeCQ, 0).use(attrHandle, 0).u32(attrCQSize, size).u64(attrCQUserHandle, 77).u32(attrCQVector, 0).
 		out(attrCQRespSize, 4).out(attrDriverOut, 16)
