@@ -449,8 +449,8 @@ func TestAckPolicy(t *testing.T) {
 	require.EqualValues(t, 2048, got[5].DMALen)
 }
 
-// TestTimerNeverLost checks that an idle QP has no timers, and that no timer is lost: each of many unacknowledged messages
-// is retransmitted.
+// TestTimerNeverLost checks that an idle QP has no timers, and that no timer is lost: each of many unacknowledged
+// messages is retransmitted.
 func TestTimerNeverLost(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, nil)
 	for i := range 50 {
