@@ -39,6 +39,7 @@ type copyJob struct {
 	at      place
 	isWrite bool
 	check   func() error // nil: a copy
+	limits  int          // how often the limit of a copy may pass before it is given up, less 1
 }
 
 type copyResult struct {
@@ -145,22 +146,22 @@ func (c *copier) run(buf []byte, at place, isWrite bool) (int, error) {
 	return c.execute(copyJob{buf: buf, at: at, isWrite: isWrite})
 }
 
-// check calls fn, which may take any time, too. If it takes too long, fn is not waited for, and no copy is executed any
-// more.
-func (c *copier) check(fn func() error) error {
+// check calls fn, which may take any time, too. If that is longer than a number of limits, fn is not waited for, and no
+// copy is executed any more.
+func (c *copier) check(limits int, fn func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.start()
 	if _, err := c.room(0); err != nil {
 		return err
 	}
-	_, err := c.execute(copyJob{check: fn})
+	_, err := c.execute(copyJob{check: fn, limits: limits - 1})
 	return err
 }
 
 // execute has the goroutine execute a job. mu is held.
 func (c *copier) execute(j copyJob) (int, error) {
-	c.watch.begin(c.clock)
+	c.watch.begin(c.clock, j.limits)
 	c.jobs <- j
 	select {
 	case r := <-c.results:
@@ -218,17 +219,18 @@ type watch struct {
 	mu      sync.Mutex
 	copies  uint64 // begun
 	seen    uint64 // copies at the last tick
+	left    int    // limits that may still pass
 	isBusy  bool
 	isArmed bool
 	stopped bool
 	timer   clock.Timer
 }
 
-func (w *watch) begin(c clock.Clock) {
+func (w *watch) begin(c clock.Clock, limits int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.copies++
-	w.isBusy = true
+	w.left, w.isBusy = limits, true
 	switch {
 	case w.isArmed || w.stopped:
 		return
@@ -256,10 +258,13 @@ func (w *watch) tick() {
 	isSame := w.copies == w.seen
 	w.seen = w.copies
 	switch {
-	case w.isBusy && isSame:
+	case w.isBusy && isSame && w.left == 0:
 		w.stopped = true
 		close(w.late)
 	case w.isBusy || !isSame:
+		if isSame {
+			w.left--
+		}
 		w.timer.Reset(w.limit)
 	default:
 		w.isArmed = false

@@ -33,11 +33,18 @@ func ownProcess() *process {
 
 // late calls fn, which accesses pages that do not come, and returns its result after the limit of a copy.
 func late(t *testing.T, faults *os.File, clk *clock.Virtual, fn func() error) error {
+	return lateBy(t, faults, clk, 1, fn)
+}
+
+// lateBy is late for a number of limits.
+func lateBy(t *testing.T, faults *os.File, clk *clock.Virtual, limits int, fn func() error) error {
 	result := make(chan error, 1)
 	go func() { result <- fn() }()
 	_, err := faults.Read(make([]byte, 32)) // the access waits
 	require.NoError(t, err)
-	clk.Advance(2 * DefaultCopyTimeout)
+	clk.Advance(time.Duration(limits) * DefaultCopyTimeout)
+	require.Empty(t, result)
+	clk.Advance(DefaultCopyTimeout)
 	return <-result
 }
 
@@ -178,16 +185,16 @@ func TestSlowCopies(t *testing.T) {
 }
 
 // TestStuckRegistration registers memory whose first page does not come. That is limited for every process, also one of
-// the daemon's own user, and the end of the session does not wait.
+// the daemon's own user, which has more time, and the end of the session does not wait.
 func TestStuckRegistration(t *testing.T) {
-	for name, isTrusted := range map[string]bool{"own user": true, "another user": false} {
+	for name, limits := range map[string]int{"own user": trustedLimits, "another user": 1} {
 		t.Run(name, func(t *testing.T) {
 			b := pages(t, 4)
 			faults := withoutPages(t, b)
 			virtual := clock.NewVirtual(0)
 			p := newProcess(Peer{PID: os.Getpid(), UID: os.Getuid()}, 64, new(atomicLocks), virtual)
-			p.reach.isBound, p.isTrusted = false, isTrusted
-			err := late(t, faults, virtual, func() error {
+			p.reach.isBound, p.isTrusted = false, limits > 1
+			err := lateBy(t, faults, virtual, limits, func() error {
 				_, err := p.Memory(ci.Bytes(b).Addr(), uint64(len(b)), ci.LocalWrite)
 				return err
 			})
@@ -212,7 +219,7 @@ func TestStuckCheck(t *testing.T) {
 	begun, proceed, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	result := make(chan error, 1)
 	go func() {
-		result <- p.copies.check(func() error {
+		result <- p.copies.check(1, func() error {
 			close(begun)
 			<-proceed
 			defer close(ended)

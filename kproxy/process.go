@@ -114,6 +114,9 @@ type processMemory struct {
 	by *copier // its pages may take any time, or the client copies; nil: copies need no limit of time
 }
 
+// trustedLimits is the number of limits of a copy that a registration may take if the process is trusted.
+const trustedLimits = 30
+
 // check validates that the range is mapped with the rights needed, and that the system permits copies. The mutex of the
 // process is held for reading.
 func (m *processMemory) check(isWrite bool) error {
@@ -128,18 +131,22 @@ func (m *processMemory) check(isWrite bool) error {
 	if n == 0 {
 		return nil
 	}
-	// /proc/PID/maps waits for the lock of the process's mappings, which an access to a page of a FUSE file may hold.
+	// This waits for the lock of the process's mappings, which an access to a page of a FUSE file may hold, and on a busy
+	// machine for seconds another thread that maps or registers memory.
+	limits := 1
+	if m.p.isTrusted {
+		limits = trustedLimits
+	}
 	var isFile atomic.Bool
-	err := m.p.copies.check(func() error {
+	err := m.p.copies.check(limits, func() error {
 		is, err := m.p.reach.check(m.at.addr, n, isWrite)
 		isFile.Store(is)
+		if err == nil && m.n > 0 {
+			_, err = m.p.reach.read(make([]byte, 1), m.at)
+		}
 		return err
 	})
-	if err != nil {
-		return explainCopy(err)
-	}
 	m.by = &m.p.copies
-	err = m.try() // limited in any case
 	if !isFile.Load() && m.p.isTrusted {
 		m.by = nil
 	}
