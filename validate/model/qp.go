@@ -31,6 +31,7 @@ type QP struct {
 	wantsDrained       bool // EventSQDrained was requested
 	stall              stall
 	begun              []*fetch // since the last rest
+	done               int      // requests that have succeeded since the last rest
 }
 
 // fetch is a READ or an atomic that requests after it may overtake: the peer's bytes, and those that it returns to.
@@ -328,7 +329,7 @@ func (q *QP) enter(a ci.QPAttr) {
 		q.life++
 		q.Attr, q.State, q.stall = ci.QPAttr{}, ci.QPReset, notStalled
 		q.isOpen, q.Loose = false, false
-		q.Events = Events{}
+		q.Events.due = nil // an optional one may still be on its way
 	case ci.QPError:
 		q.toError()
 	case ci.QPSQD:

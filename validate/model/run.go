@@ -1,6 +1,8 @@
 package model
 
 import (
+	"time"
+
 	"ciddk/ci"
 )
 
@@ -20,7 +22,7 @@ func (w *World) settle() {
 func (w *World) Rest() {
 	w.Dropped = false
 	for _, q := range w.qps {
-		q.begun = nil
+		q.begun, q.done = nil, 0
 	}
 }
 
@@ -33,7 +35,7 @@ func (q *QP) place(r *request, target []piece, data []datum) {
 	}
 	for _, f := range q.begun {
 		if overlap(f.source, target) {
-			forget(f.dest)
+			haze(f.dest) // nothing may show when they have returned
 		}
 	}
 }
@@ -86,8 +88,12 @@ func (q *QP) advance() bool {
 	switch {
 	case q.stall != notStalled:
 		return false
+	case len(q.sq) == 0 || q.sq[0] != r: // a datagram to its own QP, whose receive failed, is flushed or succeeds
+		q.loosen()
+		return false
 	case status == ci.WCSuccess:
 		q.sq = q.sq[1:]
+		q.done++
 		if r.Flags&ci.SendSignaled != 0 || q.Flags&ci.QPSignalAll != 0 {
 			q.complete(r, false, rule, ci.WCSuccess)
 		} else { // nothing may show that it has ended, and in Error it would be flushed
@@ -101,6 +107,14 @@ func (q *QP) advance() bool {
 		// both are errors (IBTA 11.6.2)
 		if status == ci.WCLocalProtErr && lengthOf(&ci.SendWR{SGL: r.sgl}) > int(q.CA.Port.MaxMsgSize) {
 			list = append(list, ci.WCLocalLenErr)
+		}
+		if q.CA.w.Lossy && q.Type == ci.RC {
+			// The NAK may be lost, and those of a responder in Error are not repeated. Then the oldest request without
+			// an acknowledgement fails.
+			if list = append(list, ci.WCTimeoutRetryErr); q.done > 0 {
+				q.loosen()
+				return false
+			}
 		}
 		q.fail(r, rule, list...)
 	}
@@ -124,6 +138,7 @@ func (q *QP) flushSends() {
 	for _, r := range q.sq {
 		status := []ci.WCStatus{ci.WCFlushErr}
 		r.flushed()
+		q.CA.w.Dropped = q.CA.w.Dropped || r.begun
 		if r.Op == ci.OpNop { // it may be done before the request that failed
 			status = append(status, ci.WCSuccess)
 		}
@@ -189,6 +204,13 @@ func (q *QP) execute(r *request) (ci.WCStatus, Rule) {
 		if r.was == nil {
 			r.was = data
 		}
+		for _, f := range q.begun { // bytes that a READ before it may still return, without a fence
+			if r.Flags&ci.SendFence == 0 && overlap(f.dest, segs) {
+				for i := range data {
+					data[i].unknown = true
+				}
+			}
+		}
 	}
 	if q.Type == ci.UD {
 		return q.datagram(r, data)
@@ -204,20 +226,40 @@ func (q *QP) execute(r *request) (ci.WCStatus, Rule) {
 	}
 	switch {
 	case q.CA.w.Cut:
+		if q.patience() <= shortWait {
+			return ci.WCTimeoutRetryErr, "IBTA-9.9-09"
+		}
 		q.stall = stalledCut
 		return 0, ""
 	case !answered || q.sendPSN != p.expectPSN:
-		if a := q.Attr; a.Primary.AckTimeout == 0 && !answered || a.Primary.AckTimeout > 12 || a.RetryCount > 1 {
-			q.stall = stalledFor // or for longer than a trace takes
-			return 0, ""
+		if q.patience() <= shortWait {
+			return ci.WCTimeoutRetryErr, "IBTA-9.9-09"
 		}
-		return ci.WCTimeoutRetryErr, "IBTA-9.9-09"
+		if q.stall = stalledFor; q.patience() < longWait {
+			q.loosen()
+		}
+		return 0, ""
 	case p.Loose:
 		q.loosen()
 		q.stall = stalledFor
 		return 0, ""
 	}
 	return p.accept(q, r, data, segs, n)
+}
+
+// A request without an answer fails within a step if its QP is patient for up to shortWait, and not within a trace from
+// longWait on.
+const (
+	shortWait = 40 * time.Millisecond
+	longWait  = 4 * time.Second
+)
+
+// patience returns how long the QP repeats a request without an answer, at least (IBTA volume 1, 9.7.6.1.3).
+func (q *QP) patience() time.Duration {
+	if q.Attr.Primary.AckTimeout == 0 {
+		return longWait
+	}
+	return time.Duration(q.Attr.RetryCount+1) << q.Attr.Primary.AckTimeout * 4096
 }
 
 // tear is a message with an invalid segment at the requester. Packets before that segment may have been sent, and a
@@ -462,7 +504,9 @@ func (q *QP) takeReceive() (r *request) {
 // notReady is a message without a receive: it waits with RNRRetry 7, and fails otherwise.
 func (q *QP) notReady(p *QP) (ci.WCStatus, Rule) {
 	if p.Attr.RNRRetry == 7 {
-		p.stall = stalledRNR
+		if p.stall = stalledRNR; p.CA.w.Lossy { // it may run out of transport retries
+			p.loosen()
+		}
 		return 0, ""
 	}
 	return ci.WCRNRRetryErr, "IBTA-9.9-07"

@@ -237,6 +237,7 @@ func (r Ref) bindOf(wr *ci.SendWR) *bind {
 func (q *QP) drop() {
 	for _, r := range q.sq {
 		r.flushed()
+		q.CA.w.Dropped = q.CA.w.Dropped || r.begun // it may be on its way
 	}
 	q.sq, q.rq = nil, nil
 	q.doubtWindows()

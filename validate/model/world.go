@@ -33,11 +33,12 @@ type World struct {
 	CAs []*CA
 	// Cut is true while the link passes nothing.
 	Cut bool
-	// Lossy is true while the link loses, duplicates or reorders packets. Reliable connections are not affected.
+	// Lossy is true while the link loses, duplicates or reorders packets. A reliable connection with retries left is not
+	// affected.
 	Lossy bool
 	// Lost is true when the sources do not determine what comes next. The trace ends there.
 	Lost bool
-	// Dropped is true if a message was dropped since the last rest, which nothing shows.
+	// Dropped is true if a message was dropped since the last rest, or may be on its way, which nothing shows.
 	Dropped bool
 
 	qps []*QP // of all adapters, in the order of their creation

@@ -72,7 +72,7 @@ func Explore(ctx context.Context, c Config) (n uint64, f *Finding, err error) {
 		// does wrong, it does again.
 		if !c.again(ctx, t, f) {
 			if c.Verbose != nil {
-				c.Verbose(fmt.Sprintf("trace %d: not seen again: %v", number, v))
+				c.Verbose("not seen again: " + f.Story())
 			}
 			continue
 		}
@@ -97,7 +97,9 @@ func (c *Config) guarded(r *Run, f func() *model.Violation) (v *model.Violation,
 	done := make(chan *model.Violation, 1)
 	go func() {
 		defer func() {
-			if p := recover(); p != nil {
+			if p := recover(); p != nil && isOurs(string(debug.Stack())) {
+				done <- &model.Violation{Where: "the model", Got: fmt.Sprintf("panic: %v\n%s", p, debug.Stack())}
+			} else if p != nil {
 				done <- &model.Violation{Rule: "SAS-2.1-11", Where: "a verb", Expected: "no panic",
 					Got: fmt.Sprintf("panic: %v\n%s", p, debug.Stack())}
 			}
@@ -119,6 +121,17 @@ func (c *Config) guarded(r *Run, f func() *model.Violation) (v *model.Violation,
 				Got: "it has not returned"}, stacks()
 		}
 	}
+}
+
+// isOurs reports whether the stack of a panic begins in the model or in the explorer.
+func isOurs(stack string) bool {
+	_, s, _ := strings.Cut(stack, "\npanic(")
+	for line := range strings.Lines(s) {
+		if !strings.HasPrefix(line, "\t") && strings.Contains(line, ".") && !strings.HasPrefix(line, "runtime.") {
+			return strings.HasPrefix(line, "ciddk/validate/model")
+		}
+	}
+	return false
 }
 
 // generate draws and executes a trace.
@@ -146,6 +159,9 @@ func (c *Config) generate(ctx context.Context, t *validate.Target, number uint64
 		}
 		return nil
 	})
+	if v != nil && v.Rule == "" {
+		return nil, nil, "", fmt.Errorf("explore: seed %d, trace %d: %s: %s", c.Seed, number, v.Where, v.Got)
+	}
 	if hang == "" {
 		v, hang = c.end(r, v)
 	}

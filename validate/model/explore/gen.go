@@ -33,6 +33,7 @@ type gen struct {
 	// weights are those of draws in this trace. Each trace leaves some out and prefers others, so that features which
 	// are rare in an average trace meet each other in some.
 	weights []int
+	isLossy bool // some packets are lost in this trace
 	pend    []Step
 }
 
@@ -45,6 +46,7 @@ func newGen(r *Run, seed, trace uint64) *gen {
 		}
 		g.weights = append(g.weights, k*d.weight)
 	}
+	g.isLossy = r.impair != nil && g.chance(25)
 	return g
 }
 
@@ -73,6 +75,7 @@ var draws = []struct {
 	{4, (*gen).region}, {2, (*gen).queue}, {2, (*gen).domain}, {2, (*gen).srq}, {2, (*gen).limit}, {4, (*gen).destroy},
 	{5, (*gen).state}, {2, (*gen).fill}, {3, (*gen).vector}, {2, (*gen).reconnect}, {2, (*gen).query},
 	{2, (*gen).recycle}, {2, (*gen).flawed}, {3, (*gen).window}, {6, (*gen).bind},
+	{8, (*gen).link},
 }
 
 // step returns the next step.
@@ -175,6 +178,11 @@ func (g *gen) connection(a, b int) Connect {
 		c.Ack = 0
 	case 2:
 		c.Access = pick(g, 0, ci.RemoteRead, ci.RemoteWrite, ci.RemoteAtomic, ci.RemoteRead|ci.RemoteWrite)
+	}
+	if g.isLossy {
+		if c.Ack = 13; c.Retry != 7 {
+			c.Ack = 12
+		}
 	}
 	for i := range c.PSN {
 		c.PSN[i] = pick(g, 0, 1, 0xffffff, 0xfffffe, 0x7fffff, ci.PSN(g.Uint32()&0xffffff))
@@ -330,7 +338,7 @@ func (g *gen) wr(o, peer *qpObj, i, count int) WR {
 			w.Flags |= f.flag
 		}
 	}
-	if g.chance(25) && (count == 1 || i < count-1) {
+	if g.chance(25) && (count == 1 || i < count-1) && !g.r.w.Lossy {
 		w.Flags &^= ci.SendSignaled
 	}
 	w.Imm = g.Uint32()
@@ -727,6 +735,36 @@ func (g *gen) state() Step {
 		}
 	}
 	return Modify{n, f, a}
+}
+
+// link impairs the link or mends it. It is cut for a few steps only: no connection with many retries may fail.
+func (g *gen) link() Step {
+	w := g.r.w
+	switch {
+	case !g.isLossy || g.r.impair == nil:
+		return nil
+	case w.Lossy || w.Cut:
+		return Link{}
+	case g.chance(40):
+		for _, s := range []Step{g.send(), g.recv(), g.send()} {
+			if s == nil {
+				continue
+			}
+			g.pend = append(g.pend, s)
+			if x, ok := s.(Send); ok && g.chance(20) {
+				f, a := ci.ToSQD(true)
+				g.pend = append(g.pend, Modify{x.QP, f, a})
+			}
+		}
+		g.pend = append(g.pend, Link{})
+		return Link{Cut: true}
+	}
+	for range 4 {
+		if s := g.send(); s != nil {
+			g.pend = append(g.pend, s)
+		}
+	}
+	return Link{Drop: pick(g, 3, 8), Duplicate: pick(g, 0, 10), Reorder: pick(g, 0, 10, 30), Seed: 1 + g.Uint64()>>1}
 }
 
 func (g *gen) fill() Step {

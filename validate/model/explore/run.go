@@ -20,6 +20,9 @@ const arenaSize = 32 << 10
 // dropTime is how long a message that will be dropped may take to arrive. Nothing shows that it has.
 const dropTime = 2 * time.Millisecond
 
+// heldTime is how long the link may hold packets that others overtake.
+const heldTime = 5 * time.Millisecond
+
 // side is one of the two ends: an adapter with its memory.
 type side struct {
 	index  int
@@ -80,6 +83,8 @@ type (
 		s     *side
 		ev    *recorder
 		calls atomic.Int64
+		// polled are the entries that were polled last.
+		polled []ci.WC
 	}
 	srqObj struct {
 		d  ci.SRQ
@@ -125,14 +130,22 @@ type Run struct {
 	order  []int // names in the order of creation
 	nextID uint64
 	isPeek bool
-	limit  time.Duration // how long a prediction may take
-	impair func(validate.Impairment) error
-	step   atomic.Int64
+	limit  time.Duration                   // how long a prediction may take
+	impair func(validate.Impairment) error // nil: the link cannot be impaired
+	// hasLost is true if the link was lossy in this trace, so that old packets may still be on their way. Then a number
+	// of nums, of QPs that were connected, is not connected again.
+	hasLost bool
+	nums    map[ci.QPN]bool
+	step    atomic.Int64
 }
 
 // open opens the adapters of a target.
 func open(ctx context.Context, t *validate.Target, limit time.Duration) (*Run, error) {
-	r := &Run{w: model.NewWorld(), objs: map[int]any{}, limit: limit, impair: t.Impair, isPeek: true}
+	r := &Run{w: model.NewWorld(), objs: map[int]any{}, limit: limit, impair: t.Impair, isPeek: true,
+		nums: map[ci.QPN]bool{}}
+	if len(t.HCAs) < 2 {
+		r.impair = nil
+	}
 	for i := range 2 {
 		s := &side{index: i, events: &recorder{name: fmt.Sprintf("events of adapter %c", 'A'+i), m: &model.Events{}}}
 		if i < len(t.HCAs) {
@@ -244,7 +257,11 @@ func (r *Run) rest() *model.Violation {
 	pause := 20 * time.Microsecond
 	for spin := 0; ; spin++ {
 		missing, wrong := r.compare()
+		isOver := time.Now().After(deadline)
 		switch {
+		case (wrong != nil || missing != nil && isOver) && r.isExhausted():
+			r.w.Lost = true
+			return nil
 		case wrong != nil:
 			return wrong
 		case missing == nil:
@@ -253,7 +270,7 @@ func (r *Run) rest() *model.Violation {
 			}
 			r.w.Rest()
 			return nil
-		case time.Now().After(deadline):
+		case isOver:
 			return missing
 		case spin < 20:
 			runtime.Gosched()
@@ -262,6 +279,31 @@ func (r *Run) rest() *model.Violation {
 			pause = min(2*pause, 2*time.Millisecond)
 		}
 	}
+}
+
+// isExhausted reports whether so many packets were lost that a connection has no retries left.
+func (r *Run) isExhausted() bool {
+	if !r.w.Lossy {
+		return false
+	}
+	for _, n := range r.order {
+		o, ok := r.objs[n].(*qpObj)
+		if !ok || o.m.Dead || o.m.Type != ci.RC {
+			continue
+		}
+		if a, err := o.d.Query(); err != nil || a.State != ci.QPError {
+			continue
+		}
+		cq, _ := get[*cqObj](r, o.sendCQ)
+		wcs := make([]ci.WC, cq.m.Size)
+		k, err := cq.d.Poll(wcs)
+		if err == nil && slices.ContainsFunc(append(wcs[:k], cq.polled...), func(w ci.WC) bool {
+			return w.QPN == o.m.Num && w.Status == ci.WCTimeoutRetryErr
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // compare returns what is missing and may still come, and what is wrong.
@@ -355,6 +397,7 @@ func (r *Run) entries(o *cqObj) (missing, wrong *model.Violation) {
 		// Name the entry that nobody expects.
 		buf := make([]ci.WC, n)
 		if n, err = o.d.Poll(buf); err == nil {
+			o.polled = buf[:n]
 			if w := o.m.Poll(buf[:n], len(buf), err); w != nil {
 				return nil, w
 			}
@@ -364,6 +407,7 @@ func (r *Run) entries(o *cqObj) (missing, wrong *model.Violation) {
 	buf := make([]ci.WC, o.m.Pending()+1)
 	want := o.m.Pending()
 	n, err := o.d.Poll(buf)
+	o.polled = buf[:n]
 	if v := o.m.Poll(buf[:n], n, err); v != nil {
 		return nil, v
 	}
@@ -373,8 +417,11 @@ func (r *Run) entries(o *cqObj) (missing, wrong *model.Violation) {
 	return nil, nil
 }
 
-// finish destroys all objects, newest first, and closes the adapters. The model observes each Destroy.
+// finish mends the link, destroys all objects, newest first, and closes the adapters. The model observes each Destroy.
 func (r *Run) finish(judge bool) (v *model.Violation) {
+	if r.w.Cut || r.w.Lossy {
+		v = (Link{}).run(r)
+	}
 	for _, typ := range []func(any) bool{
 		func(o any) bool { _, ok := o.(*mwObj); return ok }, // a QP or a region may be needed by windows
 		func(o any) bool { _, ok := o.(*qpObj); return ok },
@@ -464,7 +511,7 @@ func (r *Run) unclear(s Step) bool {
 		if o.m.SendCQ.Free() < len(s.WRs) && !s.Overflow {
 			return true
 		}
-		if r.isOvertaking(s) {
+		if r.isOvertaking(s) || r.isLossy(o, s) {
 			return true
 		}
 		p, ok := get[*qpObj](r, o.peer)
@@ -484,25 +531,26 @@ func (r *Run) unclear(s Step) bool {
 	case Connect:
 		a, ok := get[*qpObj](r, s.A)
 		b, ok2 := get[*qpObj](r, s.B)
-		return ok && a.quarantined || ok2 && b.quarantined || r.isAwaited(s.A) || r.isAwaited(s.B)
+		return ok && (a.quarantined || r.isOld(a)) || ok2 && (b.quarantined || r.isOld(b)) || r.isAwaited(s.A) ||
+			r.isAwaited(s.B)
 	case Modify:
 		o, ok := get[*qpObj](r, s.QP)
 		if !ok || o.m.Dead {
 			return false
 		}
 		n, _ := o.m.Waiting()
-		return o.quarantined || r.isAwaited(s.QP) || n > 0 && s.Attr.State == ci.QPSQD && !r.w.Cut
+		return o.quarantined || r.isAwaited(s.QP) || r.isOld(o) && o.m.State < ci.QPRTS || (n > 1 || n > 0 && !r.w.Cut) && s.Attr.State == ci.QPSQD // which of them have begun is open
 	case Fill: // an unfinished message may overwrite it, or not
 		return r.at(s.Side).mem.IsHazy(s.Off, s.Len)
 	case Bind:
 		w, ok := get[*mwObj](r, s.MW)
-		return ok && w.m.Pending() || r.isBusy()
+		return ok && w.m.Pending() || r.isBusy() || r.w.Lossy
 	case Destroy:
 		switch o := r.objs[s.Object].(type) {
 		case *mrObj:
-			return r.isBusy() || o.m.HasVague()
+			return r.isBusy() || o.m.HasVague() || r.w.Lossy
 		case *mwObj:
-			return r.isBusy()
+			return r.isBusy() || r.w.Lossy
 		case *qpObj: // whether it can be destroyed is open (IBTA volume 1, o10-37.2.38)
 			if o.m.HasWindows() && !o.m.Dead {
 				return true
@@ -511,6 +559,37 @@ func (r *Run) unclear(s Step) bool {
 		return r.isAwaited(s.Object)
 	}
 	return false
+}
+
+// isOld reports whether packets of an earlier connection with the number of a QP may still arrive.
+func (r *Run) isOld(o *qpObj) bool { return r.hasLost && !o.m.Dead && r.nums[o.m.Num] }
+
+// isLossy reports whether a send may fail because the link loses packets, or whether nothing shows when it is done.
+func (r *Run) isLossy(o *qpObj, s Send) bool {
+	if !r.w.Cut && !r.w.Lossy {
+		return false
+	}
+	p, ok := get[*qpObj](r, o.peer)
+	if !ok || p.s.hca == o.s.hca { // inside an adapter nothing is lost
+		return true
+	}
+	a := o.m.Attr
+	if o.m.Type == ci.RC && (a.Primary.AckTimeout == 0 || a.Primary.AckTimeout > 14) {
+		return true
+	}
+	if r.w.Cut { // several at a time would be executed in any order
+		return o.m.Type == ci.RC && len(names(r, func(x *qpObj) bool {
+			n, _ := x.m.Waiting()
+			return x != o && !x.m.Dead && n > 0
+		})) > 0
+	}
+	for _, w := range s.WRs {
+		if w.Op == ci.OpBindMW || w.Op == ci.OpLocalInv || w.Flags&ci.SendInvalidate != 0 ||
+			w.Flags&ci.SendSignaled == 0 && o.m.Flags&ci.QPSignalAll == 0 {
+			return true
+		}
+	}
+	return o.m.Type != ci.RC || a.RetryCount != 7
 }
 
 // isOvertaking reports whether a bind or an invalidation may be executed while other requests use the window: requests

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ciddk/ci"
+	"ciddk/validate"
 	"ciddk/validate/model"
 )
 
@@ -483,6 +484,7 @@ func (s Connect) run(r *Run) *model.Violation {
 		add(o)(ci.ToRTS{SQPSN: s.PSN[i], AckTimeout: s.Ack, RetryCount: s.Retry, RNRRetry: s.RNR,
 			InitDepth: s.Reads}.For(typ))
 	}
+	r.nums[a.d.Num()], r.nums[b.d.Num()] = true, true
 	for _, m := range moves {
 		if v := m.o.m.Modify(m.field, m.attr, m.o.d.Modify(m.field, m.attr)); v != nil {
 			return v
@@ -761,6 +763,44 @@ func (s Destroy) run(r *Run) *model.Violation {
 	case *avObj:
 		return o.m.Destroy(err)
 	}
+	return nil
+}
+
+// Link changes what happens to packets between the adapters: percentages of packets that are lost, duplicated and
+// overtaken, or all lost. The zero value mends it.
+type Link struct {
+	Drop, Duplicate, Reorder int
+	Seed                     uint64
+	Cut                      bool
+}
+
+func (s Link) String() string {
+	switch {
+	case s.Cut:
+		return "cut the link"
+	case s == Link{}:
+		return "mend the link"
+	}
+	return fmt.Sprintf("from now on, the link drops %d%% of the packets, duplicates %d%% and reorders %d%%", s.Drop,
+		s.Duplicate, s.Reorder)
+}
+
+func (s Link) run(r *Run) *model.Violation {
+	if r.impair == nil {
+		return nil
+	}
+	if r.impair(validate.Impairment{Drop: float64(s.Drop) / 100, Duplicate: float64(s.Duplicate) / 100,
+		Reorder: float64(s.Reorder) / 100, Cut: s.Cut, Seed: s.Seed}) != nil {
+		r.impair = nil // not supported
+		return nil
+	}
+	wasLossy := r.w.Lossy
+	r.w.Cut, r.w.Lossy = s.Cut, s != Link{} && !s.Cut
+	r.hasLost = r.hasLost || r.w.Lossy
+	if wasLossy && !r.w.Lossy {
+		<-time.After(heldTime)
+	}
+	r.w.Settle()
 	return nil
 }
 
