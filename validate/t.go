@@ -153,6 +153,19 @@ func (t *T) Impair(i Impairment) {
 	})
 }
 
+// Impairing returns Target.Impair, which may be nil, for cases that do without it. The link is restored when the case
+// ends.
+func (t *T) Impairing() func(Impairment) error {
+	if f := t.target.Impair; f != nil {
+		t.Cleanup(func() {
+			if err := f(Impairment{}); err != nil {
+				t.Logf("restoring the link: %v", err)
+			}
+		})
+	}
+	return t.target.Impair
+}
+
 // SetLink takes the link of the first HCA's first port down or up (Target.SetLink). It skips the case if the target
 // does not support that.
 func (t *T) SetLink(up bool) {

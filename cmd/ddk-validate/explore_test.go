@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -67,16 +70,89 @@ func TestExploreReference(t *testing.T) {
 	}
 }
 
-// TestExploreFinds checks that a fault is found, and that its story is short.
+// TestExploreFinds checks that a fault is found, that its story is short, and that its program fails on the wrong driver
+// and passes on the right one.
 func TestExploreFinds(t *testing.T) {
-	c := exploring("direct", ciwrap.Layer{CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ {
-		return &modelmutants.ShortQueue{CQ: ciwrap.CQ{CQ: q}}
-	}}.Wrap)
-	c.Seed, c.Traces = 3, 2000
-	_, f, err := explore.Explore(t.Context(), c)
+	var f *explore.Finding
+	for seed := range uint64(2) {
+		c := exploring("direct", ciwrap.Layer{CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ {
+			return &modelmutants.ShortQueue{CQ: ciwrap.CQ{CQ: q}}
+		}}.Wrap)
+		c.Seed, c.Traces, c.ShrinkTime = seed, 2000, 2*time.Minute
+		var err error
+		_, f, err = explore.Explore(t.Context(), c)
+		require.NoError(t, err)
+		require.NotNil(t, f)
+		t.Log(f.Story())
+		assert.EqualValues(t, "CI-ResizeCQ-01", f.Violation.Rule)
+		assert.Less(t, len(f.Trace), 18)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"trace_test.go": f.Program(), "driver_test.go": driverFile} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	at, err := filepath.Abs("mine") // a folder that exists for the compiler only
 	require.NoError(t, err)
-	require.NotNil(t, f)
-	t.Log(f.Story())
-	assert.Less(t, len(f.Trace), 17)
-	assert.Contains(t, f.Program(), "explore.Resize{")
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+		filepath.Join(at, "trace_test.go"):  filepath.Join(dir, "trace_test.go"),
+		filepath.Join(at, "driver_test.go"): filepath.Join(dir, "driver_test.go"),
+	}})
+	require.NoError(t, err)
+	file := filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(file, overlay, 0o600))
+	built := filepath.Join(dir, "mine.test")
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", file, "-o", built,
+		"./mine").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for wrong, want := range map[string]string{"1": "Rule CI-ResizeCQ-01 is broken", "": "PASS"} {
+		c := exec.CommandContext(t.Context(), built)
+		c.Env = append(os.Environ(), "WRONG="+wrong)
+		out, err := c.CombinedOutput()
+		assert.Equal(t, wrong == "", err == nil, "%s", out)
+		assert.Contains(t, string(out), want)
+	}
 }
+
+// driverFile is what the reader of a program supplies: the driver.
+const driverFile = `package mine_test
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/hca/reference"
+	"ciddk/link/direct"
+	"ciddk/rvt"
+	"ciddk/validate"
+	"ciddk/validate/suite/modelsuite/modelmutants"
+)
+
+var driver = validate.Driver{Name: "mine", Open: func(context.Context, validate.Options) (*validate.Target, error) {
+	l := direct.NewLink()
+	t := &validate.Target{}
+	var made []*reference.HCA
+	for range 2 {
+		p, err := direct.New(l, direct.Config{})
+		if err != nil {
+			return nil, err
+		}
+		h, err := reference.New(reference.Config{Ports: []rvt.Port{p}})
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, h)
+		var hca ci.HCA = h
+		if os.Getenv("WRONG") != "" {
+			hca = ciwrap.Wrap(h, ciwrap.Layer{CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ {
+				return &modelmutants.ShortQueue{CQ: ciwrap.CQ{CQ: q}}
+			}})
+		}
+		t.HCAs = append(t.HCAs, hca)
+	}
+	t.Close = func(context.Context) error { return errors.Join(made[0].Close(), made[1].Close()) }
+	return t, nil
+}}
+`

@@ -5,8 +5,10 @@ import (
 	"context"
 	"reflect"
 	"runtime"
+	"slices"
 	"time"
 
+	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/model"
 )
@@ -37,47 +39,107 @@ func (c *Config) shrink(ctx context.Context, t *validate.Target, f *Finding) {
 		}
 		return v != nil
 	}
-	for n := max(len(f.Trace)/2, 1); n > 0 && ctx.Err() == nil; {
-		shorter := false
-		for i := len(f.Trace) - n; i >= keep; {
-			if try(append(append(Trace(nil), f.Trace[:i]...), f.Trace[i+n:]...)) {
-				shorter = true
+	for isNew := true; isNew && ctx.Err() == nil; {
+		isNew = false
+		for n := max(len(f.Trace)/2, 1); n > 0 && ctx.Err() == nil; {
+			shorter := false
+			for i := len(f.Trace) - n; i >= keep; {
+				if try(append(append(Trace(nil), f.Trace[:i]...), f.Trace[i+n:]...)) {
+					shorter = true
+				}
+				i = min(i-n, len(f.Trace)-n)
+				if i < keep && i > keep-n && n > 1 {
+					i = keep
+				} else if i < keep {
+					break
+				}
 			}
-			i = min(i-n, len(f.Trace)-n)
-			if i < keep && i > keep-n && n > 1 {
-				i = keep
-			} else if i < keep {
-				break
+			if !shorter || n > len(f.Trace) {
+				n /= 2
 			}
 		}
-		if !shorter || n > len(f.Trace) {
-			n /= 2
-		}
-	}
-	for i := keep; i < len(f.Trace); i++ {
-		for _, s := range smaller(f.Trace[i]) {
-			next := append(Trace(nil), f.Trace...)
-			next[i] = s
-			try(next)
+		for i := keep; i < len(f.Trace); i++ {
+			for _, next := range smaller(f.Trace, i) {
+				isNew = try(next) || isNew
+			}
 		}
 	}
 }
 
-// smaller returns variants of a step: with shorter lists.
-func smaller(s Step) (out []Step) {
-	v := reflect.ValueOf(s)
-	for i := range v.NumField() {
-		f := v.Field(i)
+// smaller returns variants of a trace with step i made smaller: with shorter lists, and with values that say less.
+func smaller(t Trace, i int) (out []Trace) {
+	with := func(s Step) {
+		if n := append(append(append(Trace(nil), t[:i]...), s), t[i+1:]...); !reflect.DeepEqual(s, t[i]) {
+			out = append(out, n)
+		}
+	}
+	v := reflect.ValueOf(t[i])
+	for k := range v.NumField() {
+		f := v.Field(k)
 		if f.Kind() != reflect.Slice || f.Len() < 2 {
 			continue
 		}
-		for k := range f.Len() {
+		for k2 := range f.Len() {
 			c := reflect.New(v.Type()).Elem()
 			c.Set(v)
 			l := reflect.MakeSlice(f.Type(), 0, f.Len()-1)
-			c.Field(i).Set(reflect.AppendSlice(reflect.AppendSlice(l, f.Slice(0, k)), f.Slice(k+1, f.Len())))
-			out = append(out, c.Interface().(Step))
+			c.Field(k).Set(reflect.AppendSlice(reflect.AppendSlice(l, f.Slice(0, k2)), f.Slice(k2+1, f.Len())))
+			with(c.Interface().(Step))
 		}
+	}
+	switch s := t[i].(type) {
+	case NewCQ:
+		out = append(out, fewer(t, i, s.Size, func(n int) Step { return NewCQ{s.As, s.PD, n} })...)
+	case Resize:
+		out = append(out, fewer(t, i, s.Size, func(n int) Step { return Resize{s.CQ, n} })...)
+	case NewQP:
+		x := s
+		x.SRQ, x.Flags, x.Inline = 0, 0, 0
+		with(x)
+		x = s
+		x.SendCQ = x.RecvCQ
+		with(x)
+	case Connect:
+		x := s
+		x.PSN, x.PKey, x.Access, x.RNR = [2]ci.PSN{}, [2]uint16{}, allRemote, 7
+		with(x)
+	case Send:
+		for k, w := range s.WRs {
+			for _, flags := range []ci.SendFlags{ci.SendSignaled, w.Flags & (ci.SendSignaled | ci.SendImmediate)} {
+				x := s
+				x.WRs = slices.Clone(s.WRs)
+				x.WRs[k].Flags = flags
+				with(x)
+			}
+		}
+	}
+	return out
+}
+
+// fewer returns variants of a trace in which a CQ is small. What fills it must become shorter at the same time, since a
+// step that might overflow it is skipped: each list of requests has at most one entry, or is in steps of one each.
+func fewer(t Trace, i, size int, with func(int) Step) (out []Trace) {
+	for n := 1; n < min(size, 5); n++ {
+		var split Trace
+		for k, x := range t {
+			if k == i {
+				x = with(n)
+			}
+			switch x := x.(type) {
+			case Send:
+				for j := range x.WRs {
+					split = append(split, Send{x.QP, x.WRs[j : j+1], x.Overflow})
+				}
+				continue
+			case Recv:
+				for j := range x.WRs {
+					split = append(split, Recv{x.Queue, x.WRs[j : j+1]})
+				}
+				continue
+			}
+			split = append(split, x)
+		}
+		out = append(out, split)
 	}
 	return out
 }

@@ -77,7 +77,9 @@ func compare(t *validate.T) {
 	defer stop()
 	n, f, err := explore.Explore(ctx, explore.Config{
 		Seed: t.Seed(), Traces: 200, ShrinkTime: 8 * time.Second,
-		Open: func(context.Context) (*validate.Target, error) { return &validate.Target{HCAs: t.HCAs()}, nil },
+		Open: func(context.Context) (*validate.Target, error) {
+			return &validate.Target{HCAs: t.HCAs(), Impair: t.Impairing()}, nil
+		},
 	})
 	if err != nil {
 		t.Harness("%v", err)
