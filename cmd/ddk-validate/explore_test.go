@@ -70,8 +70,8 @@ func TestExploreReference(t *testing.T) {
 	}
 }
 
-// TestExploreFinds checks that a fault is found, that its story is short, and that its program fails on the wrong driver
-// and passes on the right one.
+// TestExploreFinds checks that a fault is found, that its story is short, and that its program fails on the wrong
+// driver and passes on the right one.
 func TestExploreFinds(t *testing.T) {
 	var f *explore.Finding
 	for seed := range uint64(2) {

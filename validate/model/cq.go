@@ -172,9 +172,9 @@ func (q *CQ) Peek(n int, err error) *Violation {
 	}
 	v := violation("CI-PeekCQ-01", "CQ.Peek", fmt.Sprintf("%d entries: %s", q.count, q.describe()), "%d", n)
 	v.Doubt = n < q.count
-	for _, s := range q.streams {
+	for _, s := range q.streams { // those that are flushed have a cause
 		for _, c := range s {
-			if c.Rule != "" {
+			if c.Rule != "" && (v.Rule == "CI-PeekCQ-01" || v.Rule == "CI-Flush-01") {
 				v.Rule = c.Rule
 			}
 		}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 
 	"ciddk/ci"
@@ -31,6 +32,7 @@ type QP struct {
 	wantsDrained       bool // EventSQDrained was requested
 	stall              stall
 	begun              []*fetch // since the last rest
+	why                Rule     // for which it is in an error state
 	done               int      // requests that have succeeded since the last rest
 }
 
@@ -328,7 +330,7 @@ func (q *QP) enter(a ci.QPAttr) {
 		q.posted, q.retired = [2]int{}, [2]int{}
 		q.life++
 		q.Attr, q.State, q.stall = ci.QPAttr{}, ci.QPReset, notStalled
-		q.isOpen, q.Loose = false, false
+		q.isOpen, q.Loose, q.why = false, false, ""
 		q.Events.due = nil // an optional one may still be on its way
 	case ci.QPError:
 		q.toError()
@@ -337,7 +339,7 @@ func (q *QP) enter(a ci.QPAttr) {
 			q.State, q.wantsDrained = ci.QPSQDraining, a.SQDEvent
 		}
 	case ci.QPRTS:
-		q.wantsDrained = false
+		q.wantsDrained, q.why = false, ""
 		q.State = ci.QPRTS
 	default:
 		q.State = a.State
@@ -385,7 +387,7 @@ func (q *QP) Query(got ci.QPAttr, err error) *Violation {
 		}
 		return violation(rule, verb+": "+field, fmt.Sprint(want), "%v", got)
 	}
-	if v := diff("CI-ModifyQP-01", "State", q.State, got.State); v != nil {
+	if v := diff(cmp.Or(q.why, "CI-ModifyQP-01"), "State", q.State, got.State); v != nil {
 		v.Doubt = true
 		return v
 	}

@@ -123,7 +123,7 @@ func (q *QP) advance() bool {
 
 // fail completes a send with an error and stops the queue: an RC QP goes to Error, others to SQError.
 func (q *QP) fail(r *request, rule Rule, status ...ci.WCStatus) {
-	q.sq = q.sq[1:]
+	q.sq, q.why = q.sq[1:], rule
 	q.complete(r, false, rule, status...)
 	if q.Type == ci.RC {
 		q.toError()
@@ -355,6 +355,7 @@ func (q *QP) accept(p *QP, r *request, data []datum, segs []piece, n int) (ci.WC
 			forget(segs)
 		}
 		q.Events.expect(e, rule)
+		q.why = rule
 		q.toError()
 		return s, rule
 	}
@@ -363,6 +364,10 @@ func (q *QP) accept(p *QP, r *request, data []datum, segs []piece, n int) (ci.WC
 	}
 	if op.right != 0 {
 		target, ok := q.remote(r.Remote, n, op.right)
+		denied := Rule("IBTA-9.9-05")
+		if x := q.CA.rkeys[r.Remote.RKey]; x != nil && x.window != nil {
+			denied = "CI-BindMW-01"
+		}
 		switch isDenied := q.Attr.Access&op.right == 0; {
 		case (isDenied || !ok) && r.Flags&ci.SendImmediate != 0 && !q.hasReceive():
 			// Of a request that is refused and has no receive either, no source says which is found first.
@@ -382,12 +387,12 @@ func (q *QP) accept(p *QP, r *request, data []datum, segs []piece, n int) (ci.WC
 				q.loosen()
 				p.loosen()
 			} else {
-				q.complete(q.takeReceive(), true, "IBTA-9.9-05", ci.WCLocalAccessErr, ci.WCFlushErr)
+				q.complete(q.takeReceive(), true, denied, ci.WCLocalAccessErr, ci.WCFlushErr)
 			}
 			q.toError()
-			return ci.WCRemAccessErr, "IBTA-9.9-05"
+			return ci.WCRemAccessErr, denied
 		case !ok:
-			return reject(ci.EventWQAccessError, "IBTA-9.9-05", ci.WCRemAccessErr)
+			return reject(ci.EventWQAccessError, denied, ci.WCRemAccessErr)
 		case isAtomic(r.Op) && target[0].off%8 != 0: // D-106 is a decision of the kit
 			q.loosen()
 			p.loosen()

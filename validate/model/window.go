@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -196,7 +197,7 @@ func (q *QP) BindMW(wr *ci.SendWR, w *MW, mr *Region, b ci.MWBind, key ci.Key, e
 	if !must && mayFit {
 		want = append(want, ci.Success)
 	}
-	if v := wantStatus(verb, err, cmpRule(rule, "CI-BindMW-01"), want...); v != nil || err != nil {
+	if v := wantStatus(verb, err, cmp.Or(rule, "CI-BindMW-01"), want...); v != nil || err != nil {
 		return v
 	}
 	if key == w.Current() || key == w.Key {
@@ -208,13 +209,6 @@ func (q *QP) BindMW(wr *ci.SendWR, w *MW, mr *Region, b ci.MWBind, key ci.Key, e
 	q.sq[len(q.sq)-1].bind = x
 	q.CA.w.settle()
 	return nil
-}
-
-func cmpRule(r, or Rule) Rule {
-	if r == "" {
-		return or
-	}
-	return r
 }
 
 // Ref has the model's objects that a request names.

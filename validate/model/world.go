@@ -33,8 +33,8 @@ type World struct {
 	CAs []*CA
 	// Cut is true while the link passes nothing.
 	Cut bool
-	// Lossy is true while the link loses, duplicates or reorders packets. A reliable connection with retries left is not
-	// affected.
+	// Lossy is true while the link loses, duplicates or reorders packets. A reliable connection with retries left is
+	// not affected.
 	Lossy bool
 	// Lost is true when the sources do not determine what comes next. The trace ends there.
 	Lost bool

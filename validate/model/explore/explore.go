@@ -85,11 +85,32 @@ func Explore(ctx context.Context, c Config) (n uint64, f *Finding, err error) {
 // again reports whether a trace fails again, with four times the patience.
 func (c *Config) again(ctx context.Context, t *validate.Target, f *Finding) bool {
 	for range 3 {
-		if v, _, err := c.replay(ctx, t, f.Trace, 2*c.Limit); err != nil || v == nil {
+		v, _, err := c.replay(ctx, t, f.Trace, 2*c.Limit)
+		if err != nil { // a driver that lost an object cannot be opened again
+			return true
+		}
+		if v == nil {
 			return false
 		}
 	}
 	return true
+}
+
+// openRun opens the adapters. If one is still open after a wrong trace, it opens the target again.
+func (c *Config) openRun(ctx context.Context, t *validate.Target, limit time.Duration) (*Run, error) {
+	r, err := open(ctx, t, limit)
+	if err == nil || c.Open == nil {
+		return r, err
+	}
+	if t.Close != nil {
+		_ = t.Close(ctx)
+	}
+	next, err := c.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	*t = *next
+	return open(ctx, t, limit)
 }
 
 // guarded runs f on a goroutine, and turns a panic and a verb that does not return into violations.
@@ -137,7 +158,7 @@ func isOurs(stack string) bool {
 // generate draws and executes a trace.
 func (c *Config) generate(ctx context.Context, t *validate.Target, number uint64) (
 	trace Trace, v *model.Violation, hang string, err error) {
-	r, err := open(ctx, t, c.Limit)
+	r, err := c.openRun(ctx, t, c.Limit)
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -196,7 +217,7 @@ func (r *Run) do(s Step) *model.Violation {
 // replay executes a trace.
 func (c *Config) replay(ctx context.Context, t *validate.Target, trace Trace, limit time.Duration) (
 	*model.Violation, string, error) {
-	r, err := open(ctx, t, limit)
+	r, err := c.openRun(ctx, t, limit)
 	if err != nil {
 		return nil, "", err
 	}

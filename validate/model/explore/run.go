@@ -271,7 +271,7 @@ func (r *Run) rest() *model.Violation {
 			r.w.Rest()
 			return nil
 		case isOver:
-			return missing
+			return r.cause(missing)
 		case spin < 20:
 			runtime.Gosched()
 		default:
@@ -279,6 +279,19 @@ func (r *Run) rest() *model.Violation {
 			pause = min(2*pause, 2*time.Millisecond)
 		}
 	}
+}
+
+// cause returns the violation behind missing flushed requests: a QP that is not in an error state.
+func (r *Run) cause(v *model.Violation) *model.Violation {
+	for _, n := range r.order {
+		if o, ok := r.objs[n].(*qpObj); ok && v.Rule == "CI-Flush-01" && !o.m.Dead && o.m.State == ci.QPError {
+			a, err := o.d.Query()
+			if w := o.m.Query(a, err); w != nil {
+				return w
+			}
+		}
+	}
+	return v
 }
 
 // isExhausted reports whether so many packets were lost that a connection has no retries left.
@@ -539,7 +552,9 @@ func (r *Run) unclear(s Step) bool {
 			return false
 		}
 		n, _ := o.m.Waiting()
-		return o.quarantined || r.isAwaited(s.QP) || r.isOld(o) && o.m.State < ci.QPRTS || (n > 1 || n > 0 && !r.w.Cut) && s.Attr.State == ci.QPSQD // which of them have begun is open
+		// Which of several requests have begun when the queue is to drain is open.
+		isDraining := s.Attr.State == ci.QPSQD && (n > 1 || n > 0 && !r.w.Cut)
+		return o.quarantined || r.isAwaited(s.QP) || r.isOld(o) && o.m.State < ci.QPRTS || isDraining
 	case Fill: // an unfinished message may overwrite it, or not
 		return r.at(s.Side).mem.IsHazy(s.Off, s.Len)
 	case Bind:
