@@ -131,8 +131,8 @@ func (m *processMemory) check(isWrite bool) error {
 	if n == 0 {
 		return nil
 	}
-	// This waits for the lock of the process's mappings, which an access to a page of a FUSE file may hold, and on a busy
-	// machine for seconds another thread that maps or registers memory.
+	// This waits for the lock of the process's mappings, which an access to a page of a FUSE file may hold, and on a
+	// busy machine for seconds another thread that maps or registers memory.
 	limits := 1
 	if m.p.isTrusted {
 		limits = trustedLimits

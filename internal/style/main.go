@@ -1,5 +1,5 @@
-// Command style checks rules of CONTRIBUTING.md that the linter has no check for: doc comments, the number of targets in
-// an assignment, and that a package is called like its folder.
+// Command style checks rules of CONTRIBUTING.md that the linter has no check for: doc comments, the number of targets
+// in an assignment, and that a package is called like its folder.
 //
 //	go run ./internal/style                 checks all packages; a test runs this
 //	go run ./internal/style ./ci ./wire     the named folders

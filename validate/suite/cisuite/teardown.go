@@ -361,12 +361,12 @@ func tearTimeWait(t *validate.T) {
 	if k == 0 {
 		t.Note("the number of a QP without TimeWait is not used again within %d QPs either", limit)
 	}
-	// Times that are short if a driver counts them in 32 bits of nanoseconds, microseconds or milliseconds, or in 16 bits
-	// of milliseconds.
+	// Times that are short if a driver counts them in 32 bits of nanoseconds, microseconds or milliseconds, or in 16
+	// bits of milliseconds.
 	const most = 1 << 32
 	held := map[ci.QPN]time.Duration{}
-	for _, d := range []time.Duration{most, most * time.Microsecond, most * time.Millisecond, 1 << 16 * time.Millisecond,
-		time.Hour} {
+	for _, d := range []time.Duration{most, most * time.Microsecond, most * time.Millisecond,
+		1 << 16 * time.Millisecond, time.Hour} {
 		q := ca.QP(pd, cq, cq)
 		held[q.Num()] = d
 		q.TimeWait(d + time.Millisecond)
