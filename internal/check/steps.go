@@ -66,8 +66,8 @@ func steps(full bool) []step {
 		{"kills",
 			"500 clients of ddkd are killed, half of them under traffic, and their peers receive the errors of IBTA",
 			true, 25 * s, 4 * m, kills},
-		{"load", "ddk-validate run reference, a quarter of it (by commit), at low priority, beside 8 busy processes", true,
-			75 * s, 14 * m, load},
+		{"load", "ddk-validate run reference, a quarter of it (by commit), at low priority, beside 8 busy processes",
+			true, 75 * s, 14 * m, load},
 		{"mutants", "ddk-validate self: the certifier catches wrong drivers, an eighth of them (part by commit)",
 			true, 75 * s, 10 * m, mutants},
 		{"mutation", fmt.Sprintf("the certifier and the tests detect changes of the source, %d "+

@@ -34,7 +34,8 @@ func TestCheckFile(t *testing.T) {
 				"a/p/f.go:13: the comment of V opens with \"knows\""}},
 		{"subject", "package p\n\n// TestA checks x.\nfunc TestB() {}\n\n// ZeroOf returns 0.\nfunc None() {}\n\n" +
 			"// RoCE sends x.\nfunc f() {}\n\n// Each of them returns.\nfunc g() {}\n",
-			[]string{"a/p/f.go:3: the comment of TestB is about TestA", "a/p/f.go:6: the comment of None is about ZeroOf"}},
+			[]string{"a/p/f.go:3: the comment of TestB is about TestA",
+				"a/p/f.go:6: the comment of None is about ZeroOf"}},
 		{"targets", "package p\n\nfunc f() {\n\ta, b, c, d := 1, 2, 3, 4\n}\n",
 			[]string{"a/p/f.go:4: 4 targets in one " +
 				"assignment, want at most 3"}},
