@@ -101,7 +101,8 @@ func smaller(t Trace, i int) (out []Trace) {
 		with(x)
 	case Connect:
 		x := s
-		x.PSN, x.PKey, x.Access, x.RNR = [2]ci.PSN{}, [2]uint16{}, allRemote, 7
+		x.PSN, x.PKey = [2]ci.PSN{}, [2]uint16{}
+		x.Access, x.RNR = allRemote, 7
 		with(x)
 	case Send:
 		for k, w := range s.WRs {
