@@ -222,3 +222,28 @@ func changed(b []byte, i int, to byte) []byte {
 	c[i] = to
 	return c
 }
+
+// TestAccepted decodes replies of posts, also those of a wrong size.
+func TestAccepted(t *testing.T) {
+	b := AppendAccepted(nil, 7)
+	require.Len(t, b, PostReplySize)
+	n, err := ParseAccepted(b)
+	require.NoError(t, err)
+	require.Equal(t, 7, n)
+	for _, wrong := range [][]byte{nil, b[:7], append(b, 0)} {
+		_, err := ParseAccepted(wrong)
+		require.Error(t, err)
+	}
+}
+
+// TestPostSizes appends posts, whose sizes are those that were promised, and changes the count of one.
+func TestPostSizes(t *testing.T) {
+	sgl := []ci.SGE{{Addr: 1, Length: 2, LKey: 3}, {Addr: 4, Length: 5, LKey: 6}}
+	for n := range len(sgl) + 1 {
+		w := &ci.RecvWR{ID: 9, SGL: sgl[:n]}
+		require.Len(t, AppendRecv(nil, w), RecvSize(w))
+	}
+	b := AppendPost(nil, 5, 2)
+	SetPostCount(b, 3)
+	require.Equal(t, AppendPost(nil, 5, 3), b)
+}
