@@ -273,7 +273,7 @@ func TestCloseWithOpenCA(t *testing.T) {
 	require.NoError(t, err)
 	err = h.Close()
 	require.ErrorIs(t, err, ci.ResourceBusy)
-	require.ErrorContains(t, err, "close the CA first")
+	require.ErrorContains(t, err, "close it first")
 	require.NoError(t, h.Close(), "second Close")
 	require.NoError(t, ca.Destroy())
 
