@@ -43,7 +43,7 @@ func (c *Config) shrink(ctx context.Context, t *validate.Target, f *Finding) {
 		isNew = false
 		for n := max(len(f.Trace)/2, 1); n > 0 && ctx.Err() == nil; {
 			shorter := false
-			for i := len(f.Trace) - n; i >= keep; {
+			for i := len(f.Trace) - n; i >= keep && i+n <= len(f.Trace); {
 				if try(append(append(Trace(nil), f.Trace[:i]...), f.Trace[i+n:]...)) {
 					shorter = true
 				}
@@ -58,9 +58,11 @@ func (c *Config) shrink(ctx context.Context, t *validate.Target, f *Finding) {
 				n /= 2
 			}
 		}
-		for i := keep; i < len(f.Trace); i++ {
-			for _, next := range smaller(f.Trace, i) {
-				isNew = try(next) || isNew
+		for i := keep; i < len(f.Trace); {
+			if slices.ContainsFunc(smaller(f.Trace, i), try) {
+				isNew = true
+			} else {
+				i++
 			}
 		}
 	}
