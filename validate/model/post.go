@@ -62,6 +62,9 @@ func (q *QP) refuseSend(wr *ci.SendWR, ref Ref) (rule Rule, want []ci.Status, ma
 		return "CI-PostSend-07", statuses{ci.InvalidAVHandle}, false
 	case q.Type == ci.UD && wr.To.QPN > 0xffffff:
 		return "CI-Opcode-01", statuses{ci.InvalidParameter}, false
+	case q.Type == ci.UD && av.PD != q.PD && (len(wr.Inline) > q.MaxInline || len(wr.SGL) > q.SendSGE):
+		// of several errors, any may be found first
+		return "CI-PostSend-08", statuses{ci.InvalidAVHandle, ci.InvalidMaxSGE, ci.InvalidParameter}, false
 	case wr.Inline != nil && (wr.Op == ci.OpRead || isAtomic(wr.Op) || len(wr.Inline) > q.MaxInline):
 		return "CI-Inline-02", statuses{ci.InvalidParameter}, false
 	case wr.Inline == nil && (len(wr.SGL) > q.SendSGE || wr.Op == ci.OpRead && len(wr.SGL) > q.CA.Attr.MaxReadSGEs):

@@ -66,6 +66,7 @@ func Explore(ctx context.Context, c Config) (n uint64, f *Finding, err error) {
 		}
 		f := &Finding{Seed: c.Seed, Number: number, Trace: trace, Violation: v, Hang: hang}
 		if hang != "" {
+			c.distill(ctx, f)
 			return n + 1, f, nil
 		}
 		// On a link that delays packets, one may still be on its way when the model is at the next step. What a driver
@@ -138,7 +139,11 @@ func (c *Config) guarded(r *Run, f func() *model.Violation) (v *model.Violation,
 				last = now
 				continue
 			}
-			return &model.Violation{Rule: "SAS-2.3-19", Where: "a verb", Expected: "that it returns",
+			rule := model.Rule("SAS-2.3-19")
+			if r.isParallel.Load() {
+				rule = "CI-Parallel-01"
+			}
+			return &model.Violation{Rule: rule, Where: "a verb", Expected: "that it returns",
 				Got: "it has not returned"}, stacks()
 		}
 	}

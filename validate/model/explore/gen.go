@@ -75,7 +75,7 @@ var draws = []struct {
 	{4, (*gen).region}, {2, (*gen).queue}, {2, (*gen).domain}, {2, (*gen).srq}, {2, (*gen).limit}, {4, (*gen).destroy},
 	{5, (*gen).state}, {2, (*gen).fill}, {3, (*gen).vector}, {2, (*gen).reconnect}, {2, (*gen).query},
 	{2, (*gen).recycle}, {2, (*gen).flawed}, {3, (*gen).window}, {6, (*gen).bind},
-	{8, (*gen).link},
+	{8, (*gen).link}, {1, (*gen).together},
 }
 
 // step returns the next step.

@@ -137,6 +137,8 @@ type Run struct {
 	hasLost bool
 	nums    map[ci.QPN]bool
 	step    atomic.Int64
+	// isParallel is true while verbs are called at the same time.
+	isParallel atomic.Bool
 }
 
 // open opens the adapters of a target.
