@@ -127,8 +127,13 @@ func event(t *validate.T, c cm.Conn, want cm.EventType, where string) cm.Event {
 	}
 }
 
+// inState checks the state of a connection. A manager whose consumer is late, as on a busy machine, may have asked for
+// more time.
 func inState(t *validate.T, c cm.Conn, want cm.State, where string) {
-	kit.Equal(t, "state "+where, c.State(), want)
+	more := map[cm.State]cm.State{cm.StateREQRcvd: cm.StateMRAREQSent, cm.StateREPRcvd: cm.StateMRAREPSent}
+	if got := c.State(); got != more[want] || got == 0 {
+		kit.Equal(t, "state "+where, got, want)
+	}
 }
 
 var CMConn01 = connects.Must("CM-Conn-01", "IBTA 12.9.7", "cm, Service.Connect, Conn.Accept, Confirm",
