@@ -76,7 +76,7 @@ func compare(t *validate.T) {
 	ctx, stop := context.WithTimeout(t.Context(), compareTime)
 	defer stop()
 	n, f, err := explore.Explore(ctx, explore.Config{
-		Seed: t.Seed(), Traces: 200, ShrinkTime: 8 * time.Second,
+		Seed: t.Seed(), Traces: 200, Limit: time.Second, ShrinkTime: 2 * time.Second,
 		Open: func(context.Context) (*validate.Target, error) {
 			return &validate.Target{HCAs: t.HCAs(), Impair: t.Impairing()}, nil
 		},
