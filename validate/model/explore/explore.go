@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,10 +214,24 @@ func (r *Run) do(s Step) *model.Violation {
 		return v
 	}
 	v := r.rest()
-	if _, ok := s.(Resize); ok && v != nil {
-		v.Rule = "CI-ResizeCQ-01"
+	if rule := blamed(s); v != nil && rule != "" {
+		v.Rule = rule
 	}
 	return v
+}
+
+// blamed returns the rule that a driver has broken which differs from the model after a step alone, or "".
+func blamed(s Step) model.Rule {
+	switch s := s.(type) {
+	case Resize:
+		return "CI-ResizeCQ-01"
+	case Together:
+		if slices.ContainsFunc(s.Verbs, func(v Verb) bool { return v.Resize }) {
+			return "CI-ResizeCQ-01"
+		}
+		return "CI-Parallel-01"
+	}
+	return ""
 }
 
 // replay executes a trace.
