@@ -50,8 +50,8 @@ type Config struct {
 	CanCopy func(Peer) bool
 
 	// CopyTimeout is the time that such a copy may take. Up to twice the time may pass before it is noticed, in which
-	// other clients of the adapter may wait. A registration by a client with the daemon's own user id, or root, may
-	// take 30 times as long. 0: DefaultCopyTimeout.
+	// the client's other copies, and other clients of the adapter, may wait. A registration by a client with the
+	// daemon's own user id, or root, may take 30 times as long. 0: DefaultCopyTimeout.
 	CopyTimeout time.Duration
 
 	// LimitCopies has CopyTimeout limit the copies for every client, also for those of the daemon's user and root,

@@ -43,7 +43,8 @@ type settler interface {
 
 // settle makes the posts of a client process visible to a verb that follows them: posts to queues in shared memory are
 // not calls, and the engine may not have seen them yet. Programs expect that a verb finds their effects, since a post
-// to Linux's Soft-RoCE runs the requester (rxe_post_send), until Linux 6.3 for all requests. The caller holds no lock.
+// to Linux's Soft-RoCE runs the requester (rxe_post_send); Linux before 6.3 executes all requests in it. The caller
+// holds no lock.
 func (u *UserCA) settle() {
 	if u == nil {
 		return

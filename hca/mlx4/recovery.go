@@ -173,10 +173,10 @@ func (i *instance) Remove(gone bool) error {
 		t = ci.EventLocalFatal
 	}
 	h.notifyRemoval(ci.Event{Type: t})
-	err := errors.Join(i.r.Deregister(h.info.GUID), h.Close())
-	if errors.Is(err, ci.ResourceBusy) { // a consumer of its own: the function stays until it closes the CA
+	err, closed := i.r.Deregister(h.info.GUID), h.Close()
+	if errors.Is(closed, ci.ResourceBusy) { // a consumer of its own: the function stays until it closes the CA
 		h.Unplug()
-		return err
+		return errors.Join(err, closed)
 	}
-	return errors.Join(err, i.f.Close())
+	return errors.Join(err, closed, i.f.Close())
 }

@@ -255,7 +255,7 @@ func usb(ctx context.Context, r *runner) error {
 
 const chaosTime = time.Minute
 
-// chaos runs test/chaos for up to two minutes. Its seed is in the output.
+// chaos runs test/chaos for a minute. Its seed is in the output.
 func chaos(ctx context.Context, r *runner) error {
 	if !r.present("test/chaos") {
 		return skip("the tree has no test/chaos")
@@ -400,7 +400,7 @@ func bench(ctx context.Context, r *runner) error {
 	return r.do(ctx, nil, "go", "run", "./bench/cmd/user", "-rounds", rounds)
 }
 
-// udpStorm runs TestUDPStorm at full length.
+// udpStorm runs TestUDPStorm with many messages.
 func udpStorm(ctx context.Context, r *runner) error {
 	if runtime.GOOS != "linux" {
 		return skip("the test is for Linux's sockets")
@@ -413,7 +413,7 @@ func udpStorm(ctx context.Context, r *runner) error {
 		"-v", "./"+dir, "-udpstorm.messages=50000")
 }
 
-// storm runs test/storm at full length.
+// storm runs test/storm with many messages.
 func storm(ctx context.Context, r *runner) error {
 	if !r.present("test/storm") {
 		return skip("the tree has no test/storm")

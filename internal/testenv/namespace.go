@@ -1,13 +1,11 @@
 package testenv
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 )
 
 // inNamespace is set in the environment of the process that runs in a network namespace of its own.
@@ -26,10 +24,9 @@ func Namespace(t testing.TB, setup string) bool {
 			t.Skip(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	script := "set -e\ntrap 'exit 77' EXIT\n" + setup + "\nexec \"$0\" \"$1\" -test.v"
-	cmd := exec.CommandContext(ctx, "unshare", "-rn", "sh", "-c", script, os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd := exec.CommandContext(t.Context(), "unshare", "-rn", "sh", "-c", script, os.Args[0],
+		"-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), inNamespace+"=1")
 	out, err := cmd.CombinedOutput()
 	isRun := strings.Contains(string(out), "=== RUN   "+t.Name())

@@ -2,6 +2,7 @@ package udp
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"os"
@@ -101,7 +102,7 @@ func compareGRH(t *testing.T, senders []*Port, b *Port, rb *linktest.Collector) 
 
 // captureHeaders returns a function that returns the area of the GRH for the packet with a PSN, from the wire.
 func captureHeaders(t *testing.T) func(psn ci.PSN) []byte {
-	const all = 0x0300 // ETH_P_ALL in network byte order
+	all := int(binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})) // in network byte order
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, all)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })

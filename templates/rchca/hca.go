@@ -51,10 +51,13 @@ func New(dev Device) (*HCA, error) {
 // Close stops the hardware. It is idempotent. Status: ResourceBusy (the CA is open [SAS-2.2-07]).
 func (h *HCA) Close() error {
 	h.mu.Lock()
-	isOpen := h.open != nil
-	h.closed = h.closed || !isOpen
+	was, isOpen := h.closed, h.open != nil
+	h.closed = was || !isOpen
 	h.mu.Unlock()
-	if isOpen {
+	switch {
+	case was:
+		return nil
+	case isOpen:
 		return fail("HCA.Close", ci.ResourceBusy, "the CA is open")
 	}
 	return h.dev.Close()

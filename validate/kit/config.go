@@ -35,7 +35,7 @@ type Config struct {
 // An Option changes a Config.
 type Option func(*Config)
 
-// OwnPD sets that each end has a PD of its own, for cases that need another PD, or destroy it.
+// OwnPD is an option: each end has a PD of its own, for cases that need another PD, or destroy it.
 func OwnPD(c *Config) { c.OwnPD = true }
 
 // Type sets the service of the QP.

@@ -69,7 +69,10 @@ const fewPDs = 8
 
 // EndPD returns a PD for an end. On an adapter with few PDs, ends without Config.OwnPD share one.
 func (ca *CA) EndPD(c Config) ci.PD {
-	if n := ca.Attr.MaxPDs; c.OwnPD || ca.pd == nil || n == 0 || n >= fewPDs {
+	if n := ca.Attr.MaxPDs; c.OwnPD || n == 0 || n >= fewPDs {
+		return ca.PD()
+	}
+	if ca.pd == nil {
 		ca.pd = ca.PD()
 	}
 	return ca.pd

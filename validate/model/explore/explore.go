@@ -2,6 +2,7 @@ package explore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/model"
 )
@@ -59,6 +61,9 @@ func Explore(ctx context.Context, c Config) (n uint64, f *Finding, err error) {
 	for n = 0; (c.Traces == 0 || n < c.Traces) && ctx.Err() == nil; n++ {
 		number := c.First + n
 		trace, v, hang, err := c.generate(ctx, t, number)
+		if err != nil && ctx.Err() != nil { // the time has passed while the adapters were opened
+			return n, nil, nil
+		}
 		if err != nil {
 			return n, nil, err
 		}
@@ -72,7 +77,7 @@ func Explore(ctx context.Context, c Config) (n uint64, f *Finding, err error) {
 		}
 		// On a link that delays packets, one may still be on its way when the model is at the next step. What a driver
 		// does wrong, it does again.
-		if !c.again(ctx, t, f) {
+		if !c.again(context.WithoutCancel(ctx), t, f) {
 			if c.Verbose != nil {
 				c.Verbose("not seen again: " + f.Story())
 			}
@@ -84,14 +89,14 @@ func Explore(ctx context.Context, c Config) (n uint64, f *Finding, err error) {
 	return n, nil, nil
 }
 
-// again reports whether a trace fails again, with four times the patience.
+// again reports whether a trace breaks the same rule again three times, with twice the patience.
 func (c *Config) again(ctx context.Context, t *validate.Target, f *Finding) bool {
 	for range 3 {
 		v, _, err := c.replay(ctx, t, f.Trace, 2*c.Limit)
-		if err != nil { // a driver that lost an object cannot be opened again
+		if errors.Is(err, ci.ResourceBusy) { // a driver that lost an object cannot be opened again
 			return true
 		}
-		if v == nil {
+		if err != nil || v == nil || v.Rule != f.Violation.Rule {
 			return false
 		}
 	}
@@ -106,6 +111,7 @@ func (c *Config) openRun(ctx context.Context, t *validate.Target, limit time.Dur
 	}
 	if t.Close != nil {
 		_ = t.Close(ctx)
+		t.Close = nil
 	}
 	next, err := c.Open(ctx)
 	if err != nil {
@@ -186,22 +192,25 @@ func (c *Config) generate(ctx context.Context, t *validate.Target, number uint64
 		}
 		return nil
 	})
-	if v != nil && v.Rule == "" {
-		return nil, nil, "", fmt.Errorf("explore: seed %d, trace %d: %s: %s", c.Seed, number, v.Where, v.Got)
-	}
-	if hang == "" {
-		v, hang = c.end(r, v)
+	if v, hang, err = c.end(r, v, hang); err != nil {
+		return nil, nil, "", fmt.Errorf("explore: seed %d, trace %d: %w", c.Seed, number, err)
 	}
 	return trace, v, hang, nil
 }
 
-// end destroys the objects of a run.
-func (c *Config) end(r *Run, v *model.Violation) (*model.Violation, string) {
-	w, hang := c.guarded(r, func() *model.Violation { return r.finish(v == nil && !r.w.Lost) })
-	if v == nil {
-		v = w
+// end destroys the objects of a run that has ended with v, unless a verb hangs. A panic of the model is an error.
+func (c *Config) end(r *Run, v *model.Violation, hang string) (*model.Violation, string, error) {
+	if hang == "" && (v == nil || v.Rule != "") {
+		var w *model.Violation
+		w, hang = c.guarded(r, func() *model.Violation { return r.finish(v == nil && !r.w.Lost) })
+		if v == nil {
+			v = w
+		}
 	}
-	return v, hang
+	if v != nil && v.Rule == "" {
+		return nil, "", fmt.Errorf("%s: %s", v.Where, v.Got)
+	}
+	return v, hang, nil
 }
 
 // do executes a step and waits until the driver is at rest.
@@ -252,10 +261,7 @@ func (c *Config) replay(ctx context.Context, t *validate.Target, trace Trace, li
 		}
 		return nil
 	})
-	if hang == "" {
-		v, hang = c.end(r, v)
-	}
-	return v, hang, nil
+	return c.end(r, v, hang)
 }
 
 // Story describes a finding for people.

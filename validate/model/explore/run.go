@@ -20,8 +20,8 @@ const arenaSize = 32 << 10
 // dropTime is how long a message that will be dropped may take to arrive. Nothing shows that it has.
 const dropTime = 2 * time.Millisecond
 
-// heldTime is how long the link may hold packets that others overtake.
-const heldTime = 5 * time.Millisecond
+// heldTime is how long the link may hold packets that others overtake. The certifier's own one does for 20 ms.
+const heldTime = 25 * time.Millisecond
 
 // side is one of the two ends: an adapter with its memory.
 type side struct {
@@ -142,7 +142,15 @@ type Run struct {
 }
 
 // open opens the adapters of a target.
-func open(ctx context.Context, t *validate.Target, limit time.Duration) (*Run, error) {
+func open(ctx context.Context, t *validate.Target, limit time.Duration) (_ *Run, err error) {
+	var cas []ci.CA
+	defer func() {
+		for _, ca := range cas {
+			if err != nil {
+				_ = ca.Destroy() // err is reported
+			}
+		}
+	}()
 	r := &Run{w: model.NewWorld(), objs: map[int]any{}, limit: limit, impair: t.Impair, isPeek: true,
 		nums: map[ci.QPN]bool{}}
 	if len(t.HCAs) < 2 {
@@ -152,11 +160,11 @@ func open(ctx context.Context, t *validate.Target, limit time.Duration) (*Run, e
 		s := &side{index: i, events: &recorder{name: fmt.Sprintf("events of adapter %c", 'A'+i), m: &model.Events{}}}
 		if i < len(t.HCAs) {
 			s.hca = t.HCAs[i]
-			var err error
 			if s.ca, err = s.hca.OpenCA(s.hca.Info().GUID, func(ci.Event) {}, s.events); err != nil {
 				return nil, fmt.Errorf("explore: opening adapter %d: %w", i, err)
 			}
-			if err := s.waitActive(ctx); err != nil {
+			cas = append(cas, s.ca)
+			if err = s.waitActive(ctx); err != nil {
 				return nil, err
 			}
 			s.m = r.w.AddCA(s.attr, s.port)
@@ -447,6 +455,7 @@ func (r *Run) finish(judge bool) (v *model.Violation) {
 		for i := len(r.order) - 1; i >= 0; i-- {
 			n := r.order[i]
 			if o := r.objs[n]; typ(o) && !isDead(o) {
+				r.step.Add(1)
 				if w := (Destroy{n}).run(r); w != nil && v == nil && judge {
 					v = w
 				}

@@ -80,6 +80,7 @@ func (s Together) run(r *Run) *model.Violation {
 		wg.Go(func() {
 			for k := 0; k < s.Rounds && errs[i] == nil; k++ {
 				errs[i] = call()
+				r.step.Add(1)
 			}
 		})
 	}
@@ -134,7 +135,7 @@ func (c *Config) distill(ctx context.Context, f *Finding) {
 	if err != nil {
 		return
 	}
-	if _, hang, err := c.replay(ctx, t, short, c.Limit/10); err == nil && hang != "" {
-		f.Trace = short
+	if _, hang, err := c.replay(ctx, t, short, c.Limit); err == nil && hang != "" {
+		f.Trace, f.Hang = short, hang
 	}
 }
