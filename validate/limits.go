@@ -30,7 +30,7 @@ var ample = ci.CAAttr{
 }
 
 // services has the limits with which the kit's services and a daemon for several clients run. Requests that clients
-// make beyond the limits do not come back as a LimitError, so cases with more objects say so in Needs.Attr.
+// make beyond the limits return no LimitError, so cases with more objects declare them in Needs.Attr.
 var services = ci.CAAttr{
 	MaxPDs: 3, MaxAVs: 8, MaxQPs: 16, MaxCQs: 16, MaxSRQs: 4, MaxMRs: 16, MaxMWs: 4, MaxFMRs: 4, MaxWRs: 64,
 	MaxSGEs: 2, MaxReadSGEs: 1, MaxInline: 24, MaxCQEs: 256, MaxSRQWRs: 100, MaxSRQSGEs: 3, MaxMapsPerFMR: 2,

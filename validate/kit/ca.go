@@ -16,7 +16,7 @@ type CA struct {
 	Attr   *ci.CAAttr   // result of a query while a port was active
 	Port   *ci.PortAttr // the first active port of Attr
 	Events *Events      // of the CA and its ports; each carries Events as Context
-	pd     ci.PD        // that ends share
+	pd     ci.PD        // of the ends that share one
 }
 
 // Open opens the HCA under test and waits until a port is active.

@@ -372,7 +372,7 @@ func (t *task) await(d *descriptor) syscall.Errno {
 		case err != nil && !errors.Is(err, unix.EINTR):
 			return errnoOf(err)
 		case !t.isValid():
-			return restart // nobody receives it
+			return restart // the call has ended, and no errno reaches the thread
 		}
 		switch t.signal() {
 		case noSignal:

@@ -34,8 +34,8 @@ func signalMasks(tid string) (map[string]uint64, error) {
 	return masks, nil
 }
 
-// The kernel does not interrupt a call that the supervisor has received (SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV), nor
-// does it tell the supervisor of signals, which therefore looks for them.
+// The kernel does not interrupt a call that the supervisor has received (SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV), and
+// notifies the supervisor of no signal. The supervisor therefore polls for signals.
 const (
 	// signalCheck is the time in milliseconds after which a call that waits looks for signals. With many calls it is a
 	// millisecond for each, so that looking takes a bounded part of a processor.
@@ -46,13 +46,13 @@ const (
 	stuckSignal = 50
 )
 
-// pending is what a thread would do about signals.
+// pending is the kind of signal that a thread has.
 type pending int
 
 const (
 	noSignal     pending = iota
-	ownSignal            // the kernel has told this thread to handle it
-	sharedSignal         // the kernel has told this thread or another one of its process
+	ownSignal            // the kernel has chosen this thread to handle it
+	sharedSignal         // the kernel has chosen this thread or another one of its process
 )
 
 // signal returns whether the kernel interrupts the call if it ends: the thread has a signal that is neither blocked

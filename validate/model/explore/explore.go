@@ -229,7 +229,7 @@ func (r *Run) do(s Step) *model.Violation {
 	return v
 }
 
-// blamed returns the rule that a driver has broken which differs from the model after a step alone, or "".
+// blamed returns the rule of a difference that appears after a step, where the step decides it, or "".
 func blamed(s Step) model.Rule {
 	switch s := s.(type) {
 	case Resize:

@@ -20,7 +20,8 @@ const arenaSize = 32 << 10
 // dropTime is how long a message that will be dropped may take to arrive. Nothing shows that it has.
 const dropTime = 2 * time.Millisecond
 
-// heldTime is how long the link may hold packets that others overtake. The certifier's own one does for 20 ms.
+// heldTime is how long the link may hold packets that others overtake. The certifier's own link holds them for up to
+// 20 ms.
 const heldTime = 25 * time.Millisecond
 
 // side is one of the two ends: an adapter with its memory.

@@ -68,7 +68,7 @@ func (c *Config) shrink(ctx context.Context, t *validate.Target, f *Finding) {
 	}
 }
 
-// smaller returns variants of a trace with step i made smaller: with shorter lists, and with values that say less.
+// smaller returns variants of a trace with step i made smaller: with shorter lists, and with default values.
 func smaller(t Trace, i int) (out []Trace) {
 	with := func(s Step) {
 		if n := append(append(append(Trace(nil), t[:i]...), s), t[i+1:]...); !reflect.DeepEqual(s, t[i]) {
