@@ -25,7 +25,8 @@
 //     is in this program. It is compiled with the C compiler of the machine (cc) when it is needed first, and kept in
 //     the user's cache directory, or in another one that only the user can change. Children of the program inherit it.
 //   - seccomp: ddkrun is notified of the program's system calls on such files, and executes them. It works for static
-//     programs and Go programs, and needs no compiler. Package ciddk/cmd/ddkrun/seccomp describes it.
+//     programs and Go programs, and needs no compiler, except to work around faults of the user library. Package
+//     ciddk/cmd/ddkrun/seccomp describes it.
 //   - auto, the default: seccomp for static programs and where the library cannot be compiled, else preload.
 //
 // # Memory

@@ -31,11 +31,8 @@ func compile(t *testing.T, source string, flags ...string) string {
 }
 
 // TestExtended compiles and runs a program that uses the extended interfaces of libibverbs: GID tables, extended CQs,
-// the ibv_wr functions, memory windows, atomics, and asynchronous events.
-func TestExtended(t *testing.T) {
-	program := compile(t, "extended.c", "-l:libibverbs.so.1")
-	assert.Equal(t, "success\n", newRig(t).run(program))
-}
+// the ibv_wr functions, memory windows, atomics, and asynchronous events. It does so with both carriers.
+func TestExtended(t *testing.T) { runWithCarriers(t, "extended.c") }
 
 // TestMulticastVerbs runs a program that attaches QPs to a group by libibverbs alone.
 func TestMulticastVerbs(t *testing.T) {

@@ -31,12 +31,21 @@ var carriers = []string{carrierAuto, carrierPreload, carrierSeccomp}
 // choice is the carrier for a program.
 type choice struct {
 	carrier string
-	library string // of carrierPreload
+	library string // that the program preloads; that of mendSource with carrierSeccomp, "" if it cannot be compiled
+	missing error  // why library is ""
 	reason  string // why it is not carrierPreload
 }
 
 // choose returns the carrier for a program that was asked for.
 func choose(carrier, path string) (choice, error) {
+	c, err := chooseCarrier(carrier, path)
+	if err == nil && c.carrier == carrierSeccomp {
+		c.library, c.missing = library(mendSource)
+	}
+	return c, err
+}
+
+func chooseCarrier(carrier, path string) (choice, error) {
 	if carrier == carrierSeccomp {
 		return choice{carrier: carrierSeccomp, reason: "--carrier " + carrierSeccomp}, nil
 	}
@@ -54,7 +63,7 @@ func choose(carrier, path string) (choice, error) {
 	case kind == kindSecure:
 		return choice{carrier: carrierSeccomp, reason: path + secureReason}, nil
 	}
-	library, err := library()
+	library, err := library(source)
 	switch {
 	case kind == kindForeign:
 		return choice{}, fmt.Errorf("%s is a program for another processor than ddkrun (%s)", path, runtime.GOARCH)

@@ -27,7 +27,7 @@ func TestLibraryCalls(t *testing.T) {
 		t.Skip("no C compiler (command cc)")
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	path, err := library()
+	path, err := library(source)
 	require.NoError(t, err)
 	f, err := elf.Open(path)
 	require.NoError(t, err)
@@ -45,6 +45,14 @@ func TestLibraryCalls(t *testing.T) {
 		}
 	}
 	require.Greater(t, len(exported), 100)
+	mend, err := library(mendSource)
+	require.NoError(t, err)
+	m, err := elf.Open(mend)
+	require.NoError(t, err)
+	defer m.Close()
+	needed, err := m.ImportedLibraries()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"libc.so.6"}, needed, "of which each C library has its own")
 	checkTwins(t, exported)
 	for _, name := range []string{".rela.plt", ".rela.dyn"} {
 		b, err := f.Section(name).Data()

@@ -46,7 +46,7 @@ func execute(o options, args []string) (int, error) {
 	}
 	if c.carrier == carrierSeccomp {
 		status, err := seccomp.Run(seccomp.Config{Socket: d.socket, Root: root, Daemon: d.pid, Path: path, Args: args,
-			Env: os.Environ()})
+			Env: preloading(os.Environ(), c.library)})
 		if errors.Is(err, seccomp.ErrUnavailable) {
 			err = fmt.Errorf("no carrier works: %s; %w", c.reason, err)
 		}
@@ -74,9 +74,20 @@ const (
 	anyOrderBegin = "verify_asan_link_order="
 )
 
-// environment returns env with what the library needs. Other libraries that are preloaded come after it, except for one
-// of an earlier ddkrun.
+// environment returns env with what the library needs.
 func environment(env []string, library, socket, root, share string) []string {
+	env = slices.DeleteFunc(preloading(env, library), func(v string) bool {
+		key, _, _ := strings.Cut(v, "=")
+		return key == envSocket || key == envRoot || key == envShare
+	})
+	return append(env, envSocket+"="+socket, envRoot+"="+root, envShare+"="+share)
+}
+
+// preloading returns env with a library that is preloaded, unless it is "". Other libraries come after it.
+func preloading(env []string, library string) []string {
+	if library == "" {
+		return env
+	}
 	preload, sanitizer := []string{library}, anyOrder
 	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		key, value, _ := strings.Cut(v, "=")
@@ -92,10 +103,9 @@ func environment(env []string, library, socket, root, share string) []string {
 		} else if key == envSanitizer && value != "" {
 			sanitizer = value + ":" + anyOrder
 		}
-		return key == envPreload || key == envSocket || key == envRoot || key == envShare || key == envSanitizer
+		return key == envPreload || key == envSanitizer
 	})
-	return append(env, envPreload+"="+strings.Join(preload, ":"), envSocket+"="+socket, envRoot+"="+root,
-		envShare+"="+share, envSanitizer+"="+sanitizer)
+	return append(env, envPreload+"="+strings.Join(preload, ":"), envSanitizer+"="+sanitizer)
 }
 
 // explainTo prints what a program would find, and its carrier. Without arguments, it is any program.
@@ -130,6 +140,9 @@ func explainTo(w io.Writer, o options, args []string) error {
 		fmt.Fprintf(w, "carrier:  preload (%s)\n", c.library)
 	default:
 		fmt.Fprintf(w, "carrier:  seccomp (%s)\n", c.reason)
+		if c.missing != nil {
+			fmt.Fprintf(w, "          faults of the user library of Soft-RoCE are not worked around: %v\n", c.missing)
+		}
 		if err := seccomp.Check(); err != nil {
 			fmt.Fprintf(w, "          %v\n", err)
 		}

@@ -149,7 +149,7 @@ func TestHostileDaemon(t *testing.T) {
 		t.Skip("no C compiler (Debian: gcc)")
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	preload, err := library()
+	preload, err := library(source)
 	require.NoError(t, err)
 	program := filepath.Join(t.TempDir(), "hostile")
 	out, err := exec.Command(cc, "-O1", "-Wall", "-o", program, "testdata/hostile.c").CombinedOutput()

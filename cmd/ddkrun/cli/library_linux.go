@@ -42,14 +42,17 @@ var source = slices.Concat(preloadSource, []byte("\n#line 1 \"share.c\"\n"), sha
 	[]byte("\n#line 1 \"copies.c\"\n"), copiesSource, []byte("\n#line 1 \"library.c\"\n"), librarySource,
 	[]byte("\n#line 1 \"exec.c\"\n"), execSource)
 
+// mendSource is librarySource as a library of its own, for programs of carrierSeccomp.
+var mendSource = slices.Concat([]byte("#define ALONE\n#line 1 \"library.c\"\n"), librarySource)
+
 // compileFlags are the flags of the C compiler. Hooks write a jump over the beginning of a function, which therefore
 // has room for one, and is not the same code as another.
 var compileFlags = []string{"-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-ipa-icf", "-falign-functions=32",
 	"-pthread", "-x", "c"}
 
-// library returns the path of the compiled library. It compiles the library unless one of the directories for it, in
+// library returns the path of the compiled library with a source. It compiles the library unless one of the directories for it, in
 // which nobody else can have put one, contains it.
-func library() (string, error) {
+func library(source []byte) (string, error) {
 	sum := sha256.Sum256(append(slices.Clone(source), strings.Join(compileFlags, " ")...))
 	prefix := libraryPrefix + hex.EncodeToString(sum[:8]) + "-"
 	var errs []error
@@ -69,7 +72,7 @@ func library() (string, error) {
 		usable = append(usable, dir)
 	}
 	for _, dir := range usable {
-		path, err := compile(dir, prefix)
+		path, err := compile(dir, prefix, source)
 		if err == nil || errors.Is(err, errCompiler) {
 			return path, err
 		}
@@ -151,7 +154,7 @@ func hashOf(path string) string {
 var errCompiler = errors.New("no C compiler")
 
 // compile compiles the library to a private directory, and returns its path. It exists completely or not at all.
-func compile(dir, prefix string) (string, error) {
+func compile(dir, prefix string, source []byte) (string, error) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
 		return "", fmt.Errorf("%w: the library that programs preload is compiled when it is needed first "+

@@ -67,7 +67,7 @@ func TestLibraryPath(t *testing.T) {
 				x.prepare(t, cache)
 			}
 			t.Setenv("XDG_CACHE_HOME", cache)
-			path, err := library()
+			path, err := library(source)
 			require.NoError(t, err)
 			want := dir
 			if x.isCached {
@@ -75,7 +75,7 @@ func TestLibraryPath(t *testing.T) {
 				require.NoError(t, err)
 			}
 			assert.Equal(t, want, filepath.Dir(path))
-			again, err := library()
+			again, err := library(source)
 			require.NoError(t, err)
 			assert.Equal(t, path, again)
 			cmd := exec.Command("/bin/sh", "-c", "exec cat /proc/self/maps")
@@ -90,7 +90,7 @@ func TestLibraryPath(t *testing.T) {
 		useDirs(t)
 		t.Setenv("XDG_CACHE_HOME", "a")
 		t.Chdir(t.TempDir())
-		path, err := library()
+		path, err := library(source)
 		require.NoError(t, err)
 		assert.True(t, filepath.IsAbs(path))
 		assert.NoDirExists(t, "a")
@@ -143,10 +143,10 @@ func TestPlantedLibrary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			useDirs(t)
 			t.Setenv("XDG_CACHE_HOME", t.TempDir())
-			path, err := library()
+			path, err := library(source)
 			require.NoError(t, err)
 			plant(t, path)
-			again, err := library()
+			again, err := library(source)
 			require.NoError(t, err)
 			content, err := os.ReadFile(again)
 			require.NoError(t, err)

@@ -1,10 +1,30 @@
 /*
- * Faults of the user library of Linux Soft-RoCE in rdma-core, which show more often here than with Linux. Its functions
- * are replaced by others, which use only those that work in all versions. This file is a part of preload.c.
+ * Faults of libibverbs's user library, for programs that use it as it is. The functions of a context that have faults
+ * are replaced by others, which use only those that work in all versions. This file is a part of preload.c, and, with
+ * ALONE, a library for programs of the carrier seccomp.
  *
  * The layouts are the public ones of libibverbs. struct verbs_context grows in front of struct ibv_context.
  */
-enum { OFF_CREATE_CQ_EX = -120, OFF_CREATE_QP_EX = -56, OFF_SIZE = -8, OFF_ABI = 320 };
+#ifdef ALONE
+#define _GNU_SOURCE
+#include <alloca.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define RAW(number) syscall(number)
+#define IS_OURS(fd) 1 /* the program finds no other devices */
+#else
+#define IS_OURS(fd) (lookup(fd) != NULL)
+#endif
+
+enum { OFF_CREATE_CQ_EX = -120, OFF_CREATE_QP_EX = -56, OFF_SIZE = -8, OFF_POLL_CQ = 96, OFF_CMD_FD = 264, OFF_ABI = 320 };
 enum { OFF_START_POLL = 144, OFF_NEXT_POLL = 152, OFF_END_POLL = 160 }; /* of struct ibv_cq_ex */
 enum { OFF_INLINE = 288, OFF_INLINE_LIST = 296 };			 /* of struct ibv_qp_ex */
 enum { OFF_COMP_MASK = 60, SEND_OPS = 64 };				 /* of struct ibv_qp_init_attr_ex */
@@ -22,15 +42,34 @@ static _Atomic(start_function *) real_start;
 static _Atomic(end_function *) real_end;
 
 /*
+ * Polling. A program that polls an empty queue keeps a processor from the daemon, which would fill the queue. The poll
+ * function of a context is therefore replaced by one that yields the processor after an empty poll.
+ */
+typedef int poll_function(void *cq, int n, void *wc);
+static _Atomic(poll_function *) real_poll; /* of the user library, which all our contexts have in common */
+
+static int poll_and_yield(void *cq, int n, void *wc)
+{
+	int r = atomic_load_explicit(&real_poll, memory_order_relaxed)(cq, n, wc);
+	if (r == 0)
+		RAW(SYS_sched_yield);
+	return r;
+}
+
+/*
  * Extended CQs. ibv_next_poll goes on to an entry that is not there yet, and ibv_end_poll, or another ibv_next_poll,
  * beyond it, so that the next completion is lost (rdma-core#1512); in versions before 59, both release the lock of the
  * queue (rdma-core#1617). ibv_next_poll is therefore an ibv_end_poll and an ibv_start_poll.
  */
 enum { MAX_ENDED = 8 };
 
-/* The queues that this thread polls, and of which it has seen the end. */
-static __thread void *ended[MAX_ENDED];
-static __thread unsigned last_ended;
+/*
+ * The queues that this thread polls, and of which it has seen the end. They are found without a function of the dynamic
+ * linker, since children of the program may have another one.
+ */
+#define OWN static __thread __attribute__((tls_model("initial-exec")))
+OWN void *ended[MAX_ENDED];
+OWN unsigned last_ended;
 
 static int was_ended(void *cq)
 {
@@ -131,4 +170,49 @@ static void mend(void *context)
 		atomic_store(&real_create_qp, *qp);
 		*qp = create_qp;
 	}
+}
+
+/* hook replaces functions of a context, if the context is one of ours. */
+static void *hook(void *context)
+{
+	if (!context || !IS_OURS(AT(int, context, OFF_CMD_FD)))
+		return context;
+	poll_function **f = &AT(poll_function *, context, OFF_POLL_CQ);
+	if (*f && *f != poll_and_yield) {
+		atomic_store(&real_poll, *f);
+		*f = poll_and_yield;
+	}
+	mend(context);
+	return context;
+}
+
+/*
+ * open_function returns the function of libibverbs that opens devices. A plugin that was loaded with RTLD_LOCAL has its
+ * libraries for itself, so that they are not among the next ones. The library then stays loaded: its functions are kept.
+ */
+static void *open_function(void)
+{
+	static _Atomic(void *) cached;
+	void *f = atomic_load_explicit(&cached, memory_order_relaxed);
+	if (f)
+		return f;
+	f = dlsym(RTLD_NEXT, "ibv_open_device");
+	if (!f) {
+		void *library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+		f = library ? dlsym(library, "ibv_open_device") : NULL;
+	}
+	atomic_store_explicit(&cached, f, memory_order_relaxed);
+	return f;
+}
+
+/* This function of libibverbs exists only if the program has the library. */
+EXPORT void *ibv_open_device(void *device);
+EXPORT void *ibv_open_device(void *device)
+{
+	void *(*f)(void *) = open_function();
+	if (!f) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	return hook(f(device));
 }
