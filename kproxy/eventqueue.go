@@ -1,6 +1,7 @@
 package kproxy
 
 import (
+	linked "container/list"
 	"os"
 	"sync"
 	"syscall"
@@ -10,10 +11,12 @@ import (
 )
 
 // eventQueue delivers events to a client through a socket. An event is written at once if the socket has room;
-// otherwise it waits for a goroutine that exists only while events wait.
+// otherwise it waits for a goroutine that exists only while events wait. If max events wait, or most in all queues of
+// the client, a further event replaces an equal one that waits. So none is lost, and the events that wait are at most
+// one of each kind of each object more.
 type eventQueue struct {
-	max    int   // events that wait
-	most   int64 // the same, in all queues of the client
+	max    int
+	most   int64
 	stats  *stats
 	encode EventEncoder
 	file   *os.File // the daemon's end
@@ -24,8 +27,8 @@ type eventQueue struct {
 	mu      sync.Mutex
 	closed  bool
 	writing bool
-	backlog []queuedEvent
-	lost    uint64
+	backlog linked.List                  // of queuedEvent
+	last    map[eventKey]*linked.Element // the last of equal events; nil: no limit was reached since the queue was empty
 }
 
 // queuedEvent is an event that waits. count is increased when it has been delivered.
@@ -33,6 +36,19 @@ type queuedEvent struct {
 	e     schema.Event
 	o     *object
 	count *uint64
+}
+
+// eventKey is what equal events have in common.
+type eventKey struct {
+	o    *object
+	kind schema.EventKind
+	typ  uint32
+	port uint32
+}
+
+func keyOf(w *linked.Element) eventKey {
+	e := w.Value.(queuedEvent)
+	return eventKey{e.o, e.e.Kind, e.e.Type, e.e.Port}
 }
 
 // completion delivers the completion event of a CQ. It does not block.
@@ -69,14 +85,45 @@ func (q *eventQueue) push(e queuedEvent) {
 	defer q.mu.Unlock()
 	switch {
 	case q.closed:
-	case len(q.backlog) == 0 && q.lost == 0 && q.deliver(&e):
-	case len(q.backlog) < q.max && q.lost == 0 && q.stats.admit(q.most):
-		q.backlog = append(q.backlog, e)
+	case q.backlog.Len() == 0 && q.deliver(&e):
+	case q.last == nil && q.backlog.Len() < q.max && q.stats.admit(q.most):
+		q.backlog.PushBack(e)
 		q.start()
-	default: // everything after a lost event is lost, too, until the client has been told
-		q.lost++
-		q.stats.lost.Add(1)
-		q.start()
+	default:
+		q.merge(e)
+	}
+}
+
+// merge adds an event to a queue that has reached a limit. The order of the last ones of equal events remains, so that
+// the last event of a port, for instance, is that of its state. mu is held.
+func (q *eventQueue) merge(e queuedEvent) {
+	if q.last == nil {
+		q.last = map[eventKey]*linked.Element{}
+		for w := q.backlog.Front(); w != nil; w = w.Next() {
+			q.last[keyOf(w)] = w
+		}
+	}
+	w := q.backlog.PushBack(e)
+	k := keyOf(w)
+	if equal := q.last[k]; equal != nil {
+		q.backlog.Remove(equal)
+		q.stats.merged.Add(1)
+	} else {
+		q.stats.waiting.Add(1)
+	}
+	q.last[k] = w
+	q.start()
+}
+
+// drop removes an event that waits. mu is held.
+func (q *eventQueue) drop(w *linked.Element) {
+	if k := keyOf(w); q.last[k] == w {
+		delete(q.last, k)
+	}
+	q.backlog.Remove(w)
+	q.stats.waiting.Add(-1)
+	if q.backlog.Len() == 0 {
+		q.last = nil
 	}
 }
 
@@ -112,22 +159,14 @@ func (q *eventQueue) drain() {
 	_ = q.raw.Write(func(uintptr) bool { // the error means that the queue has been closed
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		for len(q.backlog) > 0 {
-			if !q.deliver(&q.backlog[0]) {
-				return false
-			}
-			q.backlog = q.backlog[1:]
-			q.stats.waiting.Add(-1)
-		}
-		if q.lost > 0 {
-			e := queuedEvent{e: schema.Event{Kind: schema.EventOverflow, Vendor: q.lost}}
+		for w := q.backlog.Front(); w != nil; w = q.backlog.Front() {
+			e := w.Value.(queuedEvent)
 			if !q.deliver(&e) {
 				return false
 			}
-			q.lost = 0
-			q.stats.overflows.Add(1)
+			q.drop(w)
 		}
-		q.backlog, q.writing = nil, false
+		q.writing = false
 		return true
 	})
 }
@@ -140,14 +179,13 @@ func (q *eventQueue) forget(o *object, count *uint64) uint64 {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var kept []queuedEvent
-	for _, e := range q.backlog {
-		if e.o != o || e.count != count {
-			kept = append(kept, e)
+	for w := q.backlog.Front(); w != nil; {
+		this := w
+		w = w.Next()
+		if e := this.Value.(queuedEvent); e.o == o && e.count == count {
+			q.drop(this)
 		}
 	}
-	q.stats.waiting.Add(int64(len(kept) - len(q.backlog)))
-	q.backlog = kept
 	if q.theirs != nil {
 		*count -= min(*count, q.takeBack(o.token)) // a token may be that of several objects
 	}
@@ -158,8 +196,9 @@ func (q *eventQueue) forget(o *object, count *uint64) uint64 {
 func (q *eventQueue) close() {
 	q.mu.Lock()
 	closed := q.closed
-	q.stats.waiting.Add(int64(-len(q.backlog)))
-	q.closed, q.backlog = true, nil
+	q.stats.waiting.Add(int64(-q.backlog.Len()))
+	q.closed, q.last = true, nil
+	q.backlog.Init()
 	q.mu.Unlock()
 	if !closed {
 		q.file.Close()
@@ -174,7 +213,7 @@ func (q *eventQueue) close() {
 func (q *eventQueue) waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.backlog)
+	return q.backlog.Len()
 }
 
 // An EventEncoder appends the form of an event in which a client reads it: at most schema.EventSize bytes, which begin

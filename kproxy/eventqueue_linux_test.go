@@ -39,25 +39,43 @@ func next(t *testing.T, f *os.File) schema.Event {
 }
 
 // TestOverflow delivers more events than the socket and the queue hold. The client finds the oldest ones in order, and
-// then how many were lost. After that, events are delivered again.
+// then the last of each kind of each object, in the order of these. After that, events are delivered again.
 func TestOverflow(t *testing.T) {
 	const sent = 3000
 	q, theirs := newQueue(t, 5)
-	o := &object{token: 7, async: q}
-	for i := range sent {
-		q.event(o, ci.Event{Type: ci.EventSQDrained, Vendor: uint64(i)})
-	}
-	for i := uint64(0); ; i++ {
-		e := next(t, theirs)
-		if e.Kind == schema.EventOverflow {
-			assert.EqualValues(t, sent, i+e.Vendor, "delivered and lost")
-			assert.Equal(t, i, q.stats.events.Load()-1)
-			assert.Greater(t, i, uint64(5))
-			assert.Equal(t, i, q.forget(o, &o.delivered), "overflow events are not the object's")
-			break
+	o, quiet := &object{token: 7}, &object{token: 9}
+	for i := range uint64(sent) {
+		q.event(o, ci.Event{Type: ci.EventPortActive, Port: 1, Vendor: i})
+		q.event(o, ci.Event{Type: ci.EventPortDown, Port: 1, Vendor: i})
+		if i == sent/2 {
+			q.completion(quiet)
+			q.event(quiet, ci.Event{Type: ci.EventPortDown, Port: 1})
+			q.event(quiet, ci.Event{Type: ci.EventPortDown, Port: 2})
 		}
-		require.Equal(t, schema.Event{Token: 7, Kind: schema.EventAsync, Type: uint32(ci.EventSQDrained), Vendor: i}, e)
 	}
+	assert.LessOrEqual(t, q.waiting(), 5+5)
+	assert.EqualValues(t, q.waiting(), q.stats.waiting.Load())
+	var got []schema.Event
+	for len(got) == 0 || got[len(got)-1].Vendor != sent-1 || got[len(got)-1].Type != uint32(ci.EventPortDown) {
+		got = append(got, next(t, theirs))
+	}
+	async := func(token uint64, typ ci.EventType, port uint32, vendor uint64) schema.Event {
+		return schema.Event{Token: token, Kind: schema.EventAsync, Type: uint32(typ), Port: port, Vendor: vendor}
+	}
+	assert.Equal(t, []schema.Event{
+		{Token: 9, Kind: schema.EventCompletion},
+		async(9, ci.EventPortDown, 1, 0),
+		async(9, ci.EventPortDown, 2, 0),
+		async(7, ci.EventPortActive, 1, sent-1),
+		async(7, ci.EventPortDown, 1, sent-1),
+	}, got[len(got)-5:])
+	require.Greater(t, len(got), 10+5)
+	for i, e := range got[:len(got)-10] {
+		require.Equal(t, async(7, []ci.EventType{ci.EventPortActive, ci.EventPortDown}[i%2], 1, uint64(i/2)), e)
+	}
+	assert.EqualValues(t, 2*sent+3, uint64(len(got))+q.stats.merged.Load(), "delivered and merged")
+	assert.EqualValues(t, len(got)-3, q.forget(o, &o.delivered))
+	assert.Zero(t, q.stats.waiting.Load())
 	q.completion(&object{token: 8})
 	assert.Equal(t, schema.Event{Token: 8, Kind: schema.EventCompletion}, next(t, theirs))
 }
@@ -69,17 +87,19 @@ func TestShared(t *testing.T) {
 	two, _ := newQueue(t, 5)
 	one.most, two.most, two.stats = 7, 7, one.stats
 	o, p := &object{token: 1, async: one}, &object{token: 2, async: two}
-	for range 3000 {
-		one.event(o, ci.Event{Type: ci.EventSQDrained})
+	for i := range uint64(3000) {
+		one.event(o, ci.Event{Type: ci.EventSQDrained, Vendor: i})
 	}
 	assert.Equal(t, 5, one.waiting())
 	for range 3000 {
 		two.event(p, ci.Event{Type: ci.EventSQDrained})
 	}
 	assert.Equal(t, 2, two.waiting())
-	for e := next(t, theirs); e.Kind != schema.EventOverflow; e = next(t, theirs) {
+	two.event(p, ci.Event{Type: ci.EventLastWQE})
+	assert.Equal(t, 3, two.waiting(), "no other event waits that could stand for it")
+	for e := next(t, theirs); e.Vendor != 2999; e = next(t, theirs) {
 	}
-	assert.EqualValues(t, 2, one.stats.waiting.Load())
+	require.Eventually(t, func() bool { return one.stats.waiting.Load() == 3 }, 10*time.Second, time.Millisecond)
 	two.forget(p, &p.delivered)
 	assert.Zero(t, one.stats.waiting.Load())
 }

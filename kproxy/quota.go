@@ -31,7 +31,7 @@ type Quota struct {
 	ServiceBytes int64
 	Mappings     int // of the client's memory in the daemon, one for each shared region and each open adapter: 8192
 	// of events that wait in one event queue because the client does not read: 4096. 64 times as many may wait in all
-	// queues of a client
+	// queues of a client. Beyond it, events replace equal ones
 	Events  int
 	Pending int // requests in execution: 64
 }

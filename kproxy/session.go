@@ -40,7 +40,7 @@ type Session struct {
 
 // stats counts what a client did, for status reports.
 type stats struct {
-	requests, posts, polls, completions, events, lost, overflows, rejected atomic.Uint64
+	requests, posts, polls, completions, events, merged, rejected atomic.Uint64
 
 	waiting atomic.Int64 // events in all queues now, which has a limit: see admit
 }

@@ -65,7 +65,7 @@ type ClientStatus struct {
 	Polls        uint64      `json:"polls"`
 	Completions  uint64      `json:"completions"`
 	Events       uint64      `json:"events"`
-	EventsLost   uint64      `json:"events_lost"`
+	Merged       uint64      `json:"events_merged"`
 }
 
 // QuotaStatus contains a client's limits.
@@ -142,7 +142,7 @@ func (c *Session) counters() (ClientStatus, func() []string) {
 		Mappings: c.used.mappings,
 		Quota:    c.quota.status(), Requests: c.stats.requests.Load(),
 		Rejected: c.stats.rejected.Load(), Posts: c.stats.posts.Load(), Polls: c.stats.polls.Load(),
-		Completions: c.stats.completions.Load(), Events: c.stats.events.Load(), EventsLost: c.stats.lost.Load()}
+		Completions: c.stats.completions.Load(), Events: c.stats.events.Load(), Merged: c.stats.merged.Load()}
 	for k, n := range c.used.count {
 		if n > 0 {
 			r.Objects[schema.Kind(k).String()] = n

@@ -15,8 +15,7 @@ type Totals struct {
 	Polls       uint64
 	Completions uint64 // that polls returned
 	Events      uint64 // delivered
-	EventsLost  uint64 // because an event queue was full
-	Overflows   uint64 // overflow events: times that a queue lost events
+	Merged      uint64 // events that replaced others because an event queue was full
 }
 
 // add adds the counts of a session.
@@ -27,8 +26,7 @@ func (t *Totals) add(s *stats) {
 	t.Polls += s.polls.Load()
 	t.Completions += s.completions.Load()
 	t.Events += s.events.Load()
-	t.EventsLost += s.lost.Load()
-	t.Overflows += s.overflows.Load()
+	t.Merged += s.merged.Load()
 }
 
 // refusals counts requests that exceeded a limit.

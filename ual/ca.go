@@ -42,12 +42,6 @@ func (c *CA) closeQueues() {
 	c.c.tokens.remove(&c.events)
 }
 
-// lostCompletions calls the completion callback of every CQ, because the events of some of them were lost.
-func (c *CA) lostCompletions(schema.Event) { c.c.wake(c) }
-
-// lostEvents reports EventLocalFatal, because asynchronous events were lost and the consumer cannot find out which.
-func (c *CA) lostEvents(e schema.Event) { c.events.post(e, &c.c.wait) }
-
 // fatal handles EventLocalFatal, before the consumer does. If the verbs of the adapter fail from now on, those that a
 // library executes fail, too, and goroutines that wait for completions are woken to learn it.
 func (c *CA) fatal() {
@@ -93,7 +87,7 @@ func (c *CA) disconnect() {
 	}
 	c.c.wake(c)
 	if !c.events.isFatal() { // otherwise the daemon has announced its end, or removed the adapter
-		c.events.post(schema.Event{Kind: schema.EventOverflow}, &c.c.wait)
+		c.events.post(schema.Event{Kind: eventEnd}, &c.c.wait)
 	}
 }
 

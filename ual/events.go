@@ -16,8 +16,8 @@ type eventQueue struct {
 	done   chan struct{} // closed when the goroutine has ended
 }
 
-// newEventQueue creates a queue. overflow is called on its goroutine when events were lost.
-func (c *Client) newEventQueue(overflow func(schema.Event), end func()) (*eventQueue, error) {
+// newEventQueue creates a queue. end is called on its goroutine when no more events will come.
+func (c *Client) newEventQueue(end func()) (*eventQueue, error) {
 	var r schema.Created
 	files, err := c.doFiles(schema.CmdCreateEventQueue, &schema.CreateEventQueue{}, nil, &r)
 	if err != nil {
@@ -33,7 +33,7 @@ func (c *Client) newEventQueue(overflow func(schema.Event), end func()) (*eventQ
 	c.addQueue(q)
 	c.wait.Go(func() {
 		defer close(q.done)
-		q.read(overflow)
+		q.read()
 		c.removeQueue(q)
 		end()
 	})
@@ -58,7 +58,7 @@ func (c *Client) removeQueue(q *eventQueue) {
 }
 
 // read handles events until the daemon or close closes the descriptor.
-func (q *eventQueue) read(overflow func(schema.Event)) {
+func (q *eventQueue) read() {
 	defer q.file.Close()
 	var b [schema.EventSize + 1]byte
 	for {
@@ -70,9 +70,7 @@ func (q *eventQueue) read(overflow func(schema.Event)) {
 		if err != nil {
 			return
 		}
-		if e.Kind == schema.EventOverflow {
-			overflow(e)
-		} else if r := q.c.tokens.find(e.Token); r != nil {
+		if r := q.c.tokens.find(e.Token); r != nil {
 			r.post(e, &q.c.wait)
 		}
 	}

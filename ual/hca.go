@@ -57,8 +57,8 @@ func (h *hca) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	}}
 	h.c.tokens.add(&c.events)
 	var err error
-	if c.completions, err = h.c.newEventQueue(c.lostCompletions, func() {}); err == nil {
-		c.async, err = h.c.newEventQueue(c.lostEvents, c.disconnect)
+	if c.completions, err = h.c.newEventQueue(func() {}); err == nil {
+		c.async, err = h.c.newEventQueue(c.disconnect)
 	}
 	opened := sync.OnceFunc(func() { close(c.opened) })
 	if err == nil {

@@ -28,20 +28,11 @@ func (c *Client) NewNotices(end func()) (*Notices, error) {
 		end = func() {}
 	}
 	var err error
-	n.q, err = c.newEventQueue(func(schema.Event) { n.postAll() }, end)
+	n.q, err = c.newEventQueue(end)
 	if err != nil {
 		return nil, err
 	}
 	return n, nil
-}
-
-// postAll calls all functions, because events were lost.
-func (n *Notices) postAll() {
-	for _, r := range n.c.tokens.all() {
-		if r.onNotice != nil {
-			r.post(schema.Event{Kind: schema.EventNotice}, &n.c.wait)
-		}
-	}
 }
 
 // Handle returns the handle of the queue in the daemon.

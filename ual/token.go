@@ -72,12 +72,14 @@ func (t *tokens) all() []*receiver {
 	return list
 }
 
-// wake calls the completion callback of every CQ of a CA, or of all CAs if it is nil: of CQs whose events were lost, or
-// whose verbs fail from now on.
+// eventEnd is the kind of the event with which a receiver learns that its verbs fail from now on.
+const eventEnd schema.EventKind = 0
+
+// wake calls the completion callback of every CQ of a CA, or of all CAs if it is nil, whose verbs fail from now on.
 func (c *Client) wake(ca *CA) {
 	for _, r := range c.tokens.all() {
 		if r.onCompletion != nil && (ca == nil || r.ca == ca) {
-			r.post(schema.Event{Kind: schema.EventOverflow}, &c.wait)
+			r.post(schema.Event{Kind: eventEnd}, &c.wait)
 		}
 	}
 }
@@ -136,7 +138,7 @@ func (r *receiver) handle(e *schema.Event) {
 		}
 	case e.Kind != schema.EventAsync && r.onCompletion != nil:
 		r.onCompletion(r.context)
-	case e.Kind == schema.EventOverflow: // of a CA
+	case e.Kind == eventEnd: // of a CA
 		r.onEvent(ci.Event{Context: r.context, Type: ci.EventLocalFatal, Vendor: e.Vendor})
 	case e.Kind == schema.EventAsync && r.onEvent != nil:
 		r.onEvent(ci.Event{Context: r.context, Type: ci.EventType(e.Type), Port: uint8(e.Port), Vendor: e.Vendor})

@@ -117,7 +117,7 @@ type Event struct {
 	Token    uint64
 	Kind     EventKind
 	Type     uint32 // EventAsync: ci.EventType
-	Vendor   uint64 // EventAsync: ci.Event.Vendor; EventOverflow: number of events that were lost
+	Vendor   uint64 // EventAsync: ci.Event.Vendor
 	Port     uint32 // EventAsync: ci.Event.Port
 	Reserved uint32
 }
@@ -132,9 +132,6 @@ type EventKind uint32
 const (
 	EventCompletion EventKind = 1 + iota // CQ: it was armed, and a completion was added
 	EventAsync                           // an asynchronous event of a CA, QP, CQ or SRQ
-	// EventOverflow reports that the client did not read events in time, and that some were lost. Its token is zero. A
-	// client then polls every CQ of the queue.
-	EventOverflow
 	// EventNotice reports that an object of the services has notices, and that it had none before.
 	EventNotice
 )

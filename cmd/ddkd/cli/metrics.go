@@ -69,15 +69,14 @@ var (
 	inFlight    = gauge("descriptors_in_flight", "Descriptors passed to clients that have not received them.")
 	waiting     = gauge("events_waiting", "Events that wait because their clients do not read.")
 	events      = total("events", "Events delivered to clients.")
-	eventsLost  = total("events_lost", "Events lost because an event queue was full.")
-	overflows   = total("event_overflows", "Times that an event queue lost events.")
+	merged      = total("events_merged", "Events that replaced equal ones because an event queue was full.")
 )
 
 // families are all metrics.
 var families = []family{numAdapters, portState, portSent, portReceived, portSentB, portReceivedB, portErrors,
 	portDiscards, drops, transport, doorbells, queueUsed, queueLimit, clients, connected, objects, clientQueue,
 	clientMem,
-	quotaUsed, refusals, messages, rejected, posts, completions, inFlight, waiting, events, eventsLost, overflows}
+	quotaUsed, refusals, messages, rejected, posts, completions, inFlight, waiting, events, merged}
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
@@ -162,8 +161,7 @@ func collectLoad(to chan<- prometheus.Metric, l *kproxy.Load) {
 	completions.send(to, float64(l.Completions))
 	waiting.send(to, float64(l.Waiting))
 	events.send(to, float64(l.Events))
-	eventsLost.send(to, float64(l.EventsLost))
-	overflows.send(to, float64(l.Overflows))
+	merged.send(to, float64(l.Merged))
 	for k, n := range l.Objects {
 		objects.send(to, float64(n), label(k))
 	}

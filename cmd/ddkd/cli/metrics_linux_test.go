@@ -110,8 +110,7 @@ func TestMetrics(t *testing.T) {
 		{"ddkd_messages_rejected_total", nil, 0},
 		{"ddkd_work_requests_total", nil, 2},
 		{"ddkd_completions_total", nil, 2},
-		{"ddkd_events_lost_total", nil, 0},
-		{"ddkd_event_overflows_total", nil, 0},
+		{"ddkd_events_merged_total", nil, 0},
 		{"ddkd_adapter_dropped_packets_total", []string{"adapter=" + guid, "reason=no_qp"}, 0},
 		{"ddkd_adapter_doorbells_total", []string{"adapter=" + guid}, 0},
 	} {

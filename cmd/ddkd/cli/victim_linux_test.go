@@ -322,7 +322,7 @@ func (p *peer) checkEnd(v *victim, isBusy bool) {
 	}
 	p.ended, p.received = nil, 0
 	for _, c := range p.status().Clients {
-		assert.Zero(t, c.EventsLost)
+		assert.Zero(t, c.Merged)
 		assert.Zero(t, c.Rejected)
 	}
 }
