@@ -18,6 +18,7 @@ var userKinds = []string{"relay", "relay-ping", "memfd-copy", ucxKind}
 // TestKinds runs one round of each kind of work in two processes, at one size below and one above the limit of a
 // datagram.
 func TestKinds(t *testing.T) {
+	testenv.Measurement(t)
 	const ops = 64
 	for _, size := range []int{small, 200_000} {
 		t.Run(Size(size), func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 // TestUserCases runs a round of each case of applications that share an adapter, and judges what it counts: system
 // calls in cases with a limit, and allocations. It judges no times.
 func TestUserCases(t *testing.T) {
+	testenv.Measurement(t)
 	if testenv.Race {
 		t.Skip("under the race detector, pools forget at random")
 	}

@@ -16,6 +16,7 @@ import (
 
 // TestVerbsCases runs a round of each case of unmodified verbs programs. It judges no times.
 func TestVerbsCases(t *testing.T) {
+	testenv.Measurement(t)
 	if why := MissingPerftest(); why != "" {
 		t.Skip(why)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/internal/testenv"
 	"ciddk/validate"
 	"ciddk/validate/model/explore"
 	"ciddk/validate/suite"
@@ -73,6 +74,7 @@ func TestExploreReference(t *testing.T) {
 // TestExploreFinds checks that a fault is found, that its story is short, and that its program fails on the wrong
 // driver and passes on the right one.
 func TestExploreFinds(t *testing.T) {
+	testenv.Long(t)
 	var f *explore.Finding
 	for seed := range uint64(2) {
 		c := exploring("direct", ciwrap.Layer{CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ {
@@ -124,6 +126,7 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
 	"ciddk/link/direct"
 	"ciddk/rvt"
 	"ciddk/validate"

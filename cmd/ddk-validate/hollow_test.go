@@ -17,6 +17,7 @@ import (
 // TestHollowClaims checks that a driver that claims what it does not have is not certified in any profile with the
 // feature claims, although it never returns Unsupported.
 func TestHollowClaims(t *testing.T) {
+	testenv.Long(t)
 	if testenv.Race {
 		// A READ that is answered twice writes to memory that its consumer is using again.
 		t.Skip("cases run in this process, and the driver has a data race on purpose")

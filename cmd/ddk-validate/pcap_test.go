@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/internal/pcapfile"
+	"ciddk/internal/testenv"
 	"ciddk/internal/tsharktest"
 	"ciddk/validate"
 	"ciddk/validate/kit"
@@ -125,6 +126,7 @@ func readCapture(t *testing.T, path string) (list []captured) {
 }
 
 func TestPcap(t *testing.T) {
+	testenv.Long(t)
 	d := drivers()[0]
 	for _, tt := range []struct {
 		name, link string

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/testenv"
 	"ciddk/validate"
 	"ciddk/validate/suite"
 )
@@ -40,6 +41,7 @@ func persistent(t *testing.T, d validate.Driver) validate.Driver {
 // TestPersistent runs the cases that change an adapter's state, and one of traffic after them, on adapters that keep
 // their state.
 func TestPersistent(t *testing.T) {
+	testenv.Long(t)
 	for _, link := range []string{"network", "direct"} {
 		t.Run(link, func(t *testing.T) {
 			p := validate.Plan{Catalog: validate.MustCatalog(suite.All()...), Driver: persistent(t, drivers()[0]),

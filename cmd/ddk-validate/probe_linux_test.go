@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/testenv"
 	"ciddk/validate"
 	"ciddk/validate/suite/cisuite"
 )
@@ -59,6 +60,7 @@ func overflow(t *testing.T, to netip.Addr) {
 // TestLossyLink checks that a correct driver over a link that drops many packets is inconclusive and does not fail,
 // both with UD and with RC, whose retries do not suffice.
 func TestLossyLink(t *testing.T) {
+	testenv.Long(t)
 	d := drivers()[0]
 	open := d.Open
 	d.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/testenv"
 	"ciddk/validate"
 	"ciddk/validate/mutant"
 	"ciddk/validate/suite/cisuite"
@@ -17,6 +18,7 @@ import (
 // TestAgents certifies the split of subnet management (SAS-2.1-13 to -20): a driver without agents of its own, drivers
 // whose hardware has them, one of which passes consumed SMPs up, and a driver with neither, which is reported.
 func TestAgents(t *testing.T) {
+	testenv.Long(t)
 	c, err := validate.NewCatalog(cisuite.Suite(), smasuite.Suite())
 	require.NoError(t, err)
 	mutants, err := mutant.NewSet(c, append(mutant.All(), smamutants.All())...)

@@ -13,6 +13,7 @@ import (
 
 	"ciddk/cmd/ddk-validate/cli"
 	"ciddk/cmd/ddk-validate/through"
+	"ciddk/internal/testenv"
 	"ciddk/validate"
 	"ciddk/validate/suite/cisuite"
 )
@@ -51,6 +52,7 @@ func TestThroughBypass(t *testing.T) {
 // TestThroughServices runs the cases of connection management and of management datagrams with the daemon's services,
 // and the profile's demands, of which the layer withholds some.
 func TestThroughServices(t *testing.T) {
+	testenv.Long(t)
 	var out, errs bytes.Buffer
 	config := testConfig()
 	config.Stdout, config.Stderr = &out, &errs
@@ -82,6 +84,7 @@ func TestThroughServices(t *testing.T) {
 // TestThroughTools runs cases that use the tools of a target through the process boundary: an end of the link, a link
 // that loses packets, and a link that is taken down. The packets are captured.
 func TestThroughTools(t *testing.T) {
+	testenv.Long(t)
 	var out, errs bytes.Buffer
 	config := testConfig()
 	config.Stdout, config.Stderr = &out, &errs

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/testenv"
 	"ciddk/internal/tsharktest"
 	"ciddk/validate"
 	"ciddk/validate/evidence"
@@ -138,6 +139,7 @@ func TestWireEvidenceInfiniBand(t *testing.T) {
 // TestWireLinks checks that over each link exactly the cases are skipped that do not apply to it, or that need an HCA
 // with odd values.
 func TestWireLinks(t *testing.T) {
+	testenv.Long(t)
 	infiniband := []string{"wire.form.lrh", "wire.form.vcrc", "wire.form.path", "wire.form.grh", "wire.drop.vcrc",
 		"wire.drop.lrh", "wire.drop.vl15", "wire.drop.grh", "wire.take.lrh", "wire.take.grh", "wire.ud.grh"}
 	ipv6 := []string{"wire.form.flow-label", "wire.form.flow-label-path"}

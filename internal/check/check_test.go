@@ -4,13 +4,19 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
 )
 
 func TestResults(t *testing.T) {
@@ -63,8 +69,7 @@ func TestResults(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r, out := results{}, new(bytes.Buffer)
-			require.NoError(t, r.tests(strings.NewReader(strings.Join(tt.lines, "\n")), out, "m", new(ends),
-				new(failures)))
+			require.NoError(t, r.tests(strings.NewReader(strings.Join(tt.lines, "\n")), out, "m", new(ends)))
 			p, f, s, _ := r.count()
 			assert.Equal(t, [3]int{tt.passed, tt.failed, tt.skipped}, [3]int{p, f, s})
 			for _, want := range tt.prints {
@@ -73,6 +78,32 @@ func TestResults(t *testing.T) {
 			assert.NotContains(t, out.String(), "quiet")
 		})
 	}
+}
+
+// TestSummary runs go test on a module with tests that fail when they run first. None is repeated, and the summary ends
+// with what they printed and with their names.
+func TestSummary(t *testing.T) {
+	dir := t.TempDir()
+	const once = "if _, err := os.Stat(t.Name()); err != nil { os.WriteFile(t.Name(), nil, 0o600); "
+	for file, text := range map[string]string{
+		"go.mod": "module m\n\ngo 1.26\n",
+		"a_test.go": "package m\n\nimport (\n\"os\"\n\"testing\"\n)\n\n" +
+			"func TestA(t *testing.T) { " + once + "t.Run(\"x\", func(t *testing.T) { t.Error(\"bad\") }) } }\n\n" +
+			"func TestB(t *testing.T) { " + once + "panic(\"worse\") } }\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	}
+	out := new(testenv.Output) // go test's standard error is copied by a goroutine
+	r := &runner{out: out, root: dir, results: results{}}
+	test := step{name: "test", limit: 5 * time.Minute,
+		run: func(ctx context.Context, r *runner) error { return r.goTest(ctx, nil, "./...") }}
+	assert.Equal(t, exitFailed, r.all(t.Context(), []step{test}), out.String())
+	_, summary, _ := strings.Cut(out.String(), "=== summary\n")
+	assert.Regexp(t, `(?s)^test .*\ntogether .*\nm TestA/x:\n    a_test.go:\d+: bad\n`+
+		`m TestB.*:\n    panic: worse.*\nFAIL m TestA/x\nFAIL m TestB\nFAIL step test\n\n`+
+		`0 passed, 4 failed, 0 skipped\n$`, summary)
+	assert.NotContains(t, summary, "m TestA:")
+	assert.NotContains(t, summary, "FAIL m TestA\n")
 }
 
 func TestAll(t *testing.T) {
@@ -147,10 +178,40 @@ func TestAllStopped(t *testing.T) {
 	}
 }
 
-// TestTimes checks that the quick run takes at most 3 minutes and the full one at most 40, and that every step may be
+// TestCores checks that the cores have a run of each kind, and fuzz targets that exist.
+func TestCores(t *testing.T) {
+	t.Setenv(testenv.WholeVariable, "")
+	var lines []string
+	for _, args := range certifierRuns(io.Discard) {
+		lines = append(lines, strings.Join(args, " "))
+	}
+	core := strings.Join(lines, "\n")
+	kinds := []string{"reference --link udp", "reference --link direct", "reference --link network", "odd=1", "legal=",
+		"claims=few", "agents=", "mlx4 --link infiniband"}
+	if runtime.GOOS == "linux" {
+		kinds = append(kinds, "--through accesslayer", "--through user", "--through bypass", "--link ethernet")
+	}
+	for _, kind := range kinds {
+		assert.Contains(t, core, kind)
+	}
+	t.Setenv(testenv.WholeVariable, "1")
+	assert.Greater(t, len(certifierRuns(io.Discard)), 2*len(lines))
+	for _, f := range fuzzCore {
+		files, err := filepath.Glob(filepath.Join("../..", f.pkg, "*_test.go"))
+		require.NoError(t, err)
+		assert.True(t, slices.ContainsFunc(files, func(name string) bool {
+			text, err := os.ReadFile(name)
+			return err == nil && strings.Contains(string(text), "\nfunc "+f.name+"(")
+		}), f)
+	}
+	_, err := coreTargets([]target{{"m/" + fuzzCore[0].pkg, fuzzCore[0].name}, {"m/x", "FuzzX"}})
+	assert.ErrorContains(t, err, "1 of the")
+}
+
+// TestTimes checks that the quick run takes at most 6 minutes and the full one at most 35, and that every step may be
 // several times slower than expected.
 func TestTimes(t *testing.T) {
-	for full, most := range map[bool]time.Duration{false: 3 * time.Minute, true: 40 * time.Minute} {
+	for full, most := range map[bool]time.Duration{false: 6 * time.Minute, true: 35 * time.Minute} {
 		var total time.Duration
 		for _, s := range steps(full) {
 			if s.full && !full {

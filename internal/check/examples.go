@@ -2,14 +2,19 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+
+	"ciddk/internal/testenv"
 )
 
 // examples runs the programs of the README as a reader would: first single processes, then pairs over UDP.
@@ -35,7 +40,13 @@ func examples(ctx context.Context, r *runner) error {
 	if err := r.do(ctx, nil, filepath.Join(dir, "first"+exe)); err != nil {
 		return err
 	}
+	server, client, err := freeAddresses(ctx)
+	if err != nil {
+		return err
+	}
+	addresses := strings.NewReplacer("SERVER", server, "CLIENT", client)
 	for _, p := range pairs {
+		p.server, p.client = addresses.Replace(p.server), addresses.Replace(p.client)
 		if err := r.pair(ctx, filepath.Join(dir, p.program+exe), p); err != nil {
 			return fmt.Errorf("%s: %w", p.program, err)
 		}
@@ -43,33 +54,58 @@ func examples(ctx context.Context, r *runner) error {
 	return nil
 }
 
-// An exchange is a program that communicates with itself: a server on 127.0.0.1 and a client on 127.0.0.2.
+// An exchange is a program that communicates with itself. In the arguments, SERVER and CLIENT stand for the addresses.
 type exchange struct {
 	program        string
-	server, client []string
+	server, client string
 	stays          bool // the server keeps running when its client ends
 }
 
 var pairs = []exchange{
-	{program: "pingpong", server: []string{"rc", "-c"}, client: []string{"rc", "-c", "-d", "127.0.0.2", "127.0.0.1"}},
-	{program: "pingpong", server: []string{"uc", "-c"}, client: []string{"uc", "-c", "-d", "127.0.0.2", "127.0.0.1"}},
-	{program: "pingpong", server: []string{"ud", "-c"}, client: []string{"ud", "-c", "-d", "127.0.0.2", "127.0.0.1"}},
-	{program: "pingpong", server: []string{"srq", "-c"}, client: []string{"srq", "-c", "-d", "127.0.0.2", "127.0.0.1"}},
-	{program: "rping", server: []string{"-s", "-a", "127.0.0.1"}, client: []string{"-c", "-a", "127.0.0.1", "-I",
-		"127.0.0.2", "-C", "10", "-V", "-S", "65535"}},
-	{program: "perftest", server: []string{"send_bw"}, client: []string{"send_bw", "-d", "127.0.0.2", "127.0.0.1"}},
-	{program: "perftest", server: []string{"write_lat", "-R"}, client: []string{"write_lat", "-R", "-d",
-		"127.0.0.2", "127.0.0.1"}},
-	{program: "lnd", server: []string{"serve"}, client: []string{"ping", "127.0.0.1"}, stays: true},
+	{program: "pingpong", server: "rc -c -d SERVER", client: "rc -c -d CLIENT SERVER"},
+	{program: "pingpong", server: "uc -c -d SERVER", client: "uc -c -d CLIENT SERVER"},
+	{program: "pingpong", server: "ud -c -d SERVER", client: "ud -c -d CLIENT SERVER"},
+	{program: "pingpong", server: "srq -c -d SERVER", client: "srq -c -d CLIENT SERVER"},
+	{program: "rping", server: "-s -a SERVER", client: "-c -a SERVER -I CLIENT -C 10 -V -S 65535"},
+	{program: "perftest", server: "send_bw -d SERVER", client: "send_bw -d CLIENT SERVER"},
+	{program: "perftest", server: "write_lat -R -d SERVER", client: "write_lat -R -d CLIENT SERVER"},
+	{program: "lnd", server: "serve --addr SERVER", client: "ping --addr CLIENT SERVER", stays: true},
+}
+
+// freeAddresses returns two loopback addresses that no other program uses for RoCEv2 or for the exchange of the
+// examples.
+func freeAddresses(ctx context.Context) (server, client string, err error) {
+	const tcpPort = "18515" // of pingpong and perftest
+	var l net.ListenConfig
+	for i := 1; i < 255 && client == ""; i++ {
+		a := fmt.Sprintf("127.0.0.%d", i)
+		var u net.PacketConn
+		var t net.Listener
+		if u, err = l.ListenPacket(ctx, "udp", net.JoinHostPort(a, strconv.Itoa(testenv.RoCEv2Port))); err != nil {
+			continue
+		}
+		_ = u.Close()
+		if t, err = l.Listen(ctx, "tcp", net.JoinHostPort(a, tcpPort)); err != nil {
+			continue
+		}
+		_ = t.Close()
+		server, client = cmp.Or(server, a), a
+		if client == server {
+			client = ""
+		}
+	}
+	if client == "" {
+		return "", "", fmt.Errorf("no two free addresses of 127.0.0.0/24 for RoCEv2: %w", err)
+	}
+	return server, client, nil
 }
 
 // pair runs a server and, when it is ready, its client, in two processes on two loopback addresses.
 func (r *runner) pair(ctx context.Context, bin string, p exchange) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	fmt.Fprintf(r.out, "$ %s %s    # and its client: %s %s\n", p.program, strings.Join(p.server, " "), p.program,
-		strings.Join(p.client, " "))
-	server := r.command(ctx, nil, bin, p.server...)
+	fmt.Fprintf(r.out, "$ %s %s    # and its client: %s %s\n", p.program, p.server, p.program, p.client)
+	server := r.command(ctx, nil, bin, strings.Fields(p.server)...)
 	server.Stderr = r.out
 	pr, pw := io.Pipe()
 	server.Stdout = pw
@@ -99,7 +135,7 @@ func (r *runner) pair(ctx context.Context, bin string, p exchange) error {
 	case err := <-ended:
 		return fmt.Errorf("the server ended before its client came: %w", errors.Join(err, ctx.Err()))
 	}
-	out, err := r.command(ctx, nil, bin, p.client...).CombinedOutput()
+	out, err := r.command(ctx, nil, bin, strings.Fields(p.client)...).CombinedOutput()
 	if err != nil {
 		cancel()
 		err = fmt.Errorf("client: %w\n%s", err, out)

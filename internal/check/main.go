@@ -1,14 +1,14 @@
 // Command check is the project's test command. It runs checks one after the other, each with a time limit, and prints
 // what it ran, what failed and one line of counts.
 //
-//	go run ./internal/check            format, vet, tests: for every change; at most 3 minutes on 2 quiet cores
+//	go run ./internal/check            format, vet, tests: for every change; at most 6 minutes on 2 quiet cores
 //	go run ./internal/check -full      everything, as CI: also other systems, the race detector, virtual machines,
 //	                                   fuzzing, certification
 //	go run ./internal/check race lint  those steps only
 //	go run ./internal/check -list      the steps and the time that each takes
 //
-// With -full, large matrices (fuzz targets, mutants, runs against Linux) are sampled by commit; -whole runs all of
-// them.
+// Of large matrices (fuzz targets, mutants, runs against Linux), a fixed core runs, the same on every commit; -whole
+// runs all of them.
 //
 // The exit status is
 //
@@ -17,9 +17,12 @@
 //	2  wrong usage
 //	3  nothing failed, but a step was stopped at its time limit, because the machine is too slow or too busy
 //
-// A test that failed and passes three times alone is flaky: it is named, and is no failure. CI fails with status 3,
-// too, since not everything was checked. A step that a machine cannot run (no C compiler for the race detector) is
-// skipped with its reason. Tests that need root or other programs skip themselves and are counted.
+// No test is repeated: one that fails once is a defect. CI fails with status 3, too, since not everything was checked.
+// A step that a machine cannot run (no C compiler for the race detector) is skipped with its reason. Tests that need
+// root or other programs skip themselves and are counted.
+//
+// The summary has the processor time of each step: what the compiler, vet, the linker and the programs took, and the
+// number of programs that were linked. It ends with the first lines of what failed.
 package main
 
 import (
@@ -53,6 +56,9 @@ func main() {
 	if os.Getenv(spinEnv) != "" {
 		spin(os.Stdin)
 	}
+	if len(os.Args) > 3 && os.Args[1] == toolFlag {
+		os.Exit(runTool(os.Args[2], os.Args[3:]))
+	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -60,7 +66,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("check", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	full := fs.Bool("full", false, "run every step, with virtual machines and measurements, as CI does")
-	whole := fs.Bool("whole", false, "run large matrices whole, instead of the part that is this commit's turn")
+	whole := fs.Bool("whole", false, "run large matrices whole, instead of their fixed cores")
 	list := fs.Bool("list", false, "list the steps and stop")
 	loadRuns := fs.Int("load.runs", 1, "certifications of the step load")
 	numKills := fs.Int("kills.clients", defaultKills, "clients that the step kills kills")
@@ -115,8 +121,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}()
 	ctx, stop := context.WithTimeoutCause(ctx, overall, errTooSlow)
 	defer stop()
-	r := &runner{root: root, out: stdout, full: *full, whole: *whole, loadRuns: *loadRuns, numKills: *numKills,
-		results: results{}}
+	self, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(stderr, "check:", err)
+		return exitUsage
+	}
+	r := &runner{root: root, self: self, out: stdout, full: *full, whole: *whole, loadRuns: *loadRuns,
+		numKills: *numKills, results: results{}}
 	return r.all(ctx, chosen)
 }
 

@@ -18,11 +18,11 @@ type event struct {
 	FailedBuild                   string
 }
 
-// results holds the result of every test and step by name: "skip", "pass", "flaky", "slow" or "fail". Of several
-// results of one name the last in this order counts.
+// results holds the result of every test and step by name: "skip", "pass", "slow" or "fail". Of several results of one
+// name the last in this order counts.
 type results map[string]string
 
-var worse = map[string]int{"skip": 1, "pass": 2, "flaky": 3, "slow": 4, "fail": 5}
+var worse = map[string]int{"skip": 1, "pass": 2, "slow": 3, "fail": 4}
 
 func (r results) set(name, action string) {
 	if worse[action] > worse[r[name]] {
@@ -60,28 +60,23 @@ func (r results) failed() int {
 	return failed
 }
 
-// report prints the names of what failed.
+// report prints the names of what failed, without tests whose subtests did.
 func (r results) report(w io.Writer) {
-	for _, name := range r.with("fail") {
-		fmt.Fprintf(w, "FAIL %s\n", name)
-	}
-}
-
-// with returns the names with a result, sorted.
-func (r results) with(action string) (names []string) {
-	for _, name := range slices.Sorted(maps.Keys(r)) {
-		if r[name] == action {
-			names = append(names, name)
+	names := slices.Sorted(maps.Keys(r))
+	for i, name := range names {
+		if r[name] == "fail" && !slices.ContainsFunc(names[i+1:], func(sub string) bool {
+			return r[sub] == "fail" && strings.HasPrefix(sub, name+"/")
+		}) {
+			fmt.Fprintf(w, "FAIL %s\n", name)
 		}
 	}
-	return names
 }
 
 // tests reads the output of go test -json and records every result. It prints a line per package, the output of failed
 // tests and the reasons of skipped ones. For a package that ends with unfinished tests (time limit or crash), it prints
 // their names and output, with the module's goroutines first. Lines that are not events are copied. The first lines of
-// failed tests are noted in ends, and the failures in failed.
-func (r results) tests(in io.Reader, out io.Writer, module string, ends *ends, failed *failures) error {
+// what failed are noted in ends.
+func (r results) tests(in io.Reader, out io.Writer, module string, ends *ends) error {
 	open := unfinished{}
 	sc := bufio.NewScanner(in)
 	sc.Buffer(nil, 4<<20)
@@ -96,14 +91,12 @@ func (r results) tests(in io.Reader, out io.Writer, module string, ends *ends, f
 			fmt.Fprint(out, e.Output)
 		case "run", "output":
 			open.note(e)
-			failed.seen(e.Package, e.Output)
 		case "fail", "skip", "pass":
 			text := open.end(e)
 			if e.Test != "" {
 				r.testEnded(e, text, out)
 				if e.Action == "fail" {
 					ends.addStart(e.Package+" "+e.Test, text)
-					failed.note(e.Package, e.Test)
 				}
 				continue
 			}
@@ -111,15 +104,16 @@ func (r results) tests(in io.Reader, out io.Writer, module string, ends *ends, f
 			if e.Action != "fail" {
 				left = nil
 			}
-			if e.Action == "fail" && (len(left) > 0 || !r.anyFailed(e.Package)) {
-				failed.setSerious(e.Package)
-			}
 			for _, t := range left {
 				r.set(t.key(), "fail")
 				fmt.Fprintf(out, "FAIL  %s did not end\n", t.key())
 			}
 			for _, t := range left {
 				printOutput(out, t.text.String(), module)
+				ends.addStart(t.key()+" did not end", t.text.String())
+			}
+			if e.Action == "fail" && !r.anyFailed(e.Package) {
+				ends.addStart(e.Package, text)
 			}
 			r.packageEnded(e, text, out, module)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"ciddk/internal/procgroup"
@@ -37,6 +39,7 @@ type defect struct{ error }
 
 type runner struct {
 	root string
+	self string // this program, which measures the tools of the go command; "" to measure nothing
 	out  io.Writer
 	full bool
 	// whole is set if samples are to be whole.
@@ -47,6 +50,8 @@ type runner struct {
 	numKills int
 	results  results
 	ends     ends
+	mu       sync.Mutex
+	cpu      cpu // of the running step
 }
 
 // all runs the steps in order, goes on after a failure, and prints the summary. It returns the exit status.
@@ -57,18 +62,19 @@ func (r *runner) all(ctx context.Context, steps []step) int {
 	}
 	fmt.Fprintf(r.out, "%d steps, about %s on 2 quiet cores\n", len(steps), short(total.Round(10*time.Second)))
 	var lines []string
+	var all cpu
+	start := time.Now()
 	for _, s := range steps {
+		r.cpu = cpu{}
 		lines = append(lines, r.one(ctx, s))
+		all = all.add(r.cpu)
 	}
-	fmt.Fprintf(r.out, "\n=== summary\n%s\n", strings.Join(lines, "\n"))
+	took := time.Since(start).Round(100 * time.Millisecond)
+	fmt.Fprintf(r.out, "\n=== summary\n%s\n%s\n", strings.Join(lines, "\n"), summaryLine("together", took, all, ""))
 	r.ends.report(r.out)
 	r.results.report(r.out)
-	flaky := r.results.reportFlaky(r.out)
 	passed, failed, skipped, slow := r.results.count()
 	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped", passed, failed, skipped)
-	if flaky > 0 {
-		fmt.Fprintf(r.out, ", %d flaky", flaky)
-	}
 	if slow > 0 {
 		fmt.Fprintf(r.out, ", %d too slow here (not checked; no failure of the code)", slow)
 	}
@@ -117,7 +123,16 @@ func (r *runner) one(ctx context.Context, s step) string {
 	if started {
 		fmt.Fprintf(r.out, "--- %s: %s in %v\n", s.name, word, took)
 	}
-	return fmt.Sprintf("%-10s %8v  %s", s.name, took, word)
+	return summaryLine(s.name, took, r.cpu, word)
+}
+
+// summaryLine describes a step that took some time and processor time.
+func summaryLine(name string, took time.Duration, c cpu, word string) string {
+	line := fmt.Sprintf("%-10s %8v", name, took)
+	if c.total() >= time.Second {
+		line += fmt.Sprintf("  %4ds CPU (%v)", c.total()/time.Second, c)
+	}
+	return strings.TrimRight(line+"  "+word, " ")
 }
 
 // withC is the environment of what needs C, such as the race detector.
@@ -143,7 +158,7 @@ func (r *runner) do(ctx context.Context, env []string, name string, args ...stri
 	var end tail
 	c.Stdout = io.MultiWriter(r.out, &end)
 	c.Stderr = c.Stdout
-	if err := c.Run(); err != nil {
+	if err := r.run(c); err != nil {
 		r.ends.addEnd(strings.Join(append([]string{filepath.Base(name)}, args...), " "), string(end.b))
 		return fmt.Errorf("%s %s: %w", name, args[0], err)
 	}
@@ -153,10 +168,10 @@ func (r *runner) do(ctx context.Context, env []string, name string, args ...stri
 // output runs a program and returns the words of its standard output.
 func (r *runner) output(ctx context.Context, env []string, name string, args ...string) ([]string, error) {
 	c := r.command(ctx, env, name, args...)
-	c.Stderr = r.out
-	b, err := c.Output()
-	if err != nil {
+	var b bytes.Buffer
+	c.Stdout, c.Stderr = &b, r.out
+	if err := r.run(c); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
 	}
-	return strings.Fields(string(b)), nil
+	return strings.Fields(b.String()), nil
 }

@@ -28,36 +28,33 @@ const (
 	linter        = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v" + linterVersion
 )
 
-// Systems that the default build must pass on.
-var systems = []string{"linux", "darwin", "windows"}
-
 // steps returns all steps. In a full run, vet and test do more.
 func steps(full bool) []step {
 	const s, m = time.Second, time.Minute
-	vetThis := step{"vet", "go build and go vet for " + runtime.GOOS, false, 40 * s, 6 * m, vet(runtime.GOOS)}
+	vetThis := step{"vet", "go build and go vet for " + runtime.GOOS, false, 90 * s, 12 * m, vet(false)}
 	quick := step{"test", "go test -short ./...", false, 120 * s, 15 * m, func(ctx context.Context, r *runner) error {
 		return r.goTest(ctx, []string{"-short"}, "./...")
 	}}
 	if full {
-		vetThis = step{"vet", "go build and go vet for " + runtime.GOOS + ", and go vet for another system (by commit)",
-			false, 170 * s, 10 * m, vet(systems...)}
+		vetThis = step{"vet", "go build and go vet for " + runtime.GOOS + ", and go vet for " + otherSystems[0],
+			false, 170 * s, 14 * m, vet(true)}
 		quick = step{"test", "go test, with virtual machines", false, 480 * s, 22 * m, test}
 	}
 	return []step{
 		{"format", "gofmt changes nothing", false, 5 * s, m, format},
 		vetThis,
 		quick,
-		{"race", "go test -race of packages with goroutines, and of a group with long tests (by commit)", true,
+		{"race", "go test -race of packages with goroutines", true,
 			330 * s, 24 * m, race},
 		{"usb", "the packages with build tag usb, with libusb", true, 25 * s, 4 * m, usb},
 		{"lint", "golangci-lint", true, 60 * s, 10 * m, lint},
-		{"fuzz", fmt.Sprintf("a 16th of the fuzz targets (part by commit) for %v, two at a time", fuzzTime),
+		{"fuzz", fmt.Sprintf("%d fuzz targets for %v, two at a time", len(fuzzCore), fuzzTime),
 			true, 100 * s, 14 * m, fuzz},
 		{"bench", "every benchmark, briefly, with its yardstick", true, 100 * s, 8 * m, bench},
 		{"storm",
 			"500,000 messages over each IP version, on a network that harms half of all packets, in virtual time",
 			true, 35 * s, 6 * m, storm},
-		{"udpstorm", "50,000 messages over UDP, IPv4, IPv4 privileged or IPv6 (by commit), with 2% of each harm",
+		{"udpstorm", "20,000 messages over UDP with each of IPv4, IPv4 privileged and IPv6, with 2% of each harm",
 			true, 25 * s, 6 * m, udpStorm},
 		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal",
 			true, 75 * s, 6 * m, chaos},
@@ -66,12 +63,12 @@ func steps(full bool) []step {
 		{"kills",
 			"500 clients of ddkd are killed, half of them under traffic, and their peers receive the errors of IBTA",
 			true, 25 * s, 4 * m, kills},
-		{"load", "ddk-validate run reference, a quarter of it (by commit), at low priority, beside 8 busy processes",
+		{"load", "ddk-validate run reference, a quarter of the cases, at low priority, beside 8 busy processes",
 			true, 75 * s, 14 * m, load},
-		{"mutants", "ddk-validate self: the certifier catches wrong drivers, an eighth of them (part by commit)",
+		{"mutants", "ddk-validate self: the certifier catches wrong drivers, an eighth of them",
 			true, 75 * s, 10 * m, mutants},
-		{"mutation", fmt.Sprintf("the certifier and the tests detect changes of the source, %d "+
-			"(package and seed by commit)", numMutations), true, 120 * s, 12 * m, mutation},
+		{"mutation", fmt.Sprintf("the certifier and the tests detect changes of the source, %d (with -whole)",
+			numMutations), true, s, 40 * m, mutation},
 		{"examples", "the examples, built and run", true, 60 * s, 3 * m, examples},
 	}
 }
@@ -96,17 +93,20 @@ func format(ctx context.Context, r *runner) error {
 	return nil
 }
 
-// vet builds and vets everything for this system. It vets, which compiles, for one of the others, which take turns.
-func vet(systems ...string) func(context.Context, *runner) error {
+// otherSystems are those that vet compiles for. The first is the core: it differs most from Linux.
+var otherSystems = []string{"windows", "darwin"}
+
+// vet builds and vets everything for this system. With others, it vets for other systems, too.
+func vet(withOthers bool) func(context.Context, *runner) error {
 	return func(ctx context.Context, r *runner) error {
 		if err := r.do(ctx, nil, "go", "build", "./..."); err != nil { // links the programs, too
 			return err
 		}
-		others := slices.DeleteFunc(slices.Clone(systems), func(s string) bool { return s == runtime.GOOS })
-		if part, whole := testenv.Turn(len(others)); !whole {
-			others = others[part : part+1]
+		systems := []string{runtime.GOOS}
+		if withOthers {
+			systems = append(systems, testenv.Core(otherSystems, len(otherSystems))...)
 		}
-		for _, system := range append([]string{runtime.GOOS}, others...) {
+		for _, system := range systems {
 			if err := r.do(ctx, []string{"GOOS=" + system}, "go", "vet", "./..."); err != nil {
 				return err
 			}
@@ -122,14 +122,9 @@ var ownSteps = []string{"test/chaos"}
 // their own, and packages with steps of their own.
 var withoutRace = []string{"internal", "test", "bench"}
 
-// raceInTurns are the folders of which the race step includes one group on each commit: those with the longest tests,
-// in groups that take about equally long.
-var raceInTurns = [][]string{
-	{"cmd/ddk-validate"},
-	{"validate", "cmd/ddkd", "link/udp"},
-	{"hca/mlx4", "accesslayer/cm"},
-	{"examples", "hca/reference/userlib", "accesslayer/mads", "accesslayer/rdmacm"},
-}
+// raceWhole are the folders of which the race step runs the long tests only with -whole: those that certify, and
+// programs.
+var raceWhole = []string{"cmd/ddk-validate", "cmd/ddkd", "validate", "examples"}
 
 // test runs the tests of a full run.
 func test(ctx context.Context, r *runner) error {
@@ -159,9 +154,10 @@ func (r *runner) packagesWithout(ctx context.Context, folders []string) ([]strin
 }
 
 // goTest runs go test -json and records the results. The timeout of a package is many times the duration of the slowest
-// one. It ends tests that hang and prints their goroutines. Up to a few tests that failed are repeated: see repeat.
+// one. It ends tests that hang and prints their goroutines.
 func (r *runner) goTest(ctx context.Context, flags []string, packages ...string) error {
-	args := append(append([]string{"test", "-json", "-timeout", "11m"}, flags...), packages...)
+	// The step vet runs all of vet.
+	args := append(append([]string{"test", "-json", "-vet=off", "-timeout", "11m"}, flags...), packages...)
 	if len(packages) == 1 {
 		fmt.Fprintf(r.out, "$ go %s\n", strings.Join(args, " "))
 	} else {
@@ -175,19 +171,15 @@ func (r *runner) goTest(ctx context.Context, flags []string, packages ...string)
 	pr, pw := io.Pipe()
 	c.Stdout, c.Stderr = pw, r.out
 	read := make(chan error, 1)
-	var failed failures
 	go func() {
-		err := r.results.tests(pr, r.out, module, &r.ends, &failed)
+		err := r.results.tests(pr, r.out, module, &r.ends)
 		pr.CloseWithError(err)
 		read <- err
 	}()
-	err = c.Run()
+	err = r.run(c)
 	pw.Close()
 	if e := <-read; e != nil {
 		return e
-	}
-	if err != nil && ctx.Err() == nil && failed.canRepeat() && r.repeat(ctx, flags, failed) {
-		return nil
 	}
 	return err
 }
@@ -205,10 +197,8 @@ func race(ctx context.Context, r *runner) error {
 		return err
 	}
 	without := withoutRace
-	if turn, whole := testenv.Turn(len(raceInTurns)); !whole {
-		others := slices.Concat(slices.Delete(slices.Clone(raceInTurns), turn, turn+1)...)
-		fmt.Fprintf(r.out, "without %s, whose turn is on other commits\n", strings.Join(others, ", "))
-		without = slices.Concat(without, others)
+	if !r.whole {
+		without = slices.Concat(without, raceWhole)
 	}
 	packages, err := r.packagesWithout(ctx, without)
 	if err != nil {
@@ -277,21 +267,27 @@ func lint(ctx context.Context, r *runner) error {
 	return r.do(ctx, nil, "go", "run", linter, "run", "./...")
 }
 
-const (
-	fuzzTime  = 20 * time.Second
-	fuzzParts = 16
-)
+const fuzzTime = 20 * time.Second
 
-// fuzz runs the targets whose turn it is, two at a time with one worker each.
+// fuzzCore are the targets that always run: one for each kind of peer that may send anything.
+var fuzzCore = []target{
+	{"wire", "FuzzParsePacket"}, {"rvt", "FuzzDeliver"}, {"link/internal/rocev2", "FuzzDatagram"}, // the network
+	{"accesslayer/cm", "FuzzMessages"}, {"sma", "FuzzReceive"}, // managers
+	{"kproxy/native", "FuzzRequest"}, {"kproxy/uverbs", "FuzzSequence"}, // applications
+	{"hca/reference/rings", "FuzzHostileSend"}, {"hca/mlx4/model", "FuzzHostileDriver"}, // memory that others write
+	{"hca/mlx4/fw", "FuzzLyingDevice"}, // devices
+}
+
+// fuzz runs the core of the targets, or all, two at a time with one worker each.
 func fuzz(ctx context.Context, r *runner) error {
 	targets, err := r.fuzzTargets(ctx)
 	if err != nil {
 		return err
 	}
-	if part, whole := testenv.Turn(fuzzParts); !whole {
-		all := len(targets)
-		targets = testenv.Part(targets, part, fuzzParts)
-		fmt.Fprintf(r.out, "%d of %d targets: part %d of %d\n", len(targets), all, part+1, fuzzParts)
+	if !testenv.Whole() {
+		if targets, err = coreTargets(targets); err != nil {
+			return err
+		}
 	}
 	work := make(chan target, len(targets))
 	for _, t := range targets {
@@ -333,6 +329,19 @@ func fuzz(ctx context.Context, r *runner) error {
 }
 
 type target struct{ pkg, name string }
+
+// coreTargets returns those of the tree's targets that are in the core.
+func coreTargets(all []target) ([]target, error) {
+	core := slices.DeleteFunc(slices.Clone(all), func(t target) bool {
+		return !slices.ContainsFunc(fuzzCore, func(c target) bool {
+			return c.name == t.name && strings.HasSuffix(t.pkg, "/"+c.pkg)
+		})
+	})
+	if len(core) != len(fuzzCore) {
+		return nil, fmt.Errorf("the tree has %d of the %d targets in fuzzCore", len(core), len(fuzzCore))
+	}
+	return core, nil
+}
 
 // fuzzTargets returns the fuzz functions of the tree, as go test lists them.
 func (r *runner) fuzzTargets(ctx context.Context) ([]target, error) {
@@ -410,7 +419,7 @@ func udpStorm(ctx context.Context, r *runner) error {
 		return err
 	}
 	return r.do(ctx, nil, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestUDPStorm$",
-		"-v", "./"+dir, "-udpstorm.messages=50000")
+		"-v", "./"+dir, "-udpstorm.messages=20000")
 }
 
 // storm runs test/storm with many messages.
@@ -470,90 +479,55 @@ func (r *runner) validator(ctx context.Context) (bin string, cleanup func(), err
 	return bin, func() { os.RemoveAll(dir) }, nil
 }
 
-// throughs returns the layers to certify through. Combinations of layers take turns.
-func throughs() [][]string {
-	list := [][]string{{"--through", "accesslayer"}}
-	if runtime.GOOS != "linux" {
-		return list
-	}
-	// Messages and shared queues take turns with the whole catalog. The other one runs the verbs of most programs.
-	layers := []string{"user", "bypass"}
-	turn, all := testenv.Turn(len(layers))
-	for i, layer := range layers {
-		args := []string{"--through", layer}
-		if i != turn && !all {
-			args = append(args, "--profile", "ud")
+// certification is a list of runs of the certifier with one driver. The first ones are its core.
+type certification struct {
+	driver string
+	core   int
+	runs   []string // arguments
+}
+
+var certifications = []certification{
+	{"reference", 5, []string{
+		"--link udp", "--link direct", "--link network --set legal=2",
+		"--link direct --profile minimal --set claims=few", "--link direct --set agents=passing --set odd=1",
+		"--link network", "--link direct --set odd=1", "--link network --set odd=1", "--link direct --set legal=1",
+		"--link network --set ip=6", "--link direct --set agents=hardware", "--link udp --set ip=6",
+	}},
+	{"reference --link network", 2, []string{
+		"--through accesslayer --through user", "--through bypass",
+		"--through accesslayer", "--through user", "--through accesslayer --through bypass",
+		"--through user --through accesslayer", "--through accesslayer --through accesslayer",
+	}},
+	{"mlx4", 2, []string{
+		"--link infiniband", "--through bypass --link ethernet --set roce=1",
+		"--link fabric", "--link ethernet", "--link ethernet --set roce=1", "--link infiniband --set odd=1",
+		"--link ethernet --set odd=1", "--link infiniband --set bus=vfio-user", "--link ethernet --set bus=vfio-user",
+		"--through bypass --link ethernet", "--through bypass --link infiniband", "--through bypass --link fabric",
+		"--through user --link ethernet", "--through user --link ethernet --set roce=1",
+		"--through user --link infiniband", "--through user --link fabric",
+	}},
+}
+
+// certifierRuns returns the arguments of the runs that this machine can make.
+func certifierRuns(w io.Writer) (list [][]string) {
+	noIP6 := hasIP6()
+	for _, c := range certifications {
+		runs := c.runs
+		if !testenv.Whole() {
+			runs = runs[:c.core]
 		}
-		list = append(list, args)
+		for _, args := range runs {
+			isDaemon := strings.Contains(args, "user") || strings.Contains(args, "bypass")
+			switch {
+			case isDaemon && runtime.GOOS != "linux":
+			case noIP6 != nil && strings.Contains(args, "--link udp --set ip=6"):
+				fmt.Fprintf(w, "      not run over UDP with IPv6: this machine has no IPv6 loopback (%v)\n", noIP6)
+			default:
+				list = append(list, strings.Fields("run "+c.driver+" "+args))
+			}
+		}
 	}
-	combined := [][]string{
-		{"--through", "accesslayer", "--through", "user"},
-		{"--through", "accesslayer", "--through", "bypass"},
-		{"--through", "user", "--through", "accesslayer"},
-		{"--through", "accesslayer", "--through", "accesslayer"},
-	}
-	part, whole := testenv.Turn(len(combined))
-	if whole {
-		return append(list, combined...)
-	}
-	return append(list, combined[part])
-}
-
-// referenceLinks are the links over which the reference HCA is certified. The unusual ones take turns.
-func referenceLinks(w io.Writer) [][]string {
-	list := [][]string{
-		{"--link", "udp"}, {"--link", "direct"}, {"--link", "network"},
-		{"--link", "direct", "--profile", "minimal", "--set", "claims=few"},
-	}
-	unusual := [][]string{
-		{"--link", "direct", "--set", "odd=1"},
-		{"--link", "network", "--set", "odd=1"},
-		{"--link", "direct", "--set", "legal=1"},
-		{"--link", "network", "--set", "legal=2"},
-		{"--link", "network", "--set", "ip=6"},
-		{"--link", "direct", "--set", "agents=hardware"},
-		{"--link", "direct", "--set", "agents=passing", "--set", "odd=1"},
-		{"--link", "udp", "--set", "ip=6"},
-	}
-	if err := hasIP6(); err != nil {
-		fmt.Fprintf(w, "      not run over UDP with IPv6: this machine has no IPv6 loopback (%v)\n", err)
-		unusual = unusual[:len(unusual)-1]
-	}
-	turn, all := testenv.Turn(len(unusual))
-	if all {
-		return append(list, unusual...)
-	}
-	return append(list, unusual[turn])
-}
-
-// mlx4Links are the links over which the ConnectX-3 driver is certified, alone and through a daemon, with and without
-// its user library. Both lists take turns, so that each turn has two runs.
-func mlx4Links() [][]string {
-	alone := [][]string{
-		{"--link", "infiniband"},
-		{"--link", "fabric"},
-		{"--link", "ethernet"},
-		{"--link", "ethernet", "--set", "roce=1"},
-		{"--link", "infiniband", "--set", "odd=1"},
-		{"--link", "ethernet", "--set", "odd=1"},
-		{"--link", "infiniband", "--set", "bus=vfio-user"},
-		{"--link", "ethernet", "--set", "bus=vfio-user"},
-	}
-	through := [][]string{
-		{"--through", "bypass", "--link", "ethernet"},
-		{"--through", "bypass", "--link", "ethernet", "--set", "roce=1"},
-		{"--through", "bypass", "--link", "infiniband"},
-		{"--through", "bypass", "--link", "fabric"},
-		{"--through", "user", "--link", "ethernet"},
-		{"--through", "user", "--link", "ethernet", "--set", "roce=1"},
-		{"--through", "user", "--link", "infiniband"},
-		{"--through", "user", "--link", "fabric"},
-	}
-	turn, all := testenv.Turn(len(alone))
-	if all {
-		return append(alone, through...)
-	}
-	return [][]string{alone[turn], through[turn]}
+	return list
 }
 
 func certify(ctx context.Context, r *runner) error {
@@ -562,16 +536,7 @@ func certify(ctx context.Context, r *runner) error {
 		return err
 	}
 	defer cleanup()
-	var runs [][]string
-	add := func(driver []string, list ...[]string) {
-		for _, args := range list {
-			runs = append(runs, slices.Concat([]string{"run"}, driver, args))
-		}
-	}
-	add([]string{"reference"}, referenceLinks(r.out)...)
-	add([]string{"reference", "--link", "network"}, throughs()...)
-	add([]string{"mlx4"}, mlx4Links()...)
-	for _, args := range runs {
+	for _, args := range certifierRuns(r.out) {
 		if err := r.do(ctx, nil, bin, args...); err != nil {
 			return err
 		}
@@ -612,7 +577,7 @@ func kills(ctx context.Context, r *runner) error {
 		"-run", "^TestKillClients$", "-v", "./cmd/ddkd/cli", "-kills="+strconv.Itoa(r.numKills))
 }
 
-// mutantParts is the number of parts of the mutants. One of them runs.
+// mutantParts is the number of parts of the mutants. The first is the core.
 const mutantParts = 8
 
 func mutants(ctx context.Context, r *runner) error {
@@ -622,48 +587,25 @@ func mutants(ctx context.Context, r *runner) error {
 	}
 	defer cleanup()
 	args := []string{"self", "--whole"} // the reference has all that a mutant needs
-	if part, whole := testenv.Turn(mutantParts); !whole {
-		args = append(args, "--shard", fmt.Sprintf("%d/%d", part+1, mutantParts))
+	if !testenv.Whole() {
+		args = append(args, "--shard", fmt.Sprintf("1/%d", mutantParts))
 	}
 	return r.do(ctx, nil, bin, args...)
 }
 
 const (
 	// numMutations is the number of source mutants that the mutation step judges.
-	numMutations = 5
-	// mutationFloor is a percentage far below the score in docs/mutation.md, because a small sample varies much.
-	mutationFloor = 50
+	numMutations = 30
+	// mutationFloor is a percentage below the score in docs/mutation.md, because a small sample varies.
+	mutationFloor = 60
 )
-
-// mutationFolders are the packages of the mutation step, one of them on each commit. All mutants of one are judged by
-// the same certifications, so that these are made once without a mutant.
-var mutationFolders = []string{"rvt", "accesslayer", "kproxy", "link", "rvt", "accesslayer", "kproxy",
-	"sma", "hca/reference"}
 
 // mutation judges a small sample of source mutants. Survivors are printed; a low score of certifier and tests together
 // is a failure.
 func mutation(ctx context.Context, r *runner) error {
-	if !r.present("internal/mutate") {
-		return skip("the tree has no internal/mutate")
+	if !r.whole {
+		return skip("is not in the core; -whole runs it")
 	}
-	folder := strings.Join(mutationFolders, ",")
-	if part, whole := testenv.Turn(len(mutationFolders)); !whole {
-		folder = mutationFolders[part]
-	}
-	return r.do(ctx, nil, "go", "run", "./internal/mutate", "-packages", folder,
-		"-n", strconv.Itoa(numMutations), "-tests", "-seed", strconv.FormatUint(r.commitSeed(ctx), 10),
+	return r.do(ctx, nil, "go", "run", "./internal/mutate", "-n", strconv.Itoa(numMutations), "-tests", "-seed", "1",
 		"-floor", strconv.Itoa(mutationFloor))
-}
-
-// commitSeed returns a seed that differs between commits, or 1 without git.
-func (r *runner) commitSeed(ctx context.Context) uint64 {
-	words, err := r.output(ctx, nil, "git", "rev-parse", "HEAD")
-	if err != nil || len(words) != 1 || len(words[0]) < 8 {
-		return 1
-	}
-	seed, err := strconv.ParseUint(words[0][:8], 16, 64)
-	if err != nil {
-		return 1
-	}
-	return seed
 }

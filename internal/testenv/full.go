@@ -16,6 +16,15 @@ const (
 // Full reports whether this run includes virtual machines and measurements: in CI, or with CIDDK_FULL set.
 func Full() bool { return os.Getenv("CI") == "true" || os.Getenv(FullVariable) != "" }
 
+// Long skips a test that takes many seconds of processor time, with -short: the second command of the README does not
+// run it. Such a test has shorter ones beside it that are enough for most changes.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long; run without -short")
+	}
+}
+
 // Measurement skips a test that measures time or memory, or that moves gigabytes, with -short and outside of a full
 // run.
 func Measurement(t testing.TB) {

@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +17,10 @@ func TestFull(t *testing.T) {
 	}
 }
 
+func TestLong(t *testing.T) {
+	assert.Equal(t, testing.Short(), Try(t, Long).Skipped != "")
+}
+
 func TestMeasurement(t *testing.T) {
 	t.Setenv("CI", "")
 	t.Setenv(FullVariable, "")
@@ -30,64 +33,33 @@ func TestMeasurement(t *testing.T) {
 	assert.Equal(t, Outcome{}, Try(t, Measurement))
 }
 
-// TestPart checks that the parts of a list are the whole list, and that each part of an alternating list has both
-// kinds.
-func TestPart(t *testing.T) {
+func TestCore(t *testing.T) {
+	t.Setenv(WholeVariable, "")
 	for _, n := range []int{1, 2, 3, 4, 7} {
 		var list []int
 		for i := range 8 * n {
 			list = append(list, i)
 		}
-		var all []int
-		for part := range n {
-			p := Part(list, part, n)
-			odd := 0
-			for _, v := range p {
-				odd += v % 2
-			}
-			assert.InDelta(t, len(p)/2, odd, 2, "part %d of %d", part, n)
-			assert.NotZero(t, odd)
-			all = append(all, p...)
+		core := Core(list, n)
+		assert.Len(t, core, 8)
+		assert.Zero(t, core[0])
+		assert.Subset(t, list, core)
+		numOdd := 0
+		for _, v := range core {
+			numOdd += v % 2
 		}
-		slices.Sort(all)
-		assert.Equal(t, list, all, "%d parts", n)
+		assert.InDelta(t, 4, numOdd, 2, "one in %d of a list that alternates", n)
+		assert.Equal(t, core, Sample(t, list, n))
 	}
+	assert.Empty(t, Core([]int(nil), 2))
+	t.Setenv(WholeVariable, "1")
+	assert.Equal(t, []int{1, 2, 3}, Core([]int{1, 2, 3}, 2))
+	assert.Equal(t, []int{1, 2, 3}, Sample(t, []int{1, 2, 3}, 2))
 }
 
-func TestTurn(t *testing.T) {
-	t.Setenv(WholeVariable, "1")
-	_, whole := Turn(4)
-	assert.True(t, whole)
-	assert.Len(t, Sample(t, []int{1, 2, 3, 4}, 4), 4)
+func TestOnlyWhole(t *testing.T) {
 	t.Setenv(WholeVariable, "")
-	_, whole = Turn(1)
-	assert.True(t, whole)
-	part, whole := Turn(4)
-	assert.False(t, whole)
-	assert.Less(t, part, 4)
-	assert.Len(t, Sample(t, []int{1, 2, 3, 4}, 4), 1)
-}
-
-func TestOneOf(t *testing.T) {
-	skipped := func(part, n int) bool {
-		var done, ran bool
-		t.Run("one", func(t *testing.T) {
-			defer func() { done = true }()
-			OneOf(t, part, n)
-			ran = true
-		})
-		assert.True(t, done)
-		return !ran
-	}
-	t.Setenv(WholeVariable, "")
-	numRun := 0
-	for part := range 3 {
-		if !skipped(part, 3) {
-			numRun++
-		}
-	}
-	assert.Equal(t, 1, numRun)
+	assert.Contains(t, Try(t, OnlyWhole).Skipped, "is not in the core")
 	t.Setenv(WholeVariable, "1")
-	assert.False(t, skipped(0, 3))
-	assert.False(t, skipped(2, 3))
+	assert.Equal(t, Outcome{}, Try(t, OnlyWhole))
 }

@@ -78,10 +78,10 @@ func TestOperations(t *testing.T) {
 	for name, carriers := range carriers {
 		for i, e := range gids(0) {
 			t.Run(fmt.Sprintf("%s/%d", name, i), func(t *testing.T) {
+				t.Parallel() // the first packets wait for an acknowledgement timeout while addresses are resolved
 				c := carriers(t)
 				a := linktest.Open(t, ci.RC, 1<<20, open(t, 0, c[0], true))
 				b := linktest.Open(t, ci.RC, 1<<20, open(t, 1, c[1], true))
-				a.Hasty, b.Hasty = true, true
 				a.GID, b.GID = uint16(i), uint16(i)
 				linktest.ConnectBoth(a, b)
 				linktest.Exercise(t, a, b)

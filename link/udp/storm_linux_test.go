@@ -19,7 +19,6 @@ import (
 
 	"ciddk/ci"
 	"ciddk/internal/linktest"
-	"ciddk/internal/testenv"
 	"ciddk/link/impair"
 	"ciddk/link/internal/rocev2"
 	"ciddk/rvt"
@@ -269,8 +268,7 @@ func otherAddr6(t *testing.T) netip.Addr {
 // bits of the ICRC are checked, by the ICRC alone.
 func TestUDPStorm(t *testing.T) {
 	port := uint16(20000 + os.Getpid()%10000)
-	isLong := *stormMessages > 10_000
-	for i, c := range []struct {
+	for _, c := range []struct {
 		name   string
 		at     func(t *testing.T) [2]netip.Addr
 		priv   bool
@@ -287,9 +285,6 @@ func TestUDPStorm(t *testing.T) {
 			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if isLong {
-				testenv.OneOf(t, i, 3)
-			}
 			at := c.at(t)
 			var dirty [2]*dirtySocket
 			var sides [2]*stormSide

@@ -117,7 +117,7 @@ func pairings() []pairing {
 	return list
 }
 
-// perftestParts is the number of parts of the matrix, of which testenv.Sample selects one.
+// perftestParts is the size of the matrix divided by that of its core.
 const perftestParts = 4
 
 // TestPerftest runs Debian's programs against ours.
@@ -131,20 +131,24 @@ func TestPerftest(t *testing.T) {
 	t.Run("tshark", rec.dissect)
 }
 
-// TestPerftestSample checks that the pairings differ, and that each part of the matrix has both roles.
+// TestPerftestSample checks that the pairings differ, and that the core has each program, each service and both roles.
 func TestPerftestSample(t *testing.T) {
 	seen := map[string]int{}
 	for _, p := range pairings() {
 		seen[p.String()]++
 	}
 	assert.Len(t, seen, len(pairings()))
-	for part := range perftestParts {
-		roles := map[bool]int{}
-		for _, p := range testenv.Part(pairings(), part, perftestParts) {
-			roles[p.linuxServes]++
+	kinds := func(list []pairing) map[any]bool {
+		seen := map[any]bool{}
+		for _, p := range list {
+			for _, kind := range []any{p.test, p.service, p.linuxServes, p.cm || p.v6} {
+				seen[kind] = true
+			}
 		}
-		assert.InDelta(t, roles[true], roles[false], 4)
+		return seen
 	}
+	t.Setenv(testenv.WholeVariable, "")
+	assert.Equal(t, kinds(pairings()), kinds(testenv.Core(pairings(), perftestParts)))
 }
 
 // has reports whether an option is one of the extra options.

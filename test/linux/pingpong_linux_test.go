@@ -42,7 +42,7 @@ func (g game) String() string {
 		strings.Join(append(slices.Clone(g.extra), g.ours...), ""))
 }
 
-// rcParts is the number of parts of TestRCPingpong's list, of which testenv.Sample selects one.
+// rcParts is the size of TestRCPingpong's list divided by that of its core.
 const rcParts = 2
 
 // TestRCPingpong runs sizes below, at and above the path MTU, with each number of pad bytes, at each path MTU.

@@ -55,7 +55,7 @@ func TestComplaints(t *testing.T) {
 // TestLostInterrupt loads the driver on a model that raises none of the interrupts of its commands. The check of the
 // driver's probe has to fail.
 func TestLostInterrupt(t *testing.T) {
-	testenv.OneOf(t, 4, numTurns)
+	testenv.OnlyWhole(t)
 	ctx := needGuests(t, "mlx4")
 	m := newModel(t, model.Config{}, directLinks(t)[0])
 	const all = 1 << 20

@@ -92,7 +92,7 @@ func awaitGID(t *testing.T, find func() (index, table string), what string, args
 // TestEthernet runs IP with checked data and statistics, RoCE v1, RoCE v2 and the connection manager between the
 // ConnectX-3 Pro of two guests.
 func TestEthernet(t *testing.T) {
-	testenv.OneOf(t, 1, numTurns)
+	testenv.OnlyWhole(t)
 	ctx := needGuests(t, "mlx4")
 	p := bootEthernet(t, ctx, model.Config{Pro: true})
 	assert.Contains(t, run(t, ctx, p.guests[1], "busybox", "ping", "-c", "3", cardAddr(0).String()), " 0% packet loss")

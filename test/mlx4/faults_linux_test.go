@@ -31,7 +31,7 @@ func requireLoopback(t *testing.T, ctx context.Context, g *guest.Guest) {
 // TestFaults injects faults under the stock driver: it follows the cable, reports a command that fails, and resets the
 // card after a catastrophic error. Afterwards the card works.
 func TestFaults(t *testing.T) {
-	testenv.OneOf(t, 4, numTurns)
+	testenv.OnlyWhole(t)
 	ctx := needGuests(t, "mlx4")
 	m := newModel(t, model.Config{}, directLinks(t)[0])
 	g := boot(t, ctx, guestConfig(serve(t, m)))

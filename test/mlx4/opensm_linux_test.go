@@ -36,7 +36,7 @@ Ca 1 "h2"
 // TestOpenSM manages a subnet of two guests with the OpenSM of one of them. The switch is that of a fabric. IP over
 // InfiniBand and the connection manager use it.
 func TestOpenSM(t *testing.T) {
-	testenv.OneOf(t, 4, numTurns)
+	testenv.OnlyWhole(t)
 	ctx := needGuests(t, "mlx4")
 	for _, p := range subnetPrograms {
 		if _, err := exec.LookPath(p); err != nil {

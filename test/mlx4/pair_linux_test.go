@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/hca/mlx4/model"
-	"ciddk/internal/testenv"
 	"ciddk/link/direct"
 	"ciddk/rvt"
 	"ciddk/test/linux/guest"
@@ -137,7 +136,6 @@ func (p *pair) perftest(t *testing.T, ctx context.Context, args ...string) {
 // TestInfiniBand runs the programs of perftest, and the ping-pong programs of rdma-core between two guests on an
 // InfiniBand link.
 func TestInfiniBand(t *testing.T) {
-	testenv.OneOf(t, 0, numTurns)
 	ctx := needGuests(t, "mlx4")
 	links := directLinks(t)
 	client := &corruptPort{port: links[1]}

@@ -15,7 +15,7 @@ import (
 // TestFunction checks that a stock kernel finds a function that QEMU reaches over vfio-user, and that its registers are
 // the model's.
 func TestFunction(t *testing.T) {
-	testenv.OneOf(t, 3, numTurns)
+	testenv.OnlyWhole(t)
 	ctx := needGuests(t)
 	d := bustest.New()
 	probe := build(t, ctx, "ciddk/test/mlx4/probe")

@@ -19,7 +19,6 @@ import (
 	driver "ciddk/hca/mlx4"
 	"ciddk/hca/mlx4/fw"
 	"ciddk/hca/mlx4/model"
-	"ciddk/internal/testenv"
 	"ciddk/link/frame"
 	"ciddk/rvt"
 	"ciddk/test/linux/guest"
@@ -38,7 +37,6 @@ func openDriver(t *testing.T, c model.Config, d driver.Config, link rvt.Port) (h
 // TestDriverEthernet runs rping between two ConnectX-3 Pro, that of Linux in a guest and that of the kit's driver in
 // this process, in both roles: the connection manager, SEND, READ and WRITE over RoCE v2, with checked data.
 func TestDriverEthernet(t *testing.T) {
-	testenv.OneOf(t, 3, numTurns)
 	ctx := needGuests(t, "mlx4")
 	hub := frame.NewHub()
 	port, err := frame.New(frame.Config{Carrier: hub.Join(), MAC: cardMAC(200), MTU: ci.MTU1024})
@@ -65,7 +63,6 @@ func macText(m [6]byte) string {
 // TestDriverInfiniBand runs the ping-pong programs of rdma-core in a guest against the kit's driver in this process:
 // RC, UC and UD between two cards on an InfiniBand link. The guest sends back what it has received.
 func TestDriverInfiniBand(t *testing.T) {
-	testenv.OneOf(t, 3, numTurns)
 	ctx := needGuests(t, "mlx4")
 	links := directLinks(t)
 	h, closeAll := openDriver(t, model.Config{GUID: 200}, driver.Config{}, links[1])

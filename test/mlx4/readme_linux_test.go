@@ -160,7 +160,7 @@ func guestShell(lines ...string) []string {
 
 // TestREADME runs the commands of the README's section about virtual machines.
 func TestREADME(t *testing.T) {
-	testenv.OneOf(t, 1, numTurns)
+	testenv.OnlyWhole(t)
 	ctx := needGuests(t, "mlx4")
 	root, err := modroot.Find()
 	require.NoError(t, err)

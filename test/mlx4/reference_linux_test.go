@@ -90,7 +90,7 @@ func bootCard(t *testing.T, ctx context.Context, m *model.Model) *guest.Guest {
 // TestReferenceHCA runs rping between a card and the reference HCA of this process, in both roles: SEND, READ and WRITE
 // over RoCE v2, with checked data. tshark dissects the frames.
 func TestReferenceHCA(t *testing.T) {
-	testenv.OneOf(t, 3, numTurns)
+	testenv.OnlyWhole(t)
 	ctx := needGuests(t, "mlx4")
 	hub := frame.NewHub()
 	rec := &recorder{Carrier: hub.Join()}

@@ -77,7 +77,7 @@ func connect(t *testing.T, hub *frame.Hub, c frame.Carrier) {
 // TestSoftRoCE runs RoCE v2 between a card and the Soft-RoCE of another guest, whose network interfaces are on the same
 // switch by sockets of QEMU: one of -netdev dgram, one of -netdev stream.
 func TestSoftRoCE(t *testing.T) {
-	testenv.OneOf(t, 2, numTurns)
+	testenv.OnlyWhole(t)
 	ctx := needGuests(t, "mlx4")
 	hub := frame.NewHub()
 	n := newNetwork(t, ctx)

@@ -23,10 +23,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // bootTime is the longest time of one test, on a machine that is busy with others.
 const bootTime = 5 * time.Minute
 
-// numTurns is the number of commits over which the tests other than TestProbe take turns, because each boots virtual
-// machines for more than a minute.
-const numTurns = 5
-
 // needGuests skips the test if no guest with devices of ours can run here.
 func needGuests(t *testing.T, providers ...string) context.Context {
 	t.Helper()

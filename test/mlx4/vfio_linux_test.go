@@ -15,7 +15,7 @@ import (
 // TestVFIO drives a device with package vfio on a stock kernel with an IOMMU: the program and VFIO are in the guest,
 // the device is a model that QEMU reaches over vfio-user.
 func TestVFIO(t *testing.T) {
-	testenv.OneOf(t, 3, numTurns)
+	testenv.OnlyWhole(t)
 	ctx := needGuests(t)
 	d := bustest.New()
 	probe := build(t, ctx, "ciddk/test/mlx4/probe")

@@ -92,7 +92,7 @@ func (p *pair) requirePasses(t *testing.T, ctx context.Context, id int) {
 // TestVLAN sends frames in VLANs between the interfaces of two cards. The card of the receiver filters by the VLANs of
 // its driver.
 func TestVLAN(t *testing.T) {
-	testenv.OneOf(t, 2, numTurns)
+	testenv.OnlyWhole(t)
 	ctx := needGuests(t, "mlx4")
 	if len(installed(netPrograms)) == 0 {
 		t.Skip("ethtool is not installed")

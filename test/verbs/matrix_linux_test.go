@@ -44,7 +44,7 @@ func cells(t *testing.T, isWanted func(verbsmatrix.Situation) bool) []cell {
 }
 
 // TestMatrix runs each program of the matrix through one daemon and through two, also under load and over a link that
-// impairs packets. CI runs a part that changes with the commit.
+// impairs packets. CI runs a core of them.
 func TestMatrix(t *testing.T) {
 	parts := 20
 	if testing.Short() {

@@ -6,17 +6,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"ciddk/internal/testenv"
 )
 
 // shareNever is the flag with which the daemon copies all memory.
 const shareNever = "--share-memory=never"
 
 // alternate returns flags of ddkrun for test i of several: half of them share memory as programs do by default, and the
-// others do not. The halves change with the commit.
+// others do not.
 func alternate(i int) []string {
-	if turn, _ := testenv.Turn(2); (turn+i)%2 == 0 {
+	if i%2 == 0 {
 		return nil
 	}
 	return []string{shareNever}

@@ -104,18 +104,23 @@ func abandoned(t *testing.T, r *rig, honest *client) {
 	if isOther {
 		uid++
 	}
+	const most = 12 // half of an eighth of the limit
 	var unread []*client
-	for range 50 {
+	for i := range 50 {
 		c := r.clientOf(uid)
 		unread = append(unread, c)
 		c.sendCreates(40)
+		require.Eventually(t, func() bool { // the session may end before it executes the other requests
+			n, _ := native.InFlight()
+			return n >= min(i+1, most)
+		}, time.Minute, time.Millisecond)
 		require.NoError(t, c.c.Send([]byte("garbage"), nil))
 		require.Eventually(t, func() bool { return len(r.core.Sessions()) == 1 }, time.Minute, time.Millisecond)
 		if isOther {
 			require.NoError(t, honest.createQueue())
 		}
 	}
-	requireInFlight(t, 12) // half of an eighth of the limit
+	requireInFlight(t, most)
 	c := r.clientOf(uid)
 	err := c.createQueue()
 	require.ErrorIs(t, err, ci.InsufficientResources)

@@ -23,7 +23,7 @@ func TestSmoke(t *testing.T) {
 	if testenv.Race {
 		t.Skip("what it runs are programs of their own, without the race detector")
 	}
-	testenv.OneOf(t, 1, 3)
+	testenv.OnlyWhole(t)
 	testenv.Linux(t, Available())
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()

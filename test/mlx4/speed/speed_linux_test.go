@@ -32,7 +32,7 @@ func TestSmoke(t *testing.T) {
 	if testenv.Race {
 		t.Skip("the figures are those of programs without the race detector")
 	}
-	testenv.OneOf(t, 2, 5)
+	testenv.OnlyWhole(t)
 	testenv.Linux(t, Available())
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
