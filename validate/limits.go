@@ -29,14 +29,18 @@ var ample = ci.CAAttr{
 	MaxInitDepthPerQP: 4, MaxRespRes: 128, Vectors: 1,
 }
 
-// services has the limits with which the kit's services and a daemon for several clients run. Requests that clients
-// make beyond the limits return no LimitError, so cases with more objects declare them in Needs.Attr.
-var services = ci.CAAttr{
-	MaxPDs: 3, MaxAVs: 8, MaxQPs: 16, MaxCQs: 16, MaxSRQs: 4, MaxMRs: 16, MaxMWs: 4, MaxFMRs: 4, MaxWRs: 64,
-	MaxSGEs: 2, MaxReadSGEs: 1, MaxInline: 24, MaxCQEs: 256, MaxSRQWRs: 100, MaxSRQSGEs: 3, MaxMapsPerFMR: 2,
-	MaxFastRegPages: 16, MaxMcastGroups: 4, MaxMcastQPs: 8, MaxQPsPerMcastGroup: 4, MaxRespResPerQP: 1,
-	MaxInitDepthPerQP: 1, MaxRespRes: 16,
+// ServiceLimits returns the limits with which the kit's services and a daemon for several clients run. Requests that
+// clients make beyond the limits return no LimitError, so cases with more objects declare them in Needs.Attr.
+func ServiceLimits() ci.CAAttr {
+	return ci.CAAttr{
+		MaxPDs: 3, MaxAVs: 8, MaxQPs: 16, MaxCQs: 16, MaxSRQs: 4, MaxMRs: 16, MaxMWs: 4, MaxFMRs: 4, MaxWRs: 64,
+		MaxSGEs: 2, MaxReadSGEs: 1, MaxInline: 24, MaxCQEs: 256, MaxSRQWRs: 100, MaxSRQSGEs: 3, MaxMapsPerFMR: 2,
+		MaxFastRegPages: 16, MaxMcastGroups: 4, MaxMcastQPs: 8, MaxQPsPerMcastGroup: 4, MaxRespResPerQP: 1,
+		MaxInitDepthPerQP: 1, MaxRespRes: 16,
+	}
 }
+
+var services = ServiceLimits()
 
 // QueueDepth is the depth of a queue of which a case asks for nothing else, on an adapter that allows it.
 const QueueDepth = 16

@@ -37,19 +37,18 @@ func legalAdapter(o validate.Options) (*legal, error) {
 	return l, nil
 }
 
-// smallest has the least value of each limit that a legal adapter draws. With less, no case tests some of the claims,
-// and the run ends without a certificate.
-var smallest = ci.CAAttr{
-	MaxPDs: 1, MaxAVs: 8, MaxQPs: 16, MaxCQs: 16, MaxSRQs: 4, MaxMRs: 16, MaxMWs: 4, MaxFMRs: 4, MaxWRs: 64, MaxSGEs: 2,
-	MaxReadSGEs: 1, MaxInline: 24, MaxCQEs: 256, MaxSRQWRs: 100, MaxSRQSGEs: 3, MaxMapsPerFMR: 2,
-	MaxFastRegPages: 32, MaxMcastGroups: 4, MaxMcastQPs: 8, MaxQPsPerMcastGroup: 4, MaxRespResPerQP: 1,
-	MaxInitDepthPerQP: 1, MaxRespRes: 16, Vectors: 1,
+// smallest returns the least value of each limit that a legal adapter draws. With less, no case tests some of the
+// claims, and the run ends without a certificate.
+func smallest() ci.CAAttr {
+	a := validate.ServiceLimits()
+	a.MaxPDs, a.MaxFastRegPages, a.Vectors = 1, 32, 1
+	return a
 }
 
 // limits draws the limits. One of three is the engine's own, one of three is tiny, and one of three is moderate.
 func (l *legal) limits() ci.CAAttr {
 	var a ci.CAAttr
-	least, to := reflect.ValueOf(smallest), reflect.ValueOf(&a).Elem()
+	least, to := reflect.ValueOf(smallest()), reflect.ValueOf(&a).Elem()
 	for i := range least.NumField() {
 		if f := least.Field(i); f.Kind() == reflect.Int && f.Int() > 0 {
 			switch l.IntN(3) {

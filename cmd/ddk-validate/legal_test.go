@@ -18,6 +18,7 @@ func TestLegalAdapters(t *testing.T) {
 		for _, link := range []string{"direct", "network"} {
 			o := validate.Options{Link: link, Values: map[string]string{"legal": strconv.Itoa(seed)}}
 			require.NoError(t, checkValues(o))
+			least := smallest()
 			var mtus []ci.MTU
 			for range 2 {
 				target, err := openReference(t.Context(), o)
@@ -29,7 +30,7 @@ func TestLegalAdapters(t *testing.T) {
 					require.NoError(t, err)
 					a, err := ca.Query()
 					require.NoError(t, err)
-					assert.Empty(t, validate.Lacking(a, &smallest))
+					assert.Empty(t, validate.Lacking(a, &least))
 					assert.LessOrEqual(t, a.MaxReadSGEs, a.MaxSGEs)
 					assert.LessOrEqual(t, a.MaxRespResPerQP, a.MaxRespRes)
 					assert.Equal(t, want.attr.MaxSGEs, a.MaxSGEs)

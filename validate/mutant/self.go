@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/validate"
@@ -17,11 +18,14 @@ import (
 
 // A Plan describes a self test.
 type Plan struct {
-	Catalog  *validate.Catalog
-	Driver   validate.Driver // the correct one
-	Set      *Set
-	Names    []string // globs over the names of mutants; empty means all
-	All      bool     // run every case over each mutant, not only those of the broken requirement
+	Catalog *validate.Catalog
+	Driver  validate.Driver // the correct one
+	Set     *Set
+	Names   []string // globs over the names of mutants; empty means all
+	All     bool     // run every case over each mutant, not only those of the broken requirement
+	// Quick limits All: of the cases that do not name the broken requirement, only those run that took no longer over
+	// the correct driver, for maxElsewhere at most. 0 means all of them.
+	Quick    time.Duration
 	Setting  validate.Setting
 	Whole    bool // a mutant that does not apply to the driver counts as escaped
 	Workers  int  // number of mutants at the same time; 0 means Driver.DefaultWorkers
@@ -39,7 +43,11 @@ type Outcome struct {
 	By      string   // id of the case that caught it
 	Finding string   // the failure of that case
 	Others  []string // cases that failed for another reason
-	Why     string   // reason, if it was not caught
+	// Ran is the number of cases that were run, and Elsewhere how many of them failed in each area to which no case of
+	// the broken requirement belongs. The area of a case is the first word of its id.
+	Ran       int
+	Elsewhere map[string]int
+	Why       string // reason, if it was not caught
 }
 
 // A Result is the result of a self test.
@@ -181,6 +189,7 @@ func (p Plan) key(m Mutant) string {
 type baseline struct {
 	report  *validate.Report
 	good    map[string]bool   // cases that have passed
+	quick   map[string]bool   // those of them that are within Quick
 	skipped map[string]string // reasons, of cases that were not run
 }
 
@@ -210,10 +219,11 @@ func (p Plan) runCorrect(ctx context.Context, list []Mutant, key string) (b base
 	if rep.Run.Stopped != "" {
 		return b, fmt.Errorf("the driver without a fault: %s", rep.Run.Stopped)
 	}
-	b = baseline{rep, map[string]bool{}, map[string]string{}}
+	b = baseline{rep, map[string]bool{}, map[string]bool{}, map[string]string{}}
 	for i := range rep.Results {
 		r := &rep.Results[i]
 		b.good[r.Case] = r.Status == validate.Pass
+		b.quick[r.Case] = b.good[r.Case] && (p.Quick == 0 || rep.Timing.Cases[r.Case] <= p.Quick.Seconds())
 		if r.Status == validate.Skip {
 			b.skipped[r.Case] = r.Reason
 		}
@@ -260,7 +270,7 @@ func (p Plan) plan(d validate.Driver, mutant string, ids []string) validate.Plan
 
 // run runs a mutant.
 func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Outcome, error) {
-	o := Outcome{Mutant: m}
+	o := Outcome{Mutant: m, Elsewhere: map[string]int{}}
 	if !claims(base.report, m.Needs) {
 		o.Skipped, o.Why = !p.Whole, "the driver does not claim "+validate.CapNames(m.Needs)
 		return o, nil
@@ -270,7 +280,7 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 	for _, c := range p.Catalog.Cases() {
 		switch {
 		case m.Case != "" && m.Case != c.ID:
-			if p.All && base.good[c.ID] {
+			if p.All && base.quick[c.ID] {
 				others = append(others, c.ID)
 			}
 		case m.Hollow != 0:
@@ -282,14 +292,15 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 			prove = append(prove, c.ID)
 		case slices.Contains(c.Requirements, m.Breaks):
 			touch = append(touch, c.ID)
-		case p.All:
+		case p.All && base.quick[c.ID]:
 			others = append(others, c.ID)
 		}
 	}
 	if m.Hollow != 0 && len(prove) == 0 { // a run of any case has the claims of the mutant
 		prove = append(prove, "claims.profile")
 	}
-	for _, ids := range [][]string{prove, touch, others} {
+	own := p.areas(m)
+	for i, ids := range [][]string{prove, touch, others} {
 		if len(ids) == 0 || o.Caught && !p.All {
 			continue
 		}
@@ -297,6 +308,8 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 		v.Workers, v.FirstWorker, v.OneAttempt = 1, worker, true
 		if !p.All {
 			v.Until = func(r *validate.Result) bool { return r.Blames(m.Breaks) }
+		} else if began := time.Now(); i == 2 && p.Quick > 0 {
+			v.Until = func(*validate.Result) bool { return time.Since(began) > maxElsewhere }
 		}
 		rep, err := v.Run(ctx)
 		if err != nil {
@@ -306,11 +319,18 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 			return o, &validate.DriverError{Text: rep.Run.Unopened}
 		}
 		for i := range rep.Results {
-			switch r := &rep.Results[i]; {
+			r := &rep.Results[i]
+			if r.Status != validate.Skip {
+				o.Ran++
+			}
+			switch {
 			case r.Blames(m.Breaks) && !o.Caught && (m.Case == "" || m.Case == r.Case):
 				o.Caught, o.By, o.Finding = true, r.Case, r.Failures[0].String()
 			case r.Status == validate.Fail || r.Status == validate.Inconclusive || r.Status == validate.Error:
 				o.Others = append(o.Others, r.Case)
+				if a := areaOf(r.Case); !own[a] {
+					o.Elsewhere[a]++
+				}
 			}
 		}
 		o.withheld(rep)
@@ -330,6 +350,25 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 		o.Why = fmt.Sprintf("%d cases of %s passed", len(prove)+len(touch), m.Breaks)
 	}
 	return o, nil
+}
+
+// maxElsewhere is how long Quick cases of other requirements run over a mutant.
+const maxElsewhere = 30 * time.Second
+
+// areas returns the areas of the cases that name the requirement which m breaks.
+func (p Plan) areas(m Mutant) map[string]bool {
+	own := map[string]bool{}
+	for _, c := range p.Catalog.Cases() {
+		if c.Proves&m.Hollow != 0 || slices.Contains(c.Requirements, m.Breaks) {
+			own[areaOf(c.ID)] = true
+		}
+	}
+	return own
+}
+
+func areaOf(id string) string {
+	area, _, _ := strings.Cut(id, ".")
+	return area
 }
 
 // allSkipped returns a case that could catch a mutant, and why it was not run over the correct driver, if none of those

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 
 	"ciddk/validate"
 	"ciddk/validate/mutant"
@@ -13,12 +14,15 @@ import (
 )
 
 type selfCmd struct {
-	Driver string   `arg:"" optional:"" help:"Driver without faults; see 'drivers'. Default: the first one."`
-	Mutant patterns `help:"Only mutants whose name matches." placeholder:"GLOB"`
-	Shard  string   `help:"Only part I of N parts." placeholder:"I/N"`
-	All    bool     `help:"Run every case over each mutant, not only those of the requirement that it breaks."`
-	Whole  bool     `help:"A mutant that does not apply to the driver counts as escaped."`
-	List   bool     `help:"List the mutants; run nothing."`
+	Driver  string        `arg:"" optional:"" help:"Driver without faults; see 'drivers'. Default: the first one."`
+	Mutant  patterns      `help:"Only mutants whose name matches." placeholder:"GLOB"`
+	Shard   string        `help:"Only part I of N parts." placeholder:"I/N"`
+	All     bool          `help:"Run every case over each mutant, not only those of the requirement that it breaks."`
+	Quick   time.Duration `help:"With --all: of the cases of other requirements, only those that take no longer." placeholder:"10ms"`
+	Results string        `help:"Add a line for each mutant to this file, and leave out the mutants that are in it." placeholder:"FILE"`
+	Time    time.Duration `help:"End after this time, without the rest of the mutants." placeholder:"10m"`
+	Whole   bool          `help:"A mutant that does not apply to the driver counts as escaped."`
+	List    bool          `help:"List the mutants; run nothing."`
 	targetFlags
 	Workers   *int `help:"Number of mutants at the same time. Default: 2; exclusive driver: 1."`
 	InProcess bool `help:"Run the cases in this process, for debuggers."`
@@ -30,6 +34,18 @@ func (s *selfCmd) Run(a *app) error {
 		var err error
 		if s.Mutant, err = s.shard(a.mutants); err != nil {
 			return err
+		}
+	}
+	results := &resultsFile{}
+	if s.Results != "" {
+		var err error
+		if results, err = openResults(s.Results); err != nil {
+			return fmt.Errorf("--results: %w", err)
+		}
+		defer results.Close()
+		if s.Mutant = results.rest(a.mutants, s.Mutant); len(s.Mutant) == 0 {
+			fmt.Fprintf(a.Stdout, "%s has all %d mutants\n", s.Results, len(results.names))
+			return nil
 		}
 	}
 	if s.List {
@@ -60,9 +76,10 @@ func (s *selfCmd) Run(a *app) error {
 	}
 	style := newProgress(a, false).style
 	p := mutant.Plan{
-		Catalog: a.catalog, Driver: d, Set: a.mutants, Names: s.Mutant, All: s.All, Whole: s.Whole,
+		Catalog: a.catalog, Driver: d, Set: a.mutants, Names: s.Mutant, All: s.All, Quick: s.Quick, Whole: s.Whole,
 		Setting: s.setting(), Workers: workers,
 	}
+	var unsaved error
 	p.Progress = func(o mutant.Outcome) {
 		word, tail := style.Status(validate.Pass), "caught by "+o.By+": "+o.Finding
 		switch {
@@ -72,6 +89,9 @@ func (s *selfCmd) Run(a *app) error {
 			word, tail = style.Status(validate.Fail), "ESCAPED: "+o.Why
 		case s.All && len(o.Others) > 0:
 			tail += "; failed as well: " + strings.Join(o.Others, ", ")
+		}
+		if results.File != nil {
+			unsaved = errors.Join(unsaved, results.add(o))
 		}
 		fmt.Fprintf(a.Stdout, "%s %-26s %-18s %s\n", word, o.Mutant.Name, o.Mutant.Breaks, oneLine(tail))
 	}
@@ -83,12 +103,22 @@ func (s *selfCmd) Run(a *app) error {
 	if len(a.mutants.All()) == 0 {
 		return &exitError{validate.ExitNothing, errors.New("no mutant is linked into this program")}
 	}
-	res, err := mutant.Self(a.ctx, p)
+	ctx := a.ctx
+	if s.Time > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.Time)
+		defer cancel()
+	}
+	res, err := mutant.Self(ctx, p)
+	if a.ctx.Err() == nil && ctx.Err() != nil {
+		fmt.Fprintf(a.Stdout, "\nended after --time %v\n", s.Time)
+		return unsaved
+	}
 	if validate.IsNothing(err) {
 		text := strings.Replace(err.Error(), "no case matches", "no mutant matches", 1)
 		return &exitError{validate.ExitNothing, errors.New(text)}
 	}
-	if err != nil {
+	if err = errors.Join(err, unsaved); err != nil {
 		return err
 	}
 	if !res.Baseline.Verdict.Certified {
