@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/internal/modroot"
+	"ciddk/internal/testenv"
 )
 
 // writeFiles writes files below a folder.
@@ -65,6 +66,7 @@ func output(t *testing.T, p program, args ...string) string {
 
 // TestSchema compares each guarded mutant of the fixture with a package that has the same edit in its source.
 func TestSchema(t *testing.T) {
+	testenv.Long(t)
 	j, all, fixture := guardModule(t)
 	list := pointers(all)
 	s, err := j.newSchema(t.Context(), filepath.Join(j.dir, "schema"), list)

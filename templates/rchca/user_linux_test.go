@@ -8,6 +8,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/cmd/ddk-validate/through"
+	"ciddk/internal/testenv"
 	"ciddk/templates/rchca/target"
 	"ciddk/templates/rchca/userlib"
 	"ciddk/validate"
@@ -26,12 +27,14 @@ func TestThroughBypass(t *testing.T) { testThrough(t, userlib.New()) }
 
 // TestUserMode certifies both halves of the driver, around the process boundary.
 func TestUserMode(t *testing.T) {
+	testenv.Long(t)
 	catalog, err := validate.NewCatalog(usersuite.Suite())
 	require.NoError(t, err)
 	validate.TestDriver(t, target.Driver(), validate.TestOptions{Catalog: catalog, Profile: "user"})
 }
 
 func testThrough(t *testing.T, libraries ...*ci.UserLibrary) {
+	testenv.Long(t)
 	b, err := os.ReadFile("testdata/expectations.json")
 	require.NoError(t, err)
 	known, err := validate.ParseWaivers(b)

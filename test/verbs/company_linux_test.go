@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
 )
 
 // exported returns the functions of the library that ddkrun preloads.
@@ -52,6 +54,7 @@ func (r *rig) beside(library string, isFirst bool, args ...string) string {
 // others, or that replace some in place, loaded before it or after it. The programs find paths and devices, share
 // memory, start processes, and transfer data.
 func TestCompany(t *testing.T) {
+	testenv.Long(t)
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the libraries are for amd64")
 	}
@@ -82,6 +85,7 @@ func TestCompany(t *testing.T) {
 
 // TestCompanyPrograms runs programs that bring such libraries: UCX's hooks of memory, fakeroot, an allocator, valgrind.
 func TestCompanyPrograms(t *testing.T) {
+	testenv.Long(t)
 	r := newRig(t)
 	for _, x := range []struct {
 		args []string
@@ -129,6 +133,7 @@ func TestSignals(t *testing.T) {
 
 // TestBells runs a program with QPs whose handles differ by the number of doorbells.
 func TestBells(t *testing.T) {
+	testenv.Long(t)
 	program := compile(t, "bells.c", "-pthread", "-l:libibverbs.so.1")
 	assert.Equal(t, "success\n", newRig(t).run(program, "descriptors"))
 }

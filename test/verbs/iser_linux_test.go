@@ -11,10 +11,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
 )
 
 // TestISER exports a file by tgt over iSER, and has libiscsi read and write it, and compare what it has read.
 func TestISER(t *testing.T) {
+	testenv.Long(t)
 	for _, program := range []string{"tgtadm", "iscsi-test-cu"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err, "(Debian: tgt, libiscsi-bin)")

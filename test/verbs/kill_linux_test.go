@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"ciddk/internal/testenv"
 )
 
 // isEmpty reports whether the daemon holds nothing for programs. Its only client is the command that reads its status.
@@ -31,6 +33,7 @@ func killLater(c *exec.Cmd, after time.Duration) error {
 // TestKilled kills servers and clients at random moments. Nothing of them remains in the daemon, and the next server
 // listens on the same port.
 func TestKilled(t *testing.T) {
+	testenv.Long(t)
 	const (
 		rounds = 8
 		to     = "10.0.0.1"

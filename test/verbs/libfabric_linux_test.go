@@ -9,12 +9,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
 )
 
 // TestLibfabric runs libfabric's ping-pong over connections of its provider for verbs. The adapter has an address of
 // the machine, in a simulated network, because libfabric uses the addresses of network interfaces only, and not those
 // of the loopback interface.
 func TestLibfabric(t *testing.T) {
+	testenv.Long(t)
 	address := interfaceAddress(t)
 	for _, to := range []string{address, "127.0.0.1"} {
 		t.Run(to, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"ciddk/fabric"
 	"ciddk/fabric/join"
 	"ciddk/fabric/topology"
+	"ciddk/internal/testenv"
 	"ciddk/kproxy"
 )
 
@@ -54,6 +55,7 @@ var diags = []struct {
 // TestManagement runs OpenSM on the port of one daemon, and infiniband-diags on its port and on that of another daemon,
 // where a program that watches asynchronous events sees the port become active.
 func TestManagement(t *testing.T) {
+	testenv.Long(t)
 	settings := "link=fabric,fabric=" + newFabric(t) + ",node="
 	r, other := newRigOf(t, settings+"h1"), newRigOf(t, settings+"h2")
 	watcher, events := other.command("stdbuf", "-oL", "ibv_asyncwatch")

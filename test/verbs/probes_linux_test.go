@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/testenv"
 	"ciddk/test/linux/guest"
 )
 
@@ -210,6 +211,7 @@ func difference(a, b facts) []string {
 // print with what they print on Linux's own Soft-RoCE. A probe with differences is repeated with more time for what
 // happens by itself.
 func TestProbes(t *testing.T) {
+	testenv.Long(t)
 	linux := recorded(t)
 	comparison{newRig(t), compileProbes(t), linux, slices.Concat(deviations, fileDeviations)}.check(t)
 }
@@ -228,6 +230,7 @@ var memoryProbes = []string{"mr_flags", "mr_ranges", "rereg", "windows", "binds"
 
 // TestShareProbes is TestProbes for the probes of memory, with the other choices of --share-memory.
 func TestShareProbes(t *testing.T) {
+	testenv.Long(t)
 	ofMemory := func(key string) bool { return slices.Contains(memoryProbes, probeOf(key)) }
 	linux := recorded(t)
 	maps.DeleteFunc(linux, func(key, _ string) bool { return !ofMemory(key) })

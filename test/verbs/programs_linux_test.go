@@ -27,6 +27,7 @@ func TestDevices(t *testing.T) {
 // TestPingpong runs the ping-pongs of rdma-core: polling, with events, with validation of the data, and with messages
 // of several packets.
 func TestPingpong(t *testing.T) {
+	testenv.Long(t)
 	for i, x := range []string{
 		"ibv_rc_pingpong", "ibv_rc_pingpong -e", "ibv_rc_pingpong -e -c -s 100000", "ibv_rc_pingpong -c -r 3",
 		"ibv_rc_pingpong -s 1 -m 4096", "ibv_uc_pingpong", "ibv_uc_pingpong -e -c", "ibv_ud_pingpong -s 1024",
@@ -45,6 +46,7 @@ func TestPingpong(t *testing.T) {
 // release 4.5, it waits for both CQs on one completion channel, and hangs if a reply overtakes the completion of the
 // message (perftest's commit 2209cf8 of 2023).
 func TestPerftest(t *testing.T) {
+	testenv.Long(t)
 	list := []string{
 		"ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat",
 		"ib_atomic_lat", "ib_send_bw -c UD", "ib_send_lat -c UD", "ib_write_bw -c UC", "ib_send_lat -c UC",

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
 )
 
 // suiteDir contains rdma-core's own tests of the package rdma-core of Debian, of which large files are compressed.
@@ -47,6 +49,7 @@ var suiteSkip = map[string]string{
 
 // TestPyverbs runs rdma-core's own tests of the verbs, in Python.
 func TestPyverbs(t *testing.T) {
+	testenv.Long(t)
 	dir := copySuite(t)
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("rdma-core's tests look up addresses with ip, which is not installed (Debian: iproute2)")

@@ -76,6 +76,7 @@ func (r *rig) connectOnce(server, client string, isEndless bool, env []string) (
 
 // TestConnect runs the programs of librdmacm: connections, datagrams and rsockets.
 func TestConnect(t *testing.T) {
+	testenv.Long(t)
 	const to = "10.0.0.1"
 	for _, x := range testenv.Sample(t, []struct {
 		server, client, want string
@@ -110,6 +111,7 @@ func TestConnect(t *testing.T) {
 // TestReturn runs a server on any address that takes connections for ever, removes the adapter and adds it again. The
 // server opens the new one for the next client.
 func TestReturn(t *testing.T) {
+	testenv.Long(t)
 	const at = "address=10.0.0.1"
 	r := newRig(t)
 	server, out := r.command("rping", "-s", "-P", "-a", "0.0.0.0")
@@ -133,6 +135,7 @@ func TestReturn(t *testing.T) {
 // TestOrdinarySockets runs a TCP program on rsockets, which librspreload puts in the place of its sockets. No TCP port
 // is opened. The address is one of the machine's, since librspreload tries TCP when a connection is refused.
 func TestOrdinarySockets(t *testing.T) {
+	testenv.Long(t)
 	found, err := filepath.Glob("/usr/lib/*/rsocket/librspreload.so")
 	require.NoError(t, err)
 	if len(found) == 0 {
@@ -161,6 +164,7 @@ func needIPv6(t *testing.T) {
 
 // TestIPv6 connects by an IPv6 address.
 func TestIPv6(t *testing.T) {
+	testenv.Long(t)
 	needIPv6(t)
 	out := newRigAt(t, "fd00::7").connect("rping -s -C 3 -a fd00::7", "rping -c -v -C 3 -a fd00::7", false)
 	assert.Contains(t, out, "rdma-ping-2: CDEF")

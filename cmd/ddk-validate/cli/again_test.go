@@ -10,10 +10,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
 )
 
 // TestAgain executes the command that a failed case prints: it fails in the same way, and prints the same command.
 func TestAgain(t *testing.T) {
+	testenv.Long(t)
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("no POSIX shell")
 	}

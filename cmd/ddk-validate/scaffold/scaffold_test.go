@@ -81,6 +81,7 @@ func TestWrite(t *testing.T) {
 // TestVendorsPage runs the certifier on an untouched module, and compares the verdicts with those in docs/vendors.md.
 // The core is the plain run and the one through a daemon with the user library.
 func TestVendorsPage(t *testing.T) {
+	testenv.Long(t)
 	page, err := os.ReadFile("../../../docs/vendors.md")
 	require.NoError(t, err)
 	verdicts := regexp.MustCompile(`(?m)^    (CERTIFIED: .* \(driver hca.*\))$`).FindAllStringSubmatch(string(page), -1)

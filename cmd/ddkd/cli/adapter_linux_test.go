@@ -205,7 +205,11 @@ func TestAdapterUnderTraffic(t *testing.T) {
 			removed.Add(1)
 		}
 	})
-	for round := range 20 {
+	rounds := 20
+	if testing.Short() {
+		rounds = 4
+	}
+	for round := range rounds {
 		cfg := ual.Config{Name: "receiver"}
 		if round%2 == 0 {
 			cfg.Libraries = []*ci.UserLibrary{userlib.New()}

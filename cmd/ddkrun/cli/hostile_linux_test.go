@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/clock"
+	"ciddk/internal/testenv"
 	"ciddk/kproxy"
 	"ciddk/kproxy/devices"
 	"ciddk/kproxy/schema"
@@ -144,6 +145,7 @@ func (d *hostileDaemon) exchange(b []byte) ([]byte, error) {
 // TestHostileDaemon runs a program whose daemon requests copies that the program does not permit, and then sends
 // messages that are none. The library executes no such copy, closes the socket, and the program continues.
 func TestHostileDaemon(t *testing.T) {
+	testenv.Long(t)
 	cc, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skip("no C compiler (Debian: gcc)")

@@ -97,7 +97,7 @@ func TestResizeCQ(t *testing.T) {
 func TestResizeCQUnderTraffic(t *testing.T) {
 	t.Parallel()
 	a, _ := pairOf(t, ci.RC, nil)
-	const total = 3000
+	const total = 1000
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	wg.Go(func() {

@@ -79,7 +79,7 @@ func TestOperations(t *testing.T) {
 func TestManyMessages(t *testing.T) {
 	t.Parallel()
 	a, b := pairOf(t, ci.RC, nil)
-	const total = 3000
+	const total = 1000
 	var wg sync.WaitGroup
 	run := func(c *client) {
 		next, sent := uint64(0), 0
