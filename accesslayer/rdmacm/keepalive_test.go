@@ -70,12 +70,16 @@ func dialWatched(t *testing.T, ctx context.Context, ln *rdmacm.IDListener, c *ho
 	return active, r.id
 }
 
-// TestKeepAliveManyPeersLost has ten thousand peers vanish at once. Each connection ends within the configured time,
+// TestKeepAliveManyPeersLost has a thousand peers vanish at once, and ten thousand with CIDDK_WHOLE set. Each connection ends within the configured time,
 // and its memory is released.
 func TestKeepAliveManyPeersLost(t *testing.T) {
-	peers := 10_000
-	if testenv.Race || testing.Short() {
-		peers = 300
+	peers := 300
+	switch {
+	case testenv.Race || testing.Short():
+	case testenv.Whole():
+		peers = 10_000
+	default:
+		peers = 1000
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var p probes

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -196,16 +195,12 @@ func TestCores(t *testing.T) {
 	}
 	t.Setenv(testenv.WholeVariable, "1")
 	assert.Greater(t, len(certifierRuns(io.Discard)), 2*len(lines))
-	for _, f := range fuzzCore {
-		files, err := filepath.Glob(filepath.Join("../..", f.pkg, "*_test.go"))
-		require.NoError(t, err)
-		assert.True(t, slices.ContainsFunc(files, func(name string) bool {
-			text, err := os.ReadFile(name)
-			return err == nil && strings.Contains(string(text), "\nfunc "+f.name+"(")
-		}), f)
-	}
-	_, err := coreTargets([]target{{"m/" + fuzzCore[0].pkg, fuzzCore[0].name}, {"m/x", "FuzzX"}})
-	assert.ErrorContains(t, err, "1 of the")
+	r := &runner{root: "../.."}
+	targets, err := r.testFunctions("Fuzz")
+	require.NoError(t, err)
+	assert.Subset(t, targets, fuzzCore)
+	_, err = r.testFunctions("TestThatNobodyWrote")
+	assert.ErrorContains(t, err, "no test file has")
 }
 
 // TestTimes checks that the quick run takes at most 6 minutes and the full one at most 35, and that every step may be
@@ -267,14 +262,4 @@ func TestLastFuzzLine(t *testing.T) {
 	assert.Equal(t, "elapsed: 6s, execs: 20", lastFuzzLine("fuzz: elapsed: 3s, execs: 10\nfuzz: elapsed: 6s, execs: "+
 		"20\nPASS\n"))
 	assert.Empty(t, lastFuzzLine("PASS\n"))
-}
-
-// TestFolderOf checks that a step finds the package of the test that it runs.
-func TestFolderOf(t *testing.T) {
-	r := &runner{root: "../.."}
-	dir, err := r.folderOf("func TestUDPStorm(")
-	require.NoError(t, err)
-	assert.FileExists(t, filepath.Join(r.root, dir, "doc.go"))
-	_, err = r.folderOf("func TestThatNobodyWrote(")
-	assert.ErrorContains(t, err, "no test file contains")
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -32,7 +32,7 @@ const (
 // steps returns all steps. In a full run, vet and test do more.
 func steps(full bool) []step {
 	const s, m = time.Second, time.Minute
-	vetThis := step{"vet", "go build and go vet for " + runtime.GOOS, false, 90 * s, 12 * m, vet(false)}
+	vetThis := step{"vet", "go vet for " + runtime.GOOS, false, 90 * s, 12 * m, vet(false)}
 	quick := step{"test", "go test -short ./...", false, 120 * s, 15 * m, func(ctx context.Context, r *runner) error {
 		packages, err := r.packagesWithout(ctx, nil)
 		if err != nil {
@@ -49,7 +49,7 @@ func steps(full bool) []step {
 		{"format", "gofmt changes nothing", false, 5 * s, m, format},
 		vetThis,
 		quick,
-		{"race", "go test -race of packages with goroutines", true,
+		{"race", "go test -race -short of packages with goroutines", true,
 			330 * s, 24 * m, race},
 		{"usb", "the packages with build tag usb, with libusb", true, 25 * s, 4 * m, usb},
 		{"lint", "golangci-lint", true, 60 * s, 10 * m, lint},
@@ -101,14 +101,15 @@ func format(ctx context.Context, r *runner) error {
 // otherSystems are those that vet compiles for. The first is the core: it differs most from Linux.
 var otherSystems = []string{"windows", "darwin"}
 
-// vet builds and vets everything for this system. With others, it vets for other systems, too.
-func vet(withOthers bool) func(context.Context, *runner) error {
+// vet vets everything for this system, which finds all that does not compile. In a full run, it also links all
+// programs, and vets for other systems.
+func vet(isFull bool) func(context.Context, *runner) error {
 	return func(ctx context.Context, r *runner) error {
-		if err := r.do(ctx, nil, "go", "build", "./..."); err != nil { // links the programs, too
-			return err
-		}
 		systems := []string{runtime.GOOS}
-		if withOthers {
+		if isFull {
+			if err := r.do(ctx, nil, "go", "build", "./..."); err != nil {
+				return err
+			}
 			systems = append(systems, testenv.Core(otherSystems, len(otherSystems))...)
 		}
 		for _, system := range systems {
@@ -127,8 +128,8 @@ var ownSteps = []string{"test/chaos"}
 // their own, and packages with steps of their own.
 var withoutRace = []string{"internal", "test", "bench"}
 
-// raceWhole are the folders of which the race step runs the long tests only with -whole: those that certify, and
-// programs.
+// raceWhole are the folders that the race step includes only with -whole, as it does long tests: those that certify,
+// and programs.
 var raceWhole = []string{"cmd/ddk-validate", "cmd/ddkd", "validate", "examples"}
 
 // test runs the tests of a full run.
@@ -214,15 +215,15 @@ func race(ctx context.Context, r *runner) error {
 	if err := r.canRace(ctx); err != nil {
 		return err
 	}
-	without := withoutRace
-	if !r.whole {
-		without = slices.Concat(without, raceWhole)
+	without, flags := slices.Concat(withoutRace, raceWhole), []string{"-race", "-short"}
+	if r.whole {
+		without, flags = withoutRace, flags[:1]
 	}
 	packages, err := r.packagesWithout(ctx, without)
 	if err != nil {
 		return err
 	}
-	return r.goTest(ctx, []string{"-race"}, packages...)
+	return r.goTest(ctx, flags, packages...)
 }
 
 // canRace returns a skip if the race detector cannot run.
@@ -253,7 +254,7 @@ func usb(ctx context.Context, r *runner) error {
 		return err
 	}
 	for _, args := range [][]string{{"build", "-tags", "usb", "-o", os.DevNull}, {"vet", "-tags", "usb"},
-		{"test", "-tags", "usb", "-count=1", "-timeout", "3m"}} {
+		{"test", "-vet=off", "-tags", "usb", "-count=1", "-timeout", "3m"}} {
 		if err := r.do(ctx, []string{withC}, "go", append(args, usbPackages...)...); err != nil {
 			return err
 		}
@@ -271,7 +272,7 @@ func chaos(ctx context.Context, r *runner) error {
 	if err := r.canRace(ctx); err != nil {
 		return err
 	}
-	return r.do(ctx, []string{withC}, "go", "test", "-race", "-count=1", "-timeout", "5m30s", "-run", "^TestChaos$",
+	return r.do(ctx, []string{withC}, "go", "test", "-vet=off", "-race", "-count=1", "-timeout", "5m30s", "-run", "^TestChaos$",
 		"-v", "./test/chaos", "-chaos.duration="+chaosTime.String())
 }
 
@@ -298,12 +299,10 @@ var fuzzCore = []target{
 
 // fuzz runs the core of the targets, or all, two at a time with one worker each.
 func fuzz(ctx context.Context, r *runner) error {
-	targets, err := r.fuzzTargets(ctx)
-	if err != nil {
-		return err
-	}
-	if !testenv.Whole() {
-		if targets, err = coreTargets(targets); err != nil {
+	targets := fuzzCore
+	if testenv.Whole() {
+		var err error
+		if targets, err = r.testFunctions("Fuzz"); err != nil {
 			return err
 		}
 	}
@@ -312,9 +311,6 @@ func fuzz(ctx context.Context, r *runner) error {
 		work <- t
 	}
 	close(work)
-	if len(targets) == 0 {
-		return skip("no fuzz targets")
-	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed []string
@@ -322,10 +318,12 @@ func fuzz(ctx context.Context, r *runner) error {
 		wg.Go(func() {
 			for t := range work {
 				// Without this limit, a target with long inputs spends its time minimizing them.
-				c := r.command(ctx, nil, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime",
-					fuzzTime.String(),
-					"-fuzzminimizetime", "20x", "-parallel", "1", t.pkg)
-				b, err := c.CombinedOutput()
+				c := r.command(ctx, nil, "go", "test", "-vet=off", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime",
+					fuzzTime.String(), "-fuzzminimizetime", "20x", "-parallel", "1", "./"+t.pkg)
+				var out bytes.Buffer
+				c.Stdout, c.Stderr = &out, &out
+				err := r.run(c)
+				b := out.Bytes()
 				mu.Lock()
 				if ctx.Err() != nil {
 					fmt.Fprintf(r.out, "stopped  %s %s\n", t.pkg, t.name)
@@ -346,39 +344,8 @@ func fuzz(ctx context.Context, r *runner) error {
 	return nil
 }
 
+// A target is a function of the tests in a folder.
 type target struct{ pkg, name string }
-
-// coreTargets returns those of the tree's targets that are in the core.
-func coreTargets(all []target) ([]target, error) {
-	core := slices.DeleteFunc(slices.Clone(all), func(t target) bool {
-		return !slices.ContainsFunc(fuzzCore, func(c target) bool {
-			return c.name == t.name && strings.HasSuffix(t.pkg, "/"+c.pkg)
-		})
-	})
-	if len(core) != len(fuzzCore) {
-		return nil, fmt.Errorf("the tree has %d of the %d targets in fuzzCore", len(core), len(fuzzCore))
-	}
-	return core, nil
-}
-
-// fuzzTargets returns the fuzz functions of the tree, as go test lists them.
-func (r *runner) fuzzTargets(ctx context.Context) ([]target, error) {
-	c := r.command(ctx, nil, "go", "test", "-json", "-list", "^Fuzz", "./...")
-	c.Stderr = r.out
-	b, err := c.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go test -list: %w", err)
-	}
-	var l []target
-	for line := range bytes.Lines(b) {
-		var e event
-		if json.Unmarshal(line, &e) != nil || e.Action != "output" || !strings.HasPrefix(e.Output, "Fuzz") {
-			continue
-		}
-		l = append(l, target{e.Package, strings.TrimSpace(e.Output)})
-	}
-	return l, nil
-}
 
 // ranOut reports whether a fuzz run failed only because its time ended while an input was being executed
 // (golang.org/issue/75804): that is the only message, and no input is named, as it would be for a failing or hanging
@@ -409,9 +376,15 @@ const benchRounds = 5
 // is not a failure, because the machine may be busy. TestUserCases of package bench fails if applications that share an
 // adapter make too many system calls or allocate.
 func bench(ctx context.Context, r *runner) error {
-	if err := r.do(ctx, nil, "go", "test", "-short", "-run", "^$", "-bench", ".", "-benchtime", "100ms",
-		"-benchmem", "-p",
-		"1", "./..."); err != nil {
+	benchmarks, err := r.testFunctions("Benchmark")
+	if err != nil {
+		return err
+	}
+	args := []string{"test", "-vet=off", "-short", "-run", "^$", "-bench", ".", "-benchtime", "100ms", "-benchmem", "-p", "1"}
+	for _, b := range benchmarks {
+		args = append(args, "./"+b.pkg)
+	}
+	if err := r.do(ctx, nil, "go", slices.Compact(args)...); err != nil {
 		return err
 	}
 	if !r.present("bench/cmd/table") {
@@ -432,12 +405,8 @@ func udpStorm(ctx context.Context, r *runner) error {
 	if runtime.GOOS != "linux" {
 		return skip("the test is for Linux's sockets")
 	}
-	dir, err := r.folderOf("func TestUDPStorm(")
-	if err != nil {
-		return err
-	}
-	return r.do(ctx, nil, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestUDPStorm$",
-		"-v", "./"+dir, "-udpstorm.messages=20000")
+	return r.do(ctx, nil, "go", "test", "-vet=off", "-count=1", "-timeout", "5m30s", "-run", "^TestUDPStorm$", "-v",
+		"./link/udp", "-udpstorm.messages=20000")
 }
 
 // storm runs test/storm with many messages.
@@ -445,30 +414,34 @@ func storm(ctx context.Context, r *runner) error {
 	if !r.present("test/storm") {
 		return skip("the tree has no test/storm")
 	}
-	return r.do(ctx, nil, "go", "test", "-count=1", "-timeout", "5m30s", "-run",
-		"^TestStorm$", "-v",
+	return r.do(ctx, nil, "go", "test", "-vet=off", "-count=1", "-timeout", "5m30s", "-run", "^TestStorm$", "-v",
 		"./test/storm", "-storm.messages=500000")
 }
 
-// folderOf returns the folder of the test file that contains a text.
-func (r *runner) folderOf(text string) (string, error) {
+// testFunctions returns the functions of test files whose names begin with a prefix, and their folders. Asking go test
+// for them would link all tests.
+func (r *runner) testFunctions(prefix string) (l []target, err error) {
 	files, err := layers.Files(r.root, ".go")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
+	function := regexp.MustCompile(`(?m)^func (` + prefix + `\w*)\(`)
 	for _, f := range files {
 		if !strings.HasSuffix(f, "_test.go") {
 			continue
 		}
 		b, err := os.ReadFile(filepath.Join(r.root, filepath.FromSlash(f)))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		if bytes.Contains(b, []byte("\n"+text)) {
-			return path.Dir(f), nil
+		for _, m := range function.FindAllSubmatch(b, -1) {
+			l = append(l, target{path.Dir(f), string(m[1])})
 		}
 	}
-	return "", fmt.Errorf("no test file contains %q", text)
+	if len(l) == 0 {
+		return nil, fmt.Errorf("no test file has a function %s…", prefix)
+	}
+	return l, nil
 }
 
 // present reports whether a folder of the tree has Go files.
@@ -591,7 +564,7 @@ func kills(ctx context.Context, r *runner) error {
 		return skip("ddkd is for Linux")
 	}
 	timeout := max(210*time.Second*time.Duration(r.numKills)/defaultKills, 210*time.Second)
-	return r.do(ctx, nil, "go", "test", "-count=1", "-timeout", timeout.String(),
+	return r.do(ctx, nil, "go", "test", "-vet=off", "-count=1", "-timeout", timeout.String(),
 		"-run", "^TestKillClients$", "-v", "./cmd/ddkd/cli", "-kills="+strconv.Itoa(r.numKills))
 }
 

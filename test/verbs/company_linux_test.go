@@ -65,21 +65,30 @@ func TestCompany(t *testing.T) {
 	}
 	list := "-DFUNCTIONS(X)=X(" + strings.Join(exported(t, r), ")X(") + ")"
 	libraries := map[string]string{"wrapper.c": companion(t, "wrapper.c", list), "crossing.c": companion(t,
-		"crossing.c"),
-		"hooks.c": companion(t, "hooks.c")}
-	for name, library := range libraries {
-		for source, program := range programs {
-			for isFirst, order := range map[bool]string{true: "first", false: "last"} {
-				if source == "company/calls.c" && name != "wrapper.c" {
-					continue
-				}
-				t.Run(name+" "+order+" "+source, func(t *testing.T) {
-					of := *r
-					of.t = t
-					assert.Equal(t, "success\n", of.beside(library, isFirst, program...))
-				})
+		"crossing.c"), "hooks.c": companion(t, "hooks.c")}
+	type company struct {
+		library, source string
+		isFirst         bool
+	}
+	var all []company
+	for _, isFirst := range []bool{true, false} { // the core has each library and each program
+		all = append(all, company{"wrapper.c", "company/calls.c", isFirst})
+		for _, source := range []string{"extended.c", "share.c", "forks.c"} {
+			for _, library := range []string{"wrapper.c", "crossing.c", "hooks.c"} {
+				all = append(all, company{library, source, isFirst})
 			}
 		}
+	}
+	for _, c := range testenv.Sample(t, all, 3) {
+		order := "last"
+		if c.isFirst {
+			order = "first"
+		}
+		t.Run(c.library+" "+order+" "+c.source, func(t *testing.T) {
+			of := *r
+			of.t = t
+			assert.Equal(t, "success\n", of.beside(libraries[c.library], c.isFirst, programs[c.source]...))
+		})
 	}
 }
 

@@ -52,6 +52,7 @@ func newNetwork(t *testing.T, ctx context.Context, c NetworkConfig) *Network {
 
 // TestStock tests the harness with stock Linux only: two guests, an active port, and a ping-pong between them.
 func TestStock(t *testing.T) {
+	testenv.OnlyWhole(t)
 	ctx := needGuests(t)
 	n := newNetwork(t, ctx, NetworkConfig{})
 	var g [2]*Guest
@@ -177,6 +178,7 @@ func TestCommands(t *testing.T) {
 }
 
 func TestBootFails(t *testing.T) {
+	testenv.OnlyWhole(t)
 	ctx := needGuests(t)
 	n := newNetwork(t, ctx, NetworkConfig{})
 	_, err := n.Boot(ctx, Config{Programs: []string{"no-such-program"}})
@@ -193,6 +195,7 @@ func TestBootFails(t *testing.T) {
 
 // TestKilled checks that a killed test leaves no virtual machine.
 func TestKilled(t *testing.T) {
+	testenv.OnlyWhole(t)
 	ctx := needGuests(t)
 	c := exec.CommandContext(ctx, os.Args[0])
 	c.Env = append(os.Environ(), helperEnv+"=1")
