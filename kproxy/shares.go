@@ -54,7 +54,8 @@ func (s *shares) take(verb string, p Peer, x share) error {
 		{x.mappings, s.all.mappings, user.mappings, maxMappings(), "mappings of clients' memory",
 			"half of vm.max_map_count"},
 		{x.files, s.all.files, user.files, maxFiles(), "descriptors for clients", "three quarters of RLIMIT_NOFILE"},
-		{x.space, s.all.space, user.space, maxSpace(), "mapped bytes of clients' memory", "half of RLIMIT_AS"},
+		{x.space, s.all.space, user.space, maxSpace(), "mapped bytes of clients' memory",
+			"half of the address space that RLIMIT_AS leaves"},
 	} {
 		switch {
 		case l.add == 0:

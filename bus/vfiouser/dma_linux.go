@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ciddk/internal/memlimit"
 	"ciddk/internal/passedfd"
 )
 
@@ -124,11 +125,7 @@ const (
 
 // reserve counts a mapping, unless there are too many.
 func (m *budget) reserve(n uint64) bool {
-	limit := uint64(maxMapped)
-	var r unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_AS, &r) == nil {
-		limit = min(limit, r.Cur/2)
-	}
+	limit := min(maxMapped, uint64(memlimit.Mapped()))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.count == maxMappings || n > limit || m.bytes > limit-n {

@@ -2,19 +2,29 @@
 // not end the process.
 package memlimit
 
-import "math"
+import (
+	"math"
+	"sync"
+)
 
 const page = 4096
 
 // share returns a part of n, at most most, in whole pages.
 func share(n, part, most int64) int64 { return max(min(n/part, most)&^(page-1), 16*page) }
 
+// UseOneHeap executes the program again, with one heap of the C library, if the address space is limited. In a program
+// that was built with cgo, each thread would otherwise reserve 64 MiB for a heap (mallopt(3), M_ARENA_MAX). Call it
+// before anything else.
+func UseOneHeap() { useOneHeap() }
+
 // Memory returns the number of bytes that this process may use, math.MaxInt64 if that is not known: the least of the
-// machine's memory, the limits of the control groups of the process, RLIMIT_DATA and RLIMIT_AS.
+// machine's memory, the limits of the control groups of the process, RLIMIT_DATA and AddressSpace.
 func Memory() int64 { return min(memory(), AddressSpace()) }
 
-// AddressSpace returns RLIMIT_AS, math.MaxInt64 if there is none.
-func AddressSpace() int64 { return addressSpace() }
+// AddressSpace returns half of what RLIMIT_AS leaves beyond the mappings of the process at the first call,
+// math.MaxInt64 if there is no limit. The Go runtime has mapped more than a gigabyte then. The other half is for garbage
+// and threads.
+var AddressSpace = sync.OnceValue(addressSpace)
 
 // Mapped returns how many bytes of clients' memory a daemon may map: half of its address space.
 func Mapped() int64 { return AddressSpace() / 2 }

@@ -1,6 +1,7 @@
 package memlimit
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path"
@@ -10,7 +11,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func addressSpace() int64 { return resource(unix.RLIMIT_AS) }
+func addressSpace() int64 {
+	limit := resource(unix.RLIMIT_AS)
+	if limit == math.MaxInt64 {
+		return limit
+	}
+	var pages int64
+	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+		_, _ = fmt.Sscan(string(text), &pages)
+	}
+	return max(limit-pages*int64(os.Getpagesize()), 0) / 2
+}
+
+const heaps = "MALLOC_ARENA_MAX"
+
+func useOneHeap() {
+	if _, isSet := os.LookupEnv(heaps); isSet || resource(unix.RLIMIT_AS) == math.MaxInt64 {
+		return
+	}
+	if self, err := os.Executable(); err == nil {
+		_ = unix.Exec(self, os.Args, append(os.Environ(), heaps+"=1")) // without it, the program works, too
+	}
+}
 
 func memory() int64 {
 	least := min(resource(unix.RLIMIT_DATA), groups("/proc/self/cgroup", "/sys/fs/cgroup"))

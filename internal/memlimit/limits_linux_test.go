@@ -1,13 +1,17 @@
 package memlimit
 
 import (
+	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestGroups(t *testing.T) {
@@ -49,4 +53,32 @@ func TestShare(t *testing.T) {
 	assert.EqualValues(t, 16*page, share(0, 4, 4<<30))
 	assert.Positive(t, Memory())
 	assert.LessOrEqual(t, 8*ClientQueues(), max(Memory(), 8*16*page))
+}
+
+// TestAddressSpace limits the address space. Half of what the process has not mapped is left.
+func TestAddressSpace(t *testing.T) {
+	var before unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_AS, &before))
+	const limit = 1 << 46 // the race detector maps terabytes
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: limit, Max: before.Max}))
+	left := addressSpace()
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_AS, &before))
+	assert.Positive(t, left)
+	assert.Less(t, left, int64(limit-32<<20)/2)
+}
+
+// TestUseOneHeap has a process with a limited address space, which executes itself again, once.
+func TestUseOneHeap(t *testing.T) {
+	const name = "CIDDK_USE_ONE_HEAP"
+	if os.Getenv(name) != "" {
+		UseOneHeap()
+		fmt.Println(heaps, os.Getenv(heaps))
+		return
+	}
+	const script = "unset " + heaps + "; ulimit -v 9000000000000000 && exec \"$0\" -test.run '^TestUseOneHeap$'"
+	cmd := exec.Command("sh", "-c", script, os.Args[0])
+	cmd.Env = append(os.Environ(), name+"=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, 1, strings.Count(string(out), heaps+" 1\n"), "%s", out)
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"ciddk/internal/command"
+	"ciddk/internal/memlimit"
 	"ciddk/ual"
 )
 
@@ -56,6 +57,7 @@ type commands struct {
 // Main executes a command line, without the program's name, and returns the exit status. SIGTERM and SIGINT stop the
 // daemon. A second one ends it at once, and so does a daemon that has not stopped closeTime after its drain.
 func Main(c Config, args []string) int {
+	memlimit.UseOneHeap()
 	p := new(patience)
 	ctx, stop := command.Signals(p.limit)
 	defer stop()
