@@ -88,8 +88,10 @@ type Needs struct {
 	Ports   int          // at least, 0 as 1
 	HCAs    int          // at least, 0 as 1; 2: two adapters, not one in loopback
 	Impair  bool         // Target.Impair is set
-	Live    bool         // Target.Live is set
-	Wire    bool         // Target.Wire is set
+	// MayImpair opens the target as for Impair, and the case runs without Target.Impair, too (T.Impairing).
+	MayImpair bool
+	Live      bool // Target.Live is set
+	Wire      bool // Target.Wire is set
 	// Services are MAD services and connection management, over the driver's special QPs or by Target.Services.
 	Services bool
 	Attr     func(*ci.CAAttr) string // further limits: returns the reason for skipping, or ""

@@ -62,7 +62,7 @@
 //   - Run owns nothing but T. T.Cleanup destroys everything that Run creates, in reverse order (package kit does that).
 //     Objects that are left are a failure where the target counts them.
 //   - A case with faults on the link declares Needs.Impair and calls T.Impair. The link is good until then, and again
-//     after the case.
+//     after the case. One that does without faults where there are none declares Needs.MayImpair.
 //   - A case that sends and receives packets itself declares Needs.Wire and opens an end of the link with T.Wire. It
 //     records packets with T.Packet and T.Remark, so that a failure has its capture. Package suite/wiresuite has a peer
 //     that does all that.

@@ -164,7 +164,7 @@ func (e *executor) run(ctx context.Context, j job) Result {
 func (e *executor) once(ctx context.Context, j job) (r Result, closed bool) {
 	c := j.c
 	r = e.blank(c, j.attempt)
-	if want := c.Needs.Impair || e.driver.Keep; want != e.set.Impair {
+	if want := c.Needs.Impair || c.Needs.MayImpair || e.driver.Keep; want != e.set.Impair {
 		if err := e.drop(ctx); err != nil { // left open by a case that was skipped
 			r.Notes = append(r.Notes, Note{NoteInfo, "Target.Close before this case: " + err.Error()})
 		}

@@ -235,7 +235,7 @@ func (q *QP) execute(r *request) (ci.WCStatus, Rule) {
 		if q.patience() <= shortWait {
 			return ci.WCTimeoutRetryErr, "IBTA-9.9-09"
 		}
-		if q.stall = stalledFor; q.patience() < longWait {
+		if q.stall = stalledFor; q.patience() < LongWait {
 			q.loosen()
 		}
 		return 0, ""
@@ -247,17 +247,17 @@ func (q *QP) execute(r *request) (ci.WCStatus, Rule) {
 	return p.accept(q, r, data, segs, n)
 }
 
-// A request without an answer fails within a step if its QP is patient for up to shortWait, and not within a trace from
-// longWait on.
+// A request without an answer fails within a step if its QP is patient for up to shortWait, and not within a trace that
+// takes less than LongWait if it is patient for LongWait.
 const (
 	shortWait = 40 * time.Millisecond
-	longWait  = 4 * time.Second
+	LongWait  = 4 * time.Second
 )
 
 // patience returns how long the QP repeats a request without an answer, at least (IBTA volume 1, 9.7.6.1.3).
 func (q *QP) patience() time.Duration {
 	if q.Attr.Primary.AckTimeout == 0 {
-		return longWait
+		return LongWait
 	}
 	return time.Duration(q.Attr.RetryCount+1) << q.Attr.Primary.AckTimeout * 4096
 }

@@ -222,7 +222,11 @@ func (pd *PD) created(k Kind, verb string, err error) *Violation {
 }
 
 func (c *CA) created(k Kind, verb string, err error) *Violation {
-	if c.live[k] >= kinds[k].limit(c.Attr) {
+	used := c.live[k]
+	if k == KindQP { // a number in quarantine may take the place of a QP
+		used += len(c.quarantine)
+	}
+	if used >= kinds[k].limit(c.Attr) {
 		return wantStatus(verb, err, kinds[k].exhaustion, ci.InsufficientResources, ci.Success)
 	}
 	return wantStatus(verb, err, kinds[k].exhaustion, ci.Success)

@@ -83,7 +83,10 @@ func Explore(ctx context.Context, c Config) (n uint64, f *Finding, err error) {
 			}
 			continue
 		}
-		c.shrink(context.WithoutCancel(ctx), t, f)
+		long := *f
+		if c.shrink(context.WithoutCancel(ctx), t, f); !c.again(context.WithoutCancel(ctx), t, f) {
+			*f = long // a short trace that depends on times
+		}
 		return n + 1, f, nil
 	}
 	return n, nil, nil
@@ -92,7 +95,7 @@ func Explore(ctx context.Context, c Config) (n uint64, f *Finding, err error) {
 // again reports whether a trace breaks the same rule again three times, with twice the patience.
 func (c *Config) again(ctx context.Context, t *validate.Target, f *Finding) bool {
 	for range 3 {
-		v, _, err := c.replay(ctx, t, f.Trace, 2*c.Limit)
+		v, _, err := c.replay(ctx, t, f.Trace, 2*c.Limit, slowDrop)
 		if errors.Is(err, ci.ResourceBusy) { // a driver that lost an object cannot be opened again
 			return true
 		}
@@ -244,12 +247,13 @@ func blamed(s Step) model.Rule {
 }
 
 // replay executes a trace.
-func (c *Config) replay(ctx context.Context, t *validate.Target, trace Trace, limit time.Duration) (
+func (c *Config) replay(ctx context.Context, t *validate.Target, trace Trace, limit, drop time.Duration) (
 	*model.Violation, string, error) {
 	r, err := c.openRun(ctx, t, limit)
 	if err != nil {
 		return nil, "", err
 	}
+	r.drop = drop
 	v, hang := c.guarded(r, func() *model.Violation {
 		for _, s := range trace {
 			if r.w.Lost {
@@ -294,7 +298,7 @@ func Replay(t testing.TB, d validate.Driver, trace Trace) {
 		t.Fatal(err)
 	}
 	c := Config{Limit: 2 * time.Second}
-	v, hang, err := c.replay(t.Context(), target, trace, c.Limit)
+	v, hang, err := c.replay(t.Context(), target, trace, c.Limit, dropTime)
 	switch {
 	case err != nil:
 		t.Fatal(err)

@@ -18,14 +18,15 @@ func (c *Config) shrink(ctx context.Context, t *validate.Target, f *Finding) {
 	ctx, stop := context.WithTimeout(ctx, cmp.Or(c.ShrinkTime, 20*time.Second))
 	defer stop()
 	limit := c.Limit
-	if f.Violation.Doubt {
+	isLossy := slices.ContainsFunc(f.Trace, func(s Step) bool { _, ok := s.(Link); return ok })
+	if f.Violation.Doubt && !isLossy { // with losses, it takes as long as the retries
 		limit = min(limit, 100*time.Millisecond)
 	}
 	fails := func(trace Trace) *model.Violation {
 		if ctx.Err() != nil {
 			return nil
 		}
-		v, hang, err := c.replay(ctx, t, trace, limit)
+		v, hang, err := c.replay(ctx, t, trace, limit, dropTime)
 		if err != nil || hang != "" || v == nil || v.Rule != f.Violation.Rule {
 			return nil
 		}

@@ -135,7 +135,7 @@ func (c *Config) distill(ctx context.Context, f *Finding) {
 	if err != nil {
 		return
 	}
-	if _, hang, err := c.replay(ctx, t, short, c.Limit); err == nil && hang != "" {
+	if _, hang, err := c.replay(ctx, t, short, c.Limit, dropTime); err == nil && hang != "" {
 		f.Trace, f.Hang = short, hang
 	}
 }
