@@ -13,6 +13,7 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/ci"
 	"ciddk/ci/ciwrap/faults"
+	"ciddk/internal/testenv"
 )
 
 // The driver's creates and destroys fail at random while clients create and destroy on several goroutines and events
@@ -177,6 +178,6 @@ func TestRegisterRollbackIsRetried(t *testing.T) {
 	h.plan("CA.Query", ci.Timeout)
 	h.plan("CA.Destroy", ci.ResourceBusy, ci.ResourceBusy)
 	require.ErrorIs(t, al.Register(h), ci.Timeout)
-	require.Eventually(t, func() bool { return al.Register(h) == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return al.Register(h) == nil }, testenv.Patience, time.Millisecond)
 	assert.Equal(t, 2, h.opens)
 }

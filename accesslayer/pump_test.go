@@ -13,6 +13,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 )
 
 var modes = map[string]accesslayer.PollMode{"event": accesslayer.PollEvent, "busy": accesslayer.PollBusy,
@@ -99,7 +100,7 @@ func TestPumpStopsCleanly(t *testing.T) {
 					}
 				}
 			})
-			require.Eventually(t, func() bool { return handled.Load() > 10 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return handled.Load() > 10 }, testenv.Patience, time.Millisecond)
 			require.NoError(t, pump.Destroy())
 			closed = true
 			close(stop)
@@ -169,7 +170,7 @@ func TestNothingLostBeforeArming(t *testing.T) {
 			drv, _ := ci.As[*fakeCQ](r.cq)
 			drv.onNotify = func() { drv.complete(ci.WC{ID: 9}) }
 			wc := make([]ci.WC, 1)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 			defer cancel()
 			n, err := accesslayer.Poller{CQ: r.cq, Mode: mode, Spin: time.Microsecond}.Next(ctx, wc)
 			require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/cimock"
 	"ciddk/ci/ciwrap/faults"
+	"ciddk/internal/testenv"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -50,7 +51,7 @@ func setup(t *testing.T, change ...func(*accesslayer.Config)) (*fakeHCA, *access
 func wait(t require.TestingT, ch <-chan struct{}, what string) {
 	select {
 	case <-ch:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Patience):
 		require.Fail(t, "timeout", what)
 	}
 }

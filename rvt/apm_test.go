@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 	"ciddk/wire"
 )
 
@@ -210,7 +211,7 @@ func (s *side) onlyEvents(want ci.EventType) {
 		select {
 		case got := <-s.events:
 			require.Equal(s.t, e, got.Type)
-		case <-time.After(10 * time.Second):
+		case <-time.After(testenv.Patience):
 			require.Fail(s.t, "no event", "%v", e)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 )
 
 // A fault is a row of the two-sided fault table: what a sends, and the completions and events at both ends. a posts the
@@ -415,7 +416,7 @@ func (s *side) wantEvent(e ci.EventType) {
 		select {
 		case got := <-s.events:
 			require.Equal(s.t, e, got.Type)
-		case <-time.After(10 * time.Second):
+		case <-time.After(testenv.Patience):
 			require.Fail(s.t, "no event", "%v", e)
 		}
 	}

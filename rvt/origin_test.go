@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 	"ciddk/wire"
 )
 
@@ -22,7 +23,7 @@ func wantSuspicion(t *testing.T, c chan Suspicion) Suspicion {
 	select {
 	case r := <-c:
 		return r
-	case <-time.After(10 * time.Second):
+	case <-time.After(testenv.Patience):
 		require.FailNow(t, "no report")
 		return Suspicion{}
 	}

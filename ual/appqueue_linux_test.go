@@ -16,6 +16,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
 	"ciddk/kproxy"
 	"ciddk/ual"
 )
@@ -170,7 +171,7 @@ func (p *appProgram) event(typ ci.EventType, context string) error {
 			if e.Type == typ && e.Context == context {
 				return nil
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(testenv.Patience):
 			return fmt.Errorf("no event %v of %s", typ, context)
 		}
 	}
@@ -266,7 +267,7 @@ func queuesOfApplication(t *testing.T, cfg kproxy.Config) {
 	assert.Equal(t, "<nil>\n", line)
 	require.NoError(t, hostile.Process.Kill())
 	_ = hostile.Wait() // killed
-	require.Eventually(t, func() bool { return len(r.core.Sessions()) == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.core.Sessions()) == 1 }, testenv.Patience, time.Millisecond)
 	assert.Equal(t, before, live(r))
 
 	require.NoError(t, in.Close())
@@ -274,5 +275,5 @@ func queuesOfApplication(t *testing.T, cfg kproxy.Config) {
 	require.NoError(t, err)
 	assert.Equal(t, "<nil>\n", line)
 	require.NoError(t, honest.Wait())
-	require.Eventually(t, func() bool { return len(live(r)) == 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(live(r)) == 0 }, testenv.Patience, time.Millisecond)
 }

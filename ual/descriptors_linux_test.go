@@ -24,6 +24,7 @@ import (
 	"ciddk/clock"
 	"ciddk/hca/reference"
 	"ciddk/hca/reference/userlib"
+	"ciddk/internal/testenv"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
 	"ciddk/kproxy/native/server"
@@ -160,7 +161,7 @@ func TestClonedClient(t *testing.T) {
 	require.NoError(t, c.Process.Kill())
 	_, err = c.Process.Wait()
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(r.core.Sessions()) == 0 && len(live(r)) == 0 }, 20*time.Second,
+	require.Eventually(t, func() bool { return len(r.core.Sessions()) == 0 && len(live(r)) == 0 }, testenv.Patience,
 		time.Millisecond)
 	assert.NoError(t, syscall.Kill(child, 0), "the child still runs")
 }
@@ -193,7 +194,7 @@ func TestFewDescriptorsOfClient(t *testing.T) {
 	out, err := role("few", r.listen()).Output()
 	require.NoError(t, err)
 	assert.Equal(t, "<nil>\n", string(out))
-	require.Eventually(t, func() bool { return len(r.core.Sessions()) == 0 && len(live(r)) == 0 }, 20*time.Second,
+	require.Eventually(t, func() bool { return len(r.core.Sessions()) == 0 && len(live(r)) == 0 }, testenv.Patience,
 		time.Millisecond)
 }
 
@@ -249,7 +250,7 @@ func TestClosesDescriptors(t *testing.T) {
 		c.Env, c.Stderr = append(c.Env, fmt.Sprintf("%s=%d", seedEnv, seed)), nil // the runtime may report its end
 		out, _ := c.Output()                                                      // any end of the process
 		assert.True(t, strings.HasPrefix(string(out), "ready\n"), "seed %d: %s", seed, out)
-		require.Eventually(t, func() bool { return len(r.core.Sessions()) == 1 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(r.core.Sessions()) == 1 }, testenv.Patience, time.Millisecond)
 		assert.Equal(t, before["QP"], live(r)["QP"], "seed %d", seed)
 		exchange(t, honest)
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
 	"ciddk/ual"
@@ -130,7 +131,7 @@ func TestForkedClient(t *testing.T) {
 	require.Equal(t, 1, live(r)["PD"])
 	require.NoError(t, c.Process.Kill())
 	_ = c.Wait() // killed
-	require.Eventually(t, func() bool { return len(r.core.Sessions()) == 0 && len(live(r)) == 0 }, 10*time.Second,
+	require.Eventually(t, func() bool { return len(r.core.Sessions()) == 0 && len(live(r)) == 0 }, testenv.Patience,
 		time.Millisecond)
 	assert.NoError(t, syscall.Kill(child, 0), "the child with the socket still runs")
 }
@@ -187,7 +188,7 @@ func TestOtherUser(t *testing.T) {
 	assert.Equal(t, "uid 65534; own memory: invalid permission; shared: success; modify: invalid permission; "+
 		"status of others: false\n",
 		string(out))
-	require.Eventually(t, func() bool { return len(r.core.Sessions()) == 1 && len(live(r)) == 0 }, 10*time.Second,
+	require.Eventually(t, func() bool { return len(r.core.Sessions()) == 1 && len(live(r)) == 0 }, testenv.Patience,
 		time.Millisecond)
 }
 

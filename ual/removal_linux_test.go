@@ -12,6 +12,7 @@ import (
 	"ciddk/ci"
 	"ciddk/hca/reference"
 	"ciddk/hca/reference/userlib"
+	"ciddk/internal/testenv"
 	"ciddk/kproxy"
 	"ciddk/link/sim"
 	"ciddk/rvt"
@@ -47,7 +48,7 @@ func TestAdapterRemoved(t *testing.T) {
 			for kind, n := range r.hca.Live() {
 				assert.Zero(t, n, kind)
 			}
-			require.Eventually(t, func() bool { return fatal.Load() == 1 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return fatal.Load() == 1 }, testenv.Patience, time.Millisecond)
 			load := r.core.Load()
 			assert.Zero(t, load.MemoryBytes)
 			assert.Zero(t, load.QueueBytes)

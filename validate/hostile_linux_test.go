@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/testenv"
 	"ciddk/validate"
 )
 
@@ -170,7 +171,7 @@ func TestChildHoldsPipes(t *testing.T) {
 
 	r = runWithin(t, hostilePlan("child, then fail"), 30*time.Second)
 	pid := childOf(t, find(r, "a.pd").Printed)
-	require.Eventually(t, func() bool { return hasEnded(pid) }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return hasEnded(pid) }, testenv.Patience, 10*time.Millisecond)
 }
 
 // hasEnded reports whether a process has ended. A zombie has.

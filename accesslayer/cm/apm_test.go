@@ -25,7 +25,7 @@ func awaitEvent(t *testing.T, events chan ci.EventType, want ci.EventType) {
 			if e == want {
 				return
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(testenv.Patience):
 			t.Fatalf("no event %v", want)
 		}
 	}
@@ -41,7 +41,7 @@ func waitArmed(t *testing.T, a, b *stack, qa, qb *accesslayer.QP) {
 		postOne(a, qa)
 		x, y := must(qa.Query()), must(qb.Query())
 		return x.APM == ci.APMArmed && y.APM == ci.APMArmed
-	}, 20*time.Second, time.Millisecond)
+	}, testenv.Patience, time.Millisecond)
 }
 
 // TestReferenceAPM loads an alternate path over the second ports with the REQ. When the first link fails, the QPs

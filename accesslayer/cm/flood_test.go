@@ -15,6 +15,7 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 	"ciddk/mad"
 )
 
@@ -109,7 +110,7 @@ func (p *pair) dial(d time.Duration) (dialed, connected, soon int) {
 		dialed++
 		qpn := ci.QPN(0x1000 + dialed)
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(p.t.Context(), testenv.Patience)
 			defer cancel()
 			start := time.Now()
 			c, err := p.a.m.Connect(ctx,

@@ -133,7 +133,7 @@ func (r *run) call(f func(ctx context.Context)) {
 	select {
 	case <-sent:
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testenv.Patience):
 		panic("the call neither sends nor returns")
 	}
 }

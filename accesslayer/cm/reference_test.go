@@ -130,7 +130,7 @@ func carry(t testing.TB, from *stack, fromQP ci.QP, to *stack, text string) {
 	copy(from.buf, text)
 	must(fromQP.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled,
 		SGL: []ci.SGE{from.mr.Region().SGE(0, uint32(len(text)))}}}))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	wc := make([]ci.WC, 1)
 	must(to.cq.Wait(ctx, wc))
@@ -312,9 +312,9 @@ func TestReferenceClassVersion(t *testing.T) {
 		av := a.path(1, b, 1).AV
 		av.Global = a.attr(1).Link == ci.LinkEthernet
 		require.NoError(t, agent.Send(&mads.Message{To: mads.Address{AV: av, QPN: 1}, MAD: m}))
-		require.Eventually(t, func() bool { return a.cm.Counters().Received[mad.AttrREJ] == 1 }, 20*time.Second,
+		require.Eventually(t, func() bool { return a.cm.Counters().Received[mad.AttrREJ] == 1 }, testenv.Patience,
 			time.Millisecond)
-		require.Eventually(t, func() bool { return b.cm.Counters().Sent[mad.AttrREJ] == 1 }, 20*time.Second,
+		require.Eventually(t, func() bool { return b.cm.Counters().Sent[mad.AttrREJ] == 1 }, testenv.Patience,
 			time.Millisecond,
 			"the counter is incremented after Send, which may be after the arrival")
 		require.NoError(t, agent.Close())

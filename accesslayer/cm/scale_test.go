@@ -72,7 +72,7 @@ func TestLive10000(t *testing.T) {
 	}
 	took := time.Since(start)
 	require.NoError(t, listener.Close())
-	require.Eventually(t, func() bool { return testenv.NumGoroutine() <= goroutines+2 }, 20*time.Second,
+	require.Eventually(t, func() bool { return testenv.NumGoroutine() <= goroutines+2 }, testenv.Patience,
 		time.Millisecond, "idle connections have no goroutines")
 	after := heap()
 	assert.Equal(t, conns, a.cm.Counters().Conns)
@@ -84,6 +84,6 @@ func TestLive10000(t *testing.T) {
 		require.NoError(t, (<-actives).Close())
 		require.NoError(t, (<-passives).Close())
 	}
-	require.Eventually(t, func() bool { return a.cm.Counters().Conns+b.cm.Counters().Conns == 0 }, 60*time.Second,
+	require.Eventually(t, func() bool { return a.cm.Counters().Conns+b.cm.Counters().Conns == 0 }, testenv.Patience,
 		10*time.Millisecond, "no connection is left after time-wait")
 }

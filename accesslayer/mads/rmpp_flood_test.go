@@ -83,7 +83,7 @@ func TestRMPPFlood(t *testing.T) {
 				time.Sleep(time.Duration(tt.seconds) * time.Second / 2) // every place is in use
 				answered := 0
 				for i := range requests {
-					reqCtx, cancel := context.WithTimeout(ctx, 20*time.Second)
+					reqCtx, cancel := context.WithTimeout(ctx, testenv.Patience)
 					r, err := client.Do(reqCtx, &mads.Message{To: b.address(), MAD: message(mad.Get, uint64(i), 3000),
 						Timeout: 10 * time.Second})
 					cancel()

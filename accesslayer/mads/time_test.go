@@ -290,7 +290,7 @@ func TestVirtualClock(t *testing.T) {
 		require.Eventually(t, func() bool {
 			at, ok := v.Next()
 			return ok && at <= v.Now()+24*time.Hour // a later one is that of the grace time, which is over
-		}, 10*time.Second, time.Millisecond, "the timer is set when the send has completed")
+		}, testenv.Patience, time.Millisecond, "the timer is set when the send has completed")
 		v.Advance(24 * time.Hour)
 	}
 	require.ErrorIs(t, <-end, ci.Timeout)

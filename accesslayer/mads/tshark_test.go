@@ -43,7 +43,7 @@ func TestTshark(t *testing.T) {
 			require.Eventually(t, func() bool {
 				return len(b.m.Held(b.port())) == 0 ||
 					b.m.Held(b.port())["transfers out"] == 0
-			}, 10*time.Second, time.Millisecond)
+			}, testenv.Patience, time.Millisecond)
 			require.NoError(t, stop())
 
 			rows := tsharktest.Read(t, file, "infiniband.mad.mgmtclass", "infiniband.mad.method",

@@ -335,7 +335,7 @@ func TestInfiniBandGroup(t *testing.T) {
 	ca, err := r1.CA()
 	require.NoError(t, err)
 	reregister(t, ca)
-	require.Eventually(t, func() (ok bool) { s.set(func() { ok = s.joins == 3 }); return ok }, within10, tick,
+	require.Eventually(t, func() (ok bool) { s.set(func() { ok = s.joins == 3 }); return ok }, patience, tick,
 		"the port joins again")
 	s.set(func() { s.groups[mgid] = 0xc009 })
 	reregister(t, ca)
@@ -353,7 +353,7 @@ func TestInfiniBandGroup(t *testing.T) {
 	require.NoError(t, g1.Leave(ctx))
 	assert.Equal(t, 2, members(), "another ID is still a member")
 	require.NoError(t, r2.Close())
-	require.Eventually(t, func() bool { return members() == 1 }, within10, tick, "closing leaves")
+	require.Eventually(t, func() bool { return members() == 1 }, patience, tick, "closing leaves")
 	require.NoError(t, gs.Leave(ctx))
 	assert.Equal(t, 0, members())
 	s.set(func() { s.fail = mad.StatusSANoResources })

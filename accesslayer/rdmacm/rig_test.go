@@ -31,7 +31,7 @@ func must[T any](v T, err error) T {
 
 // within returns a context that ends long after the expected events.
 func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -123,5 +123,5 @@ func await(t testing.TB, c <-chan struct{}, what string) {
 // gidAddr returns the port of rping at an address.
 func gidAddr(a string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(a), 7174) }
 
-// within10 and tick are the time and the interval of tests that poll for an effect in the background.
-const within10, tick = 10 * time.Second, 5 * time.Millisecond
+// patience and tick are the time and the interval of tests that poll for an effect in the background.
+const patience, tick = testenv.Patience, 5 * time.Millisecond

@@ -15,6 +15,7 @@ import (
 	"ciddk/accesslayer/mads/madsmock"
 	"ciddk/accesslayer/sa"
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 	"ciddk/mad"
 )
 
@@ -254,7 +255,7 @@ func FuzzReport(f *testing.F) {
 		if count.Delivered == 1 {
 			select {
 			case <-got:
-			case <-time.After(10 * time.Second):
+			case <-time.After(testenv.Patience):
 				t.Fatal("no notice")
 			}
 			assert.Equal(t, managerLID(t, al, ib), ci.LID(lid))

@@ -5,12 +5,12 @@ import (
 	"net"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"ciddk/internal/testenv"
 	"ciddk/wire"
 )
 
@@ -45,7 +45,7 @@ func shownTo(t *testing.T, at netip.Addr, headers, train bool) (list [][]byte) {
 		_, err := c.WriteTo([]byte(p), &net.UDPAddr{IP: at.AsSlice(), Port: 47910})
 		require.NoError(t, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	for got := ""; len(got) < len(all); {
 		b, err := e.Recv(ctx)

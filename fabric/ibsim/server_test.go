@@ -18,13 +18,14 @@ import (
 	"ciddk/clock"
 	"ciddk/fabric"
 	"ciddk/fabric/topology"
+	"ciddk/internal/testenv"
 	"ciddk/mad"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // deadline bounds what a test waits for.
-const deadline = 20 * time.Second
+const deadline = testenv.Patience
 
 var names atomic.Int64
 

@@ -22,6 +22,7 @@ import (
 	"ciddk/fabric"
 	"ciddk/fabric/topology"
 	"ciddk/internal/linktest"
+	"ciddk/internal/testenv"
 	"ciddk/mad"
 	"ciddk/rvt"
 	"ciddk/wire"
@@ -30,7 +31,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // deadline bounds what a test waits for.
-const deadline = 20 * time.Second
+const deadline = testenv.Patience
 
 // serve serves a fabric of h1 to h8 with active ports, and returns the path of its socket.
 func serve(t testing.TB, c Config) (*fabric.Fabric, *Server, string) {

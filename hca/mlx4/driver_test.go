@@ -16,6 +16,7 @@ import (
 	"ciddk/hca/mlx4"
 	"ciddk/hca/mlx4/fw"
 	"ciddk/hca/mlx4/model"
+	"ciddk/internal/testenv"
 	"ciddk/link/direct"
 )
 
@@ -91,7 +92,7 @@ func (r *registrar) ca(g ci.GUID) ci.CA {
 // wait returns when an event of the type has come.
 func (r *registrar) wait(t *testing.T, want ci.EventType) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(testenv.Patience)
 	for {
 		select {
 		case e := <-r.events:
@@ -167,7 +168,7 @@ func TestUnplug(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, qp.Modify(ci.ToInit{Port: 1}.For(ci.RC)))
 	f.Unplug()
-	for deadline := time.After(20 * time.Second); ; {
+	for deadline := time.After(testenv.Patience); ; {
 		var e ci.Event
 		select {
 		case e = <-events:

@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 )
 
 // wait returns when the failure has been reported.
 func (o *single) wait(t *testing.T) {
-	for deadline := time.After(60 * time.Second); ; {
+	for deadline := time.After(testenv.Patience); ; {
 		select {
 		case e := <-o.events:
 			if e.Type == ci.EventLocalFatal {

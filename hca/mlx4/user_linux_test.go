@@ -18,6 +18,7 @@ import (
 	"ciddk/hca/mlx4/userabi"
 	"ciddk/hca/mlx4/userlib"
 	"ciddk/hca/reference/arena"
+	"ciddk/internal/testenv"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
 	"ciddk/kproxy/native/server"
@@ -26,7 +27,7 @@ import (
 )
 
 // userWait is how long a test waits for what must happen.
-const userWait = 60 * time.Second
+const userWait = testenv.Patience
 
 // daemon is a daemon in this process, with one adapter.
 type daemon struct {

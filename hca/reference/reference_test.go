@@ -246,7 +246,7 @@ func TestSetLink(t *testing.T) {
 				case e := <-a.Events:
 					require.Equal(t, want, e.Type)
 					require.EqualValues(t, 1, e.Port)
-				case <-time.After(10 * time.Second):
+				case <-time.After(testenv.Patience):
 					require.FailNow(t, "no event")
 				}
 			}
@@ -254,7 +254,7 @@ func TestSetLink(t *testing.T) {
 			event(ci.EventPortDown)
 			b.Recv(ci.RecvWR{SGL: b.SGE(0, 100)})
 			a.Send(ci.SendWR{Op: ci.OpSend, Flags: ci.SendSignaled, Inline: []byte("late")})
-			require.Eventually(t, func() bool { return a.HCA.Counters()["drop_send_failed"] > 0 }, 10*time.Second,
+			require.Eventually(t, func() bool { return a.HCA.Counters()["drop_send_failed"] > 0 }, testenv.Patience,
 				time.Millisecond)
 			require.NoError(t, a.HCA.SetLink(1, true))
 			event(ci.EventPortActive)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/clock"
+	"ciddk/internal/testenv"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
 )
@@ -189,7 +190,7 @@ func TestCalls(t *testing.T) {
 		r.f.mu.Lock()
 		defer r.f.mu.Unlock()
 		return r.f.bells == 1
-	}, 30*time.Second, time.Millisecond)
+	}, testenv.Patience, time.Millisecond)
 	r.c.Close()
 	<-r.f.closed
 }

@@ -212,7 +212,7 @@ func TestCaptureRefused(t *testing.T) {
 			_, _ = n.CQ.Poll(make([]ci.WC, 1)) // drives the port
 			l := s.frames()
 			return len(l) > 0 && l[len(l)-1].Drop == want
-		}, 10*time.Second, time.Millisecond, want)
+		}, testenv.Patience, time.Millisecond, want)
 		l := s.frames()
 		f := l[len(l)-1]
 		assert.Equal(t, b, f.Data[wire.IPv4Len+wire.UDPLen:])
@@ -231,7 +231,7 @@ func TestCaptureRefused(t *testing.T) {
 			_, _ = n.CQ.Poll(make([]ci.WC, 1))
 			l := s.frames()
 			return l[len(l)-1].Drop == []string{"drop_no_qp", "drop_ipv4_id"}[i]
-		}, 10*time.Second, time.Millisecond, "%v", id)
+		}, testenv.Patience, time.Millisecond, "%v", id)
 	}
 	m := n.HCA.Counters()
 	assert.EqualValues(t, 1, m["drop_ipv4_id"])

@@ -3,13 +3,13 @@ package direct
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
 	"ciddk/internal/linktest"
+	"ciddk/internal/testenv"
 	"ciddk/rvt"
 	"ciddk/wire"
 	"ciddk/wire/wirecheck"
@@ -18,7 +18,7 @@ import (
 // received waits for the next packet of an end.
 func received(t *testing.T, e *End) []byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	b, err := e.Recv(ctx)
 	require.NoError(t, err)

@@ -121,7 +121,7 @@ func TestAddressesComeAndGo(t *testing.T) {
 		select {
 		case e := <-a.Events:
 			require.Equal(t, ci.Event{Type: ci.EventGIDChange, Port: 1}, e)
-		case <-time.After(10 * time.Second):
+		case <-time.After(testenv.Patience):
 			require.FailNow(t, "no event")
 		}
 	}

@@ -377,7 +377,7 @@ func received(t *testing.T, e interface {
 	Recv(context.Context) ([]byte, error)
 }) []byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	b, err := e.Recv(ctx)
 	require.NoError(t, err)

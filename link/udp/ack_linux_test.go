@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/internal/linktest"
+	"ciddk/internal/testenv"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -86,7 +87,7 @@ func TestUDPPackets(t *testing.T) {
 			Payload: [][]byte{make([]byte, 64)}, Route: rt}})
 	}
 	require.NoError(t, linktest.Start(p, s))
-	require.Eventually(t, func() bool { return int(s.got.Load()) == most }, 5*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return int(s.got.Load()) == most }, testenv.Patience, time.Millisecond,
 		"the buffer of the peer is too small")
 	require.Empty(t, ra.Counts)
 }

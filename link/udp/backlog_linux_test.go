@@ -37,7 +37,7 @@ func TestAckInSocket(t *testing.T) {
 
 	sock.recvMu.Lock() // as its holder would that the system has put aside
 	a.Send(ci.SendWR{ID: 1, Flags: ci.SendSignaled, SGL: a.SGE(0, 100)})
-	require.Eventually(t, func() bool { return waiting(t, sock.in) > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return waiting(t, sock.in) > 0 }, testenv.Patience, time.Millisecond)
 	attr, err := a.QP.Query()
 	require.NoError(t, err)
 	timeout := 4096 * time.Nanosecond << attr.Primary.AckTimeout
@@ -46,7 +46,7 @@ func TestAckInSocket(t *testing.T) {
 	require.NotZero(t, a.HCA.Counters()["retries_postponed"])
 	sock.recvMu.Unlock()
 
-	require.Eventually(t, func() bool { return waiting(t, sock.in) == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return waiting(t, sock.in) == 0 }, testenv.Patience, time.Millisecond)
 	func() {
 		sock.recvMu.Lock() // what was received has been delivered
 		defer sock.recvMu.Unlock()

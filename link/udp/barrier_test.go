@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/internal/linktest"
+	"ciddk/internal/testenv"
 	"ciddk/link/train"
 	"ciddk/rvt"
 )
@@ -62,7 +63,7 @@ func TestPortableCatchUp(t *testing.T) {
 	require.False(t, done)
 	require.Equal(t, mark, again)
 	close(release)
-	require.Eventually(t, func() bool { _, done := b.CatchUp(mark); return done }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, done := b.CatchUp(mark); return done }, testenv.Patience, time.Millisecond)
 	require.Equal(t, 21*train.Count(trains), train.Count(r.Taken()))
 	require.Zero(t, r.Counted(rvt.DropMalformed))
 }

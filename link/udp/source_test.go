@@ -261,7 +261,7 @@ func TestSpoofedSource(t *testing.T) {
 			var s rvt.Suspicion
 			select {
 			case s = <-reports:
-			case <-time.After(10 * time.Second):
+			case <-time.After(testenv.Patience):
 				require.FailNow(t, "no report")
 			}
 			assert.Equal(t, rvt.SuspectEntropy, s.Kind)

@@ -304,7 +304,7 @@ func TestUDPStorm(t *testing.T) {
 					m := refused[i]
 					return m["udp_kernel_drops"] > 0 ||
 						int64(m["drop_icrc"]+m["drop_ipv4_id"]) >= dirty[1-i].damaged.Load()
-				}, 5*time.Second, time.Millisecond, "damaged packets: %d, counters %v",
+				}, testenv.Patience, time.Millisecond, "damaged packets: %d, counters %v",
 					dirty[1-i].damaged.Load(), refused[i])
 				m := refused[i]
 				assert.LessOrEqual(t, int64(m["drop_icrc"]+m["drop_ipv4_id"]), dirty[1-i].damaged.Load(),

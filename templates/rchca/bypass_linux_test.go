@@ -120,7 +120,7 @@ func (p *process) poll(n int) []ci.WC {
 		require.NoError(p.t, err)
 		list = append(list, wc[:k]...)
 		return len(list) >= n
-	}, 20*time.Second, time.Millisecond)
+	}, 2*time.Minute, time.Millisecond)
 	return list
 }
 
@@ -130,7 +130,7 @@ func (p *process) await(want ...ci.EventType) {
 		select {
 		case e := <-p.events:
 			want = slices.DeleteFunc(want, func(w ci.EventType) bool { return w == e })
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			require.FailNow(p.t, "no event", "%v", want)
 		}
 	}

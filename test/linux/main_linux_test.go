@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -73,7 +72,7 @@ func useLab(t *testing.T) *lab {
 
 // newLab creates a network with an MTU for path MTUs up to 4096.
 func newLab() (l *lab, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	l = &lab{}
 	if shared.dir, err = os.MkdirTemp("", "ciddk-linux-"); err != nil {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -244,7 +243,7 @@ func perftestRows(out string, columns int) [][]string {
 }
 
 func (l *lab) pair(t *testing.T, rec *recording, p pairing) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	addr := l.net.Addr4
 	if p.v6 {

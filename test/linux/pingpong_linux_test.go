@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -111,7 +110,7 @@ type machine interface {
 
 // play records a game, and checks that each side sent its messages.
 func (l *lab) play(t *testing.T, rec *recording, g game, linuxServes bool) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 
 	linux, ours := l.linux.Index(), guest.Host

@@ -7,11 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/testenv"
 	"ciddk/test/linux/guest"
 )
 
@@ -116,7 +116,7 @@ func TestRPing(t *testing.T) {
 }
 
 func (l *lab) rpings(t *testing.T, rec *recording, p pings, linuxServes bool) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	e := l.ends(p.v6)
 	var server, client guest.Result

@@ -77,7 +77,7 @@ var badLines = regexp.MustCompile(`(?i)command 0x[0-9a-f]+ (failed|timed out)|\b
 // name errors that might come.
 func complaints(log string) []string {
 	var list []string
-	for line := range strings.Lines(log) {
+	for line := range strings.Lines(mlx4Lines(log)) {
 		if !strings.HasPrefix(line, "<7>") && badLines.MatchString(line) {
 			list = append(list, strings.TrimSpace(line))
 		}

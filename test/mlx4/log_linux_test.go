@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"ciddk/hca/mlx4/model"
+	"ciddk/internal/testenv"
 )
 
 const (
 	// patience is the longest wait for a change of the guest's state, on a machine that is busy with others.
-	patience = time.Minute
+	patience = testenv.Patience
 	poll     = 200 * time.Millisecond
 )
 

@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bootTime is the longest time of one test, on a machine that is busy with others.
-const bootTime = 5 * time.Minute
+const bootTime = 8 * time.Minute
 
 // needGuests skips the test if no guest with devices of ours can run here.
 func needGuests(t *testing.T, providers ...string) context.Context {

@@ -13,6 +13,7 @@ import (
 	"ciddk/ci"
 	"ciddk/fabric/join"
 	"ciddk/internal/linktest"
+	"ciddk/internal/testenv"
 )
 
 // socketVariable is the environment variable with the socket of the fabric, for TestProcess.
@@ -46,7 +47,7 @@ func TestProcesses(t *testing.T) {
 		r.wait("an active port", func() bool { return h7.State() == ci.PortActive && r.lid("h7") == lid })
 		p, err := join.Dial(t.Context(), path, "h2", 0)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return p.Attr().State == ci.PortActive }, 25*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return p.Attr().State == ci.PortActive }, testenv.Patience, time.Millisecond)
 		n := linktest.Open(t, ci.RC, 1<<19, p)
 		info := other.Remote()
 		info.LID = ci.LID(lid) // the process may have started before it was assigned

@@ -103,7 +103,7 @@ func (r *rig) run(host, program string, args ...string) string {
 // try is run for a program that may fail. Output on standard error follows that on standard output.
 func (r *rig) try(host, program string, args ...string) (string, error) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), testenv.Patience)
 	defer cancel()
 	c := r.command(ctx, host, program, args...)
 	var stdout, stderr bytes.Buffer
@@ -170,7 +170,7 @@ func (m *manager) stop() {
 	_ = m.cmd.Process.Signal(os.Interrupt)
 	select {
 	case <-m.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Patience):
 		m.kill()
 	}
 }
@@ -187,7 +187,7 @@ func (m *manager) sweeps() int { return strings.Count(m.text(), "SUBNET UP") }
 // wait polls a condition. What it waits for happens in other processes.
 func (r *rig) wait(what string, cond func() bool) {
 	r.t.Helper()
-	require.Eventually(r.t, cond, 25*time.Second, 20*time.Millisecond, what)
+	require.Eventually(r.t, cond, testenv.Patience, 20*time.Millisecond, what)
 }
 
 // tail returns the last lines of a text.

@@ -12,11 +12,12 @@ import (
 	"ciddk/ci"
 	"ciddk/fabric"
 	"ciddk/fabric/topology"
+	"ciddk/internal/testenv"
 	"ciddk/mad"
 )
 
 // patience bounds the wait for what OpenSM does.
-const patience = 40 * time.Second
+const patience = testenv.Patience
 
 // take returns the next value of a channel.
 func take[T any](t *testing.T, what string, c <-chan T) T {

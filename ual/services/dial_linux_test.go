@@ -7,18 +7,18 @@ import (
 	"net/netip"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/internal/testenv"
 	"ciddk/kproxy"
 )
 
 func deadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -11,6 +11,7 @@ import (
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
 	"ciddk/hca/reference/userlib"
+	"ciddk/internal/testenv"
 	"ciddk/kproxy"
 )
 
@@ -36,7 +37,7 @@ func TestBlockedCallsEnd(t *testing.T) {
 						case err := <-ended:
 							require.Error(t, err, call)
 							delete(calls, call)
-						case <-time.After(20 * time.Second):
+						case <-time.After(testenv.Patience):
 							t.Fatalf("%s hangs", call)
 						}
 					}

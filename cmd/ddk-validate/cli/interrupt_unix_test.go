@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 	"ciddk/validate"
 	"ciddk/validate/fakehca"
 )
@@ -62,7 +63,7 @@ func TestSignals(t *testing.T) {
 		cmd.Stdout, cmd.Stderr = &out, &out
 		require.NoError(t, cmd.Start())
 		hasBegun := func() bool { _, err := os.Stat(began); return err == nil }
-		require.Eventually(t, hasBegun, 30*time.Second, 10*time.Millisecond)
+		require.Eventually(t, hasBegun, testenv.Patience, 10*time.Millisecond)
 		begin := time.Now()
 		require.NoError(t, cmd.Process.Signal(sig))
 		err = cmd.Wait()

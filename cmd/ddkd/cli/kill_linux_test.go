@@ -19,6 +19,7 @@ import (
 	"ciddk/cmd/ddkd/software"
 	"ciddk/hca/reference"
 	"ciddk/hca/reference/userlib"
+	"ciddk/internal/testenv"
 	"ciddk/ual"
 )
 
@@ -107,7 +108,7 @@ func killDaemon(t *testing.T, libraries ...*ci.UserLibrary) {
 	<-first
 	require.NoError(t, daemon.Process.Kill())
 	_ = daemon.Wait() // killed
-	late := time.After(10 * time.Second)
+	late := time.After(testenv.Patience)
 	select {
 	case err := <-failed:
 		require.ErrorIs(t, err, ual.ErrDisconnected)

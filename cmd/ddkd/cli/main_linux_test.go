@@ -14,6 +14,7 @@ import (
 	"ciddk/ci"
 	"ciddk/cmd/ddkd/cli"
 	"ciddk/cmd/ddkd/software"
+	"ciddk/internal/testenv"
 	"ciddk/ual"
 )
 
@@ -193,5 +194,5 @@ func socket(t *testing.T) string {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, 20*time.Second, 2*time.Millisecond, what)
+	require.Eventually(t, ok, testenv.Patience, 2*time.Millisecond, what)
 }

@@ -19,6 +19,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/cmd/ddkd/systemd"
+	"ciddk/internal/testenv"
 	"ciddk/kproxy/native"
 	"ciddk/ual"
 )
@@ -132,7 +133,7 @@ func (s *service) start(watchdog bool) *exec.Cmd {
 
 // await waits for a notification.
 func (s *service) await(state string) {
-	late := time.After(20 * time.Second)
+	late := time.After(testenv.Patience)
 	for {
 		select {
 		case got := <-s.states:

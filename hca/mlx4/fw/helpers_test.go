@@ -10,6 +10,7 @@ import (
 	"ciddk/bus/local"
 	"ciddk/hca/mlx4/fw"
 	"ciddk/hca/mlx4/model"
+	"ciddk/internal/testenv"
 	"ciddk/link/direct"
 )
 
@@ -56,7 +57,7 @@ var modes = map[string]fw.Config{
 }
 
 // waitTime is a generous deadline.
-const waitTime = 30 * time.Second
+const waitTime = testenv.Patience
 
 // stuckTime is the command timeout of tests whose commands do not complete. Commands of a model complete in less time,
 // on a busy machine, too.

@@ -11,6 +11,7 @@ import (
 	"ciddk/ci"
 	"ciddk/hca/reference"
 	"ciddk/hca/reference/rings"
+	"ciddk/internal/testenv"
 )
 
 // resize runs CQ.Resize with its hooks.
@@ -79,7 +80,7 @@ func TestResizeCQ(t *testing.T) {
 		send(1)
 		require.Equal(t, next, a.poll(1)[0].ID)
 		next++
-		require.Eventually(t, func() bool { return a.fired.Load() == int64(round+1) }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return a.fired.Load() == int64(round+1) }, testenv.Patience, time.Millisecond)
 	}
 	send(10)
 	_, err := a.resize(a.cq, 5)

@@ -15,6 +15,7 @@ import (
 	"ciddk/ci"
 	"ciddk/hca/reference"
 	"ciddk/hca/reference/arena"
+	"ciddk/internal/testenv"
 	"ciddk/link/direct"
 )
 
@@ -271,7 +272,7 @@ func TestNotify(t *testing.T) {
 	}
 	fires := func(want int64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return b.fired.Load() == want }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return b.fired.Load() == want }, testenv.Patience, time.Millisecond)
 	}
 	one(0)
 	require.NoError(t, b.cq.u.Notify(ci.NotifyNext))
@@ -329,7 +330,7 @@ func TestDoorbell(t *testing.T) {
 		a, _ := pairOf(t, ci.RC, func(c *reference.Config) { c.UserIdle = time.Nanosecond })
 		for range 20 {
 			before := bells(a)
-			require.Eventually(t, func() bool { return a.asleep() }, 10*time.Second, 100*time.Microsecond)
+			require.Eventually(t, func() bool { return a.asleep() }, testenv.Patience, 100*time.Microsecond)
 			send(a)
 			require.Equal(t, before+1, bells(a))
 		}
@@ -364,7 +365,7 @@ func TestNoAllocation(t *testing.T) {
 func TestCounters(t *testing.T) {
 	t.Parallel()
 	a, b := pairOf(t, ci.RC, nil)
-	require.Eventually(t, func() bool { return a.asleep() && b.asleep() }, 10*time.Second, 100*time.Microsecond)
+	require.Eventually(t, func() bool { return a.asleep() && b.asleep() }, testenv.Patience, 100*time.Microsecond)
 	o := &userCA{u: a.lca}
 	before, ok := CountersOf(o)
 	require.True(t, ok)
@@ -379,7 +380,7 @@ func TestCounters(t *testing.T) {
 	after, _ := CountersOf(o)
 	require.Equal(t, before.Doorbells+1, after.Doorbells)
 	require.GreaterOrEqual(t, after.Yields-before.Yields, uint64(10))
-	require.Eventually(t, func() bool { return a.asleep() }, 10*time.Second, 100*time.Microsecond)
+	require.Eventually(t, func() bool { return a.asleep() }, testenv.Patience, 100*time.Microsecond)
 	now := a.hca.Counters()
 	require.Equal(t, daemon["user_doorbells"]+1, now["user_doorbells"])
 	require.Equal(t, daemon["user_sleeps"]+1, now["user_sleeps"])

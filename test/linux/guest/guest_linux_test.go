@@ -210,7 +210,7 @@ func TestKilled(t *testing.T) {
 	require.True(t, isQEMU(pid), "running before the kill")
 	require.NoError(t, c.Process.Kill())
 	require.Error(t, c.Wait())
-	require.Eventually(t, func() bool { return !isQEMU(pid) }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return !isQEMU(pid) }, testenv.Patience, 10*time.Millisecond)
 }
 
 func helper() error {

@@ -16,6 +16,9 @@ import (
 // grace is the time within which a killed command must end.
 const grace = 10 * time.Second
 
+// drainTime limits the wait for the output of a command that has ended, because its children may hold the pipes.
+const drainTime = time.Minute
+
 // Result is the result of a command that ended by itself.
 type Result struct {
 	Code           int // exit code; 128+n after signal n
@@ -124,7 +127,7 @@ func (n *namespace) start(ctx context.Context, args []string) (*Process, error) 
 	c.Stdout, c.Stderr = &p.stdout, &p.stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	c.Cancel = func() error { return unix.Kill(-c.Process.Pid, unix.SIGKILL) }
-	c.WaitDelay = time.Second
+	c.WaitDelay = drainTime
 	if err := n.do(func() error {
 		err := c.Start()
 		if err == nil {
@@ -140,7 +143,9 @@ func (n *namespace) start(ctx context.Context, args []string) (*Process, error) 
 	go func() {
 		defer n.processes.Done()
 		defer close(p.done)
-		_ = c.Wait() // the state tells more
+		if err := c.Wait(); errors.Is(err, exec.ErrWaitDelay) { // otherwise, the state tells more
+			p.err = fmt.Errorf("a child held the output for %v after the end: %w", drainTime, err)
+		}
 		n.mu.Lock()
 		delete(n.live, c.Process)
 		n.mu.Unlock()

@@ -89,12 +89,15 @@ func run(port io.Reader, w *writer) error {
 			running[f.Session] = c
 			mu.Unlock()
 			go func() {
-				_ = c.Wait() // the state tells more
+				err := c.Wait()
 				mu.Lock()
 				delete(running, f.Session)
 				mu.Unlock()
-				// The reading side notices that the host has closed the channel.
-				_ = w.sendJSON(f.Session, channel.Exit, channel.Status{Code: exitCode(c.ProcessState)})
+				status := channel.Status{Code: exitCode(c.ProcessState)} // it tells more than err
+				if errors.Is(err, exec.ErrWaitDelay) {
+					status.Err = fmt.Sprintf("a child held the output for %v after the end", drainTime)
+				}
+				_ = w.sendJSON(f.Session, channel.Exit, status) // the reading side notices that the channel is closed
 			}()
 		case channel.Kill:
 			mu.Lock()
@@ -108,6 +111,10 @@ func run(port io.Reader, w *writer) error {
 	}
 }
 
+// drainTime limits the wait for the output of a command that has ended, because children in the background may hold the
+// pipes. A busy machine may stop the guest for seconds.
+const drainTime = time.Minute
+
 func start(f channel.Frame, w *writer) (*exec.Cmd, error) {
 	var r channel.Command
 	if err := json.Unmarshal(f.Body, &r); err != nil {
@@ -120,7 +127,7 @@ func start(f channel.Frame, w *writer) (*exec.Cmd, error) {
 	c.Stdout = output{w, f.Session, channel.Stdout}
 	c.Stderr = output{w, f.Session, channel.Stderr}
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.WaitDelay = time.Second // children in the background may hold the pipes
+	c.WaitDelay = drainTime
 	return c, c.Start()
 }
 

@@ -19,8 +19,9 @@ import (
 	"ciddk/test/linux/guest/channel"
 )
 
-// patience is the limit for every wait for the kernel. Under TCG on a loaded host, these waits take a second or two.
-const patience = 20 * time.Second
+// patience limits every wait for the kernel. Under TCG these waits take a second or two, beside busy processes ten
+// times that.
+const patience = 2 * time.Minute
 
 func mountAll() error {
 	for _, m := range []struct{ fs, dir string }{
