@@ -19,6 +19,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/internal/linktest"
+	"ciddk/internal/testenv"
 	"ciddk/link/impair"
 	"ciddk/link/internal/rocev2"
 	"ciddk/rvt"
