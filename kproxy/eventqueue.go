@@ -27,8 +27,9 @@ type eventQueue struct {
 	mu      sync.Mutex
 	closed  bool
 	writing bool
-	backlog linked.List                  // of queuedEvent
-	last    map[eventKey]*linked.Element // the last of equal events; nil: no limit was reached since the queue was empty
+	backlog linked.List // of queuedEvent
+	// the last of equal events; nil: no limit was reached since the queue was empty
+	last map[eventKey]*linked.Element
 }
 
 // queuedEvent is an event that waits. count is increased when it has been delivered.

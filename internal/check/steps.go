@@ -153,7 +153,10 @@ func inOrder(module string, packages []string) []string {
 		}
 		return len(slowPackages)
 	}
-	return slices.SortedStableFunc(slices.Values(packages), func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	return slices.SortedStableFunc(slices.Values(packages), func(a, b string) int {
+		return cmp.Compare(rank(a),
+			rank(b))
+	})
 }
 
 // packagesWithout returns the packages of the tree that are not below one of the folders.
@@ -181,7 +184,8 @@ func (r *runner) goTest(ctx context.Context, flags []string, packages ...string)
 	if err != nil {
 		return err
 	}
-	// The step vet runs all of vet. Some tests wait most of the time, so that there is one more package than processors.
+	// The step vet runs all of vet. Some tests wait most of the time, so that there is one more package than
+	// processors.
 	args := append([]string{"test", "-json", "-vet=off", "-timeout", "11m", "-p", strconv.Itoa(runtime.NumCPU() + 1)},
 		flags...)
 	fmt.Fprintf(r.out, "$ go %s (%d packages)\n", strings.Join(args, " "), len(packages))
@@ -272,7 +276,8 @@ func chaos(ctx context.Context, r *runner) error {
 	if err := r.canRace(ctx); err != nil {
 		return err
 	}
-	return r.do(ctx, []string{withC}, "go", "test", "-vet=off", "-race", "-count=1", "-timeout", "5m30s", "-run", "^TestChaos$",
+	return r.do(ctx, []string{withC}, "go", "test", "-vet=off", "-race", "-count=1", "-timeout", "5m30s",
+		"-run", "^TestChaos$",
 		"-v", "./test/chaos", "-chaos.duration="+chaosTime.String())
 }
 
@@ -380,7 +385,8 @@ func bench(ctx context.Context, r *runner) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"test", "-vet=off", "-short", "-run", "^$", "-bench", ".", "-benchtime", "100ms", "-benchmem", "-p", "1"}
+	args := []string{"test", "-vet=off", "-short", "-run", "^$", "-bench", ".", "-benchtime", "100ms",
+		"-benchmem", "-p", "1"}
 	for _, b := range benchmarks {
 		args = append(args, "./"+b.pkg)
 	}

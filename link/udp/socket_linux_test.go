@@ -105,7 +105,8 @@ func TestUDPWindow(t *testing.T) {
 				sent += len(body)
 			}
 			require.NoError(t, linktest.Start(b, s))
-			require.Eventually(t, func() bool { return int(s.bytes.Load()) == sent }, testenv.Patience, time.Millisecond,
+			require.Eventually(t, func() bool { return int(s.bytes.Load()) == sent },
+				testenv.Patience, time.Millisecond,
 				"the buffer of the peer is too small for the window")
 			require.Empty(t, ra.Counts)
 		})

@@ -47,7 +47,8 @@ func TestProcesses(t *testing.T) {
 		r.wait("an active port", func() bool { return h7.State() == ci.PortActive && r.lid("h7") == lid })
 		p, err := join.Dial(t.Context(), path, "h2", 0)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return p.Attr().State == ci.PortActive }, testenv.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return p.Attr().State == ci.PortActive },
+			testenv.Patience, time.Millisecond)
 		n := linktest.Open(t, ci.RC, 1<<19, p)
 		info := other.Remote()
 		info.LID = ci.LID(lid) // the process may have started before it was assigned

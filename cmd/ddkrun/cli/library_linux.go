@@ -50,7 +50,8 @@ var mendSource = slices.Concat([]byte("#define ALONE\n#line 1 \"library.c\"\n"),
 var compileFlags = []string{"-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-ipa-icf", "-falign-functions=32",
 	"-pthread", "-x", "c"}
 
-// library returns the path of the compiled library with a source. It compiles the library unless one of the directories for it, in
+// library returns the path of the compiled library with a source. It compiles the library unless one of the
+// directories for it, in
 // which nobody else can have put one, contains it.
 func library(source []byte) (string, error) {
 	sum := sha256.Sum256(append(slices.Clone(source), strings.Join(compileFlags, " ")...))

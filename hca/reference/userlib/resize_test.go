@@ -80,7 +80,8 @@ func TestResizeCQ(t *testing.T) {
 		send(1)
 		require.Equal(t, next, a.poll(1)[0].ID)
 		next++
-		require.Eventually(t, func() bool { return a.fired.Load() == int64(round+1) }, testenv.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return a.fired.Load() == int64(round+1) },
+			testenv.Patience, time.Millisecond)
 	}
 	send(10)
 	_, err := a.resize(a.cq, 5)

@@ -227,12 +227,14 @@ func vfioUserDevice(i int, path string) string {
 	return string(b)
 }
 
-// kernelArgs returns the kernel's command line. A busy host stops a guest for many seconds, which its watchdogs must not
+// kernelArgs returns the kernel's command line. A busy host stops a guest for many seconds, which its
+// watchdogs must not
 // take for a fault of its kernel.
 func kernelArgs(c *Config) string {
 	args := "console=ttyS0 loglevel=4 panic=-1 mitigations=off audit=0 apparmor=0 selinux=0 " +
 		"no_timer_check rcupdate.rcu_expedited=1 random.trust_cpu=on " +
-		"nowatchdog rcupdate.rcu_cpu_stall_suppress=1 workqueue.watchdog_thresh=0 sysctl.kernel.hung_task_timeout_secs=0"
+		"nowatchdog rcupdate.rcu_cpu_stall_suppress=1 workqueue.watchdog_thresh=0 " +
+		"sysctl.kernel.hung_task_timeout_secs=0"
 	if c.IOMMU {
 		args += " intel_iommu=on"
 	}
