@@ -126,7 +126,6 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/hca/reference"
-	"ciddk/internal/testenv"
 	"ciddk/link/direct"
 	"ciddk/rvt"
 	"ciddk/validate"
