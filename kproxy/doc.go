@@ -27,9 +27,9 @@
 // # Events
 //
 // A client creates event queues and reads events from their descriptors. The daemon writes an event at once if the
-// socket has room; otherwise it keeps up to Quota.Events of them. Beyond that, an event replaces one of the
-// same object,
-// type and port. Destroying an object discards its events that were not delivered, and reports how many were.
+// socket has room; otherwise it keeps up to Quota.Events of them. Beyond that, an event replaces one of
+// the same object, kind, type and port. Destroying an object discards its events that were not delivered, and reports
+// how many were.
 //
 // # Services
 //

@@ -55,7 +55,7 @@ func (s *shares) take(verb string, p Peer, x share) error {
 			"half of vm.max_map_count"},
 		{x.files, s.all.files, user.files, maxFiles(), "descriptors for clients", "three quarters of RLIMIT_NOFILE"},
 		{x.space, s.all.space, user.space, maxSpace(), "mapped bytes of clients' memory",
-			"half of the address space that RLIMIT_AS leaves"},
+			"a quarter of what RLIMIT_AS leaves"},
 	} {
 		switch {
 		case l.add == 0:

@@ -70,9 +70,8 @@ func dialWatched(t *testing.T, ctx context.Context, ln *rdmacm.IDListener, c *ho
 	return active, r.id
 }
 
-// TestKeepAliveManyPeersLost has a thousand peers vanish at once, and ten thousand with CIDDK_WHOLE set.
-// Each connection ends within the configured time,
-// and its memory is released.
+// TestKeepAliveManyPeersLost has a thousand peers vanish at once, and ten thousand with CIDDK_WHOLE set. Each
+// connection ends within the configured time, and its memory is released.
 func TestKeepAliveManyPeersLost(t *testing.T) {
 	peers := 300
 	switch {

@@ -34,8 +34,7 @@
 //	  the connection ends at an access to a page that is missing.
 //	- Interrupts are eventfds. One that blocks holds up its own device, until the connection or the server ends.
 //	- An access by messages has 10 seconds in all. A client with a twin socket transfers at least 4096 bytes at once.
-//	- All clients of a process map at most 16384 ranges and 16 TiB, or half of the address space that
-//	  RLIMIT_AS leaves.
+//	- All clients of a process map at most 16384 ranges and 16 TiB, or a quarter of what RLIMIT_AS leaves.
 //
 // Sources: the vfio-user specification (libvfio-user, QEMU docs/interop/vfio-user.rst); Linux,
 // include/uapi/linux/vfio.h.

@@ -153,10 +153,9 @@ func inOrder(module string, packages []string) []string {
 		}
 		return len(slowPackages)
 	}
-	return slices.SortedStableFunc(slices.Values(packages), func(a, b string) int {
-		return cmp.Compare(rank(a),
-			rank(b))
-	})
+	packages = slices.Clone(packages)
+	slices.SortStableFunc(packages, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	return packages
 }
 
 // packagesWithout returns the packages of the tree that are not below one of the folders.
@@ -184,8 +183,7 @@ func (r *runner) goTest(ctx context.Context, flags []string, packages ...string)
 	if err != nil {
 		return err
 	}
-	// The step vet runs all of vet. Some tests wait most of the time, so that there is one more package than
-	// processors.
+	// The step vet runs all of vet. Some tests wait most of the time: there is one more package than processors.
 	args := append([]string{"test", "-json", "-vet=off", "-timeout", "11m", "-p", strconv.Itoa(runtime.NumCPU() + 1)},
 		flags...)
 	fmt.Fprintf(r.out, "$ go %s (%d packages)\n", strings.Join(args, " "), len(packages))
@@ -277,8 +275,7 @@ func chaos(ctx context.Context, r *runner) error {
 		return err
 	}
 	return r.do(ctx, []string{withC}, "go", "test", "-vet=off", "-race", "-count=1", "-timeout", "5m30s",
-		"-run", "^TestChaos$",
-		"-v", "./test/chaos", "-chaos.duration="+chaosTime.String())
+		"-run", "^TestChaos$", "-v", "./test/chaos", "-chaos.duration="+chaosTime.String())
 }
 
 func lint(ctx context.Context, r *runner) error {

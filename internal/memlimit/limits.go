@@ -22,9 +22,8 @@ func UseOneHeap() { useOneHeap() }
 func Memory() int64 { return min(memory(), AddressSpace()) }
 
 // AddressSpace returns half of what RLIMIT_AS leaves beyond the mappings of the process at the first call,
-// math.MaxInt64 if there is no limit. The Go runtime has mapped more than a gigabyte then. The other half is
-// for garbage
-// and threads.
+// math.MaxInt64 if there is no limit. The Go runtime has mapped more than a gigabyte then. The other half is for
+// garbage and threads.
 var AddressSpace = sync.OnceValue(addressSpace)
 
 // Mapped returns how many bytes of clients' memory a daemon may map: half of its address space.

@@ -18,8 +18,8 @@ type selfCmd struct {
 	Mutant  patterns      `help:"Only mutants whose name matches." placeholder:"GLOB"`
 	Shard   string        `help:"Only part I of N parts." placeholder:"I/N"`
 	All     bool          `help:"Run every case over each mutant, not only those of the requirement that it breaks."`
-	Quick   time.Duration `help:"With --all: of the cases of other requirements, only those that take no longer." placeholder:"10ms"`
-	Results string        `help:"Add a line for each mutant to this file, and leave out the mutants that are in it." placeholder:"FILE"`
+	Quick   time.Duration `help:"With --all: only quick cases of other requirements." placeholder:"10ms"`
+	Results string        `help:"Go on where this file ends: a line for each mutant." placeholder:"FILE"`
 	Time    time.Duration `help:"End after this time, without the rest of the mutants." placeholder:"10m"`
 	Whole   bool          `help:"A mutant that does not apply to the driver counts as escaped."`
 	List    bool          `help:"List the mutants; run nothing."`
@@ -80,6 +80,7 @@ func (s *selfCmd) Run(a *app) error {
 		Setting: s.setting(), Workers: workers,
 	}
 	var unsaved error
+	var hasEscaped bool
 	p.Progress = func(o mutant.Outcome) {
 		word, tail := style.Status(validate.Pass), "caught by "+o.By+": "+o.Finding
 		switch {
@@ -87,6 +88,7 @@ func (s *selfCmd) Run(a *app) error {
 			word, tail = style.Status(validate.Skip), "not applicable: "+o.Why
 		case !o.Caught:
 			word, tail = style.Status(validate.Fail), "ESCAPED: "+o.Why
+			hasEscaped = true
 		case s.All && len(o.Others) > 0:
 			tail += "; failed as well: " + strings.Join(o.Others, ", ")
 		}
@@ -112,6 +114,9 @@ func (s *selfCmd) Run(a *app) error {
 	res, err := mutant.Self(ctx, p)
 	if a.ctx.Err() == nil && ctx.Err() != nil {
 		fmt.Fprintf(a.Stdout, "\nended after --time %v\n", s.Time)
+		if unsaved == nil && hasEscaped {
+			return &exitError{code: validate.ExitFailed}
+		}
 		return unsaved
 	}
 	if validate.IsNothing(err) {

@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,20 +19,25 @@ type resultsFile struct {
 	names map[string]bool // mutants that were measured before
 }
 
-// openResults opens the file, and creates it if necessary.
+// openResults opens the file, and creates it if necessary. A line that was not written completely is removed.
 func openResults(name string) (*resultsFile, error) {
 	f := &resultsFile{names: map[string]bool{}}
 	old, err := os.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	lines := bufio.NewScanner(strings.NewReader(string(old)))
-	for lines.Scan() {
-		if mutant, _, ok := strings.Cut(lines.Text(), "\t"); ok {
+	complete := old[:bytes.LastIndexByte(old, '\n')+1]
+	for line := range strings.Lines(string(complete)) {
+		if mutant, _, ok := strings.Cut(line, "\t"); ok {
 			f.names[mutant] = true
 		}
 	}
-	f.File, err = os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
+	if f.File, err = os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666); err != nil {
+		return nil, err
+	}
+	if len(complete) < len(old) {
+		err = f.Truncate(int64(len(complete)))
+	}
 	return f, err
 }
 

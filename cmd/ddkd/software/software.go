@@ -48,7 +48,7 @@ func Driver() cli.Driver {
 				"delays and corrupts each, to test programs on a bad link: 1%; default: 0",
 			"user-memory": "bytes of the memory that the adapter shares with a process that has its user library, " +
 				"for the queues of the process: a multiple of 4096; only what queues use is occupied; " +
-				"default: 1073741824, or a 64th of the address space that RLIMIT_AS leaves",
+				"default: 1073741824, or a 128th of what RLIMIT_AS leaves",
 			"user-idle": "time without work of such processes after which the adapter sleeps, and their next post is " +
 				"a system call; until then, it uses a processor; default: 50us",
 			"queue-memory": "limit of the bytes of all queues of the adapter; default: 4294967296, " +

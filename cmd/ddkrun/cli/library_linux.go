@@ -51,8 +51,7 @@ var compileFlags = []string{"-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-
 	"-pthread", "-x", "c"}
 
 // library returns the path of the compiled library with a source. It compiles the library unless one of the
-// directories for it, in
-// which nobody else can have put one, contains it.
+// directories for it, in which nobody else can have put one, contains it.
 func library(source []byte) (string, error) {
 	sum := sha256.Sum256(append(slices.Clone(source), strings.Join(compileFlags, " ")...))
 	prefix := libraryPrefix + hex.EncodeToString(sum[:8]) + "-"

@@ -228,8 +228,7 @@ func vfioUserDevice(i int, path string) string {
 }
 
 // kernelArgs returns the kernel's command line. A busy host stops a guest for many seconds, which its
-// watchdogs must not
-// take for a fault of its kernel.
+// watchdogs must not take for a fault of its kernel.
 func kernelArgs(c *Config) string {
 	args := "console=ttyS0 loglevel=4 panic=-1 mitigations=off audit=0 apparmor=0 selinux=0 " +
 		"no_timer_check rcupdate.rcu_expedited=1 random.trust_cpu=on " +

@@ -24,7 +24,8 @@
 #define IS_OURS(fd) (lookup(fd) != NULL)
 #endif
 
-enum { OFF_CREATE_CQ_EX = -120, OFF_CREATE_QP_EX = -56, OFF_SIZE = -8, OFF_POLL_CQ = 96, OFF_CMD_FD = 264, OFF_ABI = 320 };
+enum { OFF_CREATE_CQ_EX = -120, OFF_CREATE_QP_EX = -56, OFF_SIZE = -8 };
+enum { OFF_POLL_CQ = 96, OFF_CMD_FD = 264, OFF_ABI = 320 };
 enum { OFF_START_POLL = 144, OFF_NEXT_POLL = 152, OFF_END_POLL = 160 }; /* of struct ibv_cq_ex */
 enum { OFF_INLINE = 288, OFF_INLINE_LIST = 296 };			 /* of struct ibv_qp_ex */
 enum { OFF_COMP_MASK = 60, SEND_OPS = 64 };				 /* of struct ibv_qp_init_attr_ex */
