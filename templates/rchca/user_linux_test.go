@@ -8,7 +8,6 @@ import (
 
 	"ciddk/ci"
 	"ciddk/cmd/ddk-validate/through"
-	"ciddk/internal/testenv"
 	"ciddk/templates/rchca/target"
 	"ciddk/templates/rchca/userlib"
 	"ciddk/validate"
@@ -27,14 +26,22 @@ func TestThroughBypass(t *testing.T) { testThrough(t, userlib.New()) }
 
 // TestUserMode certifies both halves of the driver, around the process boundary.
 func TestUserMode(t *testing.T) {
-	testenv.Long(t)
+	skipShort(t)
 	catalog, err := validate.NewCatalog(usersuite.Suite())
 	require.NoError(t, err)
 	validate.TestDriver(t, target.Driver(), validate.TestOptions{Catalog: catalog, Profile: "user"})
 }
 
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long; run without -short")
+	}
+}
+
 func testThrough(t *testing.T, libraries ...*ci.UserLibrary) {
-	testenv.Long(t)
+	t.Helper()
+	skipShort(t)
 	b, err := os.ReadFile("testdata/expectations.json")
 	require.NoError(t, err)
 	known, err := validate.ParseWaivers(b)
