@@ -59,13 +59,11 @@ func chat(ctx context.Context, h, server *rdmatest.Host) error {
 	return c.Close()
 }
 
-// conversation runs chats at the same time, and returns the hash of the trace and the number of its packets. Without an
-// interval each is on a host of its own and all begin at one instant; otherwise they share a host, and begin one
-// interval after the other.
-func conversation(t *testing.T, cfg rdmatest.Config, clientCount int, interval time.Duration) (string, int) {
+// conversation runs chats at the same time, and returns the trace and its hash. Without an interval each is on a host
+// of its own and all begin at one instant; otherwise they share a host, and begin one interval after the other.
+func conversation(t *testing.T, cfg rdmatest.Config, clientCount int, interval time.Duration) (
+	hash string, trace []rdmatest.Packet) {
 	t.Helper()
-	var hash string
-	var packetCount int
 	synctest.Test(t, func(t *testing.T) {
 		names := []string{"server", "client 0"}
 		for i := 1; i < clientCount && interval == 0; i++ {
@@ -87,9 +85,9 @@ func conversation(t *testing.T, cfg rdmatest.Config, clientCount int, interval t
 		all.Wait()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		hash, packetCount = n.TraceHash(), len(n.Trace())
+		hash, trace = n.TraceHash(), n.Trace()
 	})
-	return hash, packetCount
+	return hash, trace
 }
 
 var badNetwork = impair.Model{Drop: 0.02, Duplicate: 0.02, Reorder: 0.02, Delay: 0.02, Corrupt: 0.01}
@@ -102,11 +100,11 @@ func TestReplay(t *testing.T) {
 			seen := map[string]bool{}
 			for seed := range uint64(3) {
 				cfg := rdmatest.Config{Seed: seed, Faults: faults}
-				first, packetCount := conversation(t, cfg, 8, 0)
-				require.Greater(t, packetCount, 8*2*20)
+				first, trace := conversation(t, cfg, 8, 0)
+				require.Greater(t, len(trace), 8*2*20)
 				for range 3 {
-					again, _ := conversation(t, cfg, 8, 0)
-					require.Equal(t, first, again, "seed %d", seed)
+					again, other := conversation(t, cfg, 8, 0)
+					require.Equal(t, first, again, "seed %d: %s", seed, rdmatest.Difference(trace, other))
 				}
 				seen[first] = true
 			}
@@ -117,10 +115,10 @@ func TestReplay(t *testing.T) {
 
 // TestReplayOnOneHost runs eight clients on one host, which begin one after the other.
 func TestReplayOnOneHost(t *testing.T) {
-	first, _ := conversation(t, rdmatest.Config{}, 8, time.Microsecond)
+	first, trace := conversation(t, rdmatest.Config{}, 8, time.Microsecond)
 	for range 3 {
-		again, _ := conversation(t, rdmatest.Config{}, 8, time.Microsecond)
-		require.Equal(t, first, again)
+		again, other := conversation(t, rdmatest.Config{}, 8, time.Microsecond)
+		require.Equal(t, first, again, rdmatest.Difference(trace, other))
 	}
 }
 

@@ -78,6 +78,7 @@ type parcel struct {
 	number  uint64
 	verdict impair.Verdict
 	flipped int
+	isCopy  bool // the second one of a duplicate
 	packet
 }
 
@@ -164,7 +165,7 @@ func (n *Network) path(from, to netip.Addr) *impair.Lane[parcel] {
 		a, b := from.As16(), to.As16()
 		h.Write(a[:])
 		h.Write(b[:])
-		l = impair.NewLane[parcel](lane{n}, n.c.Clock, n.c.Impairment, rand.New(rand.NewPCG(n.c.Seed, h.Sum64())))
+		l = impair.NewLane[parcel](&lane{n: n}, n.c.Clock, n.c.Impairment, rand.New(rand.NewPCG(n.c.Seed, h.Sum64())))
 		n.paths[w] = l
 	}
 	return l
@@ -176,30 +177,33 @@ func (n *Network) datagram(p *parcel, arrived bool) *Datagram {
 		Flipped: p.flipped, Data: p.data}
 }
 
-// lane is the impair.Handler of all lanes of a network.
-type lane struct{ n *Network }
+// lane is the impair.Handler of a path.
+type lane struct {
+	n    *Network
+	last time.Duration // when the last parcel arrives; guarded by n.mu
+}
 
-func (l lane) Decide(p *parcel) impair.Verdict {
+func (l *lane) Decide(p *parcel) impair.Verdict {
 	if l.n.c.Filter == nil {
 		return impair.Chance
 	}
 	return l.n.c.Filter(l.n.datagram(p, false))
 }
 
-func (lane) Copy(p parcel) parcel {
-	p.packet = p.clone()
+func (*lane) Copy(p parcel) parcel {
+	p.packet, p.isCopy = p.clone(), true
 	return p
 }
 
-func (lane) Keep(p parcel) parcel { return p }
+func (*lane) Keep(p parcel) parcel { return p }
 
 // Flip never ends a parcel: its receiver detects the bit, or does not.
-func (lane) Flip(p *parcel, bit uint32) bool {
+func (*lane) Flip(p *parcel, bit uint32) bool {
 	p.flipped = int(bit % uint32(8*len(p.data)))
 	return true
 }
 
-func (l lane) Decided(p *parcel, v impair.Verdict, _ bool) {
+func (l *lane) Decided(p *parcel, v impair.Verdict, _ bool) {
 	p.verdict = v
 	l.n.counts[v].Add(1)
 	if l.n.c.Watch != nil {
@@ -210,15 +214,19 @@ func (l lane) Decided(p *parcel, v impair.Verdict, _ bool) {
 	}
 }
 
-// Emit queues parcels that arrive after the latency.
-func (l lane) Emit(list []parcel, _, _, _ bool) {
+// Emit queues parcels that arrive after the latency. A copy arrives at an instant of its own, like a packet that was sent
+// again: whether its receiver has acted on the first one is then no matter of which goroutine runs first.
+func (l *lane) Emit(list []parcel, _, _, _ bool) {
 	n := l.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	at := n.c.Clock.Now() + n.c.Latency
+	l.last = max(l.last, n.c.Clock.Now()+n.c.Latency)
 	for _, p := range list {
+		if p.isCopy {
+			l.last++
+		}
 		n.numbers++
-		p.at, p.number = at, n.numbers
+		p.at, p.number = l.last, n.numbers
 		n.push(p)
 	}
 	n.arm()
