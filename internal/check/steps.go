@@ -184,7 +184,7 @@ func (r *runner) goTest(ctx context.Context, flags []string, packages ...string)
 		return err
 	}
 	// The step vet runs all of vet. Some tests wait most of the time: there is one more package than processors.
-	args := append([]string{"test", "-json", "-vet=off", "-timeout", "11m", "-p", strconv.Itoa(runtime.NumCPU() + 1)},
+	args := append([]string{"test", "-json", "-vet=off", "-timeout", "15m", "-p", strconv.Itoa(runtime.NumCPU() + 1)},
 		flags...)
 	fmt.Fprintf(r.out, "$ go %s (%d packages)\n", strings.Join(args, " "), len(packages))
 	args = append(args, inOrder(module, packages)...)

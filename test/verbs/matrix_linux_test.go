@@ -46,7 +46,7 @@ func cells(t *testing.T, isWanted func(verbsmatrix.Situation) bool) []cell {
 // TestMatrix runs each program of the matrix through one daemon and through two, also under load and over a link that
 // impairs packets. CI runs a core of them.
 func TestMatrix(t *testing.T) {
-	parts := 20
+	parts := 40
 	if testing.Short() {
 		parts = 80
 	}

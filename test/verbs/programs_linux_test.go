@@ -28,11 +28,11 @@ func TestDevices(t *testing.T) {
 // of several packets.
 func TestPingpong(t *testing.T) {
 	testenv.Long(t)
-	for i, x := range []string{
+	for i, x := range testenv.Sample(t, []string{
 		"ibv_rc_pingpong", "ibv_rc_pingpong -e", "ibv_rc_pingpong -e -c -s 100000", "ibv_rc_pingpong -c -r 3",
 		"ibv_rc_pingpong -s 1 -m 4096", "ibv_uc_pingpong", "ibv_uc_pingpong -e -c", "ibv_ud_pingpong -s 1024",
 		"ibv_ud_pingpong -s 1024 -e -c", "ibv_srq_pingpong", "ibv_srq_pingpong -e -c", "ibv_srq_pingpong -q 3 -r 100",
-	} {
+	}, 2) {
 		t.Run(x, func(t *testing.T) {
 			args := append(strings.Fields(x), "-g", "0", "-n", "100")
 			r := newRig(t)
@@ -56,7 +56,7 @@ func TestPerftest(t *testing.T) {
 	if testing.Short() {
 		list = list[:8]
 	}
-	for i, x := range testenv.Sample(t, list, 2) {
+	for i, x := range testenv.Sample(t, list, 3) {
 		t.Run(x, func(t *testing.T) {
 			args := append(strings.Fields(x), "-F")
 			if !slices.Contains(args, "-n") {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
 )
 
 // shareNever is the flag with which the daemon copies all memory.
@@ -24,7 +26,7 @@ func alternate(i int) []string {
 // each choice of --share-memory, where libibverbs prepares for forks, and with a daemon that has a small quota.
 func TestShareMemory(t *testing.T) {
 	for _, source := range []string{"share.c", "forks.c"} {
-		for _, x := range []struct {
+		for _, x := range testenv.Sample(t, []struct {
 			name    string
 			flags   []string // of ddkrun
 			choice  string
@@ -39,7 +41,7 @@ func TestShareMemory(t *testing.T) {
 			{name: "environment", choice: "never", env: []string{"DDKRUN_SHARE_MEMORY=never"}},
 			{name: "rdmav fork", choice: "auto", env: []string{"RDMAV_FORK_SAFE=1", "IBV_FORK_SAFE=1"}},
 			{name: "quota", choice: "auto", daemon: []string{"--quota-mappings", "2"}},
-		} {
+		}, 3) {
 			t.Run(source+" "+x.name, func(t *testing.T) {
 				program := compile(t, source, "-pthread", "-l:libibverbs.so.1")
 				r := newRigWithout(t, "link=network,address=10.0.0.1", x.daemon...)
@@ -54,7 +56,7 @@ func TestShareMemory(t *testing.T) {
 func TestSharePrograms(t *testing.T) {
 	for args, want := range map[string]string{"ib_write_bw -F -n 64": "#bytes", "ib_send_lat -F -n 64": "#bytes",
 		"ibv_rc_pingpong -g 0 -n 100 -c": "100 iters in"} {
-		for _, choice := range []string{"auto", "always", "never"} {
+		for _, choice := range testenv.Sample(t, []string{"always", "auto", "never"}, 3) { // alternate has the others
 			t.Run(args+" "+choice, func(t *testing.T) {
 				r := newRig(t)
 				r.flags = []string{"--share-memory=" + choice}

@@ -156,7 +156,7 @@ func (s *softRoCE) runOnce(c cell, linuxServes bool) (server, client guest.Resul
 // TestSoftRoCE runs the programs of the matrix with ddkrun against the same programs on Linux's own Soft-RoCE, in both
 // roles, also with an adapter that impairs packets.
 func TestSoftRoCE(t *testing.T) {
-	const parts = 15
+	const parts = 30
 	for condition, settings := range map[string]string{"": "", verbsmatrix.Loss: "impair=1%,"} {
 		list := cells(t, func(x verbsmatrix.Situation) bool {
 			return x == verbsmatrix.Situation{Where: verbsmatrix.Linux, Condition: condition}
