@@ -102,9 +102,8 @@ func (r *rig) load() {
 	client, _ := r.client().command(append(args, "127.0.0.1")...)
 	start(r.t, client)
 	listening := fmt.Sprintf(":%04X", port)
-	require.Eventually(r.t, func() bool { // the server has no listener any more when the client has connected
-		return !isListening("/proc/net/tcp", listening) && !isListening("/proc/net/tcp6", listening)
-	}, patience, 5*time.Millisecond)
+	// The server has no listener any more when the client has connected.
+	require.Eventually(r.t, func() bool { return !isListening(listening) }, patience, 5*time.Millisecond)
 }
 
 // start starts a program, which is killed at the end of the test.

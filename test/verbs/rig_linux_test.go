@@ -278,23 +278,23 @@ func awaitListener(t *testing.T, port int, ended chan error, w waiting) {
 			return true
 		default:
 		}
-		return isListening("/proc/net/tcp", want) || isListening("/proc/net/tcp6", want)
+		return isListening(want)
 	}, patience-10*time.Second, 5*time.Millisecond, "%s", w)
 	if len(ended) > 0 {
 		t.Fatalf("server: %s", w.out)
 	}
 }
 
-// isListening reports whether a table of sockets contains one in state LISTEN whose local address ends with a port.
-func isListening(table, port string) bool {
+// isListening reports whether a TCP socket of the thread's network namespace is in state LISTEN, whose local address
+// ends with a port.
+func isListening(port string) bool {
 	const listen = "0A"
-	b, err := os.ReadFile(table)
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], port) && f[3] == listen {
-			return true
+	for _, table := range []string{"tcp", "tcp6"} {
+		b, _ := os.ReadFile("/proc/thread-self/net/" + table) // there is no tcp6 without IPv6
+		for line := range strings.Lines(string(b)) {
+			if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], port) && f[3] == listen {
+				return true
+			}
 		}
 	}
 	return false

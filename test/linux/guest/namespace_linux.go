@@ -34,11 +34,8 @@ func newNamespace() (*namespace, error) {
 	n := &namespace{jobs: make(chan func()), quit: make(chan struct{}), done: make(chan struct{}),
 		live: map[*os.Process]struct{}{}}
 	started := make(chan error)
-	go func() {
+	onThread(func() {
 		defer close(n.done)
-		// Never unlocked: the runtime ends a thread that its goroutine leaves locked, so no other goroutine gets into
-		// the namespace.
-		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			started <- fmt.Errorf("guest: new network namespace: %w", err)
 			return
@@ -53,12 +50,31 @@ func newNamespace() (*namespace, error) {
 				return
 			}
 		}
-	}()
+	})
 	if err := <-started; err != nil {
 		<-n.done
 		return nil, err
 	}
 	return n, nil
+}
+
+// onThread calls f on a thread that ends with it: the runtime ends a thread that its goroutine leaves locked, so that no
+// other goroutine gets into the namespace. The first thread of the program would not end, and /proc/net is that of the
+// first thread.
+func onThread(f func()) {
+	found := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			onThread(f) // on another one, since this one is locked
+			runtime.UnlockOSThread()
+			close(found)
+			return
+		}
+		close(found)
+		f()
+	}()
+	<-found
 }
 
 // do runs f on the thread. f must not block for long, because all users of the namespace share the thread.
