@@ -58,9 +58,9 @@ func newNamespace() (*namespace, error) {
 	return n, nil
 }
 
-// onThread calls f on a thread that ends with it: the runtime ends a thread that its goroutine leaves locked, so that no
-// other goroutine gets into the namespace. The first thread of the program would not end, and /proc/net is that of the
-// first thread.
+// onThread calls f on a thread that ends with it: the runtime ends a thread that its goroutine leaves locked, so that
+// no other goroutine gets into the namespace. The first thread of the program would not end, and /proc/net is that of
+// the first thread.
 func onThread(f func()) {
 	found := make(chan struct{})
 	go func() {

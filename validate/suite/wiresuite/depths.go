@@ -162,11 +162,11 @@ var _ = depths.Case(validate.Case{
 // reactRNRTimer has the QP wait after an RNR NAK for longer than all of its transport retries would take. They do not
 // count in that time.
 func reactRNRTimer(t *validate.T) {
-	const code = 31 // 491 ms
-	p := dial(t, kit.AckTime(15), kit.Retry(1))
+	const code = 0                              // 655 ms
+	p := dial(t, kit.AckTime(15), kit.Retry(3)) // four transmissions of 134 ms
 	p.sent(1)
 	p.answer(wire.RCAcknowledge, p.from, wire.RNRNAK(code), 0, nil)
-	p.sendOf(0, "retransmission after an RNR NAK whose timer is longer than two ACK timeouts")
+	p.sendOf(0, "retransmission after an RNR NAK whose timer is longer than four ACK timeouts")
 	p.ack(p.from, 1)
 	p.CQ.WaitOK(1)
 }
@@ -178,7 +178,7 @@ var _ = depths.Case(validate.Case{
 }, WIREReact11)
 
 func reactTimerGoesOn(t *validate.T) {
-	p := dial(t, kit.AckTime(tick), kit.Retry(7))
+	p := dial(t, kit.AckTime(unhurried), kit.Retry(7))
 	p.Send(p.SendWR(1, 0, 8), p.SendWR(2, 8, 8))
 	p.sendOf(0, "the first of two SENDs")
 	p.ack(p.from, 1)

@@ -435,6 +435,10 @@ func reactReadLength(t *validate.T) {
 // short enough to wait for several times.
 const tick = ci.TimeExp(11) // 8.4 ms
 
+// unhurried is the timeout of a QP whose requests are to be retransmitted and then acknowledged. Eight transmissions
+// take two seconds, in which a busy machine acknowledges, too.
+const unhurried = ci.TimeExp(16) // 268 ms
+
 var WIREReact11 = reactCases.Must("WIRE-React-11", "IBTA 9.7.6", "transport timer, retry count",
 	"A request without an answer is sent once and retransmitted as a whole as often as the retry count allows. "+
 		"Then it completes with the status transport retries exhausted.")
@@ -528,7 +532,7 @@ var _ = reactCases.Case(validate.Case{
 func reactSame(t *validate.T) {
 	s := open(t)
 	for _, from := range kit.Variants(t, "PSN", []uint32{0x123456, 0xffffff, 0xfffffe}) {
-		p := s.raw(kit.AckTime(tick), kit.Retry(7)).at(7, from).connect()
+		p := s.raw(kit.AckTime(unhurried), kit.Retry(7)).at(7, from).connect()
 		n := 2*p.mtu + 5
 		w := p.SendWR(1, 32, n)
 		w.Op, w.Remote = ci.OpWrite, elsewhere
