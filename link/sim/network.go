@@ -214,8 +214,8 @@ func (l *lane) Decided(p *parcel, v impair.Verdict, _ bool) {
 	}
 }
 
-// Emit queues parcels that arrive after the latency. A copy arrives at an instant of its own, like a packet that was sent
-// again: whether its receiver has acted on the first one is then no matter of which goroutine runs first.
+// Emit queues parcels that arrive after the latency. A copy arrives at an instant of its own, like a packet that was
+// sent again: whether its receiver has acted on the first one is then no matter of which goroutine runs first.
 func (l *lane) Emit(list []parcel, _, _, _ bool) {
 	n := l.n
 	n.mu.Lock()
