@@ -11,13 +11,12 @@ import (
 // An Area collects the requirements and cases of one subject. Package-level variables declare both, so that a case is
 // registered where it is written and names its requirements as Go values:
 //
-//	var sends = &validate.Area{Scope: req.Driver}
+//	var sends = &validate.Area{Feature: validate.FeatureRC}
 //
 //	var CIPostSend01 = sends.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55)",
 //		"A full queue rejects the next request with InsufficientResources.")
 //
-//	var _ = sends.Case(validate.Case{ID: "rc.send.full", Title: "post to a full send queue", Run: sendFull},
-//		CIPostSend01, req.SAS2_1_23)
+//	var _ = sends.Add("rc.send.full", "post to a full send queue", sendFull, CIPostSend01, req.SAS2_1_23)
 //
 // The variable of a requirement has the requirement's id as its name. Dashes are left out, and an underscore stands for
 // a dot and between two numbers.
@@ -30,7 +29,11 @@ type Area struct {
 	Scope req.Scope
 	// Complete sets what all cases of the suite have in common. Case calls it for each case. It may be nil.
 	Complete func(*Case)
+	// Feature and Needs are those of the cases that Add declares.
+	Feature Feature
+	Needs   Needs
 
+	of           *Area // of a view (Of, Needing): the area that collects; nil: this one
 	requirements []*req.Requirement
 	cases        []Case
 }
@@ -47,8 +50,32 @@ func (a *Area) Should(id, section, source, text string) *req.Requirement {
 
 // Require declares a requirement.
 func (a *Area) Require(r req.Requirement) *req.Requirement {
-	a.requirements = append(a.requirements, &r)
+	to := a.collector()
+	to.requirements = append(to.requirements, &r)
 	return &r
+}
+
+// collector returns the area that collects what is declared through a.
+func (a *Area) collector() *Area { return cmp.Or(a.of, a) }
+
+// Of returns a view of the area in which Add declares cases of another feature.
+func (a *Area) Of(f Feature) *Area {
+	v := *a
+	v.of, v.Feature = a.collector(), f
+	return &v
+}
+
+// Needing returns a view of the area in which Add declares cases with other needs.
+func (a *Area) Needing(n Needs) *Area {
+	v := *a
+	v.of, v.Needs = a.collector(), n
+	return &v
+}
+
+// Add declares a case with the feature and the needs of the area. Requirements are those of Case, which declares a case
+// that has more to say.
+func (a *Area) Add(id, title string, run func(*T), proves *req.Requirement, touches ...*req.Requirement) Case {
+	return a.Case(Case{ID: id, Title: title, Feature: a.Feature, Needs: a.Needs, Run: run}, proves, touches...)
 }
 
 func (a *Area) scope() req.Scope { return cmp.Or(a.Scope, req.Driver) }
@@ -69,7 +96,8 @@ func (a *Area) Case(c Case, proves *req.Requirement, touches ...*req.Requirement
 	if a.Complete != nil {
 		a.Complete(&c)
 	}
-	a.cases = append(a.cases, c)
+	to := a.collector()
+	to.cases = append(to.cases, c)
 	return c
 }
 
@@ -91,8 +119,9 @@ func Matrix[R any](a *Area, rows []R, f func(R) (Case, []*req.Requirement)) []Ca
 
 // Suite returns the area's requirements and cases in the order of their declarations.
 func (a *Area) Suite() Suite {
-	s := Suite{Cases: slices.Clone(a.cases)}
-	for _, r := range a.requirements {
+	from := a.collector()
+	s := Suite{Cases: slices.Clone(from.cases)}
+	for _, r := range from.requirements {
 		s.Requirements = append(s.Requirements, *r)
 	}
 	return s

@@ -15,11 +15,8 @@ import (
 // The ends of clients and of the access layer, and adapters beside each other.
 var clients = area()
 
-var _ = clients.Case(validate.Case{
-	ID:    "al.client.close",
-	Title: "a client is closed while another one uses the adapter",
-	Run:   clientClose,
-}, req.SAS2_2_07)
+var _ = clients.Add("al.client.close", "a client is closed while another one uses the adapter", clientClose,
+	req.SAS2_2_07)
 
 func clientClose(t *validate.T) {
 	s := registered(t)
@@ -57,11 +54,8 @@ func clientClose(t *validate.T) {
 	s.rec[0].clean(t)
 }
 
-var _ = clients.Case(validate.Case{
-	ID:    "al.client.async",
-	Title: "a client closes itself in a callback",
-	Run:   clientCloseAsync,
-}, req.SAS2_1_29, req.SAS2_1_31)
+var _ = clients.Add("al.client.async", "a client closes itself in a callback", clientCloseAsync, req.SAS2_1_29,
+	req.SAS2_1_31)
 
 func clientCloseAsync(t *validate.T) {
 	s := registered(t)
@@ -92,11 +86,7 @@ func clientCloseAsync(t *validate.T) {
 	s.rec[0].empty(t)
 }
 
-var _ = clients.Case(validate.Case{
-	ID:    "al.client.sole",
-	Title: "a role that one client has at a time",
-	Run:   clientSole,
-}, req.SAS2_2_08)
+var _ = clients.Add("al.client.sole", "a role that one client has at a time", clientSole, req.SAS2_2_08)
 
 func clientSole(t *validate.T) {
 	s := registered(t)
@@ -113,11 +103,8 @@ func clientSole(t *validate.T) {
 	kit.OK(t, again.Close(), "Client.Close")
 }
 
-var _ = clients.Case(validate.Case{
-	ID:    "al.close",
-	Title: "the access layer is closed with objects of two clients",
-	Run:   closeAll,
-}, req.SAS2_2_06, req.SAS2_2_05)
+var _ = clients.Add("al.close", "the access layer is closed with objects of two clients", closeAll, req.SAS2_2_06,
+	req.SAS2_2_05)
 
 func closeAll(t *validate.T) {
 	s := registered(t)
@@ -144,11 +131,8 @@ func closeAll(t *validate.T) {
 	reopened(t, t.HCA())
 }
 
-var _ = clients.Case(validate.Case{
-	ID:    "al.destroy.late",
-	Title: "verbs and destroys of an object whose destruction has begun",
-	Run:   destroyLate,
-}, req.SAS2_1_31, req.SAS2_2_07)
+var _ = clients.Add("al.destroy.late", "verbs and destroys of an object whose destruction has begun", destroyLate,
+	req.SAS2_1_31, req.SAS2_2_07)
 
 func destroyLate(t *validate.T) {
 	s := newStage(t)
@@ -197,12 +181,8 @@ func destroyLate(t *validate.T) {
 	s.rec[0].empty(t)
 }
 
-var _ = clients.Case(validate.Case{
-	ID:    "al.adapters",
-	Title: "two adapters beside each other",
-	Needs: validate.Needs{HCAs: 2},
-	Run:   twoAdapters,
-}, req.SAS0_02, req.SAS2_3_02)
+var _ = clients.Needing(validate.Needs{HCAs: 2}).Add("al.adapters", "two adapters beside each other", twoAdapters,
+	req.SAS0_02, req.SAS2_3_02)
 
 func twoAdapters(t *validate.T) {
 	s := registered(t)

@@ -28,11 +28,8 @@ func typed[O any](t *validate.T, o any, what string) O {
 	return x
 }
 
-var _ = destroys.Case(validate.Case{
-	ID:    "al.destroy.completion",
-	Title: "destroy QP and CQ inside the CQ's completion callback",
-	Run:   destroyInCompletion,
-}, req.SAS2_1_29, req.SAS2_1_28)
+var _ = destroys.Add("al.destroy.completion", "destroy QP and CQ inside the CQ's completion callback",
+	destroyInCompletion, req.SAS2_1_29, req.SAS2_1_28)
 
 func destroyInCompletion(t *validate.T) {
 	s := registered(t)
@@ -72,11 +69,7 @@ func destroyInCompletion(t *validate.T) {
 	s.rec[0].clean(t)
 }
 
-var _ = destroys.Case(validate.Case{
-	ID:    "al.destroy.event",
-	Title: "destroy a QP inside its event callback",
-	Run:   destroyInEvent,
-}, req.SAS2_1_29)
+var _ = destroys.Add("al.destroy.event", "destroy a QP inside its event callback", destroyInEvent, req.SAS2_1_29)
 
 func destroyInEvent(t *validate.T) {
 	s := registered(t)
@@ -108,11 +101,7 @@ func destroyInEvent(t *validate.T) {
 	s.rec[0].clean(t)
 }
 
-var _ = destroys.Case(validate.Case{
-	ID:    "al.destroy.async",
-	Title: "asynchronous destroy while events are pending",
-	Run:   destroyAsync,
-}, req.SAS2_1_31)
+var _ = destroys.Add("al.destroy.async", "asynchronous destroy while events are pending", destroyAsync, req.SAS2_1_31)
 
 func destroyAsync(t *validate.T) {
 	s := registered(t)
@@ -143,11 +132,8 @@ func destroyAsync(t *validate.T) {
 	s.rec[0].clean(t)
 }
 
-var _ = destroys.Case(validate.Case{
-	ID:    "al.destroy.tree",
-	Title: "asynchronous destroy of a PD with all its objects",
-	Run:   destroyTree,
-}, req.SAS2_1_31, req.SAS2_1_29)
+var _ = destroys.Add("al.destroy.tree", "asynchronous destroy of a PD with all its objects", destroyTree,
+	req.SAS2_1_31, req.SAS2_1_29)
 
 func destroyTree(t *validate.T) {
 	s := registered(t)

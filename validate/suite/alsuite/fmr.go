@@ -19,19 +19,9 @@ var CIPool03 = pools.Must("CI-Pool-03", "CI access layer", "accesslayer, FMRPool
 	"A pool of FMRs with a cache uses a mapping again for the same pages at the same address, also while it is in "+
 		"use, and for no others.")
 
-var _ = pools.Case(validate.Case{
-	ID:    "al.pool.fmr",
-	Title: "a pool of FMRs",
-	Needs: validate.Needs{Caps: ci.CapFMR, HCAs: 2},
-	Run:   fmrPool,
-}, CIPool02)
+var _ = pools.Add("al.pool.fmr", "a pool of FMRs", fmrPool, CIPool02)
 
-var _ = pools.Case(validate.Case{
-	ID:    "al.pool.fmr-cache",
-	Title: "mappings that a pool of FMRs uses again",
-	Needs: validate.Needs{Caps: ci.CapFMR, HCAs: 2},
-	Run:   fmrPoolCache,
-}, CIPool03)
+var _ = pools.Add("al.pool.fmr-cache", "mappings that a pool of FMRs uses again", fmrPoolCache, CIPool03)
 
 // fmrStage is a pool of FMRs and memory whose pages it can map.
 type fmrStage struct {

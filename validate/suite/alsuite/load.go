@@ -153,11 +153,8 @@ var CILoad01 = loads.Must("CI-Load-01", "CI access layer", "ci, Registrar",
 	"A driver whose registration is rejected reports the error and drives the device no more. The device can be "+
 		"loaded again.")
 
-var _ = loads.Case(validate.Case{
-	ID:    "al.load.rejected",
-	Title: "the access layer rejects the adapter of a driver that is loaded",
-	Run:   loadRejected,
-}, CILoad01)
+var _ = loads.Add("al.load.rejected", "the access layer rejects the adapter of a driver that is loaded", loadRejected,
+	CILoad01)
 
 func loadRejected(t *validate.T) {
 	s := newStage(t)

@@ -10,18 +10,14 @@ import (
 )
 
 // Pools of regions.
-var pools = area()
+var pools = area().Needing(validate.Needs{Caps: ci.CapFMR, HCAs: 2})
 
 var CIPool01 = pools.Must("CI-Pool-01", "CI access layer", "accesslayer, FastRegPool",
 	"A mapping of a pool grants the peer access from its registration to its invalidation. Each mapping has another "+
 		"key, and the pool has no more mappings than regions.")
 
-var _ = pools.Case(validate.Case{
-	ID:    "al.pool.fast",
-	Title: "a pool of fast registration regions",
-	Needs: validate.Needs{Caps: ci.CapFastReg, HCAs: 2},
-	Run:   fastPool,
-}, CIPool01)
+var _ = pools.Needing(validate.Needs{Caps: ci.CapFastReg, HCAs: 2}).Add("al.pool.fast",
+	"a pool of fast registration regions", fastPool, CIPool01)
 
 func fastPool(t *validate.T) {
 	s := registered(t)

@@ -13,11 +13,7 @@ import (
 // States of ports, as PnP reports them.
 var ports = area()
 
-var _ = ports.Case(validate.Case{
-	ID:    "al.pnp.port",
-	Title: "a port goes down and comes up",
-	Run:   portDownUp,
-}, req.SAS2_3_04, req.SAS2_2_05)
+var _ = ports.Add("al.pnp.port", "a port goes down and comes up", portDownUp, req.SAS2_3_04, req.SAS2_2_05)
 
 // portDownUp takes the link of a port down and up. A client that registers while the link is down gets the state, too.
 func portDownUp(t *validate.T) {

@@ -149,11 +149,8 @@ var CIPump04 = pumps.Must("CI-Pump-04", "CI access layer", "accesslayer, Pump.Ca
 	"Pump.CatchUp calls its function once, on the goroutine of the pump, after the completions that were in the CQ "+
 		"have been handled; of several calls, in order. A pump that ends first does not call it.")
 
-var _ = pumps.Case(validate.Case{
-	ID:    "al.pump.catch-up",
-	Title: "let pumps catch up with completions, and with an empty CQ",
-	Run:   pumpCatchUp,
-}, CIPump04)
+var _ = pumps.Add("al.pump.catch-up", "let pumps catch up with completions, and with an empty CQ", pumpCatchUp,
+	CIPump04)
 
 func pumpCatchUp(t *validate.T) {
 	const messages = 24
@@ -230,11 +227,7 @@ var CIPump05 = pumps.Must("CI-Pump-05", "CI access layer", "accesslayer, CQ.Wait
 	"A wait returns completions that are queued also if its context has ended, and otherwise the error of the "+
 		"context. If the CQ is destroyed, waits return ErrClosed. Several waits get each completion once.")
 
-var _ = pumps.Case(validate.Case{
-	ID:    "al.wait.end",
-	Title: "waits whose context or CQ ends, and several waits at a time",
-	Run:   waitEnd,
-}, CIPump05)
+var _ = pumps.Add("al.wait.end", "waits whose context or CQ ends, and several waits at a time", waitEnd, CIPump05)
 
 func waitEnd(t *validate.T) {
 	s := registered(t)
@@ -343,11 +336,7 @@ func (q windowCQ) Notify(when ci.Notify) error {
 var CIPump06 = pumps.Must("CI-Pump-06", "CI access layer", "accesslayer, CQ.Wait, Poller.Next",
 	"A completion that arrives between the last poll of a wait and the arming of the CQ ends the wait.")
 
-var _ = pumps.Case(validate.Case{
-	ID:    "al.wait.window",
-	Title: "a completion arrives while a wait arms the CQ",
-	Run:   waitWindow,
-}, CIPump06)
+var _ = pumps.Add("al.wait.window", "a completion arrives while a wait arms the CQ", waitWindow, CIPump06)
 
 func waitWindow(t *validate.T) {
 	w := &window{}

@@ -15,11 +15,8 @@ import (
 // What begins or ends while something else does: registrations for PnP beside adapters, and pumps beside completions.
 var races = area()
 
-var _ = races.Case(validate.Case{
-	ID:    "al.pnp.race",
-	Title: "clients register and leave while an adapter is added and removed",
-	Run:   pnpRace,
-}, req.SAS2_2_05)
+var _ = races.Add("al.pnp.race", "clients register and leave while an adapter is added and removed", pnpRace,
+	req.SAS2_2_05)
 
 func pnpRace(t *validate.T) {
 	const rounds, others = 15, 3
@@ -101,11 +98,8 @@ func (n *notices) String() string {
 	return fmt.Sprintf("%d add callbacks and %d remove callbacks", n.adds.Load(), n.removes.Load())
 }
 
-var _ = races.Case(validate.Case{
-	ID:    "al.pump.end",
-	Title: "a pump ends in its own handler, and another one takes over",
-	Run:   pumpEnd,
-}, CIPump03, CIPump01)
+var _ = races.Add("al.pump.end", "a pump ends in its own handler, and another one takes over", pumpEnd, CIPump03,
+	CIPump01)
 
 func pumpEnd(t *validate.T) {
 	const messages = 48

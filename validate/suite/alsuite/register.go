@@ -40,11 +40,8 @@ func registerInside(t *validate.T) {
 	s.rec[0].clean(t)
 }
 
-var _ = registrations.Case(validate.Case{
-	ID:    "al.register.ready",
-	Title: "a client uses the adapter inside its add callback",
-	Run:   registerReady,
-}, req.SAS2_3_01, req.SAS0_02)
+var _ = registrations.Add("al.register.ready", "a client uses the adapter inside its add callback", registerReady,
+	req.SAS2_3_01, req.SAS0_02)
 
 func registerReady(t *validate.T) {
 	s := newStage(t)
@@ -86,11 +83,7 @@ func registerReady(t *validate.T) {
 	}
 }
 
-var _ = registrations.Case(validate.Case{
-	ID:    "al.register.twice",
-	Title: "register one adapter twice",
-	Run:   registerTwice,
-}, req.SAS2_3_02)
+var _ = registrations.Add("al.register.twice", "register one adapter twice", registerTwice, req.SAS2_3_02)
 
 func registerTwice(t *validate.T) {
 	s := registered(t)
@@ -114,11 +107,7 @@ func registerBad(t *validate.T) {
 	kit.WantExactly(t, err, "Client.OpenCA of a GUID that is not registered", ci.NotFound)
 }
 
-var _ = registrations.Case(validate.Case{
-	ID:    "al.open.shared",
-	Title: "three opens by two clients",
-	Run:   openShared,
-}, req.SAS2_2_08, req.SAS2_2_07)
+var _ = registrations.Add("al.open.shared", "three opens by two clients", openShared, req.SAS2_2_08, req.SAS2_2_07)
 
 func openShared(t *validate.T) {
 	s := registered(t)
@@ -139,11 +128,7 @@ func openShared(t *validate.T) {
 	s.rec[0].shut(t)
 }
 
-var _ = registrations.Case(validate.Case{
-	ID:    "al.events",
-	Title: "an event of a port reaches each open",
-	Run:   portEvents,
-}, req.SAS2_3_04)
+var _ = registrations.Add("al.events", "an event of a port reaches each open", portEvents, req.SAS2_3_04)
 
 func portEvents(t *validate.T) {
 	s := registered(t)
@@ -166,12 +151,8 @@ func portEvents(t *validate.T) {
 	kit.Equal(t, "Event.Port", ea.Port, a.Port.Num)
 }
 
-var _ = registrations.Case(validate.Case{
-	ID:    "al.lid",
-	Title: "a change of LID is reported to clients",
-	Needs: validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:   lidChange,
-}, req.SAS2_1_17)
+var _ = registrations.Needing(validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}}).Add("al.lid",
+	"a change of LID is reported to clients", lidChange, req.SAS2_1_17)
 
 // lidChange sets a LID with a MAD through the access layer, as a subnet management agent does.
 func lidChange(t *validate.T) {

@@ -50,11 +50,7 @@ func pnp(t *validate.T) {
 	}
 }
 
-var _ = removals.Case(validate.Case{
-	ID:    "al.pnp.late",
-	Title: "a client registers after the adapters",
-	Run:   pnpLate,
-}, req.SAS2_2_05)
+var _ = removals.Add("al.pnp.late", "a client registers after the adapters", pnpLate, req.SAS2_2_05)
 
 func pnpLate(t *validate.T) {
 	s := registered(t)
@@ -70,12 +66,8 @@ func pnpLate(t *validate.T) {
 	kit.Equal(t, "remove callbacks after an adapter is removed, too", int(removes.Load()), len(s.hcas))
 }
 
-var _ = removals.Case(validate.Case{
-	ID:    "al.deregister.busy",
-	Title: "remove an adapter with objects of all kinds and traffic",
-	Needs: validate.Needs{HCAs: 2},
-	Run:   deregisterBusy,
-}, req.SAS2_2_06, req.SAS2_2_05)
+var _ = removals.Needing(validate.Needs{HCAs: 2}).Add("al.deregister.busy",
+	"remove an adapter with objects of all kinds and traffic", deregisterBusy, req.SAS2_2_06, req.SAS2_2_05)
 
 func deregisterBusy(t *validate.T) {
 	s := registered(t)
@@ -126,11 +118,7 @@ func deregisterBusy(t *validate.T) {
 	reopened(t, t.HCAs()[1])
 }
 
-var _ = removals.Case(validate.Case{
-	ID:    "al.deregister.order",
-	Title: "order of the steps of a removal",
-	Run:   deregisterOrder,
-}, req.SAS2_2_09)
+var _ = removals.Add("al.deregister.order", "order of the steps of a removal", deregisterOrder, req.SAS2_2_09)
 
 func deregisterOrder(t *validate.T) {
 	s := registered(t)
@@ -158,11 +146,8 @@ func reopened(t *validate.T, h ci.HCA) {
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
 
-var _ = removals.Case(validate.Case{
-	ID:    "al.deregister.refused",
-	Title: "remove an adapter while the driver rejects a destroy three times",
-	Run:   deregisterRefused,
-}, req.SAS2_2_07)
+var _ = removals.Add("al.deregister.refused", "remove an adapter while the driver rejects a destroy three times",
+	deregisterRefused, req.SAS2_2_07)
 
 func deregisterRefused(t *validate.T) {
 	s := newStage(t)
@@ -183,11 +168,7 @@ func deregisterRefused(t *validate.T) {
 	s.rec[0].shut(t)
 }
 
-var _ = removals.Case(validate.Case{
-	ID:    "al.deregister.unused",
-	Title: "verbs on a removed adapter",
-	Run:   deregisterUnused,
-}, req.SAS2_2_06)
+var _ = removals.Add("al.deregister.unused", "verbs on a removed adapter", deregisterUnused, req.SAS2_2_06)
 
 func deregisterUnused(t *validate.T) {
 	s := registered(t)

@@ -9,7 +9,7 @@ import (
 )
 
 // apmCases are the cases of automatic path migration. (IBTA 10.4, 17.2.8.)
-var apmCases = &validate.Area{}
+var apmCases = &validate.Area{Feature: validate.FeatureAPM, Needs: validate.Needs{Caps: ci.CapAPM}}
 
 // alternate returns the alternate path of an end. It uses the second port if both adapters have one, otherwise the
 // first. Its ACK timeout differs from that of the primary path.
@@ -62,13 +62,7 @@ var CIAPM01 = apmCases.Must("CI-APM-01", "IBTA 10.4.1", "ci_modify_qp (25)",
 	"A connection that is rearmed at both ends with an alternate path becomes Armed after packets have passed in "+
 		"both directions.")
 
-var _ = apmCases.Case(validate.Case{
-	ID:      "apm.arm",
-	Title:   "rearm both ends",
-	Feature: validate.FeatureAPM,
-	Needs:   validate.Needs{Caps: ci.CapAPM},
-	Run:     apmArm,
-}, CIAPM01)
+var _ = apmCases.Add("apm.arm", "rearm both ends", apmArm, CIAPM01)
 
 func apmArm(t *validate.T) {
 	p := kit.RC(t)
@@ -91,13 +85,7 @@ var CIAPM02 = apmCases.Must("CI-APM-02", "IBTA 10.4.1", "ci_modify_qp (25)",
 	"An armed QP that is modified to Migrated uses its alternate path, which becomes the primary one. Traffic "+
 		"continues.")
 
-var _ = apmCases.Case(validate.Case{
-	ID:      "apm.migrate",
-	Title:   "one end is modified to Migrated",
-	Feature: validate.FeatureAPM,
-	Needs:   validate.Needs{Caps: ci.CapAPM},
-	Run:     apmMigrate,
-}, CIAPM02)
+var _ = apmCases.Add("apm.migrate", "one end is modified to Migrated", apmMigrate, CIAPM02)
 
 func apmMigrate(t *validate.T) {
 	p := kit.RC(t)
@@ -118,13 +106,7 @@ func apmMigrate(t *validate.T) {
 var CIAPM03 = apmCases.Must("CI-APM-03", "IBTA 10.4.1", "ci_modify_qp (25)",
 	"The peer of a migrated QP migrates at the next packet, and each end raises the event path migrated once.")
 
-var _ = apmCases.Case(validate.Case{
-	ID:      "apm.events",
-	Title:   "events at both ends",
-	Feature: validate.FeatureAPM,
-	Needs:   validate.Needs{Caps: ci.CapAPM},
-	Run:     apmEvents,
-}, CIAPM03)
+var _ = apmCases.Add("apm.events", "events at both ends", apmEvents, CIAPM03)
 
 func apmEvents(t *validate.T) {
 	p := kit.RC(t)
@@ -149,13 +131,7 @@ var CIAPM04 = apmCases.Must("CI-APM-04", "IBTA 10.4.1", "ci_modify_qp (25)",
 	"A request for a migration state that the current state does not permit, or that cannot be requested, fails "+
 		"with InvalidAPMState and changes nothing.")
 
-var _ = apmCases.Case(validate.Case{
-	ID:      "apm.illegal",
-	Title:   "states that cannot be requested",
-	Feature: validate.FeatureAPM,
-	Needs:   validate.Needs{Caps: ci.CapAPM},
-	Run:     apmIllegal,
-}, CIAPM04)
+var _ = apmCases.Add("apm.illegal", "states that cannot be requested", apmIllegal, CIAPM04)
 
 func apmIllegal(t *validate.T) {
 	p := kit.RC(t)
@@ -185,13 +161,7 @@ var CIAPM05 = apmCases.Must("CI-APM-05", "IBTA 11.2.5.2", "ci_modify_qp (25)",
 	"An alternate path with a port or P_Key index that does not exist fails with InvalidPort or InvalidPKey and "+
 		"changes nothing.")
 
-var _ = apmCases.Case(validate.Case{
-	ID:      "apm.path",
-	Title:   "alternate paths that do not exist",
-	Feature: validate.FeatureAPM,
-	Needs:   validate.Needs{Caps: ci.CapAPM},
-	Run:     apmPath,
-}, CIAPM05)
+var _ = apmCases.Add("apm.path", "alternate paths that do not exist", apmPath, CIAPM05)
 
 func apmPath(t *validate.T) {
 	p := kit.RC(t)
@@ -234,13 +204,7 @@ func apmPath(t *validate.T) {
 var CIAPM06 = apmCases.Must("CI-APM-06", "IBTA 10.4.1", "ci_query_qp (27)",
 	"A new QP is Migrated. Query returns the migration state and the alternate path.")
 
-var _ = apmCases.Case(validate.Case{
-	ID:      "apm.query",
-	Title:   "results of Query",
-	Feature: validate.FeatureAPM,
-	Needs:   validate.Needs{Caps: ci.CapAPM},
-	Run:     apmQuery,
-}, CIAPM06)
+var _ = apmCases.Add("apm.query", "results of Query", apmQuery, CIAPM06)
 
 func apmQuery(t *validate.T) {
 	p := kit.RC(t)
@@ -257,13 +221,7 @@ func apmQuery(t *validate.T) {
 var CIAPM07 = apmCases.Must("CI-APM-07", "IBTA 10.4.1", "ci_modify_qp (25)",
 	"A connection that has migrated can be rearmed and can migrate again.")
 
-var _ = apmCases.Case(validate.Case{
-	ID:      "apm.again",
-	Title:   "migrate three times",
-	Feature: validate.FeatureAPM,
-	Needs:   validate.Needs{Caps: ci.CapAPM},
-	Run:     apmAgain,
-}, CIAPM07, CIAPM02)
+var _ = apmCases.Add("apm.again", "migrate three times", apmAgain, CIAPM07, CIAPM02)
 
 func apmAgain(t *validate.T) {
 	p := kit.RC(t)
@@ -285,13 +243,8 @@ var CIAPM08 = apmCases.Must("CI-APM-08", "IBTA 11.6.3", "event QP_APM_ERROR (18)
 	"A migration request on a path other than the loaded alternate path is ignored and raises the event path "+
 		"migration error.")
 
-var _ = apmCases.Case(validate.Case{
-	ID:      "apm.refused",
-	Title:   "the peer migrates to a path other than the loaded one",
-	Feature: validate.FeatureAPM,
-	Needs:   validate.Needs{Caps: ci.CapAPM, HCAs: 2},
-	Run:     apmRefused,
-}, CIAPM08)
+var _ = apmCases.Needing(validate.Needs{Caps: ci.CapAPM, HCAs: 2}).Add("apm.refused",
+	"the peer migrates to a path other than the loaded one", apmRefused, CIAPM08)
 
 // apmRefused loads an alternate path at B that leads back to B itself. A migrates on a valid path, and B must not
 // migrate.
@@ -317,13 +270,8 @@ var CIAPM09 = apmCases.Must("CI-APM-09", "IBTA 17.2.8", "retry",
 	"An armed QP that has used up its retries on the primary path does not fail. It migrates by itself, raises the "+
 		"event path migrated, and continues on the alternate path.")
 
-var _ = apmCases.Case(validate.Case{
-	ID:      "apm.automatic",
-	Title:   "the primary path fails",
-	Feature: validate.FeatureAPM,
-	Needs:   validate.Needs{Caps: ci.CapAPM, Impair: true},
-	Run:     apmAutomatic,
-}, CIAPM09)
+var _ = apmCases.Needing(validate.Needs{Caps: ci.CapAPM, Impair: true}).Add("apm.automatic", "the primary path fails",
+	apmAutomatic, CIAPM09)
 
 // apmAutomatic cuts the link until the sender has migrated by itself. The alternate path has a longer timeout, so that
 // the link is restored long before the retries on that path are used up.

@@ -12,18 +12,14 @@ import (
 
 // argumentCases are the cases of the largest legal arguments, of those just beyond them, and of queues of depth 0.
 // (IBTA 11.2.4.1, 11.2.6.1, 11.3.1.1, 11.4.1.)
-var argumentCases = &validate.Area{}
+var argumentCases = &validate.Area{Feature: validate.FeatureRC}
 
 var CICreateQP04 = argumentCases.Must("CI-CreateQP-04", "IBTA 11.2.4", "ci_create_qp (22); CAAttr.MaxWRs, MaxSGEs, "+
 	"MaxInline",
 	"Each size of a QP can be as large as the limit of the CA.")
 
-var _ = argumentCases.Case(validate.Case{
-	ID:      "qp.create.largest",
-	Title:   "each size at the limit of the CA",
-	Feature: validate.FeatureQP,
-	Run:     qpCreateLargest,
-}, CICreateQP04)
+var _ = argumentCases.Of(validate.FeatureQP).Add("qp.create.largest", "each size at the limit of the CA",
+	qpCreateLargest, CICreateQP04)
 
 func qpCreateLargest(t *validate.T) {
 	ca := kit.Open(t)
@@ -59,12 +55,8 @@ var CICreateQP05 = argumentCases.Must("CI-CreateQP-05", "IBTA 11.2.4", "ci_creat
 	"A negative size fails with the status of a size beyond the limits, and an unknown flag with InvalidParameter. "+
 		"No QP is created.")
 
-var _ = argumentCases.Case(validate.Case{
-	ID:      "qp.create.negative",
-	Title:   "negative sizes and an unknown flag",
-	Feature: validate.FeatureQP,
-	Run:     qpCreateNegative,
-}, CICreateQP05)
+var _ = argumentCases.Of(validate.FeatureQP).Add("qp.create.negative", "negative sizes and an unknown flag",
+	qpCreateNegative, CICreateQP05)
 
 func qpCreateNegative(t *validate.T) {
 	ca := kit.Open(t)
@@ -96,12 +88,8 @@ func qpCreateNegative(t *validate.T) {
 var CICreateCQ03 = argumentCases.Must("CI-CreateCQ-03", "CI", "ci_create_cq_ex (30); Affinity.Vector",
 	"A completion vector above CAAttr.Vectors fails with InvalidParameter, and no CQ is created.")
 
-var _ = argumentCases.Case(validate.Case{
-	ID:      "cq.create.bad-vector",
-	Title:   "completion vectors beyond the last one",
-	Feature: validate.FeatureCQ,
-	Run:     cqBadVector,
-}, CICreateCQ03)
+var _ = argumentCases.Of(validate.FeatureCQ).Add("cq.create.bad-vector", "completion vectors beyond the last one",
+	cqBadVector, CICreateCQ03)
 
 func cqBadVector(t *validate.T) {
 	ca := kit.Open(t)
@@ -121,12 +109,8 @@ var CIDepthZero01 = argumentCases.Must("CI-DepthZero-01", "IBTA 11.4.1", "ci_pos
 	"A queue that was created with depth 0 takes as many requests as Query returns, and rejects the next with "+
 		"InsufficientResources. The other queue of the QP works.")
 
-var _ = argumentCases.Case(validate.Case{
-	ID:      "post.depth-zero",
-	Title:   "QPs without a send queue and without a receive queue",
-	Feature: validate.FeatureRC,
-	Run:     postDepthZero,
-}, CIDepthZero01)
+var _ = argumentCases.Add("post.depth-zero", "QPs without a send queue and without a receive queue", postDepthZero,
+	CIDepthZero01)
 
 // postDepthZero connects a QP that only sends with one that only receives.
 func postDepthZero(t *validate.T) {
@@ -184,12 +168,7 @@ var IBTA9_9_14 = argumentCases.Must("IBTA-9.9-14", "IBTA 9.7.5.2.8", "RNR NAK; 1
 	"A responder in RTR without a receive answers with an RNR NAK, and the message completes the receive that is "+
 		"posted later.")
 
-var _ = argumentCases.Case(validate.Case{
-	ID:      "fault.rnr.rtr",
-	Title:   "a message to a QP in RTR without a receive",
-	Feature: validate.FeatureRC,
-	Run:     rnrInRTR,
-}, IBTA9_9_14)
+var _ = argumentCases.Add("fault.rnr.rtr", "a message to a QP in RTR without a receive", rnrInRTR, IBTA9_9_14)
 
 func rnrInRTR(t *validate.T) {
 	p := kit.NewPairInReset(t, kit.RNRRetry(7), kit.MinRNR(5))
@@ -322,13 +301,8 @@ func qpStill(t *validate.T, typ ci.QPType) {
 var CIBindMW11 = argumentCases.Must("CI-BindMW-11", "IBTA 11.4.1", "ci_bind_mw (53)",
 	"QP.BindMW in Reset, Init and RTR fails with InvalidQPState, and the window keeps its key.")
 
-var _ = argumentCases.Case(validate.Case{
-	ID:      "mw.state",
-	Title:   "QP.BindMW before RTS",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     bindEarly,
-}, CIBindMW11)
+var _ = argumentCases.Of(validate.FeatureMW).Needing(validate.Needs{Caps: ci.CapMW1}).Add("mw.state",
+	"QP.BindMW before RTS", bindEarly, CIBindMW11)
 
 func bindEarly(t *validate.T) {
 	p := kit.NewPairInReset(t)
@@ -349,13 +323,8 @@ func bindEarly(t *validate.T) {
 var CIBindMW12 = argumentCases.Must("CI-BindMW-12", "IBTA 11.4.1", "ci_bind_mw (53); MWBind.Access",
 	"A bind with a right that windows do not have fails, and the window keeps its key.")
 
-var _ = argumentCases.Case(validate.Case{
-	ID:      "mw.foreign-rights",
-	Title:   "QP.BindMW with rights that are not remote",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     bindForeignRights,
-}, CIBindMW12)
+var _ = argumentCases.Of(validate.FeatureMW).Needing(validate.Needs{Caps: ci.CapMW1}).Add("mw.foreign-rights",
+	"QP.BindMW with rights that are not remote", bindForeignRights, CIBindMW12)
 
 func bindForeignRights(t *validate.T) {
 	p := kit.RC(t)
@@ -379,12 +348,8 @@ var CIModifyQP13 = argumentCases.Must("CI-ModifyQP-13", "IBTA 11.2.4.2", "ci_mod
 	"Modify to RTR with an address that the port cannot use, or with that of a multicast group, fails, and the QP "+
 		"stays in Init.")
 
-var _ = argumentCases.Case(validate.Case{
-	ID:      "qp.path.unusable",
-	Title:   "a connection to an address that cannot be used",
-	Feature: validate.FeatureRC,
-	Run:     qpPathUnusable,
-}, CIModifyQP13)
+var _ = argumentCases.Add("qp.path.unusable", "a connection to an address that cannot be used", qpPathUnusable,
+	CIModifyQP13)
 
 func qpPathUnusable(t *validate.T) {
 	p := kit.NewPairInReset(t)

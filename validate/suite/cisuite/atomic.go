@@ -11,7 +11,7 @@ import (
 )
 
 // atomicCases are the cases of compare-and-swap and fetch-and-add. (IBTA 9.4.5, 10.7.2.3.)
-var atomicCases = &validate.Area{}
+var atomicCases = &validate.Area{Feature: validate.FeatureAtomic, Needs: validate.Needs{Atomics: ci.AtomicLocal}}
 
 var CIAtomic02 = atomicCases.Must("CI-Atomic-02", "IBTA 10.7.2", "AtomicGlobal",
 	"If AtomicGlobal is claimed, remote atomics and sync/atomic operations of the host lose no update of each other.")
@@ -51,13 +51,8 @@ var IBTA9_4_10 = atomicCases.Must("IBTA-9.4-10", "IBTA 9.4.5", "CmpSwap",
 	"A compare-and-swap stores the new value exactly if the word equals the compare value. It returns the original "+
 		"value of the word.")
 
-var _ = atomicCases.Case(validate.Case{
-	ID:      "atomic.cas",
-	Title:   "compare-and-swap with an equal and a different compare value",
-	Feature: validate.FeatureAtomic,
-	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
-	Run:     atomicCAS,
-}, IBTA9_4_10)
+var _ = atomicCases.Add("atomic.cas", "compare-and-swap with an equal and a different compare value", atomicCAS,
+	IBTA9_4_10)
 
 func atomicCAS(t *validate.T) {
 	p := kit.RC(t)
@@ -87,13 +82,7 @@ func atomicCAS(t *validate.T) {
 var IBTA9_4_11 = atomicCases.Must("IBTA-9.4-11", "IBTA 9.4.5", "FetchAdd",
 	"A fetch-and-add adds modulo 2^64 and returns the original value of the word.")
 
-var _ = atomicCases.Case(validate.Case{
-	ID:      "atomic.faa",
-	Title:   "fetch-and-add, also with overflow",
-	Feature: validate.FeatureAtomic,
-	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
-	Run:     atomicFAA,
-}, IBTA9_4_11)
+var _ = atomicCases.Add("atomic.faa", "fetch-and-add, also with overflow", atomicFAA, IBTA9_4_11)
 
 func atomicFAA(t *validate.T) {
 	p := kit.RC(t)
@@ -115,13 +104,7 @@ func atomicFAA(t *validate.T) {
 var CIAtomic01 = atomicCases.Must("CI-Atomic-01", "CI memory model", "package ci, Atomic; D-59",
 	"Operands and results of atomics are in memory in the byte order of the host, at both ends.")
 
-var _ = atomicCases.Case(validate.Case{
-	ID:      "atomic.native-order",
-	Title:   "byte order in memory",
-	Feature: validate.FeatureAtomic,
-	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
-	Run:     atomicOrder,
-}, CIAtomic01)
+var _ = atomicCases.Add("atomic.native-order", "byte order in memory", atomicOrder, CIAtomic01)
 
 func atomicOrder(t *validate.T) {
 	p := kit.RC(t)
@@ -139,13 +122,7 @@ func atomicOrder(t *validate.T) {
 var CIAtomic03 = atomicCases.Must("CI-Atomic-03", "IBTA 11.4.2.1", "ci_poll_cq (59)",
 	"The completion of an atomic has its operation and a length of 8.")
 
-var _ = atomicCases.Case(validate.Case{
-	ID:      "atomic.wc",
-	Title:   "the completion",
-	Feature: validate.FeatureAtomic,
-	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
-	Run:     atomicWC,
-}, CIAtomic03)
+var _ = atomicCases.Add("atomic.wc", "the completion", atomicWC, CIAtomic03)
 
 func atomicWC(t *validate.T) {
 	p := kit.RC(t)
@@ -160,13 +137,7 @@ func atomicWC(t *validate.T) {
 var IBTA9_4_13 = atomicCases.Must("IBTA-9.4-13", "IBTA 9.4.5", "alignment",
 	"An atomic at an address that is not a multiple of 8 completes with remote invalid request and changes nothing.")
 
-var _ = atomicCases.Case(validate.Case{
-	ID:      "atomic.misaligned",
-	Title:   "addresses that are not a multiple of 8",
-	Feature: validate.FeatureAtomic,
-	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
-	Run:     atomicMisaligned,
-}, IBTA9_4_13)
+var _ = atomicCases.Add("atomic.misaligned", "addresses that are not a multiple of 8", atomicMisaligned, IBTA9_4_13)
 
 func atomicMisaligned(t *validate.T) {
 	first := kit.RC(t)
@@ -187,13 +158,7 @@ func atomicMisaligned(t *validate.T) {
 var IBTA9_4_14 = atomicCases.Must("IBTA-9.4-14", "IBTA 9.7.5", "duplicates",
 	"An atomic is executed in the order of its queue, after the WRITEs before it.")
 
-var _ = atomicCases.Case(validate.Case{
-	ID:      "atomic.after-write",
-	Title:   "an atomic after a WRITE of the word",
-	Feature: validate.FeatureAtomic,
-	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
-	Run:     atomicAfterWrite,
-}, IBTA9_4_14)
+var _ = atomicCases.Add("atomic.after-write", "an atomic after a WRITE of the word", atomicAfterWrite, IBTA9_4_14)
 
 func atomicAfterWrite(t *validate.T) {
 	p := kit.RC(t)
@@ -210,13 +175,7 @@ func atomicAfterWrite(t *validate.T) {
 var IBTA9_4_12 = atomicCases.Must("IBTA-9.4-12", "IBTA 9.4.5", "atomicity",
 	"Atomics of many QPs on one word lose no update, and each returns a different original value.")
 
-var _ = atomicCases.Case(validate.Case{
-	ID:      "atomic.concurrent",
-	Title:   "fetch-and-add of 4 QPs on one word",
-	Feature: validate.FeatureAtomic,
-	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
-	Run:     atomicConcurrent,
-}, IBTA9_4_12)
+var _ = atomicCases.Add("atomic.concurrent", "fetch-and-add of 4 QPs on one word", atomicConcurrent, IBTA9_4_12)
 
 func atomicConcurrent(t *validate.T) {
 	const qps, each = 4, 60
@@ -251,13 +210,7 @@ func atomicConcurrent(t *validate.T) {
 	kit.Equal(t, "word after 240 increments by 4 QPs", kit.LoadWord(first.B.Buf.Bytes), qps*each)
 }
 
-var _ = atomicCases.Case(validate.Case{
-	ID:      "atomic.lock",
-	Title:   "compare-and-swap of 3 QPs on one word",
-	Feature: validate.FeatureAtomic,
-	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
-	Run:     atomicLock,
-}, IBTA9_4_12, IBTA9_4_10)
+var _ = atomicCases.Add("atomic.lock", "compare-and-swap of 3 QPs on one word", atomicLock, IBTA9_4_12, IBTA9_4_10)
 
 func atomicLock(t *validate.T) {
 	const qps, each = 3, 25
@@ -299,13 +252,7 @@ func atomicLock(t *validate.T) {
 	t.Logf("increments by QP: %d in %d rounds", won, tries)
 }
 
-var _ = atomicCases.Case(validate.Case{
-	ID:      "atomic.depth",
-	Title:   "32 atomics at initiator depth 1",
-	Feature: validate.FeatureAtomic,
-	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
-	Run:     atomicDepth,
-}, IBTA9_4_11, IBTA9_4_06)
+var _ = atomicCases.Add("atomic.depth", "32 atomics at initiator depth 1", atomicDepth, IBTA9_4_11, IBTA9_4_06)
 
 func atomicDepth(t *validate.T) {
 	const n = 32

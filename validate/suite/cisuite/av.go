@@ -10,7 +10,7 @@ import (
 )
 
 // avCases are the cases of address vectors as objects. Their use in sends belongs to udCases. (IBTA 11.2.2, 10.2.2.)
-var avCases = &validate.Area{}
+var avCases = &validate.Area{Feature: validate.FeatureUD, Needs: validate.Needs{Caps: ci.CapAV}}
 
 // variants returns vectors with the same destination as good and different other fields.
 func variants(good ci.AVAttr) []ci.AVAttr {
@@ -36,13 +36,7 @@ func wantAV(t *validate.T, av ci.AV, pd ci.PD, want ci.AVAttr, when string) {
 var CIQueryAV01 = avCases.Must("CI-QueryAV-01", "IBTA 11.2.2", "ci_query_av (15)",
 	"Query returns the whole vector as it was set, and its PD, whatever happens to other vectors.")
 
-var _ = avCases.Case(validate.Case{
-	ID:      "av.query",
-	Title:   "attributes and PD",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapAV},
-	Run:     avQuery,
-}, CIQueryAV01, req.SAS2_1_02)
+var _ = avCases.Add("av.query", "attributes and PD", avQuery, CIQueryAV01, req.SAS2_1_02)
 
 func avQuery(t *validate.T) {
 	ca := kit.Open(t)
@@ -58,13 +52,7 @@ func avQuery(t *validate.T) {
 var CIModifyAV02 = avCases.Must("CI-ModifyAV-02", "IBTA 11.2.2", "ci_modify_av (16)",
 	"Modify replaces the whole vector, and can turn a vector that leads nowhere into a valid one.")
 
-var _ = avCases.Case(validate.Case{
-	ID:      "av.modify.whole",
-	Title:   "all fields",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapAV},
-	Run:     avModify,
-}, CIModifyAV02, CIQueryAV01)
+var _ = avCases.Add("av.modify.whole", "all fields", avModify, CIModifyAV02, CIQueryAV01)
 
 func avModify(t *validate.T) {
 	ca := kit.Open(t)
@@ -79,13 +67,7 @@ func avModify(t *validate.T) {
 var CICreateAV03 = avCases.Must("CI-CreateAV-03", "IBTA 11.2.2", "ci_create_av (14), ci_destroy_av (17)",
 	"Address vectors can be created and destroyed in callbacks.")
 
-var _ = avCases.Case(validate.Case{
-	ID:      "av.callback",
-	Title:   "create and destroy in a completion callback",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapAV},
-	Run:     avCallback,
-}, CICreateAV03)
+var _ = avCases.Add("av.callback", "create and destroy in a completion callback", avCallback, CICreateAV03)
 
 func avCallback(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -116,13 +98,8 @@ func avCallback(t *validate.T) {
 	}
 }
 
-var _ = avCases.Case(validate.Case{
-	ID:      "av.modify.mend",
-	Title:   "a vector that leads nowhere becomes valid",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     avRepair,
-}, CIModifyAV02)
+var _ = avCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("av.modify.mend",
+	"a vector that leads nowhere becomes valid", avRepair, CIModifyAV02)
 
 func avRepair(t *validate.T) {
 	p := kit.UD(t, kit.Size(4096))
@@ -138,13 +115,8 @@ func avRepair(t *validate.T) {
 	p.A.Exchange(p.B, 50)
 }
 
-var _ = avCases.Case(validate.Case{
-	ID:      "av.many",
-	Title:   "one QP and many vectors",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     avMany,
-}, CIQueryAV01)
+var _ = avCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("av.many", "one QP and many vectors", avMany,
+	CIQueryAV01)
 
 func avMany(t *validate.T) {
 	p := kit.UD(t, kit.Size(4096))

@@ -12,31 +12,21 @@ import (
 
 // caModifyCases are the cases of CA.Modify, of several CAs, and of verbs inside a registrar. (IBTA 11.2.1.3; SAS
 // 2.1, 2.2.)
-var caModifyCases = &validate.Area{}
+var caModifyCases = &validate.Area{Feature: validate.FeatureCore}
 
 var CIModifyCA02 = caModifyCases.Must("CI-ModifyCA-02", "IBTA 11.2.1.3", "ci_modify_ca (6)",
 	"A violation counter takes the given value, and Query returns it.")
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "ca.modify.pkey-counter",
-	Title:   "write the P_Key counter",
-	Feature: validate.FeatureCore,
-	Needs:   validate.Needs{Caps: ci.CapPKeyCounter},
-	Run:     pkeyCounter,
-}, CIModifyCA02)
+var _ = caModifyCases.Needing(validate.Needs{Caps: ci.CapPKeyCounter}).Add("ca.modify.pkey-counter",
+	"write the P_Key counter", pkeyCounter, CIModifyCA02)
 
 func pkeyCounter(t *validate.T) {
 	caCounter(t, ci.PortFieldPKeyErrors, func(m *ci.PortModify, v uint16) { m.PKeyErrors = v },
 		func(p *ci.PortAttr) uint16 { return p.PKeyErrors })
 }
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "ca.modify.qkey-counter",
-	Title:   "write the Q_Key counter",
-	Feature: validate.FeatureCore,
-	Needs:   validate.Needs{Caps: ci.CapQKeyCounter},
-	Run:     qkeyCounter,
-}, CIModifyCA02)
+var _ = caModifyCases.Needing(validate.Needs{Caps: ci.CapQKeyCounter}).Add("ca.modify.qkey-counter",
+	"write the Q_Key counter", qkeyCounter, CIModifyCA02)
 
 func qkeyCounter(t *validate.T) {
 	caCounter(t, ci.PortFieldQKeyErrors, func(m *ci.PortModify, v uint16) { m.QKeyErrors = v },
@@ -65,12 +55,7 @@ func restored(t *validate.T, ca *kit.CA) {
 var CIModifyCA01 = caModifyCases.Must("CI-ModifyCA-01", "IBTA 11.2.1.3", "ci_modify_ca (6)",
 	"Capability bits in the mask take the given values, others stay the same, and Query returns them.")
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "ca.modify.capability",
-	Title:   "set and clear capability bits",
-	Feature: validate.FeatureCore,
-	Run:     caCapability,
-}, CIModifyCA01)
+var _ = caModifyCases.Add("ca.modify.capability", "set and clear capability bits", caCapability, CIModifyCA01)
 
 func caCapability(t *validate.T) {
 	ca := kit.Open(t)
@@ -94,12 +79,7 @@ func caCapability(t *validate.T) {
 var CIModifyCA05 = caModifyCases.Must("CI-ModifyCA-05", "IBTA 11.2.1.3", "ci_modify_ca (6)",
 	"A port that the CA does not have fails with InvalidPort.")
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "ca.modify.bad-port",
-	Title:   "ports 0 and n+1",
-	Feature: validate.FeatureCore,
-	Run:     caBadPort,
-}, CIModifyCA05)
+var _ = caModifyCases.Add("ca.modify.bad-port", "ports 0 and n+1", caBadPort, CIModifyCA05)
 
 func caBadPort(t *validate.T) {
 	ca := kit.Open(t)
@@ -112,12 +92,7 @@ func caBadPort(t *validate.T) {
 var CIModifyCA06 = caModifyCases.Must("CI-ModifyCA-06", "CI context", "ci_modify_ca (6)",
 	"An unknown field fails with InvalidParameter, and nothing changes, including the other fields of the call.")
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "ca.modify.unknown",
-	Title:   "unknown fields",
-	Feature: validate.FeatureCore,
-	Run:     caUnknown,
-}, CIModifyCA06)
+var _ = caModifyCases.Add("ca.modify.unknown", "unknown fields", caUnknown, CIModifyCA06)
 
 func caUnknown(t *validate.T) {
 	ca := kit.Open(t)
@@ -134,12 +109,7 @@ func caUnknown(t *validate.T) {
 var CIModifyCA07 = caModifyCases.Must("CI-ModifyCA-07", "CI claims", "ci_modify_ca (6)",
 	"A field whose capability is not claimed fails with Unsupported, and no other field does.")
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "ca.modify.claims",
-	Title:   "each field and its capability",
-	Feature: validate.FeatureCore,
-	Run:     caFieldClaims,
-}, CIModifyCA07)
+var _ = caModifyCases.Add("ca.modify.claims", "each field and its capability", caFieldClaims, CIModifyCA07)
 
 func caFieldClaims(t *validate.T) {
 	ca := kit.Open(t)
@@ -163,12 +133,7 @@ func caFieldClaims(t *validate.T) {
 var CIModifyCA08 = caModifyCases.Must("CI-ModifyCA-08", "CI context", "ci_modify_ca (6)",
 	"Values of fields that are not in the mask are ignored.")
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "ca.modify.mask",
-	Title:   "values of fields that are not set",
-	Feature: validate.FeatureCore,
-	Run:     caMask,
-}, CIModifyCA08)
+var _ = caModifyCases.Add("ca.modify.mask", "values of fields that are not set", caMask, CIModifyCA08)
 
 func caMask(t *validate.T) {
 	ca := kit.Open(t)
@@ -200,13 +165,8 @@ func caCounter(t *validate.T, field ci.PortField, put func(*ci.PortModify, uint1
 var CIModifyCA03 = caModifyCases.Must("CI-ModifyCA-03", "IBTA 10.2.5", "Q_Key violation counter of PortInfo",
 	"A datagram with a wrong Q_Key increments the port's Q_Key violation counter and no other.")
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "ca.modify.qkey-violation",
-	Title:   "send with a wrong Q_Key and read the counter",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapQKeyCounter},
-	Run:     caQKeyViolation,
-}, CIModifyCA03)
+var _ = caModifyCases.Of(validate.FeatureUD).Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapQKeyCounter}).
+	Add("ca.modify.qkey-violation", "send with a wrong Q_Key and read the counter", caQKeyViolation, CIModifyCA03)
 
 func caQKeyViolation(t *validate.T) {
 	p := kit.UD(t)
@@ -234,13 +194,8 @@ func caQKeyViolation(t *validate.T) {
 var CIModifyCA04 = caModifyCases.Must("CI-ModifyCA-04", "IBTA 11.2.1.3", "ci_modify_ca (6)",
 	"The system image GUID takes the given value, and Query returns it.")
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "ca.modify.system-guid",
-	Title:   "set the system image GUID",
-	Feature: validate.FeatureCore,
-	Needs:   validate.Needs{Caps: ci.CapSystemGUID},
-	Run:     caSystemGUID,
-}, CIModifyCA04)
+var _ = caModifyCases.Needing(validate.Needs{Caps: ci.CapSystemGUID}).Add("ca.modify.system-guid",
+	"set the system image GUID", caSystemGUID, CIModifyCA04)
 
 func caSystemGUID(t *validate.T) {
 	ca := kit.Open(t)
@@ -258,13 +213,8 @@ func caSystemGUID(t *validate.T) {
 var CIModifyCA09 = caModifyCases.Must("CI-ModifyCA-09", "IBTA 14.2.5.6", "ci_modify_ca (6)",
 	"The init type takes the given value, and PortInfo returns it.")
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "ca.modify.init-type",
-	Title:   "set the init type",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD | ci.CapInitType},
-	Run:     caInitType,
-}, CIModifyCA09)
+var _ = caModifyCases.Of(validate.FeatureMAD).Needing(validate.Needs{Caps: ci.CapLocalMAD | ci.CapInitType}).
+	Add("ca.modify.init-type", "set the init type", caInitType, CIModifyCA09)
 
 func caInitType(t *validate.T) {
 	ca := kit.Open(t)
@@ -278,12 +228,7 @@ func caInitType(t *validate.T) {
 var CIQueryCA05 = caModifyCases.Must("CI-QueryCA-05", "CI context", "ci_query_ca (5)",
 	"The identity of the adapter before it is opened equals that in its attributes and does not change.")
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "query.identity",
-	Title:   "identity of the adapter, closed and open",
-	Feature: validate.FeatureCore,
-	Run:     queryIdentity,
-}, CIQueryCA05)
+var _ = caModifyCases.Add("query.identity", "identity of the adapter, closed and open", queryIdentity, CIQueryCA05)
 
 func queryIdentity(t *validate.T) {
 	h := t.HCA()
@@ -316,12 +261,8 @@ func queryIdentity(t *validate.T) {
 	kit.Equal(t, "HCA.Info after CA.Destroy", h.Info(), before)
 }
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "open.in-register",
-	Title:   "all verbs inside Register",
-	Feature: validate.FeatureCore,
-	Run:     caInRegister,
-}, req.SAS2_2_10, req.SAS2_3_01, req.SAS2_2_02, req.SAS0_01)
+var _ = caModifyCases.Add("open.in-register", "all verbs inside Register", caInRegister, req.SAS2_2_10, req.SAS2_3_01,
+	req.SAS2_2_02, req.SAS0_01)
 
 func caInRegister(t *validate.T) {
 	calls := 0
@@ -373,12 +314,8 @@ func caInRegister(t *validate.T) {
 	}
 }
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "open.register-again",
-	Title:   "register and deregister repeatedly",
-	Feature: validate.FeatureCore,
-	Run:     caRegisterAgain,
-}, req.SAS2_2_08, req.SAS2_2_09)
+var _ = caModifyCases.Add("open.register-again", "register and deregister repeatedly", caRegisterAgain, req.SAS2_2_08,
+	req.SAS2_2_09)
 
 func caRegisterAgain(t *validate.T) {
 	r := &kit.Registrar{}
@@ -391,13 +328,8 @@ func caRegisterAgain(t *validate.T) {
 	kit.Open(t) // closed by the last Deregister
 }
 
-var _ = caModifyCases.Case(validate.Case{
-	ID:      "open.two",
-	Title:   "two adapters at the same time",
-	Feature: validate.FeatureCore,
-	Needs:   validate.Needs{HCAs: 2},
-	Run:     caTwo,
-}, req.SAS2_1_11)
+var _ = caModifyCases.Needing(validate.Needs{HCAs: 2}).Add("open.two", "two adapters at the same time", caTwo,
+	req.SAS2_1_11)
 
 func caTwo(t *validate.T) {
 	seen := map[ci.GUID]bool{}

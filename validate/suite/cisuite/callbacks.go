@@ -15,7 +15,7 @@ import (
 
 // callbacksCases are the cases of asynchronous events and of the rules for verbs in callbacks. (SAS 2.1, callbacks;
 // IBTA 11.6.) Cases that may take a port down spoil the target, since no verb brings the port up again.
-var callbacksCases = &validate.Area{}
+var callbacksCases = &validate.Area{Feature: validate.FeatureEvents}
 
 // pairWith returns another connection beside p. The QP of A has this context and callback.
 func pairWith(p *kit.Pair, ctx any, onEvent func(ci.Event)) *kit.Pair {
@@ -54,12 +54,8 @@ func soon[V any](c <-chan V) (v V, ok bool) {
 	}
 }
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "callbacks.quiet.qp",
-	Title:   "destroy a QP with a pending event",
-	Feature: validate.FeatureTeardown,
-	Run:     quietQP,
-}, req.SAS2_1_30)
+var _ = callbacksCases.Of(validate.FeatureTeardown).Add("callbacks.quiet.qp", "destroy a QP with a pending event",
+	quietQP, req.SAS2_1_30)
 
 func quietQP(t *validate.T) {
 	l := kit.NewLate(t)
@@ -117,12 +113,8 @@ func handedOver(t *validate.T) {
 	wantDestroyed(t, q.A.QP)
 }
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "callbacks.destroy-other",
-	Title:   "a callback that destroys another object",
-	Feature: validate.FeatureTeardown,
-	Run:     destroyOther,
-}, req.SAS2_1_28)
+var _ = callbacksCases.Of(validate.FeatureTeardown).Add("callbacks.destroy-other",
+	"a callback that destroys another object", destroyOther, req.SAS2_1_28)
 
 // destroyOther destroys a QP in the callback of another one. A driver may reject that or support it. It must not do
 // half of it, and other objects must not be affected.
@@ -150,12 +142,8 @@ func destroyOther(t *validate.T) {
 	q.A.Exchange(q.B, 20)
 }
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "callbacks.early",
-	Title:   "a callback that uses only its context",
-	Feature: validate.FeatureEvents,
-	Run:     earlyCallback,
-}, req.SAS2_1_12, req.SAS2_1_09)
+var _ = callbacksCases.Add("callbacks.early", "a callback that uses only its context", earlyCallback, req.SAS2_1_12,
+	req.SAS2_1_09)
 
 func earlyCallback(t *validate.T) {
 	p := kit.RC(t)
@@ -274,12 +262,7 @@ func earlyHandler(t *validate.T) {
 var CICallback02 = callbacksCases.Must("CI-Callback-02", "CI context", "ci, Event",
 	"Events of one object are delivered one at a time.")
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "callbacks.one-at-a-time",
-	Title:   "many events of one QP",
-	Feature: validate.FeatureEvents,
-	Run:     oneAtATime,
-}, CICallback02, req.SAS2_3_21)
+var _ = callbacksCases.Add("callbacks.one-at-a-time", "many events of one QP", oneAtATime, CICallback02, req.SAS2_3_21)
 
 // oneAtATime raises events while a callback of the same object runs. Each callback waits until another one begins, at
 // most for a moment. A driver that runs callbacks at the same time passes only if none of its goroutines runs in any of
@@ -316,12 +299,7 @@ func oneAtATime(t *validate.T) {
 	}
 }
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "events.order",
-	Title:   "two consecutive events of one QP",
-	Feature: validate.FeatureEvents,
-	Run:     eventOrder,
-}, req.SAS2_3_21)
+var _ = callbacksCases.Add("events.order", "two consecutive events of one QP", eventOrder, req.SAS2_3_21)
 
 func eventOrder(t *validate.T) {
 	p := kit.NewPairInReset(t)
@@ -346,13 +324,8 @@ func eventOrder(t *validate.T) {
 		fmt.Sprint([]string{ci.EventQPComm.String(), ci.EventSQDrained.String()}))
 }
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "events.order.waiting",
-	Title:   "events of one QP that wait for a callback",
-	Feature: validate.FeatureEvents,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     eventOrderWaiting,
-}, req.SAS2_3_21)
+var _ = callbacksCases.Needing(validate.Needs{Caps: ci.CapSRQ}).Add("events.order.waiting",
+	"events of one QP that wait for a callback", eventOrderWaiting, req.SAS2_3_21)
 
 // eventOrderWaiting generates two more events of a QP while the callback of the first one runs. A driver that delivers
 // waiting events in any order, or that has a goroutine for each, passes eventOrder, whose events are far apart.
@@ -405,12 +378,7 @@ func eventOrderWaiting(t *validate.T) {
 var CIEventComm01 = callbacksCases.Must("CI-EventComm-01", "IBTA 11.6.3.1", "ci_create_qp (22)",
 	"The event communication established is raised once when a QP in RTR receives.")
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "events.comm",
-	Title:   "receive in RTR",
-	Feature: validate.FeatureEvents,
-	Run:     eventComm,
-}, CIEventComm01, req.SAS2_1_10)
+var _ = callbacksCases.Add("events.comm", "receive in RTR", eventComm, CIEventComm01, req.SAS2_1_10)
 
 func eventComm(t *validate.T) {
 	p := kit.NewPairInReset(t)
@@ -434,12 +402,7 @@ func eventComm(t *validate.T) {
 	a.Events.Only()
 }
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "events.context.qp",
-	Title:   "context of a QP event",
-	Feature: validate.FeatureEvents,
-	Run:     contextQP,
-}, req.SAS2_1_10)
+var _ = callbacksCases.Add("events.context.qp", "context of a QP event", contextQP, req.SAS2_1_10)
 
 func contextQP(t *validate.T) {
 	p := kit.RC(t)
@@ -490,12 +453,8 @@ func blockedCallback(t *validate.T) {
 	bl.wait("completion callback while an event callback blocks")
 }
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "callbacks.none",
-	Title:   "events of objects that were created without callbacks",
-	Feature: validate.FeatureEvents,
-	Run:     callbacksNone,
-}, req.SAS2_1_10)
+var _ = callbacksCases.Add("callbacks.none", "events of objects that were created without callbacks", callbacksNone,
+	req.SAS2_1_10)
 
 // callbacksNone causes events and completions of a QP, a CQ and an SRQ that have no callbacks. Nothing follows.
 func callbacksNone(t *validate.T) {
@@ -548,13 +507,8 @@ func callbacksNone(t *validate.T) {
 var CICallback03 = callbacksCases.Must("CI-Callback-03", "CI context", "ci, Context",
 	"Verbs of the callback and data contexts work inside a callback.")
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "callbacks.verbs",
-	Title:   "create and destroy address vectors, post, poll and arm in a callback",
-	Feature: validate.FeatureEvents,
-	Needs:   validate.Needs{Caps: ci.CapAV},
-	Run:     callbackVerbs,
-}, CICallback03)
+var _ = callbacksCases.Needing(validate.Needs{Caps: ci.CapAV}).Add("callbacks.verbs",
+	"create and destroy address vectors, post, poll and arm in a callback", callbackVerbs, CICallback03)
 
 func callbackVerbs(t *validate.T) {
 	p := kit.RC(t)
@@ -620,13 +574,8 @@ func limited(t *validate.T, p *kit.Pair, ctx any, onEvent func(ci.Event)) (s ci.
 	}, qb
 }
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "events.context.srq",
-	Title:   "context of an SRQ event",
-	Feature: validate.FeatureEvents,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     contextSRQ,
-}, req.SAS2_1_10)
+var _ = callbacksCases.Needing(validate.Needs{Caps: ci.CapSRQ}).Add("events.context.srq", "context of an SRQ event",
+	contextSRQ, req.SAS2_1_10)
 
 func contextSRQ(t *validate.T) {
 	p := kit.RC(t)
@@ -641,13 +590,8 @@ func contextSRQ(t *validate.T) {
 	kit.True(t, !again, "events SRQ limit reached after one arming", "one", "two")
 }
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "callbacks.quiet.srq",
-	Title:   "destroy an SRQ with a pending event",
-	Feature: validate.FeatureTeardown,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     quietSRQ,
-}, req.SAS2_1_30)
+var _ = callbacksCases.Of(validate.FeatureTeardown).Needing(validate.Needs{Caps: ci.CapSRQ}).Add("callbacks.quiet.srq",
+	"destroy an SRQ with a pending event", quietSRQ, req.SAS2_1_30)
 
 func quietSRQ(t *validate.T) {
 	l := kit.NewLate(t)
@@ -742,13 +686,8 @@ var CIEventHandler03 = callbacksCases.Must("CI-EventHandler-03", "CI context",
 	"ci_register_event_handler (2), ci_unregister_event_handler (3)",
 	"A nil handler fails with InvalidParameter.")
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "events.handlers.nil",
-	Title:   "register a nil handler",
-	Feature: validate.FeatureEvents,
-	Needs:   validate.Needs{Caps: ci.CapEventHandlers},
-	Run:     handlersNil,
-}, CIEventHandler03)
+var _ = callbacksCases.Needing(validate.Needs{Caps: ci.CapEventHandlers}).Add("events.handlers.nil",
+	"register a nil handler", handlersNil, CIEventHandler03)
 
 func handlersNil(t *validate.T) {
 	h, err := kit.Open(t).OnEvent(nil, nil)

@@ -192,7 +192,7 @@ var claims = []claim{
 }
 
 // claimsCases are one case for each optional verb, and one for the demands of the profile.
-var claimsCases = &validate.Area{}
+var claimsCases = &validate.Area{Feature: validate.FeatureClaims}
 
 var CIClaims01 = claimsCases.Must("CI-Claims-01", "CI claims", "Caps in ci; IBTA 11.2.1, HCA attributes",
 	"An optional verb fails with Unsupported exactly if its capability is not claimed.")
@@ -203,12 +203,7 @@ var CIClaims02 = claimsCases.Must("CI-Claims-02", "CI claims", "SAS 2.3: objects
 var CIClaims03 = claimsCases.Must("CI-Claims-03", "CI claims", "ci: a failed verb leaves everything as it was",
 	"An optional verb that fails with Unsupported leaves no object behind and changes nothing.")
 
-var _ = claimsCases.Case(validate.Case{
-	ID:      "claims.profile",
-	Title:   "the profile's demands are claimed",
-	Feature: validate.FeatureClaims,
-	Run:     claimsProfile,
-}, CIClaims02, req.SAS2_2_01)
+var _ = claimsCases.Add("claims.profile", "the profile's demands are claimed", claimsProfile, CIClaims02, req.SAS2_2_01)
 
 var _ = validate.Matrix(claimsCases, claims, func(c claim) (validate.Case, []*req.Requirement) {
 	rules := []*req.Requirement{CIClaims01, CIClaims03}

@@ -104,13 +104,8 @@ func lsoWorks(t *validate.T) {
 	p.A.Exchange(p.B, 20)
 }
 
-var _ = claimsCases.Case(validate.Case{
-	ID:      "claims.refused.lso",
-	Title:   "large sends that are too long, with an invalid key, or with too long segments",
-	Feature: validate.FeatureClaims,
-	Needs:   validate.Needs{Caps: ci.CapLSO | ci.CapUD | ci.CapAV},
-	Run:     lsoRefused,
-}, CIClaims04)
+var _ = claimsCases.Needing(validate.Needs{Caps: ci.CapLSO | ci.CapUD | ci.CapAV}).Add("claims.refused.lso",
+	"large sends that are too long, with an invalid key, or with too long segments", lsoRefused, CIClaims04)
 
 // lsoRefused posts large sends that cannot be sent. The QP works on after each.
 func lsoRefused(t *validate.T) {

@@ -27,13 +27,8 @@ func primaryPortWorks(t *validate.T) {
 	p.B.Exchange(p.A, 100)
 }
 
-var _ = claimsCases.Case(validate.Case{
-	ID:      "claims.primary-port",
-	Title:   "a drained connection is moved to another port",
-	Feature: validate.FeatureClaims,
-	Needs:   validate.Needs{Ports: 2},
-	Run:     primaryPortRefused,
-}, CIClaims01, CIClaims03)
+var _ = claimsCases.Needing(validate.Needs{Ports: 2}).Add("claims.primary-port",
+	"a drained connection is moved to another port", primaryPortRefused, CIClaims01, CIClaims03)
 
 // primaryPortRefused moves a drained connection to another port of an adapter that does not claim to be able to.
 func primaryPortRefused(t *validate.T) {

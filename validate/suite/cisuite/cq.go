@@ -10,17 +10,12 @@ import (
 )
 
 // cqCases are the cases of creation, emptiness and destruction of completion queues. (IBTA 10.2.6, 11.2.6, 11.4.2.)
-var cqCases = &validate.Area{}
+var cqCases = &validate.Area{Feature: validate.FeatureCQ}
 
 var CICreateCQ01 = cqCases.Must("CI-CreateCQ-01", "IBTA 11.2.6", "ci_create_cq (29)",
 	"A created CQ has at least the requested number of entries, for requests from 1 to MaxCQEs.")
 
-var _ = cqCases.Case(validate.Case{
-	ID:      "cq.create.sizes",
-	Title:   "create CQs with 1 to MaxCQEs entries",
-	Feature: validate.FeatureCQ,
-	Run:     cqSizes,
-}, CICreateCQ01)
+var _ = cqCases.Add("cq.create.sizes", "create CQs with 1 to MaxCQEs entries", cqSizes, CICreateCQ01)
 
 func cqSizes(t *validate.T) {
 	ca := kit.Open(t)
@@ -40,12 +35,7 @@ func cqSizes(t *validate.T) {
 var CICreateCQ02 = cqCases.Must("CI-CreateCQ-02", "IBTA 11.2.6", "ci_create_cq (29)",
 	"CreateCQ with a size of 0 or above MaxCQEs fails with InvalidCQSize and creates no CQ.")
 
-var _ = cqCases.Case(validate.Case{
-	ID:      "cq.create.bad-size",
-	Title:   "create CQs with 0 and MaxCQEs+1 entries",
-	Feature: validate.FeatureCQ,
-	Run:     cqBadSize,
-}, CICreateCQ02)
+var _ = cqCases.Add("cq.create.bad-size", "create CQs with 0 and MaxCQEs+1 entries", cqBadSize, CICreateCQ02)
 
 func cqBadSize(t *validate.T) {
 	ca := kit.Open(t)
@@ -60,12 +50,7 @@ func cqBadSize(t *validate.T) {
 var CIPollCQ01 = cqCases.Must("CI-PollCQ-01", "IBTA 11.4.2", "ci_poll_cq (59)",
 	"Poll of an empty CQ returns no entry and no error, and writes nothing.")
 
-var _ = cqCases.Case(validate.Case{
-	ID:      "cq.poll.empty",
-	Title:   "poll an empty CQ",
-	Feature: validate.FeatureCQ,
-	Run:     cqPollEmpty,
-}, CIPollCQ01)
+var _ = cqCases.Add("cq.poll.empty", "poll an empty CQ", cqPollEmpty, CIPollCQ01)
 
 func cqPollEmpty(t *validate.T) {
 	ca := kit.Open(t)
@@ -84,12 +69,8 @@ func cqPollEmpty(t *validate.T) {
 var CIDestroyCQ01 = cqCases.Must("CI-DestroyCQ-01", "IBTA 11.2.6", "ci_destroy_cq (34)",
 	"Destroy of a CQ that a QP uses on either queue fails with ResourceBusy.")
 
-var _ = cqCases.Case(validate.Case{
-	ID:      "cq.destroy.busy",
-	Title:   "destroy a CQ that a QP uses for sends or receives",
-	Feature: validate.FeatureCQ,
-	Run:     cqDestroyBusy,
-}, CIDestroyCQ01, req.SAS2_3_26)
+var _ = cqCases.Add("cq.destroy.busy", "destroy a CQ that a QP uses for sends or receives", cqDestroyBusy,
+	CIDestroyCQ01, req.SAS2_3_26)
 
 func cqDestroyBusy(t *validate.T) {
 	ca := kit.Open(t)
@@ -108,12 +89,7 @@ func cqDestroyBusy(t *validate.T) {
 var CIDestroyCQ02 = cqCases.Must("CI-DestroyCQ-02", "IBTA 11.2.6", "ci_destroy_cq (34)",
 	"Each verb on a destroyed CQ fails with InvalidCQHandle.")
 
-var _ = cqCases.Case(validate.Case{
-	ID:      "cq.stale",
-	Title:   "use a destroyed CQ",
-	Feature: validate.FeatureCQ,
-	Run:     cqStale,
-}, CIDestroyCQ02)
+var _ = cqCases.Add("cq.stale", "use a destroyed CQ", cqStale, CIDestroyCQ02)
 
 func cqStale(t *validate.T) {
 	ca := kit.Open(t)
@@ -148,12 +124,7 @@ func cqStale(t *validate.T) {
 	}
 }
 
-var _ = cqCases.Case(validate.Case{
-	ID:      "cq.other-pd",
-	Title:   "use a CQ with QPs of another PD",
-	Feature: validate.FeatureCQ,
-	Run:     cqOtherPD,
-}, req.SAS2_1_08, req.SAS2_1_07)
+var _ = cqCases.Add("cq.other-pd", "use a CQ with QPs of another PD", cqOtherPD, req.SAS2_1_08, req.SAS2_1_07)
 
 func cqOtherPD(t *validate.T) {
 	ca := kit.Open(t)

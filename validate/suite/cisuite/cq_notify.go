@@ -14,7 +14,7 @@ import (
 
 // cqNotifyCases are the cases of notification by completion queues, and of their optional verbs. (IBTA 10.2.6,
 // 11.2.6, 11.4.2.)
-var cqNotifyCases = &validate.Area{}
+var cqNotifyCases = &validate.Area{Feature: validate.FeatureCQ}
 
 // quiet is the time for which a case waits for a callback that must not happen. A slower driver may pass, but a correct
 // one never fails.
@@ -110,12 +110,8 @@ func cqOnce(t *validate.T) {
 	armings(t, newBelled(t, 64))
 }
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.notify.vector",
-	Title:   "one callback for each arming, on the last completion vector",
-	Feature: validate.FeatureCQ,
-	Run:     cqVector,
-}, CINotify01)
+var _ = cqNotifyCases.Add("cq.notify.vector", "one callback for each arming, on the last completion vector", cqVector,
+	CINotify01)
 
 func cqVector(t *validate.T) {
 	armings(t, newBelledAt(t, 64, ci.Affinity{Vector: uint16(t.Attr().Vectors)}))
@@ -137,12 +133,8 @@ func armings(t *validate.T, p belled) {
 var CINotify02 = cqNotifyCases.Must("CI-Notify-02", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
 	"A CQ that is not armed makes no callback.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.notify.unarmed",
-	Title:   "completions on a CQ that is not armed",
-	Feature: validate.FeatureCQ,
-	Run:     cqUnarmed,
-}, CINotify02, req.SAS2_3_20)
+var _ = cqNotifyCases.Add("cq.notify.unarmed", "completions on a CQ that is not armed", cqUnarmed, CINotify02,
+	req.SAS2_3_20)
 
 func cqUnarmed(t *validate.T) {
 	p := newBelled(t, 64)
@@ -154,12 +146,7 @@ func cqUnarmed(t *validate.T) {
 var CINotify03 = cqNotifyCases.Must("CI-Notify-03", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
 	"Completions that are already in a CQ when it is armed cause no callback.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.notify.present",
-	Title:   "arm a CQ that has entries",
-	Feature: validate.FeatureCQ,
-	Run:     cqPresent,
-}, CINotify03)
+var _ = cqNotifyCases.Add("cq.notify.present", "arm a CQ that has entries", cqPresent, CINotify03)
 
 func cqPresent(t *validate.T) {
 	p := newBelled(t, 64)
@@ -175,12 +162,7 @@ var CINotify04 = cqNotifyCases.Must("CI-Notify-04", "IBTA 11.4.2.2", "ci_enable_
 	"A CQ armed for solicited completions makes a callback for solicited completions and for errors, and for no "+
 		"others.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.notify.solicited",
-	Title:   "arm for solicited completions",
-	Feature: validate.FeatureCQ,
-	Run:     cqSolicited,
-}, CINotify04)
+var _ = cqNotifyCases.Add("cq.notify.solicited", "arm for solicited completions", cqSolicited, CINotify04)
 
 func cqSolicited(t *validate.T) {
 	p := newBelled(t, 64)
@@ -192,12 +174,8 @@ func cqSolicited(t *validate.T) {
 	p.cq.Wait(3)
 }
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.notify.solicited-error",
-	Title:   "an error on a CQ armed for solicited completions",
-	Feature: validate.FeatureCQ,
-	Run:     cqSolicitedError,
-}, CINotify04)
+var _ = cqNotifyCases.Add("cq.notify.solicited-error", "an error on a CQ armed for solicited completions",
+	cqSolicitedError, CINotify04)
 
 func cqSolicitedError(t *validate.T) {
 	p := newBelled(t, 64)
@@ -211,12 +189,8 @@ func cqSolicitedError(t *validate.T) {
 var CINotify05 = cqNotifyCases.Must("CI-Notify-05", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
 	"Arming for any completion replaces arming for solicited ones, but not the other way round.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.notify.upgrade",
-	Title:   "arm for solicited and for any completions, in both orders",
-	Feature: validate.FeatureCQ,
-	Run:     cqUpgrade,
-}, CINotify05)
+var _ = cqNotifyCases.Add("cq.notify.upgrade", "arm for solicited and for any completions, in both orders", cqUpgrade,
+	CINotify05)
 
 func cqUpgrade(t *validate.T) {
 	p := newBelled(t, 64)
@@ -231,12 +205,7 @@ func cqUpgrade(t *validate.T) {
 	p.cq.Wait(2)
 }
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.notify.context",
-	Title:   "argument of the callback",
-	Feature: validate.FeatureCQ,
-	Run:     cqContext,
-}, req.SAS2_1_09)
+var _ = cqNotifyCases.Add("cq.notify.context", "argument of the callback", cqContext, req.SAS2_1_09)
 
 func cqContext(t *validate.T) {
 	p := newBelled(t, 64)
@@ -248,12 +217,7 @@ func cqContext(t *validate.T) {
 	p.cq.Wait(1)
 }
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.notify.inside",
-	Title:   "poll, arm and post in the callback",
-	Feature: validate.FeatureCQ,
-	Run:     cqInside,
-}, req.SAS2_3_22)
+var _ = cqNotifyCases.Add("cq.notify.inside", "poll, arm and post in the callback", cqInside, req.SAS2_3_22)
 
 func cqInside(t *validate.T) {
 	a, b := kit.OpenPair(t)
@@ -334,12 +298,8 @@ func cqInsideAt(t *validate.T, a, b *kit.CA, at ci.Affinity) {
 var CINotify06 = cqNotifyCases.Must("CI-Notify-06", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
 	"No completion is missed: a consumer that polls, arms and polls again receives each entry or a callback for it.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.notify.stranded",
-	Title:   "many completions while the consumer polls, arms and polls",
-	Feature: validate.FeatureCQ,
-	Run:     cqStranded,
-}, CINotify06)
+var _ = cqNotifyCases.Add("cq.notify.stranded", "many completions while the consumer polls, arms and polls",
+	cqStranded, CINotify06)
 
 // cqStranded polls while a batch arrives. The next batch is sent only when the CQ is armed and found empty, so that the
 // consumer waits for at least one callback for each batch.
@@ -391,13 +351,8 @@ func cqStranded(t *validate.T) {
 var CINotifyAfter01 = cqNotifyCases.Must("CI-NotifyAfter-01", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)",
 	"A CQ armed for n completions makes a callback at the n-th and not before.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.notify.after",
-	Title:   "arm for the n-th completion",
-	Feature: validate.FeatureCQOpt,
-	Needs:   validate.Needs{Caps: ci.CapNotifyAfter},
-	Run:     cqAfter,
-}, CINotifyAfter01)
+var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapNotifyAfter}).Add("cq.notify.after",
+	"arm for the n-th completion", cqAfter, CINotifyAfter01)
 
 func cqAfter(t *validate.T) {
 	p := newBelled(t, 64)
@@ -418,13 +373,8 @@ func cqAfter(t *validate.T) {
 var CINotifyAfter02 = cqNotifyCases.Must("CI-NotifyAfter-02", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)",
 	"A count of 0 or above the size of the CQ fails with InvalidParameter.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.notify.after-range",
-	Title:   "arm for 0 and size+1 completions",
-	Feature: validate.FeatureCQOpt,
-	Needs:   validate.Needs{Caps: ci.CapNotifyAfter},
-	Run:     cqAfterRange,
-}, CINotifyAfter02)
+var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapNotifyAfter}).
+	Add("cq.notify.after-range", "arm for 0 and size+1 completions", cqAfterRange, CINotifyAfter02)
 
 func cqAfterRange(t *validate.T) {
 	p := newBelled(t, 16)
@@ -440,12 +390,7 @@ func cqAfterRange(t *validate.T) {
 var CIPollCQ02 = cqNotifyCases.Must("CI-PollCQ-02", "IBTA 11.4.2.1", "ci_poll_cq (59)",
 	"Poll returns completions in the order of their queue, each once, and as many as fit into the result.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.poll.order",
-	Title:   "poll 1, 2 and many entries at a time",
-	Feature: validate.FeatureCQ,
-	Run:     cqOrder,
-}, CIPollCQ02, req.SAS2_1_22)
+var _ = cqNotifyCases.Add("cq.poll.order", "poll 1, 2 and many entries at a time", cqOrder, CIPollCQ02, req.SAS2_1_22)
 
 func cqOrder(t *validate.T) {
 	p := newBelled(t, 64)
@@ -468,13 +413,8 @@ func cqOrder(t *validate.T) {
 var CIPeekCQ01 = cqNotifyCases.Must("CI-PeekCQ-01", "SAS 2.3", "ci_peek_cq (58)",
 	"Peek returns the number of entries that Poll would return.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.peek",
-	Title:   "results of Peek and Poll",
-	Feature: validate.FeatureCQOpt,
-	Needs:   validate.Needs{Caps: ci.CapPeek},
-	Run:     cqPeek,
-}, CIPeekCQ01)
+var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapPeek}).Add("cq.peek",
+	"results of Peek and Poll", cqPeek, CIPeekCQ01)
 
 func cqPeek(t *validate.T) {
 	p := newBelled(t, 64)
@@ -494,13 +434,8 @@ func cqPeek(t *validate.T) {
 var CIResizeCQ01 = cqNotifyCases.Must("CI-ResizeCQ-01", "IBTA 11.2.6.3", "ci_resize_cq (31)",
 	"Resize keeps the entries, their order and the arming, and returns the size that Query returns.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.resize.keeps",
-	Title:   "grow and shrink a CQ that has entries",
-	Feature: validate.FeatureCQOpt,
-	Needs:   validate.Needs{Caps: ci.CapResizeCQ},
-	Run:     cqResizeKeeps,
-}, CIResizeCQ01)
+var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapResizeCQ}).Add("cq.resize.keeps",
+	"grow and shrink a CQ that has entries", cqResizeKeeps, CIResizeCQ01)
 
 func cqResizeKeeps(t *validate.T) {
 	p := newBelled(t, 16)
@@ -521,13 +456,8 @@ func cqResizeKeeps(t *validate.T) {
 	p.cq.WaitOK(1)
 }
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.resize.armed",
-	Title:   "resize an armed CQ",
-	Feature: validate.FeatureCQOpt,
-	Needs:   validate.Needs{Caps: ci.CapResizeCQ},
-	Run:     cqResizeArmed,
-}, CIResizeCQ01)
+var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapResizeCQ}).Add("cq.resize.armed",
+	"resize an armed CQ", cqResizeArmed, CIResizeCQ01)
 
 func cqResizeArmed(t *validate.T) {
 	p := newBelled(t, 16)
@@ -542,13 +472,8 @@ func cqResizeArmed(t *validate.T) {
 var CIResizeCQ02 = cqNotifyCases.Must("CI-ResizeCQ-02", "IBTA 11.2.6.3", "ci_resize_cq (31)",
 	"Resize to fewer entries than the CQ has fails with Overflow and leaves the CQ unchanged.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.resize.overflow",
-	Title:   "shrink below the number of entries",
-	Feature: validate.FeatureCQOpt,
-	Needs:   validate.Needs{Caps: ci.CapResizeCQ},
-	Run:     cqResizeOverflow,
-}, CIResizeCQ02)
+var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapResizeCQ}).Add("cq.resize.overflow",
+	"shrink below the number of entries", cqResizeOverflow, CIResizeCQ02)
 
 func cqResizeOverflow(t *validate.T) {
 	p := newBelled(t, 64)
@@ -572,13 +497,8 @@ func cqResizeOverflow(t *validate.T) {
 var CIResizeCQ03 = cqNotifyCases.Must("CI-ResizeCQ-03", "IBTA 11.2.6.3", "ci_resize_cq (31)",
 	"Resize to 0 or above MaxCQEs fails with InvalidCQSize and leaves the CQ unchanged.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.resize.bad-size",
-	Title:   "resize to 0 and MaxCQEs+1",
-	Feature: validate.FeatureCQOpt,
-	Needs:   validate.Needs{Caps: ci.CapResizeCQ},
-	Run:     cqResizeBad,
-}, CIResizeCQ03)
+var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapResizeCQ}).Add("cq.resize.bad-size",
+	"resize to 0 and MaxCQEs+1", cqResizeBad, CIResizeCQ03)
 
 func cqResizeBad(t *validate.T) {
 	p := newBelled(t, 16)
@@ -596,13 +516,8 @@ func cqResizeBad(t *validate.T) {
 var CIModifyCQ01 = cqNotifyCases.Must("CI-ModifyCQ-01", "SAS 2.3", "ci_modify_cq (32)",
 	"Moderation delays callbacks and does not lose any.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.moderation",
-	Title:   "moderated callbacks",
-	Feature: validate.FeatureCQOpt,
-	Needs:   validate.Needs{Caps: ci.CapModeration},
-	Run:     cqModeration,
-}, CIModifyCQ01)
+var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapModeration}).Add("cq.moderation",
+	"moderated callbacks", cqModeration, CIModifyCQ01)
 
 // shortPeriod is a period of moderation that every driver with CapModeration has to accept.
 const shortPeriod = 5 * time.Millisecond
@@ -644,13 +559,9 @@ func cqModeration(t *validate.T) {
 	p.cq.Wait(1)
 }
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.moderation.again",
-	Title:   "a period that begins while another one has not ended, and a count without a period",
-	Feature: validate.FeatureCQOpt,
-	Needs:   validate.Needs{Caps: ci.CapModeration},
-	Run:     cqModerationAgain,
-}, CIModifyCQ01)
+var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapModeration}).
+	Add("cq.moderation.again", "a period that begins while another one has not ended, and a count without a period",
+		cqModerationAgain, CIModifyCQ01)
 
 // cqModerationAgain ends a period by the count and begins the next one at once. The timer of the first may still run.
 func cqModerationAgain(t *validate.T) {
@@ -707,25 +618,17 @@ func cqShortModeration(t *validate.T, p belled) {
 var CICQError01 = cqNotifyCases.Must("CI-CQError-01", "IBTA 10.2.6.1", "ci_create_cq (29)",
 	"A CQ that overflows raises the event CQ error once, with the context of the CQ. Its QPs go to Error.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.overflow",
-	Title:   "more completions than the CQ holds",
-	Feature: validate.FeatureEvents,
-	Run:     cqOverflow,
-}, CICQError01, req.SAS2_1_10)
+var _ = cqNotifyCases.Of(validate.FeatureEvents).Add("cq.overflow", "more completions than the CQ holds", cqOverflow,
+	CICQError01, req.SAS2_1_10)
 
 func cqOverflow(t *validate.T) {
 	p := newBelled(t, 4)
 	p.overflow()
 }
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.overflow.smaller",
-	Title:   "more completions than a CQ holds that had more entries before",
-	Feature: validate.FeatureEvents,
-	Needs:   validate.Needs{Caps: ci.CapResizeCQ},
-	Run:     cqOverflowSmaller,
-}, CICQError01)
+var _ = cqNotifyCases.Of(validate.FeatureEvents).Needing(validate.Needs{Caps: ci.CapResizeCQ}).
+	Add("cq.overflow.smaller", "more completions than a CQ holds that had more entries before", cqOverflowSmaller,
+		CICQError01)
 
 func cqOverflowSmaller(t *validate.T) {
 	p := newBelled(t, 20)
@@ -761,12 +664,8 @@ func (p *belled) overflow() {
 var CIDestroyCQ03 = cqNotifyCases.Must("CI-DestroyCQ-03", "SAS 2.1", "ci_destroy_cq (34)",
 	"After Destroy of a CQ has returned, none of its callbacks runs or starts.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.destroy.quiet",
-	Title:   "destroy a CQ while it makes callbacks",
-	Feature: validate.FeatureTeardown,
-	Run:     cqDestroyQuiet,
-}, CIDestroyCQ03, req.SAS2_1_30)
+var _ = cqNotifyCases.Of(validate.FeatureTeardown).Add("cq.destroy.quiet", "destroy a CQ while it makes callbacks",
+	cqDestroyQuiet, CIDestroyCQ03, req.SAS2_1_30)
 
 // cqDestroyQuiet destroys CQs while a completion callback runs, which does not return until Destroy was called. If the
 // machine does not run the destroying goroutine in time, the case tests less.

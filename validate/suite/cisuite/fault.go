@@ -376,7 +376,7 @@ func remoteFaults() []fault {
 }
 
 // faultCases are the fault table and the rules that all faults have in common.
-var faultCases = &validate.Area{}
+var faultCases = &validate.Area{Feature: validate.FeatureRC}
 
 var IBTA9_9_01 = faultCases.Must("IBTA-9.9-01", "IBTA 9.9.2", "table 58, requester class B",
 	"A send request with an invalid segment completes with a local protection error. An RC QP goes to Error, later "+
@@ -458,103 +458,37 @@ var _ = validate.Matrix(faultCases, faults(), func(f fault) (validate.Case, []*r
 	return c, f.rules
 })
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.rnr.exhausted",
-	Title:   "no receive, with RNRRetry 0, 1 and 3",
-	Feature: validate.FeatureRC,
-	Run:     rnrExhausted,
-}, IBTA9_9_07)
+var _ = faultCases.Add("fault.rnr.exhausted", "no receive, with RNRRetry 0, 1 and 3", rnrExhausted, IBTA9_9_07)
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.rnr.in-time",
-	Title:   "a receive posted between two retries",
-	Feature: validate.FeatureRC,
-	Run:     rnrInTime,
-}, IBTA9_9_07)
+var _ = faultCases.Add("fault.rnr.in-time", "a receive posted between two retries", rnrInTime, IBTA9_9_07)
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.rnr.for-ever",
-	Title:   "a receive posted long after the send, with RNRRetry 7",
-	Feature: validate.FeatureRC,
-	Run:     rnrForEver,
-}, IBTA9_9_08)
+var _ = faultCases.Add("fault.rnr.for-ever", "a receive posted long after the send, with RNRRetry 7", rnrForEver,
+	IBTA9_9_08)
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.rnr.write-imm",
-	Title:   "a write with immediate data without a receive",
-	Feature: validate.FeatureRC,
-	Run:     rnrWriteImm,
-}, IBTA9_9_08, IBTA9_4_03)
+var _ = faultCases.Add("fault.rnr.write-imm", "a write with immediate data without a receive", rnrWriteImm,
+	IBTA9_9_08, IBTA9_4_03)
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.timeout.init",
-	Title:   "a peer in Init",
-	Feature: validate.FeatureRC,
-	Run:     timeoutInit,
-}, IBTA9_9_09)
+var _ = faultCases.Add("fault.timeout.init", "a peer in Init", timeoutInit, IBTA9_9_09)
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.timeout.error",
-	Title:   "a peer in Error",
-	Feature: validate.FeatureRC,
-	Run:     timeoutError,
-}, IBTA9_9_09)
+var _ = faultCases.Add("fault.timeout.error", "a peer in Error", timeoutError, IBTA9_9_09)
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.timeout.destroyed",
-	Title:   "a destroyed peer",
-	Feature: validate.FeatureRC,
-	Run:     timeoutDestroyed,
-}, IBTA9_9_09)
+var _ = faultCases.Add("fault.timeout.destroyed", "a destroyed peer", timeoutDestroyed, IBTA9_9_09)
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.timeout.read",
-	Title:   "a read without an answer",
-	Feature: validate.FeatureRC,
-	Run:     timeoutRead,
-}, IBTA9_9_09)
+var _ = faultCases.Add("fault.timeout.read", "a read without an answer", timeoutRead, IBTA9_9_09)
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.psn",
-	Title:   "an unexpected packet sequence number",
-	Feature: validate.FeatureRC,
-	Run:     faultPSN,
-}, IBTA9_9_10)
+var _ = faultCases.Add("fault.psn", "an unexpected packet sequence number", faultPSN, IBTA9_9_10)
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.send.too-long",
-	Title:   "a message of more than 2^31 bytes",
-	Feature: validate.FeatureRC,
-	Run:     faultTooLong,
-}, IBTA9_9_11)
+var _ = faultCases.Add("fault.send.too-long", "a message of more than 2^31 bytes", faultTooLong, IBTA9_9_11)
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.flush.forced",
-	Title:   "Modify to Error with requests on both queues",
-	Feature: validate.FeatureRC,
-	Run:     flushForced,
-}, CIFlush01)
+var _ = faultCases.Add("fault.flush.forced", "Modify to Error with requests on both queues", flushForced, CIFlush01)
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.flush.responder",
-	Title:   "a responder that fails and has sends of its own",
-	Feature: validate.FeatureRC,
-	Run:     flushResponder,
-}, CIFlush02, CIFlush01)
+var _ = faultCases.Add("fault.flush.responder", "a responder that fails and has sends of its own", flushResponder,
+	CIFlush02, CIFlush01)
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.flush.before",
-	Title:   "requests executed before the one that fails",
-	Feature: validate.FeatureRC,
-	Run:     flushBefore,
-}, CIFlush03, IBTA9_9_05)
+var _ = faultCases.Add("fault.flush.before", "requests executed before the one that fails", flushBefore, CIFlush03,
+	IBTA9_9_05)
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.others",
-	Title:   "other QPs of the same adapters while one fails",
-	Feature: validate.FeatureRC,
-	Run:     faultOthers,
-}, CIEvent01)
+var _ = faultCases.Add("fault.others", "other QPs of the same adapters while one fails", faultOthers, CIEvent01)
 
 var _ = validate.Matrix(faultCases, services[1:], func(s service) (validate.Case, []*req.Requirement) {
 	return validate.Case{
@@ -566,12 +500,7 @@ var _ = validate.Matrix(faultCases, services[1:], func(s service) (validate.Case
 	}, []*req.Requirement{IBTA9_9_12}
 })
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.mtu",
-	Title:   "ends with different path MTUs",
-	Feature: validate.FeatureRC,
-	Run:     faultMTU,
-}, IBTA9_9_06)
+var _ = faultCases.Add("fault.mtu", "ends with different path MTUs", faultMTU, IBTA9_9_06)
 
 // faultMTU connects QPs with different path MTUs. Packets that are not the last of a message must be as long as the
 // path MTU of the receiver, and no packet may be longer (IBTA 9.7.4.1.6).
@@ -610,13 +539,8 @@ func faultMTU(t *validate.T) {
 	}
 }
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.atomic.result",
-	Title:   "atomics whose result has no valid segment",
-	Feature: validate.FeatureAtomic,
-	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
-	Run:     faultAtomicResult,
-}, IBTA9_9_01)
+var _ = faultCases.Of(validate.FeatureAtomic).Needing(validate.Needs{Atomics: ci.AtomicLocal}).
+	Add("fault.atomic.result", "atomics whose result has no valid segment", faultAtomicResult, IBTA9_9_01)
 
 // faultAtomicResult posts atomics whose original value cannot be stored. An adapter may detect that before it sends the
 // request, or when the response arrives, as it does for a READ: then the word has changed, and an invalid remote key is
@@ -668,13 +592,8 @@ func faultAtomicResult(t *validate.T) {
 	}
 }
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.timeout.cut",
-	Title:   "the link is cut",
-	Feature: validate.FeatureRC,
-	Needs:   validate.Needs{Impair: true},
-	Run:     timeoutCut,
-}, IBTA9_9_09)
+var _ = faultCases.Needing(validate.Needs{Impair: true}).Add("fault.timeout.cut", "the link is cut", timeoutCut,
+	IBTA9_9_09)
 
 func rnrExhausted(t *validate.T) {
 	first := kit.RC(t)

@@ -8,18 +8,14 @@ import (
 )
 
 // Objects of one adapter passed to verbs of another. Each verb with an object argument has a case.
-var foreigns = &validate.Area{Complete: func(c *validate.Case) { c.Needs.HCAs = 2 }}
+var foreigns = &validate.Area{Feature: validate.FeatureMROpt, Complete: func(c *validate.Case) { c.Needs.HCAs = 2 }}
 
 var CIForeignHandle01 = foreigns.Must("CI-ForeignHandle-01", "CI context", "handle statuses",
 	"A verb that gets an object of another CA fails with the invalid handle status of its kind, and no object of "+
 		"either CA changes.")
 
-var _ = foreigns.Case(validate.Case{
-	ID:      "open.foreign",
-	Title:   "objects of one adapter passed to the other",
-	Feature: validate.FeatureCore,
-	Run:     foreignCreate,
-}, CIForeignHandle01, req.SAS2_1_01, req.SAS2_1_11)
+var _ = foreigns.Of(validate.FeatureCore).Add("open.foreign", "objects of one adapter passed to the other",
+	foreignCreate, CIForeignHandle01, req.SAS2_1_01, req.SAS2_1_11)
 
 func foreignCreate(t *validate.T) {
 	a, b := kit.OpenPair(t)
@@ -58,13 +54,8 @@ func foreignCreate(t *validate.T) {
 	kit.Destroy(t, bcq.CQ, "CQ that the other CA has rejected")
 }
 
-var _ = foreigns.Case(validate.Case{
-	ID:      "foreign.bind",
-	Title:   "bind a window of another CA, or to a region of another CA",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     foreignBind,
-}, CIForeignHandle01)
+var _ = foreigns.Of(validate.FeatureMW).Needing(validate.Needs{Caps: ci.CapMW1}).Add("foreign.bind",
+	"bind a window of another CA, or to a region of another CA", foreignBind, CIForeignHandle01)
 
 func foreignBind(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -88,13 +79,8 @@ func foreignBind(t *validate.T) {
 	rebind(t, p.B, w, ci.MWBind{MR: own.MR, Addr: own.Addr, Length: 64, Access: ci.RemoteRead})
 }
 
-var _ = foreigns.Case(validate.Case{
-	ID:      "foreign.bind-post",
-	Title:   "bind a type 2 window of another CA, or to a region of another CA",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW2},
-	Run:     foreignBindPost,
-}, CIForeignHandle01)
+var _ = foreigns.Of(validate.FeatureMW).Needing(validate.Needs{Caps: ci.CapMW2}).Add("foreign.bind-post",
+	"bind a type 2 window of another CA, or to a region of another CA", foreignBindPost, CIForeignHandle01)
 
 func foreignBindPost(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -122,13 +108,8 @@ func wantForeign(t *validate.T, p *kit.Pair, what string, wr ci.SendWR, at ci.St
 	p.Reconnect()
 }
 
-var _ = foreigns.Case(validate.Case{
-	ID:      "foreign.fast",
-	Title:   "fast registration of a region of another CA",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     foreignFast,
-}, CIForeignHandle01)
+var _ = foreigns.Needing(validate.Needs{Caps: ci.CapFastReg}).Add("foreign.fast",
+	"fast registration of a region of another CA", foreignFast, CIForeignHandle01)
 
 func foreignFast(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -144,13 +125,8 @@ func foreignFast(t *validate.T) {
 	s.register(t, ci.LocalWrite|ci.RemoteRead)
 }
 
-var _ = foreigns.Case(validate.Case{
-	ID:      "foreign.shared",
-	Title:   "share a region of another CA",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapSharedMR},
-	Run:     foreignShared,
-}, CIForeignHandle01)
+var _ = foreigns.Needing(validate.Needs{Caps: ci.CapSharedMR}).Add("foreign.shared", "share a region of another CA",
+	foreignShared, CIForeignHandle01)
 
 func foreignShared(t *validate.T) {
 	a, b := kit.OpenPair(t)
@@ -160,13 +136,8 @@ func foreignShared(t *validate.T) {
 	kit.Destroy(t, other.MR, "MR that the other CA has rejected") // not busy, since it has no shared region
 }
 
-var _ = foreigns.Case(validate.Case{
-	ID:      "foreign.modify",
-	Title:   "move regions to a PD of another CA",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapModifyMR},
-	Run:     foreignModify,
-}, CIForeignHandle01)
+var _ = foreigns.Needing(validate.Needs{Caps: ci.CapModifyMR}).Add("foreign.modify",
+	"move regions to a PD of another CA", foreignModify, CIForeignHandle01)
 
 func foreignModify(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -180,13 +151,8 @@ func foreignModify(t *validate.T) {
 	p.WantWrite("the region after rejected calls of Modify", b.Remote(0), b.Bytes)
 }
 
-var _ = foreigns.Case(validate.Case{
-	ID:      "foreign.fmr",
-	Title:   "unmap a list with an FMR of another CA",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFMR},
-	Run:     foreignFMR,
-}, CIForeignHandle01)
+var _ = foreigns.Needing(validate.Needs{Caps: ci.CapFMR}).Add("foreign.fmr", "unmap a list with an FMR of another CA",
+	foreignFMR, CIForeignHandle01)
 
 func foreignFMR(t *validate.T) {
 	a, b := kit.OpenPair(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // impairCases are the cases of services on a bad link. They run on targets that can impair their link.
-var impairCases = &validate.Area{Complete: func(c *validate.Case) { c.Needs.Impair = true }}
+var impairCases = &validate.Area{Feature: validate.FeatureRC, Complete: func(c *validate.Case) { c.Needs.Impair = true }}
 
 var IBTA9_7_10 = impairCases.Must("IBTA-9.7-10", "IBTA 9.7", "reliability",
 	"On a link that loses, duplicates, reorders or corrupts packets, each RC message is delivered once, intact "+
@@ -92,44 +92,21 @@ var _ = validate.Matrix(impairCases, impairRows(), func(r impairRow) (validate.C
 	}, []*req.Requirement{r.of.rule}
 })
 
-var _ = impairCases.Case(validate.Case{
-	ID:      "impair.rc.rnr",
-	Title:   "receives that are posted late, with loss",
-	Feature: validate.FeatureRC,
-	Run:     impairRNR,
-}, IBTA9_7_10, IBTA9_9_08)
+var _ = impairCases.Add("impair.rc.rnr", "receives that are posted late, with loss", impairRNR, IBTA9_7_10, IBTA9_9_08)
 
-var _ = impairCases.Case(validate.Case{
-	ID:      "impair.rc.mended",
-	Title:   "a link that is cut for a moment",
-	Feature: validate.FeatureRC,
-	Run:     impairRepaired,
-}, IBTA9_7_13)
+var _ = impairCases.Add("impair.rc.mended", "a link that is cut for a moment", impairRepaired, IBTA9_7_13)
 
-var _ = impairCases.Case(validate.Case{
-	ID:      "impair.uc",
-	Title:   "UC messages with loss and corruption",
-	Feature: validate.FeatureUC,
-	Needs:   validate.Needs{Caps: ci.CapUC},
-	Run:     func(t *validate.T) { impairUC(t, validate.Impairment{Drop: 0.05, Corrupt: 0.05}, true) },
-}, IBTA9_8_20)
+var _ = impairCases.Of(validate.FeatureUC).Needing(validate.Needs{Caps: ci.CapUC}).
+	Add("impair.uc", "UC messages with loss and corruption",
+		func(t *validate.T) { impairUC(t, validate.Impairment{Drop: 0.05, Corrupt: 0.05}, true) }, IBTA9_8_20)
 
 // A first packet begins a message whatever its PSN (IBTA 9.8.2.2.1), so messages may arrive out of order.
-var _ = impairCases.Case(validate.Case{
-	ID:      "impair.uc-reorder",
-	Title:   "UC messages with loss and reordering",
-	Feature: validate.FeatureUC,
-	Needs:   validate.Needs{Caps: ci.CapUC},
-	Run:     func(t *validate.T) { impairUC(t, validate.Impairment{Drop: 0.02, Reorder: 0.05}, false) },
-}, IBTA9_8_22)
+var _ = impairCases.Of(validate.FeatureUC).Needing(validate.Needs{Caps: ci.CapUC}).
+	Add("impair.uc-reorder", "UC messages with loss and reordering",
+		func(t *validate.T) { impairUC(t, validate.Impairment{Drop: 0.02, Reorder: 0.05}, false) }, IBTA9_8_22)
 
-var _ = impairCases.Case(validate.Case{
-	ID:      "impair.ud",
-	Title:   "datagrams with loss and corruption",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     impairUD,
-}, IBTA9_8_21)
+var _ = impairCases.Of(validate.FeatureUD).Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("impair.ud",
+	"datagrams with loss and corruption", impairUD, IBTA9_8_21)
 
 // patient returns options for a pair on a link that loses packets: all retries and an ACK timeout of 134 ms, since each
 // loss may cost one. On a busy machine eight timeouts may pass before the other half of a software driver runs.

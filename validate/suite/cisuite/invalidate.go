@@ -7,7 +7,7 @@ import (
 )
 
 // Keys that a QP must not invalidate, by a request of its own and by a request of its peer. (IBTA 10.6.6, 11.4.1.)
-var invalidates = &validate.Area{Complete: func(c *validate.Case) { c.Feature = validate.FeatureMROpt }}
+var invalidates = &validate.Area{Feature: validate.FeatureMROpt, Needs: validate.Needs{AnyCaps: ci.CapFastReg | ci.CapMW2}}
 
 const invalidateSource = "OpLocalInv, SendInvalidate"
 
@@ -105,12 +105,8 @@ func eachHeld(t *validate.T, f func(p *kit.Pair, what string, key ci.Key)) {
 	}
 }
 
-var _ = invalidates.Case(validate.Case{
-	ID:    "mr.invalidate.local",
-	Title: "local invalidates of keys that a QP must not invalidate",
-	Needs: validate.Needs{AnyCaps: ci.CapFastReg | ci.CapMW2},
-	Run:   invalidateLocal,
-}, CILocalInv03)
+var _ = invalidates.Add("mr.invalidate.local", "local invalidates of keys that a QP must not invalidate",
+	invalidateLocal, CILocalInv03)
 
 func invalidateLocal(t *validate.T) {
 	eachHeld(t, func(p *kit.Pair, what string, key ci.Key) {
@@ -124,12 +120,8 @@ func invalidateLocal(t *validate.T) {
 	})
 }
 
-var _ = invalidates.Case(validate.Case{
-	ID:    "mr.invalidate.send",
-	Title: "sends whose receiver must not invalidate their key",
-	Needs: validate.Needs{Caps: ci.CapSendInvalidate},
-	Run:   invalidateSend,
-}, CISendInv02)
+var _ = invalidates.Needing(validate.Needs{Caps: ci.CapSendInvalidate}).Add("mr.invalidate.send",
+	"sends whose receiver must not invalidate their key", invalidateSend, CISendInv02)
 
 func invalidateSend(t *validate.T) {
 	eachHeld(t, func(p *kit.Pair, _ string, key ci.Key) {

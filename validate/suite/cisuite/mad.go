@@ -52,7 +52,7 @@ const (
 
 // madCases are the cases of the local MAD verb, with which a driver serves the management agents of its ports. (SAS
 // 2.1, SMI and SMA; IBTA 13, 14.)
-var madCases = &validate.Area{}
+var madCases = &validate.Area{Feature: validate.FeatureMAD, Needs: validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}}}
 
 // request returns an SMP. Each byte of its transaction ID is set.
 func request(method byte, attr uint16, modifier uint32) *ci.MAD {
@@ -163,13 +163,7 @@ func madHeader(t *validate.T) {
 var CILocalMAD11 = madCases.Must("CI-LocalMAD-11", "IBTA 14.2.1.2", "ci_local_mad (65)",
 	"A directed-route request for this port is answered with the direction bit set.")
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.directed",
-	Title:   "directed route without hops",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     madDirected,
-}, CILocalMAD11)
+var _ = madCases.Add("mad.directed", "directed route without hops", madDirected, CILocalMAD11)
 
 func madDirected(t *validate.T) {
 	ca := kit.Open(t)
@@ -186,13 +180,7 @@ func madDirected(t *validate.T) {
 var CILocalMAD02 = madCases.Must("CI-LocalMAD-02", "IBTA 14.2.5.3", "ci_local_mad (65)",
 	"NodeInfo equals the attributes of the CA.")
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.node-info",
-	Title:   "Get NodeInfo",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     madNodeInfo,
-}, CILocalMAD02)
+var _ = madCases.Add("mad.node-info", "Get NodeInfo", madNodeInfo, CILocalMAD02)
 
 func madNodeInfo(t *validate.T) {
 	ca := kit.Open(t)
@@ -214,13 +202,7 @@ func madNodeInfo(t *validate.T) {
 var CILocalMAD03 = madCases.Must("CI-LocalMAD-03", "IBTA 14.2.5.6", "ci_local_mad (65)",
 	"PortInfo equals the attributes of the port.")
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.port-info",
-	Title:   "Get PortInfo",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     madPortInfo,
-}, CILocalMAD03)
+var _ = madCases.Add("mad.port-info", "Get PortInfo", madPortInfo, CILocalMAD03)
 
 func madPortInfo(t *validate.T) {
 	ca := kit.Open(t)
@@ -246,13 +228,7 @@ func madPortInfo(t *validate.T) {
 var CILocalMAD04 = madCases.Must("CI-LocalMAD-04", "IBTA 14.2.5.7", "ci_local_mad (65)",
 	"The P_Key table equals the attributes of the port.")
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.pkeys",
-	Title:   "Get P_KeyTable",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     madPKeys,
-}, CILocalMAD04)
+var _ = madCases.Add("mad.pkeys", "Get P_KeyTable", madPKeys, CILocalMAD04)
 
 func madPKeys(t *validate.T) {
 	ca := kit.Open(t)
@@ -268,13 +244,7 @@ func madPKeys(t *validate.T) {
 var CILocalMAD05 = madCases.Must("CI-LocalMAD-05", "IBTA 14.2.5.5", "ci_local_mad (65)",
 	"The GUID table equals the GIDs of the port.")
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.guids",
-	Title:   "Get GUIDInfo",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     madGUIDs,
-}, CILocalMAD05)
+var _ = madCases.Add("mad.guids", "Get GUIDInfo", madGUIDs, CILocalMAD05)
 
 func madGUIDs(t *validate.T) {
 	ca := kit.Open(t)
@@ -289,13 +259,7 @@ func madGUIDs(t *validate.T) {
 var CILocalMAD06 = madCases.Must("CI-LocalMAD-06", "IBTA 13.4.7", "ci_local_mad (65)",
 	"An agent reports unknown attributes, methods and versions in the MAD status, and the verb succeeds.")
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.unknown",
-	Title:   "unknown attributes, methods and classes",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     madUnknown,
-}, CILocalMAD06)
+var _ = madCases.Add("mad.unknown", "unknown attributes, methods and classes", madUnknown, CILocalMAD06)
 
 func madUnknown(t *validate.T) {
 	ca := kit.Open(t)
@@ -332,13 +296,7 @@ func madUnknown(t *validate.T) {
 var CILocalMAD07 = madCases.Must("CI-LocalMAD-07", "CI context", "ci_local_mad (65)",
 	"A port that the CA does not have fails with InvalidPort, and a missing MAD with InvalidParameter.")
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.arguments",
-	Title:   "invalid ports, no MAD",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     madArguments,
-}, CILocalMAD07)
+var _ = madCases.Add("mad.arguments", "invalid ports, no MAD", madArguments, CILocalMAD07)
 
 func madArguments(t *validate.T) {
 	ca := kit.Open(t)
@@ -384,13 +342,7 @@ func withLID(t *validate.T, ca *kit.CA, lid, sm ci.LID) {
 var CILocalMAD08 = madCases.Must("CI-LocalMAD-08", "IBTA 14.2.5.6", "ci_local_mad (65)",
 	"After a Set of PortInfo with a LID and a subnet manager LID, CA.Query returns both.")
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.set.lid",
-	Title:   "Set LID and SM LID",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     madSetLID,
-}, CILocalMAD08, req.SAS2_1_14)
+var _ = madCases.Add("mad.set.lid", "Set LID and SM LID", madSetLID, CILocalMAD08, req.SAS2_1_14)
 
 func madSetLID(t *validate.T) {
 	ca := kit.Open(t)
@@ -402,13 +354,7 @@ func madSetLID(t *validate.T) {
 	kit.Equal(t, "PortAttr.State after Set PortInfo", p.State, ca.Port.State)
 }
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.set.lid-event",
-	Title:   "event after a change of the LID",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     madLIDEvent,
-}, req.SAS2_1_19)
+var _ = madCases.Add("mad.set.lid-event", "event after a change of the LID", madLIDEvent, req.SAS2_1_19)
 
 func madLIDEvent(t *validate.T) {
 	ca := kit.Open(t)
@@ -489,13 +435,7 @@ func madInitEvent(t *validate.T) {
 var CILocalMAD09 = madCases.Must("CI-LocalMAD-09", "IBTA 14.2.5.6", "ci_local_mad (65)",
 	"A Set of PortInfo with an unreachable state is rejected in the MAD status and changes nothing.")
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.set.illegal",
-	Title:   "Set with an unreachable state",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     madSetIllegal,
-}, CILocalMAD09)
+var _ = madCases.Add("mad.set.illegal", "Set with an unreachable state", madSetIllegal, CILocalMAD09)
 
 func madSetIllegal(t *validate.T) {
 	ca := kit.Open(t)
@@ -517,13 +457,7 @@ func madSetIllegal(t *validate.T) {
 var CILocalMAD10 = madCases.Must("CI-LocalMAD-10", "IBTA 13.4.9", "ci_local_mad (65)",
 	"A trap repress has no response and causes no error.")
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.trap-repress",
-	Title:   "trap repress",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     madTrapRepress,
-}, CILocalMAD10)
+var _ = madCases.Add("mad.trap-repress", "trap repress", madTrapRepress, CILocalMAD10)
 
 func madTrapRepress(t *validate.T) {
 	ca := kit.Open(t)
@@ -544,13 +478,8 @@ var CILocalMAD12 = madCases.Must("CI-LocalMAD-12", "IBTA 13.4.7", "ci_local_mad 
 	"On an Ethernet port, which has no subnet management, a request of subnet management gets a response with the "+
 		"status that its class is not supported.")
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.ethernet",
-	Title:   "requests of subnet management on an Ethernet port",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkEthernet}},
-	Run:     madEthernet,
-}, CILocalMAD12)
+var _ = madCases.Needing(validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkEthernet}}).Add("mad.ethernet",
+	"requests of subnet management on an Ethernet port", madEthernet, CILocalMAD12)
 
 func madEthernet(t *validate.T) {
 	const unsupported, direction = 0x0004, 0x8000
@@ -577,13 +506,8 @@ func madEthernet(t *validate.T) {
 var CILocalMAD13 = madCases.Must("CI-LocalMAD-13", "IBTA 13.4.5", "ci_local_mad (65)",
 	"A datagram that is no request, such as a response, a trap or one without a reply, has no response: out is zero.")
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.no-request",
-	Title:   "datagrams that need no response",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD},
-	Run:     madNoRequest,
-}, CILocalMAD13)
+var _ = madCases.Needing(validate.Needs{Caps: ci.CapLocalMAD}).Add("mad.no-request",
+	"datagrams that need no response", madNoRequest, CILocalMAD13)
 
 func madNoRequest(t *validate.T) {
 	const send, trap, classPerf = 0x03, 0x05, 0x04

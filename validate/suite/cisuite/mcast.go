@@ -18,7 +18,7 @@ const (
 )
 
 // mcastCases are the cases of unreliable multicast. (IBTA 10.5, 11.3.1, 11.3.2.)
-var mcastCases = &validate.Area{}
+var mcastCases = &validate.Area{Feature: validate.FeatureMulticast, Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast}}
 
 // group is a multicast group and the sender's address of it.
 type group struct {
@@ -124,13 +124,8 @@ func members(p *kit.Pair, n int) []*member {
 var CIMcast01 = mcastCases.Must("CI-Mcast-01", "IBTA 10.5.2.1", "ci_attach_mcast (63)",
 	"A datagram to a group reaches each attached QP once, with a GRH, and no other QP.")
 
-var _ = mcastCases.Case(validate.Case{
-	ID:      "mcast.receivers",
-	Title:   "members of both adapters, and a QP that is not a member",
-	Feature: validate.FeatureMulticast,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
-	Run:     mcastReceivers,
-}, CIMcast01)
+var _ = mcastCases.Add("mcast.receivers", "members of both adapters, and a QP that is not a member", mcastReceivers,
+	CIMcast01)
 
 func mcastReceivers(t *validate.T) {
 	p := kit.UD(t, kit.Size(1<<14))
@@ -159,13 +154,7 @@ func mcastReceivers(t *validate.T) {
 var CIMcast02 = mcastCases.Must("CI-Mcast-02", "IBTA 11.3.2", "ci_detach_mcast (64)",
 	"A detached QP receives no more datagrams of the group. Other members still do.")
 
-var _ = mcastCases.Case(validate.Case{
-	ID:      "mcast.detach",
-	Title:   "one of two members is detached",
-	Feature: validate.FeatureMulticast,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
-	Run:     mcastDetach,
-}, CIMcast02)
+var _ = mcastCases.Add("mcast.detach", "one of two members is detached", mcastDetach, CIMcast02)
 
 func mcastDetach(t *validate.T) {
 	p := kit.UD(t, kit.Size(1<<14))
@@ -200,13 +189,7 @@ func mcastDetach(t *validate.T) {
 var CIMcast03 = mcastCases.Must("CI-Mcast-03", "IBTA 11.3.1", "ci_attach_mcast (63)",
 	"AttachMcast of a QP that is not a UD QP fails with InvalidServiceType.")
 
-var _ = mcastCases.Case(validate.Case{
-	ID:      "mcast.type",
-	Title:   "attach a connected QP",
-	Feature: validate.FeatureMulticast,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
-	Run:     mcastType,
-}, CIMcast03)
+var _ = mcastCases.Add("mcast.type", "attach a connected QP", mcastType, CIMcast03)
 
 func mcastType(t *validate.T) {
 	p := kit.RC(t)
@@ -221,13 +204,7 @@ func mcastType(t *validate.T) {
 var CIMcast04 = mcastCases.Must("CI-Mcast-04", "IBTA 11.3.1", "ci_attach_mcast (63)",
 	"AttachMcast with a GID that is not a multicast address fails with InvalidGID.")
 
-var _ = mcastCases.Case(validate.Case{
-	ID:      "mcast.gid",
-	Title:   "attach with unicast GIDs",
-	Feature: validate.FeatureMulticast,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
-	Run:     mcastGID,
-}, CIMcast04)
+var _ = mcastCases.Add("mcast.gid", "attach with unicast GIDs", mcastGID, CIMcast04)
 
 func mcastGID(t *validate.T) {
 	p := kit.UD(t)
@@ -284,13 +261,7 @@ func mcastLID(t *validate.T) {
 var CIMcast06 = mcastCases.Must("CI-Mcast-06", "CI context", "ci_destroy_qp (28)",
 	"Destroy of an attached QP fails with ResourceBusy, and the QP still receives.")
 
-var _ = mcastCases.Case(validate.Case{
-	ID:      "mcast.busy",
-	Title:   "destroy an attached QP",
-	Feature: validate.FeatureMulticast,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
-	Run:     mcastBusy,
-}, CIMcast06, req.SAS2_3_26)
+var _ = mcastCases.Add("mcast.busy", "destroy an attached QP", mcastBusy, CIMcast06, req.SAS2_3_26)
 
 func mcastBusy(t *validate.T) {
 	p := kit.UD(t, kit.Size(1<<14))
@@ -308,13 +279,7 @@ var CIMcast07 = mcastCases.Must("CI-Mcast-07", "CI context", "ci_attach_mcast (6
 	"Each attachment has its own handle. A QP that is attached twice receives one copy of each datagram until both "+
 		"attachments are destroyed.")
 
-var _ = mcastCases.Case(validate.Case{
-	ID:      "mcast.twice",
-	Title:   "attach one QP twice",
-	Feature: validate.FeatureMulticast,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
-	Run:     mcastTwice,
-}, CIMcast07)
+var _ = mcastCases.Add("mcast.twice", "attach one QP twice", mcastTwice, CIMcast07)
 
 func mcastTwice(t *validate.T) {
 	p := kit.UD(t, kit.Size(1<<14))
@@ -339,13 +304,7 @@ func mcastTwice(t *validate.T) {
 var CIMcast08 = mcastCases.Must("CI-Mcast-08", "IBTA 10.5.2.2", "ci_attach_mcast (63)",
 	"A QP attached to two groups receives from both. A QP attached to one group receives only from that group.")
 
-var _ = mcastCases.Case(validate.Case{
-	ID:      "mcast.groups",
-	Title:   "two groups",
-	Feature: validate.FeatureMulticast,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
-	Run:     mcastGroups,
-}, CIMcast08)
+var _ = mcastCases.Add("mcast.groups", "two groups", mcastGroups, CIMcast08)
 
 func mcastGroups(t *validate.T) {
 	p := kit.UD(t, kit.Size(1<<14))
@@ -366,13 +325,7 @@ func mcastGroups(t *validate.T) {
 	one.got(t, want, p.A, "member of the first group, from the first group")
 }
 
-var _ = mcastCases.Case(validate.Case{
-	ID:      "mcast.many",
-	Title:   "many groups, until the driver has no more",
-	Feature: validate.FeatureMulticast,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
-	Run:     mcastMany,
-}, CIMcast08)
+var _ = mcastCases.Add("mcast.many", "many groups, until the driver has no more", mcastMany, CIMcast08)
 
 func mcastMany(t *validate.T) {
 	const most = 70
@@ -404,13 +357,7 @@ func mcastMany(t *validate.T) {
 var CIMcast09 = mcastCases.Must("CI-Mcast-09", "IBTA 10.2.5", "ci_attach_mcast (63)",
 	"A datagram to a group with a Q_Key other than the QP's is not received.")
 
-var _ = mcastCases.Case(validate.Case{
-	ID:      "mcast.qkey",
-	Title:   "a member with another Q_Key",
-	Feature: validate.FeatureMulticast,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
-	Run:     mcastQKey,
-}, CIMcast09)
+var _ = mcastCases.Add("mcast.qkey", "a member with another Q_Key", mcastQKey, CIMcast09)
 
 func mcastQKey(t *validate.T) {
 	p := kit.UD(t, kit.Size(1<<14))
@@ -430,13 +377,7 @@ func mcastQKey(t *validate.T) {
 var CIMcast10 = mcastCases.Must("CI-Mcast-10", "CI context", "ci_detach_mcast (64)",
 	"A verb on a destroyed attachment fails with InvalidMcastHandle.")
 
-var _ = mcastCases.Case(validate.Case{
-	ID:      "mcast.stale",
-	Title:   "detach twice",
-	Feature: validate.FeatureMulticast,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
-	Run:     mcastStale,
-}, CIMcast10)
+var _ = mcastCases.Add("mcast.stale", "detach twice", mcastStale, CIMcast10)
 
 func mcastStale(t *validate.T) {
 	p := kit.UD(t)

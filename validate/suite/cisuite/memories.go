@@ -58,13 +58,8 @@ func (m spreadMemory) all() []byte {
 	return b
 }
 
-var _ = atomicCases.Case(validate.Case{
-	ID:      "atomic.pieces",
-	Title:   "words inside of an extent of memory, and across two",
-	Feature: validate.FeatureAtomic,
-	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
-	Run:     atomicPieces,
-}, IBTA9_4_11)
+var _ = atomicCases.Add("atomic.pieces", "words inside of an extent of memory, and across two", atomicPieces,
+	IBTA9_4_11)
 
 // atomicPieces adds to words of memory in extents of 15 bytes, with 17 bytes between two. A word that is in an extent
 // is incremented. One that crosses the end of an extent is as well, or is rejected and remains as it was. Bytes between
@@ -132,13 +127,9 @@ func (m ownAtomics) swap(off uint64, f func(uint64) uint64) (uint64, error) {
 	return old, nil
 }
 
-var _ = atomicCases.Case(validate.Case{
-	ID:      "atomic.bounds",
-	Title:   "the first and last words of regions and windows of uneven lengths, and the bytes behind them",
-	Feature: validate.FeatureAtomic,
-	Needs:   validate.Needs{Atomics: ci.AtomicLocal},
-	Run:     atomicBounds,
-}, IBTA9_4_11)
+var _ = atomicCases.Add("atomic.bounds",
+	"the first and last words of regions and windows of uneven lengths, and the bytes behind them", atomicBounds,
+	IBTA9_4_11)
 
 func atomicBounds(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -198,12 +189,8 @@ func atomicBounds(t *validate.T) {
 	}
 }
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.memory.spread",
-	Title:   "memory in many small extents, and with views of a part",
-	Feature: validate.FeatureMR,
-	Run:     mrMemorySpread,
-}, CIRegisterMR07)
+var _ = mrCases.Add("mr.memory.spread", "memory in many small extents, and with views of a part", mrMemorySpread,
+	CIRegisterMR07)
 
 func mrMemorySpread(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))

@@ -12,18 +12,13 @@ import (
 )
 
 // mrCases are the cases of regions over virtual addresses. (IBTA 10.6, 11.2.8.)
-var mrCases = &validate.Area{}
+var mrCases = &validate.Area{Feature: validate.FeatureMR}
 
 var CIRegisterMR11 = mrCases.Must("CI-RegisterMR-11", "CI Memory", "Memory, ReadAt, WriteAt",
 	"A request that uses memory whose ReadAt or WriteAt fails completes with an error. Other connections are not "+
 		"affected, and the region works again when its memory does.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.memory.gone",
-	Title:   "memory whose ReadAt and WriteAt fail",
-	Feature: validate.FeatureMR,
-	Run:     mrMemoryGone,
-}, CIRegisterMR11)
+var _ = mrCases.Add("mr.memory.gone", "memory whose ReadAt and WriteAt fail", mrMemoryGone, CIRegisterMR11)
 
 var CIRegisterMR01 = mrCases.Must("CI-RegisterMR-01", "IBTA 11.2.8", "ci_register_mr (35), ci_register_mr_remap (36)",
 	"A region covers exactly the requested bytes, wherever they start and end in a page.")
@@ -77,12 +72,8 @@ func mrRange(t *validate.T) {
 	}
 }
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.bounds.local",
-	Title:   "SGEs that begin before the region or end after it",
-	Feature: validate.FeatureMR,
-	Run:     mrBoundsLocal,
-}, CIRegisterMR01, req.SAS2_3_17)
+var _ = mrCases.Add("mr.bounds.local", "SGEs that begin before the region or end after it", mrBoundsLocal,
+	CIRegisterMR01, req.SAS2_3_17)
 
 func mrBoundsLocal(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -150,12 +141,7 @@ func rightNames(a ci.Access) string {
 var CIRegisterMR02 = mrCases.Must("CI-RegisterMR-02", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
 	"Remote write or remote atomic without local write fails with InvalidPermission.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.permission",
-	Title:   "remote write and atomic without local write",
-	Feature: validate.FeatureMR,
-	Run:     mrPermission,
-}, CIRegisterMR02)
+var _ = mrCases.Add("mr.permission", "remote write and atomic without local write", mrPermission, CIRegisterMR02)
 
 func mrPermission(t *validate.T) {
 	ca := kit.Open(t)
@@ -174,12 +160,7 @@ func mrPermission(t *validate.T) {
 var CIRegisterMR03 = mrCases.Must("CI-RegisterMR-03", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
 	"A peer has exactly the remote access rights with which the region was registered.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.rights",
-	Title:   "all valid access rights, with read, write and atomic",
-	Feature: validate.FeatureMR,
-	Run:     mrRights,
-}, CIRegisterMR03)
+var _ = mrCases.Add("mr.rights", "all valid access rights, with read, write and atomic", mrRights, CIRegisterMR03)
 
 func mrRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -225,12 +206,7 @@ var CIRegisterMR04 = mrCases.Must("CI-RegisterMR-04", "IBTA 11.2.8", "ci_registe
 	"A region that is registered with an IOVA has that address for SGEs and for peers. An IOVA with another offset "+
 		"in its page is rejected.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.iova",
-	Title:   "a region with an IOVA",
-	Feature: validate.FeatureMR,
-	Run:     mrIOVA,
-}, CIRegisterMR04)
+var _ = mrCases.Add("mr.iova", "a region with an IOVA", mrIOVA, CIRegisterMR04)
 
 func mrIOVA(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
@@ -270,12 +246,7 @@ func mrIOVA(t *validate.T) {
 	kit.SameBytes(t, "bytes sent from the IOVA", p.B.Buf.Bytes[:4096], b)
 }
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.iova.offset",
-	Title:   "an IOVA with another offset in the page",
-	Feature: validate.FeatureMR,
-	Run:     mrIOVAOffset,
-}, CIRegisterMR04)
+var _ = mrCases.Add("mr.iova.offset", "an IOVA with another offset in the page", mrIOVAOffset, CIRegisterMR04)
 
 func mrIOVAOffset(t *validate.T) {
 	ca := kit.Open(t)
@@ -294,13 +265,8 @@ func mrIOVAOffset(t *validate.T) {
 var CIRegisterMR05 = mrCases.Must("CI-RegisterMR-05", "IBTA 10.6.2", "ZeroBased; CapZeroBased",
 	"The first byte of a zero-based region has address 0.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.zero-based",
-	Title:   "a zero-based region",
-	Feature: validate.FeatureMR,
-	Needs:   validate.Needs{Caps: ci.CapZeroBased},
-	Run:     mrZeroBased,
-}, CIRegisterMR05)
+var _ = mrCases.Needing(validate.Needs{Caps: ci.CapZeroBased}).Add("mr.zero-based", "a zero-based region",
+	mrZeroBased, CIRegisterMR05)
 
 func mrZeroBased(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -333,12 +299,7 @@ func mrZeroBased(t *validate.T) {
 var CIRegisterMR06 = mrCases.Must("CI-RegisterMR-06", "IBTA 11.2.8", "ci_register_mr (35), ci_register_mr_remap (36)",
 	"Missing memory, a range outside the memory, or unknown access rights fail with InvalidParameter.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.refused",
-	Title:   "no memory, ranges outside, unknown access rights",
-	Feature: validate.FeatureMR,
-	Run:     mrRefused,
-}, CIRegisterMR06)
+var _ = mrCases.Add("mr.refused", "no memory, ranges outside, unknown access rights", mrRefused, CIRegisterMR06)
 
 func mrRefused(t *validate.T) {
 	ca := kit.Open(t)
@@ -376,23 +337,13 @@ func mrRefused(t *validate.T) {
 var CIRegisterMR07 = mrCases.Must("CI-RegisterMR-07", "CI Memory", "Memory.Slice, ReadAt, WriteAt",
 	"Memory without a direct view, or with views in pieces, is used like any other or rejected with InvalidParameter.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.memory.copied",
-	Title:   "memory with only ReadAt and WriteAt",
-	Feature: validate.FeatureMR,
-	Run:     mrMemoryCopied,
-}, CIRegisterMR07)
+var _ = mrCases.Add("mr.memory.copied", "memory with only ReadAt and WriteAt", mrMemoryCopied, CIRegisterMR07)
 
 func mrMemoryCopied(t *validate.T) {
 	mrMemory(t, "memory without a direct view", func(b []byte) ci.Memory { return kit.CopyMemory{B: b} })
 }
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.memory.pieces",
-	Title:   "memory in extents",
-	Feature: validate.FeatureMR,
-	Run:     mrMemoryPieces,
-}, CIRegisterMR07)
+var _ = mrCases.Add("mr.memory.pieces", "memory in extents", mrMemoryPieces, CIRegisterMR07)
 
 func mrMemoryPieces(t *validate.T) {
 	mrMemory(t, "memory in pieces of 1000 bytes",
@@ -429,12 +380,8 @@ func mrMemory(t *validate.T, kind string, of func([]byte) ci.Memory) {
 var CIRegisterMR08 = mrCases.Must("CI-RegisterMR-08", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
 	"Local write is required for memory that the HCA writes for its own consumer.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.local-write",
-	Title:   "receive and read into a region without local write",
-	Feature: validate.FeatureMR,
-	Run:     mrLocalWrite,
-}, CIRegisterMR08)
+var _ = mrCases.Add("mr.local-write", "receive and read into a region without local write", mrLocalWrite,
+	CIRegisterMR08)
 
 func mrLocalWrite(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -456,12 +403,7 @@ func mrLocalWrite(t *validate.T) {
 	}
 }
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.pd.local",
-	Title:   "an SGE with the key of another PD",
-	Feature: validate.FeatureMR,
-	Run:     mrPDLocal,
-}, req.SAS2_3_07, req.SAS2_3_12)
+var _ = mrCases.Add("mr.pd.local", "an SGE with the key of another PD", mrPDLocal, req.SAS2_3_07, req.SAS2_3_12)
 
 func mrPDLocal(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -473,13 +415,8 @@ func mrPDLocal(t *validate.T) {
 	kit.SameBytes(t, "memory of the region", b.Bytes, make([]byte, 64))
 }
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.pd.datagram",
-	Title:   "receive a datagram into a region of another PD",
-	Feature: validate.FeatureMR,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     mrPDDatagram,
-}, req.SAS2_3_07, req.SAS2_3_12)
+var _ = mrCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("mr.pd.datagram",
+	"receive a datagram into a region of another PD", mrPDDatagram, req.SAS2_3_07, req.SAS2_3_12)
 
 func mrPDDatagram(t *validate.T) {
 	p := kit.UD(t, kit.Size(4096))
@@ -492,12 +429,7 @@ func mrPDDatagram(t *validate.T) {
 	kit.SameBytes(t, "memory of the region", b.Bytes, make([]byte, 256))
 }
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.pd.remote",
-	Title:   "a peer uses the key of another PD",
-	Feature: validate.FeatureMR,
-	Run:     mrPDRemote,
-}, req.SAS2_3_07)
+var _ = mrCases.Add("mr.pd.remote", "a peer uses the key of another PD", mrPDRemote, req.SAS2_3_07)
 
 func mrPDRemote(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -506,12 +438,7 @@ func mrPDRemote(t *validate.T) {
 	p.WantDenied("RDMA READ from a region of another PD than the QP's", ci.OpRead, 8, b.Remote(0))
 }
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.unknown-key",
-	Title:   "keys that were never issued",
-	Feature: validate.FeatureMR,
-	Run:     mrUnknownKey,
-}, req.SAS2_3_12, req.SAS2_3_17)
+var _ = mrCases.Add("mr.unknown-key", "keys that were never issued", mrUnknownKey, req.SAS2_3_12, req.SAS2_3_17)
 
 func mrUnknownKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -544,12 +471,7 @@ func keysBeside(t *validate.T, k ci.Key) []ci.Key {
 var CIRegisterMR09 = mrCases.Must("CI-RegisterMR-09", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
 	"All registered regions have different keys.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.keys.unique",
-	Title:   "keys of 256 regions",
-	Feature: validate.FeatureMR,
-	Run:     mrKeysUnique,
-}, CIRegisterMR09)
+var _ = mrCases.Add("mr.keys.unique", "keys of 256 regions", mrKeysUnique, CIRegisterMR09)
 
 func mrKeysUnique(t *validate.T) {
 	ca := kit.Open(t)
@@ -569,12 +491,7 @@ func mrKeysUnique(t *validate.T) {
 var CIRegisterMR10 = mrCases.Should("CI-RegisterMR-10", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
 	"Keys are not predictable, and a new region does not get the key of the region destroyed last.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.keys.guess",
-	Title:   "predictability of keys",
-	Feature: validate.FeatureMR,
-	Run:     mrKeysGuess,
-}, CIRegisterMR10)
+var _ = mrCases.Add("mr.keys.guess", "predictability of keys", mrKeysGuess, CIRegisterMR10)
 
 func mrKeysGuess(t *validate.T) {
 	ca := kit.Open(t)
@@ -668,12 +585,7 @@ func wantQuery(t *validate.T, mr ci.MR, pd ci.PD, access ci.Access) {
 var CIDeregisterMR01 = mrCases.Must("CI-DeregisterMR-01", "IBTA 11.2.8", "ci_deregister_mr (43)",
 	"A local request with the key of a destroyed region completes with a local protection error.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.destroy.local",
-	Title:   "send from a destroyed region",
-	Feature: validate.FeatureMR,
-	Run:     mrDestroyLocal,
-}, CIDeregisterMR01)
+var _ = mrCases.Add("mr.destroy.local", "send from a destroyed region", mrDestroyLocal, CIDeregisterMR01)
 
 func mrDestroyLocal(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -696,12 +608,7 @@ func mrDestroyLocal(t *validate.T) {
 var CIDeregisterMR02 = mrCases.Must("CI-DeregisterMR-02", "IBTA 11.2.8", "ci_deregister_mr (43)",
 	"A remote request with the key of a destroyed region completes with a remote access error.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.destroy.remote",
-	Title:   "write to a destroyed region",
-	Feature: validate.FeatureMR,
-	Run:     mrDestroyRemote,
-}, CIDeregisterMR02)
+var _ = mrCases.Add("mr.destroy.remote", "write to a destroyed region", mrDestroyRemote, CIDeregisterMR02)
 
 func mrDestroyRemote(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -718,12 +625,8 @@ func mrDestroyRemote(t *validate.T) {
 var CIDeregisterMR03 = mrCases.Must("CI-DeregisterMR-03", "CI Memory", "ci_deregister_mr (43)",
 	"The HCA does not access the memory of a region after its Destroy has returned, whatever peers do.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.destroy.under-load",
-	Title:   "destroy a region while a peer writes to it",
-	Feature: validate.FeatureMR,
-	Run:     mrDestroyUnderLoad,
-}, CIDeregisterMR03, CIDeregisterMR02)
+var _ = mrCases.Add("mr.destroy.under-load", "destroy a region while a peer writes to it", mrDestroyUnderLoad,
+	CIDeregisterMR03, CIDeregisterMR02)
 
 func mrDestroyUnderLoad(t *validate.T) {
 	const size, rounds, outstanding = 8 << 10, 8, 4
@@ -841,12 +744,7 @@ func (h *hammer) run() ci.WCStatus {
 var CIDeregisterMR04 = mrCases.Must("CI-DeregisterMR-04", "IBTA 11.2.8", "ci_deregister_mr (43)",
 	"A verb on a destroyed region fails with InvalidMRHandle.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.stale",
-	Title:   "use a destroyed region",
-	Feature: validate.FeatureMR,
-	Run:     mrStale,
-}, CIDeregisterMR04)
+var _ = mrCases.Add("mr.stale", "use a destroyed region", mrStale, CIDeregisterMR04)
 
 func mrStale(t *validate.T) {
 	ca := kit.Open(t)

@@ -10,7 +10,7 @@ import (
 )
 
 // mrFastCases are the cases of regions that work requests register and invalidate. (IBTA 10.6.4, 10.6.6, 11.4.1.)
-var mrFastCases = &validate.Area{}
+var mrFastCases = &validate.Area{Feature: validate.FeatureMROpt, Needs: validate.Needs{Caps: ci.CapFastReg}}
 
 // fastFailed are the statuses of a failed registration or invalidation. IBTA 11.6.2 defines a memory management
 // operation error, the later name of the window bind error. The headers define none, and drivers also report protection
@@ -82,13 +82,7 @@ func (s *fastStage) fails(t *validate.T, what string, wr ci.SendWR) {
 var CIAllocFastReg01 = mrFastCases.Must("CI-AllocFastReg-01", "IBTA 11.2.8", "ci_alloc_fast_reg_mr (48); OpFastReg",
 	"A page count of 0 or above MaxFastRegPages is rejected.")
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.alloc",
-	Title:   "invalid page counts",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     fastAlloc,
-}, CIAllocFastReg01)
+var _ = mrFastCases.Add("mr.fast.alloc", "invalid page counts", fastAlloc, CIAllocFastReg01)
 
 func fastAlloc(t *validate.T) {
 	ca := kit.Open(t)
@@ -106,13 +100,7 @@ var CIFastReg01 = mrFastCases.Must("CI-FastReg-01", "IBTA 10.6.4", "ci_alloc_fas
 	"A fast registration grants access to its pages, in their order and with its access rights, once its request "+
 		"has been executed. Before that the region grants no access.")
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.use",
-	Title:   "register, write, read, receive",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     fastUse,
-}, CIFastReg01, req.SAS2_3_17)
+var _ = mrFastCases.Add("mr.fast.use", "register, write, read, receive", fastUse, CIFastReg01, req.SAS2_3_17)
 
 func fastUse(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
@@ -144,13 +132,7 @@ func fastUse(t *validate.T) {
 	p.WantDenied("RDMA WRITE to the destroyed region", ci.OpWrite, 8, to)
 }
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.rights",
-	Title:   "access rights and operations",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     fastRights,
-}, CIFastReg01)
+var _ = mrFastCases.Add("mr.fast.rights", "access rights and operations", fastRights, CIFastReg01)
 
 func fastRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -167,13 +149,8 @@ func fastRights(t *validate.T) {
 var CIFastReg03 = mrFastCases.Must("CI-FastReg-03", "IBTA 10.6.4", "ci_alloc_fast_reg_mr (48); OpFastReg",
 	"Requests after a fast registration in the same queue are executed after it.")
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.behind",
-	Title:   "a request that uses the key directly after the registration",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     fastThenUse,
-}, CIFastReg03)
+var _ = mrFastCases.Add("mr.fast.behind", "a request that uses the key directly after the registration", fastThenUse,
+	CIFastReg03)
 
 func fastThenUse(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -198,13 +175,7 @@ func fastThenUse(t *validate.T) {
 var CILocalInv01 = mrFastCases.Must("CI-LocalInv-01", "IBTA 10.6.6", "OpLocalInv, SendInvalidate",
 	"After a local invalidate the key grants no access, and the region can be registered again with another key.")
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.local-inv",
-	Title:   "invalidate, register again",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     fastLocalInv,
-}, CILocalInv01, CIDeregisterMR02)
+var _ = mrFastCases.Add("mr.fast.local-inv", "invalidate, register again", fastLocalInv, CILocalInv01, CIDeregisterMR02)
 
 func fastLocalInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -224,13 +195,7 @@ func fastLocalInv(t *validate.T) {
 var CILocalInv02 = mrFastCases.Must("CI-LocalInv-02", "IBTA 10.6.6", "OpLocalInv, SendInvalidate",
 	"A local invalidate of a key that the HCA has not issued fails.")
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.unknown-inv",
-	Title:   "invalidate an unknown key",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     fastUnknownInv,
-}, CILocalInv02)
+var _ = mrFastCases.Add("mr.fast.unknown-inv", "invalidate an unknown key", fastUnknownInv, CILocalInv02)
 
 func fastUnknownInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -249,13 +214,7 @@ var CIFastReg02 = mrFastCases.Must("CI-FastReg-02", "IBTA 10.6.4", "ci_alloc_fas
 	"A fast registration with more pages than allocated, with a key that is not the region's, or of a valid region "+
 		"fails and changes nothing.")
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.twice",
-	Title:   "register a valid region",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     fastTwice,
-}, CIFastReg02)
+var _ = mrFastCases.Add("mr.fast.twice", "register a valid region", fastTwice, CIFastReg02)
 
 func fastTwice(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -267,13 +226,7 @@ func fastTwice(t *validate.T) {
 		ci.Remote{Addr: to.Addr, RKey: s.key})
 }
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.key",
-	Title:   "a key of another region",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     fastKey,
-}, CIFastReg02)
+var _ = mrFastCases.Add("mr.fast.key", "a key of another region", fastKey, CIFastReg02)
 
 func fastKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -286,13 +239,7 @@ func fastKey(t *validate.T) {
 	p.WantWrite("the region, registered with a key of its own", s.register(t, kit.AllAccess), s.mem[:64])
 }
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.pages",
-	Title:   "too many pages",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     fastPages,
-}, CIFastReg02)
+var _ = mrFastCases.Add("mr.fast.pages", "too many pages", fastPages, CIFastReg02)
 
 func fastPages(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -312,13 +259,7 @@ var CIFastReg04 = mrFastCases.Must("CI-FastReg-04", "IBTA 11.4.1", "ci_alloc_fas
 		"not a multiple of that size, with an offset that is not that of its address, with more bytes than its pages "+
 		"have, or with invalid access rights fails and changes nothing.")
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.refused",
-	Title:   "invalid pages, sizes, offsets and rights",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     fastRefused,
-}, CIFastReg04)
+var _ = mrFastCases.Add("mr.fast.refused", "invalid pages, sizes, offsets and rights", fastRefused, CIFastReg04)
 
 func fastRefused(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
@@ -365,13 +306,7 @@ func fastRefused(t *validate.T) {
 	p.WantWrite("the region, registered after failures", s.register(t, kit.AllAccess), s.mem[:2*page])
 }
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.offset",
-	Title:   "offsets in the first page, odd lengths",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     fastOffset,
-}, CIFastReg01)
+var _ = mrFastCases.Add("mr.fast.offset", "offsets in the first page, odd lengths", fastOffset, CIFastReg01)
 
 func fastOffset(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
@@ -399,13 +334,8 @@ func fastOffset(t *validate.T) {
 var CISendInv01 = mrFastCases.Must("CI-SendInv-01", "IBTA 9.4", "OpLocalInv, SendInvalidate",
 	"A SEND with invalidate invalidates the key at its receiver. The receive completion has WCInvalidated and the key.")
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.send-inv",
-	Title:   "the peer invalidates",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg | ci.CapSendInvalidate},
-	Run:     fastSendInv,
-}, CISendInv01)
+var _ = mrFastCases.Needing(validate.Needs{Caps: ci.CapFastReg | ci.CapSendInvalidate}).Add("mr.fast.send-inv",
+	"the peer invalidates", fastSendInv, CISendInv01)
 
 func fastSendInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))

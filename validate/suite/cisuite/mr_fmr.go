@@ -11,7 +11,7 @@ import (
 )
 
 // mrFMRCases are the cases of regions that are mapped repeatedly without the firmware. (Headers: mlnx_fmr.)
-var mrFMRCases = &validate.Area{}
+var mrFMRCases = &validate.Area{Feature: validate.FeatureMROpt, Needs: validate.Needs{Caps: ci.CapFMR}}
 
 // pageShift returns the binary logarithm of the smallest page size.
 func pageShift(a *ci.CAAttr) uint8 {
@@ -56,13 +56,7 @@ var CIAllocFMR01 = mrFMRCases.Must("CI-AllocFMR-01", "CI FMR", "ci_alloc_mlnx_fm
 	"Page or map counts that are 0 or above the limits, an unsupported page size, and invalid access rights are "+
 		"rejected.")
 
-var _ = mrFMRCases.Case(validate.Case{
-	ID:      "mr.fmr.refused",
-	Title:   "invalid counts, page sizes and access rights",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFMR},
-	Run:     fmrRefused,
-}, CIAllocFMR01)
+var _ = mrFMRCases.Add("mr.fmr.refused", "invalid counts, page sizes and access rights", fmrRefused, CIAllocFMR01)
 
 func fmrRefused(t *validate.T) {
 	ca := kit.Open(t)
@@ -92,13 +86,7 @@ func fmrRefused(t *validate.T) {
 var CIMapFMR01 = mrFMRCases.Must("CI-MapFMR-01", "CI FMR", "ci_map_phys_mlnx_fmr (45)",
 	"A mapped FMR grants access to its pages, in their order and with its access rights, and to nothing else.")
 
-var _ = mrFMRCases.Case(validate.Case{
-	ID:      "mr.fmr.use",
-	Title:   "map, write, read, receive",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFMR},
-	Run:     fmrUse,
-}, CIMapFMR01, req.SAS2_3_17)
+var _ = mrFMRCases.Add("mr.fmr.use", "map, write, read, receive", fmrUse, CIMapFMR01, req.SAS2_3_17)
 
 func fmrUse(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
@@ -126,13 +114,7 @@ func fmrUse(t *validate.T) {
 	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
 }
 
-var _ = mrFMRCases.Case(validate.Case{
-	ID:      "mr.fmr.rights",
-	Title:   "access rights and operations",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFMR},
-	Run:     fmrRights,
-}, CIMapFMR01)
+var _ = mrFMRCases.Add("mr.fmr.rights", "access rights and operations", fmrRights, CIMapFMR01)
 
 func fmrRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -151,13 +133,7 @@ func fmrRights(t *validate.T) {
 var CIMapFMR02 = mrFMRCases.Must("CI-MapFMR-02", "CI FMR", "ci_map_phys_mlnx_fmr (45)",
 	"An FMR can be mapped MaxMaps times between unmaps. One more Map fails with InsufficientResources.")
 
-var _ = mrFMRCases.Case(validate.Case{
-	ID:      "mr.fmr.maps",
-	Title:   "map as often as permitted, and once more",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFMR},
-	Run:     fmrMaps,
-}, CIMapFMR02)
+var _ = mrFMRCases.Add("mr.fmr.maps", "map as often as permitted, and once more", fmrMaps, CIMapFMR02)
 
 func fmrMaps(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -182,13 +158,7 @@ func fmrMaps(t *validate.T) {
 var CIMapFMR03 = mrFMRCases.Must("CI-MapFMR-03", "CI FMR", "ci_map_phys_mlnx_fmr (45)",
 	"No pages, more than MaxPages, or a page or address that is not page-aligned fail with InvalidParameter.")
 
-var _ = mrFMRCases.Case(validate.Case{
-	ID:      "mr.fmr.pages",
-	Title:   "too many pages, none, and unaligned ones",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFMR},
-	Run:     fmrPages,
-}, CIMapFMR03)
+var _ = mrFMRCases.Add("mr.fmr.pages", "too many pages, none, and unaligned ones", fmrPages, CIMapFMR03)
 
 func fmrPages(t *validate.T) {
 	ca := kit.Open(t)
@@ -230,13 +200,7 @@ var CIUnmapFMR01 = mrFMRCases.Must("CI-UnmapFMR-01", "CI FMR", "ci_unmap_mlnx_fm
 	"After UnmapFMRs the keys of all FMRs of the batch grant no access, and each FMR can be mapped MaxMaps times "+
 		"again.")
 
-var _ = mrFMRCases.Case(validate.Case{
-	ID:      "mr.fmr.unmap",
-	Title:   "unmap a batch",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFMR},
-	Run:     fmrUnmap,
-}, CIUnmapFMR01, CIMapFMR02)
+var _ = mrFMRCases.Add("mr.fmr.unmap", "unmap a batch", fmrUnmap, CIUnmapFMR01, CIMapFMR02)
 
 func fmrUnmap(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -265,13 +229,7 @@ func fmrUnmap(t *validate.T) {
 var CIUnmapFMR02 = mrFMRCases.Must("CI-UnmapFMR-02", "CI FMR", "ci_unmap_mlnx_fmr (46)",
 	"UnmapFMRs of a batch with a destroyed FMR fails with InvalidFMRHandle and unmaps none of them.")
 
-var _ = mrFMRCases.Case(validate.Case{
-	ID:      "mr.fmr.unmap-gone",
-	Title:   "unmap a batch with a destroyed FMR",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFMR},
-	Run:     fmrUnmapDestroyed,
-}, CIUnmapFMR02)
+var _ = mrFMRCases.Add("mr.fmr.unmap-gone", "unmap a batch with a destroyed FMR", fmrUnmapDestroyed, CIUnmapFMR02)
 
 func fmrUnmapDestroyed(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -288,13 +246,7 @@ func fmrUnmapDestroyed(t *validate.T) {
 var CIDeallocFMR01 = mrFMRCases.Must("CI-DeallocFMR-01", "CI FMR", "ci_dealloc_mlnx_fmr (47)",
 	"Destroy of a mapped FMR fails with ResourceBusy, and of a destroyed FMR with InvalidFMRHandle.")
 
-var _ = mrFMRCases.Case(validate.Case{
-	ID:      "mr.fmr.busy",
-	Title:   "deallocate a mapped FMR",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFMR},
-	Run:     fmrBusy,
-}, CIDeallocFMR01, req.SAS2_3_26)
+var _ = mrFMRCases.Add("mr.fmr.busy", "deallocate a mapped FMR", fmrBusy, CIDeallocFMR01, req.SAS2_3_26)
 
 func fmrBusy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -308,13 +260,7 @@ func fmrBusy(t *validate.T) {
 	kit.WantExactly(t, err, "FMR.Map after Destroy", ci.InvalidFMRHandle)
 }
 
-var _ = mrFMRCases.Case(validate.Case{
-	ID:      "mr.fmr.dma-busy",
-	Title:   "unmap the DMA mapping of a mapped FMR",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFMR},
-	Run:     fmrDMABusy,
-}, CIMapDMA01)
+var _ = mrFMRCases.Add("mr.fmr.dma-busy", "unmap the DMA mapping of a mapped FMR", fmrDMABusy, CIMapDMA01)
 
 func fmrDMABusy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))

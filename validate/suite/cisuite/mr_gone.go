@@ -162,12 +162,8 @@ func mrMemoryGone(t *validate.T) {
 	other.A.Exchange(other.B, 100)
 }
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.memory.part",
-	Title:   "memory whose copies are too short, or fail at its last byte",
-	Feature: validate.FeatureMR,
-	Run:     mrMemoryPart,
-}, CIRegisterMR11)
+var _ = mrCases.Add("mr.memory.part", "memory whose copies are too short, or fail at its last byte", mrMemoryPart,
+	CIRegisterMR11)
 
 // mrMemoryPart uses memory that fails in part as source and as target, at both ends of a connection.
 func mrMemoryPart(t *validate.T) {

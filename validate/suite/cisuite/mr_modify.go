@@ -10,19 +10,14 @@ import (
 )
 
 // mrModifyCases are the cases of modified regions and of shared regions. (IBTA 11.2.8.)
-var mrModifyCases = &validate.Area{}
+var mrModifyCases = &validate.Area{Feature: validate.FeatureMROpt, Needs: validate.Needs{Caps: ci.CapModifyMR}}
 
 var CIModifyMR01 = mrModifyCases.Must("CI-ModifyMR-01", "IBTA 11.2.8", "ci_modify_mr (40), ci_modify_pmr (41)",
 	"Modify of access rights, PD or memory changes the named fields and nothing else, and Region and Query return "+
 		"the new values.")
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.modify.access",
-	Title:   "fewer and more access rights",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapModifyMR},
-	Run:     mrModifyAccess,
-}, CIModifyMR01, CIModifyMR02)
+var _ = mrModifyCases.Add("mr.modify.access", "fewer and more access rights", mrModifyAccess, CIModifyMR01,
+	CIModifyMR02)
 
 func mrModifyAccess(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -62,13 +57,7 @@ func elsewhere(p *kit.Pair) *kit.Pair {
 	return q
 }
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.modify.pd",
-	Title:   "another PD",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapModifyMR},
-	Run:     mrModifyPD,
-}, CIModifyMR01, CIModifyMR02, req.SAS2_3_07)
+var _ = mrModifyCases.Add("mr.modify.pd", "another PD", mrModifyPD, CIModifyMR01, CIModifyMR02, req.SAS2_3_07)
 
 func mrModifyPD(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -83,13 +72,7 @@ func mrModifyPD(t *validate.T) {
 	kit.Destroy(t, b, "MR moved to another PD")
 }
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.modify.memory",
-	Title:   "other memory",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapModifyMR},
-	Run:     mrModifyMemory,
-}, CIModifyMR01, CIModifyMR02)
+var _ = mrModifyCases.Add("mr.modify.memory", "other memory", mrModifyMemory, CIModifyMR01, CIModifyMR02)
 
 func mrModifyMemory(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -115,13 +98,7 @@ func mrModifyMemory(t *validate.T) {
 var CIModifyMR02 = mrModifyCases.Must("CI-ModifyMR-02", "IBTA 11.2.8", "ci_modify_mr (40), ci_modify_pmr (41)",
 	"A key that Modify has replaced grants no access.")
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.modify.old-key",
-	Title:   "the previous key",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapModifyMR},
-	Run:     mrModifyOldKey,
-}, CIModifyMR02)
+var _ = mrModifyCases.Add("mr.modify.old-key", "the previous key", mrModifyOldKey, CIModifyMR02)
 
 func mrModifyOldKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -148,13 +125,8 @@ func mrModifyOldKey(t *validate.T) {
 var CIModifyMR03 = mrModifyCases.Must("CI-ModifyMR-03", "IBTA 11.2.8", "ci_modify_mr (40), ci_modify_pmr (41)",
 	"A rejected Modify changes neither the region nor its keys.")
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.modify.refused",
-	Title:   "no field, unknown fields, invalid values",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapModifyMR},
-	Run:     mrModifyRefused,
-}, CIModifyMR03)
+var _ = mrModifyCases.Add("mr.modify.refused", "no field, unknown fields, invalid values", mrModifyRefused,
+	CIModifyMR03)
 
 func mrModifyRefused(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -194,13 +166,8 @@ func mrModifyRefused(t *validate.T) {
 	}
 }
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.modify.physical",
-	Title:   "virtual memory is replaced by DMA addresses",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapPhysicalMR | ci.CapModifyMR},
-	Run:     mrModifyPhysical,
-}, CIModifyMR01, CIModifyMR02)
+var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapPhysicalMR | ci.CapModifyMR}).Add("mr.modify.physical",
+	"virtual memory is replaced by DMA addresses", mrModifyPhysical, CIModifyMR01, CIModifyMR02)
 
 func mrModifyPhysical(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -231,13 +198,8 @@ func mrModifyPhysical(t *validate.T) {
 var CIModifyMR04 = mrModifyCases.Must("CI-ModifyMR-04", "IBTA 10.6.7", "ci_modify_mr (40), ci_modify_pmr (41)",
 	"Modify of a region with a bound window fails with ResourceBusy.")
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.modify.bound",
-	Title:   "a region with a bound window",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapMW1 | ci.CapModifyMR},
-	Run:     mrModifyBound,
-}, CIModifyMR04)
+var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapMW1 | ci.CapModifyMR}).Add("mr.modify.bound",
+	"a region with a bound window", mrModifyBound, CIModifyMR04)
 
 func mrModifyBound(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -266,13 +228,8 @@ func shared(t *validate.T, pd ci.PD, b *kit.Buf, iova uint64, a ci.Access) ci.MR
 	return kit.Own(t, mr, "shared MR")
 }
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.shared.bytes",
-	Title:   "both keys refer to the same bytes",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapSharedMR},
-	Run:     mrSharedBytes,
-}, req.SAS2_3_15)
+var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR}).Add("mr.shared.bytes",
+	"both keys refer to the same bytes", mrSharedBytes, req.SAS2_3_15)
 
 func mrSharedBytes(t *validate.T) {
 	p := kit.RC(t, kit.Size(8192))
@@ -298,13 +255,8 @@ func mrSharedBytes(t *validate.T) {
 	kit.SameBytes(t, "message received with the shared region's L_Key", b.Bytes[:100], msg)
 }
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.shared.address",
-	Title:   "with an IOVA",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapSharedMR},
-	Run:     mrSharedAddress,
-}, req.SAS2_3_15)
+var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR}).Add("mr.shared.address", "with an IOVA",
+	mrSharedAddress, req.SAS2_3_15)
 
 func mrSharedAddress(t *validate.T) {
 	p := kit.RC(t, kit.Size(8192))
@@ -322,13 +274,8 @@ func mrSharedAddress(t *validate.T) {
 var CIRegisterSMR01 = mrModifyCases.Must("CI-RegisterSMR-01", "IBTA 11.2.8", "ci_register_smr (42)",
 	"A shared region has its own PD and access rights, independent of those of its source.")
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.shared.rights",
-	Title:   "PD and access rights of the shared region",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapSharedMR},
-	Run:     mrSharedRights,
-}, CIRegisterSMR01, req.SAS2_3_07)
+var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR}).Add("mr.shared.rights",
+	"PD and access rights of the shared region", mrSharedRights, CIRegisterSMR01, req.SAS2_3_07)
 
 func mrSharedRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -352,13 +299,8 @@ func mrSharedRights(t *validate.T) {
 var CIRegisterSMR02 = mrModifyCases.Must("CI-RegisterSMR-02", "IBTA 11.2.8", "ci_register_smr (42)",
 	"Destroy of a region that has shared regions fails with ResourceBusy, and the region still works.")
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.shared.busy",
-	Title:   "destroy the source first",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapSharedMR},
-	Run:     mrSharedBusy,
-}, CIRegisterSMR02, req.SAS2_3_26)
+var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR}).Add("mr.shared.busy", "destroy the source first",
+	mrSharedBusy, CIRegisterSMR02, req.SAS2_3_26)
 
 func mrSharedBusy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -372,13 +314,8 @@ func mrSharedBusy(t *validate.T) {
 	kit.Destroy(t, b, "MR without shared regions")
 }
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.shared.physical",
-	Title:   "a shared region over DMA addresses",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapSharedMR | ci.CapPhysicalMR},
-	Run:     mrSharedPhysical,
-}, CIRegisterSMR02, req.SAS2_3_26)
+var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR | ci.CapPhysicalMR}).Add("mr.shared.physical",
+	"a shared region over DMA addresses", mrSharedPhysical, CIRegisterSMR02, req.SAS2_3_26)
 
 func mrSharedPhysical(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -410,13 +347,8 @@ var CIRegisterSMR03 = mrModifyCases.Must("CI-RegisterSMR-03", "IBTA 11.2.8", "ci
 	"RegisterSMR of a destroyed region fails with InvalidMRHandle, and with invalid access rights with "+
 		"InvalidPermission.")
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.shared.refused",
-	Title:   "a destroyed source, invalid access rights",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapSharedMR},
-	Run:     mrSharedRefused,
-}, CIRegisterSMR03)
+var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR}).Add("mr.shared.refused",
+	"a destroyed source, invalid access rights", mrSharedRefused, CIRegisterSMR03)
 
 func mrSharedRefused(t *validate.T) {
 	ca := kit.Open(t)
@@ -449,13 +381,8 @@ func mrSharedRefused(t *validate.T) {
 var CIRegisterSMR04 = mrModifyCases.Must("CI-RegisterSMR-04", "IBTA 11.2.8", "ci_register_smr (42), ci_modify_mr (40)",
 	"A shared region keeps its memory and its keys when its source gets other memory.")
 
-var _ = mrModifyCases.Case(validate.Case{
-	ID:      "mr.shared.modified",
-	Title:   "other memory for the source",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapSharedMR | ci.CapModifyMR},
-	Run:     mrSharedModified,
-}, CIRegisterSMR04)
+var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR | ci.CapModifyMR}).Add("mr.shared.modified",
+	"other memory for the source", mrSharedModified, CIRegisterSMR04)
 
 func mrSharedModified(t *validate.T) {
 	p := kit.RC(t, kit.Size(8192))

@@ -10,18 +10,12 @@ import (
 )
 
 // mrPhysicalCases are the cases of regions over DMA addresses. (IBTA 11.2.8; the mapping is part of this kit.)
-var mrPhysicalCases = &validate.Area{}
+var mrPhysicalCases = &validate.Area{Feature: validate.FeatureMROpt, Needs: validate.Needs{Caps: ci.CapPhysicalMR}}
 
 // largestPage is the largest page size that a case uses.
 const largestPage = 4 << 20
 
-var _ = mrPhysicalCases.Case(validate.Case{
-	ID:      "mr.physical.pages",
-	Title:   "each page size",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
-	Run:     mrPhysicalPages,
-}, req.SAS2_3_14, CIRegisterPMR02)
+var _ = mrPhysicalCases.Add("mr.physical.pages", "each page size", mrPhysicalPages, req.SAS2_3_14, CIRegisterPMR02)
 
 func mrPhysicalPages(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
@@ -67,13 +61,8 @@ func mrPhysicalPages(t *validate.T) {
 var CIRegisterPMR02 = mrPhysicalCases.Must("CI-RegisterPMR-02", "IBTA 11.2.8", "ci_register_pmr (38)",
 	"A physical region covers its ranges in their order, from the given offset and with the given length.")
 
-var _ = mrPhysicalCases.Case(validate.Case{
-	ID:      "mr.physical.offset",
-	Title:   "offsets in the first range, odd lengths",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
-	Run:     mrPhysicalOffset,
-}, CIRegisterPMR02)
+var _ = mrPhysicalCases.Add("mr.physical.offset", "offsets in the first range, odd lengths", mrPhysicalOffset,
+	CIRegisterPMR02)
 
 func mrPhysicalOffset(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
@@ -104,13 +93,8 @@ func mrPhysicalOffset(t *validate.T) {
 	}
 }
 
-var _ = mrPhysicalCases.Case(validate.Case{
-	ID:      "mr.physical.pieces",
-	Title:   "DMA addresses of memory in extents",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
-	Run:     mrPhysicalPieces,
-}, CIRegisterPMR02)
+var _ = mrPhysicalCases.Add("mr.physical.pieces", "DMA addresses of memory in extents", mrPhysicalPieces,
+	CIRegisterPMR02)
 
 // mrPhysicalPieces registers parts of memory that has no single view, around the bounds of its pieces.
 func mrPhysicalPieces(t *validate.T) {
@@ -143,13 +127,8 @@ func mrPhysicalPieces(t *validate.T) {
 	kit.Destroy(t, d, "DMA of memory in pieces")
 }
 
-var _ = mrPhysicalCases.Case(validate.Case{
-	ID:      "mr.physical.ranges",
-	Title:   "ranges of two mappings, in both orders",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
-	Run:     mrPhysicalRanges,
-}, CIRegisterPMR02, req.SAS2_3_14)
+var _ = mrPhysicalCases.Add("mr.physical.ranges", "ranges of two mappings, in both orders", mrPhysicalRanges,
+	CIRegisterPMR02, req.SAS2_3_14)
 
 func mrPhysicalRanges(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
@@ -184,13 +163,8 @@ var CIRegisterPMR01 = mrPhysicalCases.Must("CI-RegisterPMR-01", "IBTA 11.2.8", "
 	"A page size that the HCA does not support, a range that is not page-aligned, and bytes outside the ranges "+
 		"fail with InvalidParameter.")
 
-var _ = mrPhysicalCases.Case(validate.Case{
-	ID:      "mr.physical.refused",
-	Title:   "invalid page sizes, alignments and lengths",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
-	Run:     mrPhysicalRefused,
-}, CIRegisterPMR01)
+var _ = mrPhysicalCases.Add("mr.physical.refused", "invalid page sizes, alignments and lengths", mrPhysicalRefused,
+	CIRegisterPMR01)
 
 func mrPhysicalRefused(t *validate.T) {
 	ca := kit.Open(t)
@@ -270,13 +244,8 @@ func mrPhysicalRefused(t *validate.T) {
 	kit.Destroy(t, d, "DMA after rejected calls of PD.RegisterPMR")
 }
 
-var _ = mrPhysicalCases.Case(validate.Case{
-	ID:      "mr.physical.permission",
-	Title:   "remote write without local write",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
-	Run:     mrPhysicalPermission,
-}, CIRegisterMR02)
+var _ = mrPhysicalCases.Add("mr.physical.permission", "remote write without local write", mrPhysicalPermission,
+	CIRegisterMR02)
 
 func mrPhysicalPermission(t *validate.T) {
 	ca := kit.Open(t)
@@ -304,13 +273,8 @@ func physical(t *validate.T, e *kit.End, pages int) ([]byte, ci.DMA, ci.MR) {
 	return mem, d, kit.Own(t, mr, "PMR")
 }
 
-var _ = mrPhysicalCases.Case(validate.Case{
-	ID:      "mr.physical.destroy",
-	Title:   "write to a destroyed physical region",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
-	Run:     mrPhysicalDestroy,
-}, CIDeregisterMR02)
+var _ = mrPhysicalCases.Add("mr.physical.destroy", "write to a destroyed physical region", mrPhysicalDestroy,
+	CIDeregisterMR02)
 
 func mrPhysicalDestroy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -324,13 +288,8 @@ func mrPhysicalDestroy(t *validate.T) {
 var CIMapDMA01 = mrPhysicalCases.Must("CI-MapDMA-01", "CI DMA", "CA.MapDMA",
 	"Destroy of a DMA mapping that a region uses fails with ResourceBusy, and the region still works.")
 
-var _ = mrPhysicalCases.Case(validate.Case{
-	ID:      "mr.physical.busy",
-	Title:   "unmap memory that a region uses",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapPhysicalMR},
-	Run:     mrPhysicalBusy,
-}, CIMapDMA01, req.SAS2_3_26)
+var _ = mrPhysicalCases.Add("mr.physical.busy", "unmap memory that a region uses", mrPhysicalBusy, CIMapDMA01,
+	req.SAS2_3_26)
 
 func mrPhysicalBusy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -345,13 +304,8 @@ var CIMapDMA02 = mrPhysicalCases.Must("CI-MapDMA-02", "CI DMA", "CA.MapDMA",
 	"The ranges of a DMA mapping cover its memory and do not overlap those of other mappings. Missing or empty "+
 		"memory cannot be mapped.")
 
-var _ = mrPhysicalCases.Case(validate.Case{
-	ID:      "mr.dma.ranges",
-	Title:   "ranges of memory, and of empty memory",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{AnyCaps: ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR},
-	Run:     mrDMARanges,
-}, CIMapDMA02)
+var _ = mrPhysicalCases.Needing(validate.Needs{AnyCaps: ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR}).
+	Add("mr.dma.ranges", "ranges of memory, and of empty memory", mrDMARanges, CIMapDMA02)
 
 func mrDMARanges(t *validate.T) {
 	ca := kit.Open(t)

@@ -10,7 +10,7 @@ import (
 )
 
 // mwCases are the cases of memory windows of type 1. (IBTA 10.6.7, 11.2.9, 11.4.1.)
-var mwCases = &validate.Area{}
+var mwCases = &validate.Area{Feature: validate.FeatureMW, Needs: validate.Needs{Caps: ci.CapMW1}}
 
 // bindID is the id of the binds that rebind makes.
 const bindID = 0x62696e64
@@ -66,13 +66,8 @@ func windowTypes(t *validate.T) []ci.MWType {
 var CICreateMW01 = mwCases.Must("CI-CreateMW-01", "IBTA 11.2.9", "ci_create_mw (51)",
 	"The key of a new window grants no access.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.create",
-	Title:   "windows of each type, before any bind",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2},
-	Run:     mwCreate,
-}, CICreateMW01, CIQueryMW01)
+var _ = mwCases.Needing(validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2}).Add("mw.create",
+	"windows of each type, before any bind", mwCreate, CICreateMW01, CIQueryMW01)
 
 func mwCreate(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -90,13 +85,8 @@ func mwCreate(t *validate.T) {
 var CICreateMW02 = mwCases.Must("CI-CreateMW-02", "IBTA 11.2.9", "ci_create_mw (51)",
 	"CreateMW with an unknown window type fails with InvalidParameter.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.create.type",
-	Title:   "unknown window types",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2},
-	Run:     mwCreateType,
-}, CICreateMW02)
+var _ = mwCases.Needing(validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2}).Add("mw.create.type", "unknown window types",
+	mwCreateType, CICreateMW02)
 
 func mwCreateType(t *validate.T) {
 	ca := kit.Open(t)
@@ -110,13 +100,8 @@ func mwCreateType(t *validate.T) {
 var CIDestroyMW01 = mwCases.Must("CI-DestroyMW-01", "IBTA 11.2.9", "ci_destroy_mw (54)",
 	"Destroy unbinds a window. Verbs on it fail with InvalidMWHandle from then on.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.stale",
-	Title:   "use a destroyed window",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2},
-	Run:     mwStale,
-}, CIDestroyMW01)
+var _ = mwCases.Needing(validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2}).Add("mw.stale", "use a destroyed window",
+	mwStale, CIDestroyMW01)
 
 func mwStale(t *validate.T) {
 	ca := kit.Open(t)
@@ -132,13 +117,7 @@ func mwStale(t *validate.T) {
 var CIQueryMW01 = mwCases.Must("CI-QueryMW-01", "IBTA 11.2.9", "ci_query_mw (52)",
 	"Query returns the PD, type and current key of a window.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.query",
-	Title:   "key, type and PD of bound and unbound windows",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwQuery,
-}, CIQueryMW01, req.SAS2_1_02)
+var _ = mwCases.Add("mw.query", "key, type and PD of bound and unbound windows", mwQuery, CIQueryMW01, req.SAS2_1_02)
 
 func mwQuery(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -160,13 +139,7 @@ func mwQuery(t *validate.T) {
 var CIBindMW01 = mwCases.Must("CI-BindMW-01", "IBTA 10.6.7", "ci_bind_mw (53)",
 	"Through a bound window a peer has the access rights of the bind for the range of the bind, and no others.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.bind",
-	Title:   "access inside and outside a window",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwBind,
-}, CIBindMW01, req.SAS2_3_16)
+var _ = mwCases.Add("mw.bind", "access inside and outside a window", mwBind, CIBindMW01, req.SAS2_3_16)
 
 func mwBind(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
@@ -199,13 +172,7 @@ func mwBind(t *validate.T) {
 	p.B.CQ.WaitStatus(1, ci.WCLocalProtErr)
 }
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.rights",
-	Title:   "access rights of the bind, and operations",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwRights,
-}, CIBindMW01)
+var _ = mwCases.Add("mw.rights", "access rights of the bind, and operations", mwRights, CIBindMW01)
 
 func mwRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -223,13 +190,7 @@ func mwRights(t *validate.T) {
 var CIBindMW02 = mwCases.Must("CI-BindMW-02", "IBTA 10.6.7", "ci_bind_mw (53)",
 	"A bind of type 1 changes the key of the window and returns the new key. The previous key grants no access.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.rebind",
-	Title:   "rebind to another range and to another region",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwRebind,
-}, CIBindMW02, CIBindMW01)
+var _ = mwCases.Add("mw.rebind", "rebind to another range and to another region", mwRebind, CIBindMW02, CIBindMW01)
 
 func mwRebind(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -252,13 +213,8 @@ func mwRebind(t *validate.T) {
 	kit.Destroy(t, two, "MR to which the window is no longer bound")
 }
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.flushed-key",
-	Title:   "binds that are flushed, and one with the same key afterwards",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwFlushedKey,
-}, CIBindMW02)
+var _ = mwCases.Add("mw.flushed-key", "binds that are flushed, and one with the same key afterwards", mwFlushedKey,
+	CIBindMW02)
 
 func mwFlushedKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -302,13 +258,7 @@ func mwFlushedKey(t *validate.T) {
 var CIBindMW03 = mwCases.Must("CI-BindMW-03", "IBTA 10.6.7", "ci_bind_mw (53)",
 	"A bind of length 0 unbinds the window: its keys grant no access, and the region can be destroyed.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.unbind",
-	Title:   "a bind of length 0",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwUnbind,
-}, CIBindMW03)
+var _ = mwCases.Add("mw.unbind", "a bind of length 0", mwUnbind, CIBindMW03)
 
 func mwUnbind(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -327,13 +277,7 @@ func mwUnbind(t *validate.T) {
 var CIBindMW04 = mwCases.Must("CI-BindMW-04", "IBTA 11.4.1", "ci_bind_mw (53)",
 	"A bind with a key other than the current one fails with InvalidRKey.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.wrong-key",
-	Title:   "a bind with a key that is not current",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwWrongKey,
-}, CIBindMW04)
+var _ = mwCases.Add("mw.wrong-key", "a bind with a key that is not current", mwWrongKey, CIBindMW04)
 
 func mwWrongKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -358,13 +302,7 @@ var CIBindMW05 = mwCases.Must("CI-BindMW-05", "IBTA 10.6.7", "ci_bind_mw (53)",
 	"A bind to a region without the bind right, with more access rights than the region, or beyond its range "+
 		"fails, either in BindMW or with WCBindErr.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.region-rights",
-	Title:   "binds to regions that do not permit them",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwRegionRights,
-}, CIBindMW05)
+var _ = mwCases.Add("mw.region-rights", "binds to regions that do not permit them", mwRegionRights, CIBindMW05)
 
 func mwRegionRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -395,13 +333,7 @@ func mwRegionRights(t *validate.T) {
 	kit.Destroy(t, w, "MW")
 }
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.range",
-	Title:   "a bind beyond the region",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwRange,
-}, CIBindMW05)
+var _ = mwCases.Add("mw.range", "a bind beyond the region", mwRange, CIBindMW05)
 
 func mwRange(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -425,13 +357,7 @@ func mwRange(t *validate.T) {
 var CIBindMW07 = mwCases.Must("CI-BindMW-07", "IBTA 10.6.7", "ci_bind_mw (53)",
 	"A bind of a window of a PD other than the QP's, or to a region of one, fails, either in BindMW or with WCBindErr.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.pd",
-	Title:   "a window or region of another PD",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwPD,
-}, CIBindMW07, req.SAS2_3_07)
+var _ = mwCases.Add("mw.pd", "a window or region of another PD", mwPD, CIBindMW07, req.SAS2_3_07)
 
 func mwPD(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -458,13 +384,7 @@ var CIBindMW08 = mwCases.Must("CI-BindMW-08", "IBTA 11.4.1", "ci_bind_mw (53)",
 	"A bind uses an entry of the send queue. It is signaled as requested and completes in order, and on a full "+
 		"queue it fails with InsufficientResources.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.order",
-	Title:   "a message directly after a bind",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwOrder,
-}, CIBindMW08)
+var _ = mwCases.Add("mw.order", "a message directly after a bind", mwOrder, CIBindMW08)
 
 func mwOrder(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -484,13 +404,7 @@ func mwOrder(t *validate.T) {
 	}
 }
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.signal",
-	Title:   "unsignaled binds",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwSignal,
-}, CIBindMW08)
+var _ = mwCases.Add("mw.signal", "unsignaled binds", mwSignal, CIBindMW08)
 
 func mwSignal(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -509,13 +423,7 @@ func mwSignal(t *validate.T) {
 	p.B.CQ.Empty()
 }
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.full",
-	Title:   "a bind on a full queue",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwFull,
-}, CIBindMW08)
+var _ = mwCases.Add("mw.full", "a bind on a full queue", mwFull, CIBindMW08)
 
 func mwFull(t *validate.T) {
 	p := unanswering(t, kit.Depth(2))
@@ -535,13 +443,7 @@ func mwFull(t *validate.T) {
 var CIBindMW09 = mwCases.Must("CI-BindMW-09", "IBTA 11.4.1", "ci_bind_mw (53)",
 	"A bind of a destroyed window fails with InvalidMWHandle, and to a destroyed region with InvalidMRHandle.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.gone",
-	Title:   "a bind with destroyed objects",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwDestroyed,
-}, CIBindMW09)
+var _ = mwCases.Add("mw.gone", "a bind with destroyed objects", mwDestroyed, CIBindMW09)
 
 func mwDestroyed(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -574,13 +476,7 @@ var CIBindMW10 = mwCases.Must("CI-BindMW-10", "IBTA 11.4.1", "ci_bind_mw (53); O
 	"Each type of window has its own way to bind: OpBindMW rejects windows of type 1, and QP.BindMW rejects those "+
 		"of type 2.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.type1-by-post",
-	Title:   "OpBindMW of a type 1 window",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwTypeOneByPost,
-}, CIBindMW10)
+var _ = mwCases.Add("mw.type1-by-post", "OpBindMW of a type 1 window", mwTypeOneByPost, CIBindMW10)
 
 func mwTypeOneByPost(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -606,13 +502,7 @@ func mwTypeOneByPost(t *validate.T) {
 	p.B.CQ.Empty()
 }
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.destroy",
-	Title:   "destroy a bound window",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwDestroy,
-}, CIDestroyMW01)
+var _ = mwCases.Add("mw.destroy", "destroy a bound window", mwDestroy, CIDestroyMW01)
 
 func mwDestroy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -629,13 +519,8 @@ func mwDestroy(t *validate.T) {
 var CIDestroyMW02 = mwCases.Must("CI-DestroyMW-02", "IBTA 10.6.7", "ci_destroy_mw (54)",
 	"Destroy of a region with a bound window fails with ResourceBusy, and the region still works.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.region-busy",
-	Title:   "destroy a region with a bound window",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwRegionBusy,
-}, CIDestroyMW02, req.SAS2_3_26)
+var _ = mwCases.Add("mw.region-busy", "destroy a region with a bound window", mwRegionBusy, CIDestroyMW02,
+	req.SAS2_3_26)
 
 func mwRegionBusy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -657,13 +542,8 @@ func mwRegionBusy(t *validate.T) {
 var CIBindMW06 = mwCases.Must("CI-BindMW-06", "IBTA 11.4.1", "ci_bind_mw (53)",
 	"BindMW on a QP other than RC or UC fails with InvalidServiceType.")
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.service",
-	Title:   "a bind on a UD QP",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapMW1},
-	Run:     mwService,
-}, CIBindMW06)
+var _ = mwCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapMW1}).Add("mw.service", "a bind on a UD QP", mwService,
+	CIBindMW06)
 
 func mwService(t *validate.T) {
 	p := kit.UD(t, kit.Size(4096))
@@ -684,13 +564,7 @@ func mwService(t *validate.T) {
 	p.B.CQ.Empty()
 }
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.uc",
-	Title:   "a bind on a UC QP",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapUC | ci.CapMW1},
-	Run:     mwUC,
-}, CIBindMW06)
+var _ = mwCases.Needing(validate.Needs{Caps: ci.CapUC | ci.CapMW1}).Add("mw.uc", "a bind on a UC QP", mwUC, CIBindMW06)
 
 func mwUC(t *validate.T) {
 	p := kit.UC(t, kit.Size(4096))
@@ -710,13 +584,8 @@ func mwUC(t *validate.T) {
 	kit.SameBytes(t, "memory written through a window over UC", b.Bytes, src)
 }
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.fast-behind",
-	Title:   "a bind behind the fast registration of its region in the same queue",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1 | ci.CapFastReg},
-	Run:     mwFastBehind,
-}, CIFastReg03)
+var _ = mwCases.Needing(validate.Needs{Caps: ci.CapMW1 | ci.CapFastReg}).Add("mw.fast-behind",
+	"a bind behind the fast registration of its region in the same queue", mwFastBehind, CIFastReg03)
 
 // mwFastBehind posts both while the send queue executes nothing, so that the region has no rights when the bind is
 // posted.
@@ -741,13 +610,7 @@ func mwFastBehind(t *validate.T) {
 	p.WantDenied("a WRITE before the window", ci.OpWrite, 8, ci.Remote{Addr: 0x40000 + 96, RKey: key})
 }
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.local-key",
-	Title:   "the key of a window in segments of sends and receives",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwLocalKey,
-}, CIBindMW01)
+var _ = mwCases.Add("mw.local-key", "the key of a window in segments of sends and receives", mwLocalKey, CIBindMW01)
 
 // mwLocalKey names the key of a window as an L_Key. A window is for remote access only.
 func mwLocalKey(t *validate.T) {

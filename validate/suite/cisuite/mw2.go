@@ -9,7 +9,7 @@ import (
 )
 
 // mw2Cases are the cases of memory windows of type 2. (IBTA 10.6.7.2, 11.4.1.)
-var mw2Cases = &validate.Area{}
+var mw2Cases = &validate.Area{Feature: validate.FeatureMW, Needs: validate.Needs{Caps: ci.CapMW2}}
 
 // bind2 returns a request that binds w with that key.
 func bind2(w ci.MW, key ci.Key, b *kit.Buf, off, n uint64, a ci.Access) ci.SendWR {
@@ -34,13 +34,7 @@ var CIBindMWTwo01 = mw2Cases.Must("CI-BindMWTwo-01", "IBTA 10.6.7", "OpBindMW",
 	"A work request binds a window of type 2 with a key whose low 8 bits the consumer chooses. The window has the "+
 		"access rights of the bind for its range.")
 
-var _ = mw2Cases.Case(validate.Case{
-	ID:      "mw2.bind",
-	Title:   "keys, access inside and outside the window",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW2},
-	Run:     mw2Bind,
-}, CIBindMWTwo01)
+var _ = mw2Cases.Add("mw2.bind", "keys, access inside and outside the window", mw2Bind, CIBindMWTwo01)
 
 func mw2Bind(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -74,13 +68,7 @@ func unbindByDestroy(t *validate.T, p *kit.Pair, w ci.MW, to ci.Remote, at []byt
 	p.WantUntouched("the destroyed window", to, at)
 }
 
-var _ = mw2Cases.Case(validate.Case{
-	ID:      "mw2.rights",
-	Title:   "access rights of the bind, and operations",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW2},
-	Run:     mw2Rights,
-}, CIBindMWTwo01)
+var _ = mw2Cases.Add("mw2.rights", "access rights of the bind, and operations", mw2Rights, CIBindMWTwo01)
 
 func mw2Rights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -108,13 +96,7 @@ func mw2Rights(t *validate.T) {
 var CIBindMWTwo02 = mw2Cases.Must("CI-BindMWTwo-02", "IBTA 10.6.7", "OpBindMW",
 	"Only the peer of the QP through which a window of type 2 was bound has access to it.")
 
-var _ = mw2Cases.Case(validate.Case{
-	ID:      "mw2.other-qp",
-	Title:   "through another QP of the PD",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW2},
-	Run:     mw2OtherQP,
-}, CIBindMWTwo02)
+var _ = mw2Cases.Add("mw2.other-qp", "through another QP of the PD", mw2OtherQP, CIBindMWTwo02)
 
 func mw2OtherQP(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -131,13 +113,7 @@ var CIBindMWTwo04 = mw2Cases.Must("CI-BindMWTwo-04", "IBTA 10.6.7", "OpBindMW",
 	"A bind of type 2 of a bound window, of length 0, or to a region that does not permit it fails and changes "+
 		"nothing.")
 
-var _ = mw2Cases.Case(validate.Case{
-	ID:      "mw2.refused",
-	Title:   "no bytes, regions that do not permit the bind",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW2},
-	Run:     mw2Refused,
-}, CIBindMWTwo04)
+var _ = mw2Cases.Add("mw2.refused", "no bytes, regions that do not permit the bind", mw2Refused, CIBindMWTwo04)
 
 func mw2Refused(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -182,13 +158,7 @@ func mw2Refused(t *validate.T) {
 var CIBindMWTwo05 = mw2Cases.Must("CI-BindMWTwo-05", "IBTA 10.6.7", "OpBindMW",
 	"The upper 24 bits of a window's key never change. A bind of type 2 with other ones ignores them or fails.")
 
-var _ = mw2Cases.Case(validate.Case{
-	ID:      "mw2.index",
-	Title:   "a key with the index of no window, and of another one",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW2},
-	Run:     mw2Index,
-}, CIBindMWTwo05)
+var _ = mw2Cases.Add("mw2.index", "a key with the index of no window, and of another one", mw2Index, CIBindMWTwo05)
 
 func mw2Index(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -217,13 +187,8 @@ func mw2Index(t *validate.T) {
 var CIBindMWTwo06 = mw2Cases.Must("CI-BindMWTwo-06", "IBTA 10.6.7", "OpBindMW; ZeroBased; CapZeroBased",
 	"The first byte of a zero-based window has address 0, wherever it begins in its region.")
 
-var _ = mw2Cases.Case(validate.Case{
-	ID:      "mw2.zero-based",
-	Title:   "a zero-based window",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW2 | ci.CapZeroBased},
-	Run:     mw2ZeroBased,
-}, CIBindMWTwo06)
+var _ = mw2Cases.Needing(validate.Needs{Caps: ci.CapMW2 | ci.CapZeroBased}).Add("mw2.zero-based",
+	"a zero-based window", mw2ZeroBased, CIBindMWTwo06)
 
 func mw2ZeroBased(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -248,13 +213,7 @@ func mw2ZeroBased(t *validate.T) {
 	}
 }
 
-var _ = mw2Cases.Case(validate.Case{
-	ID:      "mw2.twice",
-	Title:   "bind a bound window",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW2},
-	Run:     mw2Twice,
-}, CIBindMWTwo04)
+var _ = mw2Cases.Add("mw2.twice", "bind a bound window", mw2Twice, CIBindMWTwo04)
 
 func mw2Twice(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -299,13 +258,7 @@ var CIBindMWTwo03 = mw2Cases.Must("CI-BindMWTwo-03", "IBTA 10.6.7", "OpBindMW, O
 	"A local invalidate unbinds a window of type 2: its key grants no access, the region can be destroyed, and the "+
 		"window can be bound again.")
 
-var _ = mw2Cases.Case(validate.Case{
-	ID:      "mw2.local-inv",
-	Title:   "invalidate, bind again",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW2},
-	Run:     mw2LocalInv,
-}, CIBindMWTwo03)
+var _ = mw2Cases.Add("mw2.local-inv", "invalidate, bind again", mw2LocalInv, CIBindMWTwo03)
 
 func mw2LocalInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -321,13 +274,8 @@ func mw2LocalInv(t *validate.T) {
 	kit.Destroy(t, b, "MR whose window was invalidated")
 }
 
-var _ = mw2Cases.Case(validate.Case{
-	ID:      "mw2.send-inv",
-	Title:   "the peer invalidates",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW2 | ci.CapSendInvalidate},
-	Run:     mw2SendInv,
-}, CISendInv01, CIBindMWTwo03)
+var _ = mw2Cases.Needing(validate.Needs{Caps: ci.CapMW2 | ci.CapSendInvalidate}).Add("mw2.send-inv",
+	"the peer invalidates", mw2SendInv, CISendInv01, CIBindMWTwo03)
 
 func mw2SendInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -348,13 +296,8 @@ func mw2SendInv(t *validate.T) {
 	kit.Destroy(t, b, "MR whose window was invalidated")
 }
 
-var _ = mw2Cases.Case(validate.Case{
-	ID:      "mw2.by-verb",
-	Title:   "QP.BindMW of a type 2 window",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1 | ci.CapMW2},
-	Run:     mw2ByVerb,
-}, CIBindMW10)
+var _ = mw2Cases.Needing(validate.Needs{Caps: ci.CapMW1 | ci.CapMW2}).Add("mw2.by-verb",
+	"QP.BindMW of a type 2 window", mw2ByVerb, CIBindMW10)
 
 func mw2ByVerb(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))

@@ -52,7 +52,7 @@ var opForms = []opForm{
 }
 
 // opcodeCases are one case for each operation on each service.
-var opcodeCases = &validate.Area{}
+var opcodeCases = &validate.Area{Feature: validate.FeatureRC, Needs: validate.Needs{Caps: ci.CapSendInvalidate}}
 
 var CIOpcode01 = opcodeCases.Must("CI-Opcode-01", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)",
 	"PostSend accepts each operation that the service of the QP supports, and its completion has the operation's "+
@@ -117,21 +117,10 @@ var _ = validate.Matrix(opcodeCases, opRows(), func(r opRow) (validate.Case, []*
 	return c, []*req.Requirement{CIOpcode03}
 })
 
-var _ = opcodeCases.Case(validate.Case{
-	ID:      "opcode.rc.imm-and-inv",
-	Title:   "immediate data and invalidation in one send",
-	Feature: validate.FeatureRC,
-	Needs:   validate.Needs{Caps: ci.CapSendInvalidate},
-	Run:     immAndInv,
-}, CIOpcode04)
+var _ = opcodeCases.Add("opcode.rc.imm-and-inv", "immediate data and invalidation in one send", immAndInv, CIOpcode04)
 
-var _ = opcodeCases.Case(validate.Case{
-	ID:      "opcode.recv.srq",
-	Title:   "PostRecv on a QP with an SRQ",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     recvWithSRQ,
-}, CIPostRecv02)
+var _ = opcodeCases.Of(validate.FeatureSRQ).Needing(validate.Needs{Caps: ci.CapSRQ}).Add("opcode.recv.srq",
+	"PostRecv on a QP with an SRQ", recvWithSRQ, CIPostRecv02)
 
 func (f opForm) legal(typ ci.QPType) bool {
 	switch typ {

@@ -8,7 +8,7 @@ import (
 )
 
 // openCases are the cases of HCA.OpenCA and CA.Destroy. (SAS 2.2, IBTA 11.2.1.)
-var openCases = &validate.Area{}
+var openCases = &validate.Area{Feature: validate.FeatureCore}
 
 func noEvents(ci.Event) {}
 
@@ -37,12 +37,7 @@ func openGUID(t *validate.T) {
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
 
-var _ = openCases.Case(validate.Case{
-	ID:      "open.unknown",
-	Title:   "open with an unknown GUID",
-	Feature: validate.FeatureCore,
-	Run:     openUnknown,
-}, req.SAS2_1_27)
+var _ = openCases.Add("open.unknown", "open with an unknown GUID", openUnknown, req.SAS2_1_27)
 
 func openUnknown(t *validate.T) {
 	known := map[ci.GUID]bool{0: true}
@@ -63,12 +58,7 @@ func openUnknown(t *validate.T) {
 var CIOpenCA01 = openCases.Must("CI-OpenCA-01", "IBTA 11.2.1", "ci_open_ca (1), ci_close_ca (7)",
 	"OpenCA with GUID 0 or with a nil event callback fails with InvalidParameter.")
 
-var _ = openCases.Case(validate.Case{
-	ID:      "open.arguments",
-	Title:   "open with GUID 0, and without a callback",
-	Feature: validate.FeatureCore,
-	Run:     openArguments,
-}, CIOpenCA01)
+var _ = openCases.Add("open.arguments", "open with GUID 0, and without a callback", openArguments, CIOpenCA01)
 
 func openArguments(t *validate.T) {
 	ca, err := t.HCA().OpenCA(0, noEvents, nil)
@@ -87,12 +77,7 @@ func refusedCA(t *validate.T, ca ci.CA, err error, where string, want ci.Status)
 	kit.True(t, ca == nil, where, "no CA together with the error", "a CA of type %T", ca)
 }
 
-var _ = openCases.Case(validate.Case{
-	ID:      "open.twice",
-	Title:   "open an open CA",
-	Feature: validate.FeatureCore,
-	Run:     openTwice,
-}, req.SAS2_2_08)
+var _ = openCases.Add("open.twice", "open an open CA", openTwice, req.SAS2_2_08)
 
 func openTwice(t *validate.T) {
 	first := kit.Open(t)
@@ -105,12 +90,7 @@ func openTwice(t *validate.T) {
 var CICloseCA02 = openCases.Must("CI-CloseCA-02", "IBTA 11.2.1", "ci_open_ca (1), ci_close_ca (7)",
 	"After Destroy each verb of the CA fails with InvalidCAHandle, and the HCA can be opened again.")
 
-var _ = openCases.Case(validate.Case{
-	ID:      "open.reopen",
-	Title:   "open, close and open again, ten times",
-	Feature: validate.FeatureCore,
-	Run:     openReopen,
-}, CICloseCA02, req.SAS2_2_08)
+var _ = openCases.Add("open.reopen", "open, close and open again, ten times", openReopen, CICloseCA02, req.SAS2_2_08)
 
 func openReopen(t *validate.T) {
 	guid := t.HCA().Info().GUID
@@ -129,12 +109,7 @@ func openReopen(t *validate.T) {
 var CICloseCA01 = openCases.Must("CI-CloseCA-01", "IBTA 11.2.1", "ci_open_ca (1), ci_close_ca (7)",
 	"Destroy of a CA that has objects fails with ResourceBusy and changes nothing.")
 
-var _ = openCases.Case(validate.Case{
-	ID:      "open.close-busy",
-	Title:   "close a CA that has a PD",
-	Feature: validate.FeatureCore,
-	Run:     openCloseBusy,
-}, CICloseCA01, req.SAS2_3_26)
+var _ = openCases.Add("open.close-busy", "close a CA that has a PD", openCloseBusy, CICloseCA01, req.SAS2_3_26)
 
 func openCloseBusy(t *validate.T) {
 	ca := kit.Open(t)

@@ -11,13 +11,7 @@ import (
 // Requests whose objects change between their post and their execution, and requests that were executed before their
 // QP fails.
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.flushed",
-	Title:   "more binds than a key has variants, all of which are flushed",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwFlushed,
-}, CIBindMW02)
+var _ = mwCases.Add("mw.flushed", "more binds than a key has variants, all of which are flushed", mwFlushed, CIBindMW02)
 
 // mwFlushed binds a window again and again through a QP in Error. No bind is executed, so that the window keeps its
 // key.
@@ -40,13 +34,8 @@ func mwFlushed(t *validate.T) {
 	q.WantWrite("the window with the key of the last executed bind", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
 }
 
-var _ = mwCases.Case(validate.Case{
-	ID:      "mw.executed",
-	Title:   "a bind behind a request without an answer, when the QP goes to Error",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwExecuted,
-}, CISignal01)
+var _ = mwCases.Add("mw.executed", "a bind behind a request without an answer, when the QP goes to Error", mwExecuted,
+	CISignal01)
 
 // mwExecuted posts a bind behind a SEND that the peer does not answer. A bind that was executed before the QP goes to
 // Error is complete with success: if it is signaled, its completion says so. Any other bind is flushed.
@@ -103,13 +92,8 @@ func overtaken(t *validate.T, p *kit.Pair, what string, wr ci.SendWR, change fun
 	p.Reconnect()
 }
 
-var _ = mw2Cases.Case(validate.Case{
-	ID:      "mw2.overtaken",
-	Title:   "window or region are destroyed between post and bind",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW2},
-	Run:     mw2Overtaken,
-}, CIBindMWTwo04)
+var _ = mw2Cases.Add("mw2.overtaken", "window or region are destroyed between post and bind", mw2Overtaken,
+	CIBindMWTwo04)
 
 func mw2Overtaken(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -125,13 +109,8 @@ func mw2Overtaken(t *validate.T) {
 	kit.Destroy(t, b, "MR after the failed binds")
 }
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.overtaken",
-	Title:   "a region is destroyed between post and registration",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     fastOvertaken,
-}, CIFastReg02)
+var _ = mrFastCases.Add("mr.fast.overtaken", "a region is destroyed between post and registration", fastOvertaken,
+	CIFastReg02)
 
 func fastOvertaken(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -145,13 +124,8 @@ func fastOvertaken(t *validate.T) {
 		func() { kit.Destroy(t, other.MR, "fast registration MR") }, fastFailed...)
 }
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.read-inv",
-	Title:   "a READ and a SEND that invalidates its key in one list",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg | ci.CapSendInvalidate},
-	Run:     fastReadInv,
-}, CISendInv01)
+var _ = mrFastCases.Needing(validate.Needs{Caps: ci.CapFastReg | ci.CapSendInvalidate}).Add("mr.fast.read-inv",
+	"a READ and a SEND that invalidates its key in one list", fastReadInv, CISendInv01)
 
 // fastReadInv posts a READ, and behind it a SEND without a fence that invalidates the key of the READ. The READ has the
 // data, or it fails because the key has become invalid. In both cases, the key grants nothing afterwards.
@@ -181,12 +155,8 @@ func fastReadInv(t *validate.T) {
 	}
 }
 
-var _ = faultCases.Case(validate.Case{
-	ID:      "fault.behind-read",
-	Title:   "a WRITE that is refused, and a SEND, behind a long READ",
-	Feature: validate.FeatureRC,
-	Run:     faultBehindRead,
-}, CIFlush03)
+var _ = faultCases.Add("fault.behind-read", "a WRITE that is refused, and a SEND, behind a long READ",
+	faultBehindRead, CIFlush03)
 
 // faultBehindRead posts a READ of many packets, a WRITE with an invalid key and a SEND in one list. The READ is
 // complete before the WRITE fails, and the SEND is not executed.
@@ -213,12 +183,8 @@ func faultBehindRead(t *validate.T) {
 	}
 }
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.read.depth-zero",
-	Title:   "a READ and an atomic of a QP with initiator depth 0",
-	Feature: validate.FeatureRC,
-	Run:     readDepthZero,
-}, IBTA9_4_06)
+var _ = rdmaCases.Add("rdma.read.depth-zero", "a READ and an atomic of a QP with initiator depth 0", readDepthZero,
+	IBTA9_4_06)
 
 // readDepthZero expects that requests which could never be sent do not wait for ever.
 func readDepthZero(t *validate.T) {

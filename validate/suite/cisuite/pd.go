@@ -10,17 +10,12 @@ import (
 )
 
 // pdCases are the cases of protection domains. (IBTA 10.2.3, 11.2.1.5.)
-var pdCases = &validate.Area{}
+var pdCases = &validate.Area{Feature: validate.FeatureCore}
 
 var CIAllocatePD01 = pdCases.Must("CI-AllocatePD-01", "IBTA 11.2.1", "ci_allocate_pd (10), ci_deallocate_pd (11)",
 	"A PD of each type can be allocated.")
 
-var _ = pdCases.Case(validate.Case{
-	ID:      "pd.types",
-	Title:   "allocate PDs of each type",
-	Feature: validate.FeatureCore,
-	Run:     pdTypes,
-}, CIAllocatePD01)
+var _ = pdCases.Add("pd.types", "allocate PDs of each type", pdTypes, CIAllocatePD01)
 
 func pdTypes(t *validate.T) {
 	ca := kit.Open(t)
@@ -35,12 +30,7 @@ func pdTypes(t *validate.T) {
 var CIDeallocatePD01 = pdCases.Must("CI-DeallocatePD-01", "IBTA 11.2.1", "ci_allocate_pd (10), ci_deallocate_pd (11)",
 	"Destroy of a PD that has a child fails with ResourceBusy. PD and child still work.")
 
-var _ = pdCases.Case(validate.Case{
-	ID:      "pd.busy",
-	Title:   "destroy a PD that has a CQ, an MR or a QP",
-	Feature: validate.FeatureCore,
-	Run:     pdBusy,
-}, CIDeallocatePD01, req.SAS2_3_26)
+var _ = pdCases.Add("pd.busy", "destroy a PD that has a CQ, an MR or a QP", pdBusy, CIDeallocatePD01, req.SAS2_3_26)
 
 func pdBusy(t *validate.T) {
 	ca := kit.Open(t)
@@ -100,12 +90,7 @@ func pdStale(t *validate.T) {
 	})
 }
 
-var _ = pdCases.Case(validate.Case{
-	ID:      "pd.cq-from-stale",
-	Title:   "create a CQ from a destroyed PD",
-	Feature: validate.FeatureCore,
-	Run:     pdCQFromStale,
-}, req.SAS2_1_04)
+var _ = pdCases.Add("pd.cq-from-stale", "create a CQ from a destroyed PD", pdCQFromStale, req.SAS2_1_04)
 
 func pdCQFromStale(t *validate.T) {
 	ca := kit.Open(t)

@@ -11,14 +11,10 @@ import (
 )
 
 // Statements of the specification that concern the interface as a whole, or that a case of one verb cannot prove.
-var principles = &validate.Area{}
+var principles = &validate.Area{Feature: validate.FeatureClaims}
 
-var _ = principles.Case(validate.Case{
-	ID:      "contract.meanings",
-	Title:   "each mandatory verb has its effect, as another verb observes it",
-	Feature: validate.FeatureCore,
-	Run:     contractMeanings,
-}, req.SAS0_01)
+var _ = principles.Of(validate.FeatureCore).Add("contract.meanings",
+	"each mandatory verb has its effect, as another verb observes it", contractMeanings, req.SAS0_01)
 
 func contractMeanings(t *validate.T) {
 	p := kit.RC(t, kit.Size(8192))
@@ -54,12 +50,8 @@ func contractMeanings(t *validate.T) {
 	kit.WantRefused(t, mr, err, "PD.RegisterMR after Destroy", ci.InvalidPDHandle)
 }
 
-var _ = principles.Case(validate.Case{
-	ID:      "contract.mandatory",
-	Title:   "no mandatory verb fails with Unsupported",
-	Feature: validate.FeatureClaims,
-	Run:     contractMandatory,
-}, req.SAS2_2_01)
+var _ = principles.Add("contract.mandatory", "no mandatory verb fails with Unsupported", contractMandatory,
+	req.SAS2_2_01)
 
 func contractMandatory(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -118,12 +110,8 @@ func contractMandatory(t *validate.T) {
 	supported("QP.Destroy", p.A.QP.QP.Destroy())
 }
 
-var _ = principles.Case(validate.Case{
-	ID:      "pd.innermost",
-	Title:   "an object belongs to the PD from which it was created, and to that PD's CA",
-	Feature: validate.FeatureCore,
-	Run:     pdInnermost,
-}, req.SAS2_1_01)
+var _ = principles.Of(validate.FeatureCore).Add("pd.innermost",
+	"an object belongs to the PD from which it was created, and to that PD's CA", pdInnermost, req.SAS2_1_01)
 
 func pdInnermost(t *validate.T) {
 	var cas []*kit.CA
@@ -156,12 +144,7 @@ func pdInnermost(t *validate.T) {
 	}
 }
 
-var _ = principles.Case(validate.Case{
-	ID:      "rd.domain",
-	Title:   "allocate a reliable datagram domain from a PD",
-	Feature: validate.FeatureClaims,
-	Run:     rdDomain,
-}, req.SAS2_1_05)
+var _ = principles.Add("rd.domain", "allocate a reliable datagram domain from a PD", rdDomain, req.SAS2_1_05)
 
 func rdDomain(t *validate.T) {
 	pd := kit.Open(t).PD()
@@ -198,12 +181,7 @@ func rdDomain(t *validate.T) {
 	kit.Destroy(t, pd, "PD without an RDD")
 }
 
-var _ = principles.Case(validate.Case{
-	ID:      "rd.needs-domain",
-	Title:   "create an RD QP without a domain",
-	Feature: validate.FeatureClaims,
-	Run:     rdNeedsDomain,
-}, req.SAS2_3_08)
+var _ = principles.Add("rd.needs-domain", "create an RD QP without a domain", rdNeedsDomain, req.SAS2_3_08)
 
 func rdNeedsDomain(t *validate.T) {
 	ca := kit.Open(t)
@@ -238,12 +216,8 @@ func rdNeedsDomain(t *validate.T) {
 	kit.WantRefused(t, q, err, "PD.CreateQP of type RD with a destroyed RDD", ci.InvalidHandle, ci.InvalidParameter)
 }
 
-var _ = principles.Case(validate.Case{
-	ID:      "mr.every-sge",
-	Title:   "one invalid entry at each position of a list",
-	Feature: validate.FeatureMR,
-	Run:     mrEverySGE,
-}, req.SAS2_3_17)
+var _ = principles.Of(validate.FeatureMR).Add("mr.every-sge", "one invalid entry at each position of a list",
+	mrEverySGE, req.SAS2_3_17)
 
 func mrEverySGE(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -272,13 +246,8 @@ func mrEverySGE(t *validate.T) {
 	}
 }
 
-var _ = principles.Case(validate.Case{
-	ID:      "mw.later",
-	Title:   "bind a window to a region that is younger than the window",
-	Feature: validate.FeatureMW,
-	Needs:   validate.Needs{Caps: ci.CapMW1},
-	Run:     mwLater,
-}, req.SAS2_3_16)
+var _ = principles.Of(validate.FeatureMW).Needing(validate.Needs{Caps: ci.CapMW1}).Add("mw.later",
+	"bind a window to a region that is younger than the window", mwLater, req.SAS2_3_16)
 
 func mwLater(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -292,12 +261,8 @@ func mwLater(t *validate.T) {
 	kit.Destroy(t, w, "MW") // before the region that it is bound to
 }
 
-var _ = principles.Case(validate.Case{
-	ID:      "post.queues",
-	Title:   "each verb posts to its own queue",
-	Feature: validate.FeatureRC,
-	Run:     postQueues,
-}, req.SAS2_3_18)
+var _ = principles.Of(validate.FeatureRC).Add("post.queues", "each verb posts to its own queue", postQueues,
+	req.SAS2_3_18)
 
 func postQueues(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -323,12 +288,8 @@ func postQueues(t *validate.T) {
 	}
 }
 
-var _ = principles.Case(validate.Case{
-	ID:      "mr.destroy.completed",
-	Title:   "deregister a region directly after the completion that used it",
-	Feature: validate.FeatureMR,
-	Run:     mrDestroyCompleted,
-}, req.SAS2_3_24)
+var _ = principles.Of(validate.FeatureMR).Add("mr.destroy.completed",
+	"deregister a region directly after the completion that used it", mrDestroyCompleted, req.SAS2_3_24)
 
 func mrDestroyCompleted(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))

@@ -8,7 +8,7 @@ import (
 )
 
 // qpCreateCases are the cases of the creation of queue pairs. (IBTA 10.2.4, 11.2.4.)
-var qpCreateCases = &validate.Area{}
+var qpCreateCases = &validate.Area{Feature: validate.FeatureQP}
 
 var CICreateQP01 = qpCreateCases.Must("CI-CreateQP-01", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
 	"A new QP is in Reset and has the requested type, PD and CQs.")
@@ -38,12 +38,8 @@ func qpCreateReset(t *validate.T) {
 	})
 }
 
-var _ = qpCreateCases.Case(validate.Case{
-	ID:      "qp.create.granted",
-	Title:   "a new QP has at least the requested sizes",
-	Feature: validate.FeatureQP,
-	Run:     qpCreateGranted,
-}, req.SAS2_3_10)
+var _ = qpCreateCases.Add("qp.create.granted", "a new QP has at least the requested sizes", qpCreateGranted,
+	req.SAS2_3_10)
 
 func qpCreateGranted(t *validate.T) {
 	ca := kit.Open(t)
@@ -73,12 +69,7 @@ func qpCreateGranted(t *validate.T) {
 var CICreateQP02 = qpCreateCases.Must("CI-CreateQP-02", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
 	"QP numbers are unique in the CA, have 24 bits and differ from those of QP0 and QP1.")
 
-var _ = qpCreateCases.Case(validate.Case{
-	ID:      "qp.create.numbers",
-	Title:   "QP numbers are unique",
-	Feature: validate.FeatureQP,
-	Run:     qpCreateNumbers,
-}, CICreateQP02)
+var _ = qpCreateCases.Add("qp.create.numbers", "QP numbers are unique", qpCreateNumbers, CICreateQP02)
 
 func qpCreateNumbers(t *validate.T) {
 	ca := kit.Open(t)
@@ -97,12 +88,7 @@ var CICreateQP03 = qpCreateCases.Must("CI-CreateQP-03", "IBTA 11.2.4", "ci_creat
 	"Depths above the limits of the CA fail with InvalidMaxWRs, scatter/gather counts with InvalidMaxSGE. No QP is "+
 		"created.")
 
-var _ = qpCreateCases.Case(validate.Case{
-	ID:      "qp.create.limits",
-	Title:   "sizes above the limits",
-	Feature: validate.FeatureQP,
-	Run:     qpCreateLimits,
-}, CICreateQP03)
+var _ = qpCreateCases.Add("qp.create.limits", "sizes above the limits", qpCreateLimits, CICreateQP03)
 
 func qpCreateLimits(t *validate.T) {
 	ca := kit.Open(t)
@@ -130,12 +116,7 @@ func qpCreateLimits(t *validate.T) {
 var CIDestroyQP01 = qpCreateCases.Must("CI-DestroyQP-01", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
 	"Each verb on a destroyed QP fails with InvalidQPHandle.")
 
-var _ = qpCreateCases.Case(validate.Case{
-	ID:      "qp.stale",
-	Title:   "use a destroyed QP",
-	Feature: validate.FeatureQP,
-	Run:     qpStale,
-}, CIDestroyQP01)
+var _ = qpCreateCases.Add("qp.stale", "use a destroyed QP", qpStale, CIDestroyQP01)
 
 func qpStale(t *validate.T) {
 	ca := kit.Open(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // qpStateCases are the cases of the state machine of queue pairs and of its attributes. (IBTA 10.3.1, 11.2.5.2.)
-var qpStateCases = &validate.Area{}
+var qpStateCases = &validate.Area{Feature: validate.FeatureQP, Needs: validate.Needs{Caps: ci.CapCurrentQPState}}
 
 var CIModifyQP01 = qpStateCases.Must("CI-ModifyQP-01", "IBTA 10.3.1", "ci_modify_qp (25)",
 	"Each transition of the state diagram succeeds with exactly the attributes that it requires.")
@@ -110,13 +110,7 @@ var _ = validate.Matrix(qpStateCases, eachService(statePatterns),
 		return c, []*req.Requirement{p.of.proves, p.of.checks}
 	})
 
-var _ = qpStateCases.Case(validate.Case{
-	ID:      "qp.state.current",
-	Title:   "a wrong and the correct current state",
-	Feature: validate.FeatureQP,
-	Needs:   validate.Needs{Caps: ci.CapCurrentQPState},
-	Run:     qpCurrent,
-}, CICurrentState01)
+var _ = qpStateCases.Add("qp.state.current", "a wrong and the correct current state", qpCurrent, CICurrentState01)
 
 // ladder is a QP that a case moves through its states, and a peer.
 type ladder struct {

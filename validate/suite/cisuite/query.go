@@ -11,33 +11,18 @@ import (
 )
 
 // queryCases are the cases of CA.Query. (SAS 2.3, IBTA 11.2.1.2.)
-var queryCases = &validate.Area{}
+var queryCases = &validate.Area{Feature: validate.FeatureCore}
 
 var CIQueryCA06 = queryCases.Must("CI-QueryCA-06", "IBTA 11.2.1", "ci_query_ca (5)",
 	"A port has no MTUs by service level, or up to 16 valid codes that are at most its MTU. Connections and "+
 		"datagrams with that of their service level work, and with a larger one fail.")
 
-var _ = queryCases.Case(validate.Case{
-	ID:      "query.mtus",
-	Title:   "MTUs by service level",
-	Feature: validate.FeatureRC,
-	Run:     queryMTUs,
-}, CIQueryCA06)
+var _ = queryCases.Of(validate.FeatureRC).Add("query.mtus", "MTUs by service level", queryMTUs, CIQueryCA06)
 
-var _ = queryCases.Case(validate.Case{
-	ID:      "query.mtus-datagram",
-	Title:   "a datagram of the MTU of its service level, and a longer one",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     queryMTUDatagram,
-}, CIQueryCA06)
+var _ = queryCases.Of(validate.FeatureUD).Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("query.mtus-datagram",
+	"a datagram of the MTU of its service level, and a longer one", queryMTUDatagram, CIQueryCA06)
 
-var _ = queryCases.Case(validate.Case{
-	ID:      "query.limits",
-	Title:   "limits are set and consistent",
-	Feature: validate.FeatureCore,
-	Run:     queryLimits,
-}, req.SAS2_3_03, CIQueryCA01)
+var _ = queryCases.Add("query.limits", "limits are set and consistent", queryLimits, req.SAS2_3_03, CIQueryCA01)
 
 func queryLimits(t *validate.T) {
 	a := kit.Open(t).Attr
@@ -74,12 +59,7 @@ func queryLimits(t *validate.T) {
 var CIQueryCA01 = queryCases.Must("CI-QueryCA-01", "IBTA 11.2.1", "ci_query_ca (5)",
 	"The limits in the attributes permit at least one connection and are consistent.")
 
-var _ = queryCases.Case(validate.Case{
-	ID:      "query.limits-connection",
-	Title:   "limits permit a connection",
-	Feature: validate.FeatureCore,
-	Run:     queryConnection,
-}, CIQueryCA01)
+var _ = queryCases.Add("query.limits-connection", "limits permit a connection", queryConnection, CIQueryCA01)
 
 func queryConnection(t *validate.T) {
 	a := kit.Open(t).Attr
@@ -107,12 +87,7 @@ var CIQueryCA02 = queryCases.Must("CI-QueryCA-02", "IBTA 11.2.1", "ci_query_ca (
 	"Ports are numbered 1 to n in order. Each has an MTU that its hardware permits, a GID and, on InfiniBand, the "+
 		"default partition.")
 
-var _ = queryCases.Case(validate.Case{
-	ID:      "query.ports",
-	Title:   "port attributes",
-	Feature: validate.FeatureCore,
-	Run:     queryPorts,
-}, CIQueryCA02)
+var _ = queryCases.Add("query.ports", "port attributes", queryPorts, CIQueryCA02)
 
 func queryPorts(t *validate.T) {
 	a := kit.Open(t).Attr
@@ -146,12 +121,7 @@ func queryPorts(t *validate.T) {
 var CIQueryCA04 = queryCases.Must("CI-QueryCA-04", "IBTA 11.2.1", "ci_query_ca (5)",
 	"Page sizes are powers of two in ascending order and include 4096.")
 
-var _ = queryCases.Case(validate.Case{
-	ID:      "query.page-sizes",
-	Title:   "page sizes",
-	Feature: validate.FeatureCore,
-	Run:     queryPageSizes,
-}, CIQueryCA04)
+var _ = queryCases.Add("query.page-sizes", "page sizes", queryPageSizes, CIQueryCA04)
 
 func queryPageSizes(t *validate.T) {
 	a := kit.Open(t).Attr
@@ -167,12 +137,7 @@ func queryPageSizes(t *validate.T) {
 var CIQueryCA03 = queryCases.Must("CI-QueryCA-03", "IBTA 11.2.1", "ci_query_ca (5)",
 	"Query returns a snapshot that belongs to the caller: changes to it do not affect the next Query.")
 
-var _ = queryCases.Case(validate.Case{
-	ID:      "query.snapshot",
-	Title:   "the snapshot belongs to the caller",
-	Feature: validate.FeatureCore,
-	Run:     querySnapshot,
-}, CIQueryCA03)
+var _ = queryCases.Add("query.snapshot", "the snapshot belongs to the caller", querySnapshot, CIQueryCA03)
 
 func querySnapshot(t *validate.T) {
 	ca := kit.Open(t)

@@ -14,14 +14,9 @@ import (
 
 // rcPostCases are the cases of posts: lists, full queues, signaling, inline data, fences, solicited completions.
 // (IBTA 10.8, 11.4.1.)
-var rcPostCases = &validate.Area{}
+var rcPostCases = &validate.Area{Feature: validate.FeatureRC}
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.list.send",
-	Title:   "a list of 32 sends in one post",
-	Feature: validate.FeatureRC,
-	Run:     postListSend,
-}, req.SAS2_1_21, req.SAS2_3_18)
+var _ = rcPostCases.Add("post.list.send", "a list of 32 sends in one post", postListSend, req.SAS2_1_21, req.SAS2_3_18)
 
 func postListSend(t *validate.T) {
 	const n = 32
@@ -39,12 +34,7 @@ func postListSend(t *validate.T) {
 	p.B.RecvCQ.Empty()
 }
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.list.recv",
-	Title:   "a list of 32 receives in one post",
-	Feature: validate.FeatureRC,
-	Run:     postListRecv,
-}, req.SAS2_1_21)
+var _ = rcPostCases.Add("post.list.recv", "a list of 32 receives in one post", postListRecv, req.SAS2_1_21)
 
 func postListRecv(t *validate.T) {
 	const n = 32
@@ -62,12 +52,7 @@ func postListRecv(t *validate.T) {
 	}
 }
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.list.mixed",
-	Title:   "a list of sends, writes and reads",
-	Feature: validate.FeatureRC,
-	Run:     postListMixed,
-}, req.SAS2_1_21)
+var _ = rcPostCases.Add("post.list.mixed", "a list of sends, writes and reads", postListMixed, req.SAS2_1_21)
 
 func postListMixed(t *validate.T) {
 	p := kit.RC(t)
@@ -98,12 +83,8 @@ func postListMixed(t *validate.T) {
 	kit.SameBytes(t, "second message", p.B.Buf.Bytes[100:180], p.A.Buf.Bytes[300:380])
 }
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.list.bad-send",
-	Title:   "an invalid request at the start, in the middle and at the end of a list",
-	Feature: validate.FeatureRC,
-	Run:     postBadSend,
-}, req.SAS2_1_23)
+var _ = rcPostCases.Add("post.list.bad-send",
+	"an invalid request at the start, in the middle and at the end of a list", postBadSend, req.SAS2_1_23)
 
 func postBadSend(t *validate.T) {
 	p := kit.RC(t)
@@ -146,12 +127,8 @@ func postBadSend(t *validate.T) {
 	}
 }
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.list.bad-recv",
-	Title:   "an invalid receive at the start, in the middle and at the end of a list",
-	Feature: validate.FeatureRC,
-	Run:     postBadRecv,
-}, req.SAS2_1_23)
+var _ = rcPostCases.Add("post.list.bad-recv",
+	"an invalid receive at the start, in the middle and at the end of a list", postBadRecv, req.SAS2_1_23)
 
 func postBadRecv(t *validate.T) {
 	p := kit.RC(t)
@@ -172,12 +149,8 @@ func postBadRecv(t *validate.T) {
 	}
 }
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.list.full",
-	Title:   "a list longer than the free part of the queue",
-	Feature: validate.FeatureRC,
-	Run:     postListFull,
-}, req.SAS2_1_23, CIPostSend03)
+var _ = rcPostCases.Add("post.list.full", "a list longer than the free part of the queue", postListFull,
+	req.SAS2_1_23, CIPostSend03)
 
 func postListFull(t *validate.T) {
 	p := unanswering(t, kit.Depth(4))
@@ -202,12 +175,7 @@ func postListFull(t *validate.T) {
 var CIPostSend06 = rcPostCases.Must("CI-PostSend-06", "CI posting", "QP.PostSend in ci",
 	"A post of an empty list succeeds and does nothing.")
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.list.empty",
-	Title:   "an empty list",
-	Feature: validate.FeatureRC,
-	Run:     postEmpty,
-}, CIPostSend06)
+var _ = rcPostCases.Add("post.list.empty", "an empty list", postEmpty, CIPostSend06)
 
 func postEmpty(t *validate.T) {
 	p := kit.RC(t)
@@ -223,12 +191,7 @@ func postEmpty(t *validate.T) {
 	p.A.CQ.Empty()
 }
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.poll-list",
-	Title:   "poll several completions in one call",
-	Feature: validate.FeatureRC,
-	Run:     postPollList,
-}, req.SAS2_1_22)
+var _ = rcPostCases.Add("post.poll-list", "poll several completions in one call", postPollList, req.SAS2_1_22)
 
 func postPollList(t *validate.T) {
 	const n, rounds = 8, 20
@@ -268,12 +231,7 @@ var CIPostSend03 = rcPostCases.Must("CI-PostSend-03", "IBTA 10.8.2", "ci_post_se
 	"A queue accepts as many outstanding requests as its depth. The next one fails with InsufficientResources. "+
 		"When requests have completed, it accepts as many others.")
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.full.send",
-	Title:   "fill a send queue",
-	Feature: validate.FeatureRC,
-	Run:     postFullSend,
-}, CIPostSend03)
+var _ = rcPostCases.Add("post.full.send", "fill a send queue", postFullSend, CIPostSend03)
 
 func postFullSend(t *validate.T) {
 	p := kit.NewPairInReset(t, kit.Type(ci.RC), kit.Depth(5))
@@ -306,12 +264,7 @@ func postFullSend(t *validate.T) {
 	}
 }
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.full.recv",
-	Title:   "fill a receive queue",
-	Feature: validate.FeatureRC,
-	Run:     postFullRecv,
-}, CIPostSend03)
+var _ = rcPostCases.Add("post.full.recv", "fill a receive queue", postFullRecv, CIPostSend03)
 
 func postFullRecv(t *validate.T) {
 	p := kit.RC(t, kit.Depth(5))
@@ -337,12 +290,7 @@ func postFullRecv(t *validate.T) {
 var CIPostSend04 = rcPostCases.Must("CI-PostSend-04", "IBTA 11.4.1.1", "ci_post_send (55), ci_post_recv (56)",
 	"A request with more segments than the queue supports fails with InvalidMaxSGE and is not posted.")
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.sges",
-	Title:   "more segments than the queue supports",
-	Feature: validate.FeatureRC,
-	Run:     postSGEs,
-}, CIPostSend04)
+var _ = rcPostCases.Add("post.sges", "more segments than the queue supports", postSGEs, CIPostSend04)
 
 func postSGEs(t *validate.T) {
 	p := kit.RC(t, kit.SGEs(1))
@@ -381,12 +329,7 @@ var CIPostSend05 = rcPostCases.Must("CI-PostSend-05", "CI posting", "QP.PostSend
 	"When a post returns, its requests, segment lists and inline data belong to the caller again: later changes to "+
 		"them have no effect.")
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.copied",
-	Title:   "overwrite a request directly after the post",
-	Feature: validate.FeatureRC,
-	Run:     postCopied,
-}, CIPostSend05)
+var _ = rcPostCases.Add("post.copied", "overwrite a request directly after the post", postCopied, CIPostSend05)
 
 func postCopied(t *validate.T) {
 	p := kit.RC(t)
@@ -419,12 +362,7 @@ func postCopied(t *validate.T) {
 	kit.SameBytes(t, "messages into receives that used the same list", p.B.Buf.Bytes[:128], p.A.Buf.Bytes[:128])
 }
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.returns",
-	Title:   "post to a peer that does not answer",
-	Feature: validate.FeatureRC,
-	Run:     postReturns,
-}, req.SAS2_3_19)
+var _ = rcPostCases.Add("post.returns", "post to a peer that does not answer", postReturns, req.SAS2_3_19)
 
 // postReturns posts to a peer that does not answer, in one list and then one by one. The second part compares the time
 // of a post with that of a post to a peer that answers, since the machine may be busy.
@@ -504,12 +442,7 @@ func medianPost(e *kit.End, n int) time.Duration {
 var CISignal01 = rcPostCases.Must("CI-Signal-01", "IBTA 10.8.6", "SIGNALED; ib_qp_create_t.sq_signaled",
 	"A successful send completes exactly if it is signaled or its QP was created with SignalAll.")
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.signal.flag",
-	Title:   "signaled and unsignaled sends",
-	Feature: validate.FeatureRC,
-	Run:     signalFlag,
-}, CISignal01)
+var _ = rcPostCases.Add("post.signal.flag", "signaled and unsignaled sends", signalFlag, CISignal01)
 
 func signalFlag(t *validate.T) {
 	const n = 12
@@ -530,12 +463,7 @@ func signalFlag(t *validate.T) {
 	p.A.CQ.Empty()
 }
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.signal.all",
-	Title:   "SignalAll without flags",
-	Feature: validate.FeatureRC,
-	Run:     signalAll,
-}, CISignal01)
+var _ = rcPostCases.Add("post.signal.all", "SignalAll without flags", signalAll, CISignal01)
 
 func signalAll(t *validate.T) {
 	const n = 6
@@ -555,12 +483,8 @@ func signalAll(t *validate.T) {
 var CISignal02 = rcPostCases.Must("CI-Signal-02", "IBTA 10.8.6", "SIGNALED",
 	"Queue entries of unsignaled sends are free again when a later signaled one has completed.")
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.signal.freed",
-	Title:   "a queue of 4 with one signaled send in four, 40 rounds",
-	Feature: validate.FeatureRC,
-	Run:     signalFreed,
-}, CISignal02)
+var _ = rcPostCases.Add("post.signal.freed", "a queue of 4 with one signaled send in four, 40 rounds", signalFreed,
+	CISignal02)
 
 func signalFreed(t *validate.T) {
 	p := kit.RC(t, kit.Depth(4))
@@ -580,12 +504,7 @@ func signalFreed(t *validate.T) {
 var CISignal03 = rcPostCases.Must("CI-Signal-03", "IBTA 10.8.6", "SIGNALED",
 	"A send that fails or is flushed completes, whether it is signaled or not.")
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.signal.error",
-	Title:   "an unsignaled send fails",
-	Feature: validate.FeatureRC,
-	Run:     signalError,
-}, CISignal03)
+var _ = rcPostCases.Add("post.signal.error", "an unsignaled send fails", signalError, CISignal03)
 
 func signalError(t *validate.T) {
 	p := kit.RC(t)
@@ -604,13 +523,8 @@ func signalError(t *validate.T) {
 var CIInline01 = rcPostCases.Must("CI-Inline-01", "IBTA 11.4.1.1", "INLINE; SendWR.Inline",
 	"Inline data are sent as they were when they were posted. They need no region.")
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.inline.overwritten",
-	Title:   "inline data overwritten directly after the post",
-	Feature: validate.FeatureRC,
-	Needs:   validate.Needs{Attr: inline16},
-	Run:     inlineOverwritten,
-}, CIInline01)
+var _ = rcPostCases.Needing(validate.Needs{Attr: inline16}).Add("post.inline.overwritten",
+	"inline data overwritten directly after the post", inlineOverwritten, CIInline01)
 
 func inlineOverwritten(t *validate.T) {
 	n := min(64, t.Attr().MaxInline)
@@ -626,13 +540,8 @@ func inlineOverwritten(t *validate.T) {
 	p.B.Buf.WantOnly(t, "inline data overwritten after the post", 0, sent)
 }
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.inline.sizes",
-	Title:   "inline sends and writes of 0 bytes to MaxInline bytes",
-	Feature: validate.FeatureRC,
-	Needs:   validate.Needs{Attr: inline16},
-	Run:     inlineSizes,
-}, CIInline01)
+var _ = rcPostCases.Needing(validate.Needs{Attr: inline16}).Add("post.inline.sizes",
+	"inline sends and writes of 0 bytes to MaxInline bytes", inlineSizes, CIInline01)
 
 func inlineSizes(t *validate.T) {
 	maxInline := min(256, t.Attr().MaxInline)
@@ -651,13 +560,8 @@ func inlineSizes(t *validate.T) {
 	}
 }
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.inline.exact",
-	Title:   "QPs with each length of inline data around a multiple of 8, which they send",
-	Feature: validate.FeatureRC,
-	Needs:   validate.Needs{Attr: inline16},
-	Run:     inlineExact,
-}, CIInline01)
+var _ = rcPostCases.Needing(validate.Needs{Attr: inline16}).Add("post.inline.exact",
+	"QPs with each length of inline data around a multiple of 8, which they send", inlineExact, CIInline01)
 
 // inlineExact sends as much inline data as a QP was created for. A queue whose elements are made for a whole number of
 // words may have one byte too few.
@@ -684,13 +588,8 @@ func inlineExact(t *validate.T) {
 var CIInline02 = rcPostCases.Must("CI-Inline-02", "IBTA 11.4.1.1", "INLINE; QPCaps.MaxInline",
 	"Inline data longer than the QP's MaxInline, or in an operation that sends no data, fail with InvalidParameter.")
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.inline.too-long",
-	Title:   "inline data that are too long, or in a read",
-	Feature: validate.FeatureRC,
-	Needs:   validate.Needs{Attr: inline16},
-	Run:     inlineTooLong,
-}, CIInline02)
+var _ = rcPostCases.Needing(validate.Needs{Attr: inline16}).Add("post.inline.too-long",
+	"inline data that are too long, or in a read", inlineTooLong, CIInline02)
 
 func inlineTooLong(t *validate.T) {
 	p := kit.RC(t, kit.Inline(16))
@@ -712,12 +611,7 @@ var CIFence01 = rcPostCases.Must("CI-Fence-01", "IBTA 10.8.3.3", "FENCE",
 	"A request with SendFence starts after earlier reads of its queue have completed, so it sends the data that "+
 		"they have returned.")
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.fence",
-	Title:   "a fenced send of data that a read returns",
-	Feature: validate.FeatureRC,
-	Run:     postFence,
-}, CIFence01)
+var _ = rcPostCases.Add("post.fence", "a fenced send of data that a read returns", postFence, CIFence01)
 
 func postFence(t *validate.T) {
 	const n = 32 << 10
@@ -740,12 +634,8 @@ var CISolicited01 = rcPostCases.Must("CI-Solicited-01", "IBTA 9.2.3", "SOLICITED
 	"A CQ armed for solicited completions makes a callback for a message sent with SendSolicited, and none for "+
 		"other messages.")
 
-var _ = rcPostCases.Case(validate.Case{
-	ID:      "post.solicited",
-	Title:   "solicited and other messages, with a CQ armed for solicited ones",
-	Feature: validate.FeatureRC,
-	Run:     postSolicited,
-}, CISolicited01)
+var _ = rcPostCases.Add("post.solicited", "solicited and other messages, with a CQ armed for solicited ones",
+	postSolicited, CISolicited01)
 
 func postSolicited(t *validate.T) {
 	a, b := kit.OpenPair(t)

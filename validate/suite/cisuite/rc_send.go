@@ -11,7 +11,7 @@ import (
 )
 
 // rcSendCases are the cases of messages on reliable connections. (IBTA 9.7, 10.8, 11.4.)
-var rcSendCases = &validate.Area{}
+var rcSendCases = &validate.Area{Feature: validate.FeatureRC}
 
 // large16 returns why a CA cannot send messages of 16 MiB, or "".
 func large16(a *ci.CAAttr) string {
@@ -24,12 +24,8 @@ func large16(a *ci.CAAttr) string {
 var IBTA9_7_01 = rcSendCases.Must("IBTA-9.7-01", "IBTA 9.7", "SEND; ci_post_send (55)",
 	"A SEND of any length from 0 to the limit of the port arrives completely, and nothing else is written.")
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.send.sizes",
-	Title:   "messages of 0 bytes to 1 MiB, around packet boundaries",
-	Feature: validate.FeatureRC,
-	Run:     rcSizes,
-}, IBTA9_7_01, req.SAS2_3_18)
+var _ = rcSendCases.Add("rc.send.sizes", "messages of 0 bytes to 1 MiB, around packet boundaries", rcSizes,
+	IBTA9_7_01, req.SAS2_3_18)
 
 func rcSizes(t *validate.T) {
 	maxSize := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
@@ -54,13 +50,8 @@ func rcSizes(t *validate.T) {
 	}
 }
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.send.large",
-	Title:   "a message of 16 MiB",
-	Feature: validate.FeatureRC,
-	Needs:   validate.Needs{Attr: large16},
-	Run:     rcLarge,
-}, IBTA9_7_01)
+var _ = rcSendCases.Needing(validate.Needs{Attr: large16}).Add("rc.send.large", "a message of 16 MiB", rcLarge,
+	IBTA9_7_01)
 
 func rcLarge(t *validate.T) {
 	const n = 16 << 20
@@ -76,12 +67,7 @@ func rcLarge(t *validate.T) {
 var IBTA9_7_02 = rcSendCases.Must("IBTA-9.7-02", "IBTA 9.7", "ordering",
 	"Messages of a send queue use receives in the order of both posts, and both queues complete in that order.")
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.send.order",
-	Title:   "64 messages, in order",
-	Feature: validate.FeatureRC,
-	Run:     rcOrder,
-}, IBTA9_7_02)
+var _ = rcSendCases.Add("rc.send.order", "64 messages, in order", rcOrder, IBTA9_7_02)
 
 func rcOrder(t *validate.T) {
 	const n, size = 64, 96
@@ -99,12 +85,8 @@ func rcOrder(t *validate.T) {
 	}
 }
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.send.wrap",
-	Title:   "one message at a time, until each queue has begun anew three times",
-	Feature: validate.FeatureRC,
-	Run:     rcWrap,
-}, IBTA9_7_02)
+var _ = rcSendCases.Add("rc.send.wrap", "one message at a time, until each queue has begun anew three times", rcWrap,
+	IBTA9_7_02)
 
 // rcWrap finds what is wrong in the second or third round of a ring, such as the sense of an owner bit, at the first
 // message: otherwise it shows as a completion that does not come, in many cases that use a ring longer.
@@ -134,12 +116,7 @@ func rcWrap(t *validate.T) {
 	}
 }
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.send.both-ways",
-	Title:   "both ends send at the same time",
-	Feature: validate.FeatureRC,
-	Run:     rcBothWays,
-}, IBTA9_7_01, IBTA9_7_02)
+var _ = rcSendCases.Add("rc.send.both-ways", "both ends send at the same time", rcBothWays, IBTA9_7_01, IBTA9_7_02)
 
 func rcBothWays(t *validate.T) {
 	const n, size = 16, 2000
@@ -167,12 +144,7 @@ func rcBothWays(t *validate.T) {
 var IBTA9_7_03 = rcSendCases.Must("IBTA-9.7-03", "IBTA 9.7", "segmentation by path MTU",
 	"A connection works with each path MTU up to that of the port.")
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.send.path-mtu",
-	Title:   "each path MTU",
-	Feature: validate.FeatureRC,
-	Run:     rcMTUs,
-}, IBTA9_7_03, IBTA9_7_01)
+var _ = rcSendCases.Add("rc.send.path-mtu", "each path MTU", rcMTUs, IBTA9_7_03, IBTA9_7_01)
 
 func rcMTUs(t *validate.T) {
 	ca := kit.Open(t)
@@ -209,12 +181,7 @@ func pieces(n int) (off, length []int) {
 var CIPostSend01 = rcSendCases.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55), data segments",
 	"The segments of a send are gathered in their order, whatever their lengths are. They may be empty.")
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.send.gather",
-	Title:   "send from uneven and empty segments",
-	Feature: validate.FeatureRC,
-	Run:     rcGather,
-}, CIPostSend01)
+var _ = rcSendCases.Add("rc.send.gather", "send from uneven and empty segments", rcGather, CIPostSend01)
 
 func rcGather(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(min(4, t.Attr().MaxSGEs)))
@@ -301,12 +268,7 @@ var CIPostRecv01 = rcSendCases.Must("CI-PostRecv-01", "IBTA 11.4.1.2", "ci_post_
 	"The segments of a receive are filled in their order. Each is filled completely before the next one, and empty "+
 		"ones are skipped.")
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.send.scatter",
-	Title:   "receive into uneven and empty segments",
-	Feature: validate.FeatureRC,
-	Run:     rcScatter,
-}, CIPostRecv01)
+var _ = rcSendCases.Add("rc.send.scatter", "receive into uneven and empty segments", rcScatter, CIPostRecv01)
 
 func rcScatter(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(min(4, t.Attr().MaxSGEs)))
@@ -342,12 +304,7 @@ func rcScatter(t *validate.T) {
 var CIPostSend02 = rcSendCases.Must("CI-PostSend-02", "IBTA 11.4.1.1", "IMMEDIATE; SendWR.Imm",
 	"Immediate data arrive with the value sent and with WCImmediate. Without SendImmediate that flag is not set.")
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.send.immediate",
-	Title:   "with and without immediate data",
-	Feature: validate.FeatureRC,
-	Run:     rcImmediate,
-}, CIPostSend02)
+var _ = rcSendCases.Add("rc.send.immediate", "with and without immediate data", rcImmediate, CIPostSend02)
 
 func rcImmediate(t *validate.T) {
 	p := kit.RC(t)
@@ -375,12 +332,8 @@ func rcImmediate(t *validate.T) {
 	kit.Equal(t, "Flags of a SEND without immediate data", p.B.RecvCQ.WaitOK(99)[0].Flags&ci.WCImmediate, 0)
 }
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.send.same-buffer",
-	Title:   "a buffer registered once and used 200 times",
-	Feature: validate.FeatureRC,
-	Run:     rcSameBuffer,
-}, req.SAS2_3_25)
+var _ = rcSendCases.Add("rc.send.same-buffer", "a buffer registered once and used 200 times", rcSameBuffer,
+	req.SAS2_3_25)
 
 func rcSameBuffer(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -389,12 +342,7 @@ func rcSameBuffer(t *validate.T) {
 	}
 }
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.wc.recv",
-	Title:   "all fields of a receive completion",
-	Feature: validate.FeatureRC,
-	Run:     rcWCRecv,
-}, req.SAS2_3_23)
+var _ = rcSendCases.Add("rc.wc.recv", "all fields of a receive completion", rcWCRecv, req.SAS2_3_23)
 
 func rcWCRecv(t *validate.T) {
 	type mine struct{ name string }
@@ -426,12 +374,7 @@ func rcWCRecv(t *validate.T) {
 var CIWC01 = rcSendCases.Must("CI-WC-01", "IBTA 11.4.2.1", "ci_poll_cq (59)",
 	"The completion of a send has the ID of its request, and its QP number, context and operation.")
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.wc.send",
-	Title:   "the fields of a send completion",
-	Feature: validate.FeatureRC,
-	Run:     rcWCSend,
-}, CIWC01, req.SAS2_3_23)
+var _ = rcSendCases.Add("rc.wc.send", "the fields of a send completion", rcWCSend, CIWC01, req.SAS2_3_23)
 
 func rcWCSend(t *validate.T) {
 	ctx := new(int)
@@ -456,12 +399,8 @@ func rcWCSend(t *validate.T) {
 	}
 }
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.shared-cq",
-	Title:   "two QPs of two PDs with one CQ, identified by their contexts",
-	Feature: validate.FeatureRC,
-	Run:     rcSharedCQ,
-}, req.SAS2_1_07, req.SAS2_3_23)
+var _ = rcSendCases.Add("rc.shared-cq", "two QPs of two PDs with one CQ, identified by their contexts", rcSharedCQ,
+	req.SAS2_1_07, req.SAS2_3_23)
 
 func rcSharedCQ(t *validate.T) {
 	a, b := kit.OpenPair(t)
@@ -511,12 +450,7 @@ func rcSharedCQ(t *validate.T) {
 	}
 }
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.reuse",
-	Title:   "create, connect, use and destroy QPs, 40 rounds",
-	Feature: validate.FeatureRC,
-	Run:     rcReuse,
-}, req.SAS2_3_27)
+var _ = rcSendCases.Add("rc.reuse", "create, connect, use and destroy QPs, 40 rounds", rcReuse, req.SAS2_3_27)
 
 func rcReuse(t *validate.T) {
 	first := kit.RC(t, kit.Size(4096))
@@ -544,12 +478,7 @@ func rcReuse(t *validate.T) {
 	first.A.Exchange(first.B, 100)
 }
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.send.regions",
-	Title:   "send from many regions, and receive into as many",
-	Feature: validate.FeatureRC,
-	Run:     rcRegions,
-}, CIPostSend01)
+var _ = rcSendCases.Add("rc.send.regions", "send from many regions, and receive into as many", rcRegions, CIPostSend01)
 
 // rcRegions gathers a message from segments that are regions of their own, more than most drivers keep at hand for a
 // request, and scatters it likewise. An empty segment between them may have any key.

@@ -12,17 +12,13 @@ import (
 )
 
 // rdmaCases are the cases of RDMA WRITE and READ on reliable connections. (IBTA 9.4.3, 9.4.4, 9.5, 9.7.)
-var rdmaCases = &validate.Area{}
+var rdmaCases = &validate.Area{Feature: validate.FeatureRC}
 
 var IBTA9_4_01 = rdmaCases.Must("IBTA-9.4-01", "IBTA 9.4.3", "RDMA WRITE",
 	"An RDMA WRITE of any length writes its bytes to the given address, and nothing else is written.")
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.write.sizes",
-	Title:   "writes of 0 bytes to 1 MiB, around packet boundaries",
-	Feature: validate.FeatureRC,
-	Run:     writeSizes,
-}, IBTA9_4_01)
+var _ = rdmaCases.Add("rdma.write.sizes", "writes of 0 bytes to 1 MiB, around packet boundaries", writeSizes,
+	IBTA9_4_01)
 
 func writeSizes(t *validate.T) {
 	maxSize := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
@@ -59,12 +55,8 @@ func settle(p *kit.Pair) {
 	p.B.RecvCQ.WaitOK(id)
 }
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.write.gather",
-	Title:   "a write gathered from uneven segments",
-	Feature: validate.FeatureRC,
-	Run:     writeGather,
-}, IBTA9_4_01, CIPostSend01)
+var _ = rdmaCases.Add("rdma.write.gather", "a write gathered from uneven segments", writeGather, IBTA9_4_01,
+	CIPostSend01)
 
 func writeGather(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
@@ -88,12 +80,7 @@ func writeGather(t *validate.T) {
 var IBTA9_4_02 = rdmaCases.Must("IBTA-9.4-02", "IBTA 9.4.3", "RDMA WRITE",
 	"An RDMA WRITE without immediate data uses no receive and causes no completion at its target.")
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.write.silent",
-	Title:   "a write uses no receive",
-	Feature: validate.FeatureRC,
-	Run:     writeSilent,
-}, IBTA9_4_02)
+var _ = rdmaCases.Add("rdma.write.silent", "a write uses no receive", writeSilent, IBTA9_4_02)
 
 func writeSilent(t *validate.T) {
 	p := kit.RC(t)
@@ -117,12 +104,8 @@ var IBTA9_4_03 = rdmaCases.Must("IBTA-9.4-03", "IBTA 9.4.3", "RDMA WRITE with im
 	"An RDMA WRITE with immediate data uses one receive. Its completion has the number of bytes written, and its "+
 		"segments are not written.")
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.write.immediate",
-	Title:   "a write with immediate data uses one receive",
-	Feature: validate.FeatureRC,
-	Run:     writeImmediate,
-}, IBTA9_4_03)
+var _ = rdmaCases.Add("rdma.write.immediate", "a write with immediate data uses one receive", writeImmediate,
+	IBTA9_4_03)
 
 func writeImmediate(t *validate.T) {
 	p := kit.RC(t)
@@ -156,12 +139,7 @@ func writeImmediate(t *validate.T) {
 var CIMemory01 = rdmaCases.Must("CI-Memory-01", "CI memory model", "package ci, Memory model",
 	"When the new last word of a WRITE is visible to a load of sync/atomic, the whole WRITE is visible.")
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.write.last-word",
-	Title:   "wait for the last word of a write",
-	Feature: validate.FeatureRC,
-	Run:     writeLastWord,
-}, CIMemory01)
+var _ = rdmaCases.Add("rdma.write.last-word", "wait for the last word of a write", writeLastWord, CIMemory01)
 
 func writeLastWord(t *validate.T) {
 	const n = 8192
@@ -183,12 +161,8 @@ func writeLastWord(t *validate.T) {
 	}
 }
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.write.last-word.spin",
-	Title:   "short writes to memory that a goroutine reads without a pause",
-	Feature: validate.FeatureRC,
-	Run:     writeLastWordSpin,
-}, CIMemory01)
+var _ = rdmaCases.Add("rdma.write.last-word.spin", "short writes to memory that a goroutine reads without a pause",
+	writeLastWordSpin, CIMemory01)
 
 // writeLastWordSpin has a goroutine wait for the last word of each WRITE. WRITEs begin and end at odd and even words.
 // The goroutine sees a word that is stored behind the last one only if it looks in that moment, so there are many
@@ -243,12 +217,7 @@ func writeLastWordSpin(t *validate.T) {
 var IBTA9_4_04 = rdmaCases.Must("IBTA-9.4-04", "IBTA 9.4.4", "RDMA READ",
 	"An RDMA READ of any length returns the bytes at the given address, and nothing else is written.")
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.read.sizes",
-	Title:   "reads of 0 bytes to 1 MiB, around packet boundaries",
-	Feature: validate.FeatureRC,
-	Run:     readSizes,
-}, IBTA9_4_04)
+var _ = rdmaCases.Add("rdma.read.sizes", "reads of 0 bytes to 1 MiB, around packet boundaries", readSizes, IBTA9_4_04)
 
 func readSizes(t *validate.T) {
 	maxSize := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
@@ -275,12 +244,7 @@ func readSizes(t *validate.T) {
 var IBTA9_4_05 = rdmaCases.Must("IBTA-9.4-05", "IBTA 9.4.4", "RDMA READ",
 	"The bytes of a READ fill its segments in their order. Empty ones are skipped.")
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.read.scatter",
-	Title:   "a read into uneven segments",
-	Feature: validate.FeatureRC,
-	Run:     readScatter,
-}, IBTA9_4_05)
+var _ = rdmaCases.Add("rdma.read.scatter", "a read into uneven segments", readScatter, IBTA9_4_05)
 
 func readScatter(t *validate.T) {
 	sges := min(4, t.Attr().MaxReadSGEs)
@@ -306,12 +270,7 @@ var IBTA9_4_06 = rdmaCases.Must("IBTA-9.4-06", "IBTA 9.4.4", "initiator depth",
 	"Reads beyond the QP's initiator depth wait for earlier ones, and none of them fails. Those of a QP with depth 0 "+
 		"complete as well, with a local operation error if the adapter does not execute them.")
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.read.depth",
-	Title:   "16 reads with initiator depth 1",
-	Feature: validate.FeatureRC,
-	Run:     readDepth,
-}, IBTA9_4_06)
+var _ = rdmaCases.Add("rdma.read.depth", "16 reads with initiator depth 1", readDepth, IBTA9_4_06)
 
 func readDepth(t *validate.T) {
 	const n, size = 16, 1500
@@ -327,12 +286,7 @@ func readDepth(t *validate.T) {
 	p.A.WantState(ci.QPRTS)
 }
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.read.many",
-	Title:   "reads with the largest depth of both ends",
-	Feature: validate.FeatureRC,
-	Run:     readMany,
-}, IBTA9_4_06, IBTA9_4_04)
+var _ = rdmaCases.Add("rdma.read.many", "reads with the largest depth of both ends", readMany, IBTA9_4_06, IBTA9_4_04)
 
 func readMany(t *validate.T) {
 	a := t.Attr()
@@ -357,12 +311,7 @@ func readMany(t *validate.T) {
 var IBTA9_4_07 = rdmaCases.Must("IBTA-9.4-07", "IBTA 9.7.4", "R_Key check",
 	"The key and address of an RDMA request of no bytes are not checked.")
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.zero",
-	Title:   "writes and reads of no bytes with keys that do not exist",
-	Feature: validate.FeatureRC,
-	Run:     rdmaZero,
-}, IBTA9_4_07)
+var _ = rdmaCases.Add("rdma.zero", "writes and reads of no bytes with keys that do not exist", rdmaZero, IBTA9_4_07)
 
 func rdmaZero(t *validate.T) {
 	p := kit.RC(t)
@@ -384,12 +333,7 @@ func rdmaZero(t *validate.T) {
 var IBTA9_5_01 = rdmaCases.Must("IBTA-9.5-01", "IBTA 9.5", "ordering",
 	"The data of a WRITE are visible when the receive of a later SEND has been polled.")
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.order.write-send",
-	Title:   "a write and a send",
-	Feature: validate.FeatureRC,
-	Run:     orderWriteSend,
-}, IBTA9_5_01)
+var _ = rdmaCases.Add("rdma.order.write-send", "a write and a send", orderWriteSend, IBTA9_5_01)
 
 func orderWriteSend(t *validate.T) {
 	const n = 20000
@@ -410,12 +354,7 @@ func orderWriteSend(t *validate.T) {
 var IBTA9_5_02 = rdmaCases.Must("IBTA-9.5-02", "IBTA 9.5", "ordering",
 	"WRITEs of one queue to one place are executed in the order of their posts.")
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.order.write-write",
-	Title:   "writes to the same place",
-	Feature: validate.FeatureRC,
-	Run:     orderWriteWrite,
-}, IBTA9_5_02)
+var _ = rdmaCases.Add("rdma.order.write-write", "writes to the same place", orderWriteWrite, IBTA9_5_02)
 
 func orderWriteWrite(t *validate.T) {
 	const n, size = 12, 3000
@@ -436,12 +375,7 @@ func orderWriteWrite(t *validate.T) {
 var IBTA9_5_03 = rdmaCases.Must("IBTA-9.5-03", "IBTA 9.5", "ordering",
 	"A READ returns the data of earlier WRITEs of the same queue.")
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.order.write-read",
-	Title:   "a write and a read of its target",
-	Feature: validate.FeatureRC,
-	Run:     orderWriteRead,
-}, IBTA9_5_03)
+var _ = rdmaCases.Add("rdma.order.write-read", "a write and a read of its target", orderWriteRead, IBTA9_5_03)
 
 func orderWriteRead(t *validate.T) {
 	const size = 4000
@@ -457,12 +391,7 @@ func orderWriteRead(t *validate.T) {
 var CIRights01 = rdmaCases.Must("CI-Rights-01", "IBTA 10.6.3", "access rights",
 	"An operation needs only its own remote access right, on the region and on the QP.")
 
-var _ = rdmaCases.Case(validate.Case{
-	ID:      "rdma.rights",
-	Title:   "each operation with only the access right that it needs",
-	Feature: validate.FeatureRC,
-	Run:     rdmaRights,
-}, CIRights01)
+var _ = rdmaCases.Add("rdma.rights", "each operation with only the access right that it needs", rdmaRights, CIRights01)
 
 func rdmaRights(t *validate.T) {
 	first := kit.RC(t)

@@ -14,48 +14,29 @@ import (
 const wellKnownQKey ci.QKey = 0x80010000
 
 // specialCases are the cases of QP0 and QP1 of a port. (IBTA 10.2.4.5, 11.2.4.1.)
-var specialCases = &validate.Area{}
+var specialCases = &validate.Area{Feature: validate.FeatureSpecial, Needs: validate.Needs{Caps: ci.CapSpecialQP}}
 
 var CISpecialQP01 = specialCases.Must("CI-SpecialQP-01", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
 	"QP1 of a port can be created once, and again after it was destroyed. A second one fails with ResourceBusy.")
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.qp1.once",
-	Title:   "QP1 created twice",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP},
-	Run:     func(t *validate.T) { specialOnce(t, ci.QP1) },
-}, CISpecialQP01)
+var _ = specialCases.Add("special.qp1.once", "QP1 created twice", func(t *validate.T) { specialOnce(t, ci.QP1) },
+	CISpecialQP01)
 
 var CISpecialQP10 = specialCases.Must("CI-SpecialQP-10", "IBTA 10.3.1", "ci_modify_qp (25)",
 	"A special QP has the states of a UD QP and needs no port attribute.")
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.qp1.optional",
-	Title:   "every transition of QP1 with its optional attributes",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP},
-	Run:     func(t *validate.T) { specialOptional(t, ci.QP1) },
-}, CISpecialQP10)
+var _ = specialCases.Add("special.qp1.optional", "every transition of QP1 with its optional attributes",
+	func(t *validate.T) { specialOptional(t, ci.QP1) }, CISpecialQP10)
 
 var CISpecialQP02 = specialCases.Must("CI-SpecialQP-02", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
 	"QP0 of an InfiniBand port can be created once, and again after it was destroyed. An Ethernet port has no QP0.")
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.qp0.once",
-	Title:   "QP0 created twice",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     func(t *validate.T) { specialOnce(t, ci.QP0) },
-}, CISpecialQP02)
+var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}}).
+	Add("special.qp0.once", "QP0 created twice", func(t *validate.T) { specialOnce(t, ci.QP0) }, CISpecialQP02)
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.qp0.optional",
-	Title:   "every transition of QP0 with its optional attributes",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     func(t *validate.T) { specialOptional(t, ci.QP0) },
-}, CISpecialQP10)
+var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}}).
+	Add("special.qp0.optional", "every transition of QP0 with its optional attributes",
+		func(t *validate.T) { specialOptional(t, ci.QP0) }, CISpecialQP10)
 
 // special creates QP0 or QP1 of the CA's port, in Reset, with a buffer.
 func special(t *validate.T, ca *kit.CA, typ ci.QPType) *kit.End {
@@ -94,13 +75,8 @@ func specialOnce(t *validate.T, typ ci.QPType) {
 	again.Init().RTR(nil).RTS().WantState(ci.QPRTS)
 }
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.qp0.ethernet",
-	Title:   "QP0 of an Ethernet port",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkEthernet}},
-	Run:     specialNoQP0,
-}, CISpecialQP02)
+var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkEthernet}}).
+	Add("special.qp0.ethernet", "QP0 of an Ethernet port", specialNoQP0, CISpecialQP02)
 
 func specialNoQP0(t *validate.T) {
 	ca := kit.Open(t)
@@ -113,13 +89,7 @@ func specialNoQP0(t *validate.T) {
 var CISpecialQP03 = specialCases.Must("CI-SpecialQP-03", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
 	"A port that the CA does not have fails with InvalidPort.")
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.bad-port",
-	Title:   "special QPs of ports 0 and n+1",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP},
-	Run:     specialBadPort,
-}, CISpecialQP03)
+var _ = specialCases.Add("special.bad-port", "special QPs of ports 0 and n+1", specialBadPort, CISpecialQP03)
 
 func specialBadPort(t *validate.T) {
 	ca := kit.Open(t)
@@ -135,13 +105,7 @@ func specialBadPort(t *validate.T) {
 var CISpecialQP04 = specialCases.Must("CI-SpecialQP-04", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
 	"A type that is not special fails with InvalidServiceType, and CreateQP rejects special types.")
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.type",
-	Title:   "wrong types for both verbs",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP},
-	Run:     specialType,
-}, CISpecialQP04)
+var _ = specialCases.Add("special.type", "wrong types for both verbs", specialType, CISpecialQP04)
 
 func specialType(t *validate.T) {
 	ca := kit.Open(t)
@@ -171,13 +135,7 @@ func specialType(t *validate.T) {
 var CISpecialQP05 = specialCases.Must("CI-SpecialQP-05", "CI context", "ci_create_spl_qp (24)",
 	"Sizes above the limits fail with InvalidSetting and the largest possible sizes, which must then be granted.")
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.sizes",
-	Title:   "sizes above the limits",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP},
-	Run:     specialSizes,
-}, CISpecialQP05)
+var _ = specialCases.Add("special.sizes", "sizes above the limits", specialSizes, CISpecialQP05)
 
 func specialSizes(t *validate.T) {
 	ca := kit.Open(t)
@@ -216,13 +174,7 @@ func specialSizes(t *validate.T) {
 	}
 }
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.states",
-	Title:   "states of QP1",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP},
-	Run:     specialStates,
-}, CISpecialQP10)
+var _ = specialCases.Add("special.states", "states of QP1", specialStates, CISpecialQP10)
 
 func specialStates(t *validate.T) {
 	q := special(t, kit.Open(t), ci.QP1)
@@ -314,13 +266,8 @@ var CISpecialQP06 = specialCases.Must("CI-SpecialQP-06", "IBTA 10.2.4.5", "ci_cr
 	"QP1 sends datagrams of 256 bytes with the P_Key index of each request. It receives them with the sender's QP "+
 		"number and the P_Key index.")
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.qp1.exchange",
-	Title:   "QP1 to QP1",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2},
-	Run:     specialExchange,
-}, CISpecialQP06)
+var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2}).Add("special.qp1.exchange", "QP1 to QP1",
+	specialExchange, CISpecialQP06)
 
 func specialExchange(t *validate.T) {
 	a, b := specials(t, ci.QP1)
@@ -341,13 +288,8 @@ func specialExchange(t *validate.T) {
 var CISpecialQP07 = specialCases.Must("CI-SpecialQP-07", "IBTA 10.2.5", "ci_create_spl_qp (24)",
 	"QP1 accepts only datagrams with the well-known Q_Key, and a request cannot set that key.")
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.qp1.qkey",
-	Title:   "datagrams to QP1 with other Q_Keys",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2},
-	Run:     specialQKey,
-}, CISpecialQP07)
+var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2}).Add("special.qp1.qkey",
+	"datagrams to QP1 with other Q_Keys", specialQKey, CISpecialQP07)
 
 func specialQKey(t *validate.T) {
 	a, b := specials(t, ci.QP1)
@@ -376,13 +318,8 @@ func specialQKey(t *validate.T) {
 var CISpecialQP08 = specialCases.Must("CI-SpecialQP-08", "IBTA 10.2.4.5", "ci_create_spl_qp (24)",
 	"QP0 exchanges datagrams of 256 bytes with QP0 of the peer.")
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.qp0.exchange",
-	Title:   "QP0 to QP0",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     specialQP0,
-}, CISpecialQP08)
+var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2, Links: []ci.Link{ci.LinkInfiniBand}}).
+	Add("special.qp0.exchange", "QP0 to QP0", specialQP0, CISpecialQP08)
 
 func specialQP0(t *validate.T) {
 	a, b := specials(t, ci.QP0)
@@ -401,13 +338,8 @@ func (process) Memory(uint64, uint64, ci.Access) (ci.Memory, error) {
 var CISpecialQP09 = specialCases.Must("CI-SpecialQP-09", "CI context", "ci_create_spl_qp (24)",
 	"A process cannot create a special QP.")
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.user",
-	Title:   "a special QP for a process",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP | ci.CapUser},
-	Run:     specialUser,
-}, CISpecialQP09)
+var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP | ci.CapUser}).Add("special.user",
+	"a special QP for a process", specialUser, CISpecialQP09)
 
 func specialUser(t *validate.T) {
 	ca := kit.Open(t)
@@ -432,13 +364,8 @@ var CISpecialQP11 = specialCases.Must("CI-SpecialQP-11", "CI", "ci, UndeliveredR
 	"A driver with reports of the network reports each datagram of QP1 that did not reach its destination, to each "+
 		"function that is registered, with its port, address and beginning. QP1 works on.")
 
-var _ = specialCases.Case(validate.Case{
-	ID:      "special.undelivered",
-	Title:   "datagrams of QP1 to an address at which nothing receives",
-	Feature: validate.FeatureSpecial,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP | ci.CapAV},
-	Run:     specialUndelivered,
-}, CISpecialQP11)
+var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP | ci.CapAV}).Add("special.undelivered",
+	"datagrams of QP1 to an address at which nothing receives", specialUndelivered, CISpecialQP11)
 
 func specialUndelivered(t *validate.T) {
 	to := t.Unreachable()

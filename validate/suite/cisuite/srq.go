@@ -10,34 +10,18 @@ import (
 )
 
 // srqCases are the cases of shared receive queues. (IBTA 10.2.9, 11.2.3.)
-var srqCases = &validate.Area{}
+var srqCases = &validate.Area{Feature: validate.FeatureSRQ, Needs: validate.Needs{Caps: ci.CapSRQ}}
 
 var CISRQ01 = srqCases.Must("CI-SRQ-01", "IBTA 10.2.9", "ci_post_srq_recv (57)",
 	"Each QP of a shared receive queue uses its oldest entry for a message. The completion identifies the QP.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.rc",
-	Title:   "three RC QPs",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     func(t *validate.T) { srqShare(t, ci.RC) },
-}, CISRQ01, req.SAS2_3_23)
+var _ = srqCases.Add("srq.rc", "three RC QPs", func(t *validate.T) { srqShare(t, ci.RC) }, CISRQ01, req.SAS2_3_23)
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.uc",
-	Title:   "three UC QPs",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapUC | ci.CapSRQ},
-	Run:     func(t *validate.T) { srqShare(t, ci.UC) },
-}, CISRQ01)
+var _ = srqCases.Needing(validate.Needs{Caps: ci.CapUC | ci.CapSRQ}).Add("srq.uc", "three UC QPs",
+	func(t *validate.T) { srqShare(t, ci.UC) }, CISRQ01)
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.ud",
-	Title:   "three UD QPs",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapSRQ},
-	Run:     func(t *validate.T) { srqShare(t, ci.UD) },
-}, CISRQ01)
+var _ = srqCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapSRQ}).Add("srq.ud", "three UD QPs",
+	func(t *validate.T) { srqShare(t, ci.UD) }, CISRQ01)
 
 // srqStage is a shared receive queue on B's side with connections from A's side.
 type srqStage struct {
@@ -125,13 +109,7 @@ func (s *srqStage) message(i, id, n int) {
 var CICreateSRQ01 = srqCases.Must("CI-CreateSRQ-01", "IBTA 11.2.3", "ci_create_srq (18)",
 	"A shared receive queue has at least the requested sizes, up to the limits of the CA.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.create",
-	Title:   "requested and granted sizes",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqCreate,
-}, CICreateSRQ01)
+var _ = srqCases.Add("srq.create", "requested and granted sizes", srqCreate, CICreateSRQ01)
 
 func srqCreate(t *validate.T) {
 	ca := kit.Open(t)
@@ -156,13 +134,7 @@ func srqCreate(t *validate.T) {
 var CICreateSRQ02 = srqCases.Must("CI-CreateSRQ-02", "IBTA 11.2.3", "ci_create_srq (18)",
 	"A size of 0 or above MaxSRQWRs fails with InvalidMaxWRs, and more SGEs than MaxSRQSGEs fail with InvalidMaxSGE.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.limits",
-	Title:   "invalid sizes",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqLimits,
-}, CICreateSRQ02)
+var _ = srqCases.Add("srq.limits", "invalid sizes", srqLimits, CICreateSRQ02)
 
 func srqLimits(t *validate.T) {
 	ca := kit.Open(t)
@@ -189,13 +161,7 @@ var CICreateSRQ03 = srqCases.Must("CI-CreateSRQ-03", "IBTA 10.2.9", "ci_create_s
 	"A QP with a shared receive queue has no receive queue: RecvDepth must be 0, and QP.PostRecv fails with "+
 		"InvalidWRType.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.recv-depth",
-	Title:   "a QP with an SRQ and a receive queue",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqRecvDepth,
-}, CICreateSRQ03)
+var _ = srqCases.Add("srq.recv-depth", "a QP with an SRQ and a receive queue", srqRecvDepth, CICreateSRQ03)
 
 func srqRecvDepth(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
@@ -227,13 +193,7 @@ func srqShare(t *validate.T, typ ci.QPType) {
 var CISRQ02 = srqCases.Must("CI-SRQ-02", "IBTA 10.2.9", "ci_post_srq_recv (57)",
 	"Entries are used in the order of their posts.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.order",
-	Title:   "32 entries in order",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqOrder,
-}, CISRQ02, req.SAS2_1_21)
+var _ = srqCases.Add("srq.order", "32 entries in order", srqOrder, CISRQ02, req.SAS2_1_21)
 
 func srqOrder(t *validate.T) {
 	s := newSRQ(t, 64, 1, kit.Type(ci.RC), kit.Depth(32))
@@ -252,13 +212,7 @@ var CISRQ03 = srqCases.Must("CI-SRQ-03", "IBTA 10.2.9", "ci_post_srq_recv (57)",
 	"A message for an empty shared receive queue causes an RNR NAK on its connection. It is delivered after an "+
 		"entry is posted.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.empty",
-	Title:   "a message before an entry is posted",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqEmpty,
-}, CISRQ03)
+var _ = srqCases.Add("srq.empty", "a message before an entry is posted", srqEmpty, CISRQ03)
 
 func srqEmpty(t *validate.T) {
 	s := newSRQ(t, 8, 2, kit.Type(ci.RC), kit.MinRNR(5))
@@ -282,13 +236,7 @@ func srqEmpty(t *validate.T) {
 var CISRQ04 = srqCases.Must("CI-SRQ-04", "IBTA 10.2.9", "ci_post_srq_recv (57)",
 	"When a QP fails or is destroyed, the other QPs can use all entries that it has not used.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.error",
-	Title:   "one QP fails",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqError,
-}, CISRQ04)
+var _ = srqCases.Add("srq.error", "one QP fails", srqError, CISRQ04)
 
 func srqError(t *validate.T) {
 	s := newSRQ(t, 16, 2, kit.Type(ci.RC))
@@ -310,13 +258,7 @@ func srqError(t *validate.T) {
 	s.cq.Empty()
 }
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.qp-destroy",
-	Title:   "destroy one QP",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqQPDestroy,
-}, CISRQ04)
+var _ = srqCases.Add("srq.qp-destroy", "destroy one QP", srqQPDestroy, CISRQ04)
 
 func srqQPDestroy(t *validate.T) {
 	s := newSRQ(t, 16, 2, kit.Type(ci.RC))
@@ -336,13 +278,7 @@ func srqQPDestroy(t *validate.T) {
 var CISRQ05 = srqCases.Must("CI-SRQ-05", "IBTA 10.2.9", "ci_post_srq_recv (57)",
 	"SGEs of a shared receive queue are checked against its own PD, not that of the QP.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.pd",
-	Title:   "QP and SRQ of different PDs",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqPD,
-}, CISRQ05)
+var _ = srqCases.Add("srq.pd", "QP and SRQ of different PDs", srqPD, CISRQ05)
 
 func srqPD(t *validate.T) {
 	s := newSRQ(t, 16, 1, kit.Type(ci.RC))
@@ -361,13 +297,7 @@ var CIPostSRQRecv01 = srqCases.Must("CI-PostSRQRecv-01", "IBTA 11.4.1", "ci_post
 	"A post to a full queue fails with InsufficientResources, and of a request with too many SGEs with "+
 		"InvalidMaxSGE. The requests before it in the list are posted.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.full",
-	Title:   "post to a full queue",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqFull,
-}, CIPostSRQRecv01, req.SAS2_1_23)
+var _ = srqCases.Add("srq.full", "post to a full queue", srqFull, CIPostSRQRecv01, req.SAS2_1_23)
 
 func srqFull(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
@@ -389,13 +319,7 @@ func srqFull(t *validate.T) {
 	s.message(0, 1, 5)
 }
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.sges",
-	Title:   "too many SGEs in the middle of a list",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqSGEs,
-}, CIPostSRQRecv01, req.SAS2_1_23)
+var _ = srqCases.Add("srq.sges", "too many SGEs in the middle of a list", srqSGEs, CIPostSRQRecv01, req.SAS2_1_23)
 
 func srqSGEs(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
@@ -416,13 +340,7 @@ func srqSGEs(t *validate.T) {
 var CIModifySRQ01 = srqCases.Must("CI-ModifySRQ-01", "IBTA 10.2.9", "ci_modify_srq (19)",
 	"The limit event is raised once for each arming, when fewer entries than the limit are left, and not before.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.limit",
-	Title:   "the limit event",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqLimit,
-}, CIModifySRQ01, req.SAS2_1_10)
+var _ = srqCases.Add("srq.limit", "the limit event", srqLimit, CIModifySRQ01, req.SAS2_1_10)
 
 func srqLimit(t *validate.T) {
 	s := newSRQ(t, 16, 1, kit.Type(ci.RC))
@@ -460,13 +378,7 @@ func srqLimit(t *validate.T) {
 	kit.Equal(t, "limit events of two armings", s.ev.Count(ci.EventSRQLimit), 2)
 }
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.limit.create",
-	Title:   "a limit armed at creation",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqLimitCreate,
-}, CIModifySRQ01)
+var _ = srqCases.Add("srq.limit.create", "a limit armed at creation", srqLimitCreate, CIModifySRQ01)
 
 func srqLimitCreate(t *validate.T) {
 	s := newSRQ(t, 16, 0, kit.Type(ci.RC))
@@ -496,13 +408,7 @@ func srqLimitCreate(t *validate.T) {
 var CIModifySRQ03 = srqCases.Must("CI-ModifySRQ-03", "IBTA 11.2.3", "ci_modify_srq (19)",
 	"No field, unknown fields, and a limit above the size fail with InvalidParameter.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.modify.refused",
-	Title:   "no field, unknown fields, invalid limits",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqModifyRefused,
-}, CIModifySRQ03)
+var _ = srqCases.Add("srq.modify.refused", "no field, unknown fields, invalid limits", srqModifyRefused, CIModifySRQ03)
 
 func srqModifyRefused(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
@@ -528,13 +434,8 @@ func srqModifyRefused(t *validate.T) {
 	s.message(0, 1, 1)
 }
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.modify.depth-unsupported",
-	Title:   "a change of depth without a claim",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ, Lacks: ci.CapModifySRQDepth},
-	Run:     srqDepthUnsupported,
-}, CIClaims01)
+var _ = srqCases.Needing(validate.Needs{Caps: ci.CapSRQ, Lacks: ci.CapModifySRQDepth}).
+	Add("srq.modify.depth-unsupported", "a change of depth without a claim", srqDepthUnsupported, CIClaims01)
 
 func srqDepthUnsupported(t *validate.T) {
 	s := newSRQ(t, 8, 0, kit.Type(ci.RC))
@@ -545,13 +446,8 @@ func srqDepthUnsupported(t *validate.T) {
 var CIModifySRQ02 = srqCases.Must("CI-ModifySRQ-02", "IBTA 11.2.3", "ci_modify_srq (19)",
 	"A change of depth keeps the entries and their order. A depth below their number is rejected and changes nothing.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.modify.depth",
-	Title:   "larger and smaller depth, with entries posted",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ | ci.CapModifySRQDepth},
-	Run:     srqModifyDepth,
-}, CIModifySRQ02)
+var _ = srqCases.Needing(validate.Needs{Caps: ci.CapSRQ | ci.CapModifySRQDepth}).Add("srq.modify.depth",
+	"larger and smaller depth, with entries posted", srqModifyDepth, CIModifySRQ02)
 
 func srqModifyDepth(t *validate.T) {
 	s := newSRQ(t, 15, 1, kit.Type(ci.RC), kit.RNRRetry(0))
@@ -630,13 +526,7 @@ func srqModifyDepth(t *validate.T) {
 var CILastWQE01 = srqCases.Must("CI-LastWQE-01", "IBTA 11.5.2", "SRQ_QP_LAST_WQE_REACHED (26)",
 	"When a QP with a shared receive queue goes to Error, an event reports that it uses no more entries.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.last-wqe",
-	Title:   "a QP that goes to Error",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqLastWQE,
-}, CILastWQE01, req.SAS2_1_10)
+var _ = srqCases.Add("srq.last-wqe", "a QP that goes to Error", srqLastWQE, CILastWQE01, req.SAS2_1_10)
 
 func srqLastWQE(t *validate.T) {
 	s := newSRQ(t, 8, 2, kit.Type(ci.RC))
@@ -655,13 +545,7 @@ func srqLastWQE(t *validate.T) {
 var CIDestroySRQ01 = srqCases.Must("CI-DestroySRQ-01", "IBTA 11.2.3", "ci_destroy_srq (21)",
 	"Destroy of a shared receive queue with a QP fails with ResourceBusy, and the queue still works.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.busy",
-	Title:   "destroy an SRQ that has QPs",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqBusy,
-}, CIDestroySRQ01, req.SAS2_3_26)
+var _ = srqCases.Add("srq.busy", "destroy an SRQ that has QPs", srqBusy, CIDestroySRQ01, req.SAS2_3_26)
 
 func srqBusy(t *validate.T) {
 	s := newSRQ(t, 8, 2, kit.Type(ci.RC))
@@ -678,13 +562,7 @@ func srqBusy(t *validate.T) {
 var CIDestroySRQ02 = srqCases.Must("CI-DestroySRQ-02", "IBTA 11.2.3", "ci_destroy_srq (21)",
 	"A verb on a destroyed shared receive queue fails with InvalidSRQHandle, and its entries never complete.")
 
-var _ = srqCases.Case(validate.Case{
-	ID:      "srq.stale",
-	Title:   "use a destroyed SRQ",
-	Feature: validate.FeatureSRQ,
-	Needs:   validate.Needs{Caps: ci.CapSRQ},
-	Run:     srqStale,
-}, CIDestroySRQ02)
+var _ = srqCases.Add("srq.stale", "use a destroyed SRQ", srqStale, CIDestroySRQ02)
 
 func srqStale(t *validate.T) {
 	s := newSRQ(t, 8, 0, kit.Type(ci.RC))

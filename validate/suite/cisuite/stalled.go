@@ -90,13 +90,8 @@ func (m slowMemory) Len() uint64 {
 	return m.Memory.Len()
 }
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.stalled",
-	Title:   "datagrams to a QP that waits for the memory of a send",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udStalled,
-}, IBTA9_8_10, IBTA9_8_11)
+var _ = udCases.Add("ud.stalled", "datagrams to a QP that waits for the memory of a send", udStalled, IBTA9_8_10,
+	IBTA9_8_11)
 
 // udStalled sends datagrams of many sizes to a QP whose own send reads memory that takes long. Those that are not
 // dropped arrive in order when the memory has been read.
@@ -185,12 +180,8 @@ func isPrefix(data, got []byte, length uint32) bool {
 	return length == uint32(grhLen+len(data)) && string(got[:len(data)]) == string(data)
 }
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.send.stalled",
-	Title:   "messages to a QP that waits for the memory of a send",
-	Feature: validate.FeatureRC,
-	Run:     rcStalled,
-}, IBTA9_7_02)
+var _ = rcSendCases.Add("rc.send.stalled", "messages to a QP that waits for the memory of a send", rcStalled,
+	IBTA9_7_02)
 
 // rcStalled sends messages to a QP whose own send reads memory that takes long. On a link that loses nothing, they
 // arrive when the memory has been read, without a timeout.
@@ -239,13 +230,8 @@ func rcStalled(t *validate.T) {
 	kit.SameBytes(t, "messages to a QP that waits for memory", p.B.Buf.Bytes[:8*n], p.A.Buf.Bytes[:8*n])
 }
 
-var _ = mrFastCases.Case(validate.Case{
-	ID:      "mr.fast.stalled",
-	Title:   "invalidate a region, and unmap its memory, while a READ takes long",
-	Feature: validate.FeatureMROpt,
-	Needs:   validate.Needs{Caps: ci.CapFastReg},
-	Run:     fastStalled,
-}, CILocalInv01)
+var _ = mrFastCases.Add("mr.fast.stalled", "invalidate a region, and unmap its memory, while a READ takes long",
+	fastStalled, CILocalInv01)
 
 // fastStalled invalidates the key of a READ whose memory is being read. The invalidation is not complete, and the
 // mapping is not destroyed, before that read has ended.
@@ -302,13 +288,8 @@ func fastStalled(t *validate.T) {
 	p.B.CQ.WaitOK(8)
 }
 
-var _ = claimsCases.Case(validate.Case{
-	ID:      "claims.user.modify",
-	Title:   "close a process while a region of it is modified",
-	Feature: validate.FeatureClaims,
-	Needs:   validate.Needs{Caps: ci.CapUser | ci.CapModifyMR},
-	Run:     userModify,
-}, CIClaims04)
+var _ = claimsCases.Needing(validate.Needs{Caps: ci.CapUser | ci.CapModifyMR}).Add("claims.user.modify",
+	"close a process while a region of it is modified", userModify, CIClaims04)
 
 // busyUser expects that a process with objects is not closed while a verb runs that waits at the gate, which it opens.
 func busyUser(t *validate.T, u ci.UserCA, g *gate) {
@@ -346,13 +327,8 @@ func userModify(t *validate.T) {
 	kit.OK(t, u.Destroy(), "UserCA.Destroy")
 }
 
-var _ = claimsCases.Case(validate.Case{
-	ID:      "claims.user.destroy",
-	Title:   "close a process while a QP of it is destroyed; destroy a region that is older than its PD",
-	Feature: validate.FeatureClaims,
-	Needs:   validate.Needs{Caps: ci.CapUser},
-	Run:     userDestroy,
-}, CIClaims04)
+var _ = claimsCases.Needing(validate.Needs{Caps: ci.CapUser}).Add("claims.user.destroy",
+	"close a process while a QP of it is destroyed; destroy a region that is older than its PD", userDestroy, CIClaims04)
 
 // userDestroy destroys a QP of a process that is sending, to memory that takes long, and closes the process at the same
 // time. On links without queues, the QP cannot be destroyed before the memory has been written.
@@ -407,12 +383,8 @@ func userDestroy(t *validate.T) {
 	}
 }
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.notify.vector-busy",
-	Title:   "a completion while the callback of its CQ runs, with and without a completion vector",
-	Feature: validate.FeatureCQ,
-	Run:     cqVectorBusy,
-}, CINotify01)
+var _ = cqNotifyCases.Add("cq.notify.vector-busy",
+	"a completion while the callback of its CQ runs, with and without a completion vector", cqVectorBusy, CINotify01)
 
 // cqVectorBusy arms a CQ while its callback runs. The next completion causes another call, after the first has ended.
 func cqVectorBusy(t *validate.T) {

@@ -17,7 +17,7 @@ import (
 
 // teardownCases are the cases of destruction under load, concurrency, and objects left behind. (IBTA 11.2.5.4; SAS
 // 2.1, callbacks and destroy.)
-var teardownCases = &validate.Area{}
+var teardownCases = &validate.Area{Feature: validate.FeatureTeardown}
 
 // tick is the interval at which a case checks conditions that have no callback.
 const tick = 100 * time.Microsecond
@@ -76,12 +76,7 @@ var CITeardown01 = teardownCases.Must("CI-Teardown-01", "IBTA 11.2.5.4", "ci_des
 	"A QP can be destroyed while its peer sends to it and while its verbs are called. After Destroy has returned, "+
 		"each verb fails with InvalidQPHandle.")
 
-var _ = teardownCases.Case(validate.Case{
-	ID:      "teardown.qp.flooded",
-	Title:   "destroy a QP while its peer sends",
-	Feature: validate.FeatureTeardown,
-	Run:     tearFlooded,
-}, CITeardown01)
+var _ = teardownCases.Add("teardown.qp.flooded", "destroy a QP while its peer sends", tearFlooded, CITeardown01)
 
 func tearFlooded(t *validate.T) {
 	p := kit.RC(t)
@@ -116,12 +111,8 @@ func wantDestroyed(t *validate.T, q *kit.QP) {
 	kit.WantExactly(t, q.QP.Destroy(), "second QP.Destroy", ci.InvalidQPHandle)
 }
 
-var _ = teardownCases.Case(validate.Case{
-	ID:      "teardown.qp.posting",
-	Title:   "destroy a QP while other goroutines post to it",
-	Feature: validate.FeatureTeardown,
-	Run:     tearPosting,
-}, CITeardown01)
+var _ = teardownCases.Add("teardown.qp.posting", "destroy a QP while other goroutines post to it", tearPosting,
+	CITeardown01)
 
 func tearPosting(t *validate.T) {
 	p := kit.RC(t)
@@ -153,12 +144,8 @@ func tearPosting(t *validate.T) {
 	}
 }
 
-var _ = teardownCases.Case(validate.Case{
-	ID:      "teardown.qp.polling",
-	Title:   "destroy a QP while another goroutine polls its CQ",
-	Feature: validate.FeatureTeardown,
-	Run:     tearPolling,
-}, CITeardown01, CITeardown02)
+var _ = teardownCases.Add("teardown.qp.polling", "destroy a QP while another goroutine polls its CQ", tearPolling,
+	CITeardown01, CITeardown02)
 
 func tearPolling(t *validate.T) {
 	p := kit.RC(t)
@@ -233,12 +220,8 @@ func waitFor(t *validate.T, where, expected string, ok func() (bool, string)) {
 var CITeardown02 = teardownCases.Must("CI-Teardown-02", "IBTA 11.2.5.4", "ci_destroy_qp (28)",
 	"Outstanding requests of a destroyed QP never complete.")
 
-var _ = teardownCases.Case(validate.Case{
-	ID:      "teardown.qp.outstanding",
-	Title:   "destroy a QP with outstanding requests",
-	Feature: validate.FeatureTeardown,
-	Run:     tearOutstanding,
-}, CITeardown02)
+var _ = teardownCases.Add("teardown.qp.outstanding", "destroy a QP with outstanding requests", tearOutstanding,
+	CITeardown02)
 
 func tearOutstanding(t *validate.T) {
 	p := unanswering(t)
@@ -249,12 +232,8 @@ func tearOutstanding(t *validate.T) {
 	p.A.RecvCQ.Empty()
 }
 
-var _ = teardownCases.Case(validate.Case{
-	ID:      "teardown.qp.retrying",
-	Title:   "destroy a QP that waits for acknowledgements",
-	Feature: validate.FeatureTeardown,
-	Run:     tearRetrying,
-}, CITeardown02)
+var _ = teardownCases.Add("teardown.qp.retrying", "destroy a QP that waits for acknowledgements", tearRetrying,
+	CITeardown02)
 
 func tearRetrying(t *validate.T) {
 	// The first retry is due after 1 ms or, on a slower HCA, somewhat later.
@@ -264,12 +243,8 @@ func tearRetrying(t *validate.T) {
 	p.A.CQ.Quiet(2 * quiet)
 }
 
-var _ = teardownCases.Case(validate.Case{
-	ID:      "rc.received-then-destroyed",
-	Title:   "reset and destroy a QP as soon as its message has been polled",
-	Feature: validate.FeatureTeardown,
-	Run:     tearReceived,
-}, CITeardown02)
+var _ = teardownCases.Add("rc.received-then-destroyed",
+	"reset and destroy a QP as soon as its message has been polled", tearReceived, CITeardown02)
 
 // tearReceived destroys the receiver of a message directly after it has polled the completion. The sender's request has
 // been executed, and its acknowledgement must not be lost with the QP.
@@ -302,12 +277,7 @@ func tearReceived(t *validate.T) {
 var CITeardown03 = teardownCases.Must("CI-Teardown-03", "IBTA 11.2.5.4", "ci_destroy_qp (28)",
 	"Completions in a CQ remain there when their QP is destroyed, and can be polled.")
 
-var _ = teardownCases.Case(validate.Case{
-	ID:      "teardown.qp.entries",
-	Title:   "destroy a QP with unpolled completions",
-	Feature: validate.FeatureTeardown,
-	Run:     tearEntries,
-}, CITeardown03)
+var _ = teardownCases.Add("teardown.qp.entries", "destroy a QP with unpolled completions", tearEntries, CITeardown03)
 
 func tearEntries(t *validate.T) {
 	p := kit.RC(t)
@@ -386,12 +356,7 @@ func tearTimeWait(t *validate.T) {
 var CITeardown09 = teardownCases.Must("CI-Teardown-09", "IBTA 10.2.3", "ci_create_qp (22)",
 	"All existing QPs have different numbers.")
 
-var _ = teardownCases.Case(validate.Case{
-	ID:      "teardown.qp.numbers",
-	Title:   "many QPs at the same time",
-	Feature: validate.FeatureTeardown,
-	Run:     tearNumbers,
-}, CITeardown09, req.SAS0_05)
+var _ = teardownCases.Add("teardown.qp.numbers", "many QPs at the same time", tearNumbers, CITeardown09, req.SAS0_05)
 
 func tearNumbers(t *validate.T) {
 	ca := kit.Open(t)
@@ -410,12 +375,7 @@ func tearNumbers(t *validate.T) {
 var CITeardown04 = teardownCases.Must("CI-Teardown-04", "IBTA 10.8.2", "ci_post_send (55), ci_poll_cq (59)",
 	"When several goroutines post and poll at the same time, each accepted request completes exactly once.")
 
-var _ = teardownCases.Case(validate.Case{
-	ID:      "teardown.posters",
-	Title:   "two goroutines post and three poll",
-	Feature: validate.FeatureTeardown,
-	Run:     tearPosters,
-}, CITeardown04)
+var _ = teardownCases.Add("teardown.posters", "two goroutines post and three poll", tearPosters, CITeardown04)
 
 func tearPosters(t *validate.T) {
 	const posters, each = 2, 150
@@ -561,12 +521,8 @@ var CITeardown06 = teardownCases.Must("CI-Teardown-06", "CI context", "destroy v
 	"Verbs on a destroyed object fail with its handle status, also after other objects were created, and do not "+
 		"affect those.")
 
-var _ = teardownCases.Case(validate.Case{
-	ID:      "teardown.stale",
-	Title:   "verbs on destroyed objects after others were created",
-	Feature: validate.FeatureTeardown,
-	Run:     tearStale,
-}, CITeardown06, req.SAS2_1_11)
+var _ = teardownCases.Add("teardown.stale", "verbs on destroyed objects after others were created", tearStale,
+	CITeardown06, req.SAS2_1_11)
 
 func tearStale(t *validate.T) {
 	ca := kit.Open(t)
@@ -609,12 +565,8 @@ var CITeardown07 = teardownCases.Must("CI-Teardown-07", "CI context", "ci_close_
 	"CA.Destroy fails with ResourceBusy while any object exists. It succeeds when all are destroyed, even directly "+
 		"after their use.")
 
-var _ = teardownCases.Case(validate.Case{
-	ID:      "teardown.close.busy",
-	Title:   "close a CA with one object of each kind",
-	Feature: validate.FeatureTeardown,
-	Run:     tearCloseBusy,
-}, CITeardown07, req.SAS2_3_26)
+var _ = teardownCases.Add("teardown.close.busy", "close a CA with one object of each kind", tearCloseBusy,
+	CITeardown07, req.SAS2_3_26)
 
 func tearCloseBusy(t *validate.T) {
 	for _, l := range kit.Variants(t, "", claimed(t)) {
@@ -641,12 +593,7 @@ func tearCloseBusy(t *validate.T) {
 	}
 }
 
-var _ = teardownCases.Case(validate.Case{
-	ID:      "teardown.close.hot",
-	Title:   "close a CA directly after traffic",
-	Feature: validate.FeatureTeardown,
-	Run:     tearCloseHot,
-}, CITeardown07)
+var _ = teardownCases.Add("teardown.close.hot", "close a CA directly after traffic", tearCloseHot, CITeardown07)
 
 func tearCloseHot(t *validate.T) {
 	for range 3 {
@@ -675,13 +622,8 @@ func tearCloseHot(t *validate.T) {
 var CITeardown05 = teardownCases.Must("CI-Teardown-05", "SAS 0", "create and destroy verbs",
 	"Objects that are created and destroyed repeatedly leave nothing behind.")
 
-var _ = teardownCases.Case(validate.Case{
-	ID:      "teardown.churn",
-	Title:   "create, use and destroy repeatedly",
-	Feature: validate.FeatureTeardown,
-	Needs:   validate.Needs{Live: true},
-	Run:     tearChurn,
-}, CITeardown05, req.SAS0_05, req.SAS2_3_27, req.SAS2_3_24)
+var _ = teardownCases.Needing(validate.Needs{Live: true}).Add("teardown.churn", "create, use and destroy repeatedly",
+	tearChurn, CITeardown05, req.SAS0_05, req.SAS2_3_27, req.SAS2_3_24)
 
 func tearChurn(t *validate.T) {
 	p := kit.RC(t)

@@ -9,18 +9,12 @@ import (
 )
 
 // ucCases are the cases of unreliable connections. (IBTA 9.8.2.)
-var ucCases = &validate.Area{}
+var ucCases = &validate.Area{Feature: validate.FeatureUC, Needs: validate.Needs{Caps: ci.CapUC}}
 
 var IBTA9_8_01 = ucCases.Must("IBTA-9.8-01", "IBTA 9.8.2", "SEND on UC",
 	"On a link without losses, a SEND on UC of any length arrives completely, with its length and immediate data.")
 
-var _ = ucCases.Case(validate.Case{
-	ID:      "uc.send.sizes",
-	Title:   "messages of 0 bytes to 32 KiB",
-	Feature: validate.FeatureUC,
-	Needs:   validate.Needs{Caps: ci.CapUC},
-	Run:     ucSizes,
-}, IBTA9_8_01)
+var _ = ucCases.Add("uc.send.sizes", "messages of 0 bytes to 32 KiB", ucSizes, IBTA9_8_01)
 
 func ucSizes(t *validate.T) {
 	const maxSize = 32 << 10
@@ -42,13 +36,7 @@ func ucSizes(t *validate.T) {
 var IBTA9_8_05 = ucCases.Must("IBTA-9.8-05", "IBTA 9.8.2", "ordering",
 	"UC messages arrive in the order of their posts.")
 
-var _ = ucCases.Case(validate.Case{
-	ID:      "uc.send.order",
-	Title:   "16 messages in order",
-	Feature: validate.FeatureUC,
-	Needs:   validate.Needs{Caps: ci.CapUC},
-	Run:     ucOrder,
-}, IBTA9_8_05, IBTA9_8_01)
+var _ = ucCases.Add("uc.send.order", "16 messages in order", ucOrder, IBTA9_8_05, IBTA9_8_01)
 
 func ucOrder(t *validate.T) {
 	const n, size = 16, 64
@@ -63,13 +51,7 @@ func ucOrder(t *validate.T) {
 	kit.SameBytes(t, "UC messages", p.B.Buf.Bytes[:n*size], msgs)
 }
 
-var _ = ucCases.Case(validate.Case{
-	ID:      "uc.send.immediate",
-	Title:   "immediate data",
-	Feature: validate.FeatureUC,
-	Needs:   validate.Needs{Caps: ci.CapUC},
-	Run:     ucImmediate,
-}, IBTA9_8_01, CIPostSend02)
+var _ = ucCases.Add("uc.send.immediate", "immediate data", ucImmediate, IBTA9_8_01, CIPostSend02)
 
 func ucImmediate(t *validate.T) {
 	p := kit.UC(t)
@@ -89,13 +71,7 @@ func ucImmediate(t *validate.T) {
 var IBTA9_8_02 = ucCases.Must("IBTA-9.8-02", "IBTA 9.8.2", "RDMA WRITE on UC",
 	"On a link without losses, an RDMA WRITE on UC writes its bytes. With immediate data it uses one receive.")
 
-var _ = ucCases.Case(validate.Case{
-	ID:      "uc.write.sizes",
-	Title:   "writes of 0 bytes to 32 KiB",
-	Feature: validate.FeatureUC,
-	Needs:   validate.Needs{Caps: ci.CapUC},
-	Run:     ucWriteSizes,
-}, IBTA9_8_02)
+var _ = ucCases.Add("uc.write.sizes", "writes of 0 bytes to 32 KiB", ucWriteSizes, IBTA9_8_02)
 
 func ucWriteSizes(t *validate.T) {
 	const maxSize = 32 << 10
@@ -111,13 +87,7 @@ func ucWriteSizes(t *validate.T) {
 	}
 }
 
-var _ = ucCases.Case(validate.Case{
-	ID:      "uc.write.immediate",
-	Title:   "a write with immediate data",
-	Feature: validate.FeatureUC,
-	Needs:   validate.Needs{Caps: ci.CapUC},
-	Run:     ucWriteImmediate,
-}, IBTA9_8_02)
+var _ = ucCases.Add("uc.write.immediate", "a write with immediate data", ucWriteImmediate, IBTA9_8_02)
 
 func ucWriteImmediate(t *validate.T) {
 	p := kit.UC(t)
@@ -141,13 +111,7 @@ var IBTA9_8_03 = ucCases.Must("IBTA-9.8-03", "IBTA 9.8.2.2", "UC responder",
 	"A UC message that the responder cannot accept is dropped. The sender's request completes with success, and "+
 		"the connection still works.")
 
-var _ = ucCases.Case(validate.Case{
-	ID:      "uc.drop.bad-key",
-	Title:   "a write with a key that does not exist",
-	Feature: validate.FeatureUC,
-	Needs:   validate.Needs{Caps: ci.CapUC},
-	Run:     ucBadKey,
-}, IBTA9_8_03)
+var _ = ucCases.Add("uc.drop.bad-key", "a write with a key that does not exist", ucBadKey, IBTA9_8_03)
 
 func ucBadKey(t *validate.T) {
 	p := kit.UC(t)
@@ -163,13 +127,7 @@ func ucBadKey(t *validate.T) {
 	p.A.Exchange(p.B, 100)
 }
 
-var _ = ucCases.Case(validate.Case{
-	ID:      "uc.drop.qp-right",
-	Title:   "a write to a QP that does not grant it",
-	Feature: validate.FeatureUC,
-	Needs:   validate.Needs{Caps: ci.CapUC},
-	Run:     ucNoRight,
-}, IBTA9_8_03, CIRights02)
+var _ = ucCases.Add("uc.drop.qp-right", "a write to a QP that does not grant it", ucNoRight, IBTA9_8_03, CIRights02)
 
 func ucNoRight(t *validate.T) {
 	p := kit.UC(t, kit.With(func(c *kit.Config) { c.Access, c.BufAccess = ci.RemoteRead, kit.AllAccess }))
@@ -185,13 +143,8 @@ func ucNoRight(t *validate.T) {
 var IBTA9_8_04 = ucCases.Must("IBTA-9.8-04", "IBTA 9.8.2.2", "UC responder",
 	"The next UC message uses the receive that a dropped message would have used.")
 
-var _ = ucCases.Case(validate.Case{
-	ID:      "uc.drop.keeps-receive",
-	Title:   "a dropped write with immediate data, then a send",
-	Feature: validate.FeatureUC,
-	Needs:   validate.Needs{Caps: ci.CapUC},
-	Run:     ucKeepsReceive,
-}, IBTA9_8_04)
+var _ = ucCases.Add("uc.drop.keeps-receive", "a dropped write with immediate data, then a send", ucKeepsReceive,
+	IBTA9_8_04)
 
 func ucKeepsReceive(t *validate.T) {
 	p := kit.UC(t)
@@ -211,13 +164,7 @@ func ucKeepsReceive(t *validate.T) {
 	p.B.RecvCQ.WaitOK(2)
 }
 
-var _ = ucCases.Case(validate.Case{
-	ID:      "uc.drop.no-receive",
-	Title:   "a send without a receive",
-	Feature: validate.FeatureUC,
-	Needs:   validate.Needs{Caps: ci.CapUC},
-	Run:     ucNoReceive,
-}, IBTA9_8_03)
+var _ = ucCases.Add("uc.drop.no-receive", "a send without a receive", ucNoReceive, IBTA9_8_03)
 
 func ucNoReceive(t *validate.T) {
 	p := kit.UC(t)
@@ -232,13 +179,7 @@ func ucNoReceive(t *validate.T) {
 	p.B.WantState(ci.QPRTS)
 }
 
-var _ = ucCases.Case(validate.Case{
-	ID:      "uc.drop.too-long",
-	Title:   "a send longer than the receive",
-	Feature: validate.FeatureUC,
-	Needs:   validate.Needs{Caps: ci.CapUC},
-	Run:     ucTooLong,
-}, IBTA9_8_03)
+var _ = ucCases.Add("uc.drop.too-long", "a send longer than the receive", ucTooLong, IBTA9_8_03)
 
 func ucTooLong(t *validate.T) {
 	p := kit.UC(t)

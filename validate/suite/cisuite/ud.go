@@ -13,19 +13,13 @@ import (
 const grhLen = 40
 
 // udCases are the cases of datagrams and of the address vectors that they use. (IBTA 9.8.3, 10.2.2, 11.2.2.)
-var udCases = &validate.Area{}
+var udCases = &validate.Area{Feature: validate.FeatureUD, Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV}}
 
 var IBTA9_8_10 = udCases.Must("IBTA-9.8-10", "IBTA 9.8.3", "UD SEND",
 	"A datagram of any length from 0 to the MTU arrives completely after the first 40 bytes of the receive buffer. "+
 		"Its length includes them.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.sizes",
-	Title:   "datagrams of 0 bytes to the MTU",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udSizes,
-}, IBTA9_8_10)
+var _ = udCases.Add("ud.sizes", "datagrams of 0 bytes to the MTU", udSizes, IBTA9_8_10)
 
 func udSizes(t *validate.T) {
 	p := kit.UD(t)
@@ -46,13 +40,8 @@ func udSizes(t *validate.T) {
 	}
 }
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.scatter",
-	Title:   "a datagram into segments that end inside the header and the payload",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udScatter,
-}, IBTA9_8_10, CIPostRecv01)
+var _ = udCases.Add("ud.scatter", "a datagram into segments that end inside the header and the payload", udScatter,
+	IBTA9_8_10, CIPostRecv01)
 
 func udScatter(t *validate.T) {
 	p := kit.UD(t)
@@ -85,13 +74,7 @@ var IBTA9_8_11 = udCases.Must("IBTA-9.8-11", "IBTA 11.4.2.1", "IB_RECV_OPT_GRH_V
 	"WCGRH is set exactly if the first 40 bytes hold the routing header, or on RoCEv2 over IPv4 bytes 20 to 39 the "+
 		"IP header. The header has the source and destination addresses.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.grh",
-	Title:   "the header before the payload",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udGRH,
-}, IBTA9_8_11)
+var _ = udCases.Add("ud.grh", "the header before the payload", udGRH, IBTA9_8_11)
 
 func udGRH(t *validate.T) {
 	p := kit.UD(t)
@@ -114,13 +97,8 @@ func udGRH(t *validate.T) {
 	kit.SameBytes(t, "destination in the routing header", h[24:40], dst[:])
 }
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.grh-local",
-	Title:   "no header on a local InfiniBand path, always a header on Ethernet",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udGRHLocal,
-}, IBTA9_8_11)
+var _ = udCases.Add("ud.grh-local", "no header on a local InfiniBand path, always a header on Ethernet", udGRHLocal,
+	IBTA9_8_11)
 
 func udGRHLocal(t *validate.T) {
 	p := kit.UD(t)
@@ -139,13 +117,7 @@ func udGRHLocal(t *validate.T) {
 var IBTA9_8_12 = udCases.Must("IBTA-9.8-12", "IBTA 11.4.2.1", "ci_poll_cq (59)",
 	"The completion of a datagram has the sender's QP number and, on InfiniBand, its LID and service level.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.wc",
-	Title:   "all fields of a datagram's completion",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udWC,
-}, IBTA9_8_12, req.SAS2_3_23)
+var _ = udCases.Add("ud.wc", "all fields of a datagram's completion", udWC, IBTA9_8_12, req.SAS2_3_23)
 
 func udWC(t *validate.T) {
 	ctx := new(string)
@@ -174,13 +146,7 @@ func udWC(t *validate.T) {
 var IBTA9_8_18 = udCases.Must("IBTA-9.8-18", "IBTA 9.8.3", "UD immediate",
 	"A datagram can have immediate data.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.immediate",
-	Title:   "immediate data",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udImmediate,
-}, IBTA9_8_18)
+var _ = udCases.Add("ud.immediate", "immediate data", udImmediate, IBTA9_8_18)
 
 func udImmediate(t *validate.T) {
 	p := kit.UD(t)
@@ -198,13 +164,8 @@ func udImmediate(t *validate.T) {
 	}
 }
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.inline",
-	Title:   "a datagram sent inline",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV, Attr: inline16},
-	Run:     udInline,
-}, CIInline01, IBTA9_8_10)
+var _ = udCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV, Attr: inline16}).Add("ud.inline",
+	"a datagram sent inline", udInline, CIInline01, IBTA9_8_10)
 
 func udInline(t *validate.T) {
 	p := kit.UD(t, kit.Inline(16))
@@ -235,13 +196,8 @@ func dropped(t *validate.T, p *kit.Pair, what string, bad ci.SendWR) {
 	p.B.WantState(ci.QPRTS)
 }
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.batch",
-	Title:   "a list of as many datagrams as the queue holds, of many sizes, to two QPs in turn",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udBatch,
-}, IBTA9_8_10)
+var _ = udCases.Add("ud.batch", "a list of as many datagrams as the queue holds, of many sizes, to two QPs in turn",
+	udBatch, IBTA9_8_10)
 
 func udBatch(t *validate.T) {
 	const room = 256
@@ -281,13 +237,7 @@ var IBTA9_8_13 = udCases.Must("IBTA-9.8-13", "IBTA 10.2.5", "Q_Key",
 	"A datagram whose Q_Key is not that of the receiving QP is dropped and uses no receive. The sender's request "+
 		"completes with success.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.qkey.mismatch",
-	Title:   "a wrong Q_Key",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udQKeyMismatch,
-}, IBTA9_8_13)
+var _ = udCases.Add("ud.qkey.mismatch", "a wrong Q_Key", udQKeyMismatch, IBTA9_8_13)
 
 func udQKeyMismatch(t *validate.T) {
 	p := kit.UD(t)
@@ -301,13 +251,8 @@ func udQKeyMismatch(t *validate.T) {
 var IBTA9_8_15 = udCases.Must("IBTA-9.8-15", "IBTA 9.8.3", "Q_Key counter",
 	"With CapQKeyCounter, a datagram with a wrong Q_Key increments the counter of the port.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.qkey.counter",
-	Title:   "the port's Q_Key violation counter",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapQKeyCounter},
-	Run:     udQKeyCounter,
-}, IBTA9_8_15)
+var _ = udCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapQKeyCounter}).Add("ud.qkey.counter",
+	"the port's Q_Key violation counter", udQKeyCounter, IBTA9_8_15)
 
 func udQKeyCounter(t *validate.T) {
 	p := kit.UD(t)
@@ -327,13 +272,7 @@ func udQKeyCounter(t *validate.T) {
 var IBTA9_8_14 = udCases.Must("IBTA-9.8-14", "IBTA 10.2.5", "Q_Key; D-64",
 	"If the Q_Key of a request has the high bit set, the Q_Key of the sending QP is used.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.qkey.privileged",
-	Title:   "a Q_Key with the high bit set",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udQKeyPrivileged,
-}, IBTA9_8_14)
+var _ = udCases.Add("ud.qkey.privileged", "a Q_Key with the high bit set", udQKeyPrivileged, IBTA9_8_14)
 
 func udQKeyPrivileged(t *validate.T) {
 	p := kit.UD(t, kit.QKey(0x0badcafe))
@@ -363,13 +302,7 @@ func udQKeyPrivileged(t *validate.T) {
 var IBTA9_8_16 = udCases.Must("IBTA-9.8-16", "IBTA 9.8.3", "UD length",
 	"A datagram longer than the MTU completes with a local length error or is rejected by PostSend, and is not sent.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.too-long",
-	Title:   "a datagram of MTU+1 bytes",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udTooLong,
-}, IBTA9_8_16)
+var _ = udCases.Add("ud.too-long", "a datagram of MTU+1 bytes", udTooLong, IBTA9_8_16)
 
 func udTooLong(t *validate.T) {
 	p := kit.UD(t)
@@ -394,13 +327,7 @@ var IBTA9_8_17 = udCases.Must("IBTA-9.8-17", "IBTA 9.8.3", "UD responder",
 	"A datagram without a receive, with too short a receive, or to a QP that does not exist is dropped. The "+
 		"sender's request completes with success, and both QPs still work.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.drop.short-receive",
-	Title:   "a datagram longer than its receive",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udShort,
-}, IBTA9_8_17)
+var _ = udCases.Add("ud.drop.short-receive", "a datagram longer than its receive", udShort, IBTA9_8_17)
 
 func udShort(t *validate.T) {
 	p := kit.UD(t)
@@ -415,13 +342,7 @@ func udShort(t *validate.T) {
 	}
 }
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.drop.no-receive",
-	Title:   "a datagram without a receive",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udNoReceive,
-}, IBTA9_8_17)
+var _ = udCases.Add("ud.drop.no-receive", "a datagram without a receive", udNoReceive, IBTA9_8_17)
 
 func udNoReceive(t *validate.T) {
 	p := kit.UD(t)
@@ -443,13 +364,7 @@ func udNoReceive(t *validate.T) {
 	p.B.WantState(ci.QPRTS)
 }
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.drop.no-qp",
-	Title:   "a datagram to a QP that does not exist",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udNoQP,
-}, IBTA9_8_17)
+var _ = udCases.Add("ud.drop.no-qp", "a datagram to a QP that does not exist", udNoQP, IBTA9_8_17)
 
 func udNoQP(t *validate.T) {
 	p := kit.UD(t)
@@ -461,13 +376,7 @@ func udNoQP(t *validate.T) {
 	dropped(t, p, "the number of a destroyed QP", bad)
 }
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.two-peers",
-	Title:   "one QP exchanges datagrams with two others in turn",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udTwoPeers,
-}, IBTA9_8_12)
+var _ = udCases.Add("ud.two-peers", "one QP exchanges datagrams with two others in turn", udTwoPeers, IBTA9_8_12)
 
 func udTwoPeers(t *validate.T) {
 	p := kit.UD(t)
@@ -495,13 +404,7 @@ func udTwoPeers(t *validate.T) {
 var CIModifyAV01 = udCases.Must("CI-ModifyAV-01", "IBTA 11.2.2", "ci_modify_av (16)",
 	"Datagrams posted after AV.Modify go to the new address, and Query returns it.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.av.modify",
-	Title:   "send after AV.Modify",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udAVModify,
-}, CIModifyAV01)
+var _ = udCases.Add("ud.av.modify", "send after AV.Modify", udAVModify, CIModifyAV01)
 
 func udAVModify(t *validate.T) {
 	p := kit.UD(t)
@@ -536,13 +439,8 @@ var CIPostSend07 = udCases.Must("CI-PostSend-07", "IBTA 11.4.1.1", "ci_post_send
 	"PostSend of a datagram without an address vector, or with a destroyed one or one of another HCA, fails with "+
 		"InvalidAVHandle and does not post it.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.av.gone",
-	Title:   "send with no AV, with a destroyed one, and with one of another HCA",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udAVInvalid,
-}, CIPostSend07, req.SAS2_1_23)
+var _ = udCases.Add("ud.av.gone", "send with no AV, with a destroyed one, and with one of another HCA", udAVInvalid,
+	CIPostSend07, req.SAS2_1_23)
 
 func udAVInvalid(t *validate.T) {
 	p := kit.UD(t)
@@ -577,13 +475,7 @@ var CIPostSend08 = udCases.Must("CI-PostSend-08", "IBTA 11.4.1.1", "ci_post_send
 	"A datagram with an address vector of a PD other than the QP's is rejected by PostSend with InvalidAVHandle, "+
 		"or completes with a local operation error. It is not sent.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.av.other-pd",
-	Title:   "send with an AV of another PD",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udAVOtherPD,
-}, CIPostSend08)
+var _ = udCases.Add("ud.av.other-pd", "send with an AV of another PD", udAVOtherPD, CIPostSend08)
 
 func udAVOtherPD(t *validate.T) {
 	p := kit.UD(t)
@@ -607,13 +499,7 @@ func udAVOtherPD(t *validate.T) {
 var CIDestroyAV01 = udCases.Must("CI-DestroyAV-01", "IBTA 11.2.2", "ci_destroy_av (17)",
 	"Each verb on a destroyed AV fails with InvalidAVHandle.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.av.stale",
-	Title:   "use a destroyed AV",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udAVStale,
-}, CIDestroyAV01)
+var _ = udCases.Add("ud.av.stale", "use a destroyed AV", udAVStale, CIDestroyAV01)
 
 func udAVStale(t *validate.T) {
 	ca := kit.Open(t)
@@ -630,13 +516,7 @@ var CICreateAV01 = udCases.Must("CI-CreateAV-01", "IBTA 11.2.2", "ci_create_av (
 	"With CapAVPortCheck, CreateAV and AV.Modify with a port that does not exist fail with InvalidPort. Otherwise "+
 		"the send completes with a local operation error.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.av.port",
-	Title:   "an AV for a port that does not exist",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udAVPort,
-}, CICreateAV01)
+var _ = udCases.Add("ud.av.port", "an AV for a port that does not exist", udAVPort, CICreateAV01)
 
 func udAVPort(t *validate.T) {
 	p := kit.UD(t)
@@ -664,13 +544,7 @@ func udAVPort(t *validate.T) {
 var CICreateAV02 = udCases.Must("CI-CreateAV-02", "IBTA 11.2.2", "ci_create_av (14); D-45",
 	"An address that the port cannot use causes a local operation error of the send.")
 
-var _ = udCases.Case(validate.Case{
-	ID:      "ud.av.unusable",
-	Title:   "an AV with an address that cannot be used",
-	Feature: validate.FeatureUD,
-	Needs:   validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:     udAVUnusable,
-}, CICreateAV02)
+var _ = udCases.Add("ud.av.unusable", "an AV with an address that cannot be used", udAVUnusable, CICreateAV02)
 
 // address is an address with a description.
 type address struct {

@@ -14,18 +14,13 @@ import (
 
 // Arguments that no value of an enumeration has, memory that is longer than the limit, alternate paths in each
 // transition, and the management QP of a CQ that overflows. (IBTA 10.2.4.4, 10.4, 11.2.)
-var unknownCases = &validate.Area{}
+var unknownCases = &validate.Area{Feature: validate.FeatureCore}
 
 var CIUnknown01 = unknownCases.Must("CI-Unknown-01", "CI context", "enumerations of package ci",
 	"A PD type, window type or notification condition that does not exist, and a negative moderation, fail with "+
 		"InvalidParameter and change nothing.")
 
-var _ = unknownCases.Case(validate.Case{
-	ID:      "args.unknown",
-	Title:   "values that no enumeration has",
-	Feature: validate.FeatureCore,
-	Run:     argsUnknown,
-}, CIUnknown01)
+var _ = unknownCases.Add("args.unknown", "values that no enumeration has", argsUnknown, CIUnknown01)
 
 func argsUnknown(t *validate.T) {
 	ca := kit.Open(t)
@@ -57,12 +52,8 @@ func argsUnknown(t *validate.T) {
 var CIUnknown02 = unknownCases.Must("CI-Unknown-02", "IBTA 11.2.8", "CAAttr.MaxMRSize; ci_register_mr (35)",
 	"Memory of more bytes than MaxMRSize cannot be registered or mapped.")
 
-var _ = unknownCases.Case(validate.Case{
-	ID:      "mr.longest",
-	Title:   "register and map more bytes than MaxMRSize",
-	Feature: validate.FeatureMR,
-	Run:     mrLongest,
-}, CIUnknown02)
+var _ = unknownCases.Of(validate.FeatureMR).Add("mr.longest", "register and map more bytes than MaxMRSize", mrLongest,
+	CIUnknown02)
 
 // longMemory is memory that claims to be longer than it is. No driver may use it.
 type longMemory struct{ size uint64 }
@@ -92,21 +83,12 @@ func mrLongest(t *validate.T) {
 	kit.WantRefused(t, d, err, "CA.MapDMA of MaxMRSize+1 bytes", ci.InvalidParameter, ci.InsufficientResources)
 }
 
-var _ = unknownCases.Case(validate.Case{
-	ID:      "apm.transitions",
-	Title:   "an alternate path in each transition that permits it",
-	Feature: validate.FeatureAPM,
-	Needs:   validate.Needs{Caps: ci.CapAPM},
-	Run:     func(t *validate.T) { apmTransitions(t, ci.RC) },
-}, CIAPM06)
+var _ = unknownCases.Of(validate.FeatureAPM).Needing(validate.Needs{Caps: ci.CapAPM}).Add("apm.transitions",
+	"an alternate path in each transition that permits it", func(t *validate.T) { apmTransitions(t, ci.RC) }, CIAPM06)
 
-var _ = unknownCases.Case(validate.Case{
-	ID:      "apm.transitions.uc",
-	Title:   "UC: an alternate path in each transition that permits it",
-	Feature: validate.FeatureAPM,
-	Needs:   validate.Needs{Caps: ci.CapAPM | ci.CapUC},
-	Run:     func(t *validate.T) { apmTransitions(t, ci.UC) },
-}, CIAPM06)
+var _ = unknownCases.Of(validate.FeatureAPM).Needing(validate.Needs{Caps: ci.CapAPM | ci.CapUC}).
+	Add("apm.transitions.uc", "UC: an alternate path in each transition that permits it",
+		func(t *validate.T) { apmTransitions(t, ci.UC) }, CIAPM06)
 
 func apmTransitions(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
@@ -133,13 +115,8 @@ func apmTransitions(t *validate.T, typ ci.QPType) {
 	kit.Equal(t, "QPAttr.Alternate in Reset", apmOf(t, l.A).Alternate, ci.Path{})
 }
 
-var _ = unknownCases.Case(validate.Case{
-	ID:      "cq.overflow.special",
-	Title:   "QP1 uses the CQ that overflows",
-	Feature: validate.FeatureEvents,
-	Needs:   validate.Needs{Caps: ci.CapSpecialQP},
-	Run:     cqOverflowSpecial,
-}, CICQError01)
+var _ = unknownCases.Of(validate.FeatureEvents).Needing(validate.Needs{Caps: ci.CapSpecialQP}).
+	Add("cq.overflow.special", "QP1 uses the CQ that overflows", cqOverflowSpecial, CICQError01)
 
 func cqOverflowSpecial(t *validate.T) {
 	p := newBelled(t, 4)

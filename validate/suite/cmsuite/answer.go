@@ -81,11 +81,8 @@ func answerForm(t *validate.T) {
 var CMAns02 = answers.Must("CM-Ans-02", "IBTA 12.9.8.3", "cm, Listener.Accept",
 	"A duplicate REQ creates no second request and is answered with the same REP as the first one.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "cm.answer.req-again",
-	Title: "the REQ arrives before, together with and after its reply",
-	Run:   answerAgain,
-}, CMAns02)
+var _ = answers.Add("cm.answer.req-again", "the REQ arrives before, together with and after its reply", answerAgain,
+	CMAns02)
 
 func answerAgain(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{})
@@ -151,11 +148,7 @@ func answerRetry(t *validate.T) {
 var CMAns04 = answers.Must("CM-Ans-04", "IBTA 12.6.7.2", "cm",
 	"A REQ that the manager cannot serve is rejected with the reason that IBTA assigns to the cause.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "cm.answer.unsuitable",
-	Title: "REQs that the manager cannot serve",
-	Run:   answerUnsuitable,
-}, CMAns04)
+var _ = answers.Add("cm.answer.unsuitable", "REQs that the manager cannot serve", answerUnsuitable, CMAns04)
 
 func answerUnsuitable(t *validate.T) {
 	_, p, _ := serving(t, cm.ListenConfig{})
@@ -188,11 +181,7 @@ var CMAns09 = answers.Must("CM-Ans-09", "IBTA 12.6.7.2", "cm",
 	"A REQ with a path MTU that the port does not have is rejected. The additional information is the largest MTU "+
 		"code that the port has, and a REQ with that one is accepted.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "cm.answer.mtu",
-	Title: "REQs with a larger path MTU than the port's",
-	Run:   answerMTU,
-}, CMAns09)
+var _ = answers.Add("cm.answer.mtu", "REQs with a larger path MTU than the port's", answerMTU, CMAns09)
 
 func answerMTU(t *validate.T) {
 	_, p, l := serving(t, cm.ListenConfig{})
@@ -217,11 +206,7 @@ func answerMTU(t *validate.T) {
 var CMAns05 = answers.Must("CM-Ans-05", "IBTA 12.9.8.3.1", "cm",
 	"A REQ for a remote QP that already belongs to a connection is rejected as stale.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "cm.answer.stale",
-	Title: "a second REQ of a connected QP",
-	Run:   answerStale,
-}, CMAns05)
+var _ = answers.Add("cm.answer.stale", "a second REQ of a connected QP", answerStale, CMAns05)
 
 func answerStale(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{})
@@ -237,11 +222,7 @@ func answerStale(t *validate.T) {
 var CMAns06 = answers.Must("CM-Ans-06", "IBTA 12.6.6", "cm, Conn.Delay",
 	"An MRA that the consumer requests carries the type of the delayed message, both communication IDs and the time.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "cm.answer.mra",
-	Title: "the consumer requests more time",
-	Run:   answerDelayed,
-}, CMAns06)
+var _ = answers.Add("cm.answer.mra", "the consumer requests more time", answerDelayed, CMAns06)
 
 func answerDelayed(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{})
@@ -272,11 +253,7 @@ var CMAns07 = answers.Must("CM-Ans-07", "IBTA 12.9", "cm, ListenConfig.Backlog",
 		"limit are "+
 		"served.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "cm.answer.flood",
-	Title: "500 REQs with a backlog of 8",
-	Run:   answerFlood,
-}, CMAns07)
+var _ = answers.Add("cm.answer.flood", "500 REQs with a backlog of 8", answerFlood, CMAns07)
 
 func answerFlood(t *validate.T) {
 	const room, n = 8, 500
@@ -302,11 +279,7 @@ func answerFlood(t *validate.T) {
 var CMAns08 = answers.Must("CM-Ans-08", "IBTA 12.6.7", "cm, Conn.Accept",
 	"A REJ of the REP ends Accept with its reason.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "cm.answer.rej",
-	Title: "the peer rejects the REP",
-	Run:   answerRejected,
-}, CMAns08)
+var _ = answers.Add("cm.answer.rej", "the peer rejects the REP", answerRejected, CMAns08)
 
 func answerRejected(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{})

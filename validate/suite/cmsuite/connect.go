@@ -140,18 +140,11 @@ var CMConn01 = connects.Must("CM-Conn-01", "IBTA 12.9.7", "cm, Service.Connect, 
 	"A connection established with REQ, REP and RTU carries messages in both directions on the QPs that these "+
 		"messages name.")
 
-var _ = connects.Case(validate.Case{
-	ID:    "cm.connect.rc",
-	Title: "connect RC QPs and send in both directions",
-	Run:   func(t *validate.T) { connect(t, ci.RC) },
-}, CMConn01)
+var _ = connects.Add("cm.connect.rc", "connect RC QPs and send in both directions",
+	func(t *validate.T) { connect(t, ci.RC) }, CMConn01)
 
-var _ = connects.Case(validate.Case{
-	ID:    "cm.connect.uc",
-	Title: "connect UC QPs and send in both directions",
-	Needs: validate.Needs{Caps: ci.CapUC},
-	Run:   func(t *validate.T) { connect(t, ci.UC) },
-}, CMConn01)
+var _ = connects.Needing(validate.Needs{Caps: ci.CapUC}).Add("cm.connect.uc",
+	"connect UC QPs and send in both directions", func(t *validate.T) { connect(t, ci.UC) }, CMConn01)
 
 func connect(t *validate.T, typ ci.QPType) {
 	a, b := sides(t)
@@ -168,11 +161,7 @@ func connect(t *validate.T, typ ci.QPType) {
 var CMConn02 = connects.Must("CM-Conn-02", "IBTA 12.6.5", "cm, Conn.Request, Reply",
 	"Each end receives the QP number, the starting PSN and the complete private data of the other end.")
 
-var _ = connects.Case(validate.Case{
-	ID:    "cm.connect.offers",
-	Title: "offers of both ends",
-	Run:   connectOffers,
-}, CMConn02)
+var _ = connects.Add("cm.connect.offers", "offers of both ends", connectOffers, CMConn02)
 
 func connectOffers(t *validate.T) {
 	a, b := sides(t)
@@ -204,11 +193,7 @@ func connectOffers(t *validate.T) {
 var CMConn03 = connects.Must("CM-Conn-03", "IBTA 12.7.28", "cm, Conn.QPAttr",
 	"Neither end of a connection has more outstanding RDMA reads and atomics than the other end accepts.")
 
-var _ = connects.Case(validate.Case{
-	ID:    "cm.connect.reads",
-	Title: "depths for RDMA reads",
-	Run:   connectReads,
-}, CMConn03)
+var _ = connects.Add("cm.connect.reads", "depths for RDMA reads", connectReads, CMConn03)
 
 func connectReads(t *validate.T) {
 	a, b := sides(t)
@@ -243,11 +228,7 @@ func connectReads(t *validate.T) {
 var CMConn04 = connects.Must("CM-Conn-04", "IBTA 12.9.7.2", "cm, Conn.Established; ci, EventQPComm",
 	"A first message that arrives before the RTU establishes the connection.")
 
-var _ = connects.Case(validate.Case{
-	ID:    "cm.connect.early",
-	Title: "the first message arrives before the RTU",
-	Run:   connectEarly,
-}, CMConn04)
+var _ = connects.Add("cm.connect.early", "the first message arrives before the RTU", connectEarly, CMConn04)
 
 // connectEarly tests the adapter under test as the passive end, which must report the first message.
 func connectEarly(t *validate.T) {
@@ -284,11 +265,7 @@ var CMConn05 = connects.Must("CM-Conn-05", "IBTA 12.9.8", "cm, Conn.Disconnect",
 	"After DREQ and DREP both ends enter time-wait and both are notified. Then their QPs can be connected "+
 		"again.")
 
-var _ = connects.Case(validate.Case{
-	ID:    "cm.connect.reuse",
-	Title: "connect the same QPs again after time-wait",
-	Run:   connectReuse,
-}, CMConn05)
+var _ = connects.Add("cm.connect.reuse", "connect the same QPs again after time-wait", connectReuse, CMConn05)
 
 func connectReuse(t *validate.T) {
 	a, b := sides(t)
@@ -339,11 +316,7 @@ func refused(t *validate.T, err error, want mad.RejReason) *cm.RejectError {
 var CMConn06 = connects.Must("CM-Conn-06", "IBTA 12.6.7.2", "cm, Service.Connect",
 	"A REQ for a service ID without a listener is rejected with reason invalid service ID.")
 
-var _ = connects.Case(validate.Case{
-	ID:    "cm.connect.nobody",
-	Title: "connect to a service without a listener",
-	Run:   connectNoListener,
-}, CMConn06)
+var _ = connects.Add("cm.connect.nobody", "connect to a service without a listener", connectNoListener, CMConn06)
 
 func connectNoListener(t *validate.T) {
 	a, b := sides(t)
@@ -360,11 +333,7 @@ func connectNoListener(t *validate.T) {
 var CMConn07 = connects.Must("CM-Conn-07", "IBTA 12.6.7.2", "cm, Conn.Reject",
 	"A rejection by the consumer carries its reason, additional information and private data to the other end.")
 
-var _ = connects.Case(validate.Case{
-	ID:    "cm.connect.reject",
-	Title: "the consumer rejects the REQ",
-	Run:   connectReject,
-}, CMConn07)
+var _ = connects.Add("cm.connect.reject", "the consumer rejects the REQ", connectReject, CMConn07)
 
 func connectReject(t *validate.T) {
 	a, b := sides(t)
@@ -390,11 +359,7 @@ var CMConn08 = connects.Must("CM-Conn-08", "IBTA 12.7.3", "cm, ListenConfig.Mask
 		"bits of the service "+
 		"ID.")
 
-var _ = connects.Case(validate.Case{
-	ID:    "cm.connect.listeners",
-	Title: "four overlapping listeners",
-	Run:   connectListeners,
-}, CMConn08)
+var _ = connects.Add("cm.connect.listeners", "four overlapping listeners", connectListeners, CMConn08)
 
 func connectListeners(t *validate.T) {
 	a, b := sides(t)
@@ -431,11 +396,7 @@ func connectListeners(t *validate.T) {
 var CMConn09 = connects.Must("CM-Conn-09", "IBTA 12.9", "cm",
 	"Connections established at the same time in both directions do not interfere with each other.")
 
-var _ = connects.Case(validate.Case{
-	ID:    "cm.connect.many",
-	Title: "60 connections, in both directions at the same time",
-	Run:   connectMany,
-}, CMConn09)
+var _ = connects.Add("cm.connect.many", "60 connections, in both directions at the same time", connectMany, CMConn09)
 
 func connectMany(t *validate.T) {
 	const n = 30

@@ -122,11 +122,7 @@ func endBoth(t *validate.T) {
 var CMEnd05 = ends.Must("CM-End-05", "IBTA 12.9.8.3.1", "cm, EventRejected",
 	"A REJ with reason stale connection ends an established connection, and the consumer is notified.")
 
-var _ = ends.Case(validate.Case{
-	ID:    "cm.end.stale",
-	Title: "the peer reports the connection as stale",
-	Run:   endStale,
-}, CMEnd05)
+var _ = ends.Add("cm.end.stale", "the peer reports the connection as stale", endStale, CMEnd05)
 
 func endStale(t *validate.T) {
 	y, p, q, r := ending(t, nil)
@@ -145,12 +141,9 @@ func endStale(t *validate.T) {
 var CMEnd06 = ends.Must("CM-End-06", "IBTA 12.8.1", "cm, EventAlternate, AnswerAlternate",
 	"A LAP is reported to the consumer. Its answer is sent as an APR, and again when the LAP is repeated.")
 
-var _ = ends.Case(validate.Case{
-	ID:    "cm.alternate",
-	Title: "an alternate path is proposed twice",
-	Needs: validate.Needs{Caps: ci.CapAPM}, // without it, the manager rejects every proposal
-	Run:   alternate,
-}, CMEnd06)
+// Without it, the manager rejects every proposal.
+var _ = ends.Needing(validate.Needs{Caps: ci.CapAPM}).Add("cm.alternate", "an alternate path is proposed twice",
+	alternate, CMEnd06)
 
 func alternate(t *validate.T) {
 	y, p, q, r := ending(t, nil)
@@ -208,11 +201,7 @@ var CMEnd08 = ends.Must("CM-End-08", "IBTA 12.9.3", "cm, Listener.Close",
 	"Closing a listener rejects the REQs that wait for Accept and later ones with reason invalid service ID. Requests "+
 		"that were accepted are not affected.")
 
-var _ = ends.Case(validate.Case{
-	ID:    "cm.end.listener",
-	Title: "close a listener with an accepted request and two that wait",
-	Run:   endListener,
-}, CMEnd08)
+var _ = ends.Add("cm.end.listener", "close a listener with an accepted request and two that wait", endListener, CMEnd08)
 
 func endListener(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{Backlog: 4})

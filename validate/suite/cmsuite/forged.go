@@ -36,11 +36,9 @@ var CMForge01 = forgeries.Must("CM-Forge-01", "IBTA 12.9.7", "cm, Conn",
 	"A message that does not carry both communication IDs of a connection, or names another QP, has no effect on the "+
 		"connection, whoever sends it.")
 
-var _ = forgeries.Case(validate.Case{
-	ID:    "cm.forged.ids",
-	Title: "messages with one wrong communication ID or a wrong QP, from the peer and from a third address",
-	Run:   forgedIDs,
-}, CMForge01)
+var _ = forgeries.Add("cm.forged.ids",
+	"messages with one wrong communication ID or a wrong QP, from the peer and from a third address", forgedIDs,
+	CMForge01)
 
 func forgedIDs(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{})
@@ -87,11 +85,8 @@ func expectDREP(p *script) (*mad.DREP, message) {
 var CMForge02 = forgeries.Must("CM-Forge-02", "IBTA 12.9.7", "cm, Conn",
 	"A REJ that carries only one communication ID has no effect if it does not come from the peer's port.")
 
-var _ = forgeries.Case(validate.Case{
-	ID:    "cm.forged.reject",
-	Title: "REJs with one communication ID, from a third address",
-	Run:   forgedReject,
-}, CMForge02)
+var _ = forgeries.Add("cm.forged.reject", "REJs with one communication ID, from a third address", forgedReject,
+	CMForge02)
 
 func forgedReject(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{})
@@ -121,12 +116,8 @@ var CMForge03 = forgeries.Must("CM-Forge-03", "IBTA 12.8.1", "cm, Conn",
 	"The active end answers a LAP with an APR that reports it as unsupported, since only the active end may propose a "+
 		"path. A LAP for another QP is reported as such.")
 
-var _ = forgeries.Case(validate.Case{
-	ID:    "cm.forged.proposal",
-	Title: "the passive end proposes an alternate path",
-	Needs: validate.Needs{Caps: ci.CapAPM},
-	Run:   forgedProposal,
-}, CMForge03)
+var _ = forgeries.Needing(validate.Needs{Caps: ci.CapAPM}).Add("cm.forged.proposal",
+	"the passive end proposes an alternate path", forgedProposal, CMForge03)
 
 func forgedProposal(t *validate.T) {
 	x, p, q, r := proposing(t, 20, 3)

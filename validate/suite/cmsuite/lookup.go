@@ -18,12 +18,8 @@ var lookups = area()
 var CMSidr01 = lookups.Must("CM-Sidr-01", "IBTA 12.11", "cm, Service.Lookup, LookupRequest.Accept",
 	"A lookup returns the QP number, Q_Key and private data of the other end. Datagrams sent to that QP arrive.")
 
-var _ = lookups.Case(validate.Case{
-	ID:    "cm.sidr.resolve",
-	Title: "resolve a service, then send a datagram",
-	Needs: validate.Needs{Caps: ci.CapUD},
-	Run:   lookup,
-}, CMSidr01)
+var _ = lookups.Needing(validate.Needs{Caps: ci.CapUD}).Add("cm.sidr.resolve",
+	"resolve a service, then send a datagram", lookup, CMSidr01)
 
 func lookup(t *validate.T) {
 	a, b := sides(t)
@@ -69,11 +65,7 @@ func unresolved(t *validate.T, err error, want mad.SIDRStatus) *cm.LookupError {
 var CMSidr02 = lookups.Must("CM-Sidr-02", "IBTA 12.11.2.1", "cm, LookupRequest.Reject",
 	"A lookup that is rejected or that has no listener ends with the status that IBTA assigns to the cause.")
 
-var _ = lookups.Case(validate.Case{
-	ID:    "cm.sidr.refuse",
-	Title: "a rejected lookup, and one without a listener",
-	Run:   lookupRefused,
-}, CMSidr02)
+var _ = lookups.Add("cm.sidr.refuse", "a rejected lookup, and one without a listener", lookupRefused, CMSidr02)
 
 func lookupRefused(t *validate.T) {
 	a, b := sides(t)
@@ -103,11 +95,7 @@ var CMSidr03 = lookups.Must("CM-Sidr-03", "IBTA 12.11.1", "cm, LookupConfig",
 	"A SIDR_REQ without a reply is retransmitted unchanged. A duplicate SIDR_REQ is answered again with the same "+
 		"reply.")
 
-var _ = lookups.Case(validate.Case{
-	ID:    "cm.sidr.again",
-	Title: "lost and duplicate requests",
-	Run:   lookupAgain,
-}, CMSidr03)
+var _ = lookups.Add("cm.sidr.again", "lost and duplicate requests", lookupAgain, CMSidr03)
 
 func lookupAgain(t *validate.T) {
 	a, b := sides(t)

@@ -66,11 +66,7 @@ func none(t *validate.T, a mads.Agent, where string) {
 var MADGSI01 = datagrams.Must("MAD-GSI-01", "IBTA 13.5.1", "mads, Agent.Send",
 	"A datagram sent to QP1 of a port arrives there once and complete.")
 
-var _ = datagrams.Case(validate.Case{
-	ID:    "mad.gsi.send",
-	Title: "send datagrams to QP1 with every byte distinct",
-	Run:   madSend,
-}, MADGSI01)
+var _ = datagrams.Add("mad.gsi.send", "send datagrams to QP1 with every byte distinct", madSend, MADGSI01)
 
 func madSend(t *validate.T) {
 	a, b := sides(t)
@@ -87,11 +83,7 @@ func madSend(t *validate.T) {
 var MADGSI02 = datagrams.Must("MAD-GSI-02", "IBTA 10.2.5", "mads, Received.From",
 	"The source address of a datagram received through QP1 is correct, and a reply sent to it arrives.")
 
-var _ = datagrams.Case(validate.Case{
-	ID:    "mad.gsi.address",
-	Title: "reply to the source address of a datagram",
-	Run:   madAddress,
-}, MADGSI02)
+var _ = datagrams.Add("mad.gsi.address", "reply to the source address of a datagram", madAddress, MADGSI02)
 
 func madAddress(t *validate.T) {
 	a, b := sides(t)
@@ -138,11 +130,7 @@ var MADGSI03 = datagrams.Must("MAD-GSI-03", "IBTA 13.4.6.4", "mads, Agent.Do",
 		"transaction "+
 		"ID in it.")
 
-var _ = datagrams.Case(validate.Case{
-	ID:    "mad.gsi.request",
-	Title: "requests and their responses",
-	Run:   madRequest,
-}, MADGSI03)
+var _ = datagrams.Add("mad.gsi.request", "requests and their responses", madRequest, MADGSI03)
 
 func madRequest(t *validate.T) {
 	a, b := sides(t)
@@ -164,11 +152,7 @@ func madRequest(t *validate.T) {
 var MADGSI04 = datagrams.Must("MAD-GSI-04", "IBTA 13.5.3", "mads, Agent.Do",
 	"Each of many concurrent requests completes once, with its own response.")
 
-var _ = datagrams.Case(validate.Case{
-	ID:    "mad.gsi.many",
-	Title: "400 requests, 40 at the same time",
-	Run:   madMany,
-}, MADGSI04)
+var _ = datagrams.Add("mad.gsi.many", "400 requests, 40 at the same time", madMany, MADGSI04)
 
 func madMany(t *validate.T) {
 	const each, workers = 10, 40
@@ -214,11 +198,7 @@ func madMany(t *validate.T) {
 var MADGSI05 = datagrams.Must("MAD-GSI-05", "IBTA 13.4.2", "mads, AgentConfig",
 	"A request reaches the agent registered for its class, class version and method, and no other agent.")
 
-var _ = datagrams.Case(validate.Case{
-	ID:    "mad.gsi.dispatch",
-	Title: "three agents of one class",
-	Run:   madDispatch,
-}, MADGSI05)
+var _ = datagrams.Add("mad.gsi.dispatch", "three agents of one class", madDispatch, MADGSI05)
 
 func madDispatch(t *validate.T) {
 	a, b := sides(t)
@@ -252,11 +232,7 @@ func madDispatch(t *validate.T) {
 var MADGSI06 = datagrams.Must("MAD-GSI-06", "IBTA 13.4.6.2", "mads, Message.Timeout, Retries",
 	"A request without a response is sent once, retransmitted unchanged for each retry, and then fails with a timeout.")
 
-var _ = datagrams.Case(validate.Case{
-	ID:    "mad.gsi.retry",
-	Title: "a request without a response",
-	Run:   madRetry,
-}, MADGSI06)
+var _ = datagrams.Add("mad.gsi.retry", "a request without a response", madRetry, MADGSI06)
 
 func madRetry(t *validate.T) {
 	a, b := sides(t)
@@ -286,11 +262,8 @@ var MADGSI14 = datagrams.Must("MAD-GSI-14", "CI access layer", "mads, Message.Ti
 	"A request whose timeout is 0 or negative waits a second for its response, and one with negative retries is sent "+
 		"once.")
 
-var _ = datagrams.Case(validate.Case{
-	ID:    "mad.gsi.default-timeout",
-	Title: "requests without a timeout, answered after a while",
-	Run:   madDefaultTimeout,
-}, MADGSI14)
+var _ = datagrams.Add("mad.gsi.default-timeout", "requests without a timeout, answered after a while",
+	madDefaultTimeout, MADGSI14)
 
 func madDefaultTimeout(t *validate.T) {
 	const retries, pause = 5, 30 * time.Millisecond
@@ -332,11 +305,7 @@ func madDefaultTimeout(t *validate.T) {
 var MADGSI07 = datagrams.Must("MAD-GSI-07", "IBTA 13.6", "mads, AgentConfig.RMPP",
 	"A message of many segments arrives complete, in both directions.")
 
-var _ = datagrams.Case(validate.Case{
-	ID:    "mad.gsi.rmpp",
-	Title: "messages of 1 to 90 segments",
-	Run:   madSegments,
-}, MADGSI07)
+var _ = datagrams.Add("mad.gsi.rmpp", "messages of 1 to 90 segments", madSegments, MADGSI07)
 
 func madSegments(t *validate.T) {
 	a, b := sides(t)
@@ -368,11 +337,7 @@ func madSegments(t *validate.T) {
 var MADGSI08 = datagrams.Must("MAD-GSI-08", "CI access layer", "accesslayer, AL.Deregister; mads",
 	"When the HCA is removed, pending requests end, and no object of the driver is left.")
 
-var _ = datagrams.Case(validate.Case{
-	ID:    "mad.gsi.remove",
-	Title: "remove the HCA during a request",
-	Run:   madRemove,
-}, MADGSI08)
+var _ = datagrams.Add("mad.gsi.remove", "remove the HCA during a request", madRemove, MADGSI08)
 
 func madRemove(t *validate.T) {
 	a, b := sides(t)
@@ -393,12 +358,8 @@ func madRemove(t *validate.T) {
 var MADSMI01 = datagrams.Must("MAD-SMI-01", "IBTA 13.5.1", "mads, AgentConfig.SubnetManagement",
 	"A subnet management datagram sent to QP0 of a peer is answered from QP0.")
 
-var _ = datagrams.Case(validate.Case{
-	ID:    "mad.smi.request",
-	Title: "get NodeInfo of the peer through QP0",
-	Needs: validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:   madSubnet,
-}, MADSMI01)
+var _ = datagrams.Needing(validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}}).
+	Add("mad.smi.request", "get NodeInfo of the peer through QP0", madSubnet, MADSMI01)
 
 func madSubnet(t *validate.T) {
 	a, b := sides(t)

@@ -16,11 +16,7 @@ var MADAddr01 = datagrams.Must("MAD-Addr-01", "CI access layer", "mads, Agent.Se
 	"A datagram whose address cannot be valid is rejected with InvalidParameter, or InvalidPort for another port than "+
 		"the agent's. Nothing is sent, and later datagrams are not affected.")
 
-var _ = datagrams.Case(validate.Case{
-	ID:    "mad.address.invalid",
-	Title: "datagrams to addresses that cannot be valid",
-	Run:   addressInvalid,
-}, MADAddr01)
+var _ = datagrams.Add("mad.address.invalid", "datagrams to addresses that cannot be valid", addressInvalid, MADAddr01)
 
 func addressInvalid(t *validate.T) {
 	a, b := sides(t)
@@ -76,12 +72,8 @@ var MADAddr02 = datagrams.Must("MAD-Addr-02", "IBTA 13.5.4.2", "mads, Received.F
 	"The response address of a datagram with a GRH has the GIDs exchanged, the flow label and traffic class of the "+
 		"datagram, and hop limit 255. It has the service level of the datagram.")
 
-var _ = datagrams.Case(validate.Case{
-	ID:    "mad.address.grh",
-	Title: "the source address of datagrams with a GRH",
-	Needs: validate.Needs{Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:   addressGRH,
-}, MADAddr02)
+var _ = datagrams.Needing(validate.Needs{Links: []ci.Link{ci.LinkInfiniBand}}).Add("mad.address.grh",
+	"the source address of datagrams with a GRH", addressGRH, MADAddr02)
 
 func addressGRH(t *validate.T) {
 	a, b := sides(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // Alternate paths that the manager under test proposes.
-var proposals = area()
+var proposals = area().Needing(validate.Needs{Caps: ci.CapAPM})
 
 // proposing returns an established connection of the manager of side a to the script, whose LAPs have the timeout that
 // the exponent gives.
@@ -47,12 +47,7 @@ var CMAlt01 = proposals.Must("CM-Alt-01", "IBTA 12.8.1", "cm, Conn.LoadAlternate
 	"A LAP carries both communication IDs, the peer's QP number, and the path and private data that the consumer set. "+
 		"When the APR reports the path as loaded, the consumer gets its attributes.")
 
-var _ = proposals.Case(validate.Case{
-	ID:    "cm.propose.form",
-	Title: "each field of the LAP",
-	Needs: validate.Needs{Caps: ci.CapAPM},
-	Run:   proposeForm,
-}, CMAlt01)
+var _ = proposals.Add("cm.propose.form", "each field of the LAP", proposeForm, CMAlt01)
 
 func proposeForm(t *validate.T) {
 	x, p, q, r := proposing(t, 20, 3)
@@ -89,12 +84,7 @@ func proposeForm(t *validate.T) {
 var CMAlt02 = proposals.Must("CM-Alt-02", "IBTA 12.8.1", "cm, Conn.LoadAlternate",
 	"A LAP without an answer is retransmitted unchanged, and no more after the last retry. The connection is kept.")
 
-var _ = proposals.Case(validate.Case{
-	ID:    "cm.propose.retry",
-	Title: "a LAP without an answer",
-	Needs: validate.Needs{Caps: ci.CapAPM},
-	Run:   proposeRetry,
-}, CMAlt02)
+var _ = proposals.Add("cm.propose.retry", "a LAP without an answer", proposeRetry, CMAlt02)
 
 func proposeRetry(t *validate.T) {
 	const retries = 2
@@ -115,12 +105,7 @@ func proposeRetry(t *validate.T) {
 var CMAlt03 = proposals.Must("CM-Alt-03", "IBTA 12.8.1", "cm, Conn.LoadAlternate",
 	"An MRA in answer to a LAP makes the manager wait as long as it says, without a retransmission.")
 
-var _ = proposals.Case(validate.Case{
-	ID:    "cm.propose.mra",
-	Title: "the peer requests more time for a LAP",
-	Needs: validate.Needs{Caps: ci.CapAPM},
-	Run:   proposeDelayed,
-}, CMAlt03)
+var _ = proposals.Add("cm.propose.mra", "the peer requests more time for a LAP", proposeDelayed, CMAlt03)
 
 func proposeDelayed(t *validate.T) {
 	x, p, q, r := proposing(t, 14, 15) // 67 ms

@@ -81,11 +81,7 @@ func requestForm(t *validate.T) {
 var CMReq02 = requests.Must("CM-Req-02", "IBTA 12.6.9", "cm, Conn.Confirm",
 	"The RTU carries both communication IDs and the transaction ID of the REQ.")
 
-var _ = requests.Case(validate.Case{
-	ID:    "cm.request.rtu",
-	Title: "each field of the RTU, and the state of the QP",
-	Run:   requestRTU,
-}, CMReq02)
+var _ = requests.Add("cm.request.rtu", "each field of the RTU, and the state of the QP", requestRTU, CMReq02)
 
 func requestRTU(t *validate.T) {
 	x, p, await := connecting(t, func(c *cm.ConnectConfig) { c.RetryCount = 5 })
@@ -140,11 +136,7 @@ func requestRetry(t *validate.T) {
 var CMReq04 = requests.Must("CM-Req-04", "IBTA 12.9.8.5", "cm, Conn.Confirm",
 	"A duplicate REP after the RTU is answered with the same RTU.")
 
-var _ = requests.Case(validate.Case{
-	ID:    "cm.request.rep-again",
-	Title: "the REP arrives three times",
-	Run:   requestAgain,
-}, CMReq04)
+var _ = requests.Add("cm.request.rep-again", "the REP arrives three times", requestAgain, CMReq04)
 
 func requestAgain(t *validate.T) {
 	x, p, await := connecting(t, nil)
@@ -168,11 +160,7 @@ func requestAgain(t *validate.T) {
 var CMReq05 = requests.Must("CM-Req-05", "IBTA 12.6.6", "cm, Service.Connect",
 	"After an MRA the manager waits for the service timeout of the MRA and retransmits no REQ until then.")
 
-var _ = requests.Case(validate.Case{
-	ID:    "cm.request.mra",
-	Title: "the peer requests more time",
-	Run:   requestDelayed,
-}, CMReq05)
+var _ = requests.Add("cm.request.mra", "the peer requests more time", requestDelayed, CMReq05)
 
 func requestDelayed(t *validate.T) {
 	_, p, await := connecting(t, func(c *cm.ConnectConfig) {
@@ -203,11 +191,7 @@ func requestDelayed(t *validate.T) {
 var CMReq06 = requests.Must("CM-Req-06", "IBTA 12.6.7", "cm, Service.Connect",
 	"A REJ ends Connect. The error has its reason, additional information and private data.")
 
-var _ = requests.Case(validate.Case{
-	ID:    "cm.request.rej",
-	Title: "the peer rejects the REQ",
-	Run:   requestRejected,
-}, CMReq06)
+var _ = requests.Add("cm.request.rej", "the peer rejects the REQ", requestRejected, CMReq06)
 
 func requestRejected(t *validate.T) {
 	_, p, await := connecting(t, nil)
@@ -225,11 +209,7 @@ func requestRejected(t *validate.T) {
 var CMReq10 = requests.Must("CM-Req-10", "IBTA 12.6.7.2", "cm, Service.Connect",
 	"Each reason of a REJ ends Connect, whatever the additional information is. The QP can be used for the next REQ.")
 
-var _ = requests.Case(validate.Case{
-	ID:    "cm.request.reasons",
-	Title: "the peer rejects REQs with each reason",
-	Run:   requestReasons,
-}, CMReq10)
+var _ = requests.Add("cm.request.reasons", "the peer rejects REQs with each reason", requestReasons, CMReq10)
 
 func requestReasons(t *validate.T) {
 	a, b := sides(t)
@@ -288,11 +268,7 @@ func requestCancelled(t *validate.T) {
 var CMReq08 = requests.Must("CM-Req-08", "IBTA 12.6.7", "cm, Conn.Reject",
 	"A consumer can reject a REP, with private data.")
 
-var _ = requests.Case(validate.Case{
-	ID:    "cm.request.refuse",
-	Title: "the consumer rejects the REP",
-	Run:   requestRefuse,
-}, CMReq08)
+var _ = requests.Add("cm.request.refuse", "the consumer rejects the REP", requestRefuse, CMReq08)
 
 func requestRefuse(t *validate.T) {
 	_, p, await := connecting(t, nil)
@@ -312,12 +288,9 @@ func requestRefuse(t *validate.T) {
 var CMReq09 = requests.Must("CM-Req-09", "IBTA 12.9.8.1", "cm",
 	"A message with an unknown communication ID has no effect, whatever its other fields contain.")
 
-var _ = requests.Case(validate.Case{
-	ID:    "cm.request.stray",
-	Title: "messages for other connections arrive before the reply",
-	Needs: validate.Needs{Attr: validate.Within(ci.CAAttr{MaxWRs: 256})}, // a burst of messages at QP1
-	Run:   requestStray,
-}, CMReq09)
+// A burst of messages at QP1.
+var _ = requests.Needing(validate.Needs{Attr: validate.Within(ci.CAAttr{MaxWRs: 256})}).Add("cm.request.stray",
+	"messages for other connections arrive before the reply", requestStray, CMReq09)
 
 func requestStray(t *validate.T) {
 	x, p, await := connecting(t, nil)

@@ -19,11 +19,8 @@ var readable = []uint16{mad.AttrNodeDescription, mad.AttrNodeInfo, mad.AttrPortI
 var SMAAnswer01 = answers.Must("SMA-Answer-01", "IBTA 14.2.1", verb,
 	"A response repeats all bytes of the request's header but method and status, and has zeros in reserved fields.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "sma.answer.bytes",
-	Title: "all bytes of responses outside of the attribute, by LID and by directed route",
-	Run:   answerBytes,
-}, SMAAnswer01)
+var _ = answers.Add("sma.answer.bytes",
+	"all bytes of responses outside of the attribute, by LID and by directed route", answerBytes, SMAAnswer01)
 
 func answerBytes(t *validate.T) {
 	p := open(t)
@@ -56,11 +53,7 @@ func answerBytes(t *validate.T) {
 var SMAAnswer02 = answers.Must("SMA-Answer-02", "IBTA 13.4.7", verb,
 	"A request of an unknown base version, class version or class has status 0x0004.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "sma.answer.version",
-	Title: "unknown versions and classes",
-	Run:   answerVersion,
-}, SMAAnswer02)
+var _ = answers.Add("sma.answer.version", "unknown versions and classes", answerVersion, SMAAnswer02)
 
 func answerVersion(t *validate.T) {
 	p := open(t)
@@ -86,11 +79,7 @@ func answerVersion(t *validate.T) {
 var SMAAnswer03 = answers.Must("SMA-Answer-03", "IBTA 13.4.7", verb,
 	"A method that subnet management does not have has status 0x0008.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "sma.answer.method",
-	Title: "methods of other classes",
-	Run:   answerMethod,
-}, SMAAnswer03)
+var _ = answers.Add("sma.answer.method", "methods of other classes", answerMethod, SMAAnswer03)
 
 func answerMethod(t *validate.T) {
 	p := open(t)
@@ -102,11 +91,8 @@ func answerMethod(t *validate.T) {
 var SMAAnswer04 = answers.Must("SMA-Answer-04", "IBTA 14.2.5", verb,
 	"An attribute that adapters do not have, or not with the method, has status 0x000c.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "sma.answer.attribute",
-	Title: "attributes of switches and managers, and Sets of what is read only",
-	Run:   direct(answerAttribute),
-}, SMAAnswer04)
+var _ = answers.Add("sma.answer.attribute", "attributes of switches and managers, and Sets of what is read only",
+	direct(answerAttribute), SMAAnswer04)
 
 func answerAttribute(p *port) {
 	t := p.t
@@ -138,11 +124,7 @@ func answerAttribute(p *port) {
 var SMAAnswer05 = answers.Must("SMA-Answer-05", "IBTA 14.2.5", verb,
 	"A modifier beyond the end of a table, or of another port, has status 0x001c.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "sma.answer.modifier",
-	Title: "blocks beyond the end of tables",
-	Run:   direct(answerModifier),
-}, SMAAnswer05)
+var _ = answers.Add("sma.answer.modifier", "blocks beyond the end of tables", direct(answerModifier), SMAAnswer05)
 
 func answerModifier(p *port) {
 	t := p.t
@@ -195,11 +177,7 @@ func answerModifier(p *port) {
 var SMAAnswer06 = answers.Must("SMA-Answer-06", "IBTA 13.4.5", verb,
 	"A response, a trap and a trap repress have no response.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "sma.answer.none",
-	Title: "datagrams without a response",
-	Run:   answerNone,
-}, SMAAnswer06)
+var _ = answers.Add("sma.answer.none", "datagrams without a response", answerNone, SMAAnswer06)
 
 func answerNone(t *validate.T) {
 	p := open(t)
@@ -225,11 +203,8 @@ func answerNone(t *validate.T) {
 var SMAAnswer07 = answers.Must("SMA-Answer-07", "IBTA 13.4.5", verb,
 	"The attribute in the response to a Get does not depend on the attribute in the request.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "sma.answer.data",
-	Title: "each attribute and block, read by requests with zeros and with ones as their data",
-	Run:   direct(answerData),
-}, SMAAnswer07)
+var _ = answers.Add("sma.answer.data",
+	"each attribute and block, read by requests with zeros and with ones as their data", direct(answerData), SMAAnswer07)
 
 func answerData(p *port) {
 	t := p.t

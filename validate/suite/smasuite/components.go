@@ -15,11 +15,8 @@ var components = area()
 var SMAComp01 = components.Must("SMA-Comp-01", "IBTA 14.2.5.6", verb,
 	"A Set of PortInfo changes each component that is not read only, in its response and in a later Get.")
 
-var _ = components.Case(validate.Case{
-	ID:    "sma.component.set",
-	Title: "each component of PortInfo that a Set changes",
-	Run:   direct(componentSet),
-}, SMAComp01)
+var _ = components.Add("sma.component.set", "each component of PortInfo that a Set changes", direct(componentSet),
+	SMAComp01)
 
 func componentSet(p *port) {
 	t := p.t
@@ -86,11 +83,8 @@ var SMAComp02 = components.Must("SMA-Comp-02", "IBTA 14.2.5.6", verb,
 	"Zero in LinkWidthEnabled, LinkSpeedEnabled, LinkSpeedExtEnabled, LinkDownDefaultState and OperationalVLs changes "+
 		"nothing. All ones in the first three enables what the port supports, and 30 in the third nothing.")
 
-var _ = components.Case(validate.Case{
-	ID:    "sma.component.no-change",
-	Title: "values that mean no change, and all supported",
-	Run:   direct(componentNoChange),
-}, SMAComp02)
+var _ = components.Add("sma.component.no-change", "values that mean no change, and all supported",
+	direct(componentNoChange), SMAComp02)
 
 func componentNoChange(p *port) {
 	t := p.t
@@ -119,11 +113,8 @@ func componentNoChange(p *port) {
 var SMAComp03 = components.Must("SMA-Comp-03", "IBTA 14.2.5.6", verb,
 	"A Set of another value than 0 does not change a counter of violations.")
 
-var _ = components.Case(validate.Case{
-	ID:    "sma.component.violations",
-	Title: "write other values than 0 to the counters of violations",
-	Run:   direct(componentViolations),
-}, SMAComp03)
+var _ = components.Add("sma.component.violations", "write other values than 0 to the counters of violations",
+	direct(componentViolations), SMAComp03)
 
 func componentViolations(p *port) {
 	t := p.t
@@ -142,11 +133,7 @@ func componentViolations(p *port) {
 var SMAComp04 = components.Must("SMA-Comp-04", "IBTA 14.2.5.6", verb,
 	"A Set of PortPhysicalState to Disabled takes the port down. It stays down until a Set of Polling.")
 
-var _ = components.Case(validate.Case{
-	ID:    "sma.component.disable",
-	Title: "disable the port, and enable it again",
-	Run:   componentDisable,
-}, SMAComp04)
+var _ = components.Add("sma.component.disable", "disable the port, and enable it again", componentDisable, SMAComp04)
 
 func componentDisable(t *validate.T) {
 	p := open(t)

@@ -110,27 +110,20 @@ var SMADriver01 = drivers.Must("SMA-Driver-01", "SAS 2.1", driverVerb,
 	"A Get of NodeDescription, NodeInfo, PortInfo, GUIDInfo or P_KeyTable that the driver does not execute is "+
 		"answered from CA.Query. Sets and other attributes have status 0x000c.")
 
-var _ = drivers.Case(validate.Case{
-	ID:    "sma.driver.attributes",
-	Title: "a driver that executes no attribute",
-	Run: func(t *validate.T) {
-		s := &script{query: func(a *ci.CAAttr) { unlike(a, 17, 65) }, local: hasNone}
-		fromAttributes(scripted(t, s))
-	},
+var _ = drivers.Add("sma.driver.attributes", "a driver that executes no attribute", func(t *validate.T) {
+	s := &script{query: func(a *ci.CAAttr) { unlike(a, 17, 65) }, local: hasNone}
+	fromAttributes(scripted(t, s))
 }, SMADriver01)
 
-var _ = drivers.Case(validate.Case{
-	ID:    "sma.driver.without",
-	Title: "a driver without CA.LocalMAD, and without a system image GUID",
-	Run: func(t *validate.T) {
+var _ = drivers.Add("sma.driver.without", "a driver without CA.LocalMAD, and without a system image GUID",
+	func(t *validate.T) {
 		s := &script{query: func(a *ci.CAAttr) {
 			unlike(a, 304, 64)
 			a.Caps &^= ci.CapLocalMAD
 			a.SystemGUID = 0
 		}, local: func(*ci.AVAttr, *ci.MAD, *ci.MAD, func() error) error { return errors.New("not claimed") }}
 		fromAttributes(scripted(t, s))
-	},
-}, SMADriver01)
+	}, SMADriver01)
 
 // unlike changes attributes of the ports so that no two are alike, and makes tables longer than a block of them.
 func unlike(a *ci.CAAttr, numGIDs, numPKeys int) {
@@ -213,11 +206,8 @@ func fromAttributes(l *linked) {
 var SMADriver02 = drivers.Must("SMA-Driver-02", "SAS 2.1", driverVerb,
 	"A request that the driver does not answer, or in which it fails, has no response.")
 
-var _ = drivers.Case(validate.Case{
-	ID:    "sma.driver.unanswered",
-	Title: "a driver that fails, and one that answers nothing",
-	Run:   driverUnanswered,
-}, SMADriver02)
+var _ = drivers.Add("sma.driver.unanswered", "a driver that fails, and one that answers nothing", driverUnanswered,
+	SMADriver02)
 
 func driverUnanswered(t *validate.T) {
 	s := &script{local: func(_ *ci.AVAttr, in, out *ci.MAD, next func() error) error {
@@ -245,11 +235,8 @@ func driverUnanswered(t *validate.T) {
 var SMADriver03 = drivers.Must("SMA-Driver-03", "SAS 2.1", driverVerb,
 	"CA.LocalMAD receives the port and the LID that a request came from, and no address with one of the port itself.")
 
-var _ = drivers.Case(validate.Case{
-	ID:    "sma.driver.source",
-	Title: "the address at CA.LocalMAD, of requests from the link and from the port itself",
-	Run:   driverSource,
-}, SMADriver03)
+var _ = drivers.Add("sma.driver.source",
+	"the address at CA.LocalMAD, of requests from the link and from the port itself", driverSource, SMADriver03)
 
 func driverSource(t *validate.T) {
 	sources := make(chan *ci.AVAttr, 1000)
@@ -292,11 +279,7 @@ var SMADriver04 = drivers.Must("SMA-Driver-04", "IBTA 14.2.4", driverVerb,
 	"The kit protects a port with the M_Key that the driver shows its owner, until a Set through the kit gives it "+
 		"another one.")
 
-var _ = drivers.Case(validate.Case{
-	ID:    "sma.driver.key",
-	Title: "a driver whose port has an M_Key",
-	Run:   driverKey,
-}, SMADriver04)
+var _ = drivers.Add("sma.driver.key", "a driver whose port has an M_Key", driverKey, SMADriver04)
 
 func driverKey(t *validate.T) {
 	const otherKey = 0x5566778811223344
@@ -363,11 +346,8 @@ func driverKey(t *validate.T) {
 var SMADriver05 = drivers.Must("SMA-Driver-05", "IBTA 14.2.5.6", driverVerb,
 	"MKeyViolations of the response is what the driver has counted and what the kit has counted, at most 65,535.")
 
-var _ = drivers.Case(validate.Case{
-	ID:    "sma.driver.violations",
-	Title: "violations that the driver has counted, and violations that it has not seen",
-	Run:   driverViolations,
-}, SMADriver05)
+var _ = drivers.Add("sma.driver.violations",
+	"violations that the driver has counted, and violations that it has not seen", driverViolations, SMADriver05)
 
 func driverViolations(t *validate.T) {
 	s := &script{}
@@ -385,11 +365,8 @@ func driverViolations(t *validate.T) {
 	}
 }
 
-var _ = drivers.Case(validate.Case{
-	ID:    "sma.driver.key-attributes",
-	Title: "a driver that executes Sets of PortInfo, and no Gets",
-	Run:   driverKeyAttributes,
-}, SMADriver01)
+var _ = drivers.Add("sma.driver.key-attributes", "a driver that executes Sets of PortInfo, and no Gets",
+	driverKeyAttributes, SMADriver01)
 
 func driverKeyAttributes(t *validate.T) {
 	s := &script{local: func(src *ci.AVAttr, in, out *ci.MAD, next func() error) error {
@@ -431,11 +408,8 @@ var SMADriver06 = drivers.Must("SMA-Driver-06", "IBTA 14.2.4", driverVerb,
 	"When the lease of an M_Key ends at the kit, the protection level of the driver is 0, too. Nothing else of its "+
 		"PortInfo changes.")
 
-var _ = drivers.Case(validate.Case{
-	ID:    "sma.driver.lease",
-	Title: "a lease of one second that runs out at the kit, and not at the driver",
-	Run:   driverLease,
-}, SMADriver06)
+var _ = drivers.Add("sma.driver.lease", "a lease of one second that runs out at the kit, and not at the driver",
+	driverLease, SMADriver06)
 
 func driverLease(t *validate.T) {
 	s := &script{}
@@ -467,11 +441,9 @@ func driverLease(t *validate.T) {
 	kit.Equal(t, "PortInfo of the driver after the lease", fmt.Sprintf("%+v", below()), fmt.Sprintf("%+v", want))
 }
 
-var _ = drivers.Case(validate.Case{
-	ID:    "sma.trap.early",
-	Title: "violations of the M_Key before and while the driver is queried after the Sets that name the manager",
-	Run:   trapEarly,
-}, SMATrap01)
+var _ = drivers.Add("sma.trap.early",
+	"violations of the M_Key before and while the driver is queried after the Sets that name the manager", trapEarly,
+	SMATrap01)
 
 func trapEarly(t *validate.T) {
 	var isSlow atomic.Bool

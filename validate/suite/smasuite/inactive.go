@@ -238,11 +238,7 @@ var SMAState01 = inactives.Must("SMA-State-01", "IBTA 7.2.7", "ci_post_send (55)
 	"A port in Init or Armed sends no data. Requests of services without acknowledgements complete, and their packets "+
 		"are discarded.")
 
-var _ = inactives.Case(validate.Case{
-	ID:    "sma.state.send",
-	Title: "send from a port in Init and in Armed",
-	Run:   stateSend,
-}, SMAState01)
+var _ = inactives.Add("sma.state.send", "send from a port in Init and in Armed", stateSend, SMAState01)
 
 func stateSend(t *validate.T) {
 	s := newStage(t)
@@ -258,11 +254,7 @@ func stateSend(t *validate.T) {
 var SMAState02 = inactives.Must("SMA-State-02", "IBTA 7.2.7", "ci_post_recv (56)",
 	"A port in Init receives no data.")
 
-var _ = inactives.Case(validate.Case{
-	ID:    "sma.state.receive",
-	Title: "data arrives at a port in Init",
-	Run:   stateReceive,
-}, SMAState02)
+var _ = inactives.Add("sma.state.receive", "data arrives at a port in Init", stateReceive, SMAState02)
 
 func stateReceive(t *validate.T) {
 	s := newStage(t)
@@ -300,11 +292,8 @@ func stateArmed(t *validate.T) {
 var SMAState05 = inactives.Must("SMA-State-05", "IBTA 9.7.6.1.3", "ci_post_send (55)",
 	"Requests of a reliable connection that are posted in Init or Armed are executed once the port is active.")
 
-var _ = inactives.Case(validate.Case{
-	ID:    "sma.state.reliable",
-	Title: "post to a reliable connection in Init and in Armed",
-	Run:   stateReliable,
-}, SMAState05)
+var _ = inactives.Add("sma.state.reliable", "post to a reliable connection in Init and in Armed", stateReliable,
+	SMAState05)
 
 func stateReliable(t *validate.T) {
 	s := newStage(t)
@@ -328,11 +317,7 @@ func stateReliable(t *validate.T) {
 var SMAState06 = inactives.Must("SMA-State-06", "IBTA 7.2.7", "QP0",
 	"QP0 sends and receives in Init, Armed and Active.")
 
-var _ = inactives.Case(validate.Case{
-	ID:    "sma.state.smp",
-	Title: "datagrams from and to QP0 in Init, Armed and Active",
-	Run:   stateSMP,
-}, SMAState06)
+var _ = inactives.Add("sma.state.smp", "datagrams from and to QP0 in Init, Armed and Active", stateSMP, SMAState06)
 
 func stateSMP(t *validate.T) {
 	s := newStage(t)
@@ -350,11 +335,8 @@ func stateSMP(t *validate.T) {
 var SMAState07 = inactives.Must("SMA-State-07", "IBTA 10.3.1", "ci_modify_qp (25)",
 	"QPs are created and modified, and requests are posted, in each state of the port.")
 
-var _ = inactives.Case(validate.Case{
-	ID:    "sma.state.verbs",
-	Title: "create, connect and use QPs while the port is in Init and in Armed",
-	Run:   stateVerbs,
-}, SMAState07)
+var _ = inactives.Add("sma.state.verbs", "create, connect and use QPs while the port is in Init and in Armed",
+	stateVerbs, SMAState07)
 
 func stateVerbs(t *validate.T) {
 	s := newStage(t)
@@ -378,11 +360,7 @@ func stateVerbs(t *validate.T) {
 var SMAState08 = inactives.Must("SMA-State-08", "IBTA 7.2.7", "QP0; ci_post_send (55)",
 	"A port in Down sends and receives nothing, also not at QP0. When it is active again, its QPs can be used.")
 
-var _ = inactives.Case(validate.Case{
-	ID:    "sma.state.down",
-	Title: "traffic while the cable is out",
-	Run:   stateDown,
-}, SMAState08)
+var _ = inactives.Add("sma.state.down", "traffic while the cable is out", stateDown, SMAState08)
 
 func stateDown(t *validate.T) {
 	s := newStage(t)

@@ -46,11 +46,7 @@ func (p *port) unprotect() {
 var SMAKey01 = keys.Must("SMA-Key-01", "IBTA 14.2.4.1", verb,
 	"A Set without the port's M_Key has no response and changes nothing, at every protection level.")
 
-var _ = keys.Case(validate.Case{
-	ID:    "sma.key.set",
-	Title: "Set(PortInfo) with a wrong M_Key",
-	Run:   direct(keySet),
-}, SMAKey01)
+var _ = keys.Add("sma.key.set", "Set(PortInfo) with a wrong M_Key", direct(keySet), SMAKey01)
 
 func keySet(p *port) {
 	t := p.t
@@ -77,11 +73,7 @@ var SMAKey02 = keys.Must("SMA-Key-02", "IBTA 14.2.4.1", verb,
 var SMAKey03 = keys.Must("SMA-Key-03", "IBTA 14.2.4.1", verb,
 	"At protection level 1, PortInfo shows the M_Key as 0 to requests without it, and at level 0 as it is.")
 
-var _ = keys.Case(validate.Case{
-	ID:    "sma.key.get",
-	Title: "Get with a wrong M_Key at each level",
-	Run:   direct(keyGet),
-}, SMAKey02)
+var _ = keys.Add("sma.key.get", "Get with a wrong M_Key at each level", direct(keyGet), SMAKey02)
 
 func keyGet(p *port) {
 	t := p.t
@@ -105,11 +97,7 @@ func keyGet(p *port) {
 	}
 }
 
-var _ = keys.Case(validate.Case{
-	ID:    "sma.key.hidden",
-	Title: "M_Key in PortInfo at levels 0 and 1",
-	Run:   direct(keyHidden),
-}, SMAKey03)
+var _ = keys.Add("sma.key.hidden", "M_Key in PortInfo at levels 0 and 1", direct(keyHidden), SMAKey03)
 
 func keyHidden(p *port) {
 	t := p.t
@@ -125,11 +113,7 @@ func keyHidden(p *port) {
 var SMAKey04 = keys.Must("SMA-Key-04", "IBTA 14.2.5.6", verb,
 	"A failed check of the M_Key adds one to MKeyViolations, and a Set of 0 clears it.")
 
-var _ = keys.Case(validate.Case{
-	ID:    "sma.key.violations",
-	Title: "count failed checks",
-	Run:   direct(keyViolations),
-}, SMAKey04)
+var _ = keys.Add("sma.key.violations", "count failed checks", direct(keyViolations), SMAKey04)
 
 func keyViolations(p *port) {
 	t := p.t
@@ -265,11 +249,7 @@ func (p *port) isKeyShown() bool {
 var SMAKey07 = keys.Must("SMA-Key-07", "IBTA 14.2.4.1", verb,
 	"A trap repress without the M_Key is a violation at every protection level.")
 
-var _ = keys.Case(validate.Case{
-	ID:    "sma.key.repress",
-	Title: "a trap repress with a wrong M_Key",
-	Run:   direct(keyRepress),
-}, SMAKey07)
+var _ = keys.Add("sma.key.repress", "a trap repress with a wrong M_Key", direct(keyRepress), SMAKey07)
 
 func keyRepress(p *port) {
 	t := p.t

@@ -91,11 +91,8 @@ var SMAManager01 = managers.Must("SMA-Manager-01", "IBTA 14.2.2.1", managerVerb,
 	"The directed route of a manager leaves its port with hop pointer 1 and is otherwise as the manager has made it. "+
 		"One that does not begin there is refused.")
 
-var _ = managers.Case(validate.Case{
-	ID:    "sma.manager.request",
-	Title: "requests of a manager along directed routes that begin at its port, and others",
-	Run:   managerRequest,
-}, SMAManager01)
+var _ = managers.Add("sma.manager.request",
+	"requests of a manager along directed routes that begin at its port, and others", managerRequest, SMAManager01)
 
 func managerRequest(t *validate.T) {
 	l := link(t)
@@ -179,11 +176,8 @@ func (l *linked) answerRoute(r mad.SMP, change func(back *mad.SMP)) {
 var SMAManager02 = managers.Must("SMA-Manager-02", "IBTA 14.2.2.4", managerVerb,
 	"A response to a manager's directed route arrives with hop pointer 0. One that does not end there is dropped.")
 
-var _ = managers.Case(validate.Case{
-	ID:    "sma.manager.response",
-	Title: "responses to a manager that end at its port, after others",
-	Run:   managerResponse,
-}, SMAManager02)
+var _ = managers.Add("sma.manager.response", "responses to a manager that end at its port, after others",
+	managerResponse, SMAManager02)
 
 func managerResponse(t *validate.T) {
 	l := link(t)
@@ -226,11 +220,8 @@ var SMAManager03 = managers.Must("SMA-Manager-03", "IBTA 14.2.2.3", managerVerb,
 	"A request to a manager along a directed route arrives with the port in its return path. The manager's response "+
 		"leaves with the hop pointer of the last hop. One that does not begin at the port is refused.")
 
-var _ = managers.Case(validate.Case{
-	ID:    "sma.manager.answer",
-	Title: "a manager answers SMInfo along a directed route",
-	Run:   managerAnswer,
-}, SMAManager03)
+var _ = managers.Add("sma.manager.answer", "a manager answers SMInfo along a directed route", managerAnswer,
+	SMAManager03)
 
 func managerAnswer(t *validate.T) {
 	l := link(t)
@@ -282,11 +273,7 @@ func managerAnswer(t *validate.T) {
 var SMAManager04 = managers.Must("SMA-Manager-04", "IBTA 14.2.5.1", managerVerb,
 	"A trap of a port whose subnet manager is at the port itself, which its capability mask says, reaches the manager.")
 
-var _ = managers.Case(validate.Case{
-	ID:    "sma.manager.trap",
-	Title: "a manager receives a trap of its own port",
-	Run:   managerTrap,
-}, SMAManager04)
+var _ = managers.Add("sma.manager.trap", "a manager receives a trap of its own port", managerTrap, SMAManager04)
 
 func managerTrap(t *validate.T) {
 	alone(t)

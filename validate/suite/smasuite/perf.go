@@ -99,11 +99,7 @@ func (m *meter) extended() (c mad.PortCountersExtended) {
 var SMAPerf01 = perf.Must("SMA-Perf-01", "IBTA 16.1.1", perfVerb,
 	"A response of performance management repeats the header of its request, and has zeros in reserved fields.")
 
-var _ = perf.Case(validate.Case{
-	ID:    "sma.perf.bytes",
-	Title: "header and reserved bytes of responses",
-	Run:   perfBytes,
-}, SMAPerf01)
+var _ = perf.Add("sma.perf.bytes", "header and reserved bytes of responses", perfBytes, SMAPerf01)
 
 func perfBytes(t *validate.T) {
 	m := newMeter(t, kit.Open(t))
@@ -138,11 +134,7 @@ func perfBytes(t *validate.T) {
 var SMAPerf02 = perf.Must("SMA-Perf-02", "IBTA 13.4.7", perfVerb,
 	"Performance management answers unknown versions, methods and attributes with their status.")
 
-var _ = perf.Case(validate.Case{
-	ID:    "sma.perf.status",
-	Title: "unknown versions, methods and attributes",
-	Run:   perfStatus,
-}, SMAPerf02)
+var _ = perf.Add("sma.perf.status", "unknown versions, methods and attributes", perfStatus, SMAPerf02)
 
 func perfStatus(t *validate.T) {
 	m := newMeter(t, kit.Open(t))
@@ -174,11 +166,7 @@ func perfStatus(t *validate.T) {
 var SMAPerf13 = perf.Must("SMA-Perf-13", "IBTA 13.4.5", perfVerb,
 	"A response, a trap and a trap repress of performance management have no response.")
 
-var _ = perf.Case(validate.Case{
-	ID:    "sma.perf.none",
-	Title: "datagrams of performance management without a response",
-	Run:   perfNone,
-}, SMAPerf13)
+var _ = perf.Add("sma.perf.none", "datagrams of performance management without a response", perfNone, SMAPerf13)
 
 func perfNone(t *validate.T) {
 	m := newQuietMeter(t, kit.Open(t))
@@ -200,11 +188,7 @@ func perfNone(t *validate.T) {
 var SMAPerf14 = perf.Must("SMA-Perf-14", "IBTA 16.1.2.1", perfVerb,
 	"CapabilityMask in ClassPortInfo claims the counters that the port has.")
 
-var _ = perf.Case(validate.Case{
-	ID:    "sma.perf.claims",
-	Title: "write the counters whose claims are optional",
-	Run:   perfClaims,
-}, SMAPerf14)
+var _ = perf.Add("sma.perf.claims", "write the counters whose claims are optional", perfClaims, SMAPerf14)
 
 func perfClaims(t *validate.T) {
 	m := newQuietMeter(t, kit.Open(t))
@@ -249,11 +233,7 @@ var SMAPerf03 = perf.Must("SMA-Perf-03", "IBTA 16.1.3.5", perfVerb,
 	"A PortSelect of a port that the adapter does not have has status 0x001c, and so has that of all ports unless "+
 		"CapabilityMask claims it.")
 
-var _ = perf.Case(validate.Case{
-	ID:    "sma.perf.port",
-	Title: "PortSelect 0 and beyond the last port",
-	Run:   perfPort,
-}, SMAPerf03)
+var _ = perf.Add("sma.perf.port", "PortSelect 0 and beyond the last port", perfPort, SMAPerf03)
 
 func perfPort(t *validate.T) {
 	m := newMeter(t, kit.Open(t))
@@ -279,11 +259,7 @@ var SMAPerf04 = perf.Must("SMA-Perf-04", "IBTA 16.1.3.5", perfVerb,
 	"PortXmitPkts, PortRcvPkts, PortXmitData and PortRcvData count the packets of the port, and their bytes from LRH "+
 		"to ICRC in units of 4.")
 
-var _ = perf.Case(validate.Case{
-	ID:    "sma.perf.traffic",
-	Title: "counters before and after known traffic",
-	Run:   perfTraffic,
-}, SMAPerf04)
+var _ = perf.Add("sma.perf.traffic", "counters before and after known traffic", perfTraffic, SMAPerf04)
 
 // Traffic of a case: messages of one packet.
 const (
@@ -328,11 +304,7 @@ func perfTraffic(t *validate.T) {
 var SMAPerf05 = perf.Must("SMA-Perf-05", "IBTA 16.1.3.5", perfVerb,
 	"A Set of PortCounters changes the counters that CounterSelect has, and no others.")
 
-var _ = perf.Case(validate.Case{
-	ID:    "sma.perf.select",
-	Title: "clear some counters, then the others",
-	Run:   perfSelect,
-}, SMAPerf05)
+var _ = perf.Add("sma.perf.select", "clear some counters, then the others", perfSelect, SMAPerf05)
 
 func perfSelect(t *validate.T) {
 	p := kit.RC(t)
@@ -357,11 +329,7 @@ func perfSelect(t *validate.T) {
 var SMAPerf06 = perf.Must("SMA-Perf-06", "IBTA 16.1.4.11", perfVerb,
 	"An agent that claims PortCountersExtended counts the traffic there, too.")
 
-var _ = perf.Case(validate.Case{
-	ID:    "sma.perf.extended",
-	Title: "64-bit counters before and after known traffic",
-	Run:   perfExtended,
-}, SMAPerf06)
+var _ = perf.Add("sma.perf.extended", "64-bit counters before and after known traffic", perfExtended, SMAPerf06)
 
 func perfExtended(t *validate.T) {
 	p := kit.RC(t)
@@ -378,11 +346,7 @@ func perfExtended(t *validate.T) {
 var SMAPerf07 = perf.Must("SMA-Perf-07", "IBTA 13.4.8.1", perfVerb,
 	"ClassPortInfo of performance management has base version 1 and class version 1.")
 
-var _ = perf.Case(validate.Case{
-	ID:    "sma.perf.class",
-	Title: "read ClassPortInfo",
-	Run:   perfClass,
-}, SMAPerf07)
+var _ = perf.Add("sma.perf.class", "read ClassPortInfo", perfClass, SMAPerf07)
 
 func perfClass(t *validate.T) {
 	m := newMeter(t, kit.Open(t))
@@ -403,12 +367,8 @@ func perfClass(t *validate.T) {
 var SMAPerf08 = perf.Must("SMA-Perf-08", "IBTA 16.1.3.5", perfVerb,
 	"PortRcvErrors counts packets that fail the checks of the link layer.")
 
-var _ = perf.Case(validate.Case{
-	ID:    "sma.perf.errors",
-	Title: "packets with a wrong VCRC",
-	Needs: validate.Needs{Wire: true},
-	Run:   perfErrors,
-}, SMAPerf08)
+var _ = perf.Needing(validate.Needs{Wire: true}).Add("sma.perf.errors", "packets with a wrong VCRC", perfErrors,
+	SMAPerf08)
 
 func perfErrors(t *validate.T) {
 	m := newMeter(t, kit.Open(t))

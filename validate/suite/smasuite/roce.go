@@ -44,11 +44,8 @@ var (
 var SMAEth02 = ethernets.Must("SMA-Eth-02", "IBTA 16.1.3.5", perfVerb,
 	"The counters of an Ethernet port count the packets of the port, and at least the words from BTH to ICRC of each.")
 
-var _ = ethernets.Case(validate.Case{
-	ID:    "pma.ethernet.traffic",
-	Title: "counters of an Ethernet port before and after known traffic",
-	Run:   ethernetTraffic,
-}, SMAEth02)
+var _ = ethernets.Add("pma.ethernet.traffic", "counters of an Ethernet port before and after known traffic",
+	ethernetTraffic, SMAEth02)
 
 func ethernetTraffic(t *validate.T) {
 	const leastWords = (12 + 4) / 4
@@ -91,11 +88,7 @@ var SMAEth03 = ethernets.Must("SMA-Eth-03", "CI context", verb,
 	"A request of subnet management for an Ethernet port is answered with its header, as one of an unsupported class "+
 		"unless the adapter executes it. What needs no response has none.")
 
-var _ = ethernets.Case(validate.Case{
-	ID:    "pma.ethernet.subnet",
-	Title: "subnet management of an Ethernet port",
-	Run:   ethernetSubnet,
-}, SMAEth03)
+var _ = ethernets.Add("pma.ethernet.subnet", "subnet management of an Ethernet port", ethernetSubnet, SMAEth03)
 
 func ethernetSubnet(t *validate.T) {
 	ca := kit.Open(t)

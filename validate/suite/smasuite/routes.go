@@ -27,11 +27,7 @@ const wireVerb = "QP0; ci_local_mad (65)"
 var SMALink01 = routes.Must("SMA-Link-01", "IBTA 14.2.1.1", wireVerb,
 	"A request by LID that arrives at QP0 is answered to the LID that it came from, with all 256 bytes defined.")
 
-var _ = routes.Case(validate.Case{
-	ID:    "sma.link.lid",
-	Title: "all bytes of responses to requests by LID from another port",
-	Run:   linkLID,
-}, SMALink01)
+var _ = routes.Add("sma.link.lid", "all bytes of responses to requests by LID from another port", linkLID, SMALink01)
 
 func linkLID(t *validate.T) {
 	l := link(t)
@@ -57,11 +53,8 @@ var SMALink02 = routes.Must("SMA-Link-02", "IBTA 14.2.2.3", wireVerb,
 	"A directed route that ends at the port is answered along the way back: with the direction bit, the hop pointer "+
 		"of the last hop, and the port in the return path.")
 
-var _ = routes.Case(validate.Case{
-	ID:    "sma.link.directed",
-	Title: "all bytes of responses to directed routes that end at the port",
-	Run:   linkDirected,
-}, SMALink02)
+var _ = routes.Add("sma.link.directed", "all bytes of responses to directed routes that end at the port",
+	linkDirected, SMALink02)
 
 func linkDirected(t *validate.T) {
 	l := link(t)
@@ -113,11 +106,7 @@ func (l *linked) lastByLID() {
 var SMALink03 = routes.Must("SMA-Link-03", "IBTA 14.2.2.2", wireVerb,
 	"A directed route whose hop pointer or hop count is out of range, or that goes on beyond an adapter, is dropped.")
 
-var _ = routes.Case(validate.Case{
-	ID:    "sma.link.hops",
-	Title: "directed routes that do not end at the port",
-	Run:   linkHops,
-}, SMALink03)
+var _ = routes.Add("sma.link.hops", "directed routes that do not end at the port", linkHops, SMALink03)
 
 func linkHops(t *validate.T) {
 	l := link(t)
@@ -169,11 +158,7 @@ func (l *linked) unanswered(q *mad.SMP, what string) {
 var SMALink04 = routes.Must("SMA-Link-04", "IBTA 14.4.1", wireVerb,
 	"A port without a subnet manager answers SMInfo with status 0x000c.")
 
-var _ = routes.Case(validate.Case{
-	ID:    "sma.link.sm-info",
-	Title: "Get and Set of SMInfo",
-	Run:   linkSMInfo,
-}, SMALink04)
+var _ = routes.Add("sma.link.sm-info", "Get and Set of SMInfo", linkSMInfo, SMALink04)
 
 func linkSMInfo(t *validate.T) {
 	l := link(t)
@@ -184,11 +169,7 @@ func linkSMInfo(t *validate.T) {
 var SMALink05 = routes.Must("SMA-Link-05", "SAS 2.1", "ci_local_mad (65); PortAttr.HardwareAgents",
 	"Each request that arrives at QP0 is answered once, by the adapter or by the kit.")
 
-var _ = routes.Case(validate.Case{
-	ID:    "sma.link.once",
-	Title: "count the responses to requests",
-	Run:   linkOnce,
-}, SMALink05)
+var _ = routes.Add("sma.link.once", "count the responses to requests", linkOnce, SMALink05)
 
 func linkOnce(t *validate.T) {
 	l := link(t)
@@ -201,11 +182,7 @@ func linkOnce(t *validate.T) {
 var SMALink06 = routes.Must("SMA-Link-06", "IBTA 13.4.5", wireVerb,
 	"After a flood of requests, those that follow are answered.")
 
-var _ = routes.Case(validate.Case{
-	ID:    "sma.link.flood",
-	Title: "2000 requests without a pause",
-	Run:   linkFlood,
-}, SMALink06)
+var _ = routes.Add("sma.link.flood", "2000 requests without a pause", linkFlood, SMALink06)
 
 func linkFlood(t *validate.T) {
 	l := link(t)
@@ -231,11 +208,7 @@ func linkFlood(t *validate.T) {
 var SMALink07 = routes.Must("SMA-Link-07", "SAS 2.1", "PortAttr.HardwareAgents",
 	"An adapter answers a request that arrives at a port by itself if and only if it claims agents for the port.")
 
-var _ = routes.Case(validate.Case{
-	ID:    "sma.link.alone",
-	Title: "a request to a port whose QP0 nobody has created",
-	Run:   linkAlone,
-}, SMALink07)
+var _ = routes.Add("sma.link.alone", "a request to a port whose QP0 nobody has created", linkAlone, SMALink07)
 
 func linkAlone(t *validate.T) {
 	p := &port{t: t, ca: kit.Open(t), tid: firstTID}

@@ -15,11 +15,7 @@ var sets = area()
 var SMASet01 = sets.Must("SMA-Set-01", "IBTA 14.2.5.6", verb,
 	"A Set of PortInfo with one invalid component has status 0x001c, and nothing of it is applied.")
 
-var _ = sets.Case(validate.Case{
-	ID:    "sma.set.invalid",
-	Title: "one invalid component among valid changes",
-	Run:   direct(setInvalid),
-}, SMASet01)
+var _ = sets.Add("sma.set.invalid", "one invalid component among valid changes", direct(setInvalid), SMASet01)
 
 func setInvalid(p *port) {
 	t := p.t
@@ -75,11 +71,7 @@ func setInvalid(p *port) {
 
 var SMASet02 = sets.Must("SMA-Set-02", "IBTA 14.2.5.6", verb, "A Set of PortInfo ignores read-only components.")
 
-var _ = sets.Case(validate.Case{
-	ID:    "sma.set.read-only",
-	Title: "other values in read-only components",
-	Run:   direct(setReadOnly),
-}, SMASet02)
+var _ = sets.Add("sma.set.read-only", "other values in read-only components", direct(setReadOnly), SMASet02)
 
 func setReadOnly(p *port) {
 	t := p.t
@@ -99,11 +91,7 @@ func setReadOnly(p *port) {
 var SMASet03 = sets.Must("SMA-Set-03", "IBTA 7.2.7", verb,
 	"A port goes from Init to Armed and from Armed to Active by Sets, and from Init to Active not at once.")
 
-var _ = sets.Case(validate.Case{
-	ID:    "sma.set.states",
-	Title: "bring a port up from Init",
-	Run:   setStates,
-}, SMASet03)
+var _ = sets.Add("sma.set.states", "bring a port up from Init", setStates, SMASet03)
 
 func setStates(t *validate.T) {
 	p := open(t)
@@ -139,11 +127,7 @@ func setStates(t *validate.T) {
 var SMASet04 = sets.Must("SMA-Set-04", "IBTA 14.2.5.6", verb,
 	"ClientReregister is set in the response to the Set that has it, and clear in a later Get.")
 
-var _ = sets.Case(validate.Case{
-	ID:    "sma.set.reregister",
-	Title: "ClientReregister",
-	Run:   direct(setReregister),
-}, SMASet04)
+var _ = sets.Add("sma.set.reregister", "ClientReregister", direct(setReregister), SMASet04)
 
 func setReregister(p *port) {
 	t := p.t
@@ -156,11 +140,7 @@ func setReregister(p *port) {
 var SMASet05 = sets.Must("SMA-Set-05", "IBTA 14.2.5.5", verb,
 	"A Set of GUIDInfo changes the entries of the table except entry 0 of block 0.")
 
-var _ = sets.Case(validate.Case{
-	ID:    "sma.set.guids",
-	Title: "write each block of the GUID table, and read all",
-	Run:   direct(setGUIDs),
-}, SMASet05)
+var _ = sets.Add("sma.set.guids", "write each block of the GUID table, and read all", direct(setGUIDs), SMASet05)
 
 func setGUIDs(p *port) {
 	const perBlock = 8
@@ -199,11 +179,7 @@ func setGUIDs(p *port) {
 var SMASet06 = sets.Must("SMA-Set-06", "IBTA 14.2.5.7", verb,
 	"A Set of P_KeyTable changes the table that CA.Query returns.")
 
-var _ = sets.Case(validate.Case{
-	ID:    "sma.set.pkeys",
-	Title: "write each block of the P_Key table",
-	Run:   direct(setPKeys),
-}, SMASet06)
+var _ = sets.Add("sma.set.pkeys", "write each block of the P_Key table", direct(setPKeys), SMASet06)
 
 func setPKeys(p *port) {
 	t := p.t

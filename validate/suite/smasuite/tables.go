@@ -17,11 +17,8 @@ var tables = area()
 var SMATable01 = tables.Must("SMA-Table-01", "IBTA 14.2.5", verb,
 	"NodeInfo, PortInfo, P_KeyTable and GUIDInfo agree with CA.Query.")
 
-var _ = tables.Case(validate.Case{
-	ID:    "sma.table.query",
-	Title: "what subnet management reads, and what CA.Query returns",
-	Run:   direct(tableQuery),
-}, SMATable01)
+var _ = tables.Add("sma.table.query", "what subnet management reads, and what CA.Query returns", direct(tableQuery),
+	SMATable01)
 
 func tableQuery(p *port) {
 	t := p.t
@@ -76,11 +73,7 @@ func tableQuery(p *port) {
 var SMATable02 = tables.Must("SMA-Table-02", "IBTA 14.2.5.8", verb,
 	"A port that claims SL mapping keeps a VL for each SL. The rest of the attribute is zero.")
 
-var _ = tables.Case(validate.Case{
-	ID:    "sma.table.sl-to-vl",
-	Title: "write SLtoVLMappingTable",
-	Run:   tableSLtoVL,
-}, SMATable02)
+var _ = tables.Add("sma.table.sl-to-vl", "write SLtoVLMappingTable", tableSLtoVL, SMATable02)
 
 func tableSLtoVL(t *validate.T) {
 	p := open(t)
@@ -114,11 +107,7 @@ var SMATable03 = tables.Must("SMA-Table-03", "IBTA 14.2.5.9", verb,
 var SMATable04 = tables.Must("SMA-Table-04", "IBTA 14.2.5.9", verb,
 	"Modifiers of VLArbitrationTable that select no block have status 0x001c.")
 
-var _ = tables.Case(validate.Case{
-	ID:    "sma.table.arbitration",
-	Title: "write each block of VLArbitrationTable",
-	Run:   tableArbitration,
-}, SMATable03)
+var _ = tables.Add("sma.table.arbitration", "write each block of VLArbitrationTable", tableArbitration, SMATable03)
 
 // arbitration returns the numbers of entries in the blocks 1 to 4 of VLArbitrationTable. It skips the case if the port
 // has one VL.
@@ -170,11 +159,8 @@ func tableArbitration(t *validate.T) {
 	}
 }
 
-var _ = tables.Case(validate.Case{
-	ID:    "sma.table.arbitration-modifier",
-	Title: "modifiers of VLArbitrationTable",
-	Run:   tableArbitrationModifier,
-}, SMATable04)
+var _ = tables.Add("sma.table.arbitration-modifier", "modifiers of VLArbitrationTable", tableArbitrationModifier,
+	SMATable04)
 
 func tableArbitrationModifier(t *validate.T) {
 	p := open(t)
@@ -201,11 +187,8 @@ func tableArbitrationModifier(t *validate.T) {
 var SMATable05 = tables.Must("SMA-Table-05", "IBTA 14.2.5.7", verb,
 	"Entries of P_KeyTable and GUIDInfo beyond the end of the table are zero, whatever a Set has in them.")
 
-var _ = tables.Case(validate.Case{
-	ID:    "sma.table.end",
-	Title: "write the last blocks of P_KeyTable and GUIDInfo completely",
-	Run:   direct(tableEnd),
-}, SMATable05)
+var _ = tables.Add("sma.table.end", "write the last blocks of P_KeyTable and GUIDInfo completely", direct(tableEnd),
+	SMATable05)
 
 func tableEnd(p *port) {
 	t := p.t
@@ -229,11 +212,7 @@ var SMATable06 = tables.Must("SMA-Table-06", "IBTA 14.2.5.15", verb,
 	"A port that claims LedInfo keeps the state of its LED, and has status 0x001c for a modifier of another port. One "+
 		"that does not has status 0x000c.")
 
-var _ = tables.Case(validate.Case{
-	ID:    "sma.table.led",
-	Title: "switch the LED on and off",
-	Run:   tableLED,
-}, SMATable06)
+var _ = tables.Add("sma.table.led", "switch the LED on and off", tableLED, SMATable06)
 
 func tableLED(t *validate.T) {
 	p := open(t)
@@ -269,11 +248,7 @@ var SMATable07 = tables.Must("SMA-Table-07", "IBTA 13.4.9", verb,
 	"A port that claims notices and has none answers a Get of Notice with type 0x7f. Another modifier than 0 has "+
 		"status 0x001c.")
 
-var _ = tables.Case(validate.Case{
-	ID:    "sma.table.notice",
-	Title: "read Notice without a trap",
-	Run:   tableNotice,
-}, SMATable07)
+var _ = tables.Add("sma.table.notice", "read Notice without a trap", tableNotice, SMATable07)
 
 func tableNotice(t *validate.T) {
 	p := open(t)
@@ -289,11 +264,7 @@ func tableNotice(t *validate.T) {
 var SMATable08 = tables.Must("SMA-Table-08", "IBTA 14.2.5.2", verb,
 	"NodeDescription is text in UTF-8, and what follows it in the 64 bytes is zero.")
 
-var _ = tables.Case(validate.Case{
-	ID:    "sma.table.description",
-	Title: "read NodeDescription",
-	Run:   tableDescription,
-}, SMATable08)
+var _ = tables.Add("sma.table.description", "read NodeDescription", tableDescription, SMATable08)
 
 func tableDescription(t *validate.T) {
 	p := open(t)

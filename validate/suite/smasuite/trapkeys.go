@@ -13,12 +13,8 @@ import (
 var SMATrap07 = traps.Must("SMA-Trap-07", "IBTA 14.2.5.1", "CA.Modify",
 	"A port that claims a system image GUID reports a change of it by trap 145. NodeInfo has the new one.")
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.system-guid",
-	Title: "each field of trap 145",
-	Needs: validate.Needs{Caps: ci.CapSystemGUID},
-	Run:   trapSystemGUID,
-}, SMATrap07)
+var _ = traps.Needing(validate.Needs{Caps: ci.CapSystemGUID}).Add("sma.trap.system-guid", "each field of trap 145",
+	trapSystemGUID, SMATrap07)
 
 func trapSystemGUID(t *validate.T) {
 	l := managed(t)
@@ -49,12 +45,8 @@ func trapSystemGUID(t *validate.T) {
 var SMATrap08 = traps.Must("SMA-Trap-08", "IBTA 14.2.5.1", wireVerb,
 	"A port that counts packets with a wrong P_Key reports one by trap 257: its LIDs, P_Key, service level and QPs.")
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.pkey",
-	Title: "each field of trap 257",
-	Needs: validate.Needs{Caps: ci.CapPKeyCounter | ci.CapUD},
-	Run:   trapPKey,
-}, SMATrap08)
+var _ = traps.Needing(validate.Needs{Caps: ci.CapPKeyCounter | ci.CapUD}).Add("sma.trap.pkey",
+	"each field of trap 257", trapPKey, SMATrap08)
 
 func trapPKey(t *validate.T) {
 	l := managed(t)
@@ -65,12 +57,8 @@ func trapPKey(t *validate.T) {
 var SMATrap09 = traps.Must("SMA-Trap-09", "IBTA 14.2.5.1", wireVerb,
 	"A port that counts packets with a wrong Q_Key reports one by trap 258: its LIDs, Q_Key, service level and QPs.")
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.qkey",
-	Title: "each field of trap 258",
-	Needs: validate.Needs{Caps: ci.CapQKeyCounter | ci.CapUD},
-	Run:   trapQKey,
-}, SMATrap09)
+var _ = traps.Needing(validate.Needs{Caps: ci.CapQKeyCounter | ci.CapUD}).Add("sma.trap.qkey",
+	"each field of trap 258", trapQKey, SMATrap09)
 
 func trapQKey(t *validate.T) {
 	const bad = 0x00facade // the high bit is clear, so the request's own key is sent (IBTA 10.2.5)

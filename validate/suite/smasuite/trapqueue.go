@@ -29,11 +29,7 @@ func (l *linked) violated(modifier uint32) mad.SMP {
 	}
 }
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.each",
-	Title: "acknowledge the second of three traps, then the others",
-	Run:   trapEach,
-}, SMATrap03)
+var _ = traps.Add("sma.trap.each", "acknowledge the second of three traps, then the others", trapEach, SMATrap03)
 
 func trapEach(t *validate.T) {
 	l := managed(t)
@@ -63,11 +59,7 @@ func trapEach(t *validate.T) {
 	l.quiet()
 }
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.again",
-	Title: "the same violation before the trap repress",
-	Run:   trapAgain,
-}, SMATrap04)
+var _ = traps.Add("sma.trap.again", "the same violation before the trap repress", trapAgain, SMATrap04)
 
 func trapAgain(t *validate.T) {
 	l := managed(t)
@@ -105,11 +97,7 @@ var SMATrap11 = traps.Must("SMA-Trap-11", "IBTA 14.2.5.1", wireVerb,
 	"Many requests with wrong M_Keys, whose traps nobody acknowledges, do not keep the port from reporting another "+
 		"event.")
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.many",
-	Title: "a change of the capability mask after 30 different violations",
-	Run:   trapMany,
-}, SMATrap11)
+var _ = traps.Add("sma.trap.many", "a change of the capability mask after 30 different violations", trapMany, SMATrap11)
 
 func trapMany(t *validate.T) {
 	l := managed(t)
@@ -126,11 +114,8 @@ var SMATrap12 = traps.Must("SMA-Trap-12", "IBTA 13.4.9", wireVerb,
 	"A port that claims notices returns that of a trap that has not been acknowledged, with their number, to a Get of "+
 		"Notice. A Set of the same notice acknowledges the trap, and a Set of another one changes nothing.")
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.notice",
-	Title: "read the notices of two traps, and acknowledge them by Sets",
-	Run:   trapNotice,
-}, SMATrap12)
+var _ = traps.Add("sma.trap.notice", "read the notices of two traps, and acknowledge them by Sets", trapNotice,
+	SMATrap12)
 
 func trapNotice(t *validate.T) {
 	alone(t)
@@ -188,11 +173,8 @@ func trapNotice(t *validate.T) {
 var SMATrap13 = traps.Must("SMA-Trap-13", "IBTA 13.4.9", wireVerb,
 	"A trap that has not been acknowledged is repeated to the subnet manager that the port has then.")
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.manager",
-	Title: "change MasterSMLID while a trap is repeated, and change it back",
-	Run:   trapManager,
-}, SMATrap13)
+var _ = traps.Add("sma.trap.manager", "change MasterSMLID while a trap is repeated, and change it back", trapManager,
+	SMATrap13)
 
 func trapManager(t *validate.T) {
 	const nobody = 0xbffe
@@ -212,11 +194,8 @@ var SMATrap14 = traps.Must("SMA-Trap-14", "IBTA 14.2.5.1", wireVerb,
 	"A port sends no traps before it is active: neither repetitions, nor traps of new events. When it is active "+
 		"again, it reports events.")
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.inactive",
-	Title: "a trap that is repeated, and a new event, while the port is in Init",
-	Run:   trapInactive,
-}, SMATrap14)
+var _ = traps.Add("sma.trap.inactive", "a trap that is repeated, and a new event, while the port is in Init",
+	trapInactive, SMATrap14)
 
 func trapInactive(t *validate.T) {
 	alone(t)

@@ -69,11 +69,7 @@ func (l *linked) repress(s *mad.SMP) {
 var SMATrap01 = traps.Must("SMA-Trap-01", "IBTA 14.2.5.1", wireVerb,
 	"A request with a wrong M_Key is reported to the subnet manager by trap 256, with the request and its route.")
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.bytes",
-	Title: "each field of trap 256",
-	Run:   trapBytes,
-}, SMATrap01)
+var _ = traps.Add("sma.trap.bytes", "each field of trap 256", trapBytes, SMATrap01)
 
 func trapBytes(t *validate.T) {
 	alone(t)
@@ -167,11 +163,7 @@ func (l *linked) afterHops(n uint8) (*mad.SMP, mad.TrapMKey) {
 var SMATrap02 = traps.Must("SMA-Trap-02", "IBTA 13.4.9", wireVerb,
 	"A trap is repeated unchanged until it is repressed, no more often than once in SubnetTimeOut.")
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.repeated",
-	Title: "three transmissions of a trap",
-	Run:   trapRepeated,
-}, SMATrap02)
+var _ = traps.Add("sma.trap.repeated", "three transmissions of a trap", trapRepeated, SMATrap02)
 
 func trapRepeated(t *validate.T) {
 	l := managed(t)
@@ -189,11 +181,7 @@ func trapRepeated(t *validate.T) {
 var SMATrap03 = traps.Must("SMA-Trap-03", "IBTA 13.4.9", wireVerb,
 	"A trap repress with the trap's transaction ID and the M_Key ends its repetition.")
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.repressed",
-	Title: "acknowledge a trap",
-	Run:   trapRepressed,
-}, SMATrap03)
+var _ = traps.Add("sma.trap.repressed", "acknowledge a trap", trapRepressed, SMATrap03)
 
 func trapRepressed(t *validate.T) {
 	l := managed(t)
@@ -220,11 +208,7 @@ func trapRepressed(t *validate.T) {
 var SMATrap04 = traps.Must("SMA-Trap-04", "IBTA 13.4.9", wireVerb,
 	"Traps of two events have different transaction IDs.")
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.transactions",
-	Title: "two violations of the M_Key",
-	Run:   trapTransactions,
-}, SMATrap04)
+var _ = traps.Add("sma.trap.transactions", "two violations of the M_Key", trapTransactions, SMATrap04)
 
 func trapTransactions(t *validate.T) {
 	l := managed(t)
@@ -249,11 +233,7 @@ var SMATrap05 = traps.Must("SMA-Trap-05", "IBTA 14.2.5.1", "CA.Modify",
 var SMATrap06 = traps.Must("SMA-Trap-06", "IBTA 13.4.9", wireVerb,
 	"A trap repress ends the repetition of a trap that reports an event of the driver or the adapter.")
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.capability",
-	Title: "each field of trap 144",
-	Run:   trapCapability,
-}, SMATrap05)
+var _ = traps.Add("sma.trap.capability", "each field of trap 144", trapCapability, SMATrap05)
 
 // changeCapability changes the capability mask of the port, and returns the trap that reports it.
 func (l *linked) changeCapability() (s mad.SMP, n mad.Notice) {
@@ -281,11 +261,7 @@ func trapCapability(t *validate.T) {
 		Trap: mad.TrapCapabilityMask, IssuerLID: uint16(attr.LID)})
 }
 
-var _ = traps.Case(validate.Case{
-	ID:    "sma.trap.driver",
-	Title: "acknowledge trap 144",
-	Run:   trapDriver,
-}, SMATrap06)
+var _ = traps.Add("sma.trap.driver", "acknowledge trap 144", trapDriver, SMATrap06)
 
 func trapDriver(t *validate.T) {
 	l := managed(t)

@@ -11,7 +11,7 @@ import (
 )
 
 // Answers of the driver that its user library cannot use. (SAS 2.4.)
-var unusable = area()
+var unusable = area().Needing(validate.Needs{Caps: ci.CapUser})
 
 // garbler changes the answers of the driver to one verb before the user library reads them.
 type garbler struct {
@@ -76,12 +76,8 @@ func (g *garbler) with(verb string, change func([]byte) []byte, f func()) {
 	g.verb, g.change = "", nil
 }
 
-var _ = unusable.Case(validate.Case{
-	ID:    "user.library.answers",
-	Title: "answers of the driver that are cut, or have a wrong byte",
-	Run:   libraryAnswers,
-	Needs: validate.Needs{Caps: ci.CapUser},
-}, req.SAS2_4_13)
+var _ = unusable.Add("user.library.answers", "answers of the driver that are cut, or have a wrong byte",
+	libraryAnswers, req.SAS2_4_13)
 
 // answered is a verb whose answer is changed.
 type answered struct {
@@ -181,12 +177,8 @@ func libraryAnswers(t *validate.T) {
 	s.gone("the daemon after answers that a user library could not use")
 }
 
-var _ = unusable.Case(validate.Case{
-	ID:    "user.library.moved",
-	Title: "answers that are cut, of verbs that move a queue",
-	Run:   libraryMoved,
-	Needs: validate.Needs{Caps: ci.CapUser},
-}, req.SAS2_4_12)
+var _ = unusable.Add("user.library.moved", "answers that are cut, of verbs that move a queue", libraryMoved,
+	req.SAS2_4_12)
 
 func libraryMoved(t *validate.T) {
 	lib := t.UserLibrary()

@@ -12,11 +12,8 @@ import (
 // The data path without bypass, and with the functions of a library. (SAS 2.1, SAS 2.4.)
 var batches = area()
 
-var _ = batches.Case(validate.Case{
-	ID:    "user.batch.messages",
-	Title: "lists of requests and completions cross the process boundary in one message each",
-	Run:   batchMessages,
-}, req.SAS2_1_24)
+var _ = batches.Add("user.batch.messages",
+	"lists of requests and completions cross the process boundary in one message each", batchMessages, req.SAS2_1_24)
 
 func batchMessages(t *validate.T) {
 	s := newStage(t)
@@ -46,11 +43,7 @@ func batchMessages(t *validate.T) {
 	kit.Equal(t, "messages of the calls of Poll with room for 32 completions", s.trace.count("message CQ.Poll"), polls)
 }
 
-var _ = batches.Case(validate.Case{
-	ID:    "user.batch.time",
-	Title: "a list of 64 requests takes less time than 64 posts",
-	Run:   batchTime,
-}, req.SAS2_1_25)
+var _ = batches.Add("user.batch.time", "a list of 64 requests takes less time than 64 posts", batchTime, req.SAS2_1_25)
 
 func batchTime(t *validate.T) {
 	const depth, rounds = 64, 5
@@ -86,11 +79,7 @@ func batchTime(t *validate.T) {
 		"%v and %v", list, single)
 }
 
-var _ = batches.Case(validate.Case{
-	ID:    "user.no-bypass.traffic",
-	Title: "traffic of a process without a user library",
-	Run:   noBypass,
-}, req.SAS2_4_16)
+var _ = batches.Add("user.no-bypass.traffic", "traffic of a process without a user library", noBypass, req.SAS2_4_16)
 
 func noBypass(t *validate.T) {
 	s := newStage(t)
@@ -105,11 +94,8 @@ func noBypass(t *validate.T) {
 	}
 }
 
-var _ = batches.Case(validate.Case{
-	ID:    "user.bypass.functions",
-	Title: "a library's functions replace the verbs of the data path, which then send no message",
-	Run:   bypassFunctions,
-}, req.SAS0_03)
+var _ = batches.Add("user.bypass.functions",
+	"a library's functions replace the verbs of the data path, which then send no message", bypassFunctions, req.SAS0_03)
 
 func bypassFunctions(t *validate.T) {
 	s := newStage(t)

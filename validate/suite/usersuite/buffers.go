@@ -14,11 +14,9 @@ import (
 // Private data. (SAS 2.4.)
 var buffers = area()
 
-var _ = buffers.Case(validate.Case{
-	ID:    "user.buffer.copied",
-	Title: "the driver receives a copy of private data, and bad descriptors and sizes are rejected",
-	Run:   bufferCopied,
-}, req.SAS2_4_06)
+var _ = buffers.Add("user.buffer.copied",
+	"the driver receives a copy of private data, and bad descriptors and sizes are rejected", bufferCopied,
+	req.SAS2_4_06)
 
 func bufferCopied(t *validate.T) {
 	s := newStage(t)
@@ -89,11 +87,8 @@ func bufferCopied(t *validate.T) {
 	}
 }
 
-var _ = buffers.Case(validate.Case{
-	ID:    "user.buffer.every-verb",
-	Title: "the driver receives the private data of every verb that has some",
-	Run:   bufferEveryVerb,
-}, req.SAS2_4_08)
+var _ = buffers.Add("user.buffer.every-verb", "the driver receives the private data of every verb that has some",
+	bufferEveryVerb, req.SAS2_4_08)
 
 func bufferEveryVerb(t *validate.T) {
 	s := newStage(t)
@@ -126,11 +121,8 @@ func bufferEveryVerb(t *validate.T) {
 	}
 }
 
-var _ = buffers.Case(validate.Case{
-	ID:    "user.buffer.opaque",
-	Title: "random private data of all sizes, in both directions",
-	Run:   bufferOpaque,
-}, req.SAS2_4_17)
+var _ = buffers.Add("user.buffer.opaque", "random private data of all sizes, in both directions", bufferOpaque,
+	req.SAS2_4_17)
 
 func bufferOpaque(t *validate.T) {
 	s := newStage(t)

@@ -13,11 +13,8 @@ import (
 // The end of a process. (SAS 2.4.)
 var exits = area()
 
-var _ = exits.Case(validate.Case{
-	ID:    "user.exit.killed",
-	Title: "a process is killed, or ends, at every step of a create and under load",
-	Run:   exitKilled,
-}, req.SAS2_4_15)
+var _ = exits.Add("user.exit.killed", "a process is killed, or ends, at every step of a create and under load",
+	exitKilled, req.SAS2_4_15)
 
 func exitKilled(t *validate.T) {
 	s := newStage(t)
@@ -33,11 +30,8 @@ func exitKilled(t *validate.T) {
 	}
 }
 
-var _ = exits.Case(validate.Case{
-	ID:    "user.exit.traffic",
-	Title: "a connection is cut under traffic; its peer sees a transport error",
-	Run:   exitTraffic,
-}, req.SAS2_4_15)
+var _ = exits.Add("user.exit.traffic", "a connection is cut under traffic; its peer sees a transport error",
+	exitTraffic, req.SAS2_4_15)
 
 func exitTraffic(t *validate.T) {
 	s := newStage(t)
@@ -69,12 +63,10 @@ func exitTraffic(t *validate.T) {
 	p.B.WantState(ci.QPError)
 }
 
-var _ = exits.Case(validate.Case{
-	ID:    "user.exit.context",
-	Title: "the driver's context of a process is destroyed once and without an error, after its objects",
-	Run:   exitContext,
-	Needs: validate.Needs{Caps: ci.CapUser},
-}, req.SAS2_4_15)
+var _ = exits.Needing(validate.Needs{Caps: ci.CapUser}).
+	Add("user.exit.context",
+		"the driver's context of a process is destroyed once and without an error, after its objects", exitContext,
+		req.SAS2_4_15)
 
 func exitContext(t *validate.T) {
 	r := new(contexts)

@@ -16,11 +16,8 @@ import (
 // Processes against each other. (SAS 2.4.)
 var isolations = area()
 
-var _ = isolations.Case(validate.Case{
-	ID:    "user.isolation.handles",
-	Title: "handles of one process in another one, and handles of destroyed objects",
-	Run:   isolationHandles,
-}, req.SAS2_4_10)
+var _ = isolations.Add("user.isolation.handles",
+	"handles of one process in another one, and handles of destroyed objects", isolationHandles, req.SAS2_4_10)
 
 func isolationHandles(t *validate.T) {
 	s := newStage(t)
@@ -157,11 +154,8 @@ func (x *speaker) createCQ(h handles) schema.Handle {
 	return r.Handle
 }
 
-var _ = isolations.Case(validate.Case{
-	ID:    "user.isolation.events",
-	Title: "completion and asynchronous events of two processes reach their own contexts",
-	Run:   isolationEvents,
-}, req.SAS2_4_11)
+var _ = isolations.Add("user.isolation.events",
+	"completion and asynchronous events of two processes reach their own contexts", isolationEvents, req.SAS2_4_11)
 
 func isolationEvents(t *validate.T) {
 	s := newStage(t)

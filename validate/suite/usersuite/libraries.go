@@ -11,7 +11,7 @@ import (
 )
 
 // The driver's own user library. (SAS 2.4.)
-var libraries = area()
+var libraries = area().Needing(validate.Needs{Caps: ci.CapUser})
 
 var _ = libraries.Case(validate.Case{
 	ID:    "user.library.traffic",
@@ -44,12 +44,8 @@ func libraryTraffic(t *validate.T) {
 	s.gone("the daemon after the application was cut")
 }
 
-var _ = libraries.Case(validate.Case{
-	ID:    "user.library.room",
-	Title: "private data with one byte too little room for the driver's answer",
-	Run:   libraryRoom,
-	Needs: validate.Needs{Caps: ci.CapUser},
-}, req.SAS2_4_06)
+var _ = libraries.Add("user.library.room", "private data with one byte too little room for the driver's answer",
+	libraryRoom, req.SAS2_4_06)
 
 // narrow returns h with an output that is one byte shorter while isOn returns true for the verb. It adds to hits the
 // verbs that have an output.

@@ -26,11 +26,8 @@ const (
 	fromDriver  = "written by the driver"
 )
 
-var _ = memories.Case(validate.Case{
-	ID:    "user.memory.both-styles",
-	Title: "queue memory of the process, and queue memory of the driver, with the same hooks",
-	Run:   memoryStyles,
-}, req.SAS2_4_02)
+var _ = memories.Add("user.memory.both-styles",
+	"queue memory of the process, and queue memory of the driver, with the same hooks", memoryStyles, req.SAS2_4_02)
 
 func memoryStyles(t *validate.T) {
 	s := newStage(t)
@@ -52,11 +49,9 @@ func memoryStyles(t *validate.T) {
 	kit.OK(t, cq.Destroy(), "CQ.Destroy")
 }
 
-var _ = memories.Case(validate.Case{
-	ID:    "user.memory.of-the-process",
-	Title: "the driver's writes to queue memory of the process appear there, without a second copy",
-	Run:   memoryOfProcess,
-}, req.SAS2_4_03)
+var _ = memories.Add("user.memory.of-the-process",
+	"the driver's writes to queue memory of the process appear there, without a second copy", memoryOfProcess,
+	req.SAS2_4_03)
 
 func memoryOfProcess(t *validate.T) {
 	s := newStage(t)
@@ -71,11 +66,8 @@ func memoryOfProcess(t *validate.T) {
 	kit.OK(t, cq.Destroy(), "CQ.Destroy")
 }
 
-var _ = memories.Case(validate.Case{
-	ID:    "user.memory.unmapped",
-	Title: "queue memory that the process unmaps, or never had, gives errors and no crash",
-	Run:   memoryUnmapped,
-}, req.SAS2_4_09)
+var _ = memories.Add("user.memory.unmapped",
+	"queue memory that the process unmaps, or never had, gives errors and no crash", memoryUnmapped, req.SAS2_4_09)
 
 // memoryUnmapped begins anew if the system has given the unmapped addresses to another mapping of this process, such as
 // the stack of a new thread.
@@ -155,11 +147,8 @@ func memoryStaysUnmapped(t *validate.T) bool {
 	return true
 }
 
-var _ = memories.Case(validate.Case{
-	ID:    "user.memory.rights",
-	Title: "memory of which a page may not be written, or not be accessed",
-	Run:   memoryRights,
-}, req.SAS2_4_09)
+var _ = memories.Add("user.memory.rights", "memory of which a page may not be written, or not be accessed",
+	memoryRights, req.SAS2_4_09)
 
 // memoryRights makes the middle one of three pages read-only, and then inaccessible. It stays mapped, so that the
 // system gives its addresses to no one else.
@@ -242,11 +231,9 @@ func overlaps(maps string, from, to uint64) bool {
 	return false
 }
 
-var _ = memories.Case(validate.Case{
-	ID:    "user.memory.mapped",
-	Title: "the post hook maps memory that the driver has allocated, and both halves see each other's writes",
-	Run:   memoryMapped,
-}, req.SAS2_4_14)
+var _ = memories.Add("user.memory.mapped",
+	"the post hook maps memory that the driver has allocated, and both halves see each other's writes", memoryMapped,
+	req.SAS2_4_14)
 
 func memoryMapped(t *validate.T) {
 	s := newStage(t)

@@ -9,14 +9,10 @@ import (
 
 // Processes without a user library, with one that the driver does not answer, and with one that takes no part in some
 // verbs, at a driver that has one. (SAS 2.4.)
-var partials = area()
+var partials = area().Needing(validate.Needs{Caps: ci.CapUser})
 
-var _ = partials.Case(validate.Case{
-	ID:    "user.library.none",
-	Title: "a process without a user library, at a driver that has one",
-	Run:   libraryNone,
-	Needs: validate.Needs{Caps: ci.CapUser},
-}, req.SAS2_4_16)
+var _ = partials.Add("user.library.none", "a process without a user library, at a driver that has one", libraryNone,
+	req.SAS2_4_16)
 
 func libraryNone(t *validate.T) {
 	s := startStage(t, new(trace), nil)
@@ -26,12 +22,8 @@ func libraryNone(t *validate.T) {
 	s.gone("the daemon after a process without a user library")
 }
 
-var _ = partials.Case(validate.Case{
-	ID:    "user.library.unanswered",
-	Title: "a driver that does not answer the user library",
-	Run:   libraryUnanswered,
-	Needs: validate.Needs{Caps: ci.CapUser},
-}, req.SAS2_4_16)
+var _ = partials.Add("user.library.unanswered", "a driver that does not answer the user library", libraryUnanswered,
+	req.SAS2_4_16)
 
 func libraryUnanswered(t *validate.T) {
 	lib := t.UserLibrary()
@@ -52,12 +44,8 @@ func libraryUnanswered(t *validate.T) {
 	s.gone("the daemon after a process whose user library had no answers")
 }
 
-var _ = partials.Case(validate.Case{
-	ID:    "user.library.resize",
-	Title: "resizes in which the user library takes no part",
-	Run:   libraryResize,
-	Needs: validate.Needs{Caps: ci.CapUser},
-}, req.SAS2_4_16)
+var _ = partials.Add("user.library.resize", "resizes in which the user library takes no part", libraryResize,
+	req.SAS2_4_16)
 
 // libraryResize has a library without the hooks of the verbs that move queues, such as one of an older version. If the
 // driver cannot do without them, the verbs fail. The queues remain usable.

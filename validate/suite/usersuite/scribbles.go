@@ -14,7 +14,7 @@ import (
 )
 
 // Processes that overwrite the memory that a driver shares with them. (SAS 2.4.)
-var scribbles = area()
+var scribbles = area().Needing(validate.Needs{Caps: ci.CapUser, Attr: manyObjects})
 
 // sharedMemory is memory that a driver shares with a process.
 type sharedMemory struct {
@@ -90,12 +90,8 @@ func shared(t *validate.T, f *os.File) *sharedMemory {
 // manyObjects is what cases need that connect many pairs of QPs of processes.
 var manyObjects = validate.Within(ci.CAAttr{MaxPDs: 32, MaxQPs: 64, MaxCQs: 64, MaxMRs: 128})
 
-var _ = scribbles.Case(validate.Case{
-	ID:    "user.library.requests",
-	Title: "requests in shared queues with a wrong word",
-	Run:   libraryRequests,
-	Needs: validate.Needs{Caps: ci.CapUser, Attr: manyObjects},
-}, req.SAS2_4_10)
+var _ = scribbles.Add("user.library.requests", "requests in shared queues with a wrong word", libraryRequests,
+	req.SAS2_4_10)
 
 // hostileStage is two applications of one daemon. The second overwrites its shared memory.
 type hostileStage struct {
@@ -204,12 +200,8 @@ func libraryRequests(t *validate.T) {
 	h.end(a)
 }
 
-var _ = scribbles.Case(validate.Case{
-	ID:    "user.library.receives",
-	Title: "receives in shared queues with a wrong word, of each service",
-	Run:   libraryReceives,
-	Needs: validate.Needs{Caps: ci.CapUser, Attr: manyObjects},
-}, req.SAS2_4_10)
+var _ = scribbles.Add("user.library.receives", "receives in shared queues with a wrong word, of each service",
+	libraryReceives, req.SAS2_4_10)
 
 // libraryReceives changes each word of a posted receive, and sends a message to it. A request of a reliable connection
 // ends, with success or an error. A receive that is in error for what it says is so for each service.
@@ -296,12 +288,8 @@ func libraryReceives(t *validate.T) {
 	h.end(a)
 }
 
-var _ = scribbles.Case(validate.Case{
-	ID:    "user.library.noise",
-	Title: "a process fills its shared memory with noise",
-	Run:   libraryNoise,
-	Needs: validate.Needs{Caps: ci.CapUser},
-}, req.SAS2_4_10)
+var _ = scribbles.Needing(validate.Needs{Caps: ci.CapUser}).Add("user.library.noise",
+	"a process fills its shared memory with noise", libraryNoise, req.SAS2_4_10)
 
 func libraryNoise(t *validate.T) {
 	h := newHostileStage(t)

@@ -10,11 +10,8 @@ import (
 // The ten steps of a create. (SAS 2.4.)
 var steps = area()
 
-var _ = steps.Case(validate.Case{
-	ID:    "user.step.create",
-	Title: "the driver receives the application's create once, with its arguments",
-	Run:   stepCreate,
-}, req.SAS2_4_04)
+var _ = steps.Add("user.step.create", "the driver receives the application's create once, with its arguments",
+	stepCreate, req.SAS2_4_04)
 
 func stepCreate(t *validate.T) {
 	s := newStage(t)
@@ -33,11 +30,8 @@ func stepCreate(t *validate.T) {
 	}
 }
 
-var _ = steps.Case(validate.Case{
-	ID:    "user.step.pre",
-	Title: "the pre hook runs before the message, and its failure ends the verb",
-	Run:   stepPre,
-}, req.SAS2_4_05)
+var _ = steps.Add("user.step.pre", "the pre hook runs before the message, and its failure ends the verb", stepPre,
+	req.SAS2_4_05)
 
 func stepPre(t *validate.T) {
 	s := newStage(t)
@@ -74,11 +68,9 @@ func stepPre(t *validate.T) {
 	kit.OK(t, cq.Destroy(), "CQ.Destroy")
 }
 
-var _ = steps.Case(validate.Case{
-	ID:    "user.step.no-library",
-	Title: "without a library, no hook runs, and the driver receives empty private data",
-	Run:   stepNoLibrary,
-}, req.SAS2_4_05, req.SAS2_4_16)
+var _ = steps.Add("user.step.no-library",
+	"without a library, no hook runs, and the driver receives empty private data", stepNoLibrary, req.SAS2_4_05,
+	req.SAS2_4_16)
 
 func stepNoLibrary(t *validate.T) {
 	s := newStage(t)
@@ -98,11 +90,9 @@ func stepNoLibrary(t *validate.T) {
 	}
 }
 
-var _ = steps.Case(validate.Case{
-	ID:    "user.step.access-layer",
-	Title: "objects of applications belong to the access layer, which destroys them when it removes the adapter",
-	Run:   stepAccessLayer,
-}, req.SAS2_4_07)
+var _ = steps.Add("user.step.access-layer",
+	"objects of applications belong to the access layer, which destroys them when it removes the adapter",
+	stepAccessLayer, req.SAS2_4_07)
 
 func stepAccessLayer(t *validate.T) {
 	s := newStage(t)
@@ -122,11 +112,8 @@ func stepAccessLayer(t *validate.T) {
 	kit.True(t, err != nil, "CQ.Query after Deregister", "an error", "success")
 }
 
-var _ = steps.Case(validate.Case{
-	ID:    "user.step.post",
-	Title: "the post hook runs after the driver, with its status, whether it succeeded or failed",
-	Run:   stepPost,
-}, req.SAS2_4_12)
+var _ = steps.Add("user.step.post",
+	"the post hook runs after the driver, with its status, whether it succeeded or failed", stepPost, req.SAS2_4_12)
 
 func stepPost(t *validate.T) {
 	s := newStage(t)
@@ -177,11 +164,9 @@ func stepPost(t *validate.T) {
 	kit.OK(t, cq.Destroy(), "CQ.Destroy")
 }
 
-var _ = steps.Case(validate.Case{
-	ID:    "user.step.handle",
-	Title: "the application receives an object with the library's handle, unless the post hook fails",
-	Run:   stepHandle,
-}, req.SAS2_4_13)
+var _ = steps.Add("user.step.handle",
+	"the application receives an object with the library's handle, unless the post hook fails", stepHandle,
+	req.SAS2_4_13)
 
 func stepHandle(t *validate.T) {
 	s := newStage(t)

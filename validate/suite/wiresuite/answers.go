@@ -17,11 +17,7 @@ var WIREReact17 = answers.Must("WIRE-React-17", "IBTA 9.7.5", "AETH syndrome, re
 	"An acknowledge with a syndrome of the reserved class or with a reserved NAK code does not acknowledge its "+
 		"request. It is dropped, or the request completes with a bad response error.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "wire.react.reserved",
-	Title: "acknowledges with reserved syndromes",
-	Run:   reactReserved,
-}, WIREReact17)
+var _ = answers.Add("wire.react.reserved", "acknowledges with reserved syndromes", reactReserved, WIREReact17)
 
 func reactReserved(t *validate.T) {
 	s := open(t)
@@ -40,11 +36,9 @@ var WIREReact18 = answers.Must("WIRE-React-18", "IBTA 9.7.5", "AETH syndrome of 
 	"A READ response or an ATOMIC acknowledge with a syndrome other than ACK does not complete its request with "+
 		"success, and nothing is written.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "wire.react.response-syndrome",
-	Title: "READ responses and ATOMIC acknowledges with NAK, RNR NAK and reserved syndromes",
-	Run:   reactResponseSyndrome,
-}, WIREReact18)
+var _ = answers.Add("wire.react.response-syndrome",
+	"READ responses and ATOMIC acknowledges with NAK, RNR NAK and reserved syndromes", reactResponseSyndrome,
+	WIREReact18)
 
 func reactResponseSyndrome(t *validate.T) {
 	list := []struct {
@@ -93,11 +87,8 @@ var WIREReact19 = answers.Must("WIRE-React-19", "IBTA 9.7.6", "READ response of 
 	"A MIDDLE or LAST of a READ response that has not the length which its place demands completes the READ with a "+
 		"bad response error. Nothing is written behind the READ's memory.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "wire.react.read-mtu",
-	Title: "READ responses whose packets are those of another path MTU",
-	Run:   reactReadMTU,
-}, WIREReact19)
+var _ = answers.Add("wire.react.read-mtu", "READ responses whose packets are those of another path MTU", reactReadMTU,
+	WIREReact19)
 
 func reactReadMTU(t *validate.T) {
 	const first, middle, last = wire.RCReadResponseFirst, wire.RCReadResponseMiddle, wire.RCReadResponseLast
@@ -137,11 +128,7 @@ var WIREReact20 = answers.Must("WIRE-React-20", "IBTA 9.6", "source of a connect
 	"A READ response or an ATOMIC acknowledge from an address other than the peer's is dropped, and nothing of it is "+
 		"written.")
 
-var _ = answers.Case(validate.Case{
-	ID:    "wire.react.forged",
-	Title: "responses with data from another source address",
-	Run:   reactForged,
-}, WIREReact20)
+var _ = answers.Add("wire.react.forged", "responses with data from another source address", reactForged, WIREReact20)
 
 func reactForged(t *validate.T) {
 	s := open(t)

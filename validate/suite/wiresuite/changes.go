@@ -16,11 +16,8 @@ var changes = area()
 var WIREModify01 = changes.Must("WIRE-Modify-01", "IBTA 11.2.5.2", "QP.Modify in RTS and SQD",
 	"An attribute that QP.Modify changes in RTS or in SQD has its new value for the requests that follow.")
 
-var _ = changes.Case(validate.Case{
-	ID:    "wire.modify.responder",
-	Title: "RNR timer, access rights and responder resources of a QP in use",
-	Run:   modifyResponder,
-}, WIREModify01)
+var _ = changes.Add("wire.modify.responder", "RNR timer, access rights and responder resources of a QP in use",
+	modifyResponder, WIREModify01)
 
 func modifyResponder(t *validate.T) {
 	p := dial(t, kit.MinRNR(3), kit.Reads(1, 2))
@@ -69,11 +66,8 @@ func modifyResponder(t *validate.T) {
 	p.fatal()
 }
 
-var _ = changes.Case(validate.Case{
-	ID:    "wire.modify.requester",
-	Title: "retry counts, timeout and depth of a QP in use",
-	Run:   modifyRequester,
-}, WIREModify01)
+var _ = changes.Add("wire.modify.requester", "retry counts, timeout and depth of a QP in use", modifyRequester,
+	WIREModify01)
 
 func modifyRequester(t *validate.T) {
 	s := open(t)
@@ -134,11 +128,8 @@ var WIREReset01 = changes.Must("WIRE-Reset-01", "IBTA 10.3.1.1", "Reset",
 	"A QP that was moved to Reset and is connected again has nothing left of the connection before: no message in "+
 		"progress, no unanswered request, no PSN and no MSN.")
 
-var _ = changes.Case(validate.Case{
-	ID:    "wire.modify.reset",
-	Title: "Reset in the middle of messages, READs, gaps and RNR waits",
-	Run:   modifyReset,
-}, WIREReset01)
+var _ = changes.Add("wire.modify.reset", "Reset in the middle of messages, READs, gaps and RNR waits", modifyReset,
+	WIREReset01)
 
 func modifyReset(t *validate.T) {
 	s := open(t)
@@ -217,11 +208,7 @@ var WIREReq11 = changes.Must("WIRE-Req-11", "IBTA 10.8.3.3", "fence",
 	"A request with the fence is not sent before the READs and atomics before it are answered. One without the fence "+
 		"is.")
 
-var _ = changes.Case(validate.Case{
-	ID:    "wire.request.fence",
-	Title: "a SEND with the fence behind a READ and an atomic",
-	Run:   requestFence,
-}, WIREReq11)
+var _ = changes.Add("wire.request.fence", "a SEND with the fence behind a READ and an atomic", requestFence, WIREReq11)
 
 func requestFence(t *validate.T) {
 	p := dial(t)
@@ -270,11 +257,8 @@ func requestFence(t *validate.T) {
 	p.CQ.WaitOK(7, 8)
 }
 
-var _ = changes.Case(validate.Case{
-	ID:    "wire.react.timer-stops",
-	Title: "no retransmission after everything is acknowledged",
-	Run:   reactTimerStops,
-}, WIREReact11)
+var _ = changes.Add("wire.react.timer-stops", "no retransmission after everything is acknowledged", reactTimerStops,
+	WIREReact11)
 
 func reactTimerStops(t *validate.T) {
 	const exp = tick + 3 // 67 ms: a busy machine has eight times as long to acknowledge

@@ -14,7 +14,7 @@ import (
 
 // counts are the cases of the counters of performance management for packets that are not received or not sent, and of
 // ports that are down. (IBTA 16.1.3.5, 7.2.7.)
-var counts = area()
+var counts = area().Needing(validate.Needs{Caps: ci.CapLocalMAD})
 
 // Offsets of 16-bit counters in PortCounters (IBTA volume 1, 16.1.3.5), in bytes.
 const (
@@ -41,12 +41,8 @@ var WIRECount01 = counts.Must("WIRE-Count-01", "IBTA 16.1.3.5", "PortRcvErrors",
 	"PortRcvErrors counts each packet with a wrong CRC or a wrong length once. It does not count a packet that is "+
 		"dropped for another reason.")
 
-var _ = counts.Case(validate.Case{
-	ID:    "wire.count.errors",
-	Title: "packets with wrong CRCs and lengths, and packets that are dropped for other reasons",
-	Needs: validate.Needs{Caps: ci.CapLocalMAD},
-	Run:   countErrors,
-}, WIRECount01)
+var _ = counts.Add("wire.count.errors",
+	"packets with wrong CRCs and lengths, and packets that are dropped for other reasons", countErrors, WIRECount01)
 
 // counted is a packet that is dropped.
 type counted struct {

@@ -13,7 +13,7 @@ import (
 )
 
 // datagramCases are the cases of the services without acknowledgements, UD and UC. (IBTA 9.8; RoCEv2 A17.)
-var datagramCases = area()
+var datagramCases = area().Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV})
 
 const areaLen = 40 // bytes that precede a datagram in its receive
 
@@ -21,12 +21,7 @@ var WIREUd01 = datagramCases.Must("WIRE-Ud-01", "IBTA 9.8", "UD SEND",
 	"A datagram fills one receive after 40 reserved bytes. Its completion has the source QP of the DETH and the "+
 		"immediate data.")
 
-var _ = datagramCases.Case(validate.Case{
-	ID:    "wire.ud.receive",
-	Title: "datagrams of 0 bytes to the MTU",
-	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:   udReceive,
-}, WIREUd01)
+var _ = datagramCases.Add("wire.ud.receive", "datagrams of 0 bytes to the MTU", udReceive, WIREUd01)
 
 func udReceive(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
@@ -63,12 +58,7 @@ var WIREUd02 = datagramCases.Must("WIRE-Ud-02", "RoCEv2 A17.4", "the first 40 by
 	"For IPv4, the first 40 bytes of a receive end with the datagram's IP header: version, total length, protocol "+
 		"and both addresses. For IPv6, they are the IP header.")
 
-var _ = datagramCases.Case(validate.Case{
-	ID:    "wire.ud.header",
-	Title: "the first 40 bytes of a receive",
-	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:   udHeader,
-}, WIREUd02)
+var _ = datagramCases.Add("wire.ud.header", "the first 40 bytes of a receive", udHeader, WIREUd02)
 
 func udHeader(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
@@ -99,12 +89,7 @@ func udHeader(t *validate.T) {
 var WIREUd03 = datagramCases.Must("WIRE-Ud-03", "IBTA 9.8", "Q_Key",
 	"A datagram whose Q_Key is not the QP's is dropped without an answer.")
 
-var _ = datagramCases.Case(validate.Case{
-	ID:    "wire.ud.qkey",
-	Title: "a datagram with another Q_Key",
-	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:   udQKey,
-}, WIREUd03)
+var _ = datagramCases.Add("wire.ud.qkey", "a datagram with another Q_Key", udQKey, WIREUd03)
 
 func udQKey(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
@@ -143,12 +128,7 @@ var WIREUd04 = datagramCases.Must("WIRE-Ud-04", "IBTA 9.8", "UD SEND",
 	"A datagram is sent as one packet, SEND ONLY or SEND ONLY with immediate, to the QP and with the Q_Key of the "+
 		"work request. The DETH holds the number of the sending QP.")
 
-var _ = datagramCases.Case(validate.Case{
-	ID:    "wire.ud.send",
-	Title: "datagrams that the QP sends",
-	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:   udSend,
-}, WIREUd04, WIREUd05)
+var _ = datagramCases.Add("wire.ud.send", "datagrams that the QP sends", udSend, WIREUd04, WIREUd05)
 
 func udSend(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
@@ -180,12 +160,8 @@ func udSend(t *validate.T) {
 var WIREUd05 = datagramCases.Must("WIRE-Ud-05", "IBTA 9.8", "PSN of datagrams",
 	"The PSN of each datagram that a QP sends is one more than that of the previous one.")
 
-var _ = datagramCases.Case(validate.Case{
-	ID:    "wire.ud.send-psn",
-	Title: "PSNs of datagrams that the QP sends, across 0xffffff",
-	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:   udSendPSN,
-}, WIREUd05)
+var _ = datagramCases.Add("wire.ud.send-psn", "PSNs of datagrams that the QP sends, across 0xffffff", udSendPSN,
+	WIREUd05)
 
 func udSendPSN(t *validate.T) {
 	p := open(t).raw(kit.Type(ci.UD)).at(0, 0xfffffd).connect()
@@ -200,12 +176,7 @@ func udSendPSN(t *validate.T) {
 var WIREUd06 = datagramCases.Must("WIRE-Ud-06", "IBTA 9.8", "PSN of datagrams",
 	"Datagrams are accepted whatever their PSN is.")
 
-var _ = datagramCases.Case(validate.Case{
-	ID:    "wire.ud.psn",
-	Title: "datagrams with PSNs in any order",
-	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:   udPSN,
-}, WIREUd06)
+var _ = datagramCases.Add("wire.ud.psn", "datagrams with PSNs in any order", udPSN, WIREUd06)
 
 func udPSN(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
@@ -220,12 +191,7 @@ var WIREUd07 = datagramCases.Must("WIRE-Ud-07", "IBTA 9.6", "packet validation",
 	"A datagram with a wrong ICRC, of another partition or longer than the receive does not complete a receive "+
 		"with success.")
 
-var _ = datagramCases.Case(validate.Case{
-	ID:    "wire.ud.bad",
-	Title: "invalid datagrams",
-	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:   udBad,
-}, WIREUd07)
+var _ = datagramCases.Add("wire.ud.bad", "invalid datagrams", udBad, WIREUd07)
 
 func udBad(t *validate.T) {
 	s := open(t)
@@ -260,12 +226,8 @@ func udBad(t *validate.T) {
 	}
 }
 
-var _ = datagramCases.Case(validate.Case{
-	ID:    "wire.ud.qp1",
-	Title: "datagrams to QP1 with each P_Key of the table, and with others",
-	Needs: validate.Needs{Caps: ci.CapSpecialQP | ci.CapAV},
-	Run:   udQP1,
-}, WIREUd07, WIREUd03)
+var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapSpecialQP | ci.CapAV}).Add("wire.ud.qp1",
+	"datagrams to QP1 with each P_Key of the table, and with others", udQP1, WIREUd07, WIREUd03)
 
 // qp1QKey is the Q_Key of QP1 (IBTA 3.5.3).
 const qp1QKey = 0x80010000
@@ -322,12 +284,8 @@ func udQP1(t *validate.T) {
 var WIREUc01 = datagramCases.Must("WIRE-Uc-01", "IBTA 9.8", "unreliable connection",
 	"A UC QP sends no answer, whether AckReq is set or not.")
 
-var _ = datagramCases.Case(validate.Case{
-	ID:    "wire.uc.silent",
-	Title: "messages with AckReq",
-	Needs: validate.Needs{Caps: ci.CapUC},
-	Run:   ucSilent,
-}, WIREUc01)
+var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.silent", "messages with AckReq", ucSilent,
+	WIREUc01)
 
 func ucSilent(t *validate.T) {
 	p := dial(t, kit.Type(ci.UC))
@@ -343,12 +301,8 @@ func ucSilent(t *validate.T) {
 var WIREUc02 = datagramCases.Must("WIRE-Uc-02", "IBTA 9.8", "UC, lost packets",
 	"A UC message with a missing packet is dropped as a whole, and the next message is accepted.")
 
-var _ = datagramCases.Case(validate.Case{
-	ID:    "wire.uc.gap",
-	Title: "a SEND with a missing packet",
-	Needs: validate.Needs{Caps: ci.CapUC},
-	Run:   ucGap,
-}, WIREUc02)
+var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.gap", "a SEND with a missing packet",
+	ucGap, WIREUc02)
 
 func ucGap(t *validate.T) {
 	s := open(t)
@@ -378,12 +332,8 @@ func ucGap(t *validate.T) {
 var WIREUc03 = datagramCases.Must("WIRE-Uc-03", "IBTA 9.8", "UC, lost messages",
 	"A UC message whose PSN is beyond the expected one is accepted.")
 
-var _ = datagramCases.Case(validate.Case{
-	ID:    "wire.uc.jump",
-	Title: "a message beyond the expected PSN",
-	Needs: validate.Needs{Caps: ci.CapUC},
-	Run:   ucJump,
-}, WIREUc03)
+var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.jump", "a message beyond the expected PSN",
+	ucJump, WIREUc03)
 
 func ucJump(t *validate.T) {
 	p := dial(t, kit.Type(ci.UC))
@@ -399,12 +349,8 @@ var WIREUc04 = datagramCases.Must("WIRE-Uc-04", "IBTA 9.8", "UC packets",
 	"A UC message is sent as full packets and a rest, with the opcodes FIRST, MIDDLE, LAST or ONLY and consecutive "+
 		"PSNs. A WRITE has a RETH in its first packet. Immediate data are in the last packet.")
 
-var _ = datagramCases.Case(validate.Case{
-	ID:    "wire.uc.send",
-	Title: "messages that the QP sends",
-	Needs: validate.Needs{Caps: ci.CapUC},
-	Run:   ucSend,
-}, WIREUc04)
+var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.send", "messages that the QP sends",
+	ucSend, WIREUc04)
 
 func ucSend(t *validate.T) {
 	p := dial(t, kit.Type(ci.UC))
@@ -414,12 +360,8 @@ func ucSend(t *validate.T) {
 var WIREUc05 = datagramCases.Must("WIRE-Uc-05", "IBTA 9.8", "UC, access",
 	"A UC WRITE without access rights is dropped without an answer, and nothing is written.")
 
-var _ = datagramCases.Case(validate.Case{
-	ID:    "wire.uc.access",
-	Title: "a WRITE without access rights",
-	Needs: validate.Needs{Caps: ci.CapUC},
-	Run:   ucAccess,
-}, WIREUc05)
+var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.access", "a WRITE without access rights",
+	ucAccess, WIREUc05)
 
 func ucAccess(t *validate.T) {
 	p := dial(t, kit.Type(ci.UC))

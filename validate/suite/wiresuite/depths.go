@@ -34,11 +34,8 @@ var WIRENak17 = depths.Must("WIRE-Nak-17", "IBTA 9.9.3", "READ whose memory fail
 		"without data. The QP goes to Error, and requests behind the READ are not acknowledged. With a NAK 0x62 it "+
 		"raises the event of an access error.")
 
-var _ = depths.Case(validate.Case{
-	ID:    "wire.nak.read-fails",
-	Title: "READs of memory that fails at one of their packets, with a WRITE behind them",
-	Run:   nakReadFails,
-}, WIRENak17)
+var _ = depths.Add("wire.nak.read-fails",
+	"READs of memory that fails at one of their packets, with a WRITE behind them", nakReadFails, WIRENak17)
 
 func nakReadFails(t *validate.T) {
 	s := open(t)
@@ -88,11 +85,8 @@ func nakReadFails(t *validate.T) {
 	}
 }
 
-var _ = depths.Case(validate.Case{
-	ID:    "wire.nak.behind-read",
-	Title: "a WRITE without rights and a valid one behind a long READ",
-	Run:   nakBehindRead,
-}, WIRENak11, WIRENak07)
+var _ = depths.Add("wire.nak.behind-read", "a WRITE without rights and a valid one behind a long READ", nakBehindRead,
+	WIRENak11, WIRENak07)
 
 // nakBehindRead sends requests of which the second is refused, while the first is still being answered.
 func nakBehindRead(t *validate.T) {
@@ -112,11 +106,8 @@ func nakBehindRead(t *validate.T) {
 	p.Buf.WantOnly(t, "memory of a WRITE behind one that was refused", 0, nil)
 }
 
-var _ = depths.Case(validate.Case{
-	ID:    "wire.dup.read-behind",
-	Title: "a new READ behind the duplicate of a long one, with resources for one",
-	Run:   dupReadBehind,
-}, WIREDup03)
+var _ = depths.Add("wire.dup.read-behind", "a new READ behind the duplicate of a long one, with resources for one",
+	dupReadBehind, WIREDup03)
 
 // dupReadBehind sends a duplicate that the network has delayed. It takes no resource of the responder.
 func dupReadBehind(t *validate.T) {
@@ -131,11 +122,7 @@ func dupReadBehind(t *validate.T) {
 	p.readAnswer("READ behind a duplicate", p.last(), p.Buf.Bytes[n:n+8], -1)
 }
 
-var _ = depths.Case(validate.Case{
-	ID:    "wire.react.no-timer",
-	Title: "an ACK timeout of 0: no timer",
-	Run:   reactNoTimer,
-}, WIREReact12)
+var _ = depths.Add("wire.react.no-timer", "an ACK timeout of 0: no timer", reactNoTimer, WIREReact12)
 
 func reactNoTimer(t *validate.T) {
 	s := open(t)
@@ -153,11 +140,8 @@ func reactNoTimer(t *validate.T) {
 	p.CQ.WaitOK(1)
 }
 
-var _ = depths.Case(validate.Case{
-	ID:    "wire.react.rnr-timer",
-	Title: "an RNR timer that is longer than the ACK timeout",
-	Run:   reactRNRTimer,
-}, WIREReact05)
+var _ = depths.Add("wire.react.rnr-timer", "an RNR timer that is longer than the ACK timeout", reactRNRTimer,
+	WIREReact05)
 
 // reactRNRTimer has the QP wait after an RNR NAK for longer than all of its transport retries would take. They do not
 // count in that time.
@@ -171,11 +155,7 @@ func reactRNRTimer(t *validate.T) {
 	p.CQ.WaitOK(1)
 }
 
-var _ = depths.Case(validate.Case{
-	ID:    "wire.react.timer-goes-on",
-	Title: "no answer to the second of two SENDs",
-	Run:   reactTimerGoesOn,
-}, WIREReact11)
+var _ = depths.Add("wire.react.timer-goes-on", "no answer to the second of two SENDs", reactTimerGoesOn, WIREReact11)
 
 func reactTimerGoesOn(t *validate.T) {
 	p := dial(t, kit.AckTime(unhurried), kit.Retry(7))
@@ -196,11 +176,8 @@ func reactTimerGoesOn(t *validate.T) {
 	p.CQ.WaitOK(2)
 }
 
-var _ = depths.Case(validate.Case{
-	ID:    "wire.react.implied-nak",
-	Title: "NAKs of a SEND behind a READ without an answer",
-	Run:   reactImpliedNAK,
-}, WIREReact08)
+var _ = depths.Add("wire.react.implied-nak", "NAKs of a SEND behind a READ without an answer", reactImpliedNAK,
+	WIREReact08)
 
 // reactImpliedNAK answers the SEND and not the READ before it. The READ is sent again, and counts for itself.
 func reactImpliedNAK(t *validate.T) {
@@ -226,11 +203,9 @@ func reactImpliedNAK(t *validate.T) {
 	}
 }
 
-var _ = depths.Case(validate.Case{
-	ID:    "wire.react.rnr-overtaken-read",
-	Title: "an answer to a READ or an atomic that arrives while the QP waits after an RNR NAK",
-	Run:   reactRNROvertakenRead,
-}, WIREReact01)
+var _ = depths.Add("wire.react.rnr-overtaken-read",
+	"an answer to a READ or an atomic that arrives while the QP waits after an RNR NAK", reactRNROvertakenRead,
+	WIREReact01)
 
 // reactRNROvertakenRead answers the request behind one that got an RNR NAK, which acknowledges that one too. A second
 // READ or atomic is sent then: the first no longer counts for the initiator depth.

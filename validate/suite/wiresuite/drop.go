@@ -61,11 +61,7 @@ func (p *peer) taken(what string, n int, twists ...twist) {
 var WIREDrop01 = dropCases.Must("WIRE-Drop-01", "IBTA 7.8", "ICRC",
 	"A packet with a wrong ICRC is dropped without an answer.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.drop.icrc",
-	Title: "a wrong ICRC",
-	Run:   dropICRC,
-}, WIREDrop01)
+var _ = dropCases.Add("wire.drop.icrc", "a wrong ICRC", dropICRC, WIREDrop01)
 
 func dropICRC(t *validate.T) {
 	p := dial(t)
@@ -76,11 +72,7 @@ func dropICRC(t *validate.T) {
 	}
 }
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.drop.corrupt",
-	Title: "a byte changed without a new ICRC",
-	Run:   dropCorrupt,
-}, WIREDrop01)
+var _ = dropCases.Add("wire.drop.corrupt", "a byte changed without a new ICRC", dropCorrupt, WIREDrop01)
 
 func dropCorrupt(t *validate.T) {
 	p := dial(t)
@@ -100,11 +92,7 @@ func dropCorrupt(t *validate.T) {
 var WIREDrop02 = dropCases.Must("WIRE-Drop-02", "IBTA 9.6", "P_Key",
 	"A packet whose partition is not the QP's is dropped without an answer.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.drop.pkey",
-	Title: "a packet of another partition",
-	Run:   dropPKey,
-}, WIREDrop02)
+var _ = dropCases.Add("wire.drop.pkey", "a packet of another partition", dropPKey, WIREDrop02)
 
 func dropPKey(t *validate.T) {
 	p := dial(t)
@@ -115,11 +103,7 @@ func dropPKey(t *validate.T) {
 var WIREDrop03 = dropCases.Must("WIRE-Drop-03", "IBTA 9.6", "destination QP",
 	"A packet to a QP number that is not in use is dropped without an answer.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.drop.qpn",
-	Title: "a packet to a QP number that is not in use",
-	Run:   dropQPN,
-}, WIREDrop03)
+var _ = dropCases.Add("wire.drop.qpn", "a packet to a QP number that is not in use", dropQPN, WIREDrop03)
 
 func dropQPN(t *validate.T) {
 	p := dial(t)
@@ -130,11 +114,7 @@ func dropQPN(t *validate.T) {
 var WIREDrop04 = dropCases.Must("WIRE-Drop-04", "IBTA 9.6", "source of a connected QP's packets",
 	"A packet to a connected QP from an address other than its peer's is dropped without an answer.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.drop.source",
-	Title: "a packet from another source address",
-	Run:   dropSource,
-}, WIREDrop04)
+var _ = dropCases.Add("wire.drop.source", "a packet from another source address", dropSource, WIREDrop04)
 
 func dropSource(t *validate.T) {
 	p := dial(t)
@@ -147,11 +127,7 @@ func dropSource(t *validate.T) {
 var WIREDrop05 = dropCases.Must("WIRE-Drop-05", "IBTA 9.6", "TVer",
 	"A packet whose transport version is not 0 is dropped without an answer.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.drop.tver",
-	Title: "packets of another transport version",
-	Run:   dropTVer,
-}, WIREDrop05)
+var _ = dropCases.Add("wire.drop.tver", "packets of another transport version", dropTVer, WIREDrop05)
 
 func dropTVer(t *validate.T) {
 	p := dial(t)
@@ -165,11 +141,7 @@ func dropTVer(t *validate.T) {
 var WIREDrop06 = dropCases.Must("WIRE-Drop-06", "IBTA 9.6", "OpCode, the service",
 	"A packet with an opcode of a service other than the QP's is dropped without an answer.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.drop.service",
-	Title: "packets with opcodes of UC and UD",
-	Run:   dropService,
-}, WIREDrop06)
+var _ = dropCases.Add("wire.drop.service", "packets with opcodes of UC and UD", dropService, WIREDrop06)
 
 func dropService(t *validate.T) {
 	p := dial(t)
@@ -184,11 +156,7 @@ var WIREDrop07 = dropCases.Must("WIRE-Drop-07", "IBTA 9.6", "packet length",
 	"A packet that is too short for its headers, or whose length is not a multiple of four bytes, is dropped "+
 		"without an answer.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.drop.short",
-	Title: "packets cut short",
-	Run:   dropShort,
-}, WIREDrop07)
+var _ = dropCases.Add("wire.drop.short", "packets cut short", dropShort, WIREDrop07)
 
 func dropShort(t *validate.T) {
 	p := dial(t)
@@ -207,11 +175,7 @@ func dropShort(t *validate.T) {
 var WIREDrop08 = dropCases.Must("WIRE-Drop-08", "IBTA 9.7.4", "PadCnt",
 	"A packet whose pad count is larger than its payload with pad is not executed.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.drop.pad",
-	Title: "a pad count larger than the payload",
-	Run:   dropPad,
-}, WIREDrop08)
+var _ = dropCases.Add("wire.drop.pad", "a pad count larger than the payload", dropPad, WIREDrop08)
 
 func dropPad(t *validate.T) {
 	p := dial(t)
@@ -240,11 +204,7 @@ func dropPad(t *validate.T) {
 var WIREDrop09 = dropCases.Must("WIRE-Drop-09", "IBTA 9.6", "QP state",
 	"A request to a QP in Init is dropped without an answer and changes neither the expected PSN nor the MSN.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.drop.state",
-	Title: "a request to a QP in Init",
-	Run:   dropState,
-}, WIREDrop09)
+var _ = dropCases.Add("wire.drop.state", "a request to a QP in Init", dropState, WIREDrop09)
 
 func dropState(t *validate.T) {
 	p := open(t).raw()
@@ -263,11 +223,7 @@ func dropState(t *validate.T) {
 var WIREDrop10 = dropCases.Must("WIRE-Drop-10", "RoCEv2 A17.9", "congestion notification",
 	"A congestion notification packet is not answered and changes neither the expected PSN nor the MSN.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.drop.cnp",
-	Title: "a congestion notification packet",
-	Run:   dropCNP,
-}, WIREDrop10)
+var _ = dropCases.Add("wire.drop.cnp", "a congestion notification packet", dropCNP, WIREDrop10)
 
 func dropCNP(t *validate.T) {
 	p := dial(t)
@@ -283,11 +239,7 @@ func dropCNP(t *validate.T) {
 var WIRETake01 = dropCases.Must("WIRE-Take-01", "IBTA 9.2", "FECN, BECN; A17.9",
 	"A packet with FECN or BECN set is accepted like any other.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.take.congestion",
-	Title: "FECN and BECN set",
-	Run:   takeECN,
-}, WIRETake01)
+var _ = dropCases.Add("wire.take.congestion", "FECN and BECN set", takeECN, WIRETake01)
 
 func takeECN(t *validate.T) {
 	p := dial(t)
@@ -301,11 +253,7 @@ func takeECN(t *validate.T) {
 var WIRETake02 = dropCases.Must("WIRE-Take-02", "IBTA 9.2", "reserved fields",
 	"The receiver ignores the reserved bits of the BTH.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.take.reserved",
-	Title: "each reserved bit of the BTH set",
-	Run:   takeReserved,
-}, WIRETake02)
+var _ = dropCases.Add("wire.take.reserved", "each reserved bit of the BTH set", takeReserved, WIRETake02)
 
 func takeReserved(t *validate.T) {
 	p := dial(t)
@@ -320,11 +268,7 @@ func takeReserved(t *validate.T) {
 var WIRETake03 = dropCases.Must("WIRE-Take-03", "RoCEv2 A17.3", "UDP source port",
 	"A packet is accepted whatever its UDP source port is.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.take.source-port",
-	Title: "several UDP source ports",
-	Run:   takeSport,
-}, WIRETake03)
+var _ = dropCases.Add("wire.take.source-port", "several UDP source ports", takeSport, WIRETake03)
 
 func takeSport(t *validate.T) {
 	p := dial(t)
@@ -337,11 +281,7 @@ func takeSport(t *validate.T) {
 var WIRETake04 = dropCases.Must("WIRE-Take-04", "IBTA 9.2", "pad",
 	"The receiver ignores the values of pad bytes and does not write them to memory.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.take.pad",
-	Title: "pad bytes that are not zero",
-	Run:   takePad,
-}, WIRETake04)
+var _ = dropCases.Add("wire.take.pad", "pad bytes that are not zero", takePad, WIRETake04)
 
 func takePad(t *validate.T) {
 	p := dial(t)
@@ -355,11 +295,7 @@ func takePad(t *validate.T) {
 var WIRETake05 = dropCases.Must("WIRE-Take-05", "IBTA 10.9", "limited membership",
 	"A full member accepts packets that a limited member of its partition sends.")
 
-var _ = dropCases.Case(validate.Case{
-	ID:    "wire.take.limited",
-	Title: "a P_Key without the membership bit",
-	Run:   takeLimited,
-}, WIRETake05)
+var _ = dropCases.Add("wire.take.limited", "a P_Key without the membership bit", takeLimited, WIRETake05)
 
 func takeLimited(t *validate.T) {
 	p := dial(t)

@@ -29,11 +29,7 @@ var WIREDup01 = dupCases.Must("WIRE-Dup-01", "IBTA 9.7.5", "duplicate requests",
 	"A duplicate of an executed SEND or WRITE is acknowledged again. The PSN is between that of the duplicate and "+
 		"that of the newest executed request, and the MSN is the current one.")
 
-var _ = dupCases.Case(validate.Case{
-	ID:    "wire.dup.send",
-	Title: "duplicate SENDs",
-	Run:   dupSend,
-}, WIREDup01)
+var _ = dupCases.Add("wire.dup.send", "duplicate SENDs", dupSend, WIREDup01)
 
 func dupSend(t *validate.T) {
 	p := dial(t)
@@ -53,11 +49,7 @@ func dupSend(t *validate.T) {
 var WIREDup02 = dupCases.Must("WIRE-Dup-02", "IBTA 9.7.5", "duplicate requests",
 	"A duplicate SEND or WRITE is not executed again: it uses no receive and writes nothing.")
 
-var _ = dupCases.Case(validate.Case{
-	ID:    "wire.dup.send-once",
-	Title: "duplicate SENDs use no receive",
-	Run:   dupSendOnce,
-}, WIREDup02, WIREDup01)
+var _ = dupCases.Add("wire.dup.send-once", "duplicate SENDs use no receive", dupSendOnce, WIREDup02, WIREDup01)
 
 func dupSendOnce(t *validate.T) {
 	p := dial(t)
@@ -76,11 +68,7 @@ func dupSendOnce(t *validate.T) {
 	p.Buf.WantOnly(t, "receives after one SEND and three duplicates of it", 0, data)
 }
 
-var _ = dupCases.Case(validate.Case{
-	ID:    "wire.dup.write-once",
-	Title: "a duplicate WRITE writes nothing",
-	Run:   dupWriteOnce,
-}, WIREDup02, WIREDup01)
+var _ = dupCases.Add("wire.dup.write-once", "a duplicate WRITE writes nothing", dupWriteOnce, WIREDup02, WIREDup01)
 
 func dupWriteOnce(t *validate.T) {
 	p := dial(t)
@@ -97,11 +85,7 @@ func dupWriteOnce(t *validate.T) {
 var WIREDup03 = dupCases.Must("WIRE-Dup-03", "IBTA 9.7.5", "duplicate READ",
 	"A duplicate READ is answered again with the PSNs of the first answer.")
 
-var _ = dupCases.Case(validate.Case{
-	ID:    "wire.dup.read",
-	Title: "duplicate READs",
-	Run:   dupRead,
-}, WIREDup03)
+var _ = dupCases.Add("wire.dup.read", "duplicate READs", dupRead, WIREDup03)
 
 func dupRead(t *validate.T) {
 	p := dial(t)
@@ -119,11 +103,8 @@ var WIREDup04 = dupCases.Must("WIRE-Dup-04", "IBTA 9.7.5", "duplicate READ of a 
 	"A duplicate READ of the rest of the first one, starting with the PSN and address of any of its packets, is "+
 		"answered from that packet on.")
 
-var _ = dupCases.Case(validate.Case{
-	ID:    "wire.dup.read-rest",
-	Title: "the rest of a READ, from each of its packets on",
-	Run:   dupReadRest,
-}, WIREDup04, WIREDup03)
+var _ = dupCases.Add("wire.dup.read-rest", "the rest of a READ, from each of its packets on", dupReadRest, WIREDup04,
+	WIREDup03)
 
 func dupReadRest(t *validate.T) {
 	p := dial(t)
@@ -167,12 +148,8 @@ func (p *peer) orig(what string, psn uint32, v uint64, msn int) {
 var WIREDup05 = dupCases.Must("WIRE-Dup-05", "IBTA 9.7.5", "duplicate atomic",
 	"A duplicate atomic is answered with the original value of its first execution.")
 
-var _ = dupCases.Case(validate.Case{
-	ID:    "wire.dup.atomic-answer",
-	Title: "duplicate atomics: the answer",
-	Needs: validate.Needs{Atomics: ci.AtomicLocal},
-	Run:   dupAtomicAnswer,
-}, WIREDup05)
+var _ = dupCases.Needing(validate.Needs{Atomics: ci.AtomicLocal}).Add("wire.dup.atomic-answer",
+	"duplicate atomics: the answer", dupAtomicAnswer, WIREDup05)
 
 func dupAtomicAnswer(t *validate.T) {
 	p := dial(t)
@@ -187,12 +164,8 @@ func dupAtomicAnswer(t *validate.T) {
 var WIREDup06 = dupCases.Must("WIRE-Dup-06", "IBTA 9.7.5", "duplicate atomic",
 	"A duplicate atomic is not executed again.")
 
-var _ = dupCases.Case(validate.Case{
-	ID:    "wire.dup.atomic-once",
-	Title: "duplicate atomics: the memory",
-	Needs: validate.Needs{Atomics: ci.AtomicLocal},
-	Run:   dupAtomicOnce,
-}, WIREDup06, WIREDup05)
+var _ = dupCases.Needing(validate.Needs{Atomics: ci.AtomicLocal}).Add("wire.dup.atomic-once",
+	"duplicate atomics: the memory", dupAtomicOnce, WIREDup06, WIREDup05)
 
 func dupAtomicOnce(t *validate.T) {
 	p := dial(t)
@@ -207,11 +180,7 @@ func dupAtomicOnce(t *validate.T) {
 var WIREDup07 = dupCases.Must("WIRE-Dup-07", "IBTA 9.7.5", "duplicate requests",
 	"A duplicate request does not change the expected PSN or the MSN, and the next new request is accepted.")
 
-var _ = dupCases.Case(validate.Case{
-	ID:    "wire.dup.goes-on",
-	Title: "new requests after duplicates",
-	Run:   dupGoesOn,
-}, WIREDup07, WIREDup01)
+var _ = dupCases.Add("wire.dup.goes-on", "new requests after duplicates", dupGoesOn, WIREDup07, WIREDup01)
 
 func dupGoesOn(t *validate.T) {
 	p := dial(t)

@@ -36,11 +36,7 @@ var WIREDrop18 = headers.Must("WIRE-Drop-18", "RoCEv2 A17.3", "IP and UDP header
 	"A packet is dropped without an answer if its IP header has options, a wrong checksum, a protocol other than UDP, "+
 		"or a length that is not that of the packet, or if its UDP header has another length or another port.")
 
-var _ = headers.Case(validate.Case{
-	ID:    "wire.drop.ip",
-	Title: "packets with invalid IP and UDP headers",
-	Run:   dropIP,
-}, WIREDrop18)
+var _ = headers.Add("wire.drop.ip", "packets with invalid IP and UDP headers", dropIP, WIREDrop18)
 
 // badHeader is a defect of the headers before the BTH.
 type badHeader struct {
@@ -109,12 +105,8 @@ var WIREUd09 = headers.Must("WIRE-Ud-09", "IBTA 10.5", "multicast; 9.6",
 	"A datagram to a multicast group and to QP 0xffffff reaches each QP that is attached to the group, and no other. "+
 		"On InfiniBand, a datagram to a multicast LID without a GRH, or with one that names no group, is dropped.")
 
-var _ = headers.Case(validate.Case{
-	ID:    "wire.ud.group",
-	Title: "datagrams to multicast groups",
-	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
-	Run:   udGroup,
-}, WIREUd09)
+var _ = headers.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast}).Add("wire.ud.group",
+	"datagrams to multicast groups", udGroup, WIREUd09)
 
 const (
 	groupQPN = 0xffffff

@@ -18,11 +18,7 @@ var WIRESmp01 = lanes.Must("WIRE-Smp-01", "IBTA 7.6", "VL 15; 13.5",
 	"A port that has the agent of subnet management answers datagrams to QP0 on VL 15, and on VL 15. It drops those "+
 		"that come on a data VL, and packets of other services or lengths.")
 
-var _ = lanes.Case(validate.Case{
-	ID:    "wire.smp.lane",
-	Title: "requests of subnet management on each kind of lane",
-	Run:   smpLane,
-}, WIRESmp01)
+var _ = lanes.Add("wire.smp.lane", "requests of subnet management on each kind of lane", smpLane, WIRESmp01)
 
 func smpLane(t *validate.T) {
 	s := open(t)

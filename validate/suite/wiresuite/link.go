@@ -54,11 +54,7 @@ func late(f func(b []byte)) twist {
 var WIREDrop11 = linkCases.Must("WIRE-Drop-11", "IBTA 7.8", "VCRC",
 	"A packet with a wrong VCRC is dropped without an answer.")
 
-var _ = linkCases.Case(validate.Case{
-	ID:    "wire.drop.vcrc",
-	Title: "a wrong VCRC",
-	Run:   dropVCRC,
-}, WIREDrop11)
+var _ = linkCases.Add("wire.drop.vcrc", "a wrong VCRC", dropVCRC, WIREDrop11)
 
 func dropVCRC(t *validate.T) {
 	p := dialLink(t)
@@ -72,11 +68,7 @@ var WIREDrop12 = linkCases.Must("WIRE-Drop-12", "IBTA 7.7", "LRH; link packet ch
 	"A packet is dropped without an answer if its link version is not 0, if it is a raw packet, or if its length "+
 		"is not that of its LRH.")
 
-var _ = linkCases.Case(validate.Case{
-	ID:    "wire.drop.lrh",
-	Title: "packets with invalid LRHs",
-	Run:   dropLRH,
-}, WIREDrop12)
+var _ = linkCases.Add("wire.drop.lrh", "packets with invalid LRHs", dropLRH, WIREDrop12)
 
 func dropLRH(t *validate.T) {
 	p := dialLink(t)
@@ -98,11 +90,7 @@ func dropLRH(t *validate.T) {
 var WIREDrop13 = linkCases.Must("WIRE-Drop-13", "IBTA 7.6", "VL 15",
 	"VL 15 carries only subnet management: a packet on VL 15 to a QP other than QP0 is dropped without an answer.")
 
-var _ = linkCases.Case(validate.Case{
-	ID:    "wire.drop.vl15",
-	Title: "a request on VL 15",
-	Run:   dropVL15,
-}, WIREDrop13)
+var _ = linkCases.Add("wire.drop.vl15", "a request on VL 15", dropVL15, WIREDrop13)
 
 func dropVL15(t *validate.T) {
 	p := dialLink(t)
@@ -113,11 +101,7 @@ var WIREDrop14 = linkCases.Must("WIRE-Drop-14", "IBTA 8.3", "GRH",
 	"A packet is dropped without an answer if its GRH has a version other than 6, a next header other than that of "+
 		"a BTH, a length other than that of the packet, or a destination that is not a GID of the port.")
 
-var _ = linkCases.Case(validate.Case{
-	ID:    "wire.drop.grh",
-	Title: "packets with invalid GRHs",
-	Run:   dropGRH,
-}, WIREDrop14)
+var _ = linkCases.Add("wire.drop.grh", "packets with invalid GRHs", dropGRH, WIREDrop14)
 
 func dropGRH(t *validate.T) {
 	p := dialRouted(t)
@@ -138,11 +122,7 @@ func dropGRH(t *validate.T) {
 var WIRETake06 = linkCases.Must("WIRE-Take-06", "IBTA 7.7", "LRH, reserved fields",
 	"The receiver ignores the reserved bits of the LRH.")
 
-var _ = linkCases.Case(validate.Case{
-	ID:    "wire.take.lrh",
-	Title: "each reserved bit of the LRH set",
-	Run:   takeLRH,
-}, WIRETake06)
+var _ = linkCases.Add("wire.take.lrh", "each reserved bit of the LRH set", takeLRH, WIRETake06)
 
 func takeLRH(t *validate.T) {
 	p := dialLink(t)
@@ -156,11 +136,7 @@ var WIRETake07 = linkCases.Must("WIRE-Take-07", "IBTA 8.3", "GRH; ICRC",
 	"A packet with a GRH is accepted whatever its traffic class, flow label and hop limit are, also if they "+
 		"changed on the way. The ICRC covers neither these fields nor the LRH.")
 
-var _ = linkCases.Case(validate.Case{
-	ID:    "wire.take.grh",
-	Title: "GRHs of any traffic class, flow label and hop limit",
-	Run:   takeGRH,
-}, WIRETake07)
+var _ = linkCases.Add("wire.take.grh", "GRHs of any traffic class, flow label and hop limit", takeGRH, WIRETake07)
 
 func takeGRH(t *validate.T) {
 	p := dialRouted(t)
@@ -185,11 +161,8 @@ var WIRETake08 = linkCases.Must("WIRE-Take-08", "RoCEv2 A17.3", "IP header; ICRC
 	"A packet is accepted whatever its traffic class, hop limit and flow label are, since the ICRC does not cover "+
 		"them.")
 
-var _ = linkCases.Case(validate.Case{
-	ID:    "wire.take.class",
-	Title: "IP headers of any traffic class, hop limit and flow label",
-	Run:   takeClass,
-}, WIRETake08)
+var _ = linkCases.Add("wire.take.class", "IP headers of any traffic class, hop limit and flow label", takeClass,
+	WIRETake08)
 
 func takeClass(t *validate.T) {
 	p := dial(t)
@@ -213,12 +186,8 @@ var WIREUd08 = linkCases.Must("WIRE-Ud-08", "IBTA 9.8", "the first 40 bytes of a
 	"On an InfiniBand link the GRH of a datagram is in the first 40 bytes of its receive, and the completion has "+
 		"the GRH flag.")
 
-var _ = linkCases.Case(validate.Case{
-	ID:    "wire.ud.grh",
-	Title: "a datagram with a GRH",
-	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV},
-	Run:   udGRH,
-}, WIREUd08)
+var _ = linkCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("wire.ud.grh", "a datagram with a GRH",
+	udGRH, WIREUd08)
 
 func udGRH(t *validate.T) {
 	p := dialRouted(t, kit.Type(ci.UD))

@@ -8,7 +8,7 @@ import (
 )
 
 // migrateCases are the cases of the migration bit of packets. (IBTA 17.2.8, 9.6.1.5.)
-var migrateCases = area()
+var migrateCases = area().Needing(validate.Needs{Caps: ci.CapAPM})
 
 func migReq(on bool) twist { return func(o *outgoing) { o.BTH.MigReq = on } }
 
@@ -16,12 +16,7 @@ var WIREApm01 = migrateCases.Must("WIRE-Apm-01", "IBTA 17.2.8", "MigReq",
 	"A QP in Rearm becomes Armed by a packet of the primary path with MigReq clear, and by no other. Its own packets "+
 		"have MigReq clear from Rearm on, and set before.")
 
-var _ = migrateCases.Case(validate.Case{
-	ID:    "wire.apm.arm",
-	Title: "packets to a QP in Rearm",
-	Needs: validate.Needs{Caps: ci.CapAPM},
-	Run:   apmArm,
-}, WIREApm01)
+var _ = migrateCases.Add("wire.apm.arm", "packets to a QP in Rearm", apmArm, WIREApm01)
 
 // rearmed returns a QP in Rearm whose alternate path leads to the certifier's other address.
 func rearmed(t *validate.T) *peer {
@@ -78,12 +73,7 @@ var WIREApm02 = migrateCases.Must("WIRE-Apm-02", "IBTA 9.6.1.5", "MigReq; migrat
 		"of another path, or that comes before the QP is Armed, is dropped and raises the event path migration error "+
 		"once.")
 
-var _ = migrateCases.Case(validate.Case{
-	ID:    "wire.apm.migrate",
-	Title: "packets of both paths to an Armed QP",
-	Needs: validate.Needs{Caps: ci.CapAPM},
-	Run:   apmMigrate,
-}, WIREApm02)
+var _ = migrateCases.Add("wire.apm.migrate", "packets of both paths to an Armed QP", apmMigrate, WIREApm02)
 
 func apmMigrate(t *validate.T) {
 	p := rearmed(t)
@@ -119,12 +109,9 @@ func apmMigrate(t *validate.T) {
 	p.Buf.WantOnly(t, "memory after the WRITE that migrates", 16, data)
 }
 
-var _ = migrateCases.Case(validate.Case{
-	ID:    "wire.apm.unarmed",
-	Title: "packets of another path to a QP that is not in Rearm, and an answer by the alternate path",
-	Needs: validate.Needs{Caps: ci.CapAPM},
-	Run:   apmUnarmed,
-}, WIREApm02, WIREApm01)
+var _ = migrateCases.Add("wire.apm.unarmed",
+	"packets of another path to a QP that is not in Rearm, and an answer by the alternate path", apmUnarmed, WIREApm02,
+	WIREApm01)
 
 func apmUnarmed(t *validate.T) {
 	s := open(t)

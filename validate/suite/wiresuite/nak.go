@@ -16,11 +16,7 @@ var nakCases = area()
 var WIRENak01 = nakCases.Must("WIRE-Nak-01", "IBTA 9.7.5", "PSN sequence error",
 	"A request beyond the expected PSN is answered with a NAK 0x60 that has the expected PSN and the current MSN.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.gap",
-	Title: "a gap: one NAK, then the missing packet",
-	Run:   nakGap,
-}, WIRENak01)
+var _ = nakCases.Add("wire.nak.gap", "a gap: one NAK, then the missing packet", nakGap, WIRENak01)
 
 func nakGap(t *validate.T) {
 	p := dial(t)
@@ -37,11 +33,7 @@ func nakGap(t *validate.T) {
 var WIRENak02 = nakCases.Must("WIRE-Nak-02", "IBTA 9.7.5", "PSN sequence error",
 	"Until the expected PSN arrives, further requests beyond it are dropped without another NAK.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.once",
-	Title: "five requests after a gap",
-	Run:   nakOnce,
-}, WIRENak02, WIRENak01)
+var _ = nakCases.Add("wire.nak.once", "five requests after a gap", nakOnce, WIRENak02, WIRENak01)
 
 func nakOnce(t *validate.T) {
 	p := dial(t)
@@ -56,11 +48,7 @@ func nakOnce(t *validate.T) {
 var WIRENak03 = nakCases.Must("WIRE-Nak-03", "IBTA 9.7.5", "PSN sequence error",
 	"After the expected PSN has arrived, the next gap gets a NAK of its own.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.again",
-	Title: "a second gap",
-	Run:   nakAgain,
-}, WIRENak03, WIRENak01)
+var _ = nakCases.Add("wire.nak.again", "a second gap", nakAgain, WIRENak03, WIRENak01)
 
 func nakAgain(t *validate.T) {
 	p := dial(t)
@@ -73,11 +61,7 @@ func nakAgain(t *validate.T) {
 	}
 }
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.far",
-	Title: "a request 2^23-1 PSNs ahead",
-	Run:   nakFar,
-}, WIRENak01)
+var _ = nakCases.Add("wire.nak.far", "a request 2^23-1 PSNs ahead", nakFar, WIRENak01)
 
 func nakFar(t *validate.T) {
 	p := dial(t)
@@ -90,11 +74,7 @@ func nakFar(t *validate.T) {
 var WIRENak04 = nakCases.Must("WIRE-Nak-04", "IBTA 9.7.4", "responder PSN verification",
 	"A request beyond the expected PSN is not executed.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.not-executed",
-	Title: "a WRITE after a gap",
-	Run:   nakNotExecuted,
-}, WIRENak04, WIRENak01)
+var _ = nakCases.Add("wire.nak.not-executed", "a WRITE after a gap", nakNotExecuted, WIRENak04, WIRENak01)
 
 func nakNotExecuted(t *validate.T) {
 	p := dial(t)
@@ -139,11 +119,7 @@ var WIRENak05 = nakCases.Must("WIRE-Nak-05", "IBTA 9.7.4", "OpCode sequence",
 	"A packet that does not fit the message in progress is answered with a NAK 0x61 that has its PSN. This is a "+
 		"MIDDLE or LAST without FIRST, a FIRST or ONLY inside a message, or a change of operation.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.sequence",
-	Title: "packets that do not fit the message",
-	Run:   nakSequence,
-}, WIRENak05)
+var _ = nakCases.Add("wire.nak.sequence", "packets that do not fit the message", nakSequence, WIRENak05)
 
 func nakSequence(t *validate.T) {
 	sendFirst := func(p *peer) { p.request(wire.RCSendFirst, p.bytes(p.mtu)) }
@@ -181,11 +157,7 @@ var WIRENak06 = nakCases.Must("WIRE-Nak-06", "IBTA 9.7.4", "length validation",
 	"A packet of a wrong length is answered with a NAK 0x61 that has its PSN. This is a FIRST or MIDDLE that is "+
 		"not full, an empty LAST, a payload above the MTU, or a WRITE of more or less than the length in its RETH.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.length",
-	Title: "packets of wrong lengths",
-	Run:   nakLength,
-}, WIRENak06)
+var _ = nakCases.Add("wire.nak.length", "packets of wrong lengths", nakLength, WIRENak06)
 
 func nakLength(t *validate.T) {
 	sendFirst := func(p *peer) { p.request(wire.RCSendFirst, p.bytes(p.mtu)) }
@@ -227,11 +199,7 @@ var WIRENak07 = nakCases.Must("WIRE-Nak-07", "IBTA 9.7.4", "R_Key validation",
 	"A WRITE or READ with a wrong key, outside the region, or without the region's access right is answered with a "+
 		"NAK 0x62 that has its PSN. Nothing is written or returned.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.access",
-	Title: "WRITE and READ without access rights",
-	Run:   nakAccess,
-}, WIRENak07)
+var _ = nakCases.Add("wire.nak.access", "WRITE and READ without access rights", nakAccess, WIRENak07)
 
 func nakAccess(t *validate.T) {
 	s := open(t)
@@ -289,11 +257,7 @@ var WIRENak15 = nakCases.Must("WIRE-Nak-15", "IBTA 9.9.3", "unsupported function
 	"A WRITE, READ or atomic that the QP does not grant is answered with a NAK 0x61 that has its PSN, whatever its "+
 		"key and the rights of the region are. Nothing is written or returned.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.unsupported",
-	Title: "WRITE and READ that the QP does not grant",
-	Run:   nakUnsupported,
-}, WIRENak15)
+var _ = nakCases.Add("wire.nak.unsupported", "WRITE and READ that the QP does not grant", nakUnsupported, WIRENak15)
 
 func nakUnsupported(t *validate.T) {
 	s := open(t)
@@ -325,12 +289,8 @@ func nakUnsupported(t *validate.T) {
 	}
 }
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.unsupported.atomic",
-	Title: "an atomic that the QP does not grant",
-	Needs: validate.Needs{Atomics: ci.AtomicLocal},
-	Run:   nakUnsupportedAtomic,
-}, WIRENak15)
+var _ = nakCases.Needing(validate.Needs{Atomics: ci.AtomicLocal}).Add("wire.nak.unsupported.atomic",
+	"an atomic that the QP does not grant", nakUnsupportedAtomic, WIRENak15)
 
 func nakUnsupportedAtomic(t *validate.T) {
 	p := dial(t, kit.Size(4096), qpAccess(ci.RemoteRead|ci.RemoteWrite))
@@ -349,11 +309,7 @@ func bufAccess(a ci.Access) kit.Option { return func(c *kit.Config) { c.BufAcces
 var WIRENak08 = nakCases.Must("WIRE-Nak-08", "IBTA 9.9", "message longer than the receive",
 	"A SEND longer than its receive is answered with a NAK 0x61, and the receive completes with a local length error.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.too-long",
-	Title: "a SEND longer than the receive",
-	Run:   nakTooLong,
-}, WIRENak08)
+var _ = nakCases.Add("wire.nak.too-long", "a SEND longer than the receive", nakTooLong, WIRENak08)
 
 func nakTooLong(t *validate.T) {
 	s := open(t)
@@ -386,11 +342,7 @@ var WIRENak09 = nakCases.Must("WIRE-Nak-09", "IBTA 9.9", "remote operational err
 	"A SEND into a receive with an invalid key is answered with a NAK 0x63, and the receive completes with a local "+
 		"protection error.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.bad-receive",
-	Title: "a receive with an invalid key",
-	Run:   nakBadReceive,
-}, WIRENak09)
+var _ = nakCases.Add("wire.nak.bad-receive", "a receive with an invalid key", nakBadReceive, WIRENak09)
 
 func nakBadReceive(t *validate.T) {
 	p := dial(t)
@@ -408,12 +360,8 @@ var WIRENak10 = nakCases.Must("WIRE-Nak-10", "IBTA 9.7.4", "atomic validation",
 	"An atomic with a wrong key or without the region's access right is answered with a NAK 0x62, and one at an "+
 		"address that is not a multiple of 8 with a NAK 0x61. The memory does not change.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.atomic",
-	Title: "atomics without access rights, and misaligned ones",
-	Needs: validate.Needs{Atomics: ci.AtomicLocal},
-	Run:   nakAtomic,
-}, WIRENak10)
+var _ = nakCases.Needing(validate.Needs{Atomics: ci.AtomicLocal}).Add("wire.nak.atomic",
+	"atomics without access rights, and misaligned ones", nakAtomic, WIRENak10)
 
 func nakAtomic(t *validate.T) {
 	s := open(t)
@@ -445,11 +393,7 @@ func nakAtomic(t *validate.T) {
 var WIRENak11 = nakCases.Must("WIRE-Nak-11", "IBTA 9.9", "responder error",
 	"After a fatal NAK the QP is in Error and sends no more answers.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.dead",
-	Title: "requests after a fatal NAK",
-	Run:   nakAfterError,
-}, WIRENak11, WIRENak07)
+var _ = nakCases.Add("wire.nak.dead", "requests after a fatal NAK", nakAfterError, WIRENak11, WIRENak07)
 
 func nakAfterError(t *validate.T) {
 	s := open(t)
@@ -475,11 +419,7 @@ var WIRENak12 = nakCases.Must("WIRE-Nak-12", "IBTA 9.9", "reserved OpCode",
 	"A request with a reserved opcode of the service is not executed. It is dropped, or answered with a NAK 0x61 "+
 		"that has its PSN.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.reserved",
-	Title: "reserved opcodes",
-	Run:   nakReserved,
-}, WIRENak12)
+var _ = nakCases.Add("wire.nak.reserved", "reserved opcodes", nakReserved, WIRENak12)
 
 func nakReserved(t *validate.T) {
 	s := open(t)
@@ -516,11 +456,8 @@ func nakReserved(t *validate.T) {
 var WIRENak13 = nakCases.Must("WIRE-Nak-13", "IBTA 9.7.4", "responder resources",
 	"A READ or atomic to a QP without responder resources is answered with a NAK 0x61 that has its PSN.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.no-resources",
-	Title: "a READ and atomics to a QP without responder resources",
-	Run:   nakNoResources,
-}, WIRENak13)
+var _ = nakCases.Add("wire.nak.no-resources", "a READ and atomics to a QP without responder resources",
+	nakNoResources, WIRENak13)
 
 func nakNoResources(t *validate.T) {
 	s := open(t)
@@ -545,11 +482,7 @@ var WIRENak14 = nakCases.Must("WIRE-Nak-14", "IBTA 9.7.4", "responder resources"
 	"READs beyond the responder resources of the QP are answered in order. Alternatively, the first of them is "+
 		"answered with a NAK 0x61 that has its PSN, after the answers to the READs before it.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.nak.resources",
-	Title: "eight READs to a QP with resources for two",
-	Run:   nakResources,
-}, WIRENak14)
+var _ = nakCases.Add("wire.nak.resources", "eight READs to a QP with resources for two", nakResources, WIRENak14)
 
 func nakResources(t *validate.T) {
 	const resources, reads = 2, 8
@@ -581,11 +514,7 @@ var WIRERnr01 = nakCases.Must("WIRE-Rnr-01", "IBTA 9.7.5", "RNR NAK; MinRNRTimer
 	"A SEND without a posted receive is answered with an RNR NAK that has its PSN and the timer code of the QP. It "+
 		"is executed when it is retransmitted after a receive was posted.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.rnr.refused",
-	Title: "a SEND without a receive",
-	Run:   rnrRefused,
-}, WIRERnr01)
+var _ = nakCases.Add("wire.rnr.refused", "a SEND without a receive", rnrRefused, WIRERnr01)
 
 func rnrRefused(t *validate.T) {
 	p := dial(t, kit.MinRNR(14))
@@ -603,11 +532,7 @@ func rnrRefused(t *validate.T) {
 	p.Buf.WantOnly(t, "receive", 0, data)
 }
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.rnr.codes",
-	Title: "each RNR timer code",
-	Run:   rnrCodes,
-}, WIRERnr01)
+var _ = nakCases.Add("wire.rnr.codes", "each RNR timer code", rnrCodes, WIRERnr01)
 
 func rnrCodes(t *validate.T) {
 	s := open(t)
@@ -622,11 +547,7 @@ func rnrCodes(t *validate.T) {
 var WIRERnr02 = nakCases.Must("WIRE-Rnr-02", "IBTA 9.7.5", "RNR NAK",
 	"Requests after a SEND that got an RNR NAK are not executed before that SEND has been retransmitted.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.rnr.behind",
-	Title: "requests after a SEND that got an RNR NAK",
-	Run:   rnrLater,
-}, WIRERnr02, WIRERnr01)
+var _ = nakCases.Add("wire.rnr.behind", "requests after a SEND that got an RNR NAK", rnrLater, WIRERnr02, WIRERnr01)
 
 func rnrLater(t *validate.T) {
 	p := dial(t)
@@ -660,11 +581,7 @@ var WIRERnr03 = nakCases.Must("WIRE-Rnr-03", "IBTA 9.7.5", "RNR NAK of a WRITE w
 	"A WRITE with immediate data without a posted receive is answered with an RNR NAK that has the PSN of its last "+
 		"packet.")
 
-var _ = nakCases.Case(validate.Case{
-	ID:    "wire.rnr.write",
-	Title: "a WRITE with immediate data without a receive",
-	Run:   rnrWrite,
-}, WIRERnr03)
+var _ = nakCases.Add("wire.rnr.write", "a WRITE with immediate data without a receive", rnrWrite, WIRERnr03)
 
 func rnrWrite(t *validate.T) {
 	p := dial(t)

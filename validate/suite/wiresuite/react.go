@@ -17,11 +17,7 @@ var WIREReact16 = reactCases.Must("WIRE-React-16", "IBTA 9.9.2", "response of an
 	"A READ response to a request that is no READ, or an ATOMIC acknowledge of a request that is no atomic, "+
 		"completes the request with a bad response error and writes nothing.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.kind",
-	Title: "answers of another kind than the request",
-	Run:   reactKind,
-}, WIREReact16)
+var _ = reactCases.Add("wire.react.kind", "answers of another kind than the request", reactKind, WIREReact16)
 
 // sent posts n SENDs of 8 bytes with ids from 1, and receives their packets.
 func (p *peer) sent(n int) {
@@ -63,11 +59,7 @@ func (p *peer) settled(what string) {
 var WIREReact01 = reactCases.Must("WIRE-React-01", "IBTA 9.7.6", "coalesced acknowledgements",
 	"An ACK completes each SEND and WRITE up to its PSN, in order, and none after it.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.coalesced",
-	Title: "one ACK for five messages",
-	Run:   reactCoalesced,
-}, WIREReact01)
+var _ = reactCases.Add("wire.react.coalesced", "one ACK for five messages", reactCoalesced, WIREReact01)
 
 func reactCoalesced(t *validate.T) {
 	p := dial(t)
@@ -79,11 +71,7 @@ func reactCoalesced(t *validate.T) {
 	p.CQ.WaitOK(4, 5)
 }
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.partly",
-	Title: "an ACK in the middle of a message",
-	Run:   reactPartly,
-}, WIREReact01)
+var _ = reactCases.Add("wire.react.partly", "an ACK in the middle of a message", reactPartly, WIREReact01)
 
 func reactPartly(t *validate.T) {
 	p := dial(t)
@@ -99,11 +87,7 @@ func reactPartly(t *validate.T) {
 var WIREReact02 = reactCases.Must("WIRE-React-02", "IBTA 9.7.6", "ACK of a PSN not sent",
 	"An ACK or NAK of a PSN that has not been sent is ignored.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.unsent",
-	Title: "answers to PSNs not sent",
-	Run:   reactUnsent,
-}, WIREReact02)
+var _ = reactCases.Add("wire.react.unsent", "answers to PSNs not sent", reactUnsent, WIREReact02)
 
 func reactUnsent(t *validate.T) {
 	p := dial(t)
@@ -121,11 +105,7 @@ func reactUnsent(t *validate.T) {
 var WIREReact03 = reactCases.Must("WIRE-React-03", "IBTA 9.7.6", "duplicate ACK",
 	"An ACK or NAK of a PSN that was already acknowledged is ignored.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.old",
-	Title: "duplicate answers",
-	Run:   reactOld,
-}, WIREReact03)
+var _ = reactCases.Add("wire.react.old", "duplicate answers", reactOld, WIREReact03)
 
 func reactOld(t *validate.T) {
 	p := dial(t)
@@ -151,11 +131,7 @@ var WIREReact04 = reactCases.Must("WIRE-React-04", "IBTA 9.7.6", "PSN sequence e
 	"After a NAK 0x60 the requester resumes at its PSN, inside a message with the opcode of that packet. Requests "+
 		"before that PSN count as acknowledged.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.sequence",
-	Title: "a NAK 0x60 in the middle of a message",
-	Run:   reactSequence,
-}, WIREReact04)
+var _ = reactCases.Add("wire.react.sequence", "a NAK 0x60 in the middle of a message", reactSequence, WIREReact04)
 
 func reactSequence(t *validate.T) {
 	p := dial(t)
@@ -180,11 +156,7 @@ func reactSequence(t *validate.T) {
 	}
 }
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.sequence-message",
-	Title: "a NAK 0x60 between messages",
-	Run:   reactSequenceMessage,
-}, WIREReact04)
+var _ = reactCases.Add("wire.react.sequence-message", "a NAK 0x60 between messages", reactSequenceMessage, WIREReact04)
 
 func reactSequenceMessage(t *validate.T) {
 	p := dial(t)
@@ -201,11 +173,7 @@ func reactSequenceMessage(t *validate.T) {
 var WIREReact05 = reactCases.Must("WIRE-React-05", "IBTA 9.7.6", "RNR NAK; RNR timer",
 	"After an RNR NAK the requester retransmits from its PSN, and not before the time of its timer code has passed.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.rnr",
-	Title: "RNR NAKs with several timer codes",
-	Run:   reactRNR,
-}, WIREReact05)
+var _ = reactCases.Add("wire.react.rnr", "RNR NAKs with several timer codes", reactRNR, WIREReact05)
 
 func reactRNR(t *validate.T) {
 	p := dial(t)
@@ -230,11 +198,7 @@ var WIREReact06 = reactCases.Must("WIRE-React-06", "IBTA 9.7.6", "RNR retry coun
 	"A request that gets only RNR NAKs is retransmitted as often as the RNR retry count allows. Then it completes "+
 		"with the status RNR retries exhausted.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.rnr-count",
-	Title: "RNR NAKs for each transmission",
-	Run:   reactRNRCount,
-}, WIREReact06)
+var _ = reactCases.Add("wire.react.rnr-count", "RNR NAKs for each transmission", reactRNRCount, WIREReact06)
 
 func reactRNRCount(t *validate.T) {
 	s := open(t)
@@ -270,11 +234,7 @@ var WIREReact07 = reactCases.Must("WIRE-React-07", "IBTA 9.9", "NAK codes",
 	"A NAK 0x61, 0x62 or 0x63 completes the request of its PSN with remote invalid request, remote access error or "+
 		"remote operation error. Requests before it complete with success, and those after it as flushed.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.fatal",
-	Title: "NAKs that move the QP to Error",
-	Run:   reactFatal,
-}, WIREReact07)
+var _ = reactCases.Add("wire.react.fatal", "NAKs that move the QP to Error", reactFatal, WIREReact07)
 
 func reactFatal(t *validate.T) {
 	s := open(t)
@@ -297,11 +257,7 @@ func reactFatal(t *validate.T) {
 var WIREReact08 = reactCases.Must("WIRE-React-08", "IBTA 9.7.6", "implied NAK",
 	"An ACK beyond an unanswered READ or atomic does not complete it. The requester sends the READ or atomic again.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.implied",
-	Title: "an ACK beyond a READ",
-	Run:   reactImplied,
-}, WIREReact08)
+var _ = reactCases.Add("wire.react.implied", "an ACK beyond a READ", reactImplied, WIREReact08)
 
 func reactImplied(t *validate.T) {
 	p := dial(t)
@@ -320,12 +276,8 @@ func reactImplied(t *validate.T) {
 	kit.SameBytes(t, "data of the READ", p.Buf.Bytes[32:32+n], data)
 }
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.implied-atomic",
-	Title: "an ACK beyond an atomic",
-	Needs: validate.Needs{Atomics: ci.AtomicLocal},
-	Run:   reactImpliedAtomic,
-}, WIREReact08)
+var _ = reactCases.Needing(validate.Needs{Atomics: ci.AtomicLocal}).Add("wire.react.implied-atomic",
+	"an ACK beyond an atomic", reactImpliedAtomic, WIREReact08)
 
 func reactImpliedAtomic(t *validate.T) {
 	p := dial(t)
@@ -356,11 +308,7 @@ var WIREReact09 = reactCases.Must("WIRE-React-09", "IBTA 9.7.6", "READ response 
 	"A READ response packet beyond the expected PSN is not written to memory. The requester sends the READ again "+
 		"from the missing PSN, with the rest of its address and length.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.read-gap",
-	Title: "a READ response with a packet missing",
-	Run:   reactReadGap,
-}, WIREReact09)
+var _ = reactCases.Add("wire.react.read-gap", "a READ response with a packet missing", reactReadGap, WIREReact09)
 
 func reactReadGap(t *validate.T) {
 	p := dial(t)
@@ -398,11 +346,7 @@ var WIREReact10 = reactCases.Must("WIRE-React-10", "IBTA 9.7.6", "READ response 
 	"A READ response packet of a wrong length completes the READ with a bad response error and is not accepted as "+
 		"data.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.read-length",
-	Title: "READ responses of wrong lengths",
-	Run:   reactReadLength,
-}, WIREReact10)
+var _ = reactCases.Add("wire.react.read-length", "READ responses of wrong lengths", reactReadLength, WIREReact10)
 
 func reactReadLength(t *validate.T) {
 	s := open(t)
@@ -443,11 +387,7 @@ var WIREReact11 = reactCases.Must("WIRE-React-11", "IBTA 9.7.6", "transport time
 	"A request without an answer is sent once and retransmitted as a whole as often as the retry count allows. "+
 		"Then it completes with the status transport retries exhausted.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.timeout",
-	Title: "no answer at all",
-	Run:   reactTimeout,
-}, WIREReact11, WIREReact14)
+var _ = reactCases.Add("wire.react.timeout", "no answer at all", reactTimeout, WIREReact11, WIREReact14)
 
 func reactTimeout(t *validate.T) {
 	s := open(t)
@@ -466,11 +406,8 @@ func reactTimeout(t *validate.T) {
 var WIREReact12 = reactCases.Must("WIRE-React-12", "IBTA 9.7.6", "transport timer",
 	"A request is not retransmitted before the local ACK timeout has passed.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.timeout-time",
-	Title: "the time between two transmissions",
-	Run:   reactTimeoutTime,
-}, WIREReact12, WIREReact11)
+var _ = reactCases.Add("wire.react.timeout-time", "the time between two transmissions", reactTimeoutTime, WIREReact12,
+	WIREReact11)
 
 func reactTimeoutTime(t *validate.T) {
 	const exp = ci.TimeExp(14) // 67 ms
@@ -494,11 +431,7 @@ func reactTimeoutTime(t *validate.T) {
 var WIREReact13 = reactCases.Must("WIRE-React-13", "IBTA 9.6", "packet validation",
 	"A response with a wrong ICRC, of another partition, from another address or to another QP is dropped.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.bad",
-	Title: "invalid responses",
-	Run:   reactBad,
-}, WIREReact13)
+var _ = reactCases.Add("wire.react.bad", "invalid responses", reactBad, WIREReact13)
 
 func reactBad(t *validate.T) {
 	p := dial(t)
@@ -523,11 +456,8 @@ func reactBad(t *validate.T) {
 var WIREReact14 = reactCases.Must("WIRE-React-14", "IBTA 9.7.6", "retry",
 	"A retransmitted request has the bytes of the first transmission: opcode, PSN, headers and payload.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.same",
-	Title: "a retransmitted message of three packets, also across PSN 0xffffff",
-	Run:   reactSame,
-}, WIREReact14, WIREReact11)
+var _ = reactCases.Add("wire.react.same", "a retransmitted message of three packets, also across PSN 0xffffff",
+	reactSame, WIREReact14, WIREReact11)
 
 func reactSame(t *validate.T) {
 	s := open(t)
@@ -550,11 +480,7 @@ func reactSame(t *validate.T) {
 var WIREReact15 = reactCases.Must("WIRE-React-15", "IBTA 9.7.6", "retry counter",
 	"An answer that makes progress resets the requester's retry counter.")
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.refreshed",
-	Title: "answers between timeouts",
-	Run:   reactRefreshed,
-}, WIREReact15, WIREReact11)
+var _ = reactCases.Add("wire.react.refreshed", "answers between timeouts", reactRefreshed, WIREReact15, WIREReact11)
 
 func reactRefreshed(t *validate.T) {
 	s := open(t)

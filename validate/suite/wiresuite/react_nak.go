@@ -9,11 +9,8 @@ import (
 	"ciddk/wire"
 )
 
-var _ = reactCases.Case(validate.Case{
-	ID:    "wire.react.nak-count",
-	Title: "a NAK of a sequence error, and no further answer",
-	Run:   reactNAKCount,
-}, WIREReact11)
+var _ = reactCases.Add("wire.react.nak-count", "a NAK of a sequence error, and no further answer", reactNAKCount,
+	WIREReact11)
 
 // reactNAKCount answers the first transmission with a NAK of a sequence error, which costs one retry as a timeout does.
 func reactNAKCount(t *validate.T) {

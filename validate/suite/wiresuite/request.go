@@ -15,21 +15,15 @@ var requestCases = area()
 var WIREReq01 = requestCases.Must("WIRE-Req-01", "IBTA 9.7.3", "SEND",
 	"A SEND is sent as full packets and a rest, with the opcodes FIRST, MIDDLE, LAST or ONLY and its bytes in order.")
 
-var _ = requestCases.Case(validate.Case{
-	ID:    "wire.request.send",
-	Title: "SENDs of 0 bytes to several packets",
-	Run:   func(t *validate.T) { dial(t).outbound(wire.OpSend) },
-}, WIREReq01, WIREReq09)
+var _ = requestCases.Add("wire.request.send", "SENDs of 0 bytes to several packets",
+	func(t *validate.T) { dial(t).outbound(wire.OpSend) }, WIREReq01, WIREReq09)
 
 var WIREReq02 = requestCases.Must("WIRE-Req-02", "IBTA 9.7.3", "RDMA WRITE; RETH",
 	"A WRITE is sent like a SEND. Its first packet, and no other, has a RETH with the address, the key and the "+
 		"length of the whole WRITE.")
 
-var _ = requestCases.Case(validate.Case{
-	ID:    "wire.request.write",
-	Title: "WRITEs of 0 bytes to several packets",
-	Run:   func(t *validate.T) { dial(t).outbound(wire.OpWrite) },
-}, WIREReq02, WIREReq09)
+var _ = requestCases.Add("wire.request.write", "WRITEs of 0 bytes to several packets",
+	func(t *validate.T) { dial(t).outbound(wire.OpWrite) }, WIREReq02, WIREReq09)
 
 // elsewhere is remote memory that does not exist. The certifier answers requests for it.
 var elsewhere = ci.Remote{Addr: 0x0000123456789abc, RKey: 0xdeadbe01}
@@ -130,11 +124,7 @@ var WIREReq03 = requestCases.Must("WIRE-Req-03", "IBTA 9.7.3", "RDMA READ reques
 	"A READ is sent as requests without payload. Their RETHs cover the requested address, key and length without "+
 		"gap or overlap.")
 
-var _ = requestCases.Case(validate.Case{
-	ID:    "wire.request.read",
-	Title: "READs of 0 bytes to several packets",
-	Run:   requestRead,
-}, WIREReq03)
+var _ = requestCases.Add("wire.request.read", "READs of 0 bytes to several packets", requestRead, WIREReq03)
 
 func requestRead(t *validate.T) {
 	p := dial(t)
@@ -157,12 +147,8 @@ var WIREReq04 = requestCases.Must("WIRE-Req-04", "IBTA 9.7.3", "atomics; AtomicE
 	"An atomic is sent as one packet with its address, key and operands. The compare value of a fetch and add is "+
 		"not checked.")
 
-var _ = requestCases.Case(validate.Case{
-	ID:    "wire.request.atomic",
-	Title: "compare and swap, fetch and add",
-	Needs: validate.Needs{Atomics: ci.AtomicLocal},
-	Run:   requestAtomic,
-}, WIREReq04)
+var _ = requestCases.Needing(validate.Needs{Atomics: ci.AtomicLocal}).Add("wire.request.atomic",
+	"compare and swap, fetch and add", requestAtomic, WIREReq04)
 
 func requestAtomic(t *validate.T) {
 	p := dial(t)
@@ -212,11 +198,8 @@ func (p *peer) one(op wire.Op, w ci.SendWR, n int, psn, msn uint32) uint32 {
 var WIREReq05 = requestCases.Must("WIRE-Req-05", "IBTA 9.3", "ImmDt",
 	"Immediate data are only in the last packet of a message, as the bytes 01 02 03 04 for 0x01020304.")
 
-var _ = requestCases.Case(validate.Case{
-	ID:    "wire.request.immediate",
-	Title: "SENDs and WRITEs with immediate data, of one packet and of three",
-	Run:   requestImm,
-}, WIREReq05)
+var _ = requestCases.Add("wire.request.immediate", "SENDs and WRITEs with immediate data, of one packet and of three",
+	requestImm, WIREReq05)
 
 func requestImm(t *validate.T) {
 	p := dial(t)
@@ -235,12 +218,8 @@ func requestImm(t *validate.T) {
 var WIREReq06 = requestCases.Must("WIRE-Req-06", "IBTA 9.3", "IETH",
 	"The key of a SEND with invalidate is only in its last packet.")
 
-var _ = requestCases.Case(validate.Case{
-	ID:    "wire.request.invalidate",
-	Title: "SENDs with invalidate, of one packet and of three",
-	Needs: validate.Needs{Caps: ci.CapSendInvalidate},
-	Run:   requestInv,
-}, WIREReq06)
+var _ = requestCases.Needing(validate.Needs{Caps: ci.CapSendInvalidate}).Add("wire.request.invalidate",
+	"SENDs with invalidate, of one packet and of three", requestInv, WIREReq06)
 
 func requestInv(t *validate.T) {
 	p := dial(t)
@@ -256,11 +235,7 @@ func requestInv(t *validate.T) {
 var WIREReq07 = requestCases.Must("WIRE-Req-07", "IBTA 9.2", "BTH SE",
 	"The solicited event bit is set in the last packet of a message that requests it, and in no other.")
 
-var _ = requestCases.Case(validate.Case{
-	ID:    "wire.request.solicited",
-	Title: "messages with and without a solicited event",
-	Run:   requestSE,
-}, WIREReq07)
+var _ = requestCases.Add("wire.request.solicited", "messages with and without a solicited event", requestSE, WIREReq07)
 
 func requestSE(t *validate.T) {
 	p := dial(t)
@@ -277,11 +252,7 @@ func requestSE(t *validate.T) {
 var WIREReq08 = requestCases.Should("WIRE-Req-08", "IBTA 9.7.3", "BTH AckReq",
 	"The last packet of a message requests an acknowledgement.")
 
-var _ = requestCases.Case(validate.Case{
-	ID:    "wire.request.ack",
-	Title: "AckReq at the end of messages",
-	Run:   requestAck,
-}, WIREReq08)
+var _ = requestCases.Add("wire.request.ack", "AckReq at the end of messages", requestAck, WIREReq08)
 
 func requestAck(t *validate.T) {
 	p := dial(t)
@@ -308,11 +279,7 @@ var WIREReq09 = requestCases.Must("WIRE-Req-09", "IBTA 9.7.3", "PSN",
 	"The PSN of each request packet follows that of the previous one. A READ uses as many PSNs as its response has "+
 		"packets.")
 
-var _ = requestCases.Case(validate.Case{
-	ID:    "wire.request.psn",
-	Title: "PSNs over messages of all kinds",
-	Run:   requestPSN,
-}, WIREReq09)
+var _ = requestCases.Add("wire.request.psn", "PSNs over messages of all kinds", requestPSN, WIREReq09)
 
 func requestPSN(t *validate.T) {
 	p := dial(t)
@@ -340,11 +307,7 @@ func (p *peer) mixed(psn uint32) {
 var WIREReq10 = requestCases.Must("WIRE-Req-10", "IBTA 9.7.1", "PSN modulo 2^24",
 	"PSNs continue with 0 after 0xffffff.")
 
-var _ = requestCases.Case(validate.Case{
-	ID:    "wire.request.wrap",
-	Title: "PSNs across 0xffffff",
-	Run:   requestWrap,
-}, WIREReq10, WIREReq09)
+var _ = requestCases.Add("wire.request.wrap", "PSNs across 0xffffff", requestWrap, WIREReq10, WIREReq09)
 
 func requestWrap(t *validate.T) {
 	s := open(t)

@@ -19,11 +19,7 @@ var WIREAck01 = respondCases.Must("WIRE-Ack-01", "IBTA 9.7.5", "acknowledge mess
 	"A message with AckReq in its last packet is acknowledged once it has been executed. The acknowledgement has "+
 		"that packet's PSN and an ACK syndrome.")
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.ack.send",
-	Title: "SENDs of one packet",
-	Run:   ackSend,
-}, WIREAck01)
+var _ = respondCases.Add("wire.ack.send", "SENDs of one packet", ackSend, WIREAck01)
 
 func ackSend(t *validate.T) {
 	p := dial(t)
@@ -35,11 +31,7 @@ func ackSend(t *validate.T) {
 	p.RecvCQ.WaitOK(1, 2, 3)
 }
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.ack.polling",
-	Title: "SENDs to a consumer that polls without a pause",
-	Run:   ackPolling,
-}, WIREAck01)
+var _ = respondCases.Add("wire.ack.polling", "SENDs to a consumer that polls without a pause", ackPolling, WIREAck01)
 
 // ackPolling checks that a consumer that spins on its CQs does not hold up acknowledgements.
 func ackPolling(t *validate.T) {
@@ -78,11 +70,7 @@ func ackPolling(t *validate.T) {
 	kit.True(t, slices.Equal(seen, want), "ids of the completions", fmt.Sprint(want), "%v", seen)
 }
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.ack.write",
-	Title: "a WRITE of one packet",
-	Run:   ackWrite,
-}, WIREAck01, WIREWrite01)
+var _ = respondCases.Add("wire.ack.write", "a WRITE of one packet", ackWrite, WIREAck01, WIREWrite01)
 
 func ackWrite(t *validate.T) {
 	p := dial(t)
@@ -93,11 +81,7 @@ func ackWrite(t *validate.T) {
 	p.Buf.WantOnly(t, "memory after the acknowledgement", 7, data)
 }
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.ack.last",
-	Title: "a message of three packets: one acknowledgement",
-	Run:   ackLast,
-}, WIREAck01)
+var _ = respondCases.Add("wire.ack.last", "a message of three packets: one acknowledgement", ackLast, WIREAck01)
 
 func ackLast(t *validate.T) {
 	p := dial(t)
@@ -110,11 +94,7 @@ func ackLast(t *validate.T) {
 var WIREAck02 = respondCases.Must("WIRE-Ack-02", "IBTA 9.7.5", "BTH AckReq",
 	"A packet with AckReq inside a message is acknowledged with its PSN before the message ends.")
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.ack.inside",
-	Title: "AckReq in the first packet of a message",
-	Run:   ackInside,
-}, WIREAck02)
+var _ = respondCases.Add("wire.ack.inside", "AckReq in the first packet of a message", ackInside, WIREAck02)
 
 func ackInside(t *validate.T) { acksInside(t, false) }
 
@@ -122,11 +102,7 @@ var WIREAck03 = respondCases.Must("WIRE-Ack-03", "IBTA 9.7.7", "AETH MSN",
 	"The MSN counts every executed message exactly once since the QP was connected. Only the last packet of a "+
 		"message increments it.")
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.ack.msn-inside",
-	Title: "the MSN inside a message",
-	Run:   ackMSNInside,
-}, WIREAck03)
+var _ = respondCases.Add("wire.ack.msn-inside", "the MSN inside a message", ackMSNInside, WIREAck03)
 
 func ackMSNInside(t *validate.T) { acksInside(t, true) }
 
@@ -146,11 +122,8 @@ func acksInside(t *validate.T, counted bool) {
 	p.expect("acknowledgement of the LAST packet", acked(p.last(), done))
 }
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.ack.msn",
-	Title: "the MSN after SEND, WRITE and READ of one and of several packets",
-	Run:   ackMSN,
-}, WIREAck03)
+var _ = respondCases.Add("wire.ack.msn", "the MSN after SEND, WRITE and READ of one and of several packets", ackMSN,
+	WIREAck03)
 
 func ackMSN(t *validate.T) {
 	p := dial(t)
@@ -197,12 +170,8 @@ func (p *peer) readAnswer(what string, first uint32, data []byte, msn int) {
 var WIREAck04 = respondCases.Must("WIRE-Ack-04", "IBTA 9.7.7", "AETH credit count; SRQ",
 	"A responder with a shared receive queue grants no credits: its ACKs have the credit code 31.")
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.ack.srq-credits",
-	Title: "credits of a QP with an SRQ",
-	Needs: validate.Needs{Caps: ci.CapSRQ},
-	Run:   ackSRQ,
-}, WIREAck04)
+var _ = respondCases.Needing(validate.Needs{Caps: ci.CapSRQ}).Add("wire.ack.srq-credits",
+	"credits of a QP with an SRQ", ackSRQ, WIREAck04)
 
 func ackSRQ(t *validate.T) {
 	s := open(t)
@@ -219,11 +188,7 @@ func ackSRQ(t *validate.T) {
 var WIREAck05 = respondCases.Must("WIRE-Ack-05", "IBTA 9.7.1", "PSN modulo 2^24",
 	"Expected and acknowledged PSNs continue with 0 after 0xffffff.")
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.ack.wrap",
-	Title: "messages across PSN 0xffffff",
-	Run:   ackWrap,
-}, WIREAck05)
+var _ = respondCases.Add("wire.ack.wrap", "messages across PSN 0xffffff", ackWrap, WIREAck05)
 
 func ackWrap(t *validate.T) {
 	p := open(t).raw().at(0xfffffe, 5).connect()
@@ -238,11 +203,7 @@ func ackWrap(t *validate.T) {
 var WIRESend01 = respondCases.Must("WIRE-Send-01", "IBTA 9.7.4", "SEND",
 	"A SEND of several packets fills one receive with their payloads in order. The completion has the immediate data.")
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.send.placed",
-	Title: "SENDs of 0 bytes to several packets",
-	Run:   sendPlaced,
-}, WIRESend01)
+var _ = respondCases.Add("wire.send.placed", "SENDs of 0 bytes to several packets", sendPlaced, WIRESend01)
 
 func sendPlaced(t *validate.T) {
 	p := dial(t)
@@ -258,11 +219,8 @@ func sendPlaced(t *validate.T) {
 	}
 }
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.send.immediate",
-	Title: "SENDs with immediate data, of one packet and of three",
-	Run:   sendImm,
-}, WIRESend01)
+var _ = respondCases.Add("wire.send.immediate", "SENDs with immediate data, of one packet and of three", sendImm,
+	WIRESend01)
 
 func sendImm(t *validate.T) {
 	p := dial(t)
@@ -280,11 +238,7 @@ func sendImm(t *validate.T) {
 	}
 }
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.send.unfinished",
-	Title: "a QP goes to Error inside a message",
-	Run:   sendUnfinished,
-}, WIRESend01)
+var _ = respondCases.Add("wire.send.unfinished", "a QP goes to Error inside a message", sendUnfinished, WIRESend01)
 
 // sendUnfinished takes a QP to Error inside a message. The receive that the message has begun to fill is flushed,
 // before those behind it.
@@ -302,11 +256,7 @@ var WIREWrite01 = respondCases.Must("WIRE-Write-01", "IBTA 9.7.4", "RDMA WRITE",
 	"A WRITE of several packets writes their payloads in order at the address of the RETH in its first packet. It "+
 		"uses no receive.")
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.write.placed",
-	Title: "WRITEs of 1 byte to several packets",
-	Run:   writePlaced,
-}, WIREWrite01)
+var _ = respondCases.Add("wire.write.placed", "WRITEs of 1 byte to several packets", writePlaced, WIREWrite01)
 
 func writePlaced(t *validate.T) {
 	p := dial(t)
@@ -325,11 +275,7 @@ var WIREWrite02 = respondCases.Must("WIRE-Write-02", "IBTA 9.7.4", "RDMA WRITE w
 	"A WRITE with immediate data uses one receive at its last packet. The completion has the immediate data and "+
 		"the length written.")
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.write.immediate",
-	Title: "WRITEs with immediate data",
-	Run:   writeImm,
-}, WIREWrite02)
+var _ = respondCases.Add("wire.write.immediate", "WRITEs with immediate data", writeImm, WIREWrite02)
 
 func writeImm(t *validate.T) {
 	p := dial(t)
@@ -352,11 +298,7 @@ var WIRERead01 = respondCases.Must("WIRE-Read-01", "IBTA 9.7.5", "READ responses
 		"consecutive PSNs from that of the request on. All except the last are full. FIRST, LAST and ONLY have an "+
 		"AETH with an ACK syndrome.")
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.read.sizes",
-	Title: "READs of 1 byte to several packets",
-	Run:   readSizes,
-}, WIRERead01)
+var _ = respondCases.Add("wire.read.sizes", "READs of 1 byte to several packets", readSizes, WIRERead01)
 
 func readSizes(t *validate.T) {
 	p := dial(t)
@@ -368,11 +310,7 @@ func readSizes(t *validate.T) {
 	p.barrier("READs", 9)
 }
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.read.wrap",
-	Title: "a READ response across PSN 0xffffff",
-	Run:   readWrap,
-}, WIRERead01, WIREAck05)
+var _ = respondCases.Add("wire.read.wrap", "a READ response across PSN 0xffffff", readWrap, WIRERead01, WIREAck05)
 
 func readWrap(t *validate.T) {
 	p := open(t).raw().at(0xfffffe, 5).connect()
@@ -385,11 +323,7 @@ func readWrap(t *validate.T) {
 var WIRERead02 = respondCases.Must("WIRE-Read-02", "IBTA 9.7.4", "zero-length RDMA",
 	"A READ or WRITE of no bytes is answered without a check of its key and address.")
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.rdma.zero",
-	Title: "READ and WRITE of no bytes with an invalid key",
-	Run:   rdmaZero,
-}, WIRERead02)
+var _ = respondCases.Add("wire.rdma.zero", "READ and WRITE of no bytes with an invalid key", rdmaZero, WIRERead02)
 
 func rdmaZero(t *validate.T) {
 	p := dial(t)
@@ -404,12 +338,8 @@ func rdmaZero(t *validate.T) {
 var WIREAtomic01 = respondCases.Must("WIRE-Atomic-01", "IBTA 9.7.5", "atomic acknowledge",
 	"An atomic is answered with an ATOMIC ACKNOWLEDGE that has the request's PSN and the original value of the memory.")
 
-var _ = respondCases.Case(validate.Case{
-	ID:    "wire.atomic.answers",
-	Title: "compare and swap, fetch and add",
-	Needs: validate.Needs{Atomics: ci.AtomicLocal},
-	Run:   atomicAnswers,
-}, WIREAtomic01)
+var _ = respondCases.Needing(validate.Needs{Atomics: ci.AtomicLocal}).Add("wire.atomic.answers",
+	"compare and swap, fetch and add", atomicAnswers, WIREAtomic01)
 
 func atomicAnswers(t *validate.T) {
 	p := dial(t)

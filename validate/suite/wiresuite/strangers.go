@@ -18,11 +18,7 @@ var WIREDrop15 = strangers.Must("WIRE-Drop-15", "IBTA 9.6", "source of a connect
 	"SENDs, READs and atomics to an RC QP, and SENDs and WRITEs to a UC QP, are dropped without an answer if they "+
 		"come from an address other than the peer's.")
 
-var _ = strangers.Case(validate.Case{
-	ID:    "wire.drop.forged",
-	Title: "requests of each kind from another source address",
-	Run:   dropForged,
-}, WIREDrop15)
+var _ = strangers.Add("wire.drop.forged", "requests of each kind from another source address", dropForged, WIREDrop15)
 
 func dropForged(t *validate.T) {
 	s := open(t)
@@ -68,11 +64,7 @@ var WIREDrop16 = strangers.Must("WIRE-Drop-16", "IBTA 9.6", "destination of a co
 	"A packet to a connected QP that is addressed to another GID of the port than that of the QP's path is dropped "+
 		"without an answer.")
 
-var _ = strangers.Case(validate.Case{
-	ID:    "wire.drop.destination",
-	Title: "packets to another GID of the port",
-	Run:   dropDestination,
-}, WIREDrop16)
+var _ = strangers.Add("wire.drop.destination", "packets to another GID of the port", dropDestination, WIREDrop16)
 
 func dropDestination(t *validate.T) {
 	s := open(t)

@@ -16,11 +16,8 @@ import (
 // 10.3.1, 10.8.5.)
 var unanswered = area()
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.react.rnr-twice",
-	Title: "an RNR NAK that comes twice, with one RNR retry",
-	Run:   reactRNRTwice,
-}, WIREReact06)
+var _ = unanswered.Add("wire.react.rnr-twice", "an RNR NAK that comes twice, with one RNR retry", reactRNRTwice,
+	WIREReact06)
 
 // longRNR is the code of an RNR timer of 82 ms, in which the certifier sends several packets.
 const longRNR = 26
@@ -43,11 +40,8 @@ func reactRNRTwice(t *validate.T) {
 	p.CQ.WaitOK(1, 2)
 }
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.react.sequence-twice",
-	Title: "a NAK 0x60 that comes three times, with one retry",
-	Run:   reactSequenceTwice,
-}, WIREReact04)
+var _ = unanswered.Add("wire.react.sequence-twice", "a NAK 0x60 that comes three times, with one retry",
+	reactSequenceTwice, WIREReact04)
 
 // reactSequenceTwice sends copies of a NAK, as a network may. They do not report further losses, so that they may not
 // use up the retries of the connection.
@@ -65,11 +59,8 @@ func reactSequenceTwice(t *validate.T) {
 	p.WantState(ci.QPRTS)
 }
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.react.rnr-unlimited",
-	Title: "ten RNR NAKs to a QP with RNR retry count 7",
-	Run:   reactRNRUnlimited,
-}, WIREReact06)
+var _ = unanswered.Add("wire.react.rnr-unlimited", "ten RNR NAKs to a QP with RNR retry count 7", reactRNRUnlimited,
+	WIREReact06)
 
 func reactRNRUnlimited(t *validate.T) {
 	p := dial(t, kit.RNRRetry(7))
@@ -83,11 +74,8 @@ func reactRNRUnlimited(t *validate.T) {
 	p.CQ.WaitOK(1)
 }
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.react.rnr-refreshed",
-	Title: "RNR NAKs for several SENDs, each with one RNR retry",
-	Run:   reactRNRRefreshed,
-}, WIREReact15)
+var _ = unanswered.Add("wire.react.rnr-refreshed", "RNR NAKs for several SENDs, each with one RNR retry",
+	reactRNRRefreshed, WIREReact15)
 
 func reactRNRRefreshed(t *validate.T) {
 	p := dial(t, kit.RNRRetry(1))
@@ -101,11 +89,8 @@ func reactRNRRefreshed(t *validate.T) {
 	}
 }
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.react.rnr-overtaken",
-	Title: "an ACK that arrives while the QP waits after an RNR NAK",
-	Run:   reactRNROvertaken,
-}, WIREReact01)
+var _ = unanswered.Add("wire.react.rnr-overtaken", "an ACK that arrives while the QP waits after an RNR NAK",
+	reactRNROvertaken, WIREReact01)
 
 // waiting posts a request without packets that waits for all before it, if the adapter has one, and returns its id.
 func (p *peer) waiting() []uint64 {
@@ -151,11 +136,8 @@ func reactRNROvertaken(t *validate.T) {
 	}
 }
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.react.rnr-part",
-	Title: "an ACK of a part of a message while the QP waits after an RNR NAK",
-	Run:   reactRNRPart,
-}, WIREReact01)
+var _ = unanswered.Add("wire.react.rnr-part", "an ACK of a part of a message while the QP waits after an RNR NAK",
+	reactRNRPart, WIREReact01)
 
 func reactRNRPart(t *validate.T) {
 	p := dial(t)
@@ -184,11 +166,8 @@ var WIREReact21 = unanswered.Must("WIRE-React-21", "IBTA 9.7.5", "retry counter;
 	"A NAK 0x60 and an implied NAK each use a retry. Without a retry left, the request completes with the status "+
 		"transport retries exhausted and is not sent again.")
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.react.sequence-count",
-	Title: "NAKs 0x60 and implied NAKs to a QP without retries",
-	Run:   reactSequenceCount,
-}, WIREReact21)
+var _ = unanswered.Add("wire.react.sequence-count", "NAKs 0x60 and implied NAKs to a QP without retries",
+	reactSequenceCount, WIREReact21)
 
 func reactSequenceCount(t *validate.T) {
 	s := open(t)
@@ -214,11 +193,8 @@ func reactSequenceCount(t *validate.T) {
 var WIREReact22 = unanswered.Must("WIRE-React-22", "IBTA 9.7.5", "responses as acknowledgements",
 	"A READ response or an ATOMIC acknowledge acknowledges each SEND and WRITE before its request.")
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.react.response-acks",
-	Title: "a READ response and an ATOMIC acknowledge after SENDs without an ACK",
-	Run:   reactResponseAcks,
-}, WIREReact22)
+var _ = unanswered.Add("wire.react.response-acks",
+	"a READ response and an ATOMIC acknowledge after SENDs without an ACK", reactResponseAcks, WIREReact22)
 
 func reactResponseAcks(t *validate.T) {
 	p := dial(t)
@@ -252,11 +228,8 @@ var WIREReact23 = unanswered.Must("WIRE-React-23", "IBTA 9.7.5", "duplicate resp
 	"A READ response or an ATOMIC acknowledge of a PSN that was already answered, or that was not requested, is "+
 		"ignored, and nothing of it is written.")
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.react.response-again",
-	Title: "READ responses and ATOMIC acknowledges that come again, or for no request",
-	Run:   reactResponseAgain,
-}, WIREReact23)
+var _ = unanswered.Add("wire.react.response-again",
+	"READ responses and ATOMIC acknowledges that come again, or for no request", reactResponseAgain, WIREReact23)
 
 func reactResponseAgain(t *validate.T) {
 	ack := wire.ACK(wire.CreditsInvalid)
@@ -301,11 +274,7 @@ func reactResponseAgain(t *validate.T) {
 	kit.Equal(t, "state of the QP", p.State(), ci.QPRTS)
 }
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.react.rtr",
-	Title: "answers to a QP in RTR, which has sent nothing",
-	Run:   reactRTR,
-}, WIREReact23)
+var _ = unanswered.Add("wire.react.rtr", "answers to a QP in RTR, which has sent nothing", reactRTR, WIREReact23)
 
 func reactRTR(t *validate.T) {
 	ack := wire.ACK(wire.CreditsInvalid)
@@ -324,11 +293,8 @@ func reactRTR(t *validate.T) {
 	p.CQ.WaitOK(1)
 }
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.react.read-opcode",
-	Title: "READ responses that begin or end with the wrong opcode",
-	Run:   reactReadOpcode,
-}, WIREReact10)
+var _ = unanswered.Add("wire.react.read-opcode", "READ responses that begin or end with the wrong opcode",
+	reactReadOpcode, WIREReact10)
 
 func reactReadOpcode(t *validate.T) {
 	s := open(t)
@@ -367,12 +333,8 @@ var WIREReact24 = unanswered.Must("WIRE-React-24", "IBTA 10.8.5", "order of comp
 	"A request that sends no packet, such as a local invalidate, does not complete before the requests that were "+
 		"posted before it, and is executed once, also if these are sent again.")
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.react.local-order",
-	Title: "an invalidation between SENDs that are not acknowledged",
-	Needs: validate.Needs{Caps: ci.CapFastReg},
-	Run:   reactLocalOrder,
-}, WIREReact24)
+var _ = unanswered.Needing(validate.Needs{Caps: ci.CapFastReg}).Add("wire.react.local-order",
+	"an invalidation between SENDs that are not acknowledged", reactLocalOrder, WIREReact24)
 
 func reactLocalOrder(t *validate.T) {
 	p := dial(t)
@@ -421,11 +383,7 @@ var WIRESqd01 = unanswered.Must("WIRE-Sqd-01", "IBTA 10.3.1.5", "send queue drai
 		"no other. It is drained, and raises the event if asked to, when they are complete. Back in RTS it sends the "+
 		"rest.")
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.sqd.waits",
-	Title: "a QP that drains while SENDs are not acknowledged",
-	Run:   sqdWaits,
-}, WIRESqd01)
+var _ = unanswered.Add("wire.sqd.waits", "a QP that drains while SENDs are not acknowledged", sqdWaits, WIRESqd01)
 
 func sqdWaits(t *validate.T) {
 	p := dial(t)
@@ -462,11 +420,8 @@ func sqdWaits(t *validate.T) {
 	kit.Equal(t, "events of a drained queue", p.Events.Count(ci.EventSQDrained), 1)
 }
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.sqd.silent",
-	Title: "a QP that drains without an event, and is moved on before it has drained",
-	Run:   sqdSilent,
-}, WIRESqd01)
+var _ = unanswered.Add("wire.sqd.silent", "a QP that drains without an event, and is moved on before it has drained",
+	sqdSilent, WIRESqd01)
 
 func sqdSilent(t *validate.T) {
 	p := dial(t, kit.AckTime(tick+3), kit.Retry(7)) // a busy machine has half a second to acknowledge
@@ -491,11 +446,8 @@ func sqdSilent(t *validate.T) {
 var WIRETake09 = unanswered.Must("WIRE-Take-09", "IBTA 10.3.1", "QP state; requests",
 	"A QP executes and answers requests in RTR, in RTS, while it drains, and in SQD.")
 
-var _ = unanswered.Case(validate.Case{
-	ID:    "wire.take.states",
-	Title: "SEND, WRITE and READ in RTR, RTS, while the QP drains, and in SQD",
-	Run:   takeStates,
-}, WIRETake09)
+var _ = unanswered.Add("wire.take.states", "SEND, WRITE and READ in RTR, RTS, while the QP drains, and in SQD",
+	takeStates, WIRETake09)
 
 func takeStates(t *validate.T) {
 	p := open(t).raw()

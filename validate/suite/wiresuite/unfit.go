@@ -17,12 +17,8 @@ var WIREUc06 = unfit.Must("WIRE-Uc-06", "IBTA 9.8.2.2", "UC, validation of reque
 	"A UC packet that does not fit the message in progress, has a wrong length or is not permitted is dropped with "+
 		"the rest of its message and without an answer. It completes no receive, and the next message is accepted.")
 
-var _ = unfit.Case(validate.Case{
-	ID:    "wire.uc.unfit",
-	Title: "UC packets in a wrong place, of a wrong length or without permission",
-	Needs: validate.Needs{Caps: ci.CapUC},
-	Run:   ucUnfit,
-}, WIREUc06)
+var _ = unfit.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.unfit",
+	"UC packets in a wrong place, of a wrong length or without permission", ucUnfit, WIREUc06)
 
 // ucPacket is a packet to a UC QP: its payload in packets of the path MTU and bytes, and the length in its RETH.
 type ucPacket struct {
@@ -108,12 +104,8 @@ var WIREUc07 = unfit.Must("WIRE-Uc-07", "IBTA 9.8.2.2", "UC, no receive",
 	"A UC SEND or WRITE with immediate data without a posted receive is dropped without an answer, and the QP stays "+
 		"as it is.")
 
-var _ = unfit.Case(validate.Case{
-	ID:    "wire.uc.no-receive",
-	Title: "UC messages without a receive",
-	Needs: validate.Needs{Caps: ci.CapUC},
-	Run:   ucNoReceive,
-}, WIREUc07)
+var _ = unfit.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.no-receive", "UC messages without a receive",
+	ucNoReceive, WIREUc07)
 
 func ucNoReceive(t *validate.T) {
 	s := open(t)
@@ -141,12 +133,8 @@ var WIREUc08 = unfit.Must("WIRE-Uc-08", "IBTA 10.10.2", "UC, receive that is in 
 	"A UC SEND into a receive with an invalid key completes the receive with a local protection error. The QP goes "+
 		"to Error and sends no answer.")
 
-var _ = unfit.Case(validate.Case{
-	ID:    "wire.uc.bad-receive",
-	Title: "a UC SEND into a receive with an invalid key",
-	Needs: validate.Needs{Caps: ci.CapUC},
-	Run:   ucBadReceive,
-}, WIREUc08)
+var _ = unfit.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.bad-receive",
+	"a UC SEND into a receive with an invalid key", ucBadReceive, WIREUc08)
 
 func ucBadReceive(t *validate.T) {
 	s := open(t)
@@ -161,12 +149,8 @@ func ucBadReceive(t *validate.T) {
 	s.over(p, "a SEND into a receive with an invalid key")
 }
 
-var _ = unfit.Case(validate.Case{
-	ID:    "wire.uc.psn",
-	Title: "UC messages across PSN 0xffffff, repeated, and from earlier PSNs",
-	Needs: validate.Needs{Caps: ci.CapUC},
-	Run:   ucPSN,
-}, WIREUc03)
+var _ = unfit.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.psn",
+	"UC messages across PSN 0xffffff, repeated, and from earlier PSNs", ucPSN, WIREUc03)
 
 func ucPSN(t *validate.T) {
 	p := open(t).raw(kit.Type(ci.UC)).at(0xfffffe, 5).connect()
@@ -193,11 +177,7 @@ func ucPSN(t *validate.T) {
 var WIRENak16 = unfit.Must("WIRE-Nak-16", "IBTA 9.7.4", "length validation",
 	"A WRITE or READ of more than 2^31 bytes is answered with a NAK 0x61 that has its PSN.")
 
-var _ = unfit.Case(validate.Case{
-	ID:    "wire.nak.huge",
-	Title: "a WRITE and a READ of more than 2^31 bytes",
-	Run:   nakHuge,
-}, WIRENak16)
+var _ = unfit.Add("wire.nak.huge", "a WRITE and a READ of more than 2^31 bytes", nakHuge, WIRENak16)
 
 func nakHuge(t *validate.T) {
 	s := open(t)
@@ -231,11 +211,7 @@ var WIREDup09 = unfit.Must("WIRE-Dup-09", "IBTA 9.7.5.1.2", "duplicate READ, oth
 	"A READ with the PSN of an earlier one that asks for memory or bytes which that one did not ask for is not "+
 		"answered with data.")
 
-var _ = unfit.Case(validate.Case{
-	ID:    "wire.dup.read-other",
-	Title: "duplicate READs of other memory",
-	Run:   dupReadOther,
-}, WIREDup09)
+var _ = unfit.Add("wire.dup.read-other", "duplicate READs of other memory", dupReadOther, WIREDup09)
 
 func dupReadOther(t *validate.T) {
 	p := dial(t)
