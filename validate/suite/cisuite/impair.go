@@ -12,7 +12,8 @@ import (
 )
 
 // impairCases are the cases of services on a bad link. They run on targets that can impair their link.
-var impairCases = &validate.Area{Feature: validate.FeatureRC, Complete: func(c *validate.Case) { c.Needs.Impair = true }}
+var impairCases = &validate.Area{Feature: validate.FeatureRC,
+	Complete: func(c *validate.Case) { c.Needs.Impair = true }}
 
 var IBTA9_7_10 = impairCases.Must("IBTA-9.7-10", "IBTA 9.7", "reliability",
 	"On a link that loses, duplicates, reorders or corrupts packets, each RC message is delivered once, intact "+
