@@ -7,7 +7,8 @@ import (
 )
 
 // Keys that a QP must not invalidate, by a request of its own and by a request of its peer. (IBTA 10.6.6, 11.4.1.)
-var invalidates = &validate.Area{Feature: validate.FeatureMROpt, Needs: validate.Needs{AnyCaps: ci.CapFastReg | ci.CapMW2}}
+var invalidates = &validate.Area{Feature: validate.FeatureMROpt,
+	Needs: validate.Needs{AnyCaps: ci.CapFastReg | ci.CapMW2}}
 
 const invalidateSource = "OpLocalInv, SendInvalidate"
 
