@@ -52,7 +52,8 @@ const (
 
 // madCases are the cases of the local MAD verb, with which a driver serves the management agents of its ports. (SAS
 // 2.1, SMI and SMA; IBTA 13, 14.)
-var madCases = &validate.Area{Feature: validate.FeatureMAD, Needs: validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}}}
+var madCases = &validate.Area{Feature: validate.FeatureMAD,
+	Needs: validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}}}
 
 // request returns an SMP. Each byte of its transaction ID is set.
 func request(method byte, attr uint16, modifier uint32) *ci.MAD {

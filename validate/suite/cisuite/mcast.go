@@ -18,7 +18,8 @@ const (
 )
 
 // mcastCases are the cases of unreliable multicast. (IBTA 10.5, 11.3.1, 11.3.2.)
-var mcastCases = &validate.Area{Feature: validate.FeatureMulticast, Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast}}
+var mcastCases = &validate.Area{Feature: validate.FeatureMulticast,
+	Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast}}
 
 // group is a multicast group and the sender's address of it.
 type group struct {
