@@ -118,8 +118,7 @@ func (c *Session) reserve(verb string, o *object, parent *object, uses ...*objec
 	}
 	if limit := c.quota.kind(o.kind); c.used.count[o.kind] >= limit {
 		c.s.refused.objects[o.kind].Add(1)
-		return failf(verb, ci.InsufficientResources, "the client has %d objects of kind %v, which is its quota",
-			limit, o.kind)
+		return overQuota(verb, "the client has %d objects of kind %v, which is its quota", limit, o.kind)
 	}
 	if err := c.addCharge(verb, o.charge); err != nil {
 		return err
@@ -150,24 +149,22 @@ func (c *Session) reserve(verb string, o *object, parent *object, uses ...*objec
 func (c *Session) addCharge(verb string, x charge) error {
 	if x.queue > c.quota.QueueBytes-c.used.queueBytes {
 		c.s.refused.queueBytes.Add(1)
-		return failf(verb, ci.InsufficientResources, "queues of %d bytes and %d more, quota %d", c.used.queueBytes,
-			x.queue,
+		return overQuota(verb, "queues of %d bytes and %d more, quota %d", c.used.queueBytes, x.queue,
 			c.quota.QueueBytes)
 	}
 	if x.memory > c.quota.MemoryBytes-c.used.memoryBytes {
 		c.s.refused.memoryBytes.Add(1)
-		return failf(verb, ci.InsufficientResources, "%d bytes of registered memory and %d more, quota %d",
-			c.used.memoryBytes,
+		return overQuota(verb, "%d bytes of registered memory and %d more, quota %d", c.used.memoryBytes,
 			x.memory, c.quota.MemoryBytes)
 	}
 	if x.service > c.quota.ServiceBytes-c.used.serviceBytes {
 		c.s.refused.serviceBytes.Add(1)
-		return failf(verb, ci.InsufficientResources, "%d bytes of services and %d more, quota %d", c.used.serviceBytes,
+		return overQuota(verb, "%d bytes of services and %d more, quota %d", c.used.serviceBytes,
 			x.service, c.quota.ServiceBytes)
 	}
 	if x.mappings > c.quota.Mappings-c.used.mappings {
 		c.s.refused.mappings.Add(1)
-		return failf(verb, ci.InsufficientResources, "the daemon has %d mappings of the client's memory, quota %d",
+		return overQuota(verb, "the daemon has %d mappings of the client's memory, quota %d",
 			c.used.mappings, c.quota.Mappings)
 	}
 	if err := c.s.shares.take(verb, c.peer, x.share()); err != nil {

@@ -60,6 +60,15 @@ func (p *process) close() {
 	}
 }
 
+// hasExited reports whether the process has exited, or access to it has ended.
+func (p *process) hasExited() bool {
+	if !p.mu.TryRLock() { // it is being closed
+		return true
+	}
+	defer p.mu.RUnlock()
+	return p.closed || p.reach.hasExited()
+}
+
 var (
 	// errDenied is the error of memory that Config.CanCopy does not permit.
 	errDenied = errors.New("this daemon copies only memory of its own user's processes: " +

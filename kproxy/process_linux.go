@@ -78,6 +78,16 @@ func (r *processReach) exited() bool {
 	return err != nil && !errors.Is(err, unix.EPERM) // EPERM: a process of another user
 }
 
+// hasExited reports whether the process is known to have exited, even if its parent has not waited for it.
+func (r *processReach) hasExited() bool {
+	if r.pidfd < 0 {
+		return false
+	}
+	p := []unix.PollFd{{Fd: int32(r.pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(p, 0)
+	return n > 0 && err == nil
+}
+
 // bind opens the memory of the process. It is done at the first access, when the client has permitted it.
 func (r *processReach) bind() (*os.File, error) {
 	r.once.Do(func() { r.mem, r.memErr = r.openMemory() })

@@ -16,6 +16,8 @@ func (*processReach) open(int, int) {}
 
 func (*processReach) close() {}
 
+func (*processReach) hasExited() bool { return false }
+
 func (*processReach) abort() error { return errStuck }
 
 func (*processReach) read([]byte, place) (int, error) { return 0, errors.ErrUnsupported }

@@ -78,6 +78,7 @@ type Server struct {
 	pnp      *accesslayer.Client // that is notified of removals
 	messages [schema.NumCommands]atomic.Uint64
 	refused  refusals
+	endings  atomic.Uint64 // sessions that have ended
 
 	mu       sync.Mutex
 	closed   bool
@@ -133,6 +134,16 @@ type Peer struct {
 // Open creates the session of a client. pointerBits is 32 or 64; name is for logs and status. Status:
 // InsufficientResources (too many clients), InvalidState (closed).
 func (s *Server) Open(p Peer, pointerBits int, name string) (*Session, error) {
+	var c *Session
+	err := s.afterEndings(nil, func() (err error) {
+		c, err = s.open(p, pointerBits, name)
+		return err
+	})
+	return c, err
+}
+
+// open is Open for sessions that can be counted as they are.
+func (s *Server) open(p Peer, pointerBits int, name string) (*Session, error) {
 	const verb = "kproxy.Open"
 	command := commandOf(p.PID)
 	s.mu.Lock()
@@ -177,6 +188,7 @@ func (s *Server) forget(c *Session) {
 		s.idle = nil
 	}
 	s.mu.Unlock()
+	s.endings.Add(1)
 	s.wait.Done()
 }
 

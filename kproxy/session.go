@@ -35,7 +35,9 @@ type Session struct {
 
 	statusMu   sync.Mutex
 	statusText []byte        // that parts are read of
-	ended      chan struct{} // closed when the cleanup is complete
+	begin      sync.Once     // of the end
+	ending     chan struct{} // closed when the cleanup begins
+	ended      chan struct{} // closed when it is complete
 }
 
 // stats counts what a client did, for status reports.
@@ -51,8 +53,8 @@ func newSession(s *Server, id uint64, p Peer, bits int, name string, client *acc
 	proc.isTrusted = proc.isTrusted && !s.cfg.LimitCopies
 	proc.suspend(p.UID, &s.delays)
 	proc.copies.limit = s.cfg.CopyTimeout
-	return &Session{s: s, id: id, peer: p, name: name, client: client, quota: s.cfg.Quota, ended: make(chan struct{}),
-		proc: proc, log: s.cfg.Logger.With("client", id, "pid", p.PID, "uid", p.UID)}
+	return &Session{s: s, id: id, peer: p, name: name, client: client, quota: s.cfg.Quota,
+		ending: make(chan struct{}), ended: make(chan struct{}), proc: proc, log: s.cfg.Logger.With("client", id, "pid", p.PID, "uid", p.UID)}
 }
 
 // Peer returns the process.
@@ -78,6 +80,7 @@ func (c *Session) Reject() { c.stats.rejected.Add(1) }
 // Close destroys everything that the client has, newest first, and returns when it is complete. Verbs fail from now on.
 // It is idempotent; later calls wait for the first.
 func (c *Session) Close() error {
+	c.BeginClose()
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -160,6 +163,19 @@ func (c *Session) Do(call *Call) (*Result, error) {
 	c.mu.Unlock()
 	defer c.calls.Done()
 	c.stats.requests.Add(1)
+	if !occupies[call.Command] {
+		return c.execute(call)
+	}
+	var result *Result
+	err := c.AfterEndings(func() (err error) {
+		result, err = c.execute(call)
+		return err
+	})
+	return result, err
+}
+
+// execute executes a verb once.
+func (c *Session) execute(call *Call) (*Result, error) {
 	switch r := call.Body.(type) {
 	case *schema.QueryStatus:
 		return c.queryStatus(r)

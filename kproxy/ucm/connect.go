@@ -19,7 +19,7 @@ func (x *id) param(p *connParam) (rdmacm.ConnParam, error) {
 	src := x.cm.Source()
 	c := rdmacm.ConnParam{Private: p.PrivateData[:p.PrivateDataLen], Retries: exact(p.RetryCount & 7),
 		RNRRetries: exact(p.RNRRetryCount & 7), QP: &cm.QP{Num: qpn, Type: x.typ, SRQ: p.SRQ != 0}}
-	if x.front.cfg.Core.Owner(x.peer().UID, src.Port.CA, qpn) == nil {
+	if x.front.cfg.Core.Owner(x.session().Peer().UID, src.Port.CA, qpn) == nil {
 		return c, syscall.EINVAL
 	}
 	a, err := x.cm.Manager().AL().Adapter(src.Port.CA)
@@ -43,11 +43,11 @@ func exact(n uint8) int {
 	return int(n)
 }
 
-// peer returns the client.
-func (x *id) peer() kproxy.Peer {
+// session returns the client's session.
+func (x *id) session() *kproxy.Session {
 	x.front.mu.Lock()
 	defer x.front.mu.Unlock()
-	return x.file.session.Peer()
+	return x.file.session
 }
 
 func (f *File) connect(_ *call, q *connect, _ *none) error {

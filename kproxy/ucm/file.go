@@ -106,6 +106,7 @@ func (f *File) quiet() bool {
 
 // Close closes all IDs. Connections are disconnected, and requests are rejected.
 func (f *File) Close() {
+	f.session.BeginClose()
 	u := f.front
 	u.mu.Lock()
 	f.closed = true

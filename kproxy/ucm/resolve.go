@@ -36,22 +36,24 @@ func (f *File) bind(number uint32, a address) error {
 }
 
 func (x *id) bind(a address) error {
-	if p := a.Port(); p != 0 && p < firstFreePort && !mayBindService(x.peer()) {
+	if p := a.Port(); p != 0 && p < firstFreePort && !mayBindService(x.session().Peer()) {
 		return syscall.EACCES
 	}
 	at := bindable(x.cm.Manager().AL(), a.AddrPort)
 	if at.Addr() == netip.IPv4Unspecified() && x.isForAll { // of both families
 		at = netip.AddrPortFrom(netip.Addr{}, at.Port())
 	}
-	if err := x.cm.Bind(at); err != nil {
-		return inUse(err)
+	if err := x.takePort(func() error { return x.cm.Bind(at) }); err != nil {
+		return err
 	}
 	x.setFamily(a.family)
 	return nil
 }
 
-// inUse returns the errno of Linux for a port that is taken, of which one address is any address (cma_check_port).
-func inUse(err error) error {
+// takePort executes a command that takes a port, which a program that has ended may still have. The errno of a port
+// that is taken is that of Linux, also where one address is any address (cma_check_port).
+func (x *id) takePort(take func() error) error {
+	err := x.session().AfterEndings(take)
 	if errors.Is(err, rdmacm.ErrAnyAddr) {
 		return errors.Join(syscall.EADDRNOTAVAIL, err)
 	}
@@ -62,10 +64,10 @@ func inUse(err error) error {
 // both families (rdma_set_afonly, cma_match_private_data).
 func (x *id) setAFOnly(only bool) error {
 	if x.cm.IsBound() && x.familyOf() == familyIPv4 {
-		return inUse(x.cm.SetIPv6Only(false)) // only its checks of the state
+		return x.cm.SetIPv6Only(false) // only its checks of the state
 	}
 	x.isForAll = !only
-	return inUse(x.cm.SetIPv6Only(only))
+	return x.takePort(func() error { return x.cm.SetIPv6Only(only) })
 }
 
 // setFamily records the family of the first address that the program has used, and returns it.
@@ -157,13 +159,16 @@ func (f *File) listen(_ *call, q *listen, _ *none) error {
 				return err
 			}
 		}
-		_, err := x.cm.Listen(backlog)
+		err := x.takePort(func() error {
+			_, err := x.cm.Listen(backlog)
+			return err
+		})
 		if err == nil {
 			x.front.mu.Lock()
 			x.listens = true
 			x.front.mu.Unlock()
 		}
-		return inUse(err)
+		return err
 	})
 }
 

@@ -142,11 +142,17 @@ func (f *File) newAgent(q *registration) (uint32, error) {
 	case isTaken:
 		return 0, syscall.EINVAL
 	}
-	if err := f.session.Charge("umad", bytesPerAgent); err != nil {
-		return 0, err
-	}
-	if err := f.openAgent(a, q.qpn == 0); err != nil {
-		f.closeAgent(a)
+	err = f.session.AfterEndings(func() error {
+		if err := f.session.Charge("umad", bytesPerAgent); err != nil {
+			return err
+		}
+		err := f.openAgent(a, q.qpn == 0)
+		if err != nil {
+			f.closeAgent(a)
+		}
+		return err
+	})
+	if err != nil {
 		return 0, err
 	}
 	f.mu.Lock()
@@ -209,6 +215,7 @@ func (f *File) closeAgent(a *agent) {
 			f.receivers = slices.DeleteFunc(f.receivers, func(x *receiver) bool { return x == r })
 		}
 	}
+	a.receivers = nil
 	f.session.Discharge(bytesPerAgent)
 }
 

@@ -110,6 +110,7 @@ func (f *File) remove() {
 
 // Close closes all agents.
 func (f *File) Close() {
+	f.session.BeginClose() // a call that waits for the end of others has stepMu
 	f.unwatch()
 	f.stepMu.Lock()
 	defer f.stepMu.Unlock()

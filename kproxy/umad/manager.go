@@ -25,7 +25,7 @@ var _ devices.File = (*managerFile)(nil)
 // open); those of setting the capability.
 func (u *FrontEnd) openManager(session *kproxy.Session, p place) (devices.File, error) {
 	f := &managerFile{front: u, place: p, session: session}
-	if !u.claim(p.id) {
+	if session.AfterEndings(func() error { return u.claim(p.id) }) != nil {
 		_ = session.Close() // it has logged the error
 		return nil, syscall.EAGAIN
 	}
@@ -57,13 +57,15 @@ func (f *managerFile) open() error {
 	return err
 }
 
-// claim reports whether no manager had a port, which has one then.
-func (u *FrontEnd) claim(p mads.Port) bool {
+// claim makes a file the manager of a port. Status: ResourceBusy (the port has one).
+func (u *FrontEnd) claim(p mads.Port) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	had := u.managers[p]
+	if u.managers[p] {
+		return &ci.Error{Verb: "umad", Status: ci.ResourceBusy, Detail: "the port has a manager"}
+	}
 	u.managers[p] = true
-	return !had
+	return nil
 }
 
 func (u *FrontEnd) unclaim(p mads.Port) {
@@ -97,6 +99,7 @@ func (f *managerFile) Call(r *devices.Request) *devices.Reply {
 
 // Close clears the capability.
 func (f *managerFile) Close() {
+	f.session.BeginClose()
 	_ = f.set(0) // it fails if the adapter was removed
 	f.front.unclaim(f.place.id)
 	_ = f.session.Close() // it has logged the error

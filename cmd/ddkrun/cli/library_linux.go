@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -160,7 +161,12 @@ func compile(dir, prefix string, source []byte) (string, error) {
 		return "", fmt.Errorf("%w: the library that programs preload is compiled when it is needed first "+
 			"(install gcc or clang, so that there is a command cc)", errCompiler)
 	}
-	f, err := os.CreateTemp(dir, libraryPrefix+"*.tmp")
+	lock, err := removeAbandoned(dir)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	f, err := os.CreateTemp(dir, libraryPrefix+"*"+temporarySuffix)
 	if err != nil {
 		return "", err
 	}
@@ -180,4 +186,22 @@ func compile(dir, prefix string, source []byte) (string, error) {
 	}
 	path := filepath.Join(dir, prefix+hash+librarySuffix)
 	return path, os.Rename(f.Name(), path)
+}
+
+const temporarySuffix = ".tmp"
+
+// removeAbandoned removes from a directory what killed processes were compiling, unless a process is compiling there.
+// None removes what the caller compiles, until it closes the file.
+func removeAbandoned(dir string) (lock *os.File, err error) {
+	if lock, err = os.Open(dir); err != nil {
+		return nil, err
+	}
+	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+		list, _ := fs.Glob(os.DirFS(dir), libraryPrefix+"*"+temporarySuffix)
+		for _, name := range list {
+			_ = os.Remove(filepath.Join(dir, name)) // what stays takes some space
+		}
+	}
+	_ = unix.Flock(int(lock.Fd()), unix.LOCK_SH) // without locks on the file system, nothing is removed
+	return lock, nil
 }

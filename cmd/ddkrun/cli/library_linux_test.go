@@ -177,3 +177,32 @@ func TestSecure(t *testing.T) {
 	require.NoError(t, os.Chmod(program, 0o755))
 	assert.Equal(t, kindDynamic, kindOf(program))
 }
+
+// TestAbandonedLibrary checks that what killed processes have left of libraries is removed before the next one is
+// compiled, and that what another process is compiling is not.
+func TestAbandonedLibrary(t *testing.T) {
+	useSmallLibrary(t)
+	useDirs(t)
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	dir := filepath.Join(cache, "ddkrun")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	left, other := filepath.Join(dir, "preload-1.tmp"), filepath.Join(dir, "notes.tmp")
+	for _, path := range []string{left, other} {
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+	}
+	lock, err := removeAbandoned(dir)
+	require.NoError(t, err)
+	require.NoFileExists(t, left)
+	require.NoError(t, os.WriteFile(left, nil, 0o600)) // the other process compiles
+	_, err = library(source)
+	require.NoError(t, err)
+	require.FileExists(t, left)
+	require.NoError(t, lock.Close()) // it is killed
+	source = []byte("int other;\n")
+	path, err := library(source)
+	require.NoError(t, err)
+	require.NoFileExists(t, left)
+	require.FileExists(t, other)
+	require.FileExists(t, path)
+}
