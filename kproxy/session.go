@@ -53,8 +53,9 @@ func newSession(s *Server, id uint64, p Peer, bits int, name string, client *acc
 	proc.isTrusted = proc.isTrusted && !s.cfg.LimitCopies
 	proc.suspend(p.UID, &s.delays)
 	proc.copies.limit = s.cfg.CopyTimeout
-	return &Session{s: s, id: id, peer: p, name: name, client: client, quota: s.cfg.Quota,
-		ending: make(chan struct{}), ended: make(chan struct{}), proc: proc, log: s.cfg.Logger.With("client", id, "pid", p.PID, "uid", p.UID)}
+	return &Session{s: s, id: id, peer: p, name: name, client: client, quota: s.cfg.Quota, proc: proc,
+		ending: make(chan struct{}), ended: make(chan struct{}),
+		log: s.cfg.Logger.With("client", id, "pid", p.PID, "uid", p.UID)}
 }
 
 // Peer returns the process.
