@@ -90,6 +90,13 @@ var profiles = []Profile{
 		OneOf:    ci.CapLocalMAD | ci.CapHardwareSMA,
 	},
 	{
+		Name: "claimed", Title: "minimal, with each option of the profiles above that is claimed",
+		Features: slices.Concat(minimal, []Feature{
+			FeatureUC, FeatureUD, FeatureAtomic, FeatureSRQ, FeatureMW, FeatureMROpt, FeatureMulticast, FeatureSpecial,
+			FeatureAPM, FeatureCQOpt, FeatureMAD, FeatureSMA, FeatureCM,
+		}),
+	},
+	{
 		Name:     "wire",
 		Title:    "packets that the adapter sends and receives; the driver has to offer an end of the link",
 		Features: []Feature{FeatureWire},

@@ -8,10 +8,14 @@ import (
 	"ciddk/ci"
 )
 
-// claims are the capabilities of the adapter. CapHardwareSMA means that the hardware handles subnet management, if
-// there is any. CapUser means that processes use the adapter through a daemon (user.go). Each further bit requires
-// verbs: see docs/sas/capabilities.md.
-const claims = ci.CapHardwareSMA | ci.CapUser
+// claims returns the capabilities of the adapter, with the file that has the verbs. docs/sas/capabilities.md of the kit lists
+// the verbs of each bit.
+func claims() ci.Caps {
+	c := ci.Caps(0)          // RC needs no bit
+	c |= ci.CapUD | ci.CapAV // ud.go
+	c |= ci.CapUser          // user.go
+	return c
+}
 
 type ca struct {
 	ci.UnimplementedCA
@@ -36,12 +40,14 @@ func (c *ca) Query() (*ci.CAAttr, error) {
 	c.portMu.Lock()
 	p.Capability |= c.portCap
 	c.portMu.Unlock()
-	return &ci.CAAttr{GUID: i.GUID, VendorID: i.VendorID, DeviceID: i.DeviceID, Revision: i.Revision, Caps: claims,
+	a := &ci.CAAttr{GUID: i.GUID, VendorID: i.VendorID, DeviceID: i.DeviceID, Revision: i.Revision, Caps: claims(),
 		MaxPDs: i.MaxPDs, MaxQPs: i.MaxQPs, MaxWRs: i.MaxWRs, MaxSGEs: i.MaxSGEs, MaxReadSGEs: i.MaxSGEs,
 		MaxInline: i.MaxInline,
 		MaxCQs:    i.MaxCQs, MaxCQEs: i.MaxCQEs, MaxMRs: i.MaxMRs, MaxMRSize: 1 << 40, MaxPartitions: len(p.PKeys),
 		MaxRespRes: i.MaxQPs * i.MaxReads, MaxRespResPerQP: i.MaxReads, MaxInitDepthPerQP: i.MaxReads,
-		PageSizes: []uint64{i.PageSize}, Vectors: 1, Ports: []ci.PortAttr{p}}, nil
+		PageSizes: []uint64{i.PageSize}, Vectors: 1, Ports: []ci.PortAttr{p}}
+	a.MaxAVs = i.MaxAVs // ud.go
+	return a, nil
 }
 
 // Modify sets and clears capability bits of the port. The other fields need a claim.

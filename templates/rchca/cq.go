@@ -19,7 +19,7 @@ type cq struct {
 	cqes  [64]CQE
 	saved []ci.WC // completions of QPs that were destroyed or reset
 
-	user *userCompletions // queue in shared memory, or nil; constant
+	user *userCompletions // user.go
 }
 
 // These errors are created in advance, because the data path must not allocate, even for an error.
@@ -39,7 +39,7 @@ func (q *cq) Destroy() error {
 	q.hca.mu.Lock()
 	delete(q.hca.cq, q.num)
 	q.hca.mu.Unlock()
-	if q.user != nil {
+	if q.user != nil { // user.go
 		q.closeUser()
 	}
 	q.notify.close()
@@ -81,6 +81,7 @@ func (h *HCA) translate(e *CQE, wc *ci.WC) {
 	if e.Immediate {
 		wc.Flags, wc.Imm = ci.WCImmediate, e.Imm
 	}
+	e.complete(wc) // ud.go
 	if q == nil {
 		return // a defect of the hardware: save has read all entries of a destroyed QP
 	}
@@ -95,7 +96,7 @@ func (h *HCA) translate(e *CQE, wc *ci.WC) {
 // save reads all entries from the hardware. QP.Destroy and the transition to Reset call it, because completions remain
 // valid without their QP, and entries can be translated only while the QP has its slots.
 func (q *cq) save() {
-	if q.user != nil {
+	if q.user != nil { // user.go
 		return // deliver has translated them
 	}
 	q.poll.Lock()
@@ -121,7 +122,7 @@ func (q *cq) Notify(when ci.Notify) error {
 	if when > ci.NotifySolicited {
 		return errWhen
 	}
-	if q.user != nil {
+	if q.user != nil { // user.go
 		q.armUser(when)
 		return nil
 	}

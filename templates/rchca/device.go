@@ -51,13 +51,12 @@ type Device interface {
 
 	// ReadCQ removes entries from a completion queue, oldest first, and returns their number.
 	ReadCQ(n CQN, e []CQE) int
-	// Deliver calls add for each entry of a completion queue, in order, and before the peer's request completes, in
-	// place of ReadCQ and ArmCQ. Like hardware that writes the entries to memory, add does not block. It returns false
-	// if there is no room, which is an overflow. Deliver is called before a QP uses the queue.
-	Deliver(n CQN, add func(e *CQE) bool)
 	// ArmCQ arms one interrupt. The first matching entry that is added after the begin of ArmCQ always raises it.
 	// Earlier entries never do. NotifyNext replaces NotifySolicited; NotifySolicited does not replace NotifyNext.
 	ArmCQ(n CQN, when ci.Notify)
+
+	DeviceUD   // ud.go
+	DeviceUser // user.go
 }
 
 // A Handler handles the interrupts of the hardware. Its methods do not block.
@@ -79,6 +78,7 @@ type Info struct {
 	MaxPDs, MaxCQs, MaxCQEs            int
 	MaxQPs, MaxWRs, MaxSGEs, MaxInline int
 	MaxMRs                             int
+	MaxAVs                             int // ud.go
 	MaxReads                           int // RDMA reads at a time, in each direction, per QP
 	PageSize                           uint64
 	Port                               ci.PortAttr
@@ -104,6 +104,7 @@ type Region struct {
 // A QPConfig describes a new queue pair to the hardware.
 type QPConfig struct {
 	PD             uint32
+	Type           ci.QPType
 	Caps           ci.QPCaps
 	SignalAll      bool
 	SendCQ, RecvCQ CQN
@@ -120,4 +121,6 @@ type CQE struct {
 	Solicited bool   // of a receive: the sender asked for an event
 	Immediate bool
 	Imm       uint32
+
+	Source // ud.go
 }

@@ -20,6 +20,6 @@ func TestDriver(t *testing.T) {
 	require.NoError(t, err)
 	known, err := validate.ParseWaivers(b)
 	require.NoError(t, err)
-	validate.TestDriver(t, target.Driver(), validate.TestOptions{Catalog: cisuite.Catalog(), Profile: "minimal",
+	validate.TestDriver(t, target.Driver(), validate.TestOptions{Catalog: cisuite.Catalog(), Profile: "claimed",
 		Waivers: known})
 }

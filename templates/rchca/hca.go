@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
-	"ciddk/templates/rchca/userabi"
+	"ciddk/templates/rchca/userabi" // user.go
 )
 
 // The compiler reports mandatory verbs that are missing.
@@ -29,6 +29,8 @@ type HCA struct {
 
 	pds, cqs, qps, mrs pool
 
+	avs pool // ud.go
+
 	mu     sync.RWMutex // guards the fields below; held only for lookups
 	open   *ca
 	closed bool
@@ -42,6 +44,7 @@ func New(dev Device) (*HCA, error) {
 	h := &HCA{dev: dev, info: i, qp: make(map[ci.QPN]*qp), cq: make(map[CQN]*cq)}
 	h.pds.max, h.cqs.max = i.MaxPDs, i.MaxCQs
 	h.qps.max, h.mrs.max = i.MaxQPs, i.MaxMRs
+	h.avs.max = i.MaxAVs // ud.go
 	if err := dev.Start((*interrupts)(h)); err != nil {
 		return nil, fmt.Errorf("rchca: start of adapter %v: %w", i.GUID, err)
 	}
@@ -65,15 +68,17 @@ func (h *HCA) Close() error {
 
 // Live returns the number of existing objects of each kind, for the leak check of the certifier.
 func (h *HCA) Live() map[string]int {
-	return map[string]int{"pd": h.pds.count(), "cq": h.cqs.count(), "qp": h.qps.count(), "mr": h.mrs.count()}
+	n := map[string]int{"pd": h.pds.count(), "cq": h.cqs.count(), "qp": h.qps.count(), "mr": h.mrs.count()}
+	n["av"] = h.avs.count() // ud.go
+	return n
 }
 
 // Info returns the identity of the adapter, which is constant.
 func (h *HCA) Info() ci.HCAInfo {
 	return ci.HCAInfo{GUID: h.info.GUID, DriverID: driverID, VendorID: h.info.VendorID, DeviceID: h.info.DeviceID,
-		Revision: h.info.Revision,
-		Library:  userabi.LibraryName, // "": there is no user library
-		Version:  ci.InterfaceVersion}
+		Revision: h.info.Revision, Version: ci.InterfaceVersion,
+		Library: userabi.LibraryName, // user.go
+	}
 }
 
 // OpenCA opens the adapter. Status: InvalidParameter (a zero GUID, a nil callback), NotFound, ResourceBusy (already

@@ -2,7 +2,8 @@ package rchca
 
 import (
 	"ciddk/ci"
-	"ciddk/templates/rchca/userabi"
+	"ciddk/ci/wrrules"
+	"ciddk/templates/rchca/userabi" // user.go
 )
 
 type pd struct {
@@ -12,7 +13,7 @@ type pd struct {
 	hca    *HCA
 	num    uint32 // of the PD in the hardware
 
-	user *user // the process that the PD belongs to, or nil
+	user *user // user.go
 }
 
 // Destroy destroys the PD. Status: ResourceBusy (it has children), InvalidPDHandle.
@@ -36,8 +37,8 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	if c.Affinity.Vector > 1 {
 		return nil, fail(verb, ci.InvalidParameter, "Affinity.Vector: the adapter has one vector")
 	}
-	data, err := openPrivate(verb, c.User)
-	if err != nil {
+	data, err := openPrivate(verb, c.User) // user.go
+	if err != nil {                        // user.go
 		return nil, err
 	}
 	if !p.get() {
@@ -53,17 +54,17 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 		p.put()
 		return nil, commandError(verb, err)
 	}
-	answer := userabi.Answer{Number: uint32(q.num)}
-	if data.library && p.user != nil {
+	answer := userabi.Answer{Number: uint32(q.num)} // user.go
+	if data.library && p.user != nil {              // user.go
 		q.user = p.user.newCompletions(q.size, &answer)
 	}
 	h.mu.Lock()
 	h.cq[q.num] = q
 	h.mu.Unlock()
-	if q.user != nil {
+	if q.user != nil { // user.go
 		h.dev.Deliver(q.num, q.deliver)
 	}
-	data.answer(answer)
+	data.answer(answer) // user.go
 	return q, nil
 }
 
@@ -76,8 +77,8 @@ func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 	if err := h.checkQP(verb, &c); err != nil {
 		return nil, err
 	}
-	data, err := openPrivate(verb, c.User)
-	if err != nil {
+	data, err := openPrivate(verb, c.User) // user.go
+	if err != nil {                        // user.go
 		return nil, err
 	}
 	c.User = nil                      // c is kept, and the private data must not be
@@ -94,27 +95,29 @@ func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 		undo()
 		return nil, err
 	}
-	q := &qp{pd: p, hca: h, send: send, recv: recv, create: c, notify: newNotifier(nil, c.OnEvent, c.Context)}
+	q := &qp{pd: p, hca: h, send: send, recv: recv, create: c, notify: newNotifier(nil, c.OnEvent, c.Context),
+		rules: wrrules.Rules{Type: c.Type, Caps: claims(), MaxReadSGEs: h.info.MaxSGEs, SendSGE: c.SendSGE,
+			MaxInline: c.MaxInline}}
 	q.sq.ids, q.rq.ids = make([]uint64, c.SendDepth), make([]uint64, c.RecvDepth)
-	q.num, err = h.dev.CreateQP(QPConfig{PD: p.num, Caps: c.QPCaps, SignalAll: c.Flags&ci.QPSignalAll != 0,
+	q.num, err = h.dev.CreateQP(QPConfig{PD: p.num, Type: c.Type, Caps: c.QPCaps, SignalAll: c.Flags&ci.QPSignalAll != 0,
 		SendCQ: send.num, RecvCQ: recv.num})
 	if err != nil {
 		h.qps.give()
 		undo()
 		return nil, commandError(verb, err)
 	}
-	answer := userabi.Answer{Number: uint32(q.num)}
-	if data.library && p.user != nil && c.SendDepth > 0 {
+	answer := userabi.Answer{Number: uint32(q.num)}                          // user.go
+	if data.library && p.user != nil && c.SendDepth > 0 && c.Type == ci.RC { // user.go
 		q.user = p.user.newSend(q, &answer)
 	}
 	q.clear()
 	h.mu.Lock()
 	h.qp[q.num] = q
 	h.mu.Unlock()
-	if q.user != nil {
+	if q.user != nil { // user.go
 		p.user.add(q)
 	}
-	data.answer(answer)
+	data.answer(answer) // user.go
 	return q, nil
 }
 
@@ -123,10 +126,10 @@ func (h *HCA) checkQP(verb string, c *ci.QPCreate) error {
 	const flags = ci.QPSignalAll | ci.QPClientSyncSend | ci.QPClientSyncRecv | ci.QPNoOverflow
 	i := &h.info
 	switch {
-	case c.Type == ci.UC || c.Type == ci.UD || c.Type == ci.RD:
-		return fail(verb, ci.Unsupported, c.Type.String())
-	case c.Type != ci.RC:
+	case c.Type > ci.UD:
 		return fail(verb, ci.InvalidServiceType, "CreateSpecialQP creates special and raw QPs")
+	case transitions[c.Type] == nil:
+		return fail(verb, ci.Unsupported, c.Type.String())
 	case c.Flags&^flags != 0:
 		return fail(verb, ci.InvalidParameter, "unknown flag")
 	case c.SRQ != nil:

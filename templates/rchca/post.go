@@ -2,20 +2,18 @@ package rchca
 
 import (
 	"ciddk/ci"
-	"ciddk/templates/rchca/queues"
+	"ciddk/ci/wrrules"
 )
 
 // These errors are created in advance, because the data path must not allocate, even for an error.
 var (
-	errRecvHandle = fail("QP.PostRecv", ci.InvalidQPHandle, "")
-	errRecvState  = fail("QP.PostRecv", ci.InvalidQPState, "the QP is in Reset")
-	errRecvFull   = fail("QP.PostRecv", ci.InsufficientResources, "the receive queue is full")
-	errRecvSGE    = fail("QP.PostRecv", ci.InvalidMaxSGE, "more segments than the QP has")
+	sendErrors = wrrules.NewErrors("QP.PostSend", ci.InvalidQPHandle)
+	recvErrors = wrrules.NewErrors("QP.PostRecv", ci.InvalidQPHandle)
 )
 
 // PostSend writes requests to the send queue up to the first invalid one, and rings the doorbell once. Status:
-// InvalidQPState, InsufficientResources, InvalidWRType, InvalidMaxSGE, InvalidParameter, Unsupported, InvalidQPHandle.
-// Context: data.
+// InvalidQPState, InsufficientResources, InvalidWRType, InvalidMaxSGE, InvalidAVHandle, InvalidParameter, Unsupported,
+// InvalidQPHandle. Context: data.
 func (q *qp) PostSend(wrs []ci.SendWR) (n int, err error) {
 	q.sq.post.Lock()
 	defer q.sq.post.Unlock()
@@ -25,22 +23,22 @@ func (q *qp) PostSend(wrs []ci.SendWR) (n int, err error) {
 // postSend is PostSend with sq.post held.
 func (q *qp) postSend(wrs []ci.SendWR) (n int, err error) {
 	if !q.alive() {
-		return 0, queues.ErrHandle
+		return 0, sendErrors.Destroyed
 	}
 	if len(wrs) > 0 && q.sq.isBefore(ci.QPRTS) {
-		return 0, queues.ErrState
+		return 0, sendErrors.State
 	}
 	room := q.sq.free()
 	for n < len(wrs) {
-		if bad := queues.CheckSend(&q.create.QPCaps, &wrs[n]); bad != nil {
-			err = bad
+		if bad := q.check(&wrs[n]); bad != wrrules.OK {
+			err = sendErrors.Of(bad)
 			break
 		}
 		if n == room {
-			err = queues.ErrFull
+			err = sendErrors.Full
 			break
 		}
-		q.hca.dev.WriteSend(q.num, q.sq.take(wrs[n].ID), &wrs[n])
+		q.write(q.sq.take(wrs[n].ID), &wrs[n])
 		n++
 	}
 	if n > 0 {
@@ -49,24 +47,43 @@ func (q *qp) postSend(wrs []ci.SendWR) (n int, err error) {
 	return n, err
 }
 
+// check checks what the hardware does not: the form of a request, and the objects that it names.
+func (q *qp) check(wr *ci.SendWR) wrrules.Reason {
+	r := wrrules.Request{Op: wr.Op, Flags: wr.Flags, SGEs: len(wr.SGL), Inline: len(wr.Inline),
+		IsInline: len(wr.Inline) > 0}
+	if q.create.Type == ci.UD { // ud.go
+		r.HasAV, r.QPN = q.resolve(wr.To.AV), wr.To.QPN
+	}
+	return q.rules.Check(&r)
+}
+
+// write writes a request to a slot of the send queue.
+func (q *qp) write(slot int, wr *ci.SendWR) {
+	if q.create.Type == ci.UD { // ud.go
+		q.hca.dev.WriteDatagram(q.num, slot, wr, &q.to)
+		return
+	}
+	q.hca.dev.WriteSend(q.num, slot, wr)
+}
+
 // PostRecv writes requests to the receive queue, as PostSend. Status: InvalidQPState, InsufficientResources,
 // InvalidMaxSGE, InvalidQPHandle. Context: data.
 func (q *qp) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 	q.rq.post.Lock()
 	defer q.rq.post.Unlock()
 	if !q.alive() {
-		return 0, errRecvHandle
+		return 0, recvErrors.Destroyed
 	}
 	if len(wrs) > 0 && q.rq.isBefore(ci.QPInit) {
-		return 0, errRecvState
+		return 0, recvErrors.State
 	}
 	room := q.rq.free()
 	for n < len(wrs) {
 		switch {
 		case len(wrs[n].SGL) > q.create.RecvSGE:
-			err = errRecvSGE
+			err = recvErrors.Of(wrrules.SGEs)
 		case n == room:
-			err = errRecvFull
+			err = recvErrors.Full
 		}
 		if err != nil {
 			break

@@ -2,10 +2,11 @@ package rchca
 
 import (
 	"sync"
-	"sync/atomic"
+	"sync/atomic" // user.go
 	"time"
 
 	"ciddk/ci"
+	"ciddk/ci/wrrules"
 )
 
 type qp struct {
@@ -21,8 +22,10 @@ type qp struct {
 	modify sync.Mutex
 	attr   ci.QPAttr // as set last; the hardware may be in another state
 	sq, rq ring
+	rules  wrrules.Rules // of requests to the send queue
 
-	user *userSend // send queue in shared memory, or nil; set before the QP can be found
+	to   ci.AVAttr // ud.go
+	user *userSend // user.go
 }
 
 // A ring is the driver's side of a work queue: the work request IDs in its slots, and the number of used slots.
@@ -33,7 +36,7 @@ type ring struct {
 	state     ci.QPState // that a post checks
 	head      int        // next slot to write
 	used      int
-	completed *atomic.Uint32 // number of completed requests, for the user library; nil without one
+	completed *atomic.Uint32 // user.go
 }
 
 // free returns the number of free slots. A completion may free more at the same time.
@@ -54,6 +57,13 @@ func (r *ring) take(id uint64) (slot int) {
 	return slot
 }
 
+// enter sets the state that a post checks.
+func (r *ring) enter(s ci.QPState) {
+	r.mu.Lock()
+	r.state = s
+	r.mu.Unlock()
+}
+
 // done frees all slots up to slot, because queues complete in order. It returns the work request ID of slot.
 func (r *ring) done(slot int) uint64 {
 	r.mu.Lock()
@@ -64,7 +74,7 @@ func (r *ring) done(slot int) uint64 {
 	}
 	freed := r.used - min(r.used, left)
 	r.used -= freed
-	if r.completed != nil {
+	if r.completed != nil { // user.go
 		r.completed.Add(uint32(freed))
 	}
 	return r.ids[slot]
@@ -80,7 +90,7 @@ func (q *qp) clear() {
 		r.state, r.head, r.used = ci.QPReset, 0, 0
 		r.mu.Unlock()
 	}
-	if q.user != nil {
+	if q.user != nil { // user.go
 		q.user.reset()
 	}
 }
@@ -108,7 +118,7 @@ func (q *qp) Destroy() error {
 	q.hca.mu.Lock()
 	delete(q.hca.qp, q.num)
 	q.hca.mu.Unlock()
-	if q.user != nil {
+	if q.user != nil { // user.go
 		q.user.close(q)
 	}
 	q.notify.close()

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 
 	"ciddk/ci"
-	"ciddk/templates/rchca/userabi"
+	"ciddk/templates/rchca/userabi" // user.go
 )
 
 // A transition is a change of state.
@@ -22,9 +22,15 @@ const (
 	known    = ci.QPFieldRecvDepth<<1 - 1
 )
 
-// transitions holds the transitions of an RC QP (IBTA volume 1, 11.2.5.2; docs/sas/qp-states.md). Those to Reset and
-// Error are not in the table: they are valid in every state and have no attributes. All others are InvalidQPState.
-var transitions = map[transition]fields{
+// transitions holds the transitions of the services that the adapter has (IBTA volume 1, 11.2.5.2;
+// docs/sas/qp-states.md). Those to Reset and Error are not in the tables: they are valid in every state and have no
+// attributes. All others are InvalidQPState.
+var transitions = map[ci.QPType]map[transition]fields{
+	ci.RC: rcTransitions,
+	ci.UD: udTransitions, // ud.go
+}
+
+var rcTransitions = map[transition]fields{
 	{ci.QPReset, ci.QPInit}: {need: ci.QPFieldsInit},
 	{ci.QPInit, ci.QPInit}:  {may: ci.QPFieldsInit},
 	{ci.QPInit, ci.QPRTR}:   {need: ci.QPFieldsRTR, may: ci.QPFieldAccess | ci.QPFieldPKeyIndex},
@@ -49,8 +55,8 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	if !q.alive() {
 		return fail(verb, ci.InvalidQPHandle, "")
 	}
-	data, err := openPrivate(verb, a.User)
-	if err != nil {
+	data, err := openPrivate(verb, a.User) // user.go
+	if err != nil {                        // user.go
 		return err
 	}
 	a.User, a.Primary.AV.User = nil, nil // a is kept, and the private data must not be
@@ -63,7 +69,7 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	if set&ci.QPFieldState != 0 {
 		to = a.State
 	}
-	rule, legal := transitions[transition{from, to}]
+	rule, legal := transitions[q.create.Type][transition{from, to}]
 	if to == ci.QPReset || to == ci.QPError {
 		legal = set&ci.QPFieldState != 0
 	}
@@ -93,16 +99,12 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 		q.send.save()
 		q.recv.save()
 		q.clear()
-		data.answer(userabi.Answer{Number: uint32(q.num)})
-		return nil
+	} else {
+		Apply(&q.attr, given, &a)
+		q.sq.enter(to)
+		q.rq.enter(to)
 	}
-	Apply(&q.attr, given, &a)
-	for _, r := range []*ring{&q.sq, &q.rq} {
-		r.mu.Lock()
-		r.state = to
-		r.mu.Unlock()
-	}
-	data.answer(userabi.Answer{Number: uint32(q.num)})
+	data.answer(userabi.Answer{Number: uint32(q.num)}) // user.go
 	return nil
 }
 
@@ -131,18 +133,25 @@ func (q *qp) checkRanges(verb string, set ci.QPField, a *ci.QPAttr) error {
 	return nil
 }
 
-// reaches reports whether there can be a connection between two GIDs, which are IP addresses: of one family, and not of
-// a group.
+// reaches reports whether there can be a connection between two GIDs: the second one is not that of a group.
 func reaches(from, to ci.GID) bool {
-	a, b := netip.AddrFrom16(from).Unmap(), netip.AddrFrom16(to).Unmap()
+	b := netip.AddrFrom16(to).Unmap()
 	isBroadcast := b == netip.AddrFrom4([4]byte{255, 255, 255, 255})
-	return !a.IsUnspecified() && !b.IsUnspecified() && a.Is4() == b.Is4() && !b.IsMulticast() && !isBroadcast
+	return SameFamily(from, to) && !b.IsMulticast() && !isBroadcast
+}
+
+// SameFamily reports whether two GIDs, which are IP addresses, are of one family. The driver and the device in software
+// use it.
+func SameFamily(from, to ci.GID) bool {
+	a, b := netip.AddrFrom16(from).Unmap(), netip.AddrFrom16(to).Unmap()
+	return !a.IsUnspecified() && !b.IsUnspecified() && a.Is4() == b.Is4()
 }
 
 // Apply copies the attributes in set. The driver and the device in software use it.
 func Apply(to *ci.QPAttr, set ci.QPField, a *ci.QPAttr) {
 	copyIf(set, ci.QPFieldAccess, &to.Access, a.Access)
 	copyIf(set, ci.QPFieldPKeyIndex, &to.Primary.PKeyIndex, a.Primary.PKeyIndex)
+	copyIf(set, ci.QPFieldQKey, &to.QKey, a.QKey)
 	copyIf(set, ci.QPFieldPort, &to.Port, a.Port)
 	copyIf(set, ci.QPFieldPrimary, &to.Primary.AV, a.Primary.AV)
 	copyIf(set, ci.QPFieldMTU, &to.MTU, a.MTU)

@@ -20,6 +20,14 @@ type user struct {
 
 var _ ci.UserCA = (*user)(nil)
 
+// DeviceUser is the part of Device for queues in memory that a process shares with the driver.
+type DeviceUser interface {
+	// Deliver calls add for each entry of a completion queue, in order, and before the peer's request completes, in
+	// place of ReadCQ and ArmCQ. Like hardware that writes the entries to memory, add does not block. It returns false
+	// if there is no room, which is an overflow. Deliver is called before a QP uses the queue.
+	Deliver(n CQN, add func(e *CQE) bool)
+}
+
 // OpenUser opens the context of a process. p reaches the memory of the process. ub has the private data of the user
 // library; it is empty if the process does not have the library, and then all its verbs are messages.
 //

@@ -8,8 +8,8 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/reference/arena"
-	"ciddk/templates/rchca/queues"
 	"ciddk/templates/rchca/userabi"
+	"ciddk/templates/rchca/userqueues"
 )
 
 // userMemory is the size of the memory for the queues of a process. Pages that are not used occupy nothing. When it is
@@ -21,7 +21,7 @@ type shared struct {
 	mem    *arena.Memory
 	pages  *arena.Pages
 	bell   *arena.Doorbell
-	head   queues.Header
+	head   userqueues.Header
 	closed atomic.Bool
 	done   chan struct{}
 
@@ -42,7 +42,7 @@ func newShared() (*shared, error) {
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	s := &shared{mem: m, pages: arena.NewPages(m, queues.HeaderSize), bell: bell, head: queues.OpenHeader(m.Bytes()),
+	s := &shared{mem: m, pages: arena.NewPages(m, userqueues.HeaderSize), bell: bell, head: userqueues.OpenHeader(m.Bytes()),
 		done: make(chan struct{}), qps: map[*qp]struct{}{}}
 	go s.serve()
 	return s, nil
@@ -113,7 +113,7 @@ func (u *user) alloc(size int) (off uint64, b []byte) {
 type userSend struct {
 	shared  *shared
 	off     uint64
-	ring    *queues.Send
+	ring    *userqueues.Send
 	fetched uint32
 	failed  bool // what the process wrote was not valid
 	batch   []ci.SendWR
@@ -122,9 +122,9 @@ type userSend struct {
 // newSend allocates the send queue of q, and describes it in a.
 func (u *user) newSend(q *qp, a *userabi.Answer) *userSend {
 	c := &q.create.QPCaps
-	shape := queues.Shape{Slots: c.SendDepth, SGEs: c.SendSGE, Inline: c.MaxInline}
+	shape := userqueues.Shape{Slots: c.SendDepth, SGEs: c.SendSGE, Inline: c.MaxInline}
 	off, b := u.alloc(shape.Size())
-	ring, ok := queues.OpenSend(b, shape)
+	ring, ok := userqueues.OpenSend(b, shape)
 	if !ok {
 		return nil
 	}
@@ -208,7 +208,7 @@ type userCompletions struct {
 	off    uint64
 
 	mu    sync.Mutex
-	ring  *queues.Completions // nil when the CQ is destroyed
+	ring  *userqueues.Completions // nil when the CQ is destroyed
 	added uint32
 	armed bool
 	all   bool // armed for any entry, not only for solicited ones
@@ -216,8 +216,8 @@ type userCompletions struct {
 
 // newCompletions allocates the queue of a CQ, and describes it in a.
 func (u *user) newCompletions(size int, a *userabi.Answer) *userCompletions {
-	off, b := u.alloc(queues.CompletionsSize(size))
-	ring, ok := queues.OpenCompletions(b, size)
+	off, b := u.alloc(userqueues.CompletionsSize(size))
+	ring, ok := userqueues.OpenCompletions(b, size)
 	if !ok {
 		return nil
 	}

@@ -17,22 +17,21 @@ import (
 // fullProfile is the profile of the command self, and of a run if the claims of its driver are not known.
 const fullProfile = "full"
 
-// rcOptions are the capabilities that profile rc tests beyond minimal.
-const rcOptions = ci.CapSRQ | ci.CapMW1 | ci.CapMW2 | ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR |
-	ci.CapSharedMR | ci.CapModifyMR | ci.CapSendInvalidate | ci.CapResizeCQ | ci.CapModeration | ci.CapPeek |
-	ci.CapNotifyAfter | ci.CapAPM
+// options are the capabilities that profile claimed tests beyond minimal.
+const options = ci.CapUC | ci.CapUD | ci.CapMulticast | ci.CapSpecialQP | ci.CapLocalMAD | ci.CapSRQ |
+	ci.CapMW1 | ci.CapMW2 | ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR |
+	ci.CapSendInvalidate | ci.CapResizeCQ | ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter | ci.CapAPM
 
 // profileFor returns the name of the widest profile that the claims of an adapter allow. A layer in front of the driver
 // withholds some of its capabilities.
 func profileFor(a *ci.CAAttr, withheld ci.Caps) string {
 	caps := a.Caps | withheld
-	for _, name := range []string{fullProfile, "cm", "ud"} {
-		if p, ok := validate.FindProfile(name); ok && caps.Has(p.Demands) && a.Atomicity >= p.Atomics {
-			return name
-		}
-	}
-	if a.Caps&rcOptions != 0 || a.Atomicity != 0 {
-		return "rc"
+	p, _ := validate.FindProfile(fullProfile)
+	switch {
+	case caps.Has(p.Demands) && a.Atomicity >= p.Atomics:
+		return fullProfile
+	case a.Caps&options != 0 || a.Atomicity != 0:
+		return "claimed"
 	}
 	return "minimal"
 }

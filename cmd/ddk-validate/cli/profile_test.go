@@ -18,12 +18,12 @@ func TestProfileFor(t *testing.T) {
 	}{
 		{ci.CAAttr{}, 0, "minimal"},
 		{ci.CAAttr{Caps: ci.CapHardwareSMA}, 0, "minimal"},
-		{ci.CAAttr{Atomicity: ci.AtomicLocal}, 0, "rc"},
-		{ci.CAAttr{Caps: ci.CapSRQ}, 0, "rc"},
-		{ci.CAAttr{Caps: ci.CapUD}, 0, "minimal"},
-		{ci.CAAttr{Caps: ci.CapUD | ci.CapAV}, 0, "ud"},
-		{ci.CAAttr{Caps: ci.CapSpecialQP | ci.CapAV}, 0, "cm"},
-		{ci.CAAttr{Caps: full.Demands &^ ci.CapMW1}, 0, "cm"},
+		{ci.CAAttr{Atomicity: ci.AtomicLocal}, 0, "claimed"},
+		{ci.CAAttr{Caps: ci.CapSRQ}, 0, "claimed"},
+		{ci.CAAttr{Caps: ci.CapUD}, 0, "claimed"},
+		{ci.CAAttr{Caps: ci.CapUD | ci.CapAV}, 0, "claimed"},
+		{ci.CAAttr{Caps: ci.CapSpecialQP | ci.CapAV}, 0, "claimed"},
+		{ci.CAAttr{Caps: full.Demands &^ ci.CapMW1}, 0, "claimed"},
 		{ci.CAAttr{Caps: full.Demands, Atomicity: ci.AtomicLocal}, 0, "full"},
 		{ci.CAAttr{Caps: full.Demands &^ ci.CapPhysicalMR, Atomicity: ci.AtomicLocal}, ci.CapPhysicalMR, "full"},
 	} {

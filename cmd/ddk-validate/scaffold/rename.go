@@ -101,16 +101,16 @@ func (r *renamer) check(source fs.FS) error {
 	})
 }
 
-// rename returns the renamed files by their names.
-func (r *renamer) rename(source fs.FS) (map[string][]byte, error) {
+// rename returns the renamed files by their names, without what belongs to features.
+func (r *renamer) rename(source fs.FS, without []string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	err := fs.WalkDir(source, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || belongs(name, without) {
 			return err
 		}
 		b, err := fs.ReadFile(source, name)
 		if err == nil && path.Ext(name) == ".go" {
-			b, err = r.goFile(b)
+			b, err = r.goFile(strip(b, without))
 		}
 		out[name] = b
 		return err

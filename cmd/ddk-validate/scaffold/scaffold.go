@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"text/template"
 
 	"ciddk/templates"
@@ -20,10 +21,11 @@ var files embed.FS
 
 // Options describes the new module.
 type Options struct {
-	Dir    string // folder to write to; it must be empty or not exist
-	Module string // module path, such as example.com/acme/hca
-	Name   string // package name; the default is made from the last element of Module
-	Kit    string // folder of the kit's source; the default is where this program was built, or else its version
+	Dir    string   // folder to write to; it must be empty or not exist
+	Module string   // module path, such as example.com/acme/hca
+	Name   string   // package name; the default is made from the last element of Module
+	Kit    string   // folder of the kit's source; the default is where this program was built, or else its version
+	With   []string // names of Features
 }
 
 // Write writes the module and returns the package's name.
@@ -46,7 +48,11 @@ func Write(o Options) (name string, err error) {
 	if err := r.check(source); err != nil {
 		return "", err
 	}
-	out, err := r.rename(source)
+	without, err := unchosen(o.With)
+	if err != nil {
+		return "", err
+	}
+	out, err := r.rename(source, without)
 	if err != nil {
 		return "", err
 	}
@@ -58,7 +64,8 @@ func Write(o Options) (name string, err error) {
 			return "", err
 		}
 	}
-	data := map[string]string{"Kit": kit.module, "Module": o.Module, "Name": r.name, "Replace": kit.dir}
+	data := map[string]any{"Kit": kit.module, "Module": o.Module, "Name": r.name, "Replace": kit.dir,
+		"User": !slices.Contains(without, "user")}
 	for from, to := range map[string]string{
 		"main.go.tmpl":   "cmd/validate/main.go",
 		"ddkd.go.tmpl":   "cmd/ddkd/main.go",

@@ -21,7 +21,7 @@ import (
 // TestWrite writes a module, and builds, tests and certifies it without the network.
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
-	name, err := Write(Options{Dir: dir, Module: "example.com/acme/super-hca/v2"})
+	name, err := Write(Options{Dir: dir, Module: "example.com/acme/super-hca/v2", With: []string{"all"}})
 	require.NoError(t, err)
 	assert.Equal(t, "superhca", name)
 	_, err = Write(Options{Dir: dir, Module: "example.com/acme/hca"})
@@ -46,7 +46,7 @@ func TestWrite(t *testing.T) {
 	// One area is enough here, because the template's own tests run all of them.
 	run("test", "-run", "TestDriver/(open|query|pd)|TestRollBack", "./...")
 	out := run("run", "./cmd/validate", "run", "--case", "rc.send*", "--expect", "testdata/expectations.json")
-	assert.Contains(t, out, "profile minimal: the widest that the driver's claims allow")
+	assert.Contains(t, out, "profile claimed: the widest that the driver's claims allow")
 	assert.Contains(t, out, "SELECTION PASSED")
 	assert.Contains(t, out, "superhca")
 	run("build", "-o", filepath.Join(t.TempDir(), "ddkd"), "./cmd/ddkd")
@@ -88,7 +88,7 @@ func TestVendorsPage(t *testing.T) {
 	layers := []string{"", "accesslayer", "user", "bypass"} // in the order of the page
 	require.Len(t, verdicts, len(layers))
 	dir := filepath.Join(t.TempDir(), "new")
-	_, err = Write(Options{Dir: dir, Module: "example.com/acme/hca"})
+	_, err = Write(Options{Dir: dir, Module: "example.com/acme/hca", With: []string{"user"}})
 	require.NoError(t, err)
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", "validate.exe", "./cmd/validate")
 	build.Dir = dir
@@ -111,6 +111,104 @@ func TestVendorsPage(t *testing.T) {
 		want := strings.ReplaceAll(regexp.QuoteMeta(verdicts[i][1]), "…", "[0-9]+")
 		assert.Regexp(t, "(?m)^"+want+"$", string(out))
 	}
+}
+
+// TestFeatures builds a package for each set of features, in one module, and certifies some of them: the sets that
+// docs/vendors.md names.
+func TestFeatures(t *testing.T) {
+	dir := t.TempDir()
+	const module = "example.com/m"
+	sets := 1 << len(Features)
+	name := func(set int) (name string, with []string) {
+		for i, f := range Features {
+			if set>>i&1 != 0 {
+				with = append(with, f)
+			}
+		}
+		return "x" + strings.Join(with, ""), with
+	}
+	for set := range sets {
+		pkg, with := name(set)
+		sub := filepath.Join(dir, pkg)
+		_, err := Write(Options{Dir: sub, Module: module + "/" + pkg, Name: "hca", With: with})
+		require.NoError(t, err)
+		mod, err := os.ReadFile(filepath.Join(sub, "go.mod"))
+		require.NoError(t, err)
+		mod = []byte(strings.Replace(string(mod), "module "+module+"/"+pkg, "module "+module, 1))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), mod, 0o666))
+		require.NoError(t, os.Rename(filepath.Join(sub, "go.sum"), filepath.Join(dir, "go.sum")))
+		require.NoError(t, os.Remove(filepath.Join(sub, "go.mod")))
+	}
+	run := func(path string, args ...string) string {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), path, args...)
+		c.Dir = dir
+		c.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "%s %v: %s", path, args, out)
+		return string(out)
+	}
+	run("go", "vet", "./...") // compiles the tests, too
+	if !testenv.Whole() {
+		return
+	}
+	for set := range sets {
+		pkg, with := name(set)
+		if len(with) > 1 && len(with) < len(Features) {
+			continue
+		}
+		run("go", "build", "-o", "validate.exe", "./"+pkg+"/cmd/validate")
+		out := run(filepath.Join(dir, "validate.exe"), "run", "--quiet", "--expect", pkg+"/testdata/expectations.json")
+		assert.Contains(t, out, "CERTIFIED: ", "%v", with)
+	}
+}
+
+// TestStrip leaves out lines, blocks and cases.
+func TestStrip(t *testing.T) {
+	const in = `package x
+import (
+	"a" // ud.go
+	"b"
+)
+func f() {
+	if a { // ud.go
+		g()
+
+		h()
+	}
+
+	switch {
+	case a: // ud.go
+		g()
+	case b: // srq.go
+		h()
+	}
+	k() // ud.go
+
+	l(b) // see ud.go.
+}`
+	const out = `package x
+import (
+	"b"
+)
+func f() {
+
+	switch {
+	case b: // srq.go
+		h()
+	}
+
+	l(b) // see ud.go.
+}`
+	assert.Equal(t, out, string(strip([]byte(in), []string{"ud", "mw"})))
+	_, err := unchosen([]string{"ud", "rd"})
+	assert.ErrorContains(t, err, "--with rd: want some of ud, ")
+	without, err := unchosen([]string{"ud"})
+	require.NoError(t, err)
+	assert.Equal(t, Features[1:], without)
+	without, err = unchosen([]string{"all"})
+	require.NoError(t, err)
+	assert.Empty(t, without)
 }
 
 func TestNames(t *testing.T) {

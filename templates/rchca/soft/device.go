@@ -59,9 +59,10 @@ func (f *Fabric) New(guid ci.GUID) *Device {
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	d.info = rchca.Info{GUID: guid, VendorID: 0xffffff, DeviceID: 1, MaxPDs: 1000, MaxCQs: 1000, MaxCQEs: 1 << 16,
 		MaxQPs: 1000, MaxWRs: 4096,
+		MaxAVs:  1000, // ud.go
 		MaxSGEs: 8, MaxInline: 128, MaxMRs: 1000, MaxReads: 16, PageSize: 4096,
 		Port: ci.PortAttr{GUID: guid, Link: ci.LinkEthernet, State: ci.PortActive, PhysState: 5, MTU: ci.MTU4096,
-			MaxMTU: ci.MTU4096, MaxMsgSize: 1 << 31,
+			MaxMTU: ci.MTU4096, MaxMsgSize: 1 << 31, HardwareAgents: true,
 			MaxVLs: 1, WidthActive: 2, SpeedActive: 4, GIDs: []ci.GIDEntry{{GID: gid, Type: ci.GIDRoCEv2}},
 			PKeys: []ci.PKey{0xffff}}}
 	f.devs[gid] = d

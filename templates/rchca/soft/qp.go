@@ -28,6 +28,7 @@ type qp struct {
 // A sendSlot is a copy of a send request.
 type sendSlot struct {
 	ci.SendWR
+	to     ci.AVAttr // ud.go
 	sgl    []ci.SGE
 	inline []byte
 }
@@ -137,8 +138,11 @@ func (d *Device) ring(n ci.QPN, sends, recvs int) {
 	defer d.fab.mu.Unlock()
 	if q := d.qps[n]; q != nil {
 		q.sqh, q.rqh = q.sqh+sends, q.rqh+recvs
-		if q.state == ci.QPError {
+		switch q.state {
+		case ci.QPError:
 			q.flush()
+		case ci.QPSQError: // ud.go
+			q.flushSends()
 		}
 		d.kick()
 	}
@@ -199,10 +203,15 @@ func (q *qp) fatal(t ci.EventType) {
 
 // flush completes all requests with ci.WCFlushErr.
 func (q *qp) flush() {
-	for q.sends() > 0 {
-		q.complete(ci.WCFlushErr, 0)
-	}
+	q.flushSends()
 	for q.recvs() > 0 {
 		q.receive(rchca.CQE{Status: ci.WCFlushErr, Op: ci.WCRecv}, false)
+	}
+}
+
+// flushSends completes the requests in the send queue with ci.WCFlushErr.
+func (q *qp) flushSends() {
+	for q.sends() > 0 {
+		q.complete(ci.WCFlushErr, 0)
 	}
 }

@@ -19,6 +19,9 @@ func (q *qp) execute(now time.Time) bool {
 	if q.state != ci.QPRTS && q.state != ci.QPSQDraining || q.sends() == 0 || q.started && q.retryAt.After(now) {
 		return false
 	}
+	if q.c.Type == ci.UD { // ud.go
+		return q.sendDatagram()
+	}
 	if !q.started {
 		q.started, q.retryAt = true, time.Time{}
 		q.retries, q.rnr = int(q.attr.RetryCount), int(q.attr.RNRRetry)
@@ -83,7 +86,7 @@ func (q *qp) peer() *qp {
 		return nil
 	}
 	p := d.qps[q.attr.DestNum]
-	if p == nil || p.state < ci.QPRTR || p.state == ci.QPError || p.attr.DestNum != q.n ||
+	if p == nil || p.c.Type != q.c.Type || p.state < ci.QPRTR || p.state == ci.QPError || p.attr.DestNum != q.n ||
 		p.attr.RQPSN != q.attr.SQPSN ||
 		p.attr.Primary.AV.GRH.DGID != q.d.info.Port.GIDs[0].GID {
 		return nil

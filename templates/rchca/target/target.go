@@ -8,7 +8,7 @@ import (
 	"ciddk/ci"
 	"ciddk/templates/rchca"
 	"ciddk/templates/rchca/soft"
-	"ciddk/templates/rchca/userlib"
+	"ciddk/templates/rchca/userlib" // user.go
 	"ciddk/validate"
 )
 
@@ -29,7 +29,8 @@ func open(context.Context, validate.Options) (*validate.Target, error) {
 	var adapters []*rchca.HCA
 	// The devices in software copy messages in memory and lose none. A target with a cable does not set Lossless, or
 	// has a Probe.
-	t := &validate.Target{Version: "template", Lossless: true, UserLibrary: userlib.New()}
+	t := &validate.Target{Version: "template", Lossless: true}
+	t.UserLibrary = userlib.New() // user.go
 	t.Close = func(context.Context) error {
 		var errs []error
 		for _, h := range adapters {

@@ -3,7 +3,7 @@ package userlib
 import (
 	"ciddk/ci"
 	"ciddk/hca/reference/arena"
-	"ciddk/templates/rchca/queues"
+	"ciddk/templates/rchca/userqueues"
 )
 
 // ca is an open CA of this process. It has what the process has once: the memory that the driver shares with it, and
@@ -11,18 +11,18 @@ import (
 type ca struct {
 	mem  *arena.Memory // nil if the driver has none
 	bell *arena.Ringer
-	head queues.Header
+	head userqueues.Header
 }
 
 // at returns the bytes from an offset of the shared memory on, or nil.
 func (c *ca) at(off uint64) []byte {
-	if c.mem == nil || off < queues.HeaderSize || off%8 != 0 || off > uint64(len(c.mem.Bytes())) {
+	if c.mem == nil || off < userqueues.HeaderSize || off%8 != 0 || off > uint64(len(c.mem.Bytes())) {
 		return nil
 	}
 	return c.mem.Bytes()[off:]
 }
 
-// posted wakes the driver if it sleeps. This is one system call then, and none while the driver reads the queues.
+// posted wakes the driver if it sleeps. This is one system call then, and none while the driver reads the userqueues.
 func (c *ca) posted() {
 	if c.head.Awaken() {
 		_ = c.bell.Ring() // an error means that the daemon has exited, which the proxy reports
@@ -50,7 +50,7 @@ func postOpenCA(a *ci.UserOpenCA, ub *ci.UserBuffer, err error) error {
 			_ = c.mem.Close() // the error to report is the first one
 			return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Err: err}
 		}
-		c.head = queues.OpenHeader(c.mem.Bytes())
+		c.head = userqueues.OpenHeader(c.mem.Bytes())
 	}
 	a.CA = c
 	return nil

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
-	"ciddk/templates/rchca/queues"
+	"ciddk/templates/rchca/userqueues"
 )
 
 // cq is a completion queue.
@@ -15,7 +15,7 @@ type cq struct {
 	destroyed atomic.Bool
 
 	mu       sync.Mutex
-	ring     *queues.Completions // nil if the queue is not in shared memory
+	ring     *userqueues.Completions // nil if the queue is not in shared memory
 	polled   uint32
 	contexts map[ci.QPN]*qpContext
 	dead     int // contexts of QPs that were destroyed
@@ -52,7 +52,7 @@ func postCreateCQ(a *ci.UserCreateCQ, ub *ci.UserBuffer, err error) error {
 	if r.Offset == 0 {
 		return nil
 	}
-	if q.ring, ok = queues.OpenCompletions(p.ca.at(r.Offset), int(r.Slots)); !ok {
+	if q.ring, ok = userqueues.OpenCompletions(p.ca.at(r.Offset), int(r.Slots)); !ok {
 		return badQueue("PD.CreateCQ")
 	}
 	q.contexts = map[ci.QPN]*qpContext{}

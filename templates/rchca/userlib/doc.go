@@ -1,6 +1,5 @@
 // Package userlib is the user library of the driver: the part that runs in the processes of applications. It is
-// optional. A vendor who has no use for it deletes this package, sets HCAInfo.Library to "", and passes the same
-// certification.
+// optional: without it, all verbs of these processes are messages to the daemon.
 //
 // Applications list it when they connect to the daemon:
 //

@@ -2,9 +2,8 @@ package userlib
 
 import "ciddk/ci"
 
-// The driver of the template has no AVs, SRQs, windows and multicast groups. Its verbs return Unsupported, and Post
-// receives this error. When your driver has them, the hooks run for them without a change. Set the handle of an object
-// in Post if other hooks of the object are to run.
+// These hooks send private data, and keep no state. If the driver does not claim the verb, it returns Unsupported, and
+// Post receives this error. Set the handle of an object in Post if other hooks of the object are to run.
 
 // preCreateAV may do all the work: if your hardware reads the path from the work request, keep a.Attr in the handle and
 // return ci.VerbsProcessingDone. QueryAV, ModifyAV and DestroyAV need such a hook then, too.

@@ -4,18 +4,23 @@ import (
 	"sync"
 
 	"ciddk/ci"
-	"ciddk/templates/rchca/queues"
+	"ciddk/ci/wrrules"
+	"ciddk/templates/rchca/userqueues"
 )
+
+// sendErrors are created in advance, because the data path must not allocate, even for an error.
+var sendErrors = wrrules.NewErrors("QP.PostSend", ci.InvalidQPHandle)
 
 // qp is a queue pair.
 type qp struct {
 	ca         *ca
 	number     ci.QPN
-	caps       ci.QPCaps
+	depth      int // of the send queue
+	rules      wrrules.Rules
 	send, recv *cq
 
 	mu        sync.Mutex // posts, and verbs that empty the queue
-	ring      *queues.Send
+	ring      *userqueues.Send
 	posted    uint32
 	state     ci.QPState // as set last
 	destroyed bool
@@ -35,12 +40,13 @@ func postCreateQP(a *ci.UserCreateQP, ub *ci.UserBuffer, err error) error {
 	if !ok || !is {
 		return err
 	}
-	q := &qp{ca: p.ca, number: ci.QPN(r.Number), caps: a.Create.QPCaps}
+	q := &qp{ca: p.ca, number: ci.QPN(r.Number), rules: wrrules.Rules{Type: a.Create.Type}}
 	a.QP = ci.UserQP{Handle: q}
 	if r.Offset != 0 {
-		q.caps.SendSGE, q.caps.MaxInline, q.caps.SendDepth = int(r.SGEs), int(r.Inline), int(r.Slots)
-		shape := queues.Shape{Slots: int(r.Slots), SGEs: int(r.SGEs), Inline: int(r.Inline)}
-		if q.ring, ok = queues.OpenSend(p.ca.at(r.Offset), shape); !ok {
+		shape := userqueues.Shape{Slots: int(r.Slots), SGEs: int(r.SGEs), Inline: int(r.Inline)}
+		q.depth, q.rules.SendSGE, q.rules.MaxInline = shape.Slots, shape.SGEs, shape.Inline
+		q.rules.MaxReadSGEs = shape.SGEs
+		if q.ring, ok = userqueues.OpenSend(p.ca.at(r.Offset), shape); !ok {
 			return badQueue("PD.CreateQP")
 		}
 		a.QP.PostSend = q.postSend
@@ -58,21 +64,23 @@ func (q *qp) postSend(wrs []ci.SendWR) (n int, err error) {
 	defer q.mu.Unlock()
 	switch {
 	case q.destroyed:
-		return 0, queues.ErrHandle
+		return 0, sendErrors.Destroyed
 	case len(wrs) > 0 && q.state < ci.QPRTS:
-		return 0, queues.ErrState
+		return 0, sendErrors.State
 	}
-	room := q.caps.SendDepth - int(q.posted-q.ring.Completed.Load())
+	room := q.depth - int(q.posted-q.ring.Completed.Load())
 	for n < len(wrs) {
-		if bad := queues.CheckSend(&q.caps, &wrs[n]); bad != nil {
-			err = bad
+		wr := &wrs[n]
+		if bad := q.rules.Check(&wrrules.Request{Op: wr.Op, Flags: wr.Flags, SGEs: len(wr.SGL),
+			Inline: len(wr.Inline), IsInline: len(wr.Inline) > 0}); bad != wrrules.OK {
+			err = sendErrors.Of(bad)
 			break
 		}
 		if n >= room {
-			err = queues.ErrFull
+			err = sendErrors.Full
 			break
 		}
-		q.ring.Put(q.posted+uint32(n), &wrs[n])
+		q.ring.Put(q.posted+uint32(n), wr)
 		n++
 	}
 	if n > 0 {

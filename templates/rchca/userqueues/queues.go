@@ -1,4 +1,4 @@
-package queues
+package userqueues
 
 import (
 	"encoding/binary"
@@ -66,7 +66,7 @@ func (q *Send) slot(i uint32) []byte {
 	return q.b[k : k+n : k+n]
 }
 
-// Put encodes a request that CheckSend has accepted. It does not allocate.
+// Put encodes a request that the rules have accepted. It does not allocate.
 func (q *Send) Put(i uint32, w *ci.SendWR) {
 	b := q.slot(i)
 	order.PutUint64(b, w.ID)
@@ -146,6 +146,9 @@ func (q *Completions) Put(i uint32, wc *ci.WC) {
 	order.PutUint32(b[16:], wc.Imm)
 	order.PutUint16(b[20:], uint16(wc.Flags))
 	b[22], b[23] = byte(wc.Status), byte(wc.Op)
+	order.PutUint32(b[24:], uint32(wc.SrcQP))
+	order.PutUint16(b[28:], uint16(wc.SLID))
+	b[30], b[31] = byte(wc.SL), wc.PathBits
 }
 
 // Get decodes a completion.
@@ -153,5 +156,6 @@ func (q *Completions) Get(i uint32, wc *ci.WC) {
 	b := q.entry(i)
 	*wc = ci.WC{ID: order.Uint64(b), QPN: ci.QPN(order.Uint32(b[8:])), Length: order.Uint32(b[12:]),
 		Imm: order.Uint32(b[16:]), Flags: ci.WCFlags(order.Uint16(b[20:])), Status: ci.WCStatus(b[22]),
-		Op: ci.WCOp(b[23])}
+		Op: ci.WCOp(b[23]), SrcQP: ci.QPN(order.Uint32(b[24:])), SLID: ci.LID(order.Uint16(b[28:])),
+		SL: ci.SL(b[30]), PathBits: b[31]}
 }

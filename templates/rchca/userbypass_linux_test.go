@@ -18,9 +18,9 @@ import (
 	"ciddk/kproxy/native"
 	"ciddk/kproxy/native/server"
 	"ciddk/templates/rchca"
-	"ciddk/templates/rchca/queues"
 	"ciddk/templates/rchca/soft"
 	"ciddk/templates/rchca/userlib"
+	"ciddk/templates/rchca/userqueues"
 	"ciddk/ual"
 )
 
@@ -219,7 +219,7 @@ func TestHostile(t *testing.T) {
 			require.NoError(t, err)
 			p.poll(1)
 			// The QP's queue follows the CQ's, in the first pages. Requests of all slots are overwritten.
-			q := p.shared[queues.HeaderSize+arena.PageSize:]
+			q := p.shared[userqueues.HeaderSize+arena.PageSize:]
 			for i := range 4 {
 				element := q[i*48:]
 				if name == "index" || name == "completed" {

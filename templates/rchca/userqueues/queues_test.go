@@ -1,4 +1,4 @@
-package queues_test
+package userqueues_test
 
 import (
 	"testing"
@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
-	"ciddk/templates/rchca/queues"
+	"ciddk/templates/rchca/userqueues"
 )
 
-var shape = queues.Shape{Slots: 3, SGEs: 2, Inline: 40}
+var shape = userqueues.Shape{Slots: 3, SGEs: 2, Inline: 40}
 
 // room returns a request that can hold what a slot of shape contains.
 func room() *ci.SendWR {
@@ -19,7 +19,7 @@ func room() *ci.SendWR {
 
 // TestSend encodes and decodes requests in all slots. The index wraps.
 func TestSend(t *testing.T) {
-	q, ok := queues.OpenSend(make([]byte, shape.Size()), shape)
+	q, ok := userqueues.OpenSend(make([]byte, shape.Size()), shape)
 	require.True(t, ok)
 	list := []ci.SendWR{
 		{ID: 1<<63 + 5, Op: ci.OpWrite, Flags: ci.SendSignaled | ci.SendImmediate, Imm: 0x01020304,
@@ -49,7 +49,7 @@ func TestSend(t *testing.T) {
 
 // TestCompletions encodes and decodes completions.
 func TestCompletions(t *testing.T) {
-	q, ok := queues.OpenCompletions(make([]byte, queues.CompletionsSize(2)), 2)
+	q, ok := userqueues.OpenCompletions(make([]byte, userqueues.CompletionsSize(2)), 2)
 	require.True(t, ok)
 	list := []ci.WC{
 		{ID: 1 << 63, QPN: 0xabcdef, Length: 1 << 31, Imm: 7, Flags: ci.WCImmediate, Op: ci.WCRecvWrite},
@@ -67,21 +67,21 @@ func TestCompletions(t *testing.T) {
 
 // TestShort opens queues in memory that is too short.
 func TestShort(t *testing.T) {
-	_, ok := queues.OpenSend(make([]byte, shape.Size()-1), shape)
+	_, ok := userqueues.OpenSend(make([]byte, shape.Size()-1), shape)
 	assert.False(t, ok)
-	_, ok = queues.OpenSend(nil, queues.Shape{Slots: 1})
+	_, ok = userqueues.OpenSend(nil, userqueues.Shape{Slots: 1})
 	assert.False(t, ok)
-	_, ok = queues.OpenSend(make([]byte, 4096), queues.Shape{Slots: 0})
+	_, ok = userqueues.OpenSend(make([]byte, 4096), userqueues.Shape{Slots: 0})
 	assert.False(t, ok)
-	_, ok = queues.OpenCompletions(make([]byte, queues.CompletionsSize(2)), 3)
+	_, ok = userqueues.OpenCompletions(make([]byte, userqueues.CompletionsSize(2)), 3)
 	assert.False(t, ok)
-	_, ok = queues.OpenCompletions(make([]byte, 4096), 0)
+	_, ok = userqueues.OpenCompletions(make([]byte, 4096), 0)
 	assert.False(t, ok)
 }
 
 // TestSleep checks that one post wakes a driver that sleeps.
 func TestSleep(t *testing.T) {
-	h := queues.OpenHeader(make([]byte, queues.HeaderSize))
+	h := userqueues.OpenHeader(make([]byte, userqueues.HeaderSize))
 	assert.False(t, h.Awaken())
 	h.Sleep()
 	assert.True(t, h.Awaken())
@@ -93,7 +93,7 @@ func FuzzSend(f *testing.F) {
 	f.Add(make([]byte, shape.Size()), uint32(0))
 	f.Add([]byte{}, uint32(7))
 	f.Fuzz(func(t *testing.T, b []byte, i uint32) {
-		q, ok := queues.OpenSend(b, shape)
+		q, ok := userqueues.OpenSend(b, shape)
 		require.Equal(t, len(b) >= shape.Size(), ok)
 		if !ok {
 			return

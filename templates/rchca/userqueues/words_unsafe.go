@@ -1,4 +1,4 @@
-package queues
+package userqueues
 
 import (
 	"sync/atomic"

@@ -1,6 +1,5 @@
-// Package queues has the layout of the queues that the driver shares with the user library: send queues and completion
-// queues, in memory that the driver makes for each process. It also has the checks of send requests, which both make.
-// Replace the elements by those of your hardware.
+// Package userqueues has the layout of the queues that the driver shares with the user library: send queues and
+// completion queues, in memory that the driver makes for each process. Replace the elements by those of your hardware.
 //
 // The memory begins with a header of HeaderSize bytes. Its first word is not 0 while the driver sleeps; see Awaken. The
 // queues follow at the offsets in userabi.Answer. Numbers have the byte order of the machine. A queue begins with two
@@ -26,4 +25,5 @@
 //
 //	0  uint64  ID            12  uint32  length            20  uint16  flags
 //	8  uint32  QP number     16  uint32  immediate data    22  uint8   status, and at 23 the operation
-package queues
+//	24 uint32  source QP     28  uint16  source LID        30  uint8   service level, and at 31 the path bits
+package userqueues
