@@ -26,7 +26,8 @@ type Source struct {
 
 // complete sets the fields of a completion.
 func (s *Source) complete(wc *ci.WC) {
-	wc.SrcQP, wc.SLID, wc.SL, wc.PathBits = s.SrcQP, s.SLID, s.SL, s.PathBits
+	wc.SrcQP = s.SrcQP
+	wc.SLID, wc.SL, wc.PathBits = s.SLID, s.SL, s.PathBits
 	if s.GRH {
 		wc.Flags |= ci.WCGRH
 	}
