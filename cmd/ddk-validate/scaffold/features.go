@@ -10,9 +10,9 @@ import (
 // Features are the parts of the template that a new module may have or not, in the order in which docs/vendors.md
 // recommends to add them.
 //
-// A file belongs to a feature if its name, or that of its folder, begins with the feature's. In other files, a line that
-// ends in the comment "// NAME.go" belongs to the feature NAME, with the lines indented below it and the bracket that
-// closes them.
+// A file belongs to a feature if its name, or that of its folder, begins with the feature's. In other files, a line
+// that ends in the comment "// NAME.go" belongs to the feature NAME, with the lines indented below it and the bracket
+// that closes them.
 var Features = []string{"ud", "user"}
 
 // unchosen returns the features that are not in the list of chosen ones. The name "all" stands for all of them.
