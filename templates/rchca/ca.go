@@ -8,8 +8,8 @@ import (
 	"ciddk/ci"
 )
 
-// claims returns the capabilities of the adapter, with the file that has the verbs. docs/sas/capabilities.md of the kit lists
-// the verbs of each bit.
+// claims returns the capabilities of the adapter, with the files that have their verbs. docs/sas/capabilities.md of the
+// kit lists the verbs of each bit.
 func claims() ci.Caps {
 	c := ci.Caps(0)          // RC needs no bit
 	c |= ci.CapUD | ci.CapAV // ud.go

@@ -1,7 +1,7 @@
 // Package rchca is a template of a driver for an adapter with reliable connections: SEND, RDMA WRITE and RDMA READ. It
 // has everything that package ci requires of a driver, and the optional capabilities below. A vendor copies it
-// (ddk-validate init, with some of the capabilities), and writes a Device for the hardware. Package soft has a Device in
-// software, on which the certifier runs from the start.
+// (ddk-validate init, with some of the capabilities), and writes a Device for the hardware. Package soft has a Device
+// in software, on which the certifier runs from the start.
 //
 // The files:
 //

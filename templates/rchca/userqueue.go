@@ -42,7 +42,8 @@ func newShared() (*shared, error) {
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	s := &shared{mem: m, pages: arena.NewPages(m, userqueues.HeaderSize), bell: bell, head: userqueues.OpenHeader(m.Bytes()),
+	s := &shared{mem: m, pages: arena.NewPages(m, userqueues.HeaderSize), bell: bell,
+		head: userqueues.OpenHeader(m.Bytes()),
 		done: make(chan struct{}), qps: map[*qp]struct{}{}}
 	go s.serve()
 	return s, nil

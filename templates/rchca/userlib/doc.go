@@ -8,7 +8,8 @@
 // The library of the template has the hooks of all verbs that create an object. A pre hook sends private data to the
 // driver (userabi.Request), and a post hook reads what the driver returned (userabi.Answer) and keeps it as the
 // library's own state of the object. Sends are posted, and completions polled, in memory that the driver shares with
-// the process (package userqueues). The other verbs of the data path are messages to the daemon: their functions are nil.
+// the process (package userqueues). The other verbs of the data path are messages to the daemon: their functions are
+// nil.
 //
 // # The order of a create
 //
