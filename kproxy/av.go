@@ -4,7 +4,7 @@ import (
 	"os"
 
 	"ciddk/accesslayer"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 func (c *Session) createAV(r *schema.CreateAV, files []*os.File) (*Result, error) {

@@ -6,7 +6,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // userCA is the process's context of an adapter. It is nil if the driver has no CapUser.

@@ -2,7 +2,7 @@ package kproxy
 
 import (
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // control executes an operation of the daemon for a privileged client. Status: InvalidPermission, Unsupported (the

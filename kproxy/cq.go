@@ -6,7 +6,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 func (c *Session) createCQ(r *schema.CreateCQ, files []*os.File) (*Result, error) {

@@ -2,7 +2,7 @@ package kproxy
 
 import (
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // create is a whole create: the object gets its place in the table, call creates it in the access layer, and reply, if

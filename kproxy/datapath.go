@@ -3,7 +3,7 @@ package kproxy
 import (
 	"ciddk/accesslayer"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // Token returns the token that a client chose for the QP of a completion's context.

@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // eventQueue delivers events to a client through a socket. An event is written at once if the socket has room;

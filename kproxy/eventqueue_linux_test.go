@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

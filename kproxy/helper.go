@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // helper copies by messages to a goroutine or thread of the client's process. It is the means where the system does not

@@ -10,7 +10,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/clock"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // helpedProcess returns a process whose memory only the client copies, and the client's end of the socket.

@@ -6,7 +6,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // Service executes the commands that are not verbs, such as those for connections. Its objects are Items of sessions.

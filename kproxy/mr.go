@@ -6,7 +6,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // memory returns the memory that a request describes, for one region. It is charged until its release.

@@ -7,7 +7,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // object is an entry of a session's handle table. Session.mu guards the fields from state on.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // commandOf returns the name of a process's program. It is empty where the system has no /proc.

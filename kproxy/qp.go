@@ -6,7 +6,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // qpObjects are the objects that a QP uses.

@@ -2,8 +2,8 @@ package kproxy
 
 import (
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/internal/memlimit"
-	"ciddk/kproxy/schema"
 )
 
 // Quota limits one client. Zero fields have the defaults stated.

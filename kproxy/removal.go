@@ -5,7 +5,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // watch makes the access layer report the adapters that it removes. [SAS-2.2-05]

@@ -3,7 +3,7 @@ package kproxy
 import (
 	"ciddk/accesslayer"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // A Resource is an object of a client, for lists of what uses an adapter.

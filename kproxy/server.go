@@ -13,8 +13,8 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	users "ciddk/internal/private"
-	"ciddk/kproxy/schema"
 )
 
 // Defaults of Config.

@@ -5,7 +5,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 func srqAttr(a schema.SRQAttr) ci.SRQAttr {

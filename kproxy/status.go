@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // StatusVersion is the version of the JSON form of Status. A field that is added does not change it.

@@ -3,7 +3,7 @@ package kproxy
 import (
 	"sync/atomic"
 
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // Totals are counts since the server was created, of all clients together.

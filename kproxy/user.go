@@ -4,7 +4,7 @@ import (
 	"os"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // private is the private data of one verb: the copy that the driver gets.

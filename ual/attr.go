@@ -2,7 +2,7 @@ package ual
 
 import (
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // caAttr returns the attributes in a reply.

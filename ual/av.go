@@ -2,7 +2,7 @@ package ual
 
 import (
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // AV is an address vector of the daemon. It has no handle if the library did all the work of its create.

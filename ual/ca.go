@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // CA is an open adapter of the daemon.

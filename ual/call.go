@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // call is a request and its reply. Calls are used again by their client, with their buffers.

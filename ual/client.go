@@ -13,8 +13,8 @@ import (
 
 	"ciddk/ci"
 	"ciddk/clock"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // DefaultPath is the socket of a daemon that has no other one configured.

@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // copies is the goroutine that copies registered and exposed memory for a daemon that the system does not let reach it.

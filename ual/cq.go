@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // CQ is a completion queue of the daemon.

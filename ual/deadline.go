@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"ciddk/clock"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // DefaultCallTimeout is the time in which a daemon must reply to a request, unless Config.CallTimeout sets another one.

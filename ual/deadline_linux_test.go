@@ -12,9 +12,9 @@ import (
 
 	"ciddk/ci"
 	"ciddk/clock"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 	"ciddk/ual"
 )
 

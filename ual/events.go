@@ -4,8 +4,8 @@ import (
 	"os"
 
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // eventQueue reads the events of a queue of the daemon on a goroutine.

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // hca is an adapter of the daemon.

@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // private is the private data of one verb. The zero value is a verb without.

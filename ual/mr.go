@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // MR is a memory region of the daemon.

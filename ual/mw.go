@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // MW is a memory window of the daemon.

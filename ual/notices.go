@@ -2,7 +2,7 @@ package ual
 
 import (
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // Do executes a command of package schema that is not a verb and has no descriptors. It is for packages that implement

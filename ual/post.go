@@ -2,8 +2,8 @@ package ual
 
 import (
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // PostSend posts work requests: one message for as many as fit.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // QP is a queue pair of the daemon.

@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // SRQ is a shared receive queue of the daemon.

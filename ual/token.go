@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // receiver is an object with a token: it receives events, and is found by the token in completions.

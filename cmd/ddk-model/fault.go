@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"ciddk/hca/mlx4/model"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // faultCmd is the grammar of the faults that a running card can have.

@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/bus/vfiouser"
-	"ciddk/hca/mlx4/fw"
 	"ciddk/hca/mlx4/model"
-	"ciddk/hca/mlx4/prm"
 	"ciddk/internal/command"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/internal/testenv"
 )
 

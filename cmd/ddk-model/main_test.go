@@ -16,8 +16,8 @@ import (
 
 	"ciddk/bus/vfiouser"
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
 	"ciddk/internal/command"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/internal/testenv"
 	"ciddk/rvt"
 )

@@ -8,7 +8,7 @@ import (
 
 	"ciddk/bus/usb/crspace"
 	"ciddk/bus/usb/u2c"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // A number is decimal, or hexadecimal with 0x.

@@ -6,7 +6,7 @@ import (
 	"ciddk/bus/usb/u2c"
 	"ciddk/bus/usb/u2cfake"
 	"ciddk/hca/mlx4/model"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/link/direct"
 )
 

@@ -15,8 +15,8 @@ import (
 	"ciddk/bus/usb/crspace"
 	"ciddk/bus/usb/u2c"
 	"ciddk/bus/usb/u2cfake"
-	"ciddk/hca/mlx4/prm"
 	"ciddk/internal/command"
+	"ciddk/internal/mlx4/prm"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

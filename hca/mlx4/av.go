@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/queue"
-	"ciddk/hca/mlx4/userabi"
+	"ciddk/internal/mlx4/queue"
+	"ciddk/internal/mlx4/userabi"
 )
 
 type av struct {

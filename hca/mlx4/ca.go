@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
-	"ciddk/hca/mlx4/queue"
+	"ciddk/internal/mlx4/prm"
+	"ciddk/internal/mlx4/queue"
 )
 
 type ca struct {

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // TestDestroyFails fails the command that ends an object. The object remains, the adapter has failed, and everything

@@ -6,7 +6,7 @@ import (
 
 	"ciddk/bus"
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // IDs are the functions that the driver drives: ConnectX-3 and ConnectX-3 Pro.

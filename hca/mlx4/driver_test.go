@@ -14,8 +14,8 @@ import (
 	"ciddk/bus/local"
 	"ciddk/ci"
 	"ciddk/hca/mlx4"
-	"ciddk/hca/mlx4/fw"
 	"ciddk/hca/mlx4/model"
+	"ciddk/internal/mlx4/fw"
 	"ciddk/internal/testenv"
 	"ciddk/link/direct"
 )

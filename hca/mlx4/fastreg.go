@@ -3,8 +3,8 @@ package mlx4
 import (
 	"ciddk/bus"
 	"ciddk/ci"
-	"ciddk/hca/mlx4/fw"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/prm"
 )
 
 // maxFastRegPages is the most pages of a fast registration: those of a list of one page.

@@ -6,8 +6,8 @@ import (
 	"sync"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/fw"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/prm"
 )
 
 // Limits of FMRs.

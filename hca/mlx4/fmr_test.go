@@ -10,7 +10,7 @@ import (
 	"ciddk/bus/local"
 	"ciddk/ci"
 	"ciddk/hca/mlx4"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/link/direct"
 )
 

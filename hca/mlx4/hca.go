@@ -11,9 +11,9 @@ import (
 	"ciddk/bus"
 	"ciddk/ci"
 	"ciddk/clock"
-	"ciddk/hca/mlx4/fw"
-	"ciddk/hca/mlx4/prm"
-	"ciddk/hca/mlx4/userabi"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/prm"
+	"ciddk/internal/mlx4/userabi"
 	"ciddk/mad"
 )
 

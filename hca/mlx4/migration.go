@@ -2,7 +2,7 @@ package mlx4
 
 import (
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // Automatic path migration (IBTA volume 1, 17.2.8). The adapter arms a QP that has been rearmed, and migrates it by

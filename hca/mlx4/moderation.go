@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/fw"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/prm"
 )
 
 // maxPeriod is the longest period of moderation. The adapter counts microseconds in 16 bits.

@@ -3,9 +3,9 @@ package mlx4
 import (
 	"ciddk/ci"
 	"ciddk/ci/wrrules"
-	"ciddk/hca/mlx4/fw"
-	"ciddk/hca/mlx4/prm"
-	"ciddk/hca/mlx4/queue"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/prm"
+	"ciddk/internal/mlx4/queue"
 )
 
 // mw is a memory window. The adapter takes any of the 256 keys of a window in a bind, and reports the key in effect

@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
-	"ciddk/hca/mlx4/queue"
+	"ciddk/internal/mlx4/prm"
+	"ciddk/internal/mlx4/queue"
 )
 
 // These errors are created in advance, because the data path must not allocate, even for an error.

@@ -14,7 +14,7 @@ import (
 	"ciddk/ci"
 	"ciddk/hca/mlx4"
 	"ciddk/hca/mlx4/model"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // entry returns a completion of a QP. opcode has the bit of sends.

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/fw"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/mad"
 )
 

@@ -162,7 +162,7 @@ func profile(t *testing.T) map[string]int64 {
 				}
 				break
 			}
-			for _, own := range []string{"ciddk/hca/mlx4.", "ciddk/hca/mlx4/queue.", "ciddk/hca/mlx4/fw."} {
+			for _, own := range []string{"ciddk/hca/mlx4.", "ciddk/internal/mlx4/queue.", "ciddk/internal/mlx4/fw."} {
 				if strings.HasPrefix(x.Function, own) {
 					found[x.Function] += r.AllocObjects
 				}

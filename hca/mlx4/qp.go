@@ -7,10 +7,10 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/wrrules"
-	"ciddk/hca/mlx4/fw"
-	"ciddk/hca/mlx4/prm"
-	"ciddk/hca/mlx4/queue"
-	"ciddk/hca/mlx4/userabi"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/prm"
+	"ciddk/internal/mlx4/queue"
+	"ciddk/internal/mlx4/userabi"
 )
 
 type qp struct {

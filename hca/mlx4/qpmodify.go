@@ -4,9 +4,9 @@ import (
 	"math/bits"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/fw"
-	"ciddk/hca/mlx4/prm"
-	"ciddk/hca/mlx4/queue"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/prm"
+	"ciddk/internal/mlx4/queue"
 )
 
 // A transition is a change of state.

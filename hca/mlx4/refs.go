@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/fw"
+	"ciddk/internal/mlx4/fw"
 )
 
 // refs counts the objects that depend on an object. Every object has one. It implements the three rules of Destroy:

@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/fw"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/prm"
 )
 
 // The adapter loses events when an event queue is full. What they would have reported is read from the adapter then:

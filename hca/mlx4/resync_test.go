@@ -8,8 +8,8 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/mlx4"
-	"ciddk/hca/mlx4/fw"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/link/direct"
 )
 

@@ -2,8 +2,8 @@ package mlx4
 
 import (
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
-	"ciddk/hca/mlx4/queue"
+	"ciddk/internal/mlx4/prm"
+	"ciddk/internal/mlx4/queue"
 )
 
 // Sizes of the headers of a management datagram, and what inline segments they need at most.

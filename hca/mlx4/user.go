@@ -9,9 +9,9 @@ import (
 
 	"ciddk/bus"
 	"ciddk/ci"
-	"ciddk/hca/mlx4/fw"
-	"ciddk/hca/mlx4/userabi"
 	"ciddk/hca/reference/arena"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/userabi"
 )
 
 // user is the context of a client process. It implements ci.UserCA.

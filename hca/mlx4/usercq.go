@@ -6,10 +6,10 @@ import (
 
 	"ciddk/bus"
 	"ciddk/ci"
-	"ciddk/hca/mlx4/fw"
-	"ciddk/hca/mlx4/prm"
-	"ciddk/hca/mlx4/queue"
-	"ciddk/hca/mlx4/userabi"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/prm"
+	"ciddk/internal/mlx4/queue"
+	"ciddk/internal/mlx4/userabi"
 )
 
 // userCQ is what a CQ has whose queue is in shared memory. The user library polls and arms it. The driver does not read

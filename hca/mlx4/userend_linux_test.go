@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
 	"ciddk/hca/mlx4/userlib"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/kproxy/native"
 	"ciddk/ual"
 )

@@ -2,9 +2,9 @@ package mlx4
 
 import (
 	"ciddk/ci"
-	"ciddk/hca/mlx4/fw"
-	"ciddk/hca/mlx4/queue"
-	"ciddk/hca/mlx4/userabi"
+	"ciddk/internal/mlx4/fw"
+	"ciddk/internal/mlx4/queue"
+	"ciddk/internal/mlx4/userabi"
 )
 
 // userQP is what a QP has whose queues are in shared memory. The driver does not read them, which the process can

@@ -10,7 +10,7 @@ import (
 	"ciddk/ci"
 	"ciddk/clock"
 	"ciddk/hca/reference/arena"
-	"ciddk/hca/reference/rings"
+	"ciddk/internal/rings"
 	"ciddk/rvt"
 )
 

@@ -3,7 +3,7 @@ package reference
 import (
 	"sync/atomic"
 
-	"ciddk/hca/reference/rings"
+	"ciddk/internal/rings"
 )
 
 // sparse is an array of pointers whose parts are allocated when they are used first. Readers need no lock.

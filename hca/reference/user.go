@@ -9,7 +9,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/reference/arena"
-	"ciddk/hca/reference/rings"
+	"ciddk/internal/rings"
 	"ciddk/rvt"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/clock"
-	"ciddk/hca/reference/rings"
+	"ciddk/internal/rings"
 )
 
 // The times between two looks at the receive queues of QPs in Error. The time doubles while nothing is found.

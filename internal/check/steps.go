@@ -142,7 +142,7 @@ func test(ctx context.Context, r *runner) error {
 }
 
 // slowPackages are those whose tests take longest. Their tests begin first, so that none is left alone at the end.
-var slowPackages = []string{"test/verbs", "test/mlx4", "test/linux", "cmd/ddk-validate", "bench", "hca/mlx4/fw",
+var slowPackages = []string{"test/verbs", "test/mlx4", "test/linux", "cmd/ddk-validate", "bench", "internal/mlx4/fw",
 	"cmd/ddkrun/cli", "validate"}
 
 // inOrder sorts packages: those that take long come first.
@@ -294,9 +294,9 @@ const fuzzTime = 20 * time.Second
 var fuzzCore = []target{
 	{"wire", "FuzzParsePacket"}, {"rvt", "FuzzDeliver"}, {"link/internal/rocev2", "FuzzDatagram"}, // the network
 	{"accesslayer/cm", "FuzzMessages"}, {"sma", "FuzzReceive"}, // managers
-	{"kproxy/native", "FuzzRequest"}, {"kproxy/uverbs", "FuzzSequence"}, // applications
-	{"hca/reference/rings", "FuzzHostileSend"}, {"hca/mlx4/model", "FuzzHostileDriver"}, // memory that others write
-	{"hca/mlx4/fw", "FuzzLyingDevice"}, // devices
+	{"kproxy/native", "FuzzRequest"}, {"internal/kproxy/uverbs", "FuzzSequence"}, // applications
+	{"internal/rings", "FuzzHostileSend"}, {"hca/mlx4/model", "FuzzHostileDriver"}, // memory that others write
+	{"internal/mlx4/fw", "FuzzLyingDevice"}, // devices
 }
 
 // fuzz runs the core of the targets, or all, two at a time with one worker each.

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ringTables returns the tables of docs/abi/rings.md: the constants of hca/reference/rings/layout.go, a table for each
+// ringTables returns the tables of docs/abi/rings.md: the constants of internal/rings/layout.go, a table for each
 // group.
 func ringTables(root string) (string, error) {
 	fset := token.NewFileSet()

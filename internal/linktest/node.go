@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
-	"ciddk/hca/reference/rings"
+	"ciddk/internal/rings"
 	"ciddk/rvt"
 )
 

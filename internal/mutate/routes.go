@@ -114,7 +114,7 @@ var routes = []route{
 		shared: []certification{byRings, onlyUser}},
 	{folder: "hca/reference", runs: []certification{byDirect, byNetwork, byOdd, byFew, byNetwork6, hardSMA},
 		shared: []certification{byRings}},
-	{folder: "hca/reference/rings", linux: true, runs: []certification{byNetwork, byRings, ringsLIDs}},
+	{folder: "internal/rings", linux: true, runs: []certification{byNetwork, byRings, ringsLIDs}},
 	{folder: "hca/reference/arena", linux: true, runs: []certification{byLibrary, byRings}},
 	{folder: "hca/reference/userlib", linux: true, runs: []certification{byLibrary, byRings}},
 	{folder: "link", runs: []certification{byDirect, byNetwork, byUDP, byIP6}},

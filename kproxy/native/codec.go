@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // Append appends the body of v, which is a pointer to a type of package schema.

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ciddk/internal/kproxy/schema"
 	"ciddk/internal/passedfd"
-	"ciddk/kproxy/schema"
 )
 
 // Conn is one end of a connection. Send may be called concurrently; Recv is called by one goroutine.

@@ -3,7 +3,7 @@ package native
 import (
 	"os"
 
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // ServeCopies executes the copies that a daemon requests by a socket of schema.ServeCopies, until the daemon, or the

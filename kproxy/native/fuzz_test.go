@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // FuzzRequest parses arbitrary bytes as the body of each command. What is accepted is encoded to the same bytes.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // HeaderSize is the size of a message's header in bytes.

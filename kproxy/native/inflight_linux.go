@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ciddk/internal/kproxy/schema"
 	"ciddk/internal/passedfd"
-	"ciddk/kproxy/schema"
 )
 
 // flights counts descriptors in flight: those that this process has passed to others, and that these have not received.

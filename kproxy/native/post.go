@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // The data path. A post is

@@ -2,8 +2,8 @@ package services
 
 import (
 	"ciddk/accesslayer/cm"
-	"ciddk/kproxy/schema"
-	"ciddk/kproxy/schema/convert"
+	"ciddk/internal/kproxy/schema"
+	"ciddk/internal/kproxy/schema/convert"
 )
 
 // isRepeatable reports whether a notice is an event that a peer can repeat at will.

@@ -7,9 +7,9 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
+	"ciddk/internal/kproxy/schema/convert"
 	"ciddk/kproxy"
-	"ciddk/kproxy/schema"
-	"ciddk/kproxy/schema/convert"
 	"ciddk/mad"
 )
 

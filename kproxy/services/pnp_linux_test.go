@@ -12,8 +12,8 @@ import (
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
 	"ciddk/hca/reference"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
-	"ciddk/kproxy/schema"
 	"ciddk/link/sim"
 	"ciddk/rvt"
 )

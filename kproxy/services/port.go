@@ -5,8 +5,8 @@ import (
 
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
-	"ciddk/kproxy/schema"
 	"ciddk/mad"
 )
 

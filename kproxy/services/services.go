@@ -13,9 +13,9 @@ import (
 	"ciddk/accesslayer/mads"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
+	"ciddk/internal/kproxy/schema/convert"
 	"ciddk/kproxy"
-	"ciddk/kproxy/schema"
-	"ciddk/kproxy/schema/convert"
 )
 
 // Config describes the services of a daemon. AL, MAD and CM are required.

@@ -6,9 +6,9 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
+	"ciddk/internal/kproxy/schema/convert"
 	"ciddk/kproxy"
-	"ciddk/kproxy/schema"
-	"ciddk/kproxy/schema/convert"
 )
 
 // notices are the notices of an object and its pending steps.

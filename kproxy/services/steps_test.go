@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"ciddk/accesslayer/cm"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // TestRepeatedEvents adds the events that a peer can repeat at will, one after the other and in turn. The latest of

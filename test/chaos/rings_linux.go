@@ -13,8 +13,8 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
-	"ciddk/hca/reference/rings"
 	"ciddk/internal/memfd"
+	"ciddk/internal/rings"
 )
 
 // arena is shared memory for queues. Writes through the file change the queues while the engine uses them, as writes of

@@ -5,8 +5,8 @@ import (
 	"sync"
 
 	"ciddk/accesslayer/mads"
-	"ciddk/kproxy/schema"
-	"ciddk/kproxy/schema/convert"
+	"ciddk/internal/kproxy/schema"
+	"ciddk/internal/kproxy/schema/convert"
 )
 
 // changes keeps what the daemon reports about its adapters and ports, and calls watchers.

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"ciddk/accesslayer/cm"
-	"ciddk/kproxy/schema"
-	"ciddk/kproxy/schema/convert"
+	"ciddk/internal/kproxy/schema"
+	"ciddk/internal/kproxy/schema/convert"
 )
 
 // manager implements cm.Service.

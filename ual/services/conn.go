@@ -8,8 +8,8 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
-	"ciddk/kproxy/schema/convert"
+	"ciddk/internal/kproxy/schema"
+	"ciddk/internal/kproxy/schema/convert"
 	"ciddk/mad"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema/convert"
+	"ciddk/internal/kproxy/schema/convert"
 )
 
 // closedError returns the error of an object that is closed. errors.Is finds cm.ErrClosed and accesslayer.ErrClosed.

@@ -8,7 +8,7 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/mad"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
-	"ciddk/kproxy/schema"
 )
 
 // hostile fills requests with random values that match their declarations often.

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"ciddk/accesslayer/cm"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // listener implements cm.Listener.

@@ -6,8 +6,8 @@ import (
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
-	"ciddk/kproxy/schema/convert"
+	"ciddk/internal/kproxy/schema"
+	"ciddk/internal/kproxy/schema/convert"
 	"ciddk/mad"
 )
 

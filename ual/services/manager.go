@@ -7,7 +7,7 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/ual"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/mad"
 )
 

@@ -10,7 +10,7 @@ import (
 	"ciddk/accesslayer/mads"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/ual"
 )
 

@@ -5,8 +5,8 @@ import (
 	"sync"
 
 	"ciddk/accesslayer/mads"
-	"ciddk/kproxy/schema"
-	"ciddk/kproxy/schema/convert"
+	"ciddk/internal/kproxy/schema"
+	"ciddk/internal/kproxy/schema/convert"
 )
 
 // remote is an object of the daemon with notices and steps. handle is called with notices, one at a time and in order.

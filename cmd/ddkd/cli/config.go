@@ -20,8 +20,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"ciddk/internal/input"
+	"ciddk/internal/kproxy/uverbs"
 	"ciddk/kproxy"
-	"ciddk/kproxy/uverbs"
 	"ciddk/ual"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/kproxy/uverbs"
 	"ciddk/kproxy"
-	"ciddk/kproxy/uverbs"
 )
 
 // TestQuotaKeys checks that the configuration file can set every field of kproxy.Quota, and that no two keys set the

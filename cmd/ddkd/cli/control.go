@@ -7,8 +7,8 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
-	"ciddk/kproxy/schema"
 )
 
 // Operations of the daemon's control socket. Requests and replies are JSON.

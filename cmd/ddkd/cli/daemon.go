@@ -10,8 +10,8 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/clock"
+	"ciddk/internal/kproxy/devices"
 	"ciddk/kproxy"
-	"ciddk/kproxy/devices"
 	"ciddk/kproxy/native/server"
 )
 

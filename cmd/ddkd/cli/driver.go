@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"ciddk/ci"
-	"ciddk/kproxy/uverbs"
+	"ciddk/internal/kproxy/uverbs"
 )
 
 // Settings are the keys and values of an adapter in the configuration, without the key driver.

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"ciddk/clock"
-	"ciddk/kproxy/devices"
-	"ciddk/kproxy/nldev"
-	"ciddk/kproxy/ucm"
-	"ciddk/kproxy/umad"
-	"ciddk/kproxy/uverbs"
+	"ciddk/internal/kproxy/devices"
+	"ciddk/internal/kproxy/nldev"
+	"ciddk/internal/kproxy/ucm"
+	"ciddk/internal/kproxy/umad"
+	"ciddk/internal/kproxy/uverbs"
 )
 
 // listenVerbs creates the socket for unmodified verbs programs, nil if there is none. socket is the daemon's own. The

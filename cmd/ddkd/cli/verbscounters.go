@@ -2,7 +2,7 @@ package cli
 
 import (
 	"ciddk/ci"
-	"ciddk/kproxy/uverbs"
+	"ciddk/internal/kproxy/uverbs"
 )
 
 // counters returns what an adapter has counted, for programs.

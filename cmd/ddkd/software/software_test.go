@@ -17,7 +17,7 @@ import (
 	"ciddk/fabric/join"
 	"ciddk/fabric/topology"
 	"ciddk/hca/reference"
-	"ciddk/hca/reference/rings"
+	"ciddk/internal/rings"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ciddk/internal/kproxy/devices"
 	"ciddk/internal/private"
-	"ciddk/kproxy/devices"
 	"ciddk/ual"
 )
 

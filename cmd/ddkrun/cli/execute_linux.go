@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"ciddk/cmd/ddkrun/seccomp"
-	"ciddk/kproxy/devices"
+	"ciddk/internal/kproxy/devices"
 )
 
 // errProgram is wrapped by errors of the program that was to be started.

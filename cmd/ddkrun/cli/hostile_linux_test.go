@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/clock"
+	"ciddk/internal/kproxy/devices"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/internal/testenv"
 	"ciddk/kproxy"
-	"ciddk/kproxy/devices"
-	"ciddk/kproxy/schema"
 )
 
 // hostileDaemon has a device file whose every registration is one of memory that the daemon cannot reach. Then it

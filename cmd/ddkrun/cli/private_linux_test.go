@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"ciddk/kproxy/devices"
+	"ciddk/internal/kproxy/devices"
 )
 
 // TestPrivateDir checks that neither a daemon nor a compiled library is taken from a directory that others can write

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"ciddk/internal/kproxy/devices"
 	"ciddk/internal/private"
-	"ciddk/kproxy/devices"
 )
 
 // runtimeDir returns the directory for what lives as long as the user's session. A relative path in the variable does

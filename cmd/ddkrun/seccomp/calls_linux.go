@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ciddk/kproxy/devices"
+	"ciddk/internal/kproxy/devices"
 )
 
 // The requests of ioctl that every file has.
@@ -152,7 +152,7 @@ func (t *task) duplicateAt(d *descriptor, number int, flags uint32) result {
 	return t.giveAt(fd, number, flags)
 }
 
-// The command that starts a send queue: post send without requests (package kproxy/uverbs).
+// The command that starts a send queue: post send without requests (package internal/kproxy/uverbs).
 const (
 	postSend     = 28
 	doorbellSize = 32

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ciddk/kproxy/devices"
+	"ciddk/internal/kproxy/devices"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // copies is what a goroutine copies of a program's memory, because the daemon cannot: package devices, section Copies.
@@ -35,7 +35,7 @@ type area struct {
 	hasHandle  bool
 }
 
-// The commands of uverbs that concern MRs, with the sizes of their headers and requests (package kproxy/uverbs).
+// The commands of uverbs that concern MRs, with the sizes of their headers and requests (package internal/kproxy/uverbs).
 const (
 	regMR        = 9
 	reregMR      = 11

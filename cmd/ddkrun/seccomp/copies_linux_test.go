@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // TestHostileCopies has a daemon that requests copies of memory that the program has not registered, or not for

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ciddk/hca/reference/rings"
+	"ciddk/internal/kproxy/devices"
 	"ciddk/internal/memfd"
-	"ciddk/kproxy/devices"
+	"ciddk/internal/rings"
 )
 
 // inode identifies a file.

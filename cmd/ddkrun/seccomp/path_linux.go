@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ciddk/kproxy/devices"
+	"ciddk/internal/kproxy/devices"
 )
 
 // The files that are redirected.

@@ -3,7 +3,7 @@ package model
 import (
 	"sync"
 
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // BlueFlame: the driver writes a whole WQE to the adapter, in pieces of 8 bytes. The WQE is in the memory of the host,

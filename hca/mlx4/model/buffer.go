@@ -3,7 +3,7 @@ package model
 import (
 	"encoding/binary"
 
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // buffer is memory of the host that MTTs describe: a queue, or a region. Offsets count from the first byte of the first

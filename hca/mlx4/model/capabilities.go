@@ -1,6 +1,6 @@
 package model
 
-import "ciddk/hca/mlx4/prm"
+import "ciddk/internal/mlx4/prm"
 
 // Sizes of the adapter, as logarithms.
 const (

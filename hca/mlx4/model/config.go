@@ -7,7 +7,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/clock"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/rvt"
 )
 

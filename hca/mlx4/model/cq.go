@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/rvt"
 )
 

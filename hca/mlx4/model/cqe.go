@@ -2,7 +2,7 @@ package model
 
 import (
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // A work ID is the index of a WQE in bits 15:0, and for sends the opcode in bits 23:16.

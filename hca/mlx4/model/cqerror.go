@@ -1,6 +1,6 @@
 package model
 
-import "ciddk/hca/mlx4/prm"
+import "ciddk/internal/mlx4/prm"
 
 // A CQ fails when an entry does not fit or cannot be written (IBTA volume 1, 10.2.4.4: CQ error). It takes no entry
 // afterwards, and the driver can only destroy it. The QPs that complete on it go to Error: those of the transport when

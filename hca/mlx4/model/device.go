@@ -9,7 +9,7 @@ import (
 	"ciddk/bus"
 	"ciddk/ci"
 	"ciddk/clock"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/rvt"
 	"ciddk/sma/pma"
 )

@@ -11,7 +11,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/mlx4/model"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/link/direct"
 	"ciddk/rvt"
 )

@@ -1,7 +1,7 @@
 package model
 
 import (
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // writeDoorbell executes a write to the doorbell BAR. A process that maps a page of doorbells can ring those of the

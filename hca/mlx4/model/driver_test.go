@@ -10,7 +10,7 @@ import (
 	"ciddk/bus"
 	"ciddk/bus/local"
 	"ciddk/hca/mlx4/model"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/link/direct"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/rvt"
 )
 

@@ -3,7 +3,7 @@ package model
 import (
 	"sync"
 
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 const (

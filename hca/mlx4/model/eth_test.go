@@ -9,7 +9,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/mlx4/model"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/link/frame"
 	"ciddk/mad"
 )

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // ethFilters are the filters of the frames that an Ethernet port receives, besides the steering table. A filter that

@@ -3,7 +3,7 @@ package model
 import (
 	"slices"
 
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // steering selects the QPs of received frames. It is replaced, never changed.

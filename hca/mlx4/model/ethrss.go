@@ -3,7 +3,7 @@ package model
 import (
 	"math/bits"
 
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // rss is the parent of receive queues among which frames are distributed by a hash of their flow.

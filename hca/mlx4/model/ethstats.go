@@ -3,7 +3,7 @@ package model
 import (
 	"sync/atomic"
 
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // ethStats are the counters of an Ethernet port: the frames that its queues send, and those that it receives for them.

@@ -2,7 +2,7 @@ package model
 
 import (
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // raise reports an event to the EQ that the driver has mapped for its type. Without one the event is lost.

@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/rvt"
 )
 

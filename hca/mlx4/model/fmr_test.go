@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/bus"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // fmrStage is a connection over UC, which a rejected write does not end, and an FMR of its target.

@@ -1,6 +1,6 @@
 package model
 
-import "ciddk/hca/mlx4/prm"
+import "ciddk/internal/mlx4/prm"
 
 // ForgeCompletion appends an entry of the caller's choice to a CQ, but for its owner bit, as an adapter that errs may
 // do. It reports false if there is no such CQ, or no room.

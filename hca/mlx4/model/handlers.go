@@ -1,6 +1,6 @@
 package model
 
-import "ciddk/hca/mlx4/prm"
+import "ciddk/internal/mlx4/prm"
 
 // handlers are the commands that the model has. Others complete with BAD_OP.
 var handlers map[prm.Opcode]handler

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"sync"
 
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // hcr is the command register.

@@ -5,7 +5,7 @@ import (
 	"sort"
 	"sync/atomic"
 
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // icm is the adapter's own address space, whose pages the driver lends it from the host. Readers take no lock.

@@ -1,6 +1,6 @@
 package model
 
-import "ciddk/hca/mlx4/prm"
+import "ciddk/internal/mlx4/prm"
 
 // layout is what INIT_HCA sets: the tables in the ICM, and sizes of entries.
 type layout struct {

@@ -10,7 +10,7 @@ import (
 	"ciddk/fabric"
 	"ciddk/fabric/topology"
 	"ciddk/hca/mlx4/model"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/mad"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // mcg is an entry of the multicast table. The driver maintains hash chains; to the model each entry is a group by

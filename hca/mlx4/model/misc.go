@@ -1,7 +1,7 @@
 package model
 
 import (
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/mad"
 )
 

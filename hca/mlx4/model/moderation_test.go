@@ -8,7 +8,7 @@ import (
 
 	"ciddk/clock"
 	"ciddk/hca/mlx4/model"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/link/direct"
 )
 

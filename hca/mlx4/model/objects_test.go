@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/bus"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // TestUnreliableConnection sends and writes over UC. Errors of the responder do not reach the requester.

@@ -1,6 +1,6 @@
 package model
 
-import "ciddk/hca/mlx4/prm"
+import "ciddk/internal/mlx4/prm"
 
 // Protocol numbers of IP.
 const (

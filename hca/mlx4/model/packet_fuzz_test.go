@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // FuzzPacket checks that any frame can be parsed, that checksums that are filled in are found right, and that nothing

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"ciddk/bus"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // newConfigSpace returns the configuration space: power management, PCI Express and MSI-X.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // A qpStep is a command that changes a QP.

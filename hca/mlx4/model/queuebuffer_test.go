@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/bus"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // TestHeldAccess reaches a queue of four pages within one access. The first two pages are contiguous, the third is

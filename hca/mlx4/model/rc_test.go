@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/hca/mlx4/model"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/link/direct"
 )
 

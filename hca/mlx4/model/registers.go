@@ -4,7 +4,7 @@ import (
 	"math/bits"
 
 	"ciddk/bus"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // ReadBAR reads a register.

@@ -2,7 +2,7 @@ package model
 
 import (
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // The control and data segments of each request, and the entry of each completion, are on the path of every message.

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // TestSegments compares what has constant offsets with the fields of package prm.

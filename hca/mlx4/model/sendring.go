@@ -2,7 +2,7 @@ package model
 
 import (
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/rvt"
 )
 

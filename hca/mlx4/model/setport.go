@@ -2,7 +2,7 @@ package model
 
 import (
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // setPortEthernet sets parameters and tables of an Ethernet port. What the port does not need to know, since the

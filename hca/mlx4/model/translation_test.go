@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/bus"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // memoryHost is a host that has memory only.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/bus"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // TestUnmapUnderTraffic takes each kind of memory away from an adapter that is moving data. The adapter does not write

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/bus"
-	"ciddk/hca/mlx4/prm"
+	"ciddk/internal/mlx4/prm"
 )
 
 // A completionQueue is a CQ as its driver has it.

@@ -4,10 +4,10 @@ import (
 	"sync"
 
 	"ciddk/ci"
-	"ciddk/hca/mlx4/prm"
-	"ciddk/hca/mlx4/queue"
-	"ciddk/hca/mlx4/userabi"
 	"ciddk/hca/reference/arena"
+	"ciddk/internal/mlx4/prm"
+	"ciddk/internal/mlx4/queue"
+	"ciddk/internal/mlx4/userabi"
 )
 
 // cq is a completion queue.

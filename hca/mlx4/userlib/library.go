@@ -6,9 +6,9 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/wrrules"
-	"ciddk/hca/mlx4/queue"
-	"ciddk/hca/mlx4/userabi"
 	"ciddk/hca/reference/arena"
+	"ciddk/internal/mlx4/queue"
+	"ciddk/internal/mlx4/userabi"
 )
 
 // New returns the library.

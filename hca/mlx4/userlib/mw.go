@@ -5,7 +5,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/wrrules"
-	"ciddk/hca/mlx4/queue"
+	"ciddk/internal/mlx4/queue"
 )
 
 // mw is a memory window.

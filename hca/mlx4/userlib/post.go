@@ -3,7 +3,7 @@ package userlib
 import (
 	"ciddk/ci"
 	"ciddk/ci/wrrules"
-	"ciddk/hca/mlx4/queue"
+	"ciddk/internal/mlx4/queue"
 )
 
 // These errors are created in advance, because the data path must not allocate, even for an error.

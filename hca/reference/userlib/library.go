@@ -7,7 +7,7 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/wrrules"
 	"ciddk/hca/reference/arena"
-	"ciddk/hca/reference/rings"
+	"ciddk/internal/rings"
 )
 
 // New returns the library.

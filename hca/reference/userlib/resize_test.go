@@ -10,7 +10,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
-	"ciddk/hca/reference/rings"
+	"ciddk/internal/rings"
 	"ciddk/internal/testenv"
 )
 

@@ -6,7 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/wrrules"
 	"ciddk/hca/reference/arena"
-	"ciddk/hca/reference/rings"
+	"ciddk/internal/rings"
 )
 
 // srq is a shared receive queue.

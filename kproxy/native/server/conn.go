@@ -9,9 +9,9 @@ import (
 	"syscall"
 
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // conn is one connection.

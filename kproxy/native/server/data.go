@@ -2,9 +2,9 @@ package server
 
 import (
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // data executes a request of the data path and replies. Its error is that of the connection.

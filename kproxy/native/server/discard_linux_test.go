@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/clock"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // linger returns a TCP socket whose last close takes an hour, or until the end of the test: the peer does not take the

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // TestHandlesOfAnotherClient uses every handle of one client in another one. None is accepted, and the owner is not

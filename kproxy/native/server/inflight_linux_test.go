@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // inFlightEnv makes TestDescriptorsInFlight the child process.

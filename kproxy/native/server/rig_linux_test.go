@@ -12,10 +12,10 @@ import (
 	"ciddk/ci"
 	"ciddk/clock"
 	"ciddk/hca/reference"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
 	"ciddk/kproxy/native/server"
-	"ciddk/kproxy/schema"
 	"ciddk/link/sim"
 	"ciddk/rvt"
 )

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/ci"
-	"ciddk/hca/reference/rings"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/internal/memfd"
+	"ciddk/internal/rings"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // script is a sequence of choices: the bytes of a fuzz input. Without further bytes, every choice is 0.

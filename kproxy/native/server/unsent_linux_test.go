@@ -10,8 +10,8 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/clock"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
-	"ciddk/kproxy/schema"
 )
 
 // closedPD answers CreateCQ with a descriptor that it has closed.

@@ -16,7 +16,7 @@ import (
 
 	"ciddk/bus"
 	"ciddk/bus/bustest"
-	"ciddk/hca/mlx4/fw"
+	"ciddk/internal/mlx4/fw"
 )
 
 // doorbellWarm is the number of doorbells before those that are measured.

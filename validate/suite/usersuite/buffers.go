@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/validate"
 	"ciddk/validate/kit"
 	"ciddk/validate/req"

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 	"ciddk/validate"
 	"ciddk/validate/kit"
 	"ciddk/validate/req"

@@ -4,8 +4,8 @@ import (
 	"os"
 	"sync"
 
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 )
 
 // Relay passes the messages between a client and the daemon unchanged. onRequest, if not nil, is called for each

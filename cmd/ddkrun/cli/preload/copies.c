@@ -1,6 +1,6 @@
 /*
  * Memory that the daemon cannot reach, because it runs as another user, in another container, or because the program
- * protects its memory. A thread of the program copies it then, on request of the daemon: package kproxy/schema, Copy. It
+ * protects its memory. A thread of the program copies it then, on request of the daemon: package internal/kproxy/schema, Copy. It
  * starts when the daemon has rejected a registration for that reason. This file is a part of preload.c.
  *
  * The thread copies memory that the program has registered, and no other. All signals are blocked in it. It has a table

@@ -1,6 +1,6 @@
 /*
  * The carrier of ddkrun for programs that use the C library: it is preloaded (LD_PRELOAD) and redirects the files of
- * Linux's RDMA subsystem to a daemon. Package ciddk/kproxy/devices describes the messages. ddkrun sets
+ * Linux's RDMA subsystem to a daemon. Package ciddk/internal/kproxy/devices describes the messages. ddkrun sets
  *
  *   DDKRUN_SOCKET  path of the daemon's socket
  *   DDKRUN_ROOT    directory with the files of the tree: $DDKRUN_ROOT/sys/class/infiniband/...
@@ -94,7 +94,7 @@ struct opened {
 	uint32_t major, minor, pid, version;
 };
 
-/* The shared memory of the software adapter: package hca/reference/rings, header.go. */
+/* The shared memory of the software adapter: package internal/rings, header.go. */
 enum { OFF_ASLEEP = 0, OFF_SUMMARY = 128, MAX_BELLS = 16384, OFF_DIRTY = OFF_SUMMARY + MAX_BELLS / 64 / 64 * 8 };
 
 /* A device is an open device file. It is never freed, since other threads may look at it; close makes it reusable. */
@@ -1363,7 +1363,7 @@ end:
 	return result;
 }
 
-/* Sockets of RDMA netlink: package kproxy/nldev. The library sets and checks addresses, which the connection lacks. */
+/* Sockets of RDMA netlink: package internal/kproxy/nldev. The library sets and checks addresses, which the connection lacks. */
 
 enum { PROTOCOL_RDMA = 20 };
 

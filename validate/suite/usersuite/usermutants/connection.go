@@ -3,8 +3,8 @@ package usermutants
 import (
 	"sync"
 
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
 	"ciddk/validate/mutant"
 	"ciddk/validate/req"
 	"ciddk/validate/suite/usersuite"
