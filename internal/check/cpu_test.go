@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,8 @@ func TestMeasured(t *testing.T) {
 	dir := t.TempDir()
 	for file, text := range map[string]string{
 		"go.mod": "module m\n\ngo 1.26\n",
-		"a.go":   "package main\n\nfunc main() {}\n",
+		// The folder's name keeps the build cache from having the package already.
+		"a.go": "package main\n\nconst Dir = " + strconv.Quote(dir) + "\n\nfunc main() {}\n",
 		"a_test.go": "package main\n\nimport \"testing\"\n\n" +
 			"func TestA(t *testing.T) { for n := 0; n < 1e9; n++ { main() } }\n",
 	} {

@@ -13,7 +13,7 @@ import (
 // group.
 func ringTables(root string) (string, error) {
 	fset := token.NewFileSet()
-	f, err := parser.ParseFile(fset, filepath.Join(root, "hca", "reference", "rings", "layout.go"), nil,
+	f, err := parser.ParseFile(fset, filepath.Join(root, "internal", "rings", "layout.go"), nil,
 		parser.ParseComments)
 	if err != nil {
 		return "", err

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -311,7 +312,7 @@ func TestRoutes(t *testing.T) {
 	assert.True(t, isKit("accesslayer/mads"))
 	folders := []string{"rvt", "hca/reference", "link", "sma", "accesslayer", "ual"}
 	if runtime.GOOS == "linux" {
-		folders = append(folders, "kproxy")
+		folders = append(slices.Insert(folders, 2, "internal/rings"), "kproxy")
 	}
 	assert.Equal(t, folders, defaultFolders())
 }
