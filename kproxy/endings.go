@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"ciddk/ci"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // Linux destroys what a process has before anyone can see that it has ended. This daemon does it a moment later, so

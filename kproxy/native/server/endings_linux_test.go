@@ -11,7 +11,7 @@ import (
 	"ciddk/clock"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
-	"ciddk/kproxy/schema"
+	"ciddk/internal/kproxy/schema"
 )
 
 // seat is the only place for a CQ of a driver.
