@@ -9,9 +9,9 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/clock"
+	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
-	"ciddk/internal/kproxy/schema"
 )
 
 // seat is the only place for a CQ of a driver.
