@@ -35,7 +35,8 @@ type area struct {
 	hasHandle  bool
 }
 
-// The commands of uverbs that concern MRs, with the sizes of their headers and requests (package internal/kproxy/uverbs).
+// The commands of uverbs that concern MRs, with the sizes of their headers and requests (package
+// internal/kproxy/uverbs).
 const (
 	regMR        = 9
 	reregMR      = 11

@@ -87,10 +87,10 @@
 //
 // Where the system does not let the daemon copy memory of the program, the carrier copies, on a thread of the program
 // or in ddkrun. The daemon then replies to the first call that registers such memory with flag 256, and a socket for
-// messages of package internal/kproxy/schema: Copy and CopyReply. The carrier serves the socket until the daemon closes it, and
-// repeats the call with its number of the memory. It copies memory that the program has registered, and no other,
-// whatever the daemon requests. A carrier that cannot serve the socket closes it; the call then fails with the errno of
-// the reply.
+// messages of package internal/kproxy/schema: Copy and CopyReply. The carrier serves the socket until the daemon closes
+// it, and repeats the call with its number of the memory. It copies memory that the program has registered, and no
+// other, whatever the daemon requests. A carrier that cannot serve the socket closes it; the call then fails with the
+// errno of the reply.
 //
 // # Bad input
 //
