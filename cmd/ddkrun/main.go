@@ -21,13 +21,13 @@
 //
 // A carrier passes the program's calls on RDMA files to the daemon. --carrier selects it:
 //
-//   - preload: ddkrun preloads a small C library, which redirects the device files and the files of sysfs. Its source
-//     is in this program. It is compiled with the C compiler of the machine (cc) when it is needed first, and kept in
-//     the user's cache directory, or in another one that only the user can change. Children of the program inherit it.
+//   - preload: ddkrun preloads a small C library, which redirects the device files and the files of sysfs. The library
+//     is in this program, built for amd64 and arm64 and for glibc from 2.28 on, with its source. It is written to the
+//     user's cache directory, or to another one that only the user can change. Children of the program inherit it.
+//     With --compile, it is compiled with the C compiler of the machine (cc) instead.
 //   - seccomp: ddkrun is notified of the program's system calls on such files, and executes them. It works for static
-//     programs and Go programs, and needs no compiler, except to work around faults of the user library. Package
-//     ciddk/cmd/ddkrun/seccomp describes it.
-//   - auto, the default: seccomp for static programs and where the library cannot be compiled, else preload.
+//     programs and Go programs. Package ciddk/cmd/ddkrun/seccomp describes it.
+//   - auto, the default: seccomp for static programs and where no directory can have the library, else preload.
 //
 // # Memory
 //

@@ -21,7 +21,7 @@ func compile(t *testing.T, source string, flags ...string) string {
 	probe := exec.Command("cc", "-E", "-x", "c", "-o", os.DevNull, "-")
 	probe.Stdin = strings.NewReader("#include <infiniband/verbs.h>\n")
 	if probe.Run() != nil {
-		t.Skip("no infiniband/verbs.h (Debian: libibverbs-dev)")
+		t.Skip("no C compiler with infiniband/verbs.h (Debian: gcc, libibverbs-dev)")
 	}
 	program := filepath.Join(t.TempDir(), "program")
 	args := append([]string{"-O1", "-Wall", "-o", program, filepath.Join("testdata", source)}, flags...)

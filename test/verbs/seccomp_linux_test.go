@@ -143,7 +143,7 @@ func TestNested(t *testing.T) {
 	assert.Contains(t, out.String(), "the process has a seccomp listener already")
 }
 
-// TestNoExec runs ddkrun where the first directory for the compiled library has no files that can be executed.
+// TestNoExec runs ddkrun where the first directory for the preloaded library has no files that can be executed.
 func TestNoExec(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("a mount takes root")

@@ -23,7 +23,7 @@ func newRigOfUsers(t *testing.T, daemon, program int, flags ...string) *rig {
 	if skip != "" {
 		t.Skip(skip)
 	}
-	require.NoError(t, os.Chmod(os.Getenv("XDG_CACHE_HOME"), 0o777)) // each user may be the first to compile
+	require.NoError(t, os.Chmod(os.Getenv("XDG_CACHE_HOME"), 0o777)) // each user may be the first
 	cache := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "ddkrun")
 	if err := os.Mkdir(cache, 0o777); err == nil {
 		require.NoError(t, os.Chmod(cache, 0o777)) // whatever the umask

@@ -31,21 +31,23 @@ var carriers = []string{carrierAuto, carrierPreload, carrierSeccomp}
 // choice is the carrier for a program.
 type choice struct {
 	carrier string
-	library string // that the program preloads; that of mendSource with carrierSeccomp, "" if it cannot be compiled
+	library string // that the program preloads; mendLibrary with carrierSeccomp, "" if it cannot be installed
 	missing error  // why library is ""
 	reason  string // why it is not carrierPreload
 }
 
 // choose returns the carrier for a program that was asked for.
-func choose(carrier, path string) (choice, error) {
-	c, err := chooseCarrier(carrier, path)
+func choose(o options, path string) (choice, error) {
+	c, err := chooseCarrier(o.carrier, path, o.compile)
 	if err == nil && c.carrier == carrierSeccomp {
-		c.library, c.missing = library(mendSource)
+		if c.library, c.missing = mendLibrary.install(o.compile); o.compile {
+			err = c.missing
+		}
 	}
 	return c, err
 }
 
-func chooseCarrier(carrier, path string) (choice, error) {
+func chooseCarrier(carrier, path string, isCompiled bool) (choice, error) {
 	if carrier == carrierSeccomp {
 		return choice{carrier: carrierSeccomp, reason: "--carrier " + carrierSeccomp}, nil
 	}
@@ -63,7 +65,7 @@ func chooseCarrier(carrier, path string) (choice, error) {
 	case kind == kindSecure:
 		return choice{carrier: carrierSeccomp, reason: path + secureReason}, nil
 	}
-	library, err := library(source)
+	library, err := carrierLibrary.install(isCompiled)
 	switch {
 	case kind == kindForeign:
 		return choice{}, fmt.Errorf("%s is a program for another processor than ddkrun (%s)", path, runtime.GOARCH)
@@ -75,7 +77,7 @@ func chooseCarrier(carrier, path string) (choice, error) {
 			carrierSeccomp)
 	case err == nil:
 		return choice{carrier: carrierPreload, library: library}, nil
-	case carrier == carrierPreload:
+	case carrier == carrierPreload || isCompiled:
 		return choice{}, err
 	}
 	return choice{carrier: carrierSeccomp, reason: err.Error()}, nil
@@ -93,7 +95,7 @@ const (
 	kindDynamic kind = iota // it makes its system calls by the C library
 	kindStatic              // it has no dynamic linker, which would preload a library
 	kindGo                  // it is dynamic, and makes its system calls by itself
-	kindMusl                // it has another C library than the one with which the library is compiled
+	kindMusl                // it has another C library than the one with which the library is built
 	kindSecure              // it runs with more rights than its caller, and its dynamic linker preloads nothing
 	kindForeign             // it is for another processor, or for 32 bits
 )

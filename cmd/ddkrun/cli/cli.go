@@ -71,6 +71,7 @@ type options struct {
 	idle            time.Duration
 	explain, stop   bool
 	version         bool
+	compile         bool // the library that programs preload
 }
 
 // parse parses a command line, and validates it.
@@ -90,6 +91,8 @@ func parse(args []string) (o options, f *flag.FlagSet, err error) {
 	}
 	f.DurationVar(&o.idle, "idle", o.idle, "`time` without a program after which the daemon that ddkrun starts ends; "+
 		"0: with the last one, as is the default in CI")
+	f.BoolVar(&o.compile, "compile", false, "compile the library that PROGRAM preloads with the C compiler of the "+
+		"machine (cc), instead of the one that ddkrun brings")
 	f.BoolVar(&o.explain, "explain", false, "print what PROGRAM, or any program, would find, and why")
 	f.BoolVar(&o.stop, "stop", false, "end the daemon that ddkrun has started for this user")
 	f.BoolVar(&o.version, "version", false, "print the version and exit")

@@ -33,7 +33,7 @@ func execute(o options, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	c, err := choose(o.carrier, path)
+	c, err := choose(o, path)
 	if err != nil {
 		return 0, err
 	}
@@ -117,7 +117,7 @@ func explainTo(w io.Writer, o options, args []string) error {
 			return fmt.Errorf("%w: %w", errProgram, err)
 		}
 	}
-	c, noCarrier := choose(o.carrier, path)
+	c, noCarrier := choose(o, path)
 	isShared := noCarrier == nil && c.carrier == carrierPreload && o.share != shareNever
 	d, err := findDaemon(o.socket, -1)
 	switch {

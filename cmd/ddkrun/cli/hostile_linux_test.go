@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -142,22 +144,43 @@ func (d *hostileDaemon) exchange(b []byte) ([]byte, error) {
 	return answer[:n], err
 }
 
+// A target is a processor for which the library and a program are built.
+type target struct {
+	compiler string
+	emulator []string // that runs the program, with its arguments; nil: this processor
+}
+
+// targetOf returns the target of a processor. It skips the test if this machine lacks a compiler or an emulator.
+func targetOf(t *testing.T, processor string) target {
+	if processor == runtime.GOARCH {
+		cc, err := exec.LookPath("cc")
+		if err != nil {
+			t.Skip("no C compiler (Debian: gcc)")
+		}
+		return target{compiler: cc}
+	}
+	cc, err := exec.LookPath(builders[processor].command)
+	if err != nil {
+		t.Skipf("%v (Debian: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross)", err)
+	}
+	name := "qemu-" + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[processor]
+	root := "/usr/" + strings.TrimSuffix(filepath.Base(cc), "-gcc")
+	for _, name := range []string{name, name + "-static"} {
+		if qemu, err := exec.LookPath(name); err == nil {
+			return target{cc, []string{qemu, "-L", root}}
+		}
+	}
+	t.Skipf("no %s (Debian: qemu-user)", name)
+	return target{}
+}
+
 // TestHostileDaemon runs a program whose daemon requests copies that the program does not permit, and then sends
-// messages that are none. The library executes no such copy, closes the socket, and the program continues.
+// messages that are none. The library executes no such copy, closes the socket, and the program continues. It does so
+// with the libraries of all processors, by emulation.
 func TestHostileDaemon(t *testing.T) {
 	testenv.Long(t)
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("no C compiler (Debian: gcc)")
-	}
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	preload, err := library(source)
-	require.NoError(t, err)
-	program := filepath.Join(t.TempDir(), "hostile")
-	out, err := exec.Command(cc, "-O1", "-Wall", "-o", program, "testdata/hostile.c").CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	message := func(c schema.Copy, n int) []byte { return append(c.Append(nil), make([]byte, n)...) }
-	for name, end := range map[string][]byte{
+	ends := map[string][]byte{
 		"none":                nil,
 		"short":               make([]byte, schema.CopySize-1),
 		"of no kind":          message(schema.Copy{}, 0),
@@ -168,30 +191,46 @@ func TestHostileDaemon(t *testing.T) {
 		"with more data":      message(schema.Copy{Kind: schema.CopyWrite, Length: 8}, 9),
 		"a read with data":    message(schema.Copy{Kind: schema.CopyRead, Length: 8}, 8),
 		"more data than room": message(schema.Copy{Kind: schema.CopyWrite, Length: schema.MaxCopy}, schema.MaxCopy+1),
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := &hostileDaemon{t: t, end: end}
-			dir, err := os.MkdirTemp("", "ddkrun") // t.TempDir can be too long for a socket
-			require.NoError(t, err)
-			defer os.RemoveAll(dir)
-			l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "s"), Net: "unixpacket"})
-			require.NoError(t, err)
-			node := filepath.Join(dir, "dev/infiniband/uverbs0")
-			require.NoError(t, os.MkdirAll(filepath.Dir(node), 0o755))
-			require.NoError(t, os.WriteFile(node, []byte("231:192\n"), 0o644))
-			s := devices.New(d, 8, clock.Real())
-			served := make(chan error, 1)
-			go func() { served <- s.Serve(l) }()
-			cmd := exec.Command(program)
-			cmd.Env = environment(os.Environ(), preload, filepath.Join(dir, "s"), dir, shareNever)
-			out, err := cmd.CombinedOutput()
-			l.Close()
-			require.NoError(t, <-served)
-			s.Close()
+	}
+	for processor := range builders {
+		t.Run(processor, func(t *testing.T) {
+			of := targetOf(t, processor)
+			library := filepath.Join(t.TempDir(), "library.so")
+			require.NoError(t, os.WriteFile(library, carrierLibrary.built(processor), 0o600))
+			program := filepath.Join(t.TempDir(), "hostile")
+			out, err := exec.Command(of.compiler, "-O1", "-Wall", "-o", program, "testdata/hostile.c").CombinedOutput()
 			require.NoError(t, err, "%s", out)
-			assert.Equal(t, "0 equal\nw equal\n2 equal\n3 equal\n", string(out))
-			require.Len(t, d.tokens, 2)
-			require.NoError(t, d.socket.Close())
+			for name, end := range ends {
+				t.Run(name, func(t *testing.T) {
+					(&hostileDaemon{t: t, end: end}).serve(library, append(of.emulator, program))
+				})
+			}
 		})
 	}
+}
+
+// serve runs a program that preloads a library.
+func (d *hostileDaemon) serve(library string, command []string) {
+	t := d.t
+	dir, err := os.MkdirTemp("", "ddkrun") // t.TempDir can be too long for a socket
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "s"), Net: "unixpacket"})
+	require.NoError(t, err)
+	node := filepath.Join(dir, "dev/infiniband/uverbs0")
+	require.NoError(t, os.MkdirAll(filepath.Dir(node), 0o755))
+	require.NoError(t, os.WriteFile(node, []byte("231:192\n"), 0o644))
+	s := devices.New(d, 8, clock.Real())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = environment(os.Environ(), library, filepath.Join(dir, "s"), dir, shareNever)
+	out, err := cmd.Output() // without what the linker of an emulator prints about the library
+	l.Close()
+	require.NoError(t, <-served)
+	s.Close()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, "0 equal\nw equal\n2 equal\n3 equal\n", string(out))
+	require.Len(t, d.tokens, 2)
+	require.NoError(t, d.socket.Close())
 }

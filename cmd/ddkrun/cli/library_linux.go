@@ -1,8 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -19,42 +21,68 @@ import (
 	"ciddk/internal/private"
 )
 
-// preloadSource is the part that programs cannot do without, shareSource that of memory which is shared, copiesSource
-// that of memory which the daemon cannot reach, librarySource that for faults of libibverbs's user library, and
-// execSource that for children of programs.
+// preload is the source of the libraries that programs preload, and the libraries.
 //
-//go:embed preload/preload.c
-var preloadSource []byte
+//go:embed preload
+var preload embed.FS
 
-//go:embed preload/share.c
-var shareSource []byte
+// A library is one that programs preload.
+type library struct {
+	name  string   // of its file in preload/built/GOARCH, without its suffix
+	begin string   // of its source
+	parts []string // of its source, files in preload
+}
 
-//go:embed preload/copies.c
-var copiesSource []byte
+var (
+	// carrierLibrary is the carrier: the part that programs cannot do without, those of memory which is shared and of
+	// memory which the daemon cannot reach, that for faults of libibverbs's user library, and that for children.
+	carrierLibrary = library{name: "carrier",
+		parts: []string{"preload.c", "share.c", "copies.c", "library.c", "exec.c"}}
 
-//go:embed preload/library.c
-var librarySource []byte
+	// mendLibrary is the part for faults of libibverbs's user library alone, for programs of carrierSeccomp.
+	mendLibrary = library{name: "mend", begin: "#define ALONE\n", parts: []string{"library.c"}}
+)
 
-//go:embed preload/exec.c
-var execSource []byte
+// source returns the source as one file.
+func (l library) source() []byte {
+	b := []byte(l.begin)
+	for _, name := range l.parts {
+		b = append(fmt.Appendf(b, "#line 1 %q\n", name), embedded(name)...)
+	}
+	return b
+}
 
-// source is the library that programs preload, as one file.
-var source = slices.Concat(preloadSource, []byte("\n#line 1 \"share.c\"\n"), shareSource,
-	[]byte("\n#line 1 \"copies.c\"\n"), copiesSource, []byte("\n#line 1 \"library.c\"\n"), librarySource,
-	[]byte("\n#line 1 \"exec.c\"\n"), execSource)
+// built returns the library for a processor, as TestBuilt has built it.
+func (l library) built(processor string) []byte {
+	return embedded("built/" + processor + "/" + l.name + librarySuffix)
+}
 
-// mendSource is librarySource as a library of its own, for programs of carrierSeccomp.
-var mendSource = slices.Concat([]byte("#define ALONE\n#line 1 \"library.c\"\n"), librarySource)
+// embedded returns a file of preload.
+func embedded(name string) []byte {
+	b, err := preload.ReadFile("preload/" + name)
+	if err != nil {
+		panic(err) // the names are those of this file
+	}
+	return b
+}
 
 // compileFlags are the flags of the C compiler. Hooks write a jump over the beginning of a function, which therefore
-// has room for one, and is not the same code as another.
+// has room for one, and is not the same code as another. The library is loaded with the program, so that its variables
+// of threads need no function of the dynamic linker.
 var compileFlags = []string{"-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-ipa-icf", "-falign-functions=32",
-	"-pthread", "-x", "c"}
+	"-ftls-model=initial-exec", "-pthread", "-x", "c"}
 
-// library returns the path of the compiled library with a source. It compiles the library unless one of the
-// directories for it, in which nobody else can have put one, contains it.
-func library(source []byte) (string, error) {
-	sum := sha256.Sum256(append(slices.Clone(source), strings.Join(compileFlags, " ")...))
+// install returns the path of the library. It writes the library, or compiles it, unless one of the directories for it,
+// in which nobody else can have put one, contains it.
+func (l library) install(isCompiled bool) (string, error) {
+	from, write := []byte(nil), l.compile
+	if isCompiled {
+		from = append(l.source(), strings.Join(compileFlags, " ")...)
+	} else {
+		from = l.built(runtime.GOARCH)
+		write = func(path string) error { return os.WriteFile(path, from, 0o755) }
+	}
+	sum := sha256.Sum256(from)
 	prefix := libraryPrefix + hex.EncodeToString(sum[:8]) + "-"
 	var errs []error
 	var usable []string
@@ -67,13 +95,13 @@ func library(source []byte) (string, error) {
 			errs = append(errs, err)
 			continue
 		}
-		if path := compiled(dir, prefix); path != "" {
+		if path := installed(dir, prefix); path != "" {
 			return path, nil
 		}
 		usable = append(usable, dir)
 	}
 	for _, dir := range usable {
-		path, err := compile(dir, prefix, source)
+		path, err := installIn(dir, prefix, write)
 		if err == nil || errors.Is(err, errCompiler) {
 			return path, err
 		}
@@ -84,7 +112,8 @@ func library(source []byte) (string, error) {
 			errors.Join(errs...))
 }
 
-// libraryPrefix is the beginning of the names of libraries. The hash of the source and that of the library follow.
+// libraryPrefix is the beginning of the names of libraries. The hash of what a library was made from follows, and then
+// its own.
 const libraryPrefix = "preload-"
 
 // libraryDirs are directories for the library, the best one first.
@@ -113,9 +142,9 @@ func checkPreloadable(dir string) error {
 	return nil
 }
 
-// compiled returns the path of a library in a private directory, "" if there is none. Its content has the hash that its
-// name ends with, so that one that the disk has lost parts of does not count.
-func compiled(dir, prefix string) string {
+// installed returns the path of a library in a private directory, "" if there is none. Its content has the hash that
+// its name ends with, so that one that the disk has lost parts of does not count.
+func installed(dir, prefix string) string {
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return ""
@@ -151,16 +180,8 @@ func hashOf(path string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// errCompiler is wrapped by errors when there is no C compiler.
-var errCompiler = errors.New("no C compiler")
-
-// compile compiles the library to a private directory, and returns its path. It exists completely or not at all.
-func compile(dir, prefix string, source []byte) (string, error) {
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		return "", fmt.Errorf("%w: the library that programs preload is compiled when it is needed first "+
-			"(install gcc or clang, so that there is a command cc)", errCompiler)
-	}
+// installIn has a library written to a private directory, and returns its path. It exists completely or not at all.
+func installIn(dir, prefix string, write func(path string) error) (string, error) {
 	lock, err := removeAbandoned(dir)
 	if err != nil {
 		return "", err
@@ -172,10 +193,8 @@ func compile(dir, prefix string, source []byte) (string, error) {
 	}
 	f.Close()
 	defer os.Remove(f.Name()) // it does not exist any more if all is well
-	cmd := exec.Command(cc, append(compileFlags, "-o", f.Name(), "-", "-ldl")...)
-	cmd.Stdin = strings.NewReader(string(source))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("compiling the library that programs preload with %s: %w\n%s", cc, err, out)
+	if err := write(f.Name()); err != nil {
+		return "", err
 	}
 	if err := os.Chmod(f.Name(), 0o755); err != nil {
 		return "", err
@@ -190,8 +209,8 @@ func compile(dir, prefix string, source []byte) (string, error) {
 
 const temporarySuffix = ".tmp"
 
-// removeAbandoned removes from a directory what killed processes were compiling, unless a process is compiling there.
-// None removes what the caller compiles, until it closes the file.
+// removeAbandoned removes from a directory what killed processes were writing, unless a process is writing there.
+// None removes what the caller writes, until it closes the file.
 func removeAbandoned(dir string) (lock *os.File, err error) {
 	if lock, err = os.Open(dir); err != nil {
 		return nil, err
@@ -204,4 +223,22 @@ func removeAbandoned(dir string) (lock *os.File, err error) {
 	}
 	_ = unix.Flock(int(lock.Fd()), unix.LOCK_SH) // without locks on the file system, nothing is removed
 	return lock, nil
+}
+
+// errCompiler is wrapped by errors when there is no C compiler.
+var errCompiler = errors.New("no C compiler")
+
+// compile compiles the library to a file.
+func (l library) compile(path string) error {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		return fmt.Errorf("%w: --compile compiles the library that programs preload (install gcc or clang, so that "+
+			"there is a command cc, or use the library that ddkrun brings)", errCompiler)
+	}
+	cmd := exec.Command(cc, append(slices.Clone(compileFlags), "-o", path, "-", "-ldl")...)
+	cmd.Stdin = bytes.NewReader(l.source())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compiling the library that programs preload with %s: %w\n%s", cc, err, out)
+	}
+	return nil
 }

@@ -1,34 +1,27 @@
 package cli
 
 import (
+	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"ciddk/internal/testenv"
 )
 
 // another is a user that is neither this one nor root.
 const another = 54321
 
-// useSmallLibrary replaces the source, since the compiler takes seconds for it.
-func useSmallLibrary(t *testing.T) {
-	if _, err := exec.LookPath("cc"); err != nil {
-		t.Skip(err)
-	}
-	before := source
-	t.Cleanup(func() { source = before })
-	source = []byte("int small;\n")
-}
-
 // TestLibraryPath checks that the library is where the dynamic linker preloads it, and where nobody else can have put
 // it, whatever the path of the cache directory is.
 func TestLibraryPath(t *testing.T) {
-	useSmallLibrary(t)
 	for name, x := range map[string]struct {
 		cache    string // below the test's directory, unless it is absolute
 		prepare  func(t *testing.T, cache string)
@@ -67,7 +60,7 @@ func TestLibraryPath(t *testing.T) {
 				x.prepare(t, cache)
 			}
 			t.Setenv("XDG_CACHE_HOME", cache)
-			path, err := library(source)
+			path, err := carrierLibrary.install(false)
 			require.NoError(t, err)
 			want := dir
 			if x.isCached {
@@ -75,7 +68,7 @@ func TestLibraryPath(t *testing.T) {
 				require.NoError(t, err)
 			}
 			assert.Equal(t, want, filepath.Dir(path))
-			again, err := library(source)
+			again, err := carrierLibrary.install(false)
 			require.NoError(t, err)
 			assert.Equal(t, path, again)
 			cmd := exec.Command("/bin/sh", "-c", "exec cat /proc/self/maps")
@@ -90,7 +83,7 @@ func TestLibraryPath(t *testing.T) {
 		useDirs(t)
 		t.Setenv("XDG_CACHE_HOME", "a")
 		t.Chdir(t.TempDir())
-		path, err := library(source)
+		path, err := carrierLibrary.install(false)
 		require.NoError(t, err)
 		assert.True(t, filepath.IsAbs(path))
 		assert.NoDirExists(t, "a")
@@ -112,9 +105,8 @@ func withMode(mode os.FileMode) func(t *testing.T, dir string) {
 }
 
 // TestPlantedLibrary checks that a file in the cache directory is only preloaded if this user has written it, and it is
-// what the compiler has written.
+// whole.
 func TestPlantedLibrary(t *testing.T) {
-	useSmallLibrary(t)
 	for name, plant := range map[string]func(t *testing.T, path string){
 		"cut off": func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 1000)) },
 		"empty":   func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 0)) },
@@ -143,10 +135,10 @@ func TestPlantedLibrary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			useDirs(t)
 			t.Setenv("XDG_CACHE_HOME", t.TempDir())
-			path, err := library(source)
+			path, err := carrierLibrary.install(false)
 			require.NoError(t, err)
 			plant(t, path)
-			again, err := library(source)
+			again, err := carrierLibrary.install(false)
 			require.NoError(t, err)
 			content, err := os.ReadFile(again)
 			require.NoError(t, err)
@@ -169,7 +161,7 @@ func TestSecure(t *testing.T) {
 	require.NoError(t, os.Chown(program, another, another))
 	require.NoError(t, os.Chmod(program, 0o755|os.ModeSetuid))
 	assert.Equal(t, kindSecure, kindOf(program))
-	c, err := choose(carrierAuto, program)
+	c, err := choose(options{carrier: carrierAuto}, program)
 	require.NoError(t, err)
 	assert.Equal(t, carrierSeccomp, c.carrier)
 	require.NoError(t, os.Chmod(program, 0o755|os.ModeSetgid))
@@ -179,9 +171,8 @@ func TestSecure(t *testing.T) {
 }
 
 // TestAbandonedLibrary checks that what killed processes have left of libraries is removed before the next one is
-// compiled, and that what another process is compiling is not.
+// written, and that what another process is writing is not.
 func TestAbandonedLibrary(t *testing.T) {
-	useSmallLibrary(t)
 	useDirs(t)
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
@@ -194,15 +185,51 @@ func TestAbandonedLibrary(t *testing.T) {
 	lock, err := removeAbandoned(dir)
 	require.NoError(t, err)
 	require.NoFileExists(t, left)
-	require.NoError(t, os.WriteFile(left, nil, 0o600)) // the other process compiles
-	_, err = library(source)
+	require.NoError(t, os.WriteFile(left, nil, 0o600)) // the other process writes
+	_, err = carrierLibrary.install(false)
 	require.NoError(t, err)
 	require.FileExists(t, left)
 	require.NoError(t, lock.Close()) // it is killed
-	source = []byte("int other;\n")
-	path, err := library(source)
+	path, err := mendLibrary.install(false)
 	require.NoError(t, err)
 	require.NoFileExists(t, left)
 	require.FileExists(t, other)
 	require.FileExists(t, path)
+}
+
+// TestCompile compiles the library, which has the functions of the one that ddkrun brings.
+func TestCompile(t *testing.T) {
+	testenv.Long(t)
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("no C compiler (Debian: gcc)")
+	}
+	useDirs(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for _, l := range []library{carrierLibrary, mendLibrary} {
+		path, err := l.install(true)
+		require.NoError(t, err)
+		again, err := l.install(true)
+		require.NoError(t, err)
+		assert.Equal(t, path, again)
+		brought, err := l.install(false)
+		require.NoError(t, err)
+		assert.NotEqual(t, path, brought)
+		assert.Equal(t, exportedBy(t, brought), exportedBy(t, path))
+	}
+}
+
+// exportedBy returns the symbols that a library exports.
+func exportedBy(t *testing.T, path string) (list []string) {
+	f, err := elf.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	require.NoError(t, err)
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF {
+			list = append(list, s.Name)
+		}
+	}
+	slices.Sort(list)
+	return list
 }

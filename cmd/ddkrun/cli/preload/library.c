@@ -188,6 +188,46 @@ static void *hook(void *context)
 }
 
 /*
+ * The versions of functions that have several, of which glibc before 2.36 finds the first one if it is asked for the
+ * next function of a name (BZ 14932). That of ibv_open_device opens devices of another layout, and those of the C
+ * library do what programs have not expected for 15 years.
+ */
+#ifdef __aarch64__
+#define FIRST_GLIBC "GLIBC_2.17"
+#else
+#define FIRST_GLIBC "GLIBC_2.2.5"
+#endif
+
+static const struct {
+	const char *name, *first, *last;
+} versions[] = {
+	{"ibv_open_device", "IBVERBS_1.0", "IBVERBS_1.1"},
+#ifndef ALONE
+	{"glob", FIRST_GLIBC, "GLIBC_2.27"},
+	{"glob64", FIRST_GLIBC, "GLIBC_2.27"},
+	{"nftw", FIRST_GLIBC, "GLIBC_2.3.3"},
+	{"nftw64", FIRST_GLIBC, "GLIBC_2.3.3"},
+	{"posix_spawn", FIRST_GLIBC, "GLIBC_2.15"},
+	{"posix_spawnp", FIRST_GLIBC, "GLIBC_2.15"},
+	{"realpath", FIRST_GLIBC, "GLIBC_2.3"},
+#endif
+};
+
+#pragma weak dlvsym /* musl has no versions */
+
+/* next_symbol returns the next function of a name, in its last version if the function is the first one. */
+static void *next_symbol(const char *name)
+{
+	void *f = dlsym(RTLD_NEXT, name);
+	for (size_t i = 0; f && dlvsym && i < sizeof versions / sizeof *versions; i++)
+		if (!strcmp(name, versions[i].name) && f == dlvsym(RTLD_NEXT, name, versions[i].first)) {
+			void *last = dlvsym(RTLD_NEXT, name, versions[i].last);
+			return last ? last : f;
+		}
+	return f;
+}
+
+/*
  * open_function returns the function of libibverbs that opens devices. A plugin that was loaded with RTLD_LOCAL has its
  * libraries for itself, so that they are not among the next ones. The library then stays loaded: its functions are kept.
  */
@@ -197,7 +237,7 @@ static void *open_function(void)
 	void *f = atomic_load_explicit(&cached, memory_order_relaxed);
 	if (f)
 		return f;
-	f = dlsym(RTLD_NEXT, "ibv_open_device");
+	f = next_symbol("ibv_open_device");
 	if (!f) {
 		void *library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
 		f = library ? dlsym(library, "ibv_open_device") : NULL;

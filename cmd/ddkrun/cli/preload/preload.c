@@ -176,6 +176,8 @@ extern struct next __start_nexts[], __stop_nexts[];
 extern const char __ehdr_start[], _end[];
 #pragma GCC visibility pop
 
+static void *next_symbol(const char *name);
+
 static long is_missing(void) { return set_errno(-ENOSYS); }
 
 static void *find_next(struct next *n)
@@ -183,7 +185,7 @@ static void *find_next(struct next *n)
 	void *f = atomic_load_explicit(&n->f, memory_order_relaxed);
 	if (f)
 		return f;
-	f = dlsym(RTLD_NEXT, n->name);
+	f = next_symbol(n->name);
 	if ((const char *)f >= __ehdr_start && (const char *)f < _end) /* by a dlsym of another library, which precedes */
 		f = dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), n->name);
 	f = f ? f : (void *)is_missing;
