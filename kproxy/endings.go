@@ -15,8 +15,9 @@ import (
 // that what an ended client still has could stand in the way of the next one: limits of an adapter and of the daemon,
 // ports, and what only one process may have.
 
-// maxEnding is how long a request waits for the cleanup of other clients. That of 60,000 objects takes some seconds.
-const maxEnding = 30 * time.Second
+// maxEnding is how long a request waits for the cleanup of other clients. That of 60,000 objects takes seconds,
+// and longer on a busy machine.
+const maxEnding = 2 * time.Minute
 
 // errQuota is in the errors of a client's own quota, which the end of another client does not change.
 var errQuota = errors.New("the daemon's configuration sets the quotas of clients")
@@ -39,7 +40,7 @@ func isOccupied(err error) bool {
 }
 
 // AfterEndings executes f, which changes nothing if it fails. If f fails because of what other clients have, and some
-// of them have ended, AfterEndings waits for their cleanup, at most 30 seconds, and executes f once more.
+// of them have ended, AfterEndings waits for their cleanup, at most two minutes, and executes f once more.
 func (c *Session) AfterEndings(f func() error) error { return c.s.afterEndings(c, f) }
 
 // afterEndings is AfterEndings for a client, nil for one that has no session yet.
