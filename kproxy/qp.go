@@ -147,9 +147,9 @@ func (c *Session) timeWait(r *schema.TimeWait) (*Result, error) {
 	return &Result{Body: &schema.None{}}, nil
 }
 
-// maxTimeWait is the longest time for which a client can quarantine a QP number: the longest time-wait of a connection
-// (IBTA volume 1, 12.9.8.4) is twice the packet lifetime of 4.096 us * 2^31.
-const maxTimeWait = 5 * time.Hour
+// maxTimeWait is the longest time for which a client can keep a QP number from others: the longest time-wait of the
+// daemon's connection manager (cm.Config.TimeWaitLimit). An adapter may have no more numbers than QPs.
+const maxTimeWait = 2 * time.Minute
 
 func (c *Session) attachMcast(r *schema.AttachMcast, files []*os.File) (*Result, error) {
 	const verb = "QP.AttachMcast"
