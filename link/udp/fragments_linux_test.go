@@ -31,8 +31,8 @@ func datagramOf(src, dst netip.Addr, port, id uint16, payload []byte) []byte {
 	return append(b, p...)
 }
 
-// TestFragments sends packets with a right ICRC in fragments of IPv4, which RoCEv2 does not use. Those that are complete
-// arrive as what was sent, and others do not arrive. The port works afterwards.
+// TestFragments sends packets with a right ICRC in fragments of IPv4, which RoCEv2 does not use. Those that are
+// complete arrive as what was sent, and others do not arrive. The port works afterwards.
 func TestFragments(t *testing.T) {
 	t.Parallel()
 	needRaw(t)
@@ -102,8 +102,8 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// TestExtensionHeaders sends packets with a right ICRC behind extension headers of IPv6, which RoCEv2 does not use. They
-// arrive as what was sent, or not at all, as the system decides; the port works afterwards.
+// TestExtensionHeaders sends packets with a right ICRC behind extension headers of IPv6, which RoCEv2 does not use.
+// They arrive as what was sent, or not at all, as the system decides. The port works afterwards.
 func TestExtensionHeaders(t *testing.T) {
 	t.Parallel()
 	needRaw(t)
