@@ -13,6 +13,7 @@ import (
 func claims() ci.Caps {
 	c := ci.Caps(0)          // RC needs no bit
 	c |= ci.CapUD | ci.CapAV // ud.go
+	c |= ci.CapSRQ           // srq.go
 	c |= ci.CapUser          // user.go
 	return c
 }
@@ -46,7 +47,8 @@ func (c *ca) Query() (*ci.CAAttr, error) {
 		MaxCQs:    i.MaxCQs, MaxCQEs: i.MaxCQEs, MaxMRs: i.MaxMRs, MaxMRSize: 1 << 40, MaxPartitions: len(p.PKeys),
 		MaxRespRes: i.MaxQPs * i.MaxReads, MaxRespResPerQP: i.MaxReads, MaxInitDepthPerQP: i.MaxReads,
 		PageSizes: []uint64{i.PageSize}, Vectors: 1, Ports: []ci.PortAttr{p}}
-	a.MaxAVs = i.MaxAVs // ud.go
+	a.MaxAVs = i.MaxAVs                                                   // ud.go
+	a.MaxSRQs, a.MaxSRQWRs, a.MaxSRQSGEs = i.MaxSRQs, i.MaxWRs, i.MaxSGEs // srq.go
 	return a, nil
 }
 

@@ -90,6 +90,10 @@ func (h *HCA) translate(e *CQE, wc *ci.WC) {
 	if e.Recv {
 		r = &q.rq
 	}
+	if e.Recv && q.srq != nil { // srq.go
+		wc.ID = q.srq.done(e.Slot)
+		return
+	}
 	wc.ID = r.done(e.Slot)
 }
 

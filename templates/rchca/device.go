@@ -56,6 +56,7 @@ type Device interface {
 	ArmCQ(n CQN, when ci.Notify)
 
 	DeviceUD   // ud.go
+	DeviceSRQ  // srq.go
 	DeviceUser // user.go
 }
 
@@ -65,6 +66,8 @@ type Handler interface {
 	CQError(n CQN) // an entry did not fit; the QPs that use the queue are in Error
 	QPEvent(n ci.QPN, t ci.EventType)
 	PortEvent(t ci.EventType)
+
+	HandlerSRQ // srq.go
 }
 
 // A CQN is the number of a completion queue of the device.
@@ -79,6 +82,7 @@ type Info struct {
 	MaxQPs, MaxWRs, MaxSGEs, MaxInline int
 	MaxMRs                             int
 	MaxAVs                             int // ud.go
+	MaxSRQs                            int // srq.go
 	MaxReads                           int // RDMA reads at a time, in each direction, per QP
 	PageSize                           uint64
 	Port                               ci.PortAttr
@@ -108,6 +112,7 @@ type QPConfig struct {
 	Caps           ci.QPCaps
 	SignalAll      bool
 	SendCQ, RecvCQ CQN
+	SRQ            SRQN // srq.go
 }
 
 // A CQE is a completion queue entry.

@@ -17,6 +17,7 @@
 // Each optional capability has a file of its own. In the files above, lines that belong to it end in the file's name.
 //
 //	ud.go      datagrams and address vectors
+//	srq.go     shared receive queues
 //	user.go    contexts of client processes, and the private data of the user library; userqueue.go: their queues in
 //	           shared memory. Package userlib is the user library, the part that runs in the processes of applications.
 //	           Packages userabi and userqueues are what the two have in common

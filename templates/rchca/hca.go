@@ -29,13 +29,15 @@ type HCA struct {
 
 	pds, cqs, qps, mrs pool
 
-	avs pool // ud.go
+	avs  pool // ud.go
+	srqs pool // srq.go
 
 	mu     sync.RWMutex // guards the fields below; held only for lookups
 	open   *ca
 	closed bool
 	qp     map[ci.QPN]*qp
 	cq     map[CQN]*cq
+	srq    map[SRQN]*srq // srq.go
 }
 
 // New starts the hardware. Register the result with ci.Registrar.Register, which calls back before it returns.
@@ -44,7 +46,8 @@ func New(dev Device) (*HCA, error) {
 	h := &HCA{dev: dev, info: i, qp: make(map[ci.QPN]*qp), cq: make(map[CQN]*cq)}
 	h.pds.max, h.cqs.max = i.MaxPDs, i.MaxCQs
 	h.qps.max, h.mrs.max = i.MaxQPs, i.MaxMRs
-	h.avs.max = i.MaxAVs // ud.go
+	h.avs.max = i.MaxAVs                               // ud.go
+	h.srqs.max, h.srq = i.MaxSRQs, make(map[SRQN]*srq) // srq.go
 	if err := dev.Start((*interrupts)(h)); err != nil {
 		return nil, fmt.Errorf("rchca: start of adapter %v: %w", i.GUID, err)
 	}
@@ -69,7 +72,8 @@ func (h *HCA) Close() error {
 // Live returns the number of existing objects of each kind, for the leak check of the certifier.
 func (h *HCA) Live() map[string]int {
 	n := map[string]int{"pd": h.pds.count(), "cq": h.cqs.count(), "qp": h.qps.count(), "mr": h.mrs.count()}
-	n["av"] = h.avs.count() // ud.go
+	n["av"] = h.avs.count()   // ud.go
+	n["srq"] = h.srqs.count() // srq.go
 	return n
 }
 

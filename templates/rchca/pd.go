@@ -87,23 +87,35 @@ func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 	if !ok1 || !ok2 || send.hca != h || recv.hca != h { // the CQs may be of any PD of this CA
 		return nil, fail(verb, ci.InvalidCQHandle, "the CQs are not CQs of this adapter")
 	}
-	if destroyed, ok := getAll(&p.refs, &send.refs, &recv.refs); !ok {
-		return nil, fail(verb, []ci.Status{ci.InvalidPDHandle, ci.InvalidCQHandle, ci.InvalidCQHandle}[destroyed], "")
+	uses := []*refs{&p.refs, &send.refs, &recv.refs}
+	var shared *srq   // srq.go
+	if c.SRQ != nil { // srq.go
+		s, ok := ci.As[*srq](c.SRQ)
+		if !ok || s.pd.hca != h || !s.alive() { // the SRQ may be of any PD of this CA
+			return nil, fail(verb, ci.InvalidSRQHandle, "the SRQ is not an SRQ of this adapter")
+		}
+		shared, uses = s, append(uses, &s.refs)
 	}
-	undo := func() { p.put(); send.put(); recv.put() }
+	if destroyed, ok := getAll(uses...); !ok {
+		return nil, fail(verb, []ci.Status{ci.InvalidPDHandle, ci.InvalidCQHandle, ci.InvalidCQHandle,
+			ci.InvalidSRQHandle}[destroyed], "")
+	}
 	if err := h.qps.take(verb); err != nil {
-		undo()
+		putAll(uses)
 		return nil, err
 	}
-	q := &qp{pd: p, hca: h, send: send, recv: recv, create: c, notify: newNotifier(nil, c.OnEvent, c.Context),
+	q := &qp{pd: p, hca: h, send: send, recv: recv, uses: uses, create: c, notify: newNotifier(nil, c.OnEvent, c.Context),
 		rules: wrrules.Rules{Type: c.Type, Caps: claims(), MaxReadSGEs: h.info.MaxSGEs, SendSGE: c.SendSGE,
 			MaxInline: c.MaxInline}}
 	q.sq.ids, q.rq.ids = make([]uint64, c.SendDepth), make([]uint64, c.RecvDepth)
-	q.num, err = h.dev.CreateQP(QPConfig{PD: p.num, Type: c.Type, Caps: c.QPCaps, SignalAll: c.Flags&ci.QPSignalAll != 0,
-		SendCQ: send.num, RecvCQ: recv.num})
-	if err != nil {
+	config := QPConfig{PD: p.num, Type: c.Type, Caps: c.QPCaps, SignalAll: c.Flags&ci.QPSignalAll != 0,
+		SendCQ: send.num, RecvCQ: recv.num}
+	if shared != nil { // srq.go
+		q.srq, config.SRQ = shared, shared.num
+	}
+	if q.num, err = h.dev.CreateQP(config); err != nil {
 		h.qps.give()
-		undo()
+		putAll(uses)
 		return nil, commandError(verb, err)
 	}
 	answer := userabi.Answer{Number: uint32(q.num)}                          // user.go
@@ -132,8 +144,10 @@ func (h *HCA) checkQP(verb string, c *ci.QPCreate) error {
 		return fail(verb, ci.Unsupported, c.Type.String())
 	case c.Flags&^flags != 0:
 		return fail(verb, ci.InvalidParameter, "unknown flag")
-	case c.SRQ != nil:
+	case c.SRQ != nil && !claims().Has(ci.CapSRQ):
 		return fail(verb, ci.InvalidSRQHandle, "the adapter has no SRQs")
+	case c.SRQ != nil && c.RecvDepth != 0:
+		return fail(verb, ci.InvalidParameter, "RecvDepth is not 0, and the receives come from an SRQ")
 	case c.RDD != nil || c.MaxInline < 0:
 		return fail(verb, ci.InvalidParameter, "RDD is set, or MaxInline is negative")
 	case c.MaxInline > i.MaxInline:

@@ -74,6 +74,9 @@ func (q *qp) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 	if !q.alive() {
 		return 0, recvErrors.Destroyed
 	}
+	if q.srq != nil { // srq.go
+		return 0, recvErrors.Of(wrrules.WRType)
+	}
 	if len(wrs) > 0 && q.rq.isBefore(ci.QPInit) {
 		return 0, recvErrors.State
 	}

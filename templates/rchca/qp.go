@@ -15,6 +15,7 @@ type qp struct {
 	pd         *pd
 	hca        *HCA
 	send, recv *cq
+	uses       []*refs // that the QP depends on
 	create     ci.QPCreate
 	num        ci.QPN
 	notify     *notifier
@@ -25,6 +26,7 @@ type qp struct {
 	rules  wrrules.Rules // of requests to the send queue
 
 	to   ci.AVAttr // ud.go
+	srq  *srq      // srq.go
 	user *userSend // user.go
 }
 
@@ -84,7 +86,7 @@ func (r *ring) done(slot int) uint64 {
 func (q *qp) clear() {
 	c := &q.create
 	q.attr = ci.QPAttr{QPCaps: c.QPCaps, Type: c.Type, Flags: c.Flags, Num: q.num, PD: q.pd, SendCQ: c.SendCQ,
-		RecvCQ: c.RecvCQ}
+		RecvCQ: c.RecvCQ, SRQ: c.SRQ}
 	for _, r := range []*ring{&q.sq, &q.rq} {
 		r.mu.Lock()
 		r.state, r.head, r.used = ci.QPReset, 0, 0
@@ -123,9 +125,7 @@ func (q *qp) Destroy() error {
 	}
 	q.notify.close()
 	q.hca.qps.give()
-	q.recv.put()
-	q.send.put()
-	q.pd.put()
+	putAll(q.uses)
 	return nil
 }
 

@@ -59,13 +59,18 @@ func (r *refs) beginDestroy(verb string, invalid ci.Status) error {
 func getAll(list ...*refs) (destroyed int, ok bool) {
 	for i, r := range list {
 		if !r.get() {
-			for _, r := range list[:i] {
-				r.put()
-			}
+			putAll(list[:i])
 			return i, false
 		}
 	}
 	return 0, true
+}
+
+// putAll removes a dependent object of all of list.
+func putAll(list []*refs) {
+	for _, r := range list {
+		r.put()
+	}
 }
 
 // A pool counts the objects of a kind, up to the limit that CA.Query returns.

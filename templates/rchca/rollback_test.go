@@ -100,6 +100,14 @@ func TestRollBack(t *testing.T) {
 			return err
 		},
 		"ModifyQP": func() error { return m.qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}) },
+		"CreateSRQ": func() error { // srq.go
+			_, err := m.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1}})
+			return err
+		},
+		"SetLimit": func() error { // srq.go
+			_, err := m.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1}})
+			return err
+		},
 	} {
 		dev.on = on
 		err := verb()

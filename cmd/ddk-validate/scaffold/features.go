@@ -13,7 +13,7 @@ import (
 // A file belongs to a feature if its name, or that of its folder, begins with the feature's. In other files, a line
 // that ends in the comment "// NAME.go" belongs to the feature NAME, with the lines indented below it and the bracket
 // that closes them.
-var Features = []string{"ud", "user"}
+var Features = []string{"ud", "srq", "user"}
 
 // unchosen returns the features that are not in the list of chosen ones. The name "all" stands for all of them.
 func unchosen(with []string) (without []string, err error) {
@@ -54,7 +54,7 @@ func strip(b []byte, features []string) []byte {
 				blank = line == ""
 				continue
 			}
-			if below = -1; opened && (line[indent] == '}' || line[indent] == ')') {
+			if below = -1; opened && strings.ContainsAny(line[indent:indent+1], "})") {
 				continue
 			}
 			if blank { // after the block

@@ -28,6 +28,9 @@ type Device struct {
 	qps  map[ci.QPN]*qp
 	last uint32 // last number of a CQ or QP
 
+	srqs    map[rchca.SRQN]*srq // srq.go
+	lastSRQ rchca.SRQN          // srq.go
+
 	irqs   []func() // raised and not served
 	wake   chan struct{}
 	quit   chan struct{}
@@ -60,6 +63,7 @@ func (f *Fabric) New(guid ci.GUID) *Device {
 	d.info = rchca.Info{GUID: guid, VendorID: 0xffffff, DeviceID: 1, MaxPDs: 1000, MaxCQs: 1000, MaxCQEs: 1 << 16,
 		MaxQPs: 1000, MaxWRs: 4096,
 		MaxAVs:  1000, // ud.go
+		MaxSRQs: 1000, // srq.go
 		MaxSGEs: 8, MaxInline: 128, MaxMRs: 1000, MaxReads: 16, PageSize: 4096,
 		Port: ci.PortAttr{GUID: guid, Link: ci.LinkEthernet, State: ci.PortActive, PhysState: 5, MTU: ci.MTU4096,
 			MaxMTU: ci.MTU4096, MaxMsgSize: 1 << 31, HardwareAgents: true,

@@ -37,7 +37,23 @@ type sendSlot struct {
 type recvSlot struct{ sgl []ci.SGE }
 
 func (q *qp) sends() int { return q.sqh - q.sqt }
-func (q *qp) recvs() int { return q.rqh - q.rqt }
+
+// recvs returns the number of receives that the QP can take.
+func (q *qp) recvs() int {
+	if q.c.SRQ != 0 { // srq.go
+		return q.shared().ready
+	}
+	return q.rqh - q.rqt
+}
+
+// front returns the bytes of the oldest receive, and their number.
+func (q *qp) front() (list []span, total uint64, ok bool) {
+	if q.c.SRQ != 0 { // srq.go
+		s := q.shared()
+		return q.d.resolve(s.pd, s.slots[s.written[0]].sgl, ci.LocalWrite)
+	}
+	return q.d.resolve(q.c.PD, q.rq[q.rqt%len(q.rq)].sgl, ci.LocalWrite)
+}
 
 // CreateQP implements rchca.Device.
 func (d *Device) CreateQP(c rchca.QPConfig) (ci.QPN, error) {
@@ -169,9 +185,15 @@ func (q *qp) complete(status ci.WCStatus, length uint32) {
 	q.d.push(q.c.SendCQ, rchca.CQE{QPN: q.n, Slot: slot, Status: status, Op: op, Length: length}, false)
 }
 
-// receive completes the receive at rqt.
+// receive completes the oldest receive.
 func (q *qp) receive(e rchca.CQE, solicited bool) {
-	e.QPN, e.Recv, e.Slot = q.n, true, q.rqt%len(q.rq)
+	e.QPN, e.Recv = q.n, true
+	if q.c.SRQ != 0 { // srq.go
+		e.Slot = q.take()
+		q.d.push(q.c.RecvCQ, e, solicited)
+		return
+	}
+	e.Slot = q.rqt % len(q.rq)
 	q.rqt++
 	q.d.push(q.c.RecvCQ, e, solicited)
 }
@@ -194,6 +216,10 @@ func (q *qp) fatal(t ci.EventType) {
 		return
 	}
 	q.state = ci.QPError
+	if q.c.SRQ != 0 { // srq.go
+		d, n := q.d, q.n
+		d.raise(func() { d.h.QPEvent(n, ci.EventLastWQE) })
+	}
 	if t != 0 {
 		d, n := q.d, q.n
 		d.raise(func() { d.h.QPEvent(n, t) })
@@ -204,6 +230,9 @@ func (q *qp) fatal(t ci.EventType) {
 // flush completes all requests with ci.WCFlushErr.
 func (q *qp) flush() {
 	q.flushSends()
+	if q.c.SRQ != 0 { // srq.go
+		return
+	}
 	for q.recvs() > 0 {
 		q.receive(rchca.CQE{Status: ci.WCFlushErr, Op: ci.WCRecv}, false)
 	}

@@ -146,7 +146,7 @@ func (q *qp) attempt(p *qp) (ci.WCStatus, uint32) {
 		}
 	case s.Op == ci.OpSend:
 		var room uint64
-		if far, room, ok = p.d.resolve(p.c.PD, p.rq[p.rqt%len(p.rq)].sgl, ci.LocalWrite); !ok {
+		if far, room, ok = p.front(); !ok {
 			p.receive(rchca.CQE{Status: ci.WCLocalProtErr, Op: ci.WCRecv}, false)
 			p.fatal(0)
 			return ci.WCRemOpErr, 0

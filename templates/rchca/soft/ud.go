@@ -80,7 +80,7 @@ func (q *qp) deliver(p *qp, s *sendSlot, local []span, total uint64) ci.WCStatus
 	if p.recvs() == 0 {
 		return ci.WCSuccess
 	}
-	far, room, ok := p.d.resolve(p.c.PD, p.rq[p.rqt%len(p.rq)].sgl, ci.LocalWrite)
+	far, room, ok := p.front()
 	if ok && room < grhLen+total {
 		return ci.WCSuccess
 	}
