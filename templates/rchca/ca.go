@@ -11,10 +11,11 @@ import (
 // claims returns the capabilities of the adapter, with the files that have their verbs. docs/sas/capabilities.md of the
 // kit lists the verbs of each bit.
 func claims() ci.Caps {
-	c := ci.Caps(0)          // RC needs no bit
-	c |= ci.CapUD | ci.CapAV // ud.go
-	c |= ci.CapSRQ           // srq.go
-	c |= ci.CapUser          // user.go
+	c := ci.Caps(0)            // RC needs no bit
+	c |= ci.CapUD | ci.CapAV   // ud.go
+	c |= ci.CapSRQ             // srq.go
+	c |= ci.CapMW1 | ci.CapMW2 // mw.go
+	c |= ci.CapUser            // user.go
 	return c
 }
 
@@ -49,6 +50,7 @@ func (c *ca) Query() (*ci.CAAttr, error) {
 		PageSizes: []uint64{i.PageSize}, Vectors: 1, Ports: []ci.PortAttr{p}}
 	a.MaxAVs = i.MaxAVs                                                   // ud.go
 	a.MaxSRQs, a.MaxSRQWRs, a.MaxSRQSGEs = i.MaxSRQs, i.MaxWRs, i.MaxSGEs // srq.go
+	a.MaxMWs = i.MaxMWs                                                   // mw.go
 	return a, nil
 }
 

@@ -57,6 +57,7 @@ type Device interface {
 
 	DeviceUD   // ud.go
 	DeviceSRQ  // srq.go
+	DeviceMW   // mw.go
 	DeviceUser // user.go
 }
 
@@ -83,6 +84,7 @@ type Info struct {
 	MaxMRs                             int
 	MaxAVs                             int // ud.go
 	MaxSRQs                            int // srq.go
+	MaxMWs                             int // mw.go
 	MaxReads                           int // RDMA reads at a time, in each direction, per QP
 	PageSize                           uint64
 	Port                               ci.PortAttr

@@ -31,6 +31,7 @@ type HCA struct {
 
 	avs  pool // ud.go
 	srqs pool // srq.go
+	mws  pool // mw.go
 
 	mu     sync.RWMutex // guards the fields below; held only for lookups
 	open   *ca
@@ -48,6 +49,7 @@ func New(dev Device) (*HCA, error) {
 	h.qps.max, h.mrs.max = i.MaxQPs, i.MaxMRs
 	h.avs.max = i.MaxAVs                               // ud.go
 	h.srqs.max, h.srq = i.MaxSRQs, make(map[SRQN]*srq) // srq.go
+	h.mws.max = i.MaxMWs                               // mw.go
 	if err := dev.Start((*interrupts)(h)); err != nil {
 		return nil, fmt.Errorf("rchca: start of adapter %v: %w", i.GUID, err)
 	}
@@ -74,6 +76,7 @@ func (h *HCA) Live() map[string]int {
 	n := map[string]int{"pd": h.pds.count(), "cq": h.cqs.count(), "qp": h.qps.count(), "mr": h.mrs.count()}
 	n["av"] = h.avs.count()   // ud.go
 	n["srq"] = h.srqs.count() // srq.go
+	n["mw"] = h.mws.count()   // mw.go
 	return n
 }
 

@@ -104,14 +104,22 @@ func (m *mr) Query() (ci.MRAttr, error) {
 	return a, nil
 }
 
-// Destroy removes the region from the table of the hardware and unpins the memory. Status: InvalidMRHandle, Timeout.
+// Destroy removes the region from the table of the hardware and unpins the memory. Status: InvalidMRHandle,
+// ResourceBusy (a window is bound to it), Timeout.
 func (m *mr) Destroy() error {
 	const verb = "MR.Destroy"
-	if err := m.beginDestroy(verb, ci.InvalidMRHandle); err != nil {
+	err := m.destroyIf(verb, ci.InvalidMRHandle, func() error {
+		err := m.pd.hca.dev.Unmap(m.r.LKey)
+		if errors.Is(err, ErrBound) { // mw.go
+			return &ci.Error{Verb: verb, Status: ci.ResourceBusy, Err: err}
+		}
+		if err != nil {
+			return commandError(verb, err) // the memory stays pinned, because the hardware may still write to it
+		}
+		return nil
+	})
+	if err != nil {
 		return err
-	}
-	if err := m.pd.hca.dev.Unmap(m.r.LKey); err != nil {
-		return commandError(verb, err) // the memory stays pinned, because the hardware may still write to it
 	}
 	m.unpin()
 	m.c.Memory = nil

@@ -54,6 +54,9 @@ func (q *qp) check(wr *ci.SendWR) wrrules.Reason {
 	if q.create.Type == ci.UD { // ud.go
 		r.HasAV, r.QPN = q.resolve(wr.To.AV), wr.To.QPN
 	}
+	if wr.Op == ci.OpBindMW && wr.Ext != nil { // mw.go
+		r.HasObjects = q.canBind(&wr.Ext.Bind)
+	}
 	return q.rules.Check(&r)
 }
 
@@ -61,6 +64,10 @@ func (q *qp) check(wr *ci.SendWR) wrrules.Reason {
 func (q *qp) write(slot int, wr *ci.SendWR) {
 	if q.create.Type == ci.UD { // ud.go
 		q.hca.dev.WriteDatagram(q.num, slot, wr, &q.to)
+		return
+	}
+	if wr.Op == ci.OpBindMW { // mw.go
+		q.hca.dev.WriteBind(q.num, slot, wr, &q.bind)
 		return
 	}
 	q.hca.dev.WriteSend(q.num, slot, wr)

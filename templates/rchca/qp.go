@@ -25,9 +25,11 @@ type qp struct {
 	sq, rq ring
 	rules  wrrules.Rules // of requests to the send queue
 
-	to   ci.AVAttr // ud.go
-	srq  *srq      // srq.go
-	user *userSend // user.go
+	to     ci.AVAttr // ud.go
+	srq    *srq      // srq.go
+	bind   Bind      // mw.go
+	bindWR ci.SendWR // mw.go
+	user   *userSend // user.go
 }
 
 // A ring is the driver's side of a work queue: the work request IDs in its slots, and the number of used slots.

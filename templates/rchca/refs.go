@@ -42,6 +42,11 @@ func (r *refs) alive() bool {
 // beginDestroy marks the object as destroyed. It fails if the object is destroyed already, with the status invalid, or
 // if another object depends on it. The caller then destroys it in the hardware.
 func (r *refs) beginDestroy(verb string, invalid ci.Status) error {
+	return r.destroyIf(verb, invalid, func() error { return nil })
+}
+
+// destroyIf is beginDestroy if the hardware decides whether the object can be destroyed: an error of command keeps it.
+func (r *refs) destroyIf(verb string, invalid ci.Status, command func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -50,8 +55,9 @@ func (r *refs) beginDestroy(verb string, invalid ci.Status) error {
 	case r.n > 0:
 		return fail(verb, ci.ResourceBusy, "other objects depend on it")
 	}
-	r.destroyed = true
-	return nil
+	err := command()
+	r.destroyed = err == nil
+	return err
 }
 
 // getAll adds a dependent object to all of list, or to none. In the second case it returns the index of a destroyed

@@ -104,6 +104,7 @@ func TestRollBack(t *testing.T) {
 			_, err := m.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1}})
 			return err
 		},
+		"CreateMW": func() error { _, err := m.pd.CreateMW(ci.MWCreate{Type: ci.MWType1}); return err }, // mw.go
 		"SetLimit": func() error { // srq.go
 			_, err := m.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1}})
 			return err

@@ -30,6 +30,7 @@ type Device struct {
 
 	srqs    map[rchca.SRQN]*srq // srq.go
 	lastSRQ rchca.SRQN          // srq.go
+	windows map[ci.Key]*window  // mw.go
 
 	irqs   []func() // raised and not served
 	wake   chan struct{}
@@ -64,6 +65,7 @@ func (f *Fabric) New(guid ci.GUID) *Device {
 		MaxQPs: 1000, MaxWRs: 4096,
 		MaxAVs:  1000, // ud.go
 		MaxSRQs: 1000, // srq.go
+		MaxMWs:  1000, // mw.go
 		MaxSGEs: 8, MaxInline: 128, MaxMRs: 1000, MaxReads: 16, PageSize: 4096,
 		Port: ci.PortAttr{GUID: guid, Link: ci.LinkEthernet, State: ci.PortActive, PhysState: 5, MTU: ci.MTU4096,
 			MaxMTU: ci.MTU4096, MaxMsgSize: 1 << 31, HardwareAgents: true,
@@ -154,14 +156,24 @@ func (d *Device) raise(f func()) {
 func (d *Device) Map(r rchca.Region) (ci.Key, error) {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
+	k, err := d.newKey()
+	if err == nil {
+		d.mrs[k] = &r
+	}
+	return k, err
+}
+
+// newKey returns a key that is not in use. It is random, so that a peer cannot guess it.
+func (d *Device) newKey() (ci.Key, error) {
 	for {
 		var b [4]byte
 		if _, err := rand.Read(b[:]); err != nil {
 			return 0, err
 		}
-		k := ci.Key(binary.LittleEndian.Uint32(b[:])) // random, so that a peer cannot guess it
-		if _, taken := d.mrs[k]; !taken && k != 0 {
-			d.mrs[k] = &r
+		k := ci.Key(binary.LittleEndian.Uint32(b[:]))
+		taken := d.mrs[k] != nil || k == 0
+		taken = taken || d.windows[k>>8] != nil // mw.go
+		if !taken {
 			return k, nil
 		}
 	}
@@ -171,6 +183,9 @@ func (d *Device) Map(r rchca.Region) (ci.Key, error) {
 func (d *Device) Unmap(k ci.Key) error {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
+	if d.isBound(k) { // mw.go
+		return rchca.ErrBound
+	}
 	delete(d.mrs, k)
 	return nil
 }

@@ -1,6 +1,9 @@
 package soft
 
-import "ciddk/ci"
+import (
+	"ciddk/ci"
+	"ciddk/templates/rchca"
+)
 
 // A span is a part of a region.
 type span struct {
@@ -27,7 +30,11 @@ func (d *Device) region(pd uint32, k ci.Key, addr, n uint64, need ci.Access) (li
 	if r == nil || r.PD != pd || r.Access&need != need || addr < r.Addr {
 		return nil, false
 	}
-	off := addr - r.Addr
+	return pieces(r, addr-r.Addr, n)
+}
+
+// pieces returns n bytes of a region, if it has them.
+func pieces(r *rchca.Region, off, n uint64) (list []span, ok bool) {
 	if r.Pieces == nil {
 		if off > r.Length || n > r.Length-off {
 			return nil, false

@@ -28,7 +28,8 @@ type qp struct {
 // A sendSlot is a copy of a send request.
 type sendSlot struct {
 	ci.SendWR
-	to     ci.AVAttr // ud.go
+	to     ci.AVAttr  // ud.go
+	bind   rchca.Bind // mw.go
 	sgl    []ci.SGE
 	inline []byte
 }
@@ -78,6 +79,9 @@ func (d *Device) CreateQP(c rchca.QPConfig) (ci.QPN, error) {
 func (d *Device) DestroyQP(n ci.QPN) error {
 	d.fab.mu.Lock()
 	defer d.fab.mu.Unlock()
+	if q := d.qps[n]; q != nil { // mw.go
+		q.discardBinds()
+	}
 	delete(d.qps, n)
 	return nil
 }
@@ -106,6 +110,7 @@ func (d *Device) ModifyQP(n ci.QPN, set ci.QPField, a *ci.QPAttr) error {
 	}
 	switch {
 	case a.State == ci.QPReset:
+		q.discardBinds() // mw.go
 		*q = qp{d: d, n: n, c: q.c, sq: q.sq, rq: q.rq}
 	case a.State == ci.QPError:
 		q.fatal(0)
@@ -170,6 +175,7 @@ func (q *qp) complete(status ci.WCStatus, length uint32) {
 	s := &q.sq[slot]
 	q.sqt++
 	q.started = false
+	q.d.completeBind(s) // mw.go
 	if status == ci.WCSuccess && s.Flags&ci.SendSignaled == 0 && !q.c.SignalAll {
 		return
 	}
@@ -181,6 +187,10 @@ func (q *qp) complete(status ci.WCStatus, length uint32) {
 		op = ci.WCRead
 	case ci.OpNop:
 		op = ci.WCNop
+	case ci.OpBindMW: // mw.go
+		op = ci.WCBindMW
+	case ci.OpLocalInv: // mw.go
+		op = ci.WCLocalInv
 	}
 	q.d.push(q.c.SendCQ, rchca.CQE{QPN: q.n, Slot: slot, Status: status, Op: op, Length: length}, false)
 }

@@ -101,6 +101,9 @@ func (q *qp) attempt(p *qp) (ci.WCStatus, uint32) {
 	if s.Op == ci.OpNop {
 		return ci.WCSuccess, 0
 	}
+	if s.Op == ci.OpBindMW || s.Op == ci.OpLocalInv { // mw.go
+		return q.changeWindow(s), 0
+	}
 	need := ci.Access(0)
 	if s.Op == ci.OpRead {
 		need = ci.LocalWrite
@@ -140,7 +143,7 @@ func (q *qp) attempt(p *qp) (ci.WCStatus, uint32) {
 		p.fatal(ci.EventWQReqError) // a packet would not have the length of the receiver's path MTU (9.7.4.1.6)
 		return ci.WCRemInvalidReqErr, 0
 	case right != 0 && total > 0:
-		if far, ok = p.d.region(p.c.PD, s.Remote.RKey, s.Remote.Addr, total, right); !ok {
+		if far, ok = p.remote(s.Remote, total, right); !ok {
 			p.fatal(ci.EventWQAccessError)
 			return ci.WCRemAccessErr, 0
 		}
@@ -189,4 +192,12 @@ func (q *qp) attempt(p *qp) (ci.WCStatus, uint32) {
 		p.receive(e, s.Flags&ci.SendSolicited != 0)
 	}
 	return ci.WCSuccess, 0
+}
+
+// remote returns n bytes of a region or a window to which the peer has a right.
+func (q *qp) remote(at ci.Remote, n uint64, right ci.Access) (list []span, ok bool) {
+	if w := q.d.windows[at.RKey>>8]; w != nil { // mw.go
+		return q.through(w, at.RKey, at.Addr, n, right)
+	}
+	return q.d.region(q.c.PD, at.RKey, at.Addr, n, right)
 }

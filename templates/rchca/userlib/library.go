@@ -23,8 +23,10 @@ func New() *ci.UserLibrary {
 		DestroyQP:   ci.UserHook[ci.UserDestroyQP]{Pre: preDestroyQP, Post: postDestroyQP},
 		CreateAV:    ci.UserFallibleHook[ci.UserCreateAV]{Pre: preCreateAV, Post: postCreateAV},
 		CreateSRQ:   ci.UserFallibleHook[ci.UserCreateSRQ]{Pre: preCreateSRQ, Post: postCreateSRQ},
-		CreateMW:    ci.UserFallibleHook[ci.UserCreateMW]{Pre: preCreateMW, Post: postCreateMW},
 		AttachMcast: ci.UserFallibleHook[ci.UserAttachMcast]{Pre: preAttachMcast, Post: postAttachMcast},
+
+		QueryCA:  ci.UserHook[ci.UserQueryCA]{Post: postQueryCA},         // mw.go
+		CreateMW: ci.UserFallibleHook[ci.UserCreateMW]{Pre: preCreateMW}, // mw.go
 	}
 }
 

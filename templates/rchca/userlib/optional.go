@@ -23,14 +23,6 @@ func postCreateSRQ(_ *ci.UserCreateSRQ, ub *ci.UserBuffer, err error) error {
 	return err
 }
 
-func preCreateMW(_ *ci.UserCreateMW, ub *ci.UserBuffer) error { return request(ub) }
-
-// postCreateMW receives the key of the window in a.Key. ci.UserQP.BindMW binds it.
-func postCreateMW(_ *ci.UserCreateMW, ub *ci.UserBuffer, err error) error {
-	_, _, err = answer("PD.CreateMW", ub, err)
-	return err
-}
-
 func preAttachMcast(_ *ci.UserAttachMcast, ub *ci.UserBuffer) error { return request(ub) }
 
 func postAttachMcast(_ *ci.UserAttachMcast, ub *ci.UserBuffer, err error) error {

@@ -42,6 +42,7 @@ func postCreateQP(a *ci.UserCreateQP, ub *ci.UserBuffer, err error) error {
 	}
 	q := &qp{ca: p.ca, number: ci.QPN(r.Number), rules: wrrules.Rules{Type: a.Create.Type}}
 	a.QP = ci.UserQP{Handle: q}
+	a.QP.BindMW = bindMW // mw.go
 	if r.Offset != 0 {
 		shape := userqueues.Shape{Slots: int(r.Slots), SGEs: int(r.SGEs), Inline: int(r.Inline)}
 		q.depth, q.rules.SendSGE, q.rules.MaxInline = shape.Slots, shape.SGEs, shape.Inline
