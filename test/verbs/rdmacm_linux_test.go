@@ -201,3 +201,14 @@ func TestRefused(t *testing.T) {
 	require.ErrorAs(t, c.Run(), &exit)
 	assert.True(t, bytes.Contains(out.Bytes(), []byte("RDMA_CM_EVENT_REJECTED, error 8")), "%s", out)
 }
+
+// TestWaitPort starts a client when its server listens.
+func TestWaitPort(t *testing.T) {
+	r := newRig(t)
+	server, out := r.command("rping", "-s", "-C", "3", "-p", "7175", "-a", "10.0.0.1")
+	require.NoError(t, server.Start())
+	client := *r
+	client.flags = []string{"--wait", patience.String(), "--wait-port", "7175"}
+	client.run("rping", "-c", "-C", "3", "-p", "7175", "-a", "10.0.0.1")
+	assert.NoError(t, server.Wait(), "%s", out)
+}

@@ -13,6 +13,7 @@ import (
 	"ciddk/internal/kproxy/ucm"
 	"ciddk/internal/kproxy/umad"
 	"ciddk/internal/kproxy/uverbs"
+	"ciddk/internal/version"
 )
 
 // listenVerbs creates the socket for unmodified verbs programs, nil if there is none. socket is the daemon's own. The
@@ -65,9 +66,10 @@ func (d *daemon) openVerbs(name, copyMemory string) error {
 	return err
 }
 
-// notes are entries of the tree for ddkrun --explain.
+// notes are entries of the tree for ddkrun.
 func notes(copyMemory string) devices.Notes {
-	return devices.Notes{{Path: devices.CopyMemory, Data: []byte(cmp.Or(copyMemory, copyOwn) + "\n")}}
+	return devices.Notes{{Path: devices.CopyMemory, Data: []byte(cmp.Or(copyMemory, copyOwn) + "\n")},
+		devices.VersionNote(version.Of("ddkd"))}
 }
 
 // idleChecks is the number of times that the daemon looks for clients while it is idle.

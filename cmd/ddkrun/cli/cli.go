@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"slices"
@@ -68,7 +69,8 @@ func Main(args []string) int {
 type options struct {
 	socket, carrier string
 	share           string // one of shareChoices
-	idle            time.Duration
+	idle, wait      time.Duration
+	waitPort        uint // 0: none
 	explain, stop   bool
 	version         bool
 	compile         bool // the library that programs preload
@@ -91,6 +93,9 @@ func parse(args []string) (o options, f *flag.FlagSet, err error) {
 	}
 	f.DurationVar(&o.idle, "idle", o.idle, "`time` without a program after which the daemon that ddkrun starts ends; "+
 		"0: with the last one, as is the default in CI")
+	f.DurationVar(&o.wait, "wait", 0, "`time` to wait for the daemon of --socket, or of $DDKD_SOCKET, to answer")
+	f.UintVar(&o.waitPort, "wait-port", 0, "start PROGRAM when another one listens on a `port`, of TCP or of RDMA "+
+		"connections; --wait limits the time (default 1m)")
 	f.BoolVar(&o.compile, "compile", false, "compile the library that PROGRAM preloads with the C compiler of the "+
 		"machine (cc), instead of the one that ddkrun brings")
 	f.BoolVar(&o.explain, "explain", false, "print what PROGRAM, or any program, would find, and why")
@@ -120,6 +125,10 @@ func parse(args []string) (o options, f *flag.FlagSet, err error) {
 		err = fmt.Errorf("--carrier %s: want one of %s", o.carrier, strings.Join(carriers, ", "))
 	case o.idle < 0:
 		err = fmt.Errorf("--idle %v: want a positive time, or 0", o.idle)
+	case o.wait < 0:
+		err = fmt.Errorf("--wait %v: want a positive time, or 0", o.wait)
+	case o.waitPort > math.MaxUint16:
+		err = fmt.Errorf("--wait-port %d: want a port, 1 to %d", o.waitPort, math.MaxUint16)
 	}
 	return o, f, err
 }

@@ -14,6 +14,7 @@ import (
 
 	"ciddk/internal/kproxy/devices"
 	"ciddk/internal/private"
+	"ciddk/internal/version"
 	"ciddk/ual"
 )
 
@@ -42,30 +43,34 @@ type daemon struct {
 	pid    int
 	uid    int
 	tree   []devices.Entry
+	build  string // what it was built from
 }
+
+// errVersion is wrapped by errors of daemons that speak another version of the protocol.
+var errVersion = errors.New("a daemon of another version")
 
 // errNoDaemon is the error when no daemon is running.
 var errNoDaemon = errors.New("no daemon is running")
 
-// findDaemon returns the daemon of a socket, or else the one of the environment, of the machine, or of the user. If
-// there is none, it starts the one of the user, which ends when it was idle for a time, or returns errNoDaemon for a
+// findDaemon returns the daemon of a socket, or else the one of the environment, for which it waits until wait is over,
+// or the one of the machine, or of the user. If there is none, it starts the one of the user, which ends when it was idle for a time, or returns errNoDaemon for a
 // negative time.
-func findDaemon(socket string, idle time.Duration) (*daemon, error) {
+func findDaemon(socket string, idle, wait time.Duration) (*daemon, error) {
 	if socket == "" {
 		socket = os.Getenv("DDKD_SOCKET")
 	}
 	if socket != "" {
-		return reach(socket)
+		return reachWithin(socket, wait)
 	}
-	if d, err := reach(ual.DefaultPath); err == nil {
-		return d, nil
+	if d, err := reach(ual.DefaultPath); err == nil || errors.Is(err, errVersion) {
+		return d, err
 	}
 	dir, err := privateDir()
 	if err != nil {
 		return nil, err
 	}
-	if d, err := reachOwn(dir); err == nil {
-		return d, nil
+	if d, err := reachOwn(dir); err == nil || errors.Is(err, errVersion) {
+		return d, err
 	}
 	if idle < 0 {
 		return nil, errNoDaemon
@@ -73,22 +78,32 @@ func findDaemon(socket string, idle time.Duration) (*daemon, error) {
 	return startDaemon(dir, idle)
 }
 
-// reach returns the daemon with a socket.
+// reach returns the daemon with a socket. With errVersion, it returns one, too, which can only be stopped.
 func reach(socket string) (*daemon, error) {
 	tree, peer, err := devices.ReadTree(socket+verbsSuffix, dialTimeout)
 	if err != nil {
 		return nil, err
 	}
-	return &daemon{socket: socket + verbsSuffix, pid: peer.PID, uid: peer.UID, tree: tree}, nil
+	build, err := devices.CheckVersion(tree, version.Of("ddkrun"))
+	if err != nil {
+		err = fmt.Errorf("%w, process %d at %s: %w", errVersion, peer.PID, socket, err)
+	}
+	return &daemon{socket: socket + verbsSuffix, pid: peer.PID, uid: peer.UID, tree: tree, build: build}, err
 }
 
 // reachOwn returns the daemon of the user, whose runtime directory is dir.
 func reachOwn(dir string) (*daemon, error) {
 	d, err := reach(filepath.Join(dir, socketName))
-	if err != nil {
+	if d == nil {
 		return nil, err
 	}
-	return d, private.CheckUser(d.uid)
+	if err := private.CheckUser(d.uid); err != nil {
+		return nil, err
+	}
+	if err != nil {
+		err = fmt.Errorf("%w (ddkrun --stop ends it)", err)
+	}
+	return d, err
 }
 
 // startDaemon starts the daemon of the user. Of several processes that do so at once, one does.
@@ -188,7 +203,7 @@ func stopDaemon() error {
 	if err != nil {
 		return err
 	}
-	if d, err := reachOwn(dir); err == nil { // else there is none, or it is ending
+	if d, _ := reachOwn(dir); d != nil { // else there is none, or it is ending
 		if err := endProcess(dir, d.pid); err != nil {
 			return fmt.Errorf("the daemon of the user, process %d: %w", d.pid, err)
 		}
@@ -223,7 +238,7 @@ func endProcess(dir string, pid int) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if again, err := reachOwn(dir); err != nil || again.pid != pid {
+	if again, _ := reachOwn(dir); again == nil || again.pid != pid {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); !errors.Is(err, unix.ESRCH) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/clock"
 	"ciddk/cmd/ddkrun/seccomp"
+	"ciddk/internal/kproxy/devices"
 	"ciddk/ual"
 )
 
@@ -76,7 +79,7 @@ func TestStartDaemon(t *testing.T) {
 			before := defaultAdapters
 			t.Cleanup(func() { defaultAdapters = before })
 			defaultAdapters = x.adapters
-			d, err := findDaemon("", time.Minute)
+			d, err := findDaemon("", time.Minute, 0)
 			text, readErr := os.ReadFile(filepath.Join(dir, "log"))
 			require.NoError(t, readErr)
 			if x.isError {
@@ -185,6 +188,7 @@ func TestIdle(t *testing.T) {
 		{want: 30 * time.Minute}, {ci: "true"}, {ci: "1"}, {ci: "woodpecker"}, {ci: "false", want: 30 * time.Minute},
 		{ci: "true", env: "5m", want: 5 * time.Minute}, {env: "0"}, {env: "0", args: []string{"--idle", "2s"}, want: 2 * time.Second},
 		{env: "soon", err: envIdle + "=soon"}, {env: "-1s", err: envIdle}, {args: []string{"--idle=-1s"}, err: "--idle"},
+		{args: []string{"--wait=-1s"}, err: "--wait"}, {args: []string{"--wait-port=65536"}, err: "--wait-port"},
 	} {
 		t.Setenv("CI", x.ci)
 		t.Setenv(envIdle, x.env)
@@ -196,4 +200,60 @@ func TestIdle(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, x.want, o.idle, "%+v", x)
 	}
+}
+
+// TestWait waits for a daemon that is started later, and for ports.
+func TestWait(t *testing.T) {
+	useDirs(t)
+	dir, err := os.MkdirTemp("", "ddkrun") // t.TempDir can be too long for a socket
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "s")
+	_, err = findDaemon(socket, -1, 0)
+	require.Error(t, err)
+	found := make(chan *daemon)
+	go func() {
+		d, err := findDaemon(socket, -1, time.Minute)
+		assert.NoError(t, err)
+		found <- d
+	}()
+	server := exec.Command(os.Args[0], daemonArg, "serve", "--socket", socket, "--adapter", simulated)
+	require.NoError(t, server.Start())
+	d := <-found
+	require.NotNil(t, d)
+	assert.Contains(t, d.build, "ddkd ")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := uint(l.Addr().(*net.TCPAddr).Port)
+	assert.NoError(t, awaitPort(d, port, 0))
+	require.NoError(t, l.Close())
+	assert.ErrorContains(t, awaitPort(d, port, 0), "no program listens on port")
+	require.NoError(t, server.Process.Signal(os.Interrupt))
+	require.NoError(t, server.Wait())
+	rdma := []byte(`{"clients":[{"services":["listener: rdma-tcp 10.0.0.1:7174"]}]}`)
+	assert.True(t, isListener(rdma, 7174))
+	assert.False(t, isListener(rdma, 174))
+}
+
+// TestOtherVersion checks that a daemon with another version of the protocol is not used, and that the error names both
+// programs.
+func TestOtherVersion(t *testing.T) {
+	skipWithDaemon(t)
+	dir := useDirs(t)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	path := filepath.Join(dir, socketName+verbsSuffix)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	require.NoError(t, err)
+	s := devices.New(devices.FrontEnds{devices.Notes{{Path: devices.DaemonVersion,
+		Data: []byte("5\nddkd v0.1.0\n")}}}, 8, clock.Real())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	_, err = findDaemon("", time.Minute, 0)
+	require.ErrorIs(t, err, errVersion)
+	for _, want := range []string{"version 5 of the protocol (ddkd v0.1.0)", "(ddkrun ", "ddkrun --stop"} {
+		assert.ErrorContains(t, err, want)
+	}
+	require.NoError(t, l.Close())
+	require.NoError(t, <-served)
+	s.Close()
 }

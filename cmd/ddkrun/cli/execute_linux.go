@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -29,9 +30,14 @@ func execute(o options, args []string) (int, error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return 0, err
 	}
-	d, err := findDaemon(o.socket, o.idle)
+	d, err := findDaemon(o.socket, o.idle, o.wait)
 	if err != nil {
 		return 0, err
+	}
+	if o.waitPort != 0 {
+		if err := awaitPort(d, o.waitPort, cmp.Or(o.wait, defaultWait)); err != nil {
+			return 0, err
+		}
 	}
 	c, err := choose(o, path)
 	if err != nil {
@@ -119,7 +125,7 @@ func explainTo(w io.Writer, o options, args []string) error {
 	}
 	c, noCarrier := choose(o, path)
 	isShared := noCarrier == nil && c.carrier == carrierPreload && o.share != shareNever
-	d, err := findDaemon(o.socket, -1)
+	d, err := findDaemon(o.socket, -1, o.wait)
 	switch {
 	case errors.Is(err, errNoDaemon):
 		fmt.Fprintf(w,
@@ -128,7 +134,7 @@ func explainTo(w io.Writer, o options, args []string) error {
 	case err != nil:
 		return err
 	default:
-		fmt.Fprintf(w, "daemon:   %s, process %d\n", d.socket, d.pid)
+		fmt.Fprintf(w, "daemon:   %s, process %d: %s\n", d.socket, d.pid, d.build)
 		explainDevices(w, d.tree)
 		explainMemory(w, d, isShared)
 	}

@@ -35,7 +35,7 @@ func TestPrivateDir(t *testing.T) {
 			t.Setenv("HOME", "")
 			t.Setenv("DDKD_SOCKET", "")
 			prepare(t, filepath.Join(base, "ddkrun"))
-			_, err := findDaemon("", -1)
+			_, err := findDaemon("", -1, 0)
 			assert.ErrorContains(t, err, filepath.Join(base, "ddkrun"))
 			_, err = materialize(nil)
 			assert.ErrorContains(t, err, filepath.Join(base, "ddkrun"))
@@ -50,7 +50,7 @@ func TestPrivateDir(t *testing.T) {
 		info, err := os.Stat(dir)
 		require.NoError(t, err)
 		assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
-		_, err = findDaemon("", -1)
+		_, err = findDaemon("", -1, 0)
 		assert.ErrorIs(t, err, errNoDaemon)
 	})
 }

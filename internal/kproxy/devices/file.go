@@ -2,7 +2,11 @@ package devices
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"ciddk/internal/kproxy/schema"
@@ -194,6 +198,33 @@ func (l FrontEnds) Open(path string, p kproxy.Peer) (File, error) {
 // CopyMemory is the path of the entry that states whose memory the daemon copies: "own" for the daemon's user and root,
 // "all" or "none". It is not below a directory that programs look into.
 const CopyMemory = "/ddkd/copy-memory"
+
+// DaemonVersion is the path of the entry that states what the daemon is: the version of the protocol, and what the
+// daemon was built from.
+const DaemonVersion = "/ddkd/version"
+
+// VersionNote returns the entry at DaemonVersion of a daemon that was built from build.
+func VersionNote(build string) Entry {
+	return Entry{Path: DaemonVersion, Data: fmt.Appendf(nil, "%d\n%s\n", version, build)}
+}
+
+// lastUnstated is the last version of the protocol whose daemons have no entry at DaemonVersion.
+const lastUnstated = 6
+
+// CheckVersion returns what the daemon of a tree was built from. Error: it has another version of the protocol than
+// this program, which was built from own.
+func CheckVersion(tree []Entry, own string) (build string, err error) {
+	number := strconv.Itoa(lastUnstated)
+	build = "an older ddkd"
+	if i := slices.IndexFunc(tree, func(e Entry) bool { return e.Path == DaemonVersion }); i >= 0 {
+		number, build, _ = strings.Cut(strings.TrimSpace(string(tree[i].Data)), "\n")
+	}
+	if number != strconv.Itoa(version) {
+		err = fmt.Errorf("devices: the daemon has version %s of the protocol (%s), and this program version %d (%s): "+
+			"use one version of the kit", number, build, version, own)
+	}
+	return build, err
+}
 
 // Notes are entries of a tree that are not device files.
 type Notes []Entry
