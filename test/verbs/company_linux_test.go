@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -155,5 +156,26 @@ func TestResident(t *testing.T) {
 		"seccomp"}} {
 		r.flags = flags
 		assert.Equal(t, "success\n", r.run(program), "%v", flags)
+	}
+}
+
+// TestFault runs programs that SIGSEGV ends. They end as without ddkrun, and the carrier is printed.
+func TestFault(t *testing.T) {
+	program := compile(t, "fault.c")
+	r := newSeccompRig(t)
+	for _, carrier := range []string{"preload", "seccomp"} {
+		for _, way := range []string{"access", "sent", "own access", "own sent"} {
+			cmd, out := r.command("--carrier", carrier, program, way)
+			var exit *exec.ExitError
+			require.ErrorAs(t, cmd.Run(), &exit)
+			status := exit.Sys().(syscall.WaitStatus)
+			if strings.HasPrefix(way, "own ") {
+				assert.Equal(t, 7, status.ExitStatus(), "%s", out)
+				assert.Empty(t, out.String())
+				continue
+			}
+			assert.True(t, status.Signaled() && status.Signal() == syscall.SIGSEGV, "%s %s: %v", carrier, way, status)
+			assert.Contains(t, out.String(), "the carrier "+carrier)
+		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 const imports = "calloc free dlopen dlsym dlvsym dlerror dladdr getenv environ __environ sysconf __errno_location " +
 	"pthread_attr_destroy pthread_attr_init pthread_attr_setdetachstate pthread_attr_setstacksize pthread_create " +
 	"pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setcanceltype " +
-	"sem_destroy sem_init sem_post sem_wait fclose readdir closedir"
+	"sem_destroy sem_init sem_post sem_wait sigaction fclose readdir closedir"
 
 // TestLibraryCalls checks which functions the library calls: none that it exports, because such a call may be that of
 // another library, which calls back.

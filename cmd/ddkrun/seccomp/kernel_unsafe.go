@@ -102,3 +102,12 @@ func errnoOf(err error) syscall.Errno {
 	}
 	return syscall.EIO
 }
+
+// setDefault gives a signal its default effect on this process. Package os/signal leaves those that the processor causes
+// to the Go runtime, which would print its goroutines.
+func setDefault(s syscall.Signal) {
+	var action struct{ handler, flags, restorer, mask uint64 } // struct sigaction of the kernel; SIG_DFL is 0
+	// It fails for SIGKILL only, which has its default effect.
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&action)), 0,
+		unsafe.Sizeof(action.mask), 0, 0)
+}

@@ -95,7 +95,11 @@ func Run(c Config) (int, error) {
 	}
 	status := syscall.WaitStatus(m.Status)
 	if status.Signaled() {
-		signal.Reset(status.Signal())
+		if status.Signal() == syscall.SIGSEGV {
+			fmt.Fprintln(os.Stderr, "ddkrun: SIGSEGV ended the program, which had the carrier seccomp (without it: "+
+				"ddkrun --carrier preload, if the program is a dynamic one)")
+		}
+		setDefault(status.Signal())
 		_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the program has dumped its own core
 		_ = syscall.Kill(os.Getpid(), status.Signal())       // it works for a process itself
 		return 128 + int(status.Signal()), nil

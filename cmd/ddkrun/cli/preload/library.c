@@ -251,6 +251,9 @@ EXPORT void *ibv_open_device(void *device);
 EXPORT void *ibv_open_device(void *device)
 {
 	void *(*f)(void *) = open_function();
+#ifndef ALONE
+	watch_faults();
+#endif
 	if (!f) {
 		errno = ENOSYS;
 		return NULL;

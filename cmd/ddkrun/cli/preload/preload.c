@@ -1246,9 +1246,34 @@ static dev_t numbers(const char *file)
 	return makedev(major, minor);
 }
 
+/* report_fault prints what a program with this library may try that SIGSEGV ends. It is ended when the handler returns. */
+static void report_fault(int number, siginfo_t *info, void *context)
+{
+	static const char text[] = "ddkrun: SIGSEGV ends the program, which has the carrier preload (without it: ddkrun "
+				   "--carrier seccomp; with less of it: --share-memory=never)\n";
+	const struct sigaction end = {.sa_handler = SIG_DFL};
+	RAW(SYS_write, STDERR_FILENO, text, sizeof text - 1);
+	sigaction(number, &end, NULL);
+	if (info->si_code <= 0) /* another process has sent it, and the program does not cause it again */
+		RAW(SYS_tgkill, own_pid(), RAW(SYS_gettid), number);
+	(void)context;
+}
+
+/* watch_faults sets the handler of SIGSEGV, unless the program has one. It is called when a device is opened. */
+static void watch_faults(void)
+{
+	static atomic_flag is_set = ATOMIC_FLAG_INIT;
+	const struct sigaction report = {.sa_sigaction = report_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+	struct sigaction old;
+	if (!atomic_flag_test_and_set(&is_set) && sigaction(SIGSEGV, NULL, &old) == 0 && !(old.sa_flags & SA_SIGINFO) &&
+	    old.sa_handler == SIG_DFL)
+		sigaction(SIGSEGV, &report, NULL);
+}
+
 /* open_device connects to the daemon and opens a device file. */
 static int open_device(const char *path, int flags)
 {
+	watch_faults();
 	const char *socket_path = setting(SOCKET_PATH);
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	if (!socket_path || strlen(socket_path) >= sizeof a.sun_path) {
