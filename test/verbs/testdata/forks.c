@@ -119,6 +119,7 @@ static void forks_unseen(volatile char *at)
 	long r;
 	__asm__ volatile("syscall" : "=a"(r) : "0"(SYS_fork) : "rcx", "r11", "memory");
 	if (r == 0) {
+		signal(SIGSEGV, SIG_DFL); /* the library would print that it is there */
 		*at = 9;
 		_exit(0);
 	}
