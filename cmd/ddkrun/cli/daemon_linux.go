@@ -53,8 +53,8 @@ var errVersion = errors.New("a daemon of another version")
 var errNoDaemon = errors.New("no daemon is running")
 
 // findDaemon returns the daemon of a socket, or else the one of the environment, for which it waits until wait is over,
-// or the one of the machine, or of the user. If there is none, it starts the one of the user, which ends when it was idle for a time, or returns errNoDaemon for a
-// negative time.
+// or else the one of the machine, or of the user. If there is none, it starts the one of the user, which ends when it
+// was idle for a time, or returns errNoDaemon for a negative time.
 func findDaemon(socket string, idle, wait time.Duration) (*daemon, error) {
 	if socket == "" {
 		socket = os.Getenv("DDKD_SOCKET")
