@@ -103,8 +103,8 @@ func errnoOf(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// setDefault gives a signal its default effect on this process. Package os/signal leaves those that the processor
-// causes to the Go runtime, which would print its goroutines.
+// setDefault sets the effect of a signal on this process to the default one. Package os/signal leaves those that the
+// processor causes to the Go runtime, which would print its goroutines.
 func setDefault(s syscall.Signal) {
 	var action struct{ handler, flags, restorer, mask uint64 } // struct sigaction of the kernel; SIG_DFL is 0
 	// It fails for SIGKILL only, which has its default effect.
