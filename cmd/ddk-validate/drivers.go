@@ -12,9 +12,10 @@ func drivers() []validate.Driver {
 			Open:        openReference,
 			CheckValues: checkValues,
 			Settings: map[string]string{
-				"port":    "UDP port of the link udp, 1 to 65535; default: that of RoCEv2, 4791",
-				"ip":      "IP version of the links udp and network, 4 or 6; default: 4",
-				"sources": "number of UDP source ports of each HCA on the link udp, 1 to 64; default: 1",
+				"port":     "UDP port of the link udp, 1 to 65535; default: that of RoCEv2, 4791",
+				"ip":       "IP version of the links udp and network, 4 or 6; default: 4",
+				"loopback": "direct: packets between the HCAs take no socket, on the link udp; default: wire",
+				"sources":  "number of UDP source ports of each HCA on the link udp, 1 to 64; default: 1",
 				"agents": "what answers SMPs on the link direct: kit (through CA.LocalMAD), hardware, or passing " +
 					"(hardware that passes up what it has answered); default: kit",
 				"fabric": "name of a fabric that ddk-fabric serves, for the link fabric; default: one of its own, " +

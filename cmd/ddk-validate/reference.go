@@ -205,7 +205,7 @@ var links = map[string]func(validate.Options) (linkage, error){
 // checkValues returns an error for a setting that the link does not have, or for an invalid value.
 func checkValues(o validate.Options) error {
 	has := map[string][]string{
-		"udp": {"ip", "port", "privileged", "sources"}, "network": {"claims", "ip", "legal", "odd"},
+		"udp": {"ip", "loopback", "port", "privileged", "sources"}, "network": {"claims", "ip", "legal", "odd"},
 		"direct": {"agents", "claims", "legal", "odd"}, "fabric": {"fabric", "nodes"},
 	}
 	_, version := version(o)
@@ -217,7 +217,9 @@ func checkValues(o validate.Options) error {
 	_, legal := legalAdapter(o)
 	_, claims := claims(o)
 	_, _, nodes := fabricNodes(o)
-	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources, agents, odd, legal, claims, nodes)
+	_, near := near(o)
+	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources, near, agents, odd, legal, claims,
+		nodes)
 }
 
 // onlyFor returns an error for a setting that is not in names.
@@ -347,6 +349,10 @@ func udpLink(o validate.Options) (l linkage, err error) {
 	if err != nil {
 		return l, err
 	}
+	near, err := near(o)
+	if err != nil {
+		return l, err
+	}
 	var addrs []netip.Addr // first those of the HCAs, then those of the certifier
 	open := currentNetwork
 	if v6 {
@@ -369,7 +375,8 @@ func udpLink(o validate.Options) (l linkage, err error) {
 		port = uint16(20000 + (o.Run%500)*64 + o.Worker%64)
 	}
 	for _, a := range addrs[:min(2, len(addrs))] {
-		c := udp.Config{Addr: a, Port: port, MTU: mtu, Privileged: privileged, Within: open, SourcePorts: sources}
+		c := udp.Config{Addr: a, Port: port, MTU: mtu, Privileged: privileged, Within: open, SourcePorts: sources,
+			Near: near}
 		l.ports = append(l.ports, func() (rvt.Port, error) { return udp.New(c) })
 	}
 	l.probe = newLinkProbe(addrs[len(addrs)-1], open)
@@ -399,6 +406,16 @@ func version(o validate.Options) (v6 bool, err error) {
 		return v == "6", nil
 	default:
 		return false, fmt.Errorf("--set ip=%s: want 4 or 6", v)
+	}
+}
+
+// near returns whether the setting loopback is direct.
+func near(o validate.Options) (bool, error) {
+	switch v := o.Values["loopback"]; v {
+	case "", "wire", "direct":
+		return v == "direct", nil
+	default:
+		return false, fmt.Errorf("--set loopback=%s: want wire or direct", v)
 	}
 }
 

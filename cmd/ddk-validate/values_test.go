@@ -20,6 +20,8 @@ func TestValues(t *testing.T) {
 		{"direct", "odd", "2", "--set odd=2: want 0 or 1"},
 		{"direct", "claims", "few", ""}, {"network", "claims", "all", ""},
 		{"network", "claims", "none", "--set claims=none: want all or few"},
+		{"udp", "loopback", "direct", ""}, {"udp", "loopback", "off", "--set loopback=off: want wire or direct"},
+		{"direct", "loopback", "wire", "--set loopback is not for the link direct"},
 		{"udp", "odd", "1", "--set odd is not for the link udp"},
 		{"udp", "port", "0", "--set port=0: want 1 to 65535"},
 		{"udp", "port", "65536", "--set port=65536: want 1 to 65535"},

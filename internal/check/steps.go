@@ -481,8 +481,8 @@ type certification struct {
 }
 
 var certifications = []certification{
-	{"reference", 5, []string{
-		"--link udp", "--link direct", "--link network --set legal=2",
+	{"reference", 6, []string{
+		"--link udp", "--link udp --set loopback=direct", "--link direct", "--link network --set legal=2",
 		"--link direct --profile minimal --set claims=few", "--link direct --set agents=passing --set odd=1",
 		"--link network", "--link direct --set odd=1", "--link network --set odd=1", "--link direct --set legal=1",
 		"--link network --set ip=6", "--link direct --set agents=hardware", "--link udp --set ip=6",

@@ -61,7 +61,7 @@ func (e *End) Recv(ctx context.Context) ([]byte, error) { return e.inbox.Recv(ct
 // the packet's destination LID has handled it. As at a switch, a packet to a LID that no port has is dropped, and one
 // to a multicast LID goes to every port. Errors: fewer bytes than an LRH; ErrClosed.
 func (e *End) Send(b []byte) error {
-	if e.port.closed.Load() {
+	if e.port.visits.IsClosed() {
 		return ErrClosed
 	}
 	if len(b) < wire.LRHLen {

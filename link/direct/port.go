@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/link/internal/visits"
 	"ciddk/link/train"
 	"ciddk/mad"
 	"ciddk/rvt"
@@ -94,9 +95,7 @@ type Port struct {
 	node    atomic.Pointer[node]
 	cable   atomic.Bool // plugged in
 	started atomic.Bool
-	closed  atomic.Bool
-	busy    atomic.Int64  // deliveries in progress
-	idle    chan struct{} // gets a token when the last delivery ends after Close
+	visits  visits.Counter
 
 	// Set by Start, before started.
 	recv rvt.Receiver
@@ -122,7 +121,7 @@ func New(l *Link, c Config) (*Port, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	p := &Port{link: l, config: c, rise: c.State, idle: make(chan struct{}, 1)}
+	p := &Port{link: l, config: c, rise: c.State}
 	info := mad.PortInfo{
 		GIDPrefix: sma.DefaultGIDPrefix, LMC: c.LMC, State: uint8(c.State), PhysState: sma.PhysLinkUp,
 		LinkDownDefault: sma.PhysPolling, WidthEnabled: 3, WidthSupported: 3, WidthActive: 2, SpeedSupported: 7,
@@ -169,7 +168,7 @@ func (p *Port) logical() ci.PortState {
 
 // Start admits deliveries. A port without a configured GUID gets one that follows from the node's.
 func (p *Port) Start(c rvt.PortContext) error {
-	if p.closed.Load() || p.started.Load() {
+	if p.visits.IsClosed() || p.started.Load() {
 		return errors.New("direct: the port was started before, or is closed")
 	}
 	p.recv, p.lost = c.Receiver, c.Lost
@@ -182,36 +181,32 @@ func (p *Port) Start(c rvt.PortContext) error {
 
 // Close leaves the link, and returns when no delivery to the port is in progress. It is idempotent.
 func (p *Port) Close() error {
-	if p.closed.Swap(true) {
+	if !p.visits.Close() {
 		return nil
 	}
 	p.link.remove(p)
 	if a := p.node.Load().agent; a != nil {
 		a.Close()
 	}
-	for p.busy.Load() > 0 {
-		<-p.idle
-	}
+	p.visits.Wait()
 	return nil
 }
 
 // deliver passes packets to the receiver, if the port is started and its state admits them.
 func (p *Port) deliver(pkts []rvt.Packet) {
-	p.busy.Add(1)
-	if !p.closed.Load() && p.started.Load() {
-		n := p.admit(pkts)
-		if p.config.HardwareAgents {
-			n = p.consume(pkts[:n])
-		}
-		if n > 0 {
-			p.recv.Deliver(pkts[:n], false, false)
-		}
+	if !p.visits.Enter() {
+		return
 	}
-	if p.busy.Add(-1) == 0 && p.closed.Load() {
-		select {
-		case p.idle <- struct{}{}:
-		default:
-		}
+	defer p.visits.Leave()
+	if !p.started.Load() {
+		return
+	}
+	n := p.admit(pkts)
+	if p.config.HardwareAgents {
+		n = p.consume(pkts[:n])
+	}
+	if n > 0 {
+		p.recv.Deliver(pkts[:n], false, false)
 	}
 }
 
@@ -255,7 +250,7 @@ func (p *Port) notForUs(pkt *rvt.Packet) {
 // maySend reports whether the port's state allows it to send: data in Active only.
 func (p *Port) maySend(dest ci.QPN) bool {
 	s := p.logical()
-	return !p.closed.Load() && (s == ci.PortActive || dest == 0 && s >= ci.PortInit)
+	return !p.visits.IsClosed() && (s == ci.PortActive || dest == 0 && s >= ci.PortInit)
 }
 
 func (p *Port) count(c rvt.Counter, n int) {

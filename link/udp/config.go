@@ -36,6 +36,11 @@ type Config struct {
 	// checked, where a plain socket leaves a residue (see the package documentation). It takes the capability
 	// CAP_NET_RAW.
 	Privileged bool
+	// Near delivers what is for another Near port of this process at once, from engine to engine, as Linux's software
+	// RoCE does for its own device: without a system call, and invisible to tcpdump. Both ports must have
+	// been opened in the same network namespace. What passes a wrapper of the port (link/impair, link/capture) passes
+	// it as before. Multicast takes the socket.
+	Near bool
 	// Within, if not nil, runs the functions that open sockets of the port, and returns their error: once in New, and
 	// when the first QP attaches to a multicast group. A thread in a network namespace can open them, for instance.
 	Within func(open func() error) error

@@ -118,6 +118,9 @@ func (p *Port) openAddress(c *Config, a netip.Addr) (*rocev2.Port, error) {
 	k := &rocev2.Port{Addr: a, UDP: p.table.UDP, GID: rocev2.GIDOf(a), MTU: p.table.MTU, Interface: on.name,
 		Index:   on.index,
 		Sources: []uint16{p.table.UDP}}
+	if c.Near {
+		k.Net, k.Near = namespace()
+	}
 	k.CompileRoute = compileRoute(k)
 	s, err := openSocket(k, c)
 	if err != nil {

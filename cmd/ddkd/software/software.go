@@ -42,8 +42,10 @@ func Driver() cli.Driver {
 			"address":   "an IP address of this machine, or of the simulated network",
 			"interface": "a network interface, for all its addresses",
 			"port":      "UDP port; default: that of RoCEv2, 4791",
-			"fabric":    "name of the fabric, or path of its socket; default: sim",
-			"node":      "node of the fabric, as NODE or NODE:PORT",
+			"loopback": "direct: packets between adapters of this daemon take no socket, and tcpdump does not see them; " +
+				"wire: all packets pass the system; default: direct",
+			"fabric": "name of the fabric, or path of its socket; default: sim",
+			"node":   "node of the fabric, as NODE or NODE:PORT",
 			"impair": "share of the packets that the port drops, and as many that it duplicates, reorders, " +
 				"delays and corrupts each, to test programs on a bad link: 1%; default: 0",
 			"user-memory": "bytes of the memory that the adapter shares with a process that has its user library, " +
@@ -81,6 +83,7 @@ type adapter struct {
 	node      string
 	nodePort  int
 	impair    float64
+	wire      bool // loopback=wire
 
 	userMemory, queueMemory int64
 	userIdle                time.Duration
@@ -94,8 +97,14 @@ func parse(s cli.Settings) (a adapter, err error) {
 	if err := a.parseUser(s); err != nil {
 		return a, err
 	}
-	if a.link == "" {
-		a.link = "udp"
+	a.link = cmp.Or(a.link, "udp")
+	switch v := s["loopback"]; {
+	case v != "" && a.link != "udp":
+		return a, fmt.Errorf("loopback is for link=udp, not for link=%s", a.link)
+	case v != "" && v != "direct" && v != "wire":
+		return a, fmt.Errorf("loopback %q: want direct or wire", v)
+	default:
+		a.wire = v == "wire"
 	}
 	address, port := s["address"], s["port"]
 	if a.link == "fabric" {
@@ -223,7 +232,7 @@ func (a *adapter) open(ctx context.Context, network func() *sim.Network) (ci.HCA
 	case "fabric":
 		port, err = join.DialName(ctx, a.fabric, a.node, a.nodePort)
 	default:
-		port, err = udp.New(udp.Config{Addr: a.addr, Interface: a.ifaceName, Port: a.port})
+		port, err = udp.New(udp.Config{Addr: a.addr, Interface: a.ifaceName, Port: a.port, Near: !a.wire})
 	}
 	if err != nil {
 		return nil, err

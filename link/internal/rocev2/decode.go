@@ -1,6 +1,7 @@
 package rocev2
 
 import (
+	"cmp"
 	"net/netip"
 
 	"ciddk/ci"
@@ -143,7 +144,10 @@ func (d *Decoder) take(b []byte, id uint16) {
 	}
 	if d.w.BTH.Opcode.HasDETH() {
 		p.GRH = d.grh[d.n][:]
-		d.putGRH(p.GRH, len(b), id)
+		// Where the system does not show a hop limit, it is the one that senders use by default.
+		g := grhHeader{src: d.flow.src.Addr(), dst: d.flow.dst.Addr(), class: d.Class,
+			hops: cmp.Or(d.HopLimit, DefaultHops), label: d.Label, id: id, odd: d.flow.odd}
+		g.put(p.GRH, len(b))
 	}
 	d.n++
 }
@@ -196,25 +200,27 @@ func (d *Decoder) merge() bool {
 	return true
 }
 
-// putGRH fills in the 40 bytes before a datagram: the IP header, over IPv4 in the last 20 bytes (A17.4.5.2). Where the
-// system does not show a hop limit, it is the one that senders use by default.
-func (d *Decoder) putGRH(b []byte, n int, id uint16) {
-	s, t := d.flow.src.Addr(), d.flow.dst.Addr()
-	hops := d.HopLimit
-	if hops == 0 {
-		hops = DefaultHops
-	}
-	if t.Is4() {
-		h := wire.IPv4{TOS: d.Class, TotalLen: uint16(wire.IPv4Len + wire.UDPLen + n), ID: id,
-			Frag: wire.IPv4DontFragment ^ d.flow.odd, TTL: hops,
-			Protocol: wire.ProtocolUDP, Src: s.As4(), Dst: t.As4()}
+// A grhHeader is the IP header that a datagram's receiver gets.
+type grhHeader struct {
+	src, dst    netip.Addr
+	class, hops uint8
+	label       uint32
+	id, odd     uint16 // of IPv4: identification, and bits of the fragmentation field that are not as usual
+}
+
+// put fills in the 40 bytes before a datagram of n bytes, BTH to ICRC: the IP header, over IPv4 in the last 20 bytes
+// (A17.4.5.2).
+func (g *grhHeader) put(b []byte, n int) {
+	if g.dst.Is4() {
+		h := wire.IPv4{TOS: g.class, TotalLen: uint16(wire.IPv4Len + wire.UDPLen + n), ID: g.id,
+			Frag: wire.IPv4DontFragment ^ g.odd, TTL: g.hops, Protocol: wire.ProtocolUDP, Src: g.src.As4(),
+			Dst: g.dst.As4()}
 		h.SetChecksum()
 		wire.PutGRHArea4(b, &h)
 		return
 	}
-	wire.PutGRHArea6(b, &wire.IPv6{TrafficClass: d.Class, FlowLabel: d.Label, PayloadLen: uint16(wire.UDPLen + n),
-		NextHeader: wire.ProtocolUDP, HopLimit: hops,
-		Src: s.As16(), Dst: t.As16()})
+	wire.PutGRHArea6(b, &wire.IPv6{TrafficClass: g.class, FlowLabel: g.label, PayloadLen: uint16(wire.UDPLen + n),
+		NextHeader: wire.ProtocolUDP, HopLimit: g.hops, Src: g.src.As16(), Dst: g.dst.As16()})
 }
 
 // Deliver passes the batch to the engine. It may block, since a port's receiver holds no lock of the engine.

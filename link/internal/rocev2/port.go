@@ -8,6 +8,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/clock"
+	"ciddk/link/internal/visits"
 	"ciddk/link/train"
 	"ciddk/rvt"
 	"ciddk/wire"
@@ -32,6 +33,11 @@ type Port struct {
 	// reports whether the port has several Sources.
 	CompileRoute func(r *Route, several bool) any
 
+	// Near, if true, delivers what is for another Port of this process with Near and the same Net without the socket.
+	// Net is the network of the system that the address belongs to.
+	Near bool
+	Net  uint64
+
 	// Clock and Receiver are valid from Start on.
 	Clock    clock.Clock
 	Receiver rvt.Receiver
@@ -41,6 +47,7 @@ type Port struct {
 	undelivered func(ci.Undelivered)
 	lost        func(rvt.Loss)
 	up          bool // Up was called
+	visits      visits.Counter
 }
 
 // A Socket moves packets for a Port.
@@ -72,6 +79,7 @@ type Stats struct {
 	Merged      atomic.Uint64 // packets received as a part of a train
 	SendRetries atomic.Uint64 // waits for room in the socket's send buffer
 	SystemCalls atomic.Uint64 // system calls that moved packets
+	Near        atomic.Uint64 // packets and trains received from ports of this process without a system call
 }
 
 // AddCounters adds the counts to m.
@@ -81,6 +89,7 @@ func (s *Stats) AddCounters(m map[string]uint64) {
 	m["udp_merged"] += s.Merged.Load()
 	m["udp_send_waits"] += s.SendRetries.Load()
 	m["udp_system_calls"] += s.SystemCalls.Load()
+	m["udp_within_process"] += s.Near.Load()
 }
 
 // GIDOf returns the GID of an IP address.
@@ -125,11 +134,26 @@ func (p *Port) Up() { p.up = true }
 func (p *Port) start(c *rvt.PortContext) error {
 	p.Clock, p.undelivered = c.Clock, c.Undelivered
 	p.lost, p.Receiver = c.Lost, c.Receiver
-	return p.Socket.Start()
+	if err := p.Socket.Start(); err != nil {
+		return err
+	}
+	if p.Near {
+		p.appear()
+	}
+	return nil
 }
 
 // Close closes the socket. A delivery under way has returned when Close does. It is idempotent.
-func (p *Port) Close() error { return p.Socket.Close() }
+func (p *Port) Close() error {
+	if p.Near && p.visits.Close() {
+		p.disappear()
+	}
+	err := p.Socket.Close()
+	if p.Near {
+		p.visits.Wait()
+	}
+	return err
+}
 
 // Broken takes the port down, since the socket of one of its addresses has failed.
 func (p *Port) Broken() { p.owner.SetLink(false) }
@@ -151,7 +175,16 @@ func (p *Port) Send(pkts []rvt.Packet) {
 		p.Receiver.Count(rvt.DropSendFailed, train.Count(pkts))
 		return
 	}
-	p.Socket.Send(pkts)
+	for len(pkts) > 0 {
+		if p.Near {
+			if pkts = p.sendNear(pkts); len(pkts) == 0 {
+				return
+			}
+		}
+		n := p.toSocket(pkts)
+		p.Socket.Send(pkts[:n])
+		pkts = pkts[n:]
+	}
 }
 
 // IBTA port physical states.

@@ -3,6 +3,7 @@ package rocev2
 import (
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 
 	"ciddk/ci"
 	"ciddk/rvt"
@@ -17,7 +18,8 @@ type Route struct {
 	// System is what CompileRoute of the port returned.
 	System any
 
-	port  *Port   // that made it
+	port  *Port // that made it
+	seen  atomic.Pointer[nearby]
 	lanes []Route // of datagrams, if there are several source ports: the route for each
 	gsi   *Route  // of datagrams, if QP1 has a source port of its own
 	flow4 wire.Flow4
