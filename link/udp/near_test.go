@@ -42,8 +42,8 @@ func TestNear(t *testing.T) {
 					g.DGID = b.core.GID
 					rt, err := a.Route(&ci.AVAttr{Port: 1, Global: true, GRH: g}, rvt.Flow{Datagram: true})
 					require.NoError(t, err)
-					a.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, N: 1, MTU: 1024, Len: 5,
-						HasImm: i == 1, Payload: [][]byte{make([]byte, 5)}, Route: rt}})
+					a.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, N: 1, MTU: 1024,
+						Len: 5, HasImm: i == 1, Payload: [][]byte{make([]byte, 5)}, Route: rt}})
 					grhs = append(grhs, rb.Packets(t, 1)[0].GRH)
 				}
 				require.Equal(t, near, b.core.Stats.Near.Load() > 0)

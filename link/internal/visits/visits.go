@@ -3,8 +3,8 @@ package visits
 
 import "sync/atomic"
 
-// A Counter counts the deliveries to a port that other goroutines make, so that Close can wait for them. A delivery may lead
-// to further ones to the same port, on the same stack, which a lock would not permit. The zero value is open.
+// A Counter counts the deliveries to a port that other goroutines make, so that Close can wait for them. A delivery may
+// lead to further ones to the same port, on the same stack, which a lock would not permit. The zero value is open.
 type Counter struct {
 	closed atomic.Bool
 	now    atomic.Int64
