@@ -38,7 +38,8 @@ func TestNear(t *testing.T) {
 					assert.Equal(t, [2]rvt.Addr{src, dst}, [2]rvt.Addr{p.Src, p.Dst})
 					assert.Equal(t, b.table.UDP, p.Entropy)
 				}
-				for i, g := range []ci.GRH{{TrafficClass: 0x6a, HopLimit: 17, FlowLabel: 0x12345}, {TrafficClass: 3, FlowLabel: 1}} {
+				for i, g := range []ci.GRH{{TrafficClass: 0x6a, HopLimit: 17, FlowLabel: 0x12345},
+					{TrafficClass: 3, FlowLabel: 1}} {
 					g.DGID = b.core.GID
 					rt, err := a.Route(&ci.AVAttr{Port: 1, Global: true, GRH: g}, rvt.Flow{Datagram: true})
 					require.NoError(t, err)
