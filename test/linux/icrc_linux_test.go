@@ -14,6 +14,7 @@ import (
 // packet is a captured RoCEv2 packet.
 type packet struct {
 	opcode   byte
+	psn      uint32
 	source   []byte // IP address
 	id       uint16 // identification of IPv4
 	checksum error  // of the ICRC
@@ -64,6 +65,7 @@ func parse(frame []byte) (packet, bool) {
 		return p, true
 	}
 	p.opcode = ip[head+udp]
+	p.psn = binary.BigEndian.Uint32(ip[head+udp+8:]) & 0xffffff
 	got := binary.LittleEndian.Uint32(ip[len(ip)-crc:])
 	if want := icrc(ip[:len(ip)-crc], head); got != want {
 		p.checksum = fmt.Errorf("ICRC %08x, computed %08x", got, want)

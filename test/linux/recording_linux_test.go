@@ -3,9 +3,12 @@ package linux
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,7 +43,12 @@ func (r *recording) record(t *testing.T, l *lab, f func()) map[netip.Addr]int {
 	capture, err := l.linux.Capture(&b)
 	require.NoError(t, err)
 	func() {
-		defer func() { assert.NoError(t, capture.Stop()) }()
+		defer func() {
+			assert.NoError(t, capture.Stop())
+			if t.Failed() {
+				logLast(t, &b, 30)
+			}
+		}()
 		f()
 	}()
 	r.last, err = frames(&b)
@@ -58,6 +66,20 @@ func (r *recording) record(t *testing.T, l *lab, f func()) map[netip.Addr]int {
 		require.NoError(t, p.checksum, "frame %d from %v", i+1, a)
 	}
 	return sent
+}
+
+// logLast logs the last n RoCEv2 packets of a pcap file, which show who waits for whom.
+func logLast(t *testing.T, pcap io.Reader, n int) {
+	list, err := frames(pcap)
+	assert.NoError(t, err)
+	var lines []string
+	for _, f := range list {
+		if p, ok := parse(f.data); ok {
+			lines = append(lines, fmt.Sprintf("%s from %v: opcode %#02x, PSN %#06x, %d bytes",
+				f.at.Format("05.000000"), net.IP(p.source), p.opcode, p.psn, len(f.data)))
+		}
+	}
+	t.Logf("the last of %d packets:\n%s", len(lines), strings.Join(lines[max(0, len(lines)-n):], "\n"))
 }
 
 // frames parses a pcap file.
