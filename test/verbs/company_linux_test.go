@@ -66,13 +66,13 @@ func TestCompany(t *testing.T) {
 	}
 	list := "-DFUNCTIONS(X)=X(" + strings.Join(exported(t, r), ")X(") + ")"
 	libraries := map[string]string{"wrapper.c": companion(t, "wrapper.c", list), "crossing.c": companion(t,
-		"crossing.c"), "hooks.c": companion(t, "hooks.c")}
+		"crossing.c"), "hooks.c": companion(t, "hooks.c"), "linker.c": companion(t, "linker.c")}
 	type company struct {
 		library, source string
 		isFirst         bool
 	}
-	var all []company
-	for _, isFirst := range []bool{true, false} { // the core has each library and each program
+	all := []company{{"linker.c", "extended.c", true}, {"linker.c", "forks.c", true}}
+	for _, isFirst := range []bool{true, false} {
 		all = append(all, company{"wrapper.c", "company/calls.c", isFirst})
 		for _, source := range []string{"extended.c", "share.c", "forks.c"} {
 			for _, library := range []string{"wrapper.c", "crossing.c", "hooks.c"} {
@@ -80,7 +80,7 @@ func TestCompany(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range testenv.Sample(t, all, 3) {
+	for _, c := range all {
 		order := "last"
 		if c.isFirst {
 			order = "first"
@@ -93,7 +93,8 @@ func TestCompany(t *testing.T) {
 	}
 }
 
-// TestCompanyPrograms runs programs that bring such libraries: UCX's hooks of memory, fakeroot, an allocator, valgrind.
+// TestCompanyPrograms runs programs with such libraries or under others: UCX's hooks of memory, fakeroot, allocators,
+// valgrind, debuggers, a library for LD_AUDIT.
 func TestCompanyPrograms(t *testing.T) {
 	testenv.Long(t)
 	r := newRig(t)
@@ -105,6 +106,8 @@ func TestCompanyPrograms(t *testing.T) {
 		{[]string{"ucx_info", "-d"}, "Transport: rc_verbs"},
 		{[]string{"fakeroot", "--", "sh", "-c", "touch x && chown 1:1 x && stat -c %u:%g x; rm x; ibv_devices"}, "rxe_ddk0"},
 		{[]string{"valgrind", "-q", "--error-exitcode=1", "ibv_devinfo"}, "PORT_ACTIVE"},
+		{[]string{"gdb", "-batch", "-ex", "run", "ibv_devinfo"}, "PORT_ACTIVE"},
+		{[]string{"strace", "-f", "-o", "/dev/null", "ibv_devinfo"}, "PORT_ACTIVE"},
 	} {
 		t.Run(strings.Join(x.args[:2], " "), func(t *testing.T) {
 			if _, err := exec.LookPath(x.args[0]); err != nil {
@@ -113,14 +116,24 @@ func TestCompanyPrograms(t *testing.T) {
 			assert.Contains(t, r.run(x.args...), x.want)
 		})
 	}
-	t.Run("allocator", func(t *testing.T) {
-		found, _ := filepath.Glob("/usr/lib/*/libjemalloc.so.2") // the pattern is valid
-		if len(found) == 0 {
-			t.Skip("no libjemalloc.so.2 (Debian: libjemalloc2)")
+	for _, name := range []string{"libjemalloc.so.2", "libtcmalloc_minimal.so.4"} {
+		t.Run(name, func(t *testing.T) {
+			found, _ := filepath.Glob("/usr/lib/*/" + name) // the pattern is valid
+			if len(found) == 0 {
+				t.Skipf("no %s (Debian: libjemalloc2, libtcmalloc-minimal4)", name)
+			}
+			for _, isFirst := range []bool{true, false} {
+				assert.Contains(t, r.beside(found[0], isFirst, "ibv_devinfo"), "PORT_ACTIVE")
+			}
+		})
+	}
+	t.Run("audit", func(t *testing.T) {
+		if _, err := exec.LookPath("cc"); err != nil {
+			t.Skip(err)
 		}
-		for _, isFirst := range []bool{true, false} {
-			assert.Contains(t, r.beside(found[0], isFirst, "ibv_devinfo"), "PORT_ACTIVE")
-		}
+		r := newRig(t)
+		r.flags = []string{"env", "LD_AUDIT=" + companion(t, "audit.c")}
+		assert.Contains(t, r.pair("ibv_rc_pingpong", "-g", "0", "-n", "20", "-c"), "20 iters in")
 	})
 	t.Run("valgrind", func(t *testing.T) {
 		if _, err := exec.LookPath("valgrind"); err != nil {
