@@ -61,6 +61,9 @@ type Config struct {
 	// ClientCopies has clients copy the memory that they allocated, even where the system permits the daemon to do so.
 	ClientCopies bool
 
+	// Build is what the daemon was built from, for its status.
+	Build string
+
 	// Describe adds to the status of an adapter what only the daemon knows. nil: nothing.
 	Describe func(*accesslayer.Adapter, *AdapterStatus)
 

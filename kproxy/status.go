@@ -19,6 +19,7 @@ type Status struct {
 	Stopping bool            `json:"stopping"` // waits for its clients
 	Adapters []AdapterStatus `json:"adapters"`
 	Clients  []ClientStatus  `json:"clients"`
+	Build    string          `json:"build"` // Config.Build
 }
 
 // AdapterStatus describes an adapter.
@@ -95,7 +96,7 @@ func (s *Server) Status() *Status { return s.statusOf(s.Sessions()) }
 // statusOf returns the status with some of the clients.
 func (s *Server) statusOf(clients []*Session) *Status {
 	st := &Status{Version: StatusVersion, PID: os.Getpid(), Stopping: s.isStopping(), Adapters: []AdapterStatus{},
-		Clients: []ClientStatus{}}
+		Clients: []ClientStatus{}, Build: s.cfg.Build}
 	for _, a := range s.cfg.AL.Adapters() {
 		x := AdapterStatus{GUID: fmt.Sprintf("%016x", uint64(a.GUID())), Settings: map[string]string{},
 			Ports: []PortStatus{}}

@@ -94,7 +94,7 @@ func printStatus(w io.Writer, st *kproxy.Status) error {
 	if st.Stopping {
 		stopping = ", stopping"
 	}
-	fmt.Fprintf(w, "daemon %d%s\n\n", st.PID, stopping)
+	fmt.Fprintf(w, "daemon %d%s: %s\n\n", st.PID, stopping, st.Build)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ADAPTER\tDRIVER\tSETTINGS\tPORT\tSTATE\tMTU\tSENT BYTES\tRECEIVED BYTES\tGIDS")
 	for _, a := range st.Adapters {
