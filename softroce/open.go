@@ -13,9 +13,9 @@ import (
 
 // Config describes the adapter and its connection manager. The zero value is ready for use.
 type Config struct {
-	// UDP describes the port. Its Addr is set by Open.
+	// UDP describes the port, but for its Addr, which is an argument of Open.
 	UDP udp.Config
-	// HCA describes the adapter. Its Ports are set by Open. A Clock that is set is also that of the access layer,
+	// HCA describes the adapter, but for its Ports, which Open makes. A Clock that is set is also that of the access layer,
 	// unless that has its own.
 	HCA reference.Config
 	// Manager describes the services.
@@ -24,8 +24,15 @@ type Config struct {
 
 // Open opens an adapter on an IP address of this machine and returns a connection manager. Manager.Close also closes
 // the adapter. Errors: those of udp.New and reference.New (the machine does not have the address, or another program
-// has UDP port 4791 there) and rdmacm.OpenHCA.
+// has UDP port 4791 there) and rdmacm.OpenHCA; a Config whose UDP.Addr or HCA.Ports is set.
 func Open(addr netip.Addr, cfg Config) (*rdmacm.Manager, error) {
+	switch {
+	case cfg.UDP.Addr.IsValid():
+		return nil, fmt.Errorf("softroce: Config.UDP.Addr is %v: give the address to Open alone", cfg.UDP.Addr)
+	case cfg.HCA.Ports != nil:
+		return nil, errors.New("softroce: Config.HCA.Ports is set: Open makes the port; for others, use reference.New " +
+			"and rdmacm.OpenHCA")
+	}
 	cfg.UDP.Addr = addr
 	port, err := udp.New(cfg.UDP)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"ciddk/clock"
 	"ciddk/internal/testenv"
 	"ciddk/link/udp"
+	"ciddk/rvt"
 	"ciddk/softroce"
 )
 
@@ -54,6 +55,14 @@ func TestOpenFails(t *testing.T) {
 	assert.False(t, called, "there was nothing to close")
 	_, err = softroce.Open(netip.Addr{}, config())
 	require.Error(t, err)
+	cfg = config()
+	cfg.UDP.Addr = netip.MustParseAddr("127.20.19.2")
+	_, err = softroce.Open(netip.MustParseAddr("127.20.19.1"), cfg)
+	require.ErrorContains(t, err, "Config.UDP.Addr is 127.20.19.2")
+	cfg = config()
+	cfg.HCA.Ports = []rvt.Port{nil}
+	_, err = softroce.Open(netip.MustParseAddr("127.20.19.1"), cfg)
+	require.ErrorContains(t, err, "Config.HCA.Ports is set")
 	m, err := softroce.Open(netip.MustParseAddr("127.20.19.1"), config())
 	require.NoError(t, err, "the attempts have left nothing")
 	require.NoError(t, m.Close())
