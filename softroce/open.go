@@ -15,8 +15,8 @@ import (
 type Config struct {
 	// UDP describes the port, but for its Addr, which is an argument of Open.
 	UDP udp.Config
-	// HCA describes the adapter, but for its Ports, which Open makes. A Clock that is set is also that of the access layer,
-	// unless that has its own.
+	// HCA describes the adapter, but for its Ports, which Open makes. A Clock that is set is also that of the access
+	// layer, unless that has its own.
 	HCA reference.Config
 	// Manager describes the services.
 	Manager rdmacm.OpenConfig
