@@ -128,16 +128,7 @@ const remoteRights = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
 // RegisterMR observes PD.RegisterMR of length bytes at offset off of m. got is the region of the driver.
 func (pd *PD) RegisterMR(m *Memory, c ci.MRCreate, got ci.Region, err error) (*Region, *Violation) {
 	const verb = "PD.RegisterMR"
-	n := c.Length
-	if n == 0 && c.Offset <= uint64(len(m.Bytes)) {
-		n = uint64(len(m.Bytes)) - c.Offset // D-52
-	}
-	iova := c.IOVA
-	if iova == 0 {
-		iova = m.Addr + c.Offset
-	}
-	outside := c.Offset > uint64(len(m.Bytes)) || n > uint64(len(m.Bytes))-c.Offset || n == 0 ||
-		(iova-m.Addr-c.Offset)&4095 != 0
+	iova, n, outside := m.span(c)
 	switch illegal := !legalAccess(c.Access); {
 	case pd.Dead:
 	case illegal && outside:
@@ -161,6 +152,166 @@ func (pd *PD) RegisterMR(m *Memory, c ci.MRCreate, got ci.Region, err error) (*R
 	r.init(KindMR, pd.CA, pd)
 	return r, nil
 }
+
+// span returns the addresses of a region. outside is true if it is not in the memory.
+func (m *Memory) span(c ci.MRCreate) (iova, n uint64, outside bool) {
+	if n = c.Length; n == 0 && c.Offset <= uint64(len(m.Bytes)) {
+		n = uint64(len(m.Bytes)) - c.Offset // D-52
+	}
+	if iova = c.IOVA; iova == 0 {
+		iova = m.Addr + c.Offset
+	}
+	return iova, n, c.Offset > uint64(len(m.Bytes)) || n > uint64(len(m.Bytes))-c.Offset || n == 0 ||
+		(iova-m.Addr-c.Offset)&4095 != 0
+}
+
+// Modify observes MR.Modify of what set names: the PD to pd, the bytes to those of m. got is the region of the driver
+// after it.
+func (r *Region) Modify(set ci.MRField, pd *PD, m *Memory, c ci.MRCreate, got ci.Region, err error) *Violation {
+	const verb = "MR.Modify"
+	if v, ok := r.stale(verb, err); ok {
+		return v
+	}
+	if !r.CA.Attr.Caps.Has(ci.CapModifyMR) {
+		return wantStatus(verb, err, "CI-Claims-01", ci.Unsupported)
+	}
+	to := *r
+	var want []ci.Status
+	if set&ci.MRFieldAccess != 0 {
+		if to.Access = c.Access; !legalAccess(c.Access) {
+			want = append(want, ci.InvalidPermission)
+		}
+	}
+	if set&ci.MRFieldMemory != 0 {
+		var outside bool
+		if to.Addr, to.Length, outside = m.span(c); outside {
+			want = append(want, ci.InvalidParameter)
+		}
+		to.mem, to.start, to.pages = m, c.Offset, nil
+	}
+	if set&ci.MRFieldPD != 0 {
+		if to.PD = pd; pd.Dead {
+			want = append(want, ci.InvalidPDHandle)
+		}
+	}
+	rule := Rule("CI-ModifyMR-03")
+	if r.users > 0 {
+		rule, want = "CI-ModifyMR-04", append(want, ci.ResourceBusy)
+	}
+	if len(want) == 0 {
+		rule, want = "CI-ModifyMR-01", []ci.Status{ci.Success}
+	}
+	if v := wantStatus(verb, err, rule, want...); v != nil {
+		return v
+	}
+	if err != nil { // nothing has changed
+		to = *r
+	}
+	if got.Addr != to.Addr || got.Length != to.Length {
+		return violation(rule, verb, fmt.Sprintf("%d bytes at %#x", to.Length, to.Addr), "%d at %#x", got.Length, got.Addr)
+	}
+	if err != nil {
+		if got.LKey != r.LKey || r.Access&remoteRights != 0 && got.RKey != r.RKey {
+			return violation(rule, verb, "the keys before", "%+v", got)
+		}
+		return nil
+	}
+	r.CA.dropKeys(r)
+	r.PD.users--
+	*r = to
+	r.PD.users++
+	r.LKey, r.RKey, r.Valid = got.LKey, got.RKey, true
+	return r.CA.addKeys(verb, r)
+}
+
+// FMR is a region that is mapped to pages again and again.
+type FMR struct {
+	Object
+	Create ci.FMRCreate
+	Now    *Region // what it is mapped to, or nil
+
+	maps int // since it was unmapped
+}
+
+// AllocFMR observes PD.AllocFMR of valid sizes.
+func (pd *PD) AllocFMR(c ci.FMRCreate, err error) (*FMR, *Violation) {
+	const verb = "PD.AllocFMR"
+	if !pd.Dead && !legalAccess(c.Access) {
+		return nil, wantStatus(verb, err, "CI-AllocFMR-01", ci.InvalidPermission)
+	}
+	if v := pd.created(KindFMR, verb, err); v != nil || err != nil {
+		return nil, v
+	}
+	f := &FMR{Create: c}
+	f.init(KindFMR, pd.CA, pd)
+	return f, nil
+}
+
+// Map observes FMR.Map to pages of m, which begin at the offsets. got is what it returned.
+func (f *FMR) Map(m *Memory, offsets []uint64, iova uint64, got ci.Region, err error) *Violation {
+	const verb = "FMR.Map"
+	if v, ok := f.stale(verb, err); ok {
+		return v
+	}
+	rule, want := Rule("CI-MapFMR-01"), []ci.Status(nil)
+	if f.maps == f.Create.MaxMaps {
+		rule, want = "CI-MapFMR-02", append(want, ci.InsufficientResources)
+	}
+	if len(offsets) == 0 || len(offsets) > f.Create.MaxPages {
+		rule, want = "CI-MapFMR-03", append(want, ci.InvalidParameter)
+	}
+	if want == nil {
+		want = append(want, ci.Success)
+	}
+	if v := wantStatus(verb, err, rule, want...); v != nil || err != nil {
+		return v
+	}
+	size := uint64(1) << f.Create.PageShift
+	r := &Region{Region: got, Access: f.Create.Access, Valid: true}
+	for _, off := range offsets {
+		r.pages = append(r.pages, page{m, off, size})
+	}
+	if n := size * uint64(len(offsets)); got.Addr != iova || got.Length != n {
+		return violation(rule, verb, fmt.Sprintf("%d bytes at %#x", n, iova), "%d at %#x", got.Length, got.Addr)
+	}
+	f.unmap()
+	r.Kind, r.CA, r.PD = KindFMR, f.CA, f.PD
+	f.Now, f.users = r, 1
+	f.maps++
+	return f.CA.addKeys(verb, r)
+}
+
+func (f *FMR) unmap() {
+	if f.Now != nil {
+		f.CA.dropKeys(f.Now)
+		f.Now.Dead = true
+	}
+	f.Now, f.users = nil, 0
+}
+
+// UnmapFMRs observes PD.UnmapFMRs.
+func (pd *PD) UnmapFMRs(list []*FMR, err error) *Violation {
+	const verb = "PD.UnmapFMRs"
+	if v, ok := pd.stale(verb, err); ok {
+		return v
+	}
+	for _, f := range list {
+		if f.Dead {
+			return wantStatus(verb, err, "CI-UnmapFMR-02", ci.InvalidFMRHandle)
+		}
+	}
+	if v := wantStatus(verb, err, "CI-UnmapFMR-01", ci.Success); v != nil {
+		return v
+	}
+	for _, f := range list {
+		f.unmap()
+		f.maps = 0
+	}
+	return nil
+}
+
+// Destroy observes FMR.Destroy.
+func (f *FMR) Destroy(err error) *Violation { _, v := f.destroy(err); return v }
 
 // addKeys enters the keys of a region in the tables. They differ from all others (CI-RegisterMR-09).
 func (c *CA) addKeys(verb string, r *Region) *Violation {

@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"ciddk/ci"
 )
@@ -31,9 +32,10 @@ type QP struct {
 	isOpen             bool // EventQPComm is raised at the first message in RTR only
 	wantsDrained       bool // EventSQDrained was requested
 	stall              stall
-	begun              []*fetch // since the last rest
-	why                Rule     // for which it is in an error state
-	done               int      // requests that have succeeded since the last rest
+	delay              time.Duration // how long the failure takes that execute returned
+	begun              []*fetch      // since the last rest
+	why                Rule          // for which it is in an error state
+	done               int           // requests that have succeeded since the last rest
 }
 
 // fetch is a READ or an atomic that requests after it may overtake: the peer's bytes, and those that it returns to.
@@ -493,6 +495,21 @@ func (s *SRQ) checkLimit() {
 		s.Limit = 0
 		s.Events.expect(ci.EventSRQLimit, "CI-ModifySRQ-01")
 	}
+}
+
+// Changes returns the attributes that can be changed in RTS, or in SQD, and have an effect that the model knows.
+func Changes(t ci.QPType, isDrained bool) (out []ci.QPField) {
+	s := step{ci.QPRTS, ci.QPRTS}
+	if isDrained {
+		s = step{ci.QPSQD, ci.QPSQD}
+	}
+	may := transitions[s][serviceIndex(t)].optional &^ (fCur | fAlt | fAPM | fPort | ci.QPFieldPrimary)
+	for f := ci.QPField(1); f <= may; f <<= 1 {
+		if may&f != 0 {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // Fields returns the attributes that each transition of a service requires, by the states before and after it.

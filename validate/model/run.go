@@ -20,7 +20,7 @@ func (w *World) settle() {
 
 // Rest ends a step: the driver is at rest, and everything predicted has come.
 func (w *World) Rest() {
-	w.Dropped = false
+	w.Dropped, w.AtLeast = false, 0
 	for _, q := range w.qps {
 		q.begun, q.done = nil, 0
 	}
@@ -82,9 +82,13 @@ func (q *QP) advance() bool {
 		return false
 	}
 	r := q.sq[0]
+	isNew := !r.begun
 	r.begun = true
-	q.stall = notStalled
+	q.stall, q.delay = notStalled, 0
 	status, rule := q.execute(r)
+	if q.delay > 0 && isNew && !q.CA.w.Lossy && q.delay > q.CA.w.AtLeast {
+		q.CA.w.AtLeast, q.CA.w.AtLeastRule = q.delay, rule
+	}
 	switch {
 	case q.stall != notStalled:
 		return false
@@ -227,12 +231,14 @@ func (q *QP) execute(r *request) (ci.WCStatus, Rule) {
 	switch {
 	case q.CA.w.Cut:
 		if q.patience() <= shortWait {
+			q.delay = q.patience()
 			return ci.WCTimeoutRetryErr, "IBTA-9.9-09"
 		}
 		q.stall = stalledCut
 		return 0, ""
 	case !answered || q.sendPSN != p.expectPSN:
 		if q.patience() <= shortWait {
+			q.delay = q.patience()
 			return ci.WCTimeoutRetryErr, "IBTA-9.9-09"
 		}
 		if q.stall = stalledFor; q.patience() < LongWait {
@@ -338,8 +344,12 @@ func (q *QP) packets(n int) uint32 {
 	return uint32((n + mtu - 1) / mtu)
 }
 
-// opened raises EventQPComm at the first message in RTR.
+// opened raises EventQPComm at the first message in RTR. Whether a QP without a connection has it is open.
 func (q *QP) opened() {
+	if q.Type == ci.UD {
+		q.mayOpen()
+		return
+	}
 	if q.State == ci.QPRTR && !q.isOpen {
 		q.isOpen = true
 		q.Events.expect(ci.EventQPComm, "CI-EventComm-01")
@@ -514,8 +524,13 @@ func (q *QP) notReady(p *QP) (ci.WCStatus, Rule) {
 		}
 		return 0, ""
 	}
+	p.delay = time.Duration(p.Attr.RNRRetry) * rnrTimers[q.Attr.MinRNRTimer&31] * 10 * time.Microsecond
 	return ci.WCRNRRetryErr, "IBTA-9.9-07"
 }
+
+// rnrTimers has the time of each code of an RNR timer in units of 10 µs (IBTA volume 1, 9.7.5.2.8).
+var rnrTimers = [32]time.Duration{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768,
+	1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152}
 
 // fits reports whether the part of a list of segments that n bytes need is valid.
 func (q *QP) fits(sgl []ci.SGE, n int) bool {
@@ -584,21 +599,24 @@ func (q *QP) acceptUC(p *QP, r *request, data []datum) {
 	if p.CA.w.Cut {
 		return
 	}
-	q.opened()
 	n := len(data)
 	if r.Op == ci.OpWrite {
 		target, ok := q.remote(r.Remote, n, ci.RemoteWrite)
 		switch {
 		case q.Attr.Access&ci.RemoteWrite == 0 || !ok:
+			q.mayOpen()
 			return
 		case r.Flags&ci.SendImmediate == 0:
+			q.opened()
 			scatter(target, data)
 			return
 		case !q.hasReceive():
 			haze(target)
+			q.mayOpen()
 			q.CA.w.Dropped = true
 			return
 		}
+		q.opened()
 		scatter(target, data)
 		q.received(q.takeReceive(), p, r, n, ci.WCRecvWrite)
 		return
@@ -606,9 +624,18 @@ func (q *QP) acceptUC(p *QP, r *request, data []datum) {
 	q.deliver(p, r, data, 0)
 }
 
+// mayOpen is a message in RTR that is dropped: whether it raises EventQPComm is open.
+func (q *QP) mayOpen() {
+	if q.State == ci.QPRTR && !q.isOpen {
+		q.isOpen = true
+		q.Events.permit(ci.EventQPComm)
+	}
+}
+
 // deliver passes a message of an unreliable service to a receive.
 func (q *QP) deliver(p *QP, r *request, data []datum, skip int) *Completion {
 	if !q.hasReceive() {
+		q.mayOpen()
 		q.CA.w.Dropped = true
 		return nil
 	}
@@ -622,10 +649,12 @@ func (q *QP) deliver(p *QP, r *request, data []datum, skip int) *Completion {
 	status, mine, _ := q.fill(list[0], data, skip)
 	switch {
 	case status == ci.WCSuccess:
+		q.opened()
 		return q.received(q.takeReceive(), p, r, len(data)+skip, ci.WCRecv)
 	case mine == ci.WCLocalLenErr: // D-94: dropped, or the receive completes with an error
 		q.loosen()
 	default:
+		q.mayOpen()
 		recv := q.takeReceive()
 		q.complete(recv, true, "IBTA-9.9-12", mine)
 		q.toError()
@@ -670,7 +699,6 @@ func (q *QP) datagram(r *request, data []datum) (ci.WCStatus, Rule) {
 	case qkey != p.Attr.QKey:
 		d.QKeyErrors++
 	default:
-		p.opened()
 		if c := p.deliver(q, r, data, grh); c != nil {
 			c.WC.SrcQP, c.WC.SL = q.Num, r.av.SL
 			c.WC.SLID = q.CA.Port.LID | ci.LID(r.av.PathBits)
@@ -707,6 +735,9 @@ func (s *SRQ) Waiting() int { return len(s.rq) }
 
 // Answers reports whether the peer of a connected QP takes part in the connection.
 func (q *QP) Answers() bool { _, ok := q.peer(); return ok }
+
+// RespRes returns how many READs and atomics of its peer the QP accepts.
+func (q *QP) RespRes() int { return int(q.Attr.RespRes) }
 
 // Users returns the number of objects that need o.
 func (o *Object) Users() int { return o.users }

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"ciddk/ci"
 )
@@ -40,6 +41,9 @@ type World struct {
 	Lost bool
 	// Dropped is true if a message was dropped since the last rest, or may be on its way, which nothing shows.
 	Dropped bool
+	// AtLeast is how long a failure takes that was predicted since the last rest: its retries are that far apart.
+	AtLeast     time.Duration
+	AtLeastRule Rule
 
 	qps []*QP // of all adapters, in the order of their creation
 }

@@ -222,6 +222,7 @@ func (r *Run) do(s Step) *model.Violation {
 	if r.unclear(s) {
 		return nil
 	}
+	r.from = time.Now()
 	if v := s.run(r); v != nil {
 		return v
 	}

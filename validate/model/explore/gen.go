@@ -72,18 +72,24 @@ var draws = []struct {
 	draw   func(*gen) Step
 }{
 	{8, (*gen).pair}, {30, (*gen).send}, {22, (*gen).recv}, {14, (*gen).poll}, {3, (*gen).resize}, {5, (*gen).arm},
-	{4, (*gen).region}, {2, (*gen).queue}, {2, (*gen).domain}, {2, (*gen).srq}, {2, (*gen).limit}, {4, (*gen).destroy},
+	{4, func(g *gen) Step { return g.region(g.IntN(2)) }}, {3, (*gen).modifyMR}, {4, (*gen).fmr},
+	{2, (*gen).queue}, {2, (*gen).domain}, {2, (*gen).srq}, {2, (*gen).limit}, {4, (*gen).destroy},
 	{5, (*gen).state}, {2, (*gen).fill}, {3, (*gen).vector}, {2, (*gen).reconnect}, {2, (*gen).query},
 	{2, (*gen).recycle}, {2, (*gen).flawed}, {3, (*gen).window}, {6, (*gen).bind},
-	{8, (*gen).link}, {1, (*gen).together},
+	{8, (*gen).link}, {1, (*gen).together}, {4, (*gen).change},
 }
 
 // step returns the next step.
 func (g *gen) step() Step {
-	if len(g.pend) > 0 {
+	for len(g.pend) > 0 {
 		s := g.pend[0]
 		g.pend = g.pend[1:]
-		return s
+		if x, ok := s.(Later); ok {
+			s = x.draw(g)
+		}
+		if s != nil {
+			return s
+		}
 	}
 	sum := 0
 	for _, k := range g.weights {
@@ -157,9 +163,27 @@ func (g *gen) pair() Step {
 		}
 		list = append(list, NewQP{n, g.pd(s), send, recv, o})
 	}
-	list = append(list, g.connection(a, b))
+	list = append(list, g.connect(typ, a, b)...)
 	g.pend = append(g.pend, list[1:]...)
 	return list[0]
+}
+
+// minRNR draws the code of an RNR timer.
+func (g *gen) minRNR() uint8 { return pick[uint8](g, 1, 1, 1, 12, 17, 20) }
+
+// connect draws a connection. Sometimes its second end stays in RTR for some messages.
+func (g *gen) connect(typ ci.QPType, a, b int) []Step {
+	c := g.connection(a, b)
+	if c.Late = g.chance(15); !c.Late {
+		return []Step{c}
+	}
+	f, x := c.rts(1).For(typ)
+	list := []Step{c}
+	for range 1 + g.IntN(3) {
+		list = append(list, Later{func(g *gen) Step { return g.recvTo(b) }},
+			Later{func(g *gen) Step { return g.sendFrom(a) }})
+	}
+	return append(list, Modify{b, f, x})
 }
 
 // connection draws the parameters of a connection.
@@ -167,8 +191,8 @@ func (g *gen) connection(a, b int) Connect {
 	s := g.r.sides[0]
 	mtu := min(s.port.MTU, g.r.sides[1].port.MTU)
 	c := Connect{A: a, B: b, MTU: pick(g, ci.MTU256, ci.MTU256, ci.MTU512, mtu), Retry: 7, RNR: pick[uint8](g, 0, 1,
-		7, 7),
-		Ack: 17, Reads: uint8(min(pick(g, 1, 2, 4), s.attr.MaxInitDepthPerQP, s.attr.MaxRespResPerQP)),
+		3, 7, 7),
+		Ack: 17, MinRNR: g.minRNR(), Reads: uint8(min(pick(g, 1, 2, 4), s.attr.MaxInitDepthPerQP, s.attr.MaxRespResPerQP)),
 		Access: allRemote}
 	c.MTU = min(c.MTU, mtu)
 	switch g.IntN(6) {
@@ -268,11 +292,15 @@ func (g *gen) mr(side int) (int, *mrObj) {
 
 // send posts one to three sends.
 func (g *gen) send() Step {
-	name := g.one(g.qps(func(o *qpObj) bool { return g.chance(3) || o.m.State == ci.QPRTS && !o.m.Loose }))
-	if name == 0 {
+	return g.sendFrom(g.one(g.qps(func(o *qpObj) bool { return g.chance(3) || o.m.State == ci.QPRTS && !o.m.Loose })))
+}
+
+// sendFrom posts sends to a QP.
+func (g *gen) sendFrom(name int) Step {
+	o := g.obj(name)
+	if o == nil {
 		return nil
 	}
-	o := g.obj(name)
 	peer := g.obj(o.peer)
 	if n, _ := o.m.Waiting(); peer == nil || n > 0 && g.chance(70) {
 		return nil
@@ -478,14 +506,24 @@ func (g *gen) recv() Step {
 			}
 		}
 	} else {
-		s.Queue = g.one(g.qps(func(o *qpObj) bool { return (o.m.SRQ == nil || g.chance(3)) && !o.m.Loose }))
-		if o = g.obj(s.Queue); o == nil {
-			return nil
-		}
-		_, room = o.m.Room()
-		sges, side = o.m.RecvSGE, o.s.index
-		free, mtu = o.m.RecvCQ.Free(), max(o.m.Attr.MTU.Bytes(), 256)
+		return g.recvTo(g.one(g.qps(func(o *qpObj) bool { return (o.m.SRQ == nil || g.chance(3)) && !o.m.Loose })))
 	}
+	return g.receives(s, o, room, sges, side, free, mtu)
+}
+
+// recvTo posts receives to a QP.
+func (g *gen) recvTo(name int) Step {
+	o := g.obj(name)
+	if o == nil {
+		return nil
+	}
+	_, room := o.m.Room()
+	return g.receives(Recv{Queue: name}, o, room, o.m.RecvSGE, o.s.index, o.m.RecvCQ.Free(),
+		max(o.m.Attr.MTU.Bytes(), 256))
+}
+
+// receives draws receives for a queue, into memory of the QP o.
+func (g *gen) receives(s Recv, o *qpObj, room, sges, side, free, mtu int) Step {
 	count := min(pick(g, 1, 1, 2, 3, 8), max(room, 0)+g.IntN(10)/9, free)
 	for i := range count {
 		n := max(g.size(mtu), 1)
@@ -579,8 +617,7 @@ func (g *gen) limit() Step {
 }
 
 // region registers a part of the memory, at page ends and with rights of all kinds.
-func (g *gen) region() Step {
-	side := g.IntN(2)
+func (g *gen) region(side int) NewMR {
 	off := pick(g, 0, 1, 4095, 4096, 4097, 8191, g.IntN(arenaSize-1))
 	size := pick(g, 1, 8, 100, 4096, 4097, 8192, arenaSize-off)
 	size = min(size, arenaSize-off)
@@ -794,7 +831,9 @@ func (g *gen) reconnect() Step {
 	if p == nil || p.m.Dead || p == o {
 		return nil
 	}
-	return g.connection(n, o.peer)
+	list := g.connect(o.m.Type, n, o.peer)
+	g.pend = append(g.pend, list[1:]...)
+	return list[0]
 }
 
 func (g *gen) query() Step {
@@ -813,6 +852,103 @@ func (g *gen) recycle() Step {
 	g.pend = append(g.pend, Destroy{n}, again, Destroy{again.As})
 	return Quarantine{n}
 }
+
+// change modifies attributes of a connected QP in place, in RTS or while its send queue is drained, and uses them.
+func (g *gen) change() Step {
+	n := g.one(g.qps(func(o *qpObj) bool {
+		waits, _ := o.m.Waiting()
+		return !o.m.Loose && waits == 0 && (o.m.State == ci.QPRTS || o.m.State == ci.QPSQD)
+	}))
+	o := g.obj(n)
+	if o == nil || g.obj(o.peer) == nil {
+		return nil
+	}
+	p := g.obj(o.peer)
+	isDrained := o.m.State == ci.QPSQD || g.chance(70)
+	a, far, most := o.m.Attr, p.m.Attr, o.s.attr
+	var probe []Step
+	later := func(f func(*gen) Step) { probe = append(probe, Later{f}) }
+	send := func(from int) { later(func(g *gen) Step { return g.sendFrom(from) }) }
+	reads := func(from int) { later(func(g *gen) Step { return g.readsFrom(from) }) }
+	var set ci.QPField
+	for _, c := range model.Changes(o.m.Type, isDrained) {
+		if g.chance(55) {
+			continue
+		}
+		switch set |= c; c {
+		case ci.QPFieldAccess:
+			a.Access = pick(g, allRemote, allRemote, 0, ci.RemoteRead, ci.RemoteWrite, ci.RemoteAtomic)
+			send(o.peer)
+			send(o.peer)
+		case ci.QPFieldPKeyIndex:
+			if keys := g.pkeys(o.s.index); len(keys) > 0 {
+				a.Primary.PKeyIndex = pick(g, keys...)
+			}
+			send(n)
+			send(o.peer)
+		case ci.QPFieldQKey:
+			a.QKey = pick(g, theQKey, theQKey+1)
+			send(o.peer)
+		case ci.QPFieldMinRNRTimer:
+			a.MinRNRTimer = g.minRNR()
+			send(o.peer)
+		case ci.QPFieldRNRRetry:
+			a.RNRRetry = pick[uint8](g, 0, 1, 3, 7)
+			send(n)
+		case ci.QPFieldRetryCount, ci.QPFieldAckTimeout:
+			a.RetryCount, a.Primary.AckTimeout = pick[uint8](g, 0, 1, 7), pick[ci.TimeExp](g, 12, 12, 17)
+			if set |= ci.QPFieldRetryCount | ci.QPFieldAckTimeout; g.chance(30) { // without an answer
+				f, x := ci.ToReset()
+				probe = append(probe, Modify{o.peer, f, x})
+				send(n)
+			}
+		case ci.QPFieldInitDepth:
+			a.InitDepth = uint8(min(int(max(far.RespRes, 1)), most.MaxInitDepthPerQP))
+			reads(n)
+		case ci.QPFieldRespRes:
+			a.RespRes = uint8(min(max(int(far.InitDepth), pick(g, 1, 2, 4, 8)), most.MaxRespResPerQP))
+			reads(o.peer)
+		}
+	}
+	if set == 0 {
+		return nil
+	}
+	list := []Step{Modify{n, set, a}}
+	if isDrained {
+		if o.m.State == ci.QPRTS {
+			f, x := ci.ToSQD(g.chance(50))
+			list = append([]Step{Modify{n, f, x}}, list...)
+		}
+		f, x := ci.BackToRTS()
+		list = append(list, Modify{n, f, x})
+	}
+	g.pend = append(append(g.pend, list[1:]...), probe...)
+	return list[0]
+}
+
+// readsFrom posts as many READs as a QP may have outstanding, and more.
+func (g *gen) readsFrom(name int) Step {
+	o := g.obj(name)
+	p := g.obj(o.peer)
+	if room, _ := o.m.Room(); p != nil && p.s != o.s && o.m.Type == ci.RC && o.m.State == ci.QPRTS && room > 1 {
+		s := Send{QP: name}
+		for i := range min(room, 8) {
+			s.WRs = append(s.WRs, WR{Op: ci.OpRead, Flags: ci.SendSignaled,
+				SGL:    []Piece{{MR: baseMR(o.s.index), Off: 500 * i, Len: 300}},
+				Remote: Piece{MR: baseMR(p.s.index), Off: 8 * i, Len: 300}})
+		}
+		return s
+	}
+	return nil
+}
+
+// Later is a step that is drawn when it is its turn.
+type Later struct{ draw func(*gen) Step }
+
+func (Later) run(*Run) *model.Violation { return nil }
+
+// String describes the step.
+func (Later) String() string { return "" }
 
 // flawed modifies a QP with a random set of fields.
 func (g *gen) flawed() Step {

@@ -37,6 +37,7 @@ type side struct {
 	attr   *ci.CAAttr
 	port   *ci.PortAttr
 	events *recorder
+	dma    ci.DMA // of bytes, if it was needed
 	bytes  []byte // page-aligned
 	seen   []byte // the last copy of bytes
 	mem    *model.Memory
@@ -109,10 +110,16 @@ type (
 		half         int // of the memory, if its peer is on the same side
 	}
 	mrObj struct {
-		d      ci.MR
+		d      ci.MR // nil: a mapping of an FMR, or what a region was before it was modified
 		m      *model.Region
 		s      *side
 		region ci.Region // kept after Destroy, for stale keys
+	}
+	fmrObj struct {
+		d       ci.FMR
+		m       *model.FMR
+		s       *side
+		pd, now int // the region that it is mapped to
 	}
 	mwObj struct {
 		d  ci.MW
@@ -138,6 +145,7 @@ type Run struct {
 	limit  time.Duration // how long a prediction may take
 	drop   time.Duration // how long a message that will be dropped may take
 	begin  time.Time
+	from   time.Time                       // when the step began
 	impair func(validate.Impairment) error // nil: the link cannot be impaired
 	// hasLost is true if the link was lossy in this trace, so that old packets may still be on their way. Then a number
 	// of nums, of QPs that were connected, is not connected again.
@@ -281,6 +289,9 @@ func (r *Run) rest() *model.Violation {
 			return nil
 		case wrong != nil:
 			return wrong
+		case missing == nil && time.Since(r.from) < r.w.AtLeast:
+			return &model.Violation{Rule: r.w.AtLeastRule, Where: "a request that fails",
+				Expected: fmt.Sprintf("that its retries take at least %v", r.w.AtLeast), Got: time.Since(r.from).String()}
 		case missing == nil:
 			if r.w.Dropped {
 				<-time.After(r.drop)
@@ -453,6 +464,11 @@ func (r *Run) finish(judge bool) (v *model.Violation) {
 	if r.w.Cut || r.w.Lossy {
 		v = (Link{}).run(r)
 	}
+	for _, n := range names(r, func(o *fmrObj) bool { return o.m.Now != nil }) {
+		if w := (Unmap{[]int{n}}).run(r); w != nil && v == nil && judge {
+			v = w
+		}
+	}
 	for _, typ := range []func(any) bool{
 		func(o any) bool { _, ok := o.(*mwObj); return ok }, // a QP or a region may be needed by windows
 		func(o any) bool { _, ok := o.(*qpObj); return ok },
@@ -472,6 +488,15 @@ func (r *Run) finish(judge bool) (v *model.Violation) {
 				}
 				delete(r.objs, n)
 			}
+		}
+	}
+	for _, s := range r.sides {
+		if s.dma == nil {
+			continue
+		}
+		if err := s.dma.Destroy(); err != nil && v == nil && judge {
+			v = &model.Violation{Rule: "CI-MapDMA-01", Where: "DMA.Destroy after every object was destroyed",
+				Expected: "success", Got: err.Error()}
 		}
 	}
 	for i, s := range r.sides {
@@ -501,6 +526,11 @@ func modelOf(o any) *model.Object {
 	case *qpObj:
 		return &o.m.Object
 	case *mrObj:
+		if o.d == nil {
+			return nil
+		}
+		return &o.m.Object
+	case *fmrObj:
 		return &o.m.Object
 	case *mwObj:
 		return &o.m.Object
@@ -522,6 +552,8 @@ func destroyOf(o any) ci.Object {
 	case *qpObj:
 		return o.d
 	case *mrObj:
+		return o.d
+	case *fmrObj:
 		return o.d
 	case *mwObj:
 		return o.d
@@ -579,6 +611,8 @@ func (r *Run) unclear(s Step) bool {
 	case Bind:
 		w, ok := get[*mwObj](r, s.MW)
 		return ok && w.m.Pending() || r.isBusy() || r.w.Lossy
+	case MapFMR, Unmap, ModifyMR:
+		return r.isBusy() || r.w.Lossy
 	case Destroy:
 		switch o := r.objs[s.Object].(type) {
 		case *mrObj:

@@ -105,7 +105,7 @@ func smaller(t Trace, i int) (out []Trace) {
 	case Connect:
 		x := s
 		x.PSN, x.PKey = [2]ci.PSN{}, [2]uint16{}
-		x.Access, x.RNR = allRemote, 7
+		x.Access, x.RNR, x.MinRNR = allRemote, 7, 1
 		with(x)
 	case Send:
 		for k, w := range s.WRs {

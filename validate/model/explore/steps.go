@@ -265,7 +265,7 @@ func (r *Run) target(name int) (ci.Region, bool) {
 // that of the piece.
 func (r *Run) bind(o *mwObj, p Piece, a ci.Access) (*mrObj, ci.MWBind, bool) {
 	mr, ok := get[*mrObj](r, p.MR)
-	if !ok {
+	if !ok || mr.d == nil {
 		return nil, ci.MWBind{}, false
 	}
 	b := ci.MWBind{MW: o.d, MR: mr.d, Key: o.m.Current() + p.Key, Addr: mr.region.Addr + uint64(p.Off),
@@ -413,16 +413,17 @@ func (s NewQP) run(r *Run) *model.Violation {
 
 // Connect takes two QPs through Reset to RTS, connected to each other.
 type Connect struct {
-	A, B              int
-	MTU               ci.MTU
-	Retry, RNR        uint8
-	Ack               ci.TimeExp // 0: no timeout
-	Reads             uint8      // reads and atomics at a time
-	Access            ci.Access
-	PSN               [2]ci.PSN // of A and B
-	PKey              [2]uint16 // index, of A and B
-	Until             ci.QPState
-	AnotherQKey, Skew bool // datagrams: B has another Q_Key; connections: B expects a later PSN
+	A, B        int
+	MTU         ci.MTU
+	Retry, RNR  uint8
+	Ack         ci.TimeExp // 0: no timeout
+	Reads       uint8      // reads and atomics at a time
+	Access      ci.Access
+	PSN         [2]ci.PSN // of A and B
+	PKey        [2]uint16 // index, of A and B
+	MinRNR      uint8     // timer code
+	AnotherQKey bool      // datagrams: B has another Q_Key
+	Late        bool      // B stays in RTR
 }
 
 const theQKey ci.QKey = 0x11111111
@@ -438,6 +439,9 @@ func (s Connect) String() string {
 	}
 	if s.PKey != [2]uint16{} {
 		t += fmt.Sprintf(", P_Key indexes %d and %d", s.PKey[0], s.PKey[1])
+	}
+	if s.Late {
+		t += ", of which the second stays in RTR"
 	}
 	return t
 }
@@ -478,11 +482,12 @@ func (s Connect) run(r *Run) *model.Violation {
 	for i, o := range ends {
 		p := ends[1-i]
 		add(o)(ci.ToRTR{AV: r.address(o.s, p.s), MTU: s.MTU, DestNum: p.d.Num(), RQPSN: s.PSN[1-i], RespRes: s.Reads,
-			MinRNRTimer: 1}.For(typ))
+			MinRNRTimer: s.MinRNR}.For(typ))
 	}
 	for i, o := range ends {
-		add(o)(ci.ToRTS{SQPSN: s.PSN[i], AckTimeout: s.Ack, RetryCount: s.Retry, RNRRetry: s.RNR,
-			InitDepth: s.Reads}.For(typ))
+		if i == 0 || !s.Late {
+			add(o)(s.rts(i).For(typ))
+		}
 	}
 	r.nums[a.d.Num()], r.nums[b.d.Num()] = true, true
 	for _, m := range moves {
@@ -493,6 +498,11 @@ func (s Connect) run(r *Run) *model.Violation {
 	a.peer, a.half = s.B, 0
 	b.peer, b.half = s.A, 1
 	return nil
+}
+
+// rts returns the attributes with which an end goes to RTS.
+func (s Connect) rts(end int) ci.ToRTS {
+	return ci.ToRTS{SQPSN: s.PSN[end], AckTimeout: s.Ack, RetryCount: s.Retry, RNRRetry: s.RNR, InitDepth: s.Reads}
 }
 
 // Modify modifies a QP.
@@ -743,7 +753,7 @@ func (s Destroy) String() string { return fmt.Sprintf("destroy object %d", s.Obj
 
 func (s Destroy) run(r *Run) *model.Violation {
 	o := r.objs[s.Object]
-	if o == nil {
+	if o == nil || modelOf(o) == nil {
 		return nil
 	}
 	err := destroyOf(o).Destroy()
@@ -757,6 +767,8 @@ func (s Destroy) run(r *Run) *model.Violation {
 	case *qpObj:
 		return o.m.Destroy(o.quarantined, err)
 	case *mrObj:
+		return o.m.Destroy(err)
+	case *fmrObj:
 		return o.m.Destroy(err)
 	case *mwObj:
 		return o.m.Destroy(err)
@@ -837,6 +849,9 @@ func (s Query) run(r *Run) *model.Violation {
 		a, err := o.d.Query()
 		return o.m.Query(a, err)
 	case *mrObj:
+		if o.d == nil {
+			return nil
+		}
 		a, err := o.d.Query()
 		return o.m.Query(a, err)
 	case *mwObj:
