@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -148,7 +149,13 @@ func (q *QP) PostSend(wrs []ci.SendWR, refs []Ref, n int, err error) *Violation 
 		return nil
 	}
 	v := took(verb, len(wrs), n, err,
-		func(i int) (Rule, []ci.Status, bool) { return q.refuseSend(&wrs[i], at(i)) },
+		func(i int) (Rule, []ci.Status, bool) {
+			rule, want, maybe := q.refuseSend(&wrs[i], at(i))
+			if q.hasFailedEarly {
+				rule, want, maybe = cmp.Or(rule, "CI-PostState-01"), append(want, ci.InvalidQPState), maybe || want == nil
+			}
+			return rule, want, maybe
+		},
 		func() (bool, bool) { return room(q.posted[0], q.retired[0], len(q.sq), q.SendDepth) },
 		func(i int) { q.takeSend(wrs[i], at(i)) })
 	q.CA.w.settle()

@@ -29,6 +29,7 @@ type QP struct {
 	posted, retired    [2]int     // requests ever posted, and those whose entry is free again: send, receive
 	life               int        // counts resets
 	sendPSN, expectPSN uint32
+	hasFailedEarly     bool // it went to Error from RTR by itself, which a driver may not know when a send is posted
 	isOpen             bool // EventQPComm is raised at the first message in RTR only
 	wantsDrained       bool // EventSQDrained was requested
 	stall              stall
@@ -336,6 +337,7 @@ func (q *QP) enter(a ci.QPAttr) {
 		q.Events.due = nil // an optional one may still be on its way
 	case ci.QPError:
 		q.toError()
+		q.hasFailedEarly = false
 	case ci.QPSQD:
 		if q.State == ci.QPRTS {
 			q.State, q.wantsDrained = ci.QPSQDraining, a.SQDEvent
@@ -353,6 +355,7 @@ func (q *QP) toError() {
 	if q.State == ci.QPError {
 		return
 	}
+	q.hasFailedEarly = q.State == ci.QPRTR
 	q.State, q.stall = ci.QPError, notStalled
 	q.doubtWindows()
 	q.flushSends()
@@ -466,7 +469,7 @@ func (pd *PD) CreateSRQ(a, granted ci.SRQAttr, err error) (*SRQ, *Violation) {
 	}
 	s := &SRQ{MaxWR: granted.MaxWR, MaxSGE: granted.MaxSGE}
 	s.init(KindSRQ, pd.CA, pd)
-	return s, nil
+	return s, s.Query(granted, nil)
 }
 
 // Destroy observes SRQ.Destroy.
@@ -486,6 +489,21 @@ func (s *SRQ) Arm(limit int, err error) *Violation {
 	}
 	s.Limit = limit
 	s.checkLimit()
+	return nil
+}
+
+// Query observes SRQ.Query.
+func (s *SRQ) Query(got ci.SRQAttr, err error) *Violation {
+	const verb = "SRQ.Query"
+	if v, ok := s.stale(verb, err); ok {
+		return v
+	}
+	if v := wantStatus(verb, err, "CI-CreateSRQ-01", ci.Success); v != nil {
+		return v
+	}
+	if want := (ci.SRQAttr{MaxWR: s.MaxWR, MaxSGE: s.MaxSGE, Limit: s.Limit}); got != want {
+		return violation("CI-ModifySRQ-01", verb, fmt.Sprintf("%+v", want), "%+v", got)
+	}
 	return nil
 }
 

@@ -532,9 +532,11 @@ func (q *QP) notReady(p *QP) (ci.WCStatus, Rule) {
 var rnrTimers = [32]time.Duration{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768,
 	1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152}
 
-// fits reports whether the part of a list of segments that n bytes need is valid.
-func (q *QP) fits(sgl []ci.SGE, n int) bool {
+// fits reports whether the part of a list of segments that n bytes need after the first skip bytes is valid.
+func (q *QP) fits(sgl []ci.SGE, skip, n int) bool {
 	for _, s := range sgl {
+		k := uint32(min(int(s.Length), skip))
+		s.Addr, s.Length, skip = s.Addr+uint64(k), s.Length-k, skip-int(k)
 		s.Length = uint32(min(int(s.Length), n))
 		if _, _, bad := q.recvPD().local([]ci.SGE{s}, ci.LocalWrite); bad != ci.WCSuccess {
 			return false
@@ -557,8 +559,8 @@ func (q *QP) fill(r *request, data []datum, skip int) (sender, receiver ci.WCSta
 	pd := q.recvPD()
 	segs, n, bad := pd.local(r.sgl, ci.LocalWrite)
 	switch {
-	// whether segments that are not needed are checked is open
-	case bad != ci.WCSuccess && q.fits(r.sgl, len(data)+skip):
+	// whether segments that are not needed are checked is open, such as those for a GRH that does not come
+	case bad != ci.WCSuccess && q.fits(r.sgl, skip, len(data)):
 		q.loosen()
 		return ci.WCRemOpErr, bad, "IBTA-9.9-02"
 	case bad != ci.WCSuccess:

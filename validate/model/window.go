@@ -188,6 +188,9 @@ func (q *QP) BindMW(wr *ci.SendWR, w *MW, mr *Region, b ci.MWBind, key ci.Key, e
 	case ci.QPReset, ci.QPInit, ci.QPRTR:
 		rule, want, must = "CI-PostState-01", append(want, ci.InvalidQPState), true
 	}
+	if q.hasFailedEarly {
+		want = append(want, ci.InvalidQPState)
+	}
 	mustFit, mayFit := room(q.posted[0], q.retired[0], len(q.sq), q.SendDepth)
 	if !mustFit {
 		if want = append(want, ci.InsufficientResources); rule == "" {

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 
@@ -164,6 +165,11 @@ func (g *gen) pair() Step {
 		list = append(list, NewQP{n, g.pd(s), send, recv, o})
 	}
 	list = append(list, g.connect(typ, a, b)...)
+	if typ == ci.UD {
+		for i := range 2 {
+			list = append(list, NewAV{g.name(), list[i].(NewQP).PD, sides[1-i]})
+		}
+	}
 	g.pend = append(g.pend, list[1:]...)
 	return list[0]
 }
@@ -197,7 +203,9 @@ func (g *gen) connection(a, b int) Connect {
 	c.MTU = min(c.MTU, mtu)
 	switch g.IntN(6) {
 	case 0: // a connection that notices when its peer is gone
-		c.Retry, c.Ack = pick[uint8](g, 0, 1), 12
+		if c.Retry, c.Ack = pick[uint8](g, 0, 1, 7), 12; c.Retry == 7 {
+			c.Ack = 10
+		}
 	case 1:
 		c.Ack = 0
 	case 2:
@@ -227,7 +235,7 @@ func (g *gen) pkeys(side int) (out []uint16) {
 			out = append(out, uint16(i))
 		}
 	}
-	if g.chance(60) && len(out) > 0 { // a full member that both have
+	if g.chance(75) && len(out) > 0 { // a full member that both have
 		for i, k := range g.r.sides[side].port.PKeys {
 			if k == 0xffff {
 				return []uint16{uint16(i)}
@@ -425,7 +433,9 @@ func (g *gen) wr(o, peer *qpObj, i, count int) WR {
 			w.Remote.Off &^= 7
 			w.Remote.Off += int(-t.region.Addr & 7)
 		}
-		w.Remote.Len = n
+		if w.Remote.Len = n; isAtomic && mr == baseMR(far) && w.Remote.Off+8 <= arenaSize && g.chance(60) { // which is equal
+			w.Atomic.Compare = binary.NativeEndian.Uint64(g.r.sides[far].mem.Bytes[w.Remote.Off:])
+		}
 	}
 	return w
 }
@@ -462,6 +472,9 @@ func (g *gen) segments(o *qpObj, n, i, count int, isAtomic bool) (out []Piece) {
 	}
 	p := out[0]
 	limit := o.m.SendSGE
+	if mr, t := g.mr(o.s.index); t != nil && count == 1 && limit > 1 && n > 1 && !isAtomic && g.chance(10) {
+		return append(out[:0], Piece{p.MR, p.Off, n / 2, p.Key}, g.place(t, mr, n-n/2)) // of two regions
+	}
 	if isAtomic {
 		out[0].Len = 8
 	}
@@ -477,7 +490,8 @@ func (g *gen) segments(o *qpObj, n, i, count int, isAtomic bool) (out []Piece) {
 		out = []Piece{{p.MR, p.Off, k, p.Key}, {p.MR, p.Off + k, p.Len - k, p.Key}}
 	case 1:
 		if limit > 2 && n > 2 {
-			out = []Piece{{p.MR, p.Off, 1, p.Key}, {p.MR, p.Off + 1, 0, p.Key}, {p.MR, p.Off + 1, p.Len - 1, p.Key}}
+			out = []Piece{{p.MR, p.Off, 1, p.Key}, {p.MR, p.Off + 1, 0, pick(g, p.Key, 0x80000000)},
+				{p.MR, p.Off + 1, p.Len - 1, p.Key}}
 		}
 	}
 	if g.chance(2) {
@@ -543,6 +557,9 @@ func (g *gen) receives(s Recv, o *qpObj, room, sges, side, free, mtu int) Step {
 		if sges > 1 && g.chance(40) {
 			k := pick(g, 1, p.Len/2, p.Len)
 			w = []Piece{{p.MR, p.Off, k, p.Key}, {p.MR, p.Off + k, p.Len - k, p.Key}}
+			if mr, t := g.mr(side); t != nil && g.chance(20) && !g.isInside(o) {
+				w[1] = g.place(t, mr, p.Len-k)
+			}
 		}
 		if sges == 0 || g.chance(3) {
 			w = nil
@@ -625,7 +642,7 @@ func (g *gen) region(side int) NewMR {
 	if g.chance(3) {
 		size = arenaSize - off + 1
 	}
-	return NewMR{g.name(), g.pd(side), off, size, access, pick(g, 0, 0, 1, 100)}
+	return NewMR{g.name(), g.pd(side), off, size, access, pick(g, 0, 0, 1, 100, 1<<38)}
 }
 
 // window creates a window.
@@ -703,7 +720,7 @@ func (g *gen) bind() Step {
 	if g.chance(20) && w.s.attr.Caps.Has(ci.CapZeroBased) {
 		access |= ci.ZeroBased
 	}
-	p.Key = ci.Key(pick(g, 0, 0, 1, 0xfe, 0xff)) // 0xff: the same low bits as before
+	p.Key = pick[ci.Key](g, 0, 0, 1, 0xfe, 0xff, zeroKey) // 0xff: the same low bits as before
 	s := Send{QP: q, WRs: []WR{{Op: ci.OpBindMW, Flags: flags, MW: n, Bind: p, Rights: access}}}
 	if o := g.obj(q); g.chance(30) && g.obj(o.peer) != nil { // the peer learns of the bind
 		if w := g.wr(o, g.obj(o.peer), 1, 2); w.Op == ci.OpSend {
@@ -813,11 +830,20 @@ func (g *gen) vector() Step {
 		return nil
 	}
 	list := names(g.r, func(o *avObj) bool { return !o.m.Dead })
-	if len(list) < 4 {
+	if len(list) < 4 && g.chance(60) {
 		side := g.IntN(2)
 		return NewAV{g.name(), g.pd(side), g.IntN(2)}
 	}
-	return ModifyAV{g.one(list), g.IntN(2), ci.SL(pick(g, 0, 0, 1, 7))}
+	if len(list) == 0 {
+		return nil
+	}
+	s := ModifyAV{g.one(list), g.IntN(2), ci.SL(pick(g, 0, 0, 1, 7))}
+	o, _ := get[*avObj](g.r, s.AV)
+	n := g.one(g.qps(func(q *qpObj) bool { return q.m.Type == ci.UD && q.m.PD == o.m.PD && q.m.State == ci.QPRTS }))
+	for range 2 {
+		g.pend = append(g.pend, Later{func(g *gen) Step { return g.sendFrom(n) }})
+	}
+	return s
 }
 
 // reconnect connects a pair again, mostly one that is broken.
@@ -896,7 +922,7 @@ func (g *gen) change() Step {
 			a.RNRRetry = pick[uint8](g, 0, 1, 3, 7)
 			send(n)
 		case ci.QPFieldRetryCount, ci.QPFieldAckTimeout:
-			a.RetryCount, a.Primary.AckTimeout = pick[uint8](g, 0, 1, 7), pick[ci.TimeExp](g, 12, 12, 17)
+			a.RetryCount, a.Primary.AckTimeout = pick[uint8](g, 0, 1, 7), pick[ci.TimeExp](g, 10, 12, 17)
 			if set |= ci.QPFieldRetryCount | ci.QPFieldAckTimeout; g.chance(30) { // without an answer
 				f, x := ci.ToReset()
 				probe = append(probe, Modify{o.peer, f, x})
@@ -907,6 +933,13 @@ func (g *gen) change() Step {
 			reads(n)
 		case ci.QPFieldRespRes:
 			a.RespRes = uint8(min(max(int(far.InitDepth), pick(g, 1, 2, 4, 8)), most.MaxRespResPerQP))
+			if g.chance(60) { // which the peer uses
+				far.InitDepth = uint8(min(int(a.RespRes), p.s.attr.MaxInitDepthPerQP))
+				f, x := ci.ToSQD(false)
+				probe = append(probe, Modify{o.peer, f, x}, Modify{o.peer, ci.QPFieldInitDepth, far})
+				f, x = ci.BackToRTS()
+				probe = append(probe, Modify{o.peer, f, x})
+			}
 			reads(o.peer)
 		}
 	}

@@ -30,17 +30,19 @@ const heldTime = 25 * time.Millisecond
 
 // side is one of the two ends: an adapter with its memory.
 type side struct {
-	index  int
-	hca    ci.HCA
-	ca     ci.CA
-	m      *model.CA
-	attr   *ci.CAAttr
-	port   *ci.PortAttr
-	events *recorder
-	dma    ci.DMA // of bytes, if it was needed
-	bytes  []byte // page-aligned
-	seen   []byte // the last copy of bytes
-	mem    *model.Memory
+	index int
+	hca   ci.HCA
+	ca    ci.CA
+	m     *model.CA
+	attr  *ci.CAAttr
+	port  *ci.PortAttr
+	// hasPartitions is true if the port has P_Keys of addPartitions.
+	hasPartitions bool
+	events        *recorder
+	dma           ci.DMA // of bytes, if it was needed
+	bytes         []byte // page-aligned
+	seen          []byte // the last copy of bytes
+	mem           *model.Memory
 }
 
 // recorder collects the events of one object.
@@ -182,6 +184,7 @@ func open(ctx context.Context, t *validate.Target, limit time.Duration) (_ *Run,
 			if err = s.waitActive(ctx); err != nil {
 				return nil, err
 			}
+			s.addPartitions(r)
 			s.m = r.w.AddCA(s.attr, s.port)
 		} else { // one adapter in loopback has two ends with memory of their own
 			a := r.sides[0]
@@ -503,6 +506,7 @@ func (r *Run) finish(judge bool) (v *model.Violation) {
 		if i > 0 && s.ca == r.sides[0].ca {
 			continue
 		}
+		s.removePartitions(r)
 		if err := s.ca.Destroy(); err != nil && v == nil && judge {
 			v = &model.Violation{Rule: "CI-Teardown-07", Where: "CA.Destroy after every object was destroyed",
 				Expected: "success", Got: err.Error()}

@@ -271,10 +271,15 @@ func (r *Run) bind(o *mwObj, p Piece, a ci.Access) (*mrObj, ci.MWBind, bool) {
 	b := ci.MWBind{MW: o.d, MR: mr.d, Key: o.m.Current() + p.Key, Addr: mr.region.Addr + uint64(p.Off),
 		Length: uint64(p.Len), Access: a}
 	if o.m.Type == ci.MWType2 {
-		b.Key = o.m.Key&^0xff | (o.m.Key+1+p.Key)&0xff
+		if b.Key = o.m.Key&^0xff | (o.m.Key+1+p.Key)&0xff; p.Key == zeroKey {
+			b.Key &^= 0xff
+		}
 	}
 	return mr, b, true
 }
+
+// zeroKey as the key of a bind of type 2 is for low bits of 0.
+const zeroKey ci.Key = 0x100
 
 // Bind binds a window of type 1 to a piece of a region, or unbinds it.
 type Bind struct {
@@ -856,6 +861,9 @@ func (s Query) run(r *Run) *model.Violation {
 		return o.m.Query(a, err)
 	case *mwObj:
 		return o.query(r)
+	case *srqObj:
+		a, err := o.d.Query()
+		return o.m.Query(a, err)
 	case *avObj:
 		a, _, err := o.d.Query()
 		return o.m.Query(a, err)

@@ -137,7 +137,7 @@ var _ = mrFMRCases.Add("mr.fmr.maps", "map as often as permitted, and once more"
 
 func fmrMaps(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
-	maps := min(4, t.Attr().MaxMapsPerFMR)
+	maps := min(64, t.Attr().MaxMapsPerFMR)
 	f := newFMR(t, p.B.CA, p.B.PD, 2, maps, kit.AllAccess)
 	for round := range 2 {
 		var r ci.Region
@@ -222,7 +222,14 @@ func fmrUnmap(t *validate.T) {
 			f.mem[:64])
 	}
 	p.WantWrite("the FMR outside the batch", regions[2].Remote(0), stages[2].mem[:64])
+	for i, f := range stages[:2] {
+		kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
+		regions[i] = f.mapped(t, f.pages, 0x40000)
+	}
 	kit.OK(t, p.B.PD.UnmapFMRs(list), "PD.UnmapFMRs of all FMRs")
+	for i, f := range stages {
+		p.WantUntouched(fmt.Sprintf("FMR %d of the batch of all FMRs", i+1), regions[i].Remote(0), f.mem[:64])
+	}
 	kit.OK(t, p.B.PD.UnmapFMRs(nil), "PD.UnmapFMRs of an empty batch")
 }
 

@@ -5,7 +5,6 @@ package modelsuite
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,6 +51,10 @@ func Suite() validate.Suite {
 			rc("read-late", "a READ that is repeated after its region is deregistered", lateRead, impair,
 				"CI-DeregisterMR-03"),
 			rc("drain-read", "SQD with a READ outstanding", drainRead, impair, "CI-SQD-02", "CI-SQD-01"),
+			rc("drain-rnr", "SQD with a SEND that waits for a receive", drainRNR, validate.Needs{}, "CI-SQD-02", "CI-SQD-01"),
+			rc("rnr-timer", "the longest RNR timers", rnrTimer, validate.Needs{}, "IBTA-9.9-07"),
+			rc("rnr-restored", "each message has all RNR retries", rnrRestored, validate.Needs{}, "IBTA-9.9-07"),
+			rc("no-timeout", "no answer, and no timeout", noTimeout, validate.Needs{}, "IBTA-9.9-09"),
 			rc("wrap-lossy", "messages across the wrap of the PSN, with losses", wrapLossy, impair, "IBTA-9.7-10"),
 			with(rc("pkey-limited", "all pairs of P_Keys, with the counter", limitedKeys, validate.Needs{
 				Caps: ci.CapUD | ci.CapAV | ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}, HCAs: 2},
@@ -67,7 +70,8 @@ func Suite() validate.Suite {
 }
 
 // explored are rules that the explorer charges. Others that it finds broken are named in the failure.
-var explored = []string{"CI-ResizeCQ-01", "CI-ModifyAV-01", "CI-Teardown-08", parallel.ID}
+var explored = []string{"CI-ResizeCQ-01", "CI-ModifyAV-01", "CI-Teardown-08", parallel.ID, "CI-SQD-02", "CI-EventComm-01",
+	"CI-MapFMR-02", "CI-UnmapFMR-01", "CI-ModifyMR-01", "CI-ModifyMR-02", "IBTA-9.9-07", "IBTA-9.9-09"}
 
 // compareTime limits the time of model.explore.
 const compareTime = 3 * time.Second
@@ -139,40 +143,109 @@ func lateRead(t *validate.T) {
 // drainRead moves a QP to SQD while its READ cannot be answered. It is drained when the READ has completed.
 func drainRead(t *validate.T) {
 	p := kit.RC(t, kit.AckTime(14), kit.Retry(7))
-	for round := range 3 {
+	drain(t, p, func(id uint64) {
 		t.Impair(validate.Impairment{Cut: true})
-		id := uint64(round + 1)
 		p.A.Send(p.A.RDMA(ci.OpRead, id, 0, 64, p.B, 0))
+	}, func(uint64) { t.Impair(validate.Impairment{}) })
+}
+
+// drainRNR moves a QP to SQD while its SEND waits for a receive.
+func drainRNR(t *validate.T) {
+	p := kit.RC(t)
+	drain(t, p, func(id uint64) {
+		p.A.Send(p.A.SendWR(id, 0, 8))
+		pause(t, 2*time.Millisecond) // in which the message is refused
+	}, func(id uint64) { p.B.Recv(p.B.RecvWR(id, 64, 8)) })
+}
+
+// drain moves a QP to SQD while a request that begin posts cannot complete, and has it complete with end.
+func drain(t *validate.T, p *kit.Pair, begin, end func(id uint64)) {
+	for round := range 3 {
+		id := uint64(round + 1)
+		begin(id)
 		f, a := ci.ToSQD(true)
 		kit.OK(t, p.A.Modify(f, a), "QP.Modify to SQD")
 		pause(t, 5*time.Millisecond) // in which a driver that does not wait would report that it has drained
 		if a, err := p.A.Query(); err == nil && a.State == ci.QPSQD && len(p.A.Events.All()) == round+1 {
+			end(id)
 			notBegun(t, p.A, id)
 			continue
 		}
 		p.A.WantState(ci.QPSQDraining)
 		if all := p.A.Events.All(); len(all) != round {
-			t.Failf("events of a QP with a READ outstanding", fmt.Sprintf("%d, those of earlier rounds", round), "%v",
+			t.Failf("events of a QP with a request outstanding", fmt.Sprintf("%d, those of earlier rounds", round), "%v",
 				all)
 		}
-		t.Impair(validate.Impairment{})
+		end(id)
 		p.A.CQ.WaitOK(id)
 		p.A.Becomes(ci.QPSQD)
 		p.A.Events.Wait(ci.EventSQDrained)
 		f, a = ci.BackToRTS()
 		kit.OK(t, p.A.Modify(f, a), "QP.Modify to RTS")
+		f, a = ci.ToSQD(false) // which raises no event, as the next round would see
+		kit.OK(t, p.A.Modify(f, a), "QP.Modify to SQD without an event")
+		p.A.Becomes(ci.QPSQD)
+		f, a = ci.BackToRTS()
+		kit.OK(t, p.A.Modify(f, a), "QP.Modify to RTS")
 	}
 }
 
-// notBegun ends a round of drainRead in which the queue drained before the READ began, as it may if posts are seen
-// late, such as those of a user library. The READ is not executed in SQD, however often an outstanding one would be
+// notBegun ends a round of drain in which the queue drained before the request began, as it may if posts are seen
+// late, such as those of a user library. The request is not executed in SQD, however often an outstanding one would be
 // repeated.
 func notBegun(t *validate.T, e *kit.End, id uint64) {
-	t.Impair(validate.Impairment{})
-	e.CQ.Quiet(300 * time.Millisecond) // the timeout is 67 ms, and at most four times as long
+	e.CQ.Quiet(300 * time.Millisecond) // a timeout of 67 ms may be four times as long
 	f, a := ci.BackToRTS()
 	kit.OK(t, e.Modify(f, a), "QP.Modify to RTS")
 	e.CQ.WaitOK(id)
+}
+
+// rnrTimer has messages fail for want of a receive. Their one retry is at least as late as the code of the timer says.
+// Code 0 is the longest time.
+func rnrTimer(t *validate.T) {
+	p := kit.RC(t, kit.RNRRetry(1))
+	for code, d := range map[uint8]time.Duration{0: 655360 * time.Microsecond, 31: 491520 * time.Microsecond} {
+		t.Step("RNR timer %d", code)
+		kit.OK(t, p.B.Modify(ci.QPFieldMinRNRTimer, ci.QPAttr{MinRNRTimer: code}), "QP.Modify of MinRNRTimer")
+		begin := time.Now()
+		p.A.Send(p.A.SendWR(1, 0, 8))
+		p.A.CQ.WaitStatus(1, ci.WCRNRRetryErr)
+		if got := time.Since(begin); got < d {
+			t.Failf("time until a message without a receive fails", fmt.Sprintf("at least %v", d), "%v", got)
+		}
+		p.Reconnect()
+	}
+}
+
+// rnrRestored sends messages that come before their receives. Each of them has all RNR retries of the QP.
+func rnrRestored(t *validate.T) {
+	const timer = 245 * time.Millisecond // of code 29
+	p := kit.RC(t, kit.RNRRetry(1), kit.MinRNR(29))
+	for id := range uint64(3) {
+		begin := time.Now()
+		p.A.Send(p.A.SendWR(id, 0, 8))
+		pause(t, 20*time.Millisecond) // in which the message is refused
+		p.B.Recv(p.B.RecvWR(id, 64, 8))
+		isLate := time.Since(begin) > timer
+		if wc := p.A.CQ.Wait(1)[0]; wc.Status != ci.WCSuccess {
+			x := validate.Failure{Where: fmt.Sprintf("message %d, whose receive is posted before its retry", id+1),
+				Expected: ci.WCSuccess.String(), Got: wc.Status.String()}
+			if isLate {
+				x.Doubt = validate.DoubtTime
+			}
+			t.Fail(x)
+		}
+		p.B.RecvCQ.WaitOK(id)
+	}
+}
+
+// noTimeout sends to a QP that does not answer, without a timeout. The request neither fails nor completes.
+func noTimeout(t *validate.T) {
+	p := kit.RC(t, kit.AckTime(0), kit.Retry(0))
+	p.B.QP.To(ci.QPReset)
+	p.A.Send(p.A.SendWR(1, 0, 8))
+	p.A.CQ.Quiet(600 * time.Millisecond)
+	p.A.WantState(ci.QPRTS)
 }
 
 // wrapLossy sends messages of several packets that begin at each PSN around the wrap, with losses.
@@ -199,17 +272,11 @@ func wrapLossy(t *validate.T) {
 	}
 }
 
-// setPKeys writes the P_Key table of a port as a subnet manager does: Set(P_KeyTable), IBTA volume 1, 14.2.5.7.
+// setPKeys writes the P_Key table of a port as a subnet manager does.
 func setPKeys(t *validate.T, ca *kit.CA, keys ...ci.PKey) {
-	var in, out ci.MAD
-	copy(in[:], []byte{1, 0x01, 1, 0x02}) // base version, subnet management by LID, class version, Set
-	binary.BigEndian.PutUint64(in[8:], 0x4d4f44454c000000+uint64(t.Rand().Uint32()))
-	binary.BigEndian.PutUint16(in[16:], 0x0016)
-	for i, k := range keys {
-		binary.BigEndian.PutUint16(in[64+2*i:], uint16(k))
-	}
-	kit.OK(t, ca.LocalMAD(ca.Port.Num, nil, &in, &out), "CA.LocalMAD of Set(P_KeyTable)")
-	if status := binary.BigEndian.Uint16(out[4:]) & 0x7fff; status != 0 {
+	status, err := explore.SetPKeys(ca, ca.Port.Num, t.Rand().Uint32(), keys...)
+	kit.OK(t, err, "CA.LocalMAD of Set(P_KeyTable)")
+	if status != 0 {
 		t.Skip("the P_Key table cannot be set: status %#x", status)
 	}
 }

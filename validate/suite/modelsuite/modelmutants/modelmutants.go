@@ -22,6 +22,7 @@ func All() []mutant.Mutant {
 	one := func(name, breaks, does string, needs ci.Caps, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
 		return mutant.Mutant{Name: "model." + name, Area: "model", Breaks: breaks, Does: does, Needs: needs, Wrap: wrap}
 	}
+	by := func(id string, m mutant.Mutant) mutant.Mutant { m.Case = "model." + id; return m }
 	late := one("late-read", "CI-DeregisterMR-03", "a READ under way is served after its region is gone", 0, nil)
 	late.Target = lateReads
 	limited := one("limited-match", "IBTA-10.9-01", "two limited members of a partition reach each other",
@@ -42,7 +43,44 @@ func All() []mutant.Mutant {
 			crossedLocks),
 		one("unsolicited-errors", "CI-Notify-04", "errors of sends do not fire a CQ armed for solicited ones", 0,
 			tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return deafPD{ciwrap.PD{PD: p}} }})),
-		one("early-drain", "CI-SQD-02", "SQ drained is raised while a READ is outstanding", 0, earlyDrain),
+		one("early-drain", "CI-SQD-02", "SQ drained is raised while a READ is outstanding", 0, earlyDrain(ci.OpRead,
+			ci.WCRead)),
+		by("drain-rnr", one("drain-waiting", "CI-SQD-02", "SQ drained is raised while a SEND waits for a receive", 0,
+			earlyDrain(ci.OpSend, ci.WCSend))),
+		one("sqd-sticky", "CI-SQD-02", "SQ drained is raised at each drain after one that requested it", 0,
+			modifying(func() func(ci.QPField, *ci.QPAttr) {
+				requested := false
+				return func(set ci.QPField, a *ci.QPAttr) {
+					requested = requested || set&ci.QPFieldSQDEvent != 0 && a.SQDEvent
+					a.SQDEvent = a.SQDEvent || requested && set&ci.QPFieldState != 0 && a.State == ci.QPSQD
+				}
+			})),
+		one("comm-twice", "CI-EventComm-01", "communication established is raised twice", 0, tap.Layer(ciwrap.Layer{
+			Event: func(e ci.Event, deliver func(ci.Event)) {
+				if deliver(e); e.Type == ci.EventQPComm {
+					deliver(e)
+				}
+			}})),
+		by("rnr-timer", one("rnr-zero", "IBTA-9.9-07", "the RNR timer 0 is no time", 0,
+			modifying(func() func(ci.QPField, *ci.QPAttr) {
+				return func(set ci.QPField, a *ci.QPAttr) {
+					if set&ci.QPFieldMinRNRTimer != 0 && a.MinRNRTimer == 0 {
+						a.MinRNRTimer = 1
+					}
+				}
+			}))),
+		by("no-timeout", one("default-timeout", "IBTA-9.9-09", "a timeout of 0 is one of 14", 0,
+			modifying(func() func(ci.QPField, *ci.QPAttr) {
+				return func(set ci.QPField, a *ci.QPAttr) {
+					if set&ci.QPFieldAckTimeout != 0 && a.Primary.AckTimeout == 0 {
+						a.Primary.AckTimeout = 14
+					}
+				}
+			}))),
+		one("unmap-last", "CI-UnmapFMR-01", "UnmapFMRs leaves out the last of three", ci.CapFMR, tap.Layer(ciwrap.Layer{
+			PD: func(p ci.PD, _ ci.PDType) ci.PD { return lazyUnmapper{ciwrap.PD{PD: p}} }})),
+		one("fmr-seven", "CI-MapFMR-02", "an FMR can be mapped seven times at most", ci.CapFMR, tap.Layer(ciwrap.Layer{
+			FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR { return &fewMaps{FMR: ciwrap.FMR{FMR: f}} }})),
 		one("fmr-third", "CI-MapFMR-01", "an FMR that is mapped again keeps its third page", ci.CapFMR, tap.Layer(
 			ciwrap.Layer{FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR { return &stickyFMR{FMR: ciwrap.FMR{FMR: f}} }})),
 	}
@@ -403,8 +441,42 @@ func (d *deafCQ) Poll(wc []ci.WC) (int, error) {
 	return n + k, err
 }
 
-// earlyDrain raises SQ drained within Modify if a READ is the only request outstanding, and not when it is complete.
-func earlyDrain(h ci.HCA) ci.HCA {
+// modifying changes the attributes of each Modify of a QP.
+func modifying(change func() func(ci.QPField, *ci.QPAttr)) func(ci.HCA) ci.HCA {
+	return tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+		f := change()
+		return tap.ModifyOf(q, c, func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) { f(set, a) })
+	}})
+}
+
+type lazyUnmapper struct{ ciwrap.PD }
+
+func (p lazyUnmapper) UnmapFMRs(list []ci.FMR) error {
+	if len(list) > 2 {
+		list = list[:len(list)-1]
+	}
+	return p.PD.UnmapFMRs(list)
+}
+
+type fewMaps struct {
+	ciwrap.FMR
+	n atomic.Int32
+}
+
+func (f *fewMaps) Map(pages []uint64, iova uint64) (ci.Region, error) {
+	if f.n.Add(1) > 7 {
+		return ci.Region{}, &ci.Error{Verb: "FMR.Map", Status: ci.InsufficientResources}
+	}
+	return f.FMR.Map(pages, iova)
+}
+
+// earlyDrain raises SQ drained within Modify if requests of an operation are outstanding, and not when they are
+// complete.
+func earlyDrain(op ci.SendOp, ends ci.WCOp) func(ci.HCA) ci.HCA {
+	return func(h ci.HCA) ci.HCA { return drainedEarly(h, op, ends) }
+}
+
+func drainedEarly(h ci.HCA, op ci.SendOp, ends ci.WCOp) ci.HCA {
 	var mu sync.Mutex
 	reads, early := map[any]int{}, map[any]int{}
 	return ciwrap.Wrap(h, ciwrap.Layer{
@@ -422,7 +494,7 @@ func earlyDrain(h ci.HCA) ci.HCA {
 			return tap.PollOf(q, func(wc *ci.WC) {
 				mu.Lock()
 				defer mu.Unlock()
-				if wc.Op == ci.WCRead || wc.Status != ci.WCSuccess {
+				if wc.Op == ends || wc.Status != ci.WCSuccess {
 					reads[wc.Context] = max(reads[wc.Context]-1, 0)
 				}
 			})
@@ -432,7 +504,7 @@ func earlyDrain(h ci.HCA) ci.HCA {
 				mu.Lock()
 				defer mu.Unlock()
 				for _, w := range wrs {
-					if w.Op == ci.OpRead {
+					if w.Op == op {
 						reads[c.Context]++
 					}
 				}
