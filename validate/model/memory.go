@@ -208,7 +208,8 @@ func (r *Region) Modify(set ci.MRField, pd *PD, m *Memory, c ci.MRCreate, got ci
 		to = *r
 	}
 	if got.Addr != to.Addr || got.Length != to.Length {
-		return violation(rule, verb, fmt.Sprintf("%d bytes at %#x", to.Length, to.Addr), "%d at %#x", got.Length, got.Addr)
+		return violation(rule, verb, fmt.Sprintf("%d bytes at %#x", to.Length, to.Addr), "%d at %#x",
+			got.Length, got.Addr)
 	}
 	if err != nil {
 		if got.LKey != r.LKey || r.Access&remoteRights != 0 && got.RKey != r.RKey {
@@ -465,18 +466,6 @@ func haze(ps []piece) {
 			p.mem.hazy[i] = true
 		}
 	}
-}
-
-// settled returns the bytes of pieces that are not hazy.
-func settled(ps []piece) (out []piece) {
-	for _, p := range ps {
-		for i := p.off; i < p.off+p.n; i++ {
-			if !p.mem.hazy[i] {
-				out = append(out, piece{p.mem, i, 1})
-			}
-		}
-	}
-	return out
 }
 
 // valid returns the bytes of a list of segments that the adapter may write, without those beyond the end of a region.

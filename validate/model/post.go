@@ -152,7 +152,8 @@ func (q *QP) PostSend(wrs []ci.SendWR, refs []Ref, n int, err error) *Violation 
 		func(i int) (Rule, []ci.Status, bool) {
 			rule, want, maybe := q.refuseSend(&wrs[i], at(i))
 			if q.hasFailedEarly {
-				rule, want, maybe = cmp.Or(rule, "CI-PostState-01"), append(want, ci.InvalidQPState), maybe || want == nil
+				maybe = maybe || want == nil
+				rule, want = cmp.Or(rule, "CI-PostState-01"), append(want, ci.InvalidQPState)
 			}
 			return rule, want, maybe
 		},

@@ -225,7 +225,7 @@ func (q *QP) judge(set ci.QPField, a ci.QPAttr) (Rule, []ci.Status) {
 	case set&(fAlt|fAPM) != 0 && !caps.Has(ci.CapAPM), set&fCur != 0 && !caps.Has(ci.CapCurrentQPState),
 		set&fDepths != 0 && !caps.Has(ci.CapModifyWRDepth),
 		set&fPort != 0 && from == ci.QPSQD && !caps.Has(ci.CapChangePrimaryPort) && a.Port != q.Attr.Port:
-		return "CI-ModifyQP-04", statuses{ci.Unsupported, ci.InvalidParameter}
+		return "CI-ModifyQP-04", append(q.outOfRange(set, a), ci.Unsupported, ci.InvalidParameter)
 	case set&f.required != f.required:
 		return "CI-ModifyQP-03", statuses{ci.InvalidParameter}
 	case set&^(f.required|f.optional) != 0:

@@ -426,7 +426,6 @@ func (q *QP) accept(p *QP, r *request, data []datum, segs []piece, n int) (ci.WC
 			q.advancePSN(p, n)
 			return ci.WCSuccess, "IBTA-9.4-01"
 		}
-		changed := settled(target)
 		if !q.hasReceive() {
 			if p.place(r, target, nil); !r.torn { // all packets but the last may have been executed
 				haze(target)
@@ -436,7 +435,7 @@ func (q *QP) accept(p *QP, r *request, data []datum, segs []piece, n int) (ci.WC
 		}
 		p.place(r, target, data)
 		if r.torn { // what others wrote in between may have been overwritten, or not
-			forget(changed)
+			forget(target)
 		}
 		q.advancePSN(p, n)
 		q.received(q.takeReceive(), p, r, n, ci.WCRecvWrite)
@@ -607,6 +606,7 @@ func (q *QP) acceptUC(p *QP, r *request, data []datum) {
 		switch {
 		case q.Attr.Access&ci.RemoteWrite == 0 || !ok:
 			q.mayOpen()
+			q.CA.w.Dropped = true // its rights may change before it arrives
 			return
 		case r.Flags&ci.SendImmediate == 0:
 			q.opened()
@@ -648,12 +648,13 @@ func (q *QP) deliver(p *QP, r *request, data []datum, skip int) *Completion {
 	if from, _, _ := p.PD.local(r.sgl, 0); overlap(from, q.recvPD().valid(list[0].sgl)) {
 		p.loosen() // a message over its own source
 	}
+	isLong := q.Shortest(1) < len(data)+skip
 	status, mine, _ := q.fill(list[0], data, skip)
 	switch {
 	case status == ci.WCSuccess:
 		q.opened()
 		return q.received(q.takeReceive(), p, r, len(data)+skip, ci.WCRecv)
-	case mine == ci.WCLocalLenErr: // D-94: dropped, or the receive completes with an error
+	case mine == ci.WCLocalLenErr || isLong: // D-94: dropped, or the receive completes with an error
 		q.loosen()
 	default:
 		q.mayOpen()
@@ -698,8 +699,10 @@ func (q *QP) datagram(r *request, data []datum) (ci.WCStatus, Rule) {
 	switch {
 	case !matchPKey(q.CA.pkey(q.Attr.Primary.PKeyIndex), d.pkey(p.Attr.Primary.PKeyIndex)):
 		d.PKeyErrors++
+		q.CA.w.Dropped = true
 	case qkey != p.Attr.QKey:
 		d.QKeyErrors++
+		q.CA.w.Dropped = true
 	default:
 		if c := p.deliver(q, r, data, grh); c != nil {
 			c.WC.SrcQP, c.WC.SL = q.Num, r.av.SL

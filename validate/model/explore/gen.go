@@ -198,7 +198,8 @@ func (g *gen) connection(a, b int) Connect {
 	mtu := min(s.port.MTU, g.r.sides[1].port.MTU)
 	c := Connect{A: a, B: b, MTU: pick(g, ci.MTU256, ci.MTU256, ci.MTU512, mtu), Retry: 7, RNR: pick[uint8](g, 0, 1,
 		3, 7, 7),
-		Ack: 17, MinRNR: g.minRNR(), Reads: uint8(min(pick(g, 1, 2, 4), s.attr.MaxInitDepthPerQP, s.attr.MaxRespResPerQP)),
+		Ack: 17, MinRNR: g.minRNR(),
+		Reads:  uint8(min(pick(g, 1, 2, 4), s.attr.MaxInitDepthPerQP, s.attr.MaxRespResPerQP)),
 		Access: allRemote}
 	c.MTU = min(c.MTU, mtu)
 	switch g.IntN(6) {
@@ -433,7 +434,8 @@ func (g *gen) wr(o, peer *qpObj, i, count int) WR {
 			w.Remote.Off &^= 7
 			w.Remote.Off += int(-t.region.Addr & 7)
 		}
-		if w.Remote.Len = n; isAtomic && mr == baseMR(far) && w.Remote.Off+8 <= arenaSize && g.chance(60) { // which is equal
+		w.Remote.Len = n
+		if isAtomic && mr == baseMR(far) && w.Remote.Off+8 <= arenaSize && g.chance(60) { // compare what is there
 			w.Atomic.Compare = binary.NativeEndian.Uint64(g.r.sides[far].mem.Bytes[w.Remote.Off:])
 		}
 	}
@@ -472,7 +474,8 @@ func (g *gen) segments(o *qpObj, n, i, count int, isAtomic bool) (out []Piece) {
 	}
 	p := out[0]
 	limit := o.m.SendSGE
-	if mr, t := g.mr(o.s.index); t != nil && count == 1 && limit > 1 && n > 1 && !isAtomic && g.chance(10) {
+	if mr, t := g.mr(o.s.index); t != nil && count == 1 && limit > 1 && n > 1 && !isAtomic && !g.isInside(o) &&
+		g.chance(10) {
 		return append(out[:0], Piece{p.MR, p.Off, n / 2, p.Key}, g.place(t, mr, n-n/2)) // of two regions
 	}
 	if isAtomic {

@@ -166,7 +166,8 @@ func (g *gen) modifyMR() Step {
 		return nil
 	}
 	x := g.region(o.s.index)
-	s := ModifyMR{MR: n, Was: g.name(), Set: ci.MRField(1 + g.IntN(7)), PD: x.PD, Off: x.Off, Len: x.Len, Access: x.Access}
+	s := ModifyMR{MR: n, Was: g.name(), Set: ci.MRField(1 + g.IntN(7)), PD: x.PD, Off: x.Off, Len: x.Len,
+		Access: x.Access}
 	g.pend = append(g.pend, g.reach(s.Was), g.reach(n))
 	return s
 }

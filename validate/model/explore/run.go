@@ -292,9 +292,10 @@ func (r *Run) rest() *model.Violation {
 			return nil
 		case wrong != nil:
 			return wrong
-		case missing == nil && time.Since(r.from) < r.w.AtLeast:
+		case missing == nil && !r.w.Lost && time.Since(r.from) < r.w.AtLeast:
 			return &model.Violation{Rule: r.w.AtLeastRule, Where: "a request that fails",
-				Expected: fmt.Sprintf("that its retries take at least %v", r.w.AtLeast), Got: time.Since(r.from).String()}
+				Expected: fmt.Sprintf("that its retries take at least %v", r.w.AtLeast),
+				Got:      time.Since(r.from).String()}
 		case missing == nil:
 			if r.w.Dropped {
 				<-time.After(r.drop)

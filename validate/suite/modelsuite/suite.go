@@ -51,7 +51,8 @@ func Suite() validate.Suite {
 			rc("read-late", "a READ that is repeated after its region is deregistered", lateRead, impair,
 				"CI-DeregisterMR-03"),
 			rc("drain-read", "SQD with a READ outstanding", drainRead, impair, "CI-SQD-02", "CI-SQD-01"),
-			rc("drain-rnr", "SQD with a SEND that waits for a receive", drainRNR, validate.Needs{}, "CI-SQD-02", "CI-SQD-01"),
+			rc("drain-rnr", "SQD with a SEND that waits for a receive", drainRNR, validate.Needs{}, "CI-SQD-02",
+				"CI-SQD-01"),
 			rc("rnr-timer", "the longest RNR timers", rnrTimer, validate.Needs{}, "IBTA-9.9-07"),
 			rc("rnr-restored", "each message has all RNR retries", rnrRestored, validate.Needs{}, "IBTA-9.9-07"),
 			rc("no-timeout", "no answer, and no timeout", noTimeout, validate.Needs{}, "IBTA-9.9-09"),
@@ -70,8 +71,9 @@ func Suite() validate.Suite {
 }
 
 // explored are rules that the explorer charges. Others that it finds broken are named in the failure.
-var explored = []string{"CI-ResizeCQ-01", "CI-ModifyAV-01", "CI-Teardown-08", parallel.ID, "CI-SQD-02", "CI-EventComm-01",
-	"CI-MapFMR-02", "CI-UnmapFMR-01", "CI-ModifyMR-01", "CI-ModifyMR-02", "IBTA-9.9-07", "IBTA-9.9-09"}
+var explored = []string{"CI-ResizeCQ-01", "CI-ModifyAV-01", "CI-Teardown-08", parallel.ID, "CI-SQD-02",
+	"CI-EventComm-01", "CI-MapFMR-02", "CI-UnmapFMR-01", "CI-ModifyMR-01", "CI-ModifyMR-02", "IBTA-9.9-07",
+	"IBTA-9.9-09"}
 
 // compareTime limits the time of model.explore.
 const compareTime = 3 * time.Second
@@ -173,8 +175,8 @@ func drain(t *validate.T, p *kit.Pair, begin, end func(id uint64)) {
 		}
 		p.A.WantState(ci.QPSQDraining)
 		if all := p.A.Events.All(); len(all) != round {
-			t.Failf("events of a QP with a request outstanding", fmt.Sprintf("%d, those of earlier rounds", round), "%v",
-				all)
+			t.Failf("events of a QP with a request outstanding", fmt.Sprintf("%d, those of earlier rounds", round),
+				"%v", all)
 		}
 		end(id)
 		p.A.CQ.WaitOK(id)
