@@ -136,6 +136,8 @@ func (c *Client) destroyEvents(h schema.Handle, r *receiver) (reply schema.Destr
 		return reply, nil
 	}
 	if r != nil {
+		late := c.clock.AfterFunc(c.limit, r.end) // the events that the daemon has reported may not exist
+		defer late.Stop()
 		r.await(&reply)
 	}
 	return reply, nil

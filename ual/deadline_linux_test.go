@@ -26,6 +26,8 @@ type stopping struct {
 	stop   chan struct{}
 	silent chan schema.Command // requests without reply
 	files  []*os.File          // the daemon's ends of event queues
+
+	missing uint64 // events that each destroyed object has had, and that were not sent
 }
 
 // newStopping returns the daemon and the client's end of its connection.
@@ -77,6 +79,8 @@ func (s *stopping) reply(h native.Header) error {
 		body = &schema.HelloReply{Version: schema.Version, PID: 4711, MaxMessage: schema.MaxMessage}
 	case schema.CmdListHCAs:
 		body = &schema.ListHCAsReply{HCAs: []schema.HCAInfo{{GUID: 7}}}
+	case schema.CmdDestroy:
+		body = &schema.DestroyReply{Async: s.missing}
 	case schema.CmdCreateEventQueue:
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
@@ -155,6 +159,39 @@ func TestDaemonStopped(t *testing.T) {
 	require.ErrorIs(t, err, ci.Timeout)
 	require.ErrorContains(t, err, "process 4711")
 	require.Zero(t, virtual.Pending())
+}
+
+// countingClock reports the timers that are made.
+type countingClock struct {
+	*clock.Virtual
+	made chan time.Duration
+}
+
+func (c *countingClock) AfterFunc(d time.Duration, f func()) clock.Timer {
+	defer func() { c.made <- d }()
+	return c.Virtual.AfterFunc(d, f)
+}
+
+// TestMissingEvents destroys an object of a daemon that reports an event which it has not sent.
+func TestMissingEvents(t *testing.T) {
+	daemon, conn := newStopping(t)
+	daemon.missing = 1
+	clk := &countingClock{clock.NewVirtual(0), make(chan time.Duration, 10)}
+	c, err := ual.New(conn, ual.Config{CallTimeout: 10 * time.Second, Clock: clk})
+	require.NoError(t, err)
+	<-clk.made // for calls
+	hca, err := c.HCA(7)
+	require.NoError(t, err)
+	ca, err := hca.OpenCA(7, func(ci.Event) {}, nil)
+	require.NoError(t, err)
+	destroyed := make(chan error)
+	go func() { destroyed <- ca.Destroy() }()
+	require.Equal(t, 10*time.Second, <-clk.made)
+	require.Empty(t, destroyed)
+	clk.Advance(10 * time.Second)
+	require.NoError(t, <-destroyed)
+	require.NoError(t, daemon.c.Close())
+	require.NoError(t, c.Close())
 }
 
 // TestHelloTimeout connects to a daemon that never replies.

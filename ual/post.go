@@ -1,6 +1,8 @@
 package ual
 
 import (
+	"fmt"
+
 	"ciddk/ci"
 	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy/native"
@@ -44,7 +46,7 @@ func (q *QP) sendSome(wrs []ci.SendWR) (n, sent int, err error) {
 		sent++
 	}
 	native.SetPostCount(x.out[body:], sent)
-	n, err = q.ca.c.posted(schema.CmdPostSend, x)
+	n, err = q.ca.c.posted(schema.CmdPostSend, x, sent)
 	return n, sent, err
 }
 
@@ -100,20 +102,23 @@ func (c *Client) recvSome(cmd schema.Command, queue schema.Handle, wrs []ci.Recv
 		sent++
 	}
 	native.SetPostCount(x.out[body:], sent)
-	n, err = c.posted(cmd, x)
+	n, err = c.posted(cmd, x, sent)
 	return n, sent, err
 }
 
-// posted sends a post and returns the number of work requests that were accepted.
-func (c *Client) posted(cmd schema.Command, x *call) (int, error) {
+// posted sends a post of sent work requests and returns the number that was accepted.
+func (c *Client) posted(cmd schema.Command, x *call, sent int) (int, error) {
 	if err := c.roundTrip(cmd, x, nil); err != nil {
 		return 0, err
 	}
 	if x.header.Status != 0 {
 		n, _, err := x.errorReply()
-		return n, err
+		return min(n, sent), err
 	}
 	n, err := native.ParseAccepted(x.body)
+	if err == nil && n > sent {
+		err = fmt.Errorf("ual: %d work requests accepted of %d", n, sent)
+	}
 	if err != nil {
 		return 0, badReply(cmd, err)
 	}

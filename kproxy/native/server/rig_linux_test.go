@@ -25,6 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // rig is a daemon in this process, with one adapter.
 type rig struct {
 	t      testing.TB
+	al     *accesslayer.AL
 	core   *kproxy.Server
 	server *server.Server
 	hca    *reference.HCA
@@ -48,7 +49,7 @@ func newRigOf(t testing.TB, cfg kproxy.Config, clk clock.Clock, driver func(ci.H
 	cfg.AL = al
 	core, err := kproxy.New(cfg)
 	require.NoError(t, err)
-	r := &rig{t: t, core: core, server: server.New(core, clk), hca: h}
+	r := &rig{t: t, al: al, core: core, server: server.New(core, clk), hca: h}
 	t.Cleanup(func() {
 		r.server.Close()
 		require.NoError(t, core.Close())

@@ -18,6 +18,7 @@ import (
 	"ciddk/internal/rings"
 	"ciddk/kproxy"
 	"ciddk/kproxy/native"
+	"ciddk/mad"
 )
 
 // script is a sequence of choices: the bytes of a fuzz input. Without further bytes, every choice is 0.
@@ -84,16 +85,22 @@ type sequence struct {
 	keys    []ci.Key
 	nums    []ci.QPN
 	waiting int // requests without a reply
+
+	requests []schema.Command // that verb chooses from
 }
 
-// requests are the commands that are verbs, except those of the data path.
-var requests = func() (list []schema.Command) {
+// verbs and services are the commands of the verbs, except those of the data path, and of the services.
+var verbs, services = func() (verbs, services []schema.Command) {
 	for c := schema.CmdListHCAs; c < schema.NumCommands; c++ {
-		if c == schema.CmdServeCopies || c < schema.CmdOpenServices && !schema.Commands[c].Data {
-			list = append(list, c)
+		switch {
+		case schema.Commands[c].Data:
+		case c == schema.CmdServeCopies || c < schema.CmdOpenServices:
+			verbs = append(verbs, c)
+		default:
+			services = append(services, c)
 		}
 	}
-	return list
+	return verbs, append(services, schema.CmdDestroy)
 }()
 
 // step executes the next command of the script.
@@ -112,7 +119,7 @@ func (q *sequence) step() {
 	case n >= connect:
 		q.connect()
 	default:
-		q.verb(requests[n%len(requests)])
+		q.verb(pick(&q.script, q.requests))
 	}
 }
 
@@ -189,6 +196,15 @@ func (q *sequence) fill(v reflect.Value, name, tag string) {
 	case *ci.QPN:
 		*x = pick(&q.script, q.nums)
 		return
+	case *schema.PortID:
+		*x = schema.PortID{CA: q.guid, Num: 1}
+		return
+	case *schema.CMPath:
+		*x = q.path()
+		return
+	case *schema.MADAddress:
+		*x = schema.MADAddress{AV: q.path().AV, QPN: 1, QKey: ci.QKey(mad.QKeyGSI)}
+		return
 	}
 	q.fillKind(v, name)
 }
@@ -210,8 +226,11 @@ func (q *sequence) fillKind(v reflect.Value, name string) {
 		v.SetString("adapter list")
 	case reflect.Slice:
 		n := q.take() % 5
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			n = []int{0, 1, 64, 92, 256}[n] // up to a MAD
+		}
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
-		for i := range n {
+		for i := range min(n, 8) {
 			q.fill(v.Index(i), "", "any")
 		}
 	case reflect.Array:
@@ -403,6 +422,12 @@ func (q *sequence) receive() {
 			q.handles, q.nums = append(q.handles, r.Handle), append(q.nums, r.Num)
 		case *schema.RegionReply:
 			q.handles, q.keys = append(q.handles, r.Handle), append(q.keys, r.Region.LKey, r.Region.RKey)
+		case *schema.BindPortReply:
+			q.handles = append(q.handles, r.Handle)
+		case *schema.Notice:
+			if r.Object != 0 {
+				q.handles = append(q.handles, r.Object)
+			}
 		case *schema.WindowReply:
 			q.handles, q.keys = append(q.handles, r.Handle), append(q.keys, r.Key)
 		}
@@ -419,8 +444,11 @@ type sequences struct {
 	before map[string]int
 }
 
-func newSequences(t testing.TB) *sequences {
-	r := newRig(t, kproxy.Config{
+func newSequences(t testing.TB) *sequences { return newSequencesOf(t, nil) }
+
+// newSequencesOf is newSequences for a daemon with services, if service is not nil.
+func newSequencesOf(t testing.TB, service kproxy.Service) *sequences {
+	r := newRig(t, kproxy.Config{Service: service,
 		Quota: kproxy.Quota{PDs: 20, AVs: 20, CQs: 20, SRQs: 20, QPs: 20, MRs: 20, MWs: 20, QueueBytes: 1 << 20,
 			MemoryBytes: 1 << 20},
 		Privileged: func(kproxy.Peer) bool { return false }})
@@ -437,7 +465,7 @@ func newSequences(t testing.TB) *sequences {
 func (s *sequences) run(t testing.TB, b []byte) {
 	s.r.t = t
 	q := &sequence{client: s.r.client(), script: script{b}, arena: s.arena, guid: s.r.hca.Info().GUID,
-		gid: s.gid}
+		gid: s.gid, requests: verbs}
 	q.create()
 	for len(q.b) > 0 {
 		q.step()
