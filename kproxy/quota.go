@@ -125,6 +125,13 @@ func (q *Quota) limit(a *ci.CAAttr) {
 	a.MaxMRs = min(a.MaxMRs, q.MRs)
 	a.MaxMWs = min(a.MaxMWs, q.MWs)
 	a.MaxMRSize = min(a.MaxMRSize, uint64(q.MemoryBytes))
+	// Queues of requests with one element each; a QP has two. Front ends and libraries round their lengths up, to twice
+	// as much at most.
+	const bytesPerRequest = bytesPerWR + bytesPerSGE
+	half := q.QueueBytes / 2
+	a.MaxCQEs = int(min(int64(a.MaxCQEs), half/bytesPerCQE))
+	a.MaxWRs = int(min(int64(a.MaxWRs), half/(2*bytesPerRequest)))
+	a.MaxSRQWRs = int(min(int64(a.MaxSRQWRs), half/bytesPerRequest))
 }
 
 // usage is what a client holds. Session.mu guards it.

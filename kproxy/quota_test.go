@@ -114,3 +114,20 @@ func TestShares(t *testing.T) {
 		require.Empty(t, s.shares.users, name)
 	}
 }
+
+// TestQuotaOfQueues checks that the longest queue of each kind that a client sees is within its quota.
+func TestQuotaOfQueues(t *testing.T) {
+	for _, bytes := range []int64{1, 1 << 10, 37 << 20, 1 << 40} {
+		const most = 1 << 20
+		q, a := Quota{QueueBytes: bytes}, ci.CAAttr{MaxCQEs: most, MaxWRs: most, MaxSRQWRs: most}
+		q.limit(&a)
+		qp := qpCharge(ci.QPCaps{SendDepth: a.MaxWRs, RecvDepth: a.MaxWRs, SendSGE: 1, RecvSGE: 1})
+		for _, c := range []charge{cqCharge(a.MaxCQEs), qp, srqCharge(ci.SRQAttr{MaxWR: a.MaxSRQWRs, MaxSGE: 1})} {
+			assert.LessOrEqual(t, c.queue, bytes/2)
+			if bytes < most {
+				assert.Greater(t, c.queue, bytes/2-2*(bytesPerWR+bytesPerSGE), "no lower than needed")
+			}
+		}
+		assert.Equal(t, bytes == 1<<40, a.MaxWRs == most)
+	}
+}

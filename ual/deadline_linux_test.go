@@ -3,6 +3,7 @@ package ual_test
 import (
 	"os"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ type stopping struct {
 	silent chan schema.Command // requests without reply
 	files  []*os.File          // the daemon's ends of event queues
 
-	missing uint64 // events that each destroyed object has had, and that were not sent
+	missing atomic.Uint64 // events that each destroyed object has had, and that were not sent
 }
 
 // newStopping returns the daemon and the client's end of its connection.
@@ -80,7 +81,7 @@ func (s *stopping) reply(h native.Header) error {
 	case schema.CmdListHCAs:
 		body = &schema.ListHCAsReply{HCAs: []schema.HCAInfo{{GUID: 7}}}
 	case schema.CmdDestroy:
-		body = &schema.DestroyReply{Async: s.missing}
+		body = &schema.DestroyReply{Async: s.missing.Load()}
 	case schema.CmdCreateEventQueue:
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
@@ -175,7 +176,7 @@ func (c *countingClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 // TestMissingEvents destroys an object of a daemon that reports an event which it has not sent.
 func TestMissingEvents(t *testing.T) {
 	daemon, conn := newStopping(t)
-	daemon.missing = 1
+	daemon.missing.Store(1)
 	clk := &countingClock{clock.NewVirtual(0), make(chan time.Duration, 10)}
 	c, err := ual.New(conn, ual.Config{CallTimeout: 10 * time.Second, Clock: clk})
 	require.NoError(t, err)
