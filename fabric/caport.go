@@ -165,31 +165,8 @@ func (c *CAPort) Hints() rvt.Hints {
 
 // Attr returns PortInfo and the tables.
 func (c *CAPort) Attr() ci.PortAttr {
-	soft := c.port.node.soft
-	i, _ := soft.PortInfo(c.port.num)
-	a := ci.PortAttr{
-		Num: c.port.num, Link: ci.LinkInfiniBand, State: ci.PortState(i.State), PhysState: i.PhysState,
-		MTU: ci.MTU(i.NeighborMTU), MaxMTU: ci.MTU(i.MTUCap), MaxMsgSize: 1 << 31, LID: ci.LID(i.LID),
-		SMLID: ci.LID(i.MasterSMLID), LMC: i.LMC, SMSL: i.MasterSMSL, MaxVLs: i.VLCap, WidthActive: i.WidthActive,
-		SpeedActive: i.SpeedActive, SpeedExt: i.SpeedExtActive, SubnetTimeout: ci.TimeExp(i.SubnetTimeout),
-		InitTypeReply: ci.InitType(i.InitTypeReply), Capability: ci.PortCap(i.CapabilityMask),
-		HardwareAgents: true, PKeys: c.port.PKeys(), MTUs: c.port.mtus(),
-	}
-	guids := soft.GUIDs(c.port.num)
-	a.GUID = guids[0]
-	last := 0
-	for k, g := range guids {
-		if g != 0 {
-			last = k
-		}
-	}
-	for _, g := range guids[:last+1] {
-		var e ci.GIDEntry
-		if g != 0 {
-			e.GID = mad.GID(i.GIDPrefix, uint64(g))
-		}
-		a.GIDs = append(a.GIDs, e)
-	}
+	a := c.port.node.soft.PortAttr(c.port.num)
+	a.HardwareAgents, a.MTUs = true, c.port.mtus()
 	return a
 }
 

@@ -264,3 +264,29 @@ func (n *SoftNode) OnTrap(send func(port uint8, n *mad.Notice)) {
 	defer n.mu.Unlock()
 	n.trap = send
 }
+
+// PortAttr returns what CA.Query returns for a port with an address. The GID table ends with the last entry in use.
+func (n *SoftNode) PortAttr(num uint8) ci.PortAttr {
+	i, _ := n.PortInfo(num)
+	guids := n.GUIDs(num)
+	a := ci.PortAttr{
+		Num: num, GUID: guids[0], Link: ci.LinkInfiniBand, State: ci.PortState(i.State), PhysState: i.PhysState,
+		MTU: ci.MTU(i.NeighborMTU), MaxMTU: ci.MTU(i.MTUCap), MaxMsgSize: 1 << 31, LID: ci.LID(i.LID),
+		SMLID: ci.LID(i.MasterSMLID), LMC: i.LMC, SMSL: i.MasterSMSL, MaxVLs: i.VLCap, WidthActive: i.WidthActive,
+		SpeedActive: i.SpeedActive, SpeedExt: i.SpeedExtActive, SubnetTimeout: ci.TimeExp(i.SubnetTimeout),
+		InitTypeReply: ci.InitType(i.InitTypeReply), Capability: ci.PortCap(i.CapabilityMask),
+		GIDs: make([]ci.GIDEntry, len(guids)),
+	}
+	last := 0
+	for k, g := range guids {
+		if g != 0 {
+			last, a.GIDs[k].GID = k, mad.GID(i.GIDPrefix, uint64(g))
+		}
+	}
+	a.GIDs = a.GIDs[:last+1]
+	pkeys := n.PKeys(num)
+	for k := range pkeys.Len() {
+		a.PKeys = append(a.PKeys, pkeys.At(k))
+	}
+	return a
+}

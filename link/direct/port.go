@@ -280,33 +280,8 @@ func (p *Port) gid(i uint16) (ci.GID, bool) {
 // Attr returns PortInfo and the tables.
 func (p *Port) Attr() ci.PortAttr {
 	n := p.node.Load()
-	i, _ := n.PortInfo(n.num)
-	guids, pkeys := n.GUIDs(n.num), n.PKeys(n.num)
-	a := ci.PortAttr{
-		Num: i.LocalPortNum, GUID: guids[0], Link: ci.LinkInfiniBand, State: ci.PortState(i.State),
-		PhysState: i.PhysState,
-		MTU:       ci.MTU(i.NeighborMTU), MaxMTU: ci.MTU(i.MTUCap), MaxMsgSize: 1 << 31, LID: ci.LID(i.LID),
-		SMLID: ci.LID(i.MasterSMLID),
-		LMC:   i.LMC, SMSL: i.MasterSMSL, MaxVLs: i.VLCap, WidthActive: i.WidthActive, SpeedActive: i.SpeedActive,
-		SubnetTimeout: ci.TimeExp(i.SubnetTimeout), InitTypeReply: ci.InitType(i.InitTypeReply),
-		Capability: ci.PortCap(i.CapabilityMask), HardwareAgents: p.config.HardwareAgents,
-	}
-	last := 0
-	for k, g := range guids {
-		if g != 0 {
-			last = k
-		}
-	}
-	for _, g := range guids[:last+1] {
-		var e ci.GIDEntry
-		if g != 0 {
-			e.GID = mad.GID(i.GIDPrefix, uint64(g))
-		}
-		a.GIDs = append(a.GIDs, e)
-	}
-	for k := range pkeys.Len() {
-		a.PKeys = append(a.PKeys, pkeys.At(k))
-	}
+	a := n.PortAttr(n.num)
+	a.HardwareAgents = p.config.HardwareAgents
 	return a
 }
 

@@ -1,7 +1,6 @@
 package rchca
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +14,7 @@ func claims() ci.Caps {
 	c |= ci.CapUD | ci.CapAV   // ud.go
 	c |= ci.CapSRQ             // srq.go
 	c |= ci.CapMW1 | ci.CapMW2 // mw.go
+	c |= ci.CapLocalMAD        // sma.go
 	c |= ci.CapUser            // user.go
 	return c
 }
@@ -37,8 +37,7 @@ func (c *ca) Query() (*ci.CAAttr, error) {
 		return nil, fail("CA.Query", ci.InvalidCAHandle, "")
 	}
 	i := &c.hca.info
-	p := i.Port
-	p.Num, p.GIDs, p.PKeys = 1, slices.Clone(p.GIDs), slices.Clone(p.PKeys)
+	p := c.hca.port()
 	c.portMu.Lock()
 	p.Capability |= c.portCap
 	c.portMu.Unlock()
@@ -68,6 +67,10 @@ func (c *ca) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
 		return fail(verb, ci.InvalidParameter, "unknown field")
 	case set&^ci.PortFieldCapability != 0:
 		return fail(verb, ci.Unsupported, "only capability bits can be changed")
+	}
+	if s := c.hca.subnet; s != nil && set != 0 { // sma.go
+		s.SetCapability(1, a.CapMask, a.Capability)
+		return nil
 	}
 	if set&ci.PortFieldCapability != 0 {
 		c.portMu.Lock()

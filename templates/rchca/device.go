@@ -58,6 +58,7 @@ type Device interface {
 	DeviceUD   // ud.go
 	DeviceSRQ  // srq.go
 	DeviceMW   // mw.go
+	DeviceSMA  // sma.go
 	DeviceUser // user.go
 }
 
@@ -69,6 +70,7 @@ type Handler interface {
 	PortEvent(t ci.EventType)
 
 	HandlerSRQ // srq.go
+	HandlerSMA // sma.go
 }
 
 // A CQN is the number of a completion queue of the device.

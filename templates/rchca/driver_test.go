@@ -10,6 +10,7 @@ import (
 	"ciddk/templates/rchca/target"
 	"ciddk/validate"
 	"ciddk/validate/suite/cisuite"
+	"ciddk/validate/suite/smasuite" // sma.go
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,6 +21,10 @@ func TestDriver(t *testing.T) {
 	require.NoError(t, err)
 	known, err := validate.ParseWaivers(b)
 	require.NoError(t, err)
-	validate.TestDriver(t, target.Driver(), validate.TestOptions{Catalog: cisuite.Catalog(), Profile: "claimed",
+	suites := []validate.Suite{cisuite.Suite()}
+	suites = append(suites, smasuite.Suite()) // sma.go
+	catalog, err := validate.NewCatalog(suites...)
+	require.NoError(t, err)
+	validate.TestDriver(t, target.Driver(), validate.TestOptions{Catalog: catalog, Profile: "claimed",
 		Waivers: known})
 }

@@ -2,6 +2,7 @@ package rchca
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"ciddk/ci"
@@ -29,9 +30,10 @@ type HCA struct {
 
 	pds, cqs, qps, mrs pool
 
-	avs  pool // ud.go
-	srqs pool // srq.go
-	mws  pool // mw.go
+	avs    pool    // ud.go
+	srqs   pool    // srq.go
+	mws    pool    // mw.go
+	subnet *subnet // sma.go
 
 	mu     sync.RWMutex // guards the fields below; held only for lookups
 	open   *ca
@@ -50,7 +52,11 @@ func New(dev Device) (*HCA, error) {
 	h.avs.max = i.MaxAVs                               // ud.go
 	h.srqs.max, h.srq = i.MaxSRQs, make(map[SRQN]*srq) // srq.go
 	h.mws.max = i.MaxMWs                               // mw.go
-	if err := dev.Start((*interrupts)(h)); err != nil {
+	var err error
+	if h.subnet, err = newSubnet(h); err != nil { // sma.go
+		return nil, fmt.Errorf("rchca: port of adapter %v: %w", i.GUID, err)
+	}
+	if err = dev.Start((*interrupts)(h)); err != nil {
 		return nil, fmt.Errorf("rchca: start of adapter %v: %w", i.GUID, err)
 	}
 	return h, nil
@@ -68,6 +74,7 @@ func (h *HCA) Close() error {
 	case isOpen:
 		return fail("HCA.Close", ci.ResourceBusy, "the CA is open")
 	}
+	h.subnet.agent.Close() // sma.go
 	return h.dev.Close()
 }
 
@@ -78,6 +85,16 @@ func (h *HCA) Live() map[string]int {
 	n["srq"] = h.srqs.count() // srq.go
 	n["mw"] = h.mws.count()   // mw.go
 	return n
+}
+
+// port returns a copy of the attributes of the port.
+func (h *HCA) port() ci.PortAttr {
+	if s := h.subnet; s != nil { // sma.go
+		return s.PortAttr(1)
+	}
+	p := h.info.Port
+	p.Num, p.GIDs, p.PKeys = 1, slices.Clone(p.GIDs), slices.Clone(p.PKeys)
+	return p
 }
 
 // Info returns the identity of the adapter, which is constant.

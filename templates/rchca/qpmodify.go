@@ -111,26 +111,45 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 // checkRanges checks the values of the attributes in set.
 func (q *qp) checkRanges(verb string, set ci.QPField, a *ci.QPAttr) error {
 	const rights = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite | ci.BindWindow
-	i := &q.hca.info
+	i, port := &q.hca.info, q.hca.port()
 	has := func(f ci.QPField, bad bool) bool { return set&f != 0 && bad }
 	av := &a.Primary.AV
 	switch {
 	case has(ci.QPFieldPort, a.Port != 1), has(ci.QPFieldPrimary, av.Port != 1):
 		return fail(verb, ci.InvalidPort, "the adapter has port 1")
-	case has(ci.QPFieldPKeyIndex, int(a.Primary.PKeyIndex) >= len(i.Port.PKeys)):
+	case has(ci.QPFieldPKeyIndex, !isPKey(&port, a.Primary.PKeyIndex)):
 		return fail(verb, ci.InvalidPKey, "no P_Key at this index")
-	case has(ci.QPFieldAccess, a.Access&^rights != 0), has(ci.QPFieldMTU, a.MTU < ci.MTU256 || a.MTU > i.Port.MTU),
+	case has(ci.QPFieldAccess, a.Access&^rights != 0), has(ci.QPFieldMTU, a.MTU < ci.MTU256 || a.MTU > port.MTU),
 		has(ci.QPFieldDestNum, a.DestNum > 0xffffff), has(ci.QPFieldRQPSN, a.RQPSN > 0xffffff), has(ci.QPFieldSQPSN,
 			a.SQPSN > 0xffffff),
 		has(ci.QPFieldAckTimeout, a.Primary.AckTimeout > 31), has(ci.QPFieldRetryCount,
 			a.RetryCount > 7), has(ci.QPFieldRNRRetry, a.RNRRetry > 7),
 		has(ci.QPFieldMinRNRTimer, a.MinRNRTimer > 31), has(ci.QPFieldInitDepth, int(a.InitDepth) > i.MaxReads),
 		has(ci.QPFieldRespRes, int(a.RespRes) > i.MaxReads),
-		has(ci.QPFieldPrimary, !av.Global || int(av.GRH.SGIDIndex) >= len(i.Port.GIDs) ||
-			av.GRH.FlowLabel > 0xfffff || !reaches(i.Port.GIDs[av.GRH.SGIDIndex].GID, av.GRH.DGID)):
+		has(ci.QPFieldPrimary, !isPath(&port, av)):
 		return fail(verb, ci.InvalidParameter, "a value is out of range")
 	}
 	return nil
+}
+
+// isPKey reports whether an entry of the P_Key table is valid.
+func isPKey(p *ci.PortAttr, index uint16) bool {
+	return int(index) < len(p.PKeys) && p.PKeys[index]&0x7fff != 0
+}
+
+// isPath reports whether a port can use an address for a connection.
+func isPath(p *ci.PortAttr, av *ci.AVAttr) bool {
+	if p.Link == ci.LinkInfiniBand { // sma.go
+		isUnicast := av.DLID != 0 && av.DLID < 0xc000
+		return isUnicast && (!av.Global || IsSource(p, &av.GRH))
+	}
+	return av.Global && IsSource(p, &av.GRH) && reaches(p.GIDs[av.GRH.SGIDIndex].GID, av.GRH.DGID)
+}
+
+// IsSource reports whether a GRH has a source GID of the port, and a flow label of 20 bits. The driver and the device
+// in software use it.
+func IsSource(p *ci.PortAttr, g *ci.GRH) bool {
+	return int(g.SGIDIndex) < len(p.GIDs) && p.GIDs[g.SGIDIndex].GID != (ci.GID{}) && g.FlowLabel <= 0xfffff
 }
 
 // reaches reports whether there can be a connection between two GIDs: the second one is not that of a group.

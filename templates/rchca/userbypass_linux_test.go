@@ -102,7 +102,7 @@ func (d *daemon) start(size int) *process {
 	require.NoError(t, err)
 	for _, x := range []struct{ q, peer ci.QP }{{p.a, p.b}, {p.b, p.a}} {
 		require.NoError(t, x.q.Modify(ci.ToInit{Port: 1, Access: ci.RemoteWrite}.For(ci.RC)))
-		require.NoError(t, x.q.Modify(ci.ToRTR{AV: ci.AVAttr{Port: 1, Global: true,
+		require.NoError(t, x.q.Modify(ci.ToRTR{AV: ci.AVAttr{Port: 1, DLID: attr.Ports[0].LID, Global: true,
 			GRH: ci.GRH{DGID: attr.Ports[0].GIDs[0].GID, HopLimit: 64}},
 			MTU: ci.MTU1024, DestNum: x.peer.Num(), RQPSN: 7, RespRes: 4, MinRNRTimer: 12}.For(ci.RC)))
 		require.NoError(t, x.q.Modify(ci.ToRTS{SQPSN: 7, AckTimeout: 14, RetryCount: 7, RNRRetry: 7,

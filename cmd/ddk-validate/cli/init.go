@@ -10,7 +10,7 @@ type Scaffold struct {
 	Dir    string   `arg:"" help:"Folder to write to. It must be empty or not exist."`
 	Module string   `required:"" help:"Path of the new module, such as example.com/acme/hca." placeholder:"PATH"`
 	Name   string   `help:"Package name. The default is made from the last element of the module path."`
-	With   []string `help:"Capabilities beyond reliable connections: ud, srq, mw, user, or all." placeholder:"NAME,…"`
+	With   []string `help:"Capabilities beyond reliable connections: ud, srq, mw, sma, user, or all." placeholder:"NAME,…"`
 	Kit    string   `help:"Folder of the kit's source. The default is where this program was built." placeholder:"DIR"`
 }
 

@@ -13,7 +13,7 @@ import (
 // A file belongs to a feature if its name, or that of its folder, begins with the feature's. In other files, a line
 // that ends in the comment "// NAME.go" belongs to the feature NAME, with the lines indented below it and the bracket
 // that closes them.
-var Features = []string{"ud", "srq", "mw", "user"}
+var Features = []string{"ud", "srq", "mw", "sma", "user"}
 
 // unchosen returns the features that are not in the list of chosen ones. The name "all" stands for all of them.
 func unchosen(with []string) (without []string, err error) {

@@ -65,7 +65,7 @@ func Write(o Options) (name string, err error) {
 		}
 	}
 	data := map[string]any{"Kit": kit.module, "Module": o.Module, "Name": r.name, "Replace": kit.dir,
-		"User": !slices.Contains(without, "user")}
+		"User": !slices.Contains(without, "user"), "SMA": !slices.Contains(without, "sma")}
 	for from, to := range map[string]string{
 		"main.go.tmpl":   "cmd/validate/main.go",
 		"ddkd.go.tmpl":   "cmd/ddkd/main.go",

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -28,9 +29,10 @@ type Device struct {
 	qps  map[ci.QPN]*qp
 	last uint32 // last number of a CQ or QP
 
-	srqs    map[rchca.SRQN]*srq // srq.go
-	lastSRQ rchca.SRQN          // srq.go
-	windows map[ci.Key]*window  // mw.go
+	srqs     map[rchca.SRQN]*srq // srq.go
+	lastSRQ  rchca.SRQN          // srq.go
+	windows  map[ci.Key]*window  // mw.go
+	counters counters            // sma.go
 
 	irqs   []func() // raised and not served
 	wake   chan struct{}
@@ -71,8 +73,17 @@ func (f *Fabric) New(guid ci.GUID) *Device {
 			MaxMTU: ci.MTU4096, MaxMsgSize: 1 << 31, HardwareAgents: true,
 			MaxVLs: 1, WidthActive: 2, SpeedActive: 4, GIDs: []ci.GIDEntry{{GID: gid, Type: ci.GIDRoCEv2}},
 			PKeys: []ci.PKey{0xffff}}}
+	d.infiniband() // sma.go
 	f.devs[gid] = d
 	return d
+}
+
+// find returns the device at an address, or nil.
+func (d *Device) find(av *ci.AVAttr) *Device {
+	if d.info.Port.Link == ci.LinkInfiniBand { // sma.go
+		return d.findLID(av.DLID)
+	}
+	return d.fab.devs[av.GRH.DGID]
 }
 
 // Info implements rchca.Device.
@@ -90,7 +101,7 @@ func (d *Device) Close() error {
 	d.fab.mu.Lock()
 	first := !d.closed
 	d.closed = true
-	delete(d.fab.devs, d.info.Port.GIDs[0].GID)
+	maps.DeleteFunc(d.fab.devs, func(_ ci.GID, x *Device) bool { return x == d })
 	d.fab.mu.Unlock()
 	if first {
 		close(d.quit)

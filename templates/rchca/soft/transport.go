@@ -81,14 +81,17 @@ func rnrDelay(code uint8) time.Duration {
 
 // peer returns the other end, or nil if it would not reply.
 func (q *qp) peer() *qp {
-	d := q.d.fab.devs[q.attr.Primary.AV.GRH.DGID]
+	d := q.d.find(&q.attr.Primary.AV)
 	if d == nil {
 		return nil
 	}
 	p := d.qps[q.attr.DestNum]
 	if p == nil || p.c.Type != q.c.Type || p.state < ci.QPRTR || p.state == ci.QPError || p.attr.DestNum != q.n ||
 		p.attr.RQPSN != q.attr.SQPSN ||
-		p.attr.Primary.AV.GRH.DGID != q.d.info.Port.GIDs[0].GID {
+		p.d.find(&p.attr.Primary.AV) != q.d {
+		return nil
+	}
+	if !q.isPartner(p) { // sma.go
 		return nil
 	}
 	return p
@@ -163,6 +166,7 @@ func (q *qp) attempt(p *qp) (ci.WCStatus, uint32) {
 	psns := max(1, uint32((total+uint64(q.attr.MTU.Bytes())-1)/uint64(q.attr.MTU.Bytes())))
 	q.attr.SQPSN = (q.attr.SQPSN + ci.PSN(psns)) & 0xffffff
 	p.attr.RQPSN = q.attr.SQPSN
+	q.countMessage(p, s, uint64(psns), total) // sma.go
 	if s.Op == ci.OpRead {
 		switch q.d.fab.copyAll(local, far, total) {
 		case noSource:
