@@ -257,3 +257,26 @@ func TestOtherVersion(t *testing.T) {
 	require.NoError(t, <-served)
 	s.Close()
 }
+
+// BenchmarkStart compares the time of a program by ddkrun, with a daemon that runs, with that of the program alone. The
+// test's program is smaller than ddkrun.
+func BenchmarkStart(b *testing.B) {
+	b.Setenv("XDG_RUNTIME_DIR", b.TempDir())
+	b.Setenv("XDG_CACHE_HOME", b.TempDir())
+	b.Setenv("DDKD_SOCKET", "")
+	b.Setenv(asDDKRun, "1")
+	if _, err := findDaemon("", time.Minute, 0); err != nil {
+		b.Skip(err)
+	}
+	defer func() { require.NoError(b, stopDaemon()) }()
+	var alone, by time.Duration
+	for b.Loop() {
+		start := time.Now()
+		require.NoError(b, exec.Command("true").Run())
+		middle := time.Now()
+		require.NoError(b, exec.Command(os.Args[0], "true").Run())
+		alone, by = alone+middle.Sub(start), by+time.Since(middle)
+	}
+	b.ReportMetric(float64((by-alone).Microseconds())/float64(b.N), "more-µs/op")
+	b.ReportMetric(float64(by)/float64(alone), "ratio")
+}
