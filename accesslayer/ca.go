@@ -99,12 +99,12 @@ func (d *DMA) Unwrap() any { return d.dmaVerbs.DMA }
 
 // NewEventHandler adds a handler of events of the CA and its ports. The access layer implements it, also for drivers
 // without CapEventHandlers. Status: InvalidParameter (fn is nil), InvalidState with ErrClosed.
-func (c *CA) NewEventHandler(fn func(ci.Event), ctx any) (*EventHandler, error) {
+func (c *CA) NewEventHandler(fn func(ci.Event), arg any) (*EventHandler, error) {
 	const verb = "CA.OnEvent"
 	if fn == nil {
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the callback is nil"}
 	}
-	h := &EventHandler{fn: fn, ctx: ctx}
+	h := &EventHandler{fn: fn, ctx: arg}
 	h.n = &node{kind: kindHandler, obj: h}
 	return made(h, h.n.make(c.n, verb, nothing))
 }

@@ -168,7 +168,7 @@ type clientHCA struct {
 
 func (h clientHCA) Info() ci.HCAInfo { return h.a.info }
 
-func (h clientHCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+func (h clientHCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, error) {
 	const verb = "HCA.OpenCA"
 	switch {
 	case guid == 0 || onEvent == nil:
@@ -177,7 +177,7 @@ func (h clientHCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA,
 		return nil, &ci.Error{Verb: verb, Status: ci.NotFound, Detail: fmt.Sprintf("this HCA is %016x",
 			uint64(h.a.info.GUID))}
 	}
-	ca, err := h.c.OpenCA(guid, func(_ *CA, e ci.Event) { e.Context = ctx; onEvent(e) })
+	ca, err := h.c.OpenCA(guid, func(_ *CA, e ci.Event) { e.Context = arg; onEvent(e) })
 	if err != nil {
 		return nil, err
 	}

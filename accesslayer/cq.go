@@ -52,7 +52,7 @@ func (p *PD) NewCQ(c ci.CQCreate, h CQHandler) (*CQ, error) {
 			})
 		}
 	}
-	complete := func(ctx any) {
+	complete := func(arg any) {
 		if q.waiters.Load() > 0 {
 			select {
 			case q.signal <- struct{}{}:
@@ -63,14 +63,14 @@ func (p *PD) NewCQ(c ci.CQCreate, h CQHandler) (*CQ, error) {
 			h.OnCompletion(q)
 		}
 		if c.OnCompletion != nil {
-			c.OnCompletion(ctx)
+			c.OnCompletion(arg)
 		}
 	}
-	down.OnCompletion = func(ctx any) {
+	down.OnCompletion = func(arg any) {
 		if q.live.Load() {
-			complete(ctx)
+			complete(arg)
 		} else {
-			q.n.callback(func() { complete(ctx) })
+			q.n.callback(func() { complete(arg) })
 		}
 	}
 	err := q.n.make(p.n, "PD.CreateCQ", func() (func() error, error) {

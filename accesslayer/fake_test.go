@@ -58,7 +58,7 @@ func (h *fakeHCA) setGUID(g ci.GUID) {
 
 func (h *fakeHCA) Info() ci.HCAInfo { return h.info }
 
-func (h *fakeHCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+func (h *fakeHCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, error) {
 	if err := h.verb("HCA.OpenCA"); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (h *fakeHCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, 
 	}
 	h.opens++
 	h.closed = false
-	h.open = &fakeCA{fakeObj: fakeObj{h: h, kind: "CA", onEvent: onEvent, ctx: ctx}}
+	h.open = &fakeCA{fakeObj: fakeObj{h: h, kind: "CA", onEvent: onEvent, ctx: arg}}
 	h.trace = append(h.trace, "open")
 	return h.open, nil
 }

@@ -220,9 +220,9 @@ func TestEventDuringRegister(t *testing.T) {
 
 type earlyHCA struct{ *fakeHCA }
 
-func (h *earlyHCA) OpenCA(g ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
-	fn(ci.Event{Type: ci.EventReregister, Port: 1, Context: ctx})
-	return h.fakeHCA.OpenCA(g, fn, ctx)
+func (h *earlyHCA) OpenCA(g ci.GUID, fn func(ci.Event), arg any) (ci.CA, error) {
+	fn(ci.Event{Type: ci.EventReregister, Port: 1, Context: arg})
+	return h.fakeHCA.OpenCA(g, fn, arg)
 }
 
 // Many opens share one open of the driver, and destroying them does not close it.

@@ -59,8 +59,8 @@ func (c *ciCA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 	return u.CI(), nil
 }
 
-func (c *ciCA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
-	return asCI[ci.Object](c.ca().NewEventHandler(fn, ctx))
+func (c *ciCA) OnEvent(fn func(ci.Event), arg any) (ci.Object, error) {
+	return asCI[ci.Object](c.ca().NewEventHandler(fn, arg))
 }
 
 func (c *ciCA) MapDMA(mem ci.Memory) (ci.DMA, error) { return asCI[ci.DMA](c.ca().NewDMA(mem)) }

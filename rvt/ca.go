@@ -101,10 +101,10 @@ func (c *CA) AllocatePD(typ ci.PDType) (ci.PD, error) {
 }
 
 // OnEvent adds a handler for events of the CA and its ports.
-func (c *CA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
+func (c *CA) OnEvent(fn func(ci.Event), arg any) (ci.Object, error) {
 	const verb = "CA.OnEvent"
 	if !c.hca.attr.Caps.Has(ci.CapEventHandlers) {
-		return c.UnimplementedCA.OnEvent(fn, ctx)
+		return c.UnimplementedCA.OnEvent(fn, arg)
 	}
 	if fn == nil {
 		return nil, failf(verb, ci.InvalidParameter, "fn is nil")
@@ -112,7 +112,7 @@ func (c *CA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
 	if !c.get() {
 		return nil, fail(verb, ci.InvalidCAHandle)
 	}
-	h := &eventHandler{ca: c, n: &notifier{onEvent: fn, ctx: ctx}}
+	h := &eventHandler{ca: c, n: &notifier{onEvent: fn, ctx: arg}}
 	c.hca.limit[kindHandler].Add(1)
 	c.handlers.add(h.n)
 	return h, nil

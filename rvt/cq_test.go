@@ -28,8 +28,8 @@ func newCQRig(t *testing.T, size int, clock clock.Clock) *cqRig {
 	x.a = newSide(t, l, 0xa, clock, ci.RC, nil)
 	x.b = newSide(t, l, 0xb, clock, ci.RC, nil)
 	var err error
-	x.cq, err = x.b.pd.CreateCQ(ci.CQCreate{Size: size, Context: "mine", OnCompletion: func(ctx any) {
-		require.Equal(t, "mine", ctx)
+	x.cq, err = x.b.pd.CreateCQ(ci.CQCreate{Size: size, Context: "mine", OnCompletion: func(arg any) {
+		require.Equal(t, "mine", arg)
 		x.fired <- struct{}{}
 	}, OnEvent: func(e ci.Event) { x.events <- e }})
 	require.NoError(t, err)

@@ -86,8 +86,8 @@ type inner struct{ *HCA }
 
 func (i inner) Unwrap() any { return i.HCA }
 
-func (i inner) OpenCA(g ci.GUID, f func(ci.Event), ctx any) (ci.CA, error) {
-	return i.openCA(g, f, ctx)
+func (i inner) OpenCA(g ci.GUID, f func(ci.Event), arg any) (ci.CA, error) {
+	return i.openCA(g, f, arg)
 }
 
 // Info returns the identity of the adapter.
@@ -97,11 +97,11 @@ func (h *HCA) Info() ci.HCAInfo { return h.cfg.Info }
 func (h *HCA) Attr() ci.CAAttr { return h.attr }
 
 // OpenCA opens the adapter. The CA is wrapped by Config.Override.
-func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
-	return h.face.OpenCA(guid, onEvent, ctx)
+func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, error) {
+	return h.face.OpenCA(guid, onEvent, arg)
 }
 
-func (h *HCA) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+func (h *HCA) openCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, error) {
 	const verb = "HCA.OpenCA"
 	switch {
 	case guid == 0:
@@ -120,7 +120,7 @@ func (h *HCA) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 		return nil, failf(verb, ci.ResourceBusy, "one open at a time")
 	}
 	ca := &CA{hca: h}
-	ca.handlers = newHandlers(onEvent, ctx)
+	ca.handlers = newHandlers(onEvent, arg)
 	h.open.Store(ca)
 	for _, p := range h.ports {
 		p.reopen()

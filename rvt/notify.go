@@ -139,8 +139,8 @@ type handlers struct {
 	list []*notifier // the first is OpenCA's
 }
 
-func newHandlers(onEvent func(ci.Event), ctx any) *handlers {
-	return &handlers{list: []*notifier{{onEvent: onEvent, ctx: ctx}}}
+func newHandlers(onEvent func(ci.Event), arg any) *handlers {
+	return &handlers{list: []*notifier{{onEvent: onEvent, ctx: arg}}}
 }
 
 func (h *handlers) post(e ci.Event) {

@@ -92,7 +92,7 @@ func TestNotifierOrder(t *testing.T) {
 			require.Equal(t, 5, e.Context)
 			<-gate
 			got = append(got, e.Type)
-		}, onDue: func(ctx any) { require.Equal(t, 5, ctx); completions++ }}
+		}, onDue: func(arg any) { require.Equal(t, 5, arg); completions++ }}
 		for i := range 10 {
 			n.event(ci.EventType(i))
 		}

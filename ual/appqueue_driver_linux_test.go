@@ -33,8 +33,8 @@ func (h *appHCA) Info() ci.HCAInfo {
 }
 
 // OpenCA opens the adapter.
-func (h *appHCA) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
-	ca, err := h.HCA.OpenCA(guid, fn, ctx)
+func (h *appHCA) OpenCA(guid ci.GUID, fn func(ci.Event), arg any) (ci.CA, error) {
+	ca, err := h.HCA.OpenCA(guid, fn, arg)
 	if err != nil {
 		return nil, err
 	}

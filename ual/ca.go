@@ -264,14 +264,14 @@ func (v *vendorError) Error() string { return v.err.Error() }
 func (v *vendorError) Unwrap() error { return v.err }
 
 // OnEvent registers one more handler of the CA's events.
-func (c *CA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
+func (c *CA) OnEvent(fn func(ci.Event), arg any) (ci.Object, error) {
 	if fn == nil {
 		return nil, &ci.Error{Verb: "CA.OnEvent", Status: ci.InvalidParameter, Detail: "the callback is nil"}
 	}
 	if _, err := c.Query(); err != nil { // a CA that was destroyed has no handlers
 		return nil, err
 	}
-	h := &handler{ca: c, fn: fn, ctx: ctx}
+	h := &handler{ca: c, fn: fn, ctx: arg}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handlers = append(c.handlers[:len(c.handlers):len(c.handlers)], h)

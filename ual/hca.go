@@ -24,7 +24,7 @@ var _ ci.HCA = (*hca)(nil)
 func (h *hca) Info() ci.HCAInfo { return h.info }
 
 // OpenCA opens the adapter for this process. Other processes may have it open, too.
-func (h *hca) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+func (h *hca) OpenCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, error) {
 	const verb = "HCA.OpenCA"
 	switch {
 	case guid == 0 || onEvent == nil:
@@ -38,7 +38,7 @@ func (h *hca) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	if h.open {
 		return nil, &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: "this HCA is open"}
 	}
-	ca, err := h.openCA(guid, onEvent, ctx)
+	ca, err := h.openCA(guid, onEvent, arg)
 	if err != nil {
 		return nil, err
 	}
@@ -46,9 +46,9 @@ func (h *hca) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	return ca, nil
 }
 
-func (h *hca) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+func (h *hca) openCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, error) {
 	c := &CA{c: h.c, hca: h, lib: findLibrary(h.c.libs, h.info.Library), opened: make(chan struct{})}
-	c.events = receiver{context: ctx, drained: c.drained, onEvent: func(e ci.Event) {
+	c.events = receiver{context: arg, drained: c.drained, onEvent: func(e ci.Event) {
 		if e.Type == ci.EventLocalFatal {
 			c.fatal()
 		}

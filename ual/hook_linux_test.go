@@ -35,8 +35,8 @@ func (h *userHCA) Info() ci.HCAInfo {
 	return i
 }
 
-func (h *userHCA) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
-	ca, err := h.HCA.OpenCA(guid, fn, ctx)
+func (h *userHCA) OpenCA(guid ci.GUID, fn func(ci.Event), arg any) (ci.CA, error) {
+	ca, err := h.HCA.OpenCA(guid, fn, arg)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ type receiver struct {
 
 	// The context of the consumer, and its callbacks, which may be nil.
 	context      any
-	onCompletion func(ctx any)
+	onCompletion func(arg any)
 	onEvent      func(ci.Event)
 	onNotice     func() // of an object of a service
 	ca           *CA    // of a CQ

@@ -23,9 +23,9 @@ type eventHCA struct {
 	raise *func(ci.Event)
 }
 
-func (h eventHCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+func (h eventHCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, error) {
 	*h.raise = onEvent
-	return h.HCA.OpenCA(guid, onEvent, ctx)
+	return h.HCA.OpenCA(guid, onEvent, arg)
 }
 
 // A managedPair is a manager, and a port whose traps it receives.

@@ -14,7 +14,7 @@ import (
 )
 
 // tree opens l over mocks down to a PD.
-func tree(t *testing.T, l ciwrap.Layer, onEvent func(ci.Event), ctx any) (h *cimock.MockHCA, p *cimock.MockPD, ca ci.CA,
+func tree(t *testing.T, l ciwrap.Layer, onEvent func(ci.Event), arg any) (h *cimock.MockHCA, p *cimock.MockPD, ca ci.CA,
 	pd ci.PD, fire func(ci.Event)) {
 	ctrl := gomock.NewController(t)
 	h, p = cimock.NewMockHCA(ctrl), cimock.NewMockPD(ctrl)
@@ -25,7 +25,7 @@ func tree(t *testing.T, l ciwrap.Layer, onEvent func(ci.Event), ctx any) (h *cim
 		return c, nil
 	})
 	c.EXPECT().AllocatePD(gomock.Any()).Return(p, nil)
-	ca, err := ciwrap.Wrap(h, l).OpenCA(1, onEvent, ctx)
+	ca, err := ciwrap.Wrap(h, l).OpenCA(1, onEvent, arg)
 	require.NoError(t, err)
 	pd, err = ca.AllocatePD(ci.PDNormal)
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestEventFilter(t *testing.T) {
 				deliver(e)
 			}
 		},
-		Completion: func(ctx any, deliver func(any)) { deliver(ctx); deliver(ctx) },
+		Completion: func(arg any, deliver func(any)) { deliver(arg); deliver(arg) },
 	}
 	_, p, _, pd, fire := tree(t, l, onEvent, nil)
 	ctrl := gomock.NewController(t)
@@ -95,7 +95,7 @@ func TestEventFilter(t *testing.T) {
 	fire(ci.Event{Type: ci.EventPortDown})
 	completions := 0
 	_, err := pd.CreateCQ(ci.CQCreate{OnEvent: onEvent,
-		OnCompletion: func(ctx any) { assert.Equal(t, "cq", ctx); completions++ }})
+		OnCompletion: func(arg any) { assert.Equal(t, "cq", arg); completions++ }})
 	require.NoError(t, err)
 	_, err = pd.CreateQP(ci.QPCreate{OnEvent: onEvent})
 	require.NoError(t, err)
@@ -109,8 +109,8 @@ func TestEventFilter(t *testing.T) {
 func TestOpenCAHook(t *testing.T) {
 	t.Parallel()
 	var got ci.Event
-	l := ciwrap.Layer{OpenCA: func(fn func(ci.Event), ctx any) (func(ci.Event), any) {
-		return func(e ci.Event) { e.Vendor++; e.Context = ctx; fn(e) }, "mine"
+	l := ciwrap.Layer{OpenCA: func(fn func(ci.Event), arg any) (func(ci.Event), any) {
+		return func(e ci.Event) { e.Vendor++; e.Context = arg; fn(e) }, "mine"
 	}}
 	_, _, _, _, fire := tree(t, l, func(e ci.Event) { got = e }, "theirs")
 	fire(ci.Event{Type: ci.EventPortActive, Port: 2})

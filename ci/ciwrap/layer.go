@@ -34,14 +34,14 @@ type Layer struct {
 	MRCreate  func(ci.MRCreate) ci.MRCreate
 	// OpenCA and OnEvent change the callback and context of HCA.OpenCA and CA.OnEvent. A nil callback is passed down
 	// unchanged, and the driver rejects it.
-	OpenCA  func(fn func(ci.Event), ctx any) (func(ci.Event), any)
-	OnEvent func(fn func(ci.Event), ctx any) (func(ci.Event), any)
+	OpenCA  func(fn func(ci.Event), arg any) (func(ci.Event), any)
+	OnEvent func(fn func(ci.Event), arg any) (func(ci.Event), any)
 
 	// Event is called in place of every event callback of every object. It calls deliver not at all, once or several
 	// times. It runs in the context of the callback, and nearer to the driver than the hooks.
 	Event func(e ci.Event, deliver func(ci.Event))
 	// Completion is the same for OnCompletion of every CQ.
-	Completion func(ctx any, deliver func(ctx any))
+	Completion func(arg any, deliver func(arg any))
 }
 
 // MROrigin describes how a region was created. Only the part that Kind names is meaningful.

@@ -9,11 +9,11 @@ type hcaWrap struct {
 	l *Layer
 }
 
-func (h *hcaWrap) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+func (h *hcaWrap) OpenCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, error) {
 	if onEvent != nil && h.l.OpenCA != nil {
-		onEvent, ctx = h.l.OpenCA(onEvent, ctx)
+		onEvent, arg = h.l.OpenCA(onEvent, arg)
 	}
-	in, err := h.HCA.OpenCA(guid, h.l.filter(onEvent), ctx)
+	in, err := h.HCA.OpenCA(guid, h.l.filter(onEvent), arg)
 	return made(in, err, func(in ci.CA) ci.CA {
 		if h.l.belowCA() {
 			in = &caWrap{CA{in}, h.l}
@@ -48,11 +48,11 @@ func (c *caWrap) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 	})
 }
 
-func (c *caWrap) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
+func (c *caWrap) OnEvent(fn func(ci.Event), arg any) (ci.Object, error) {
 	if fn != nil && c.l.OnEvent != nil {
-		fn, ctx = c.l.OnEvent(fn, ctx)
+		fn, arg = c.l.OnEvent(fn, arg)
 	}
-	in, err := c.CA.OnEvent(c.l.filter(fn), ctx)
+	in, err := c.CA.OnEvent(c.l.filter(fn), arg)
 	return made(in, err, c.l.EventHandler)
 }
 
@@ -104,7 +104,7 @@ func (p *pdWrap) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	down := c
 	down.OnEvent = p.l.filter(c.OnEvent)
 	if done := c.OnCompletion; done != nil && p.l.Completion != nil {
-		down.OnCompletion = func(ctx any) { p.l.Completion(ctx, done) }
+		down.OnCompletion = func(arg any) { p.l.Completion(arg, done) }
 	}
 	in, err := p.PD.CreateCQ(down)
 	return made(in, err, with(p.l.CQ, c))

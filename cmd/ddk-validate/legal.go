@@ -96,7 +96,7 @@ func (l *legal) draw(c *reference.Config) {
 		SRQCreate: func(s ci.SRQCreate) ci.SRQCreate { round(&s.MaxWR, a.MaxSRQWRs); return s },
 	}
 	if slow { // callbacks are late, and completions may have been polled before
-		c.Override.Completion = func(ctx any, deliver func(any)) { time.Sleep(time.Millisecond); deliver(ctx) }
+		c.Override.Completion = func(arg any, deliver func(any)) { time.Sleep(time.Millisecond); deliver(arg) }
 	}
 }
 

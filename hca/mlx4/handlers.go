@@ -53,7 +53,7 @@ type handler struct {
 }
 
 // OnEvent adds a handler for the events of the CA and its ports. Status: InvalidParameter, InvalidCAHandle.
-func (c *ca) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
+func (c *ca) OnEvent(fn func(ci.Event), arg any) (ci.Object, error) {
 	const verb = "CA.OnEvent"
 	switch {
 	case fn == nil:
@@ -61,7 +61,7 @@ func (c *ca) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
 	case !c.get():
 		return nil, fail(verb, ci.InvalidCAHandle, "")
 	}
-	h := &handler{ca: c, notify: newNotifier(nil, fn, ctx)}
+	h := &handler{ca: c, notify: newNotifier(nil, fn, arg)}
 	c.hca.numHandlers.Add(1)
 	c.handlers.add(h.notify)
 	return h, nil

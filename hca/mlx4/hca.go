@@ -211,7 +211,7 @@ func (h *HCA) Info() ci.HCAInfo { return h.info }
 
 // OpenCA opens the adapter. Status: InvalidParameter (a zero GUID, a nil callback), NotFound, ResourceBusy (already
 // open), InvalidState (the adapter has failed or is closed).
-func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, error) {
 	const verb = "HCA.OpenCA"
 	switch {
 	case guid == 0 || onEvent == nil:
@@ -219,7 +219,7 @@ func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	case guid != h.info.GUID:
 		return nil, fail(verb, ci.NotFound, "")
 	}
-	c := &ca{hca: h, handlers: handlers{list: []*notifier{newNotifier(nil, onEvent, ctx)}}}
+	c := &ca{hca: h, handlers: handlers{list: []*notifier{newNotifier(nil, onEvent, arg)}}}
 	if err := h.setOpen(verb, c); err != nil {
 		return nil, err
 	}

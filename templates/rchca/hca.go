@@ -107,7 +107,7 @@ func (h *HCA) Info() ci.HCAInfo {
 
 // OpenCA opens the adapter. Status: InvalidParameter (a zero GUID, a nil callback), NotFound, ResourceBusy (already
 // open), InvalidState (Close was called).
-func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, error) {
 	const verb = "HCA.OpenCA"
 	switch {
 	case guid == 0 || onEvent == nil:
@@ -123,7 +123,7 @@ func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	case h.open != nil:
 		return nil, fail(verb, ci.ResourceBusy, "already open")
 	}
-	h.open = &ca{hca: h, notify: newNotifier(nil, onEvent, ctx)}
+	h.open = &ca{hca: h, notify: newNotifier(nil, onEvent, arg)}
 	return h.open, nil
 }
 

@@ -22,8 +22,8 @@ type notifier struct {
 	idle    sync.Cond
 }
 
-func newNotifier(onDone func(any), onEvent func(ci.Event), ctx any) *notifier {
-	n := &notifier{onDone: onDone, onEvent: onEvent, ctx: ctx}
+func newNotifier(onDone func(any), onEvent func(ci.Event), arg any) *notifier {
+	n := &notifier{onDone: onDone, onEvent: onEvent, ctx: arg}
 	n.idle.L = &n.mu
 	return n
 }

@@ -71,7 +71,7 @@ func (h *HCA) Info() ci.HCAInfo {
 }
 
 // OpenCA implements ci.HCA.
-func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, error) {
 	h.enter("HCA.OpenCA")
 	h.mu.Lock()
 	defer h.mu.Unlock()

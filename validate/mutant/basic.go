@@ -66,20 +66,20 @@ func Basic() []Mutant {
 
 type anyGUID struct{ ciwrap.HCA }
 
-func (a anyGUID) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
+func (a anyGUID) OpenCA(guid ci.GUID, fn func(ci.Event), arg any) (ci.CA, error) {
 	if guid != 0 {
 		guid = a.Info().GUID
 	}
-	return a.HCA.OpenCA(guid, fn, ctx)
+	return a.HCA.OpenCA(guid, fn, arg)
 }
 
 type zeroGUID struct{ ciwrap.HCA }
 
-func (z zeroGUID) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
+func (z zeroGUID) OpenCA(guid ci.GUID, fn func(ci.Event), arg any) (ci.CA, error) {
 	if guid == 0 {
 		return nil, &ci.Error{Verb: "HCA.OpenCA", Status: ci.NotFound}
 	}
-	return z.HCA.OpenCA(guid, fn, ctx)
+	return z.HCA.OpenCA(guid, fn, arg)
 }
 
 type oneSnapshot struct {

@@ -32,7 +32,7 @@ func CQNotify() []Mutant {
 			"each completion callback is called twice",
 			func(c ci.CQCreate) ci.CQCreate {
 				if fn := c.OnCompletion; fn != nil {
-					c.OnCompletion = func(ctx any) { fn(ctx); fn(ctx) }
+					c.OnCompletion = func(arg any) { fn(arg); fn(arg) }
 				}
 				return c
 			},
@@ -126,13 +126,13 @@ func CQNotify() []Mutant {
 				if fn := c.OnCompletion; fn != nil {
 					var mu sync.Mutex
 					n := 0
-					c.OnCompletion = func(ctx any) {
+					c.OnCompletion = func(arg any) {
 						mu.Lock()
 						n++
 						lost := n%2 == 0
 						mu.Unlock()
 						if !lost {
-							fn(ctx)
+							fn(arg)
 						}
 					}
 				}
@@ -150,7 +150,7 @@ func CQNotify() []Mutant {
 		{
 			Name: "cq.destroy-overtakes", Area: "cq.notify", Breaks: "CI-DestroyCQ-03",
 			Does: "Destroy does not wait for a running callback",
-			Wrap: tap.Layer(ciwrap.Layer{Completion: func(ctx any, deliver func(any)) { go deliver(ctx) }}),
+			Wrap: tap.Layer(ciwrap.Layer{Completion: func(arg any, deliver func(any)) { go deliver(arg) }}),
 		},
 		create(
 			"cq.late-callback",
@@ -158,7 +158,7 @@ func CQNotify() []Mutant {
 			"callbacks run on another goroutine, with a delay",
 			func(c ci.CQCreate) ci.CQCreate {
 				if fn := c.OnCompletion; fn != nil {
-					c.OnCompletion = func(ctx any) { time.AfterFunc(2*time.Millisecond, func() { fn(ctx) }) }
+					c.OnCompletion = func(arg any) { time.AfterFunc(2*time.Millisecond, func() { fn(arg) }) }
 				}
 				return c
 			},

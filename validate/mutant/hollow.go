@@ -86,11 +86,11 @@ func (h hollowCA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 	return h.CA.OpenUser(p, ub)
 }
 
-func (h hollowCA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
+func (h hollowCA) OnEvent(fn func(ci.Event), arg any) (ci.Object, error) {
 	if h.bits.Has(ci.CapEventHandlers) {
 		return nil, nothingBehind("CA.OnEvent")
 	}
-	return h.CA.OnEvent(fn, ctx)
+	return h.CA.OnEvent(fn, arg)
 }
 
 func (h hollowCA) LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error {

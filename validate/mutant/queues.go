@@ -186,7 +186,7 @@ func Objects() []Mutant {
 			Wrap: func(h ci.HCA) ci.HCA {
 				var busy atomic.Int32
 				return ciwrap.Wrap(h, ciwrap.Layer{
-					Completion: func(ctx any, deliver func(any)) { busy.Add(1); deliver(ctx); busy.Add(-1) },
+					Completion: func(arg any, deliver func(any)) { busy.Add(1); deliver(arg); busy.Add(-1) },
 					PD:         func(p ci.PD, _ ci.PDType) ci.PD { return shyPD{ciwrap.PD{PD: p}, &busy} },
 				})
 			},

@@ -208,12 +208,12 @@ func lateSecond(c ci.CQCreate) ci.CQCreate {
 		return c
 	}
 	var n atomic.Int32
-	c.OnCompletion = func(ctx any) {
+	c.OnCompletion = func(arg any) {
 		if n.Add(1) == 1 {
-			fn(ctx)
+			fn(arg)
 			return
 		}
-		time.AfterFunc(15*time.Millisecond, func() { fn(ctx) })
+		time.AfterFunc(15*time.Millisecond, func() { fn(arg) })
 	}
 	return c
 }

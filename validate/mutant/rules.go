@@ -54,11 +54,11 @@ func Rules() []Mutant {
 			CQCreate: func(c ci.CQCreate) ci.CQCreate {
 				if fn := c.OnCompletion; fn != nil {
 					var later atomic.Bool
-					c.OnCompletion = func(ctx any) {
+					c.OnCompletion = func(arg any) {
 						if !later.Swap(true) {
-							ctx = nil
+							arg = nil
 						}
-						fn(ctx)
+						fn(arg)
 					}
 				}
 				return c
@@ -334,11 +334,11 @@ func (h oneGUID) Info() ci.HCAInfo {
 	return i
 }
 
-func (h oneGUID) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
+func (h oneGUID) OpenCA(guid ci.GUID, fn func(ci.Event), arg any) (ci.CA, error) {
 	if guid == sameGUID {
 		guid = h.HCA.Info().GUID
 	}
-	return h.HCA.OpenCA(guid, fn, ctx)
+	return h.HCA.OpenCA(guid, fn, arg)
 }
 
 // destroyFailsInside makes QP.Destroy fail while an event is delivered.
@@ -401,9 +401,9 @@ func (f sortedFMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
 // lostCallbacks drops every tenth completion callback of an adapter.
 func lostCallbacks(h ci.HCA) ci.HCA {
 	n := &atomic.Int32{}
-	return ciwrap.Wrap(h, ciwrap.Layer{Completion: func(ctx any, deliver func(any)) {
+	return ciwrap.Wrap(h, ciwrap.Layer{Completion: func(arg any, deliver func(any)) {
 		if n.Add(1)%10 != 0 {
-			deliver(ctx)
+			deliver(arg)
 		}
 	}})
 }
@@ -601,8 +601,8 @@ type rearming struct{ ciwrap.PD }
 func (p rearming) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	made := &atomic.Pointer[ci.CQ]{}
 	if fn := c.OnCompletion; fn != nil {
-		c.OnCompletion = func(ctx any) {
-			fn(ctx)
+		c.OnCompletion = func(arg any) {
+			fn(arg)
 			if q := made.Load(); q != nil {
 				_ = (*q).Notify(ci.NotifyNext)
 			}
@@ -620,10 +620,10 @@ func pollFailsInside() ciwrap.Layer {
 	var inside atomic.Int32
 	return ciwrap.Layer{
 		CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return pollsOutside{ciwrap.CQ{CQ: c}, &inside} },
-		Completion: func(ctx any, deliver func(any)) {
+		Completion: func(arg any, deliver func(any)) {
 			inside.Add(1)
 			defer inside.Add(-1)
-			deliver(ctx)
+			deliver(arg)
 		},
 	}
 }
@@ -739,7 +739,7 @@ func (q sqdRefuses) PostSend(wrs []ci.SendWR) (int, error) {
 // a case that causes events all the time finds the fault.
 type lateContext struct{ ciwrap.CA }
 
-func (c lateContext) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
+func (c lateContext) OnEvent(fn func(ci.Event), arg any) (ci.Object, error) {
 	var hasReturned atomic.Bool
 	early := make(chan struct{}, 1)
 	o, err := c.CA.OnEvent(func(e ci.Event) {
@@ -751,7 +751,7 @@ func (c lateContext) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
 		default:
 		}
 		fn(e)
-	}, ctx)
+	}, arg)
 	select {
 	case <-early:
 	case <-time.After(100 * time.Millisecond): // the case causes no events

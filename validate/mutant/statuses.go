@@ -139,8 +139,8 @@ func (c subCA) AllocatePD(typ ci.PDType) (ci.PD, error) {
 	return call(c.s, "CA.AllocatePD", func() (ci.PD, error) { return c.CA.AllocatePD(typ) })
 }
 
-func (c subCA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
-	return call(c.s, "CA.OnEvent", func() (ci.Object, error) { return c.CA.OnEvent(fn, ctx) })
+func (c subCA) OnEvent(fn func(ci.Event), arg any) (ci.Object, error) {
+	return call(c.s, "CA.OnEvent", func() (ci.Object, error) { return c.CA.OnEvent(fn, arg) })
 }
 
 func (c subCA) MapDMA(m ci.Memory) (ci.DMA, error) {

@@ -473,8 +473,8 @@ func (h *heard) Destroy() error {
 	return nil
 }
 
-func (l *listening) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
-	o, err := l.CA.OnEvent(fn, ctx)
+func (l *listening) OnEvent(fn func(ci.Event), arg any) (ci.Object, error) {
+	o, err := l.CA.OnEvent(fn, arg)
 	if err != nil {
 		return o, err
 	}

@@ -12,11 +12,11 @@ type hca struct {
 	in *Injector
 }
 
-func (o *hca) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+func (o *hca) OpenCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, error) {
 	if err := o.in.strike(hcaOpenCA); err != nil {
 		return nil, err
 	}
-	return o.HCA.OpenCA(guid, onEvent, ctx)
+	return o.HCA.OpenCA(guid, onEvent, arg)
 }
 
 type ca struct {
@@ -59,11 +59,11 @@ func (o *ca) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 	return o.CA.OpenUser(p, ub)
 }
 
-func (o *ca) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
+func (o *ca) OnEvent(fn func(ci.Event), arg any) (ci.Object, error) {
 	if err := o.in.strike(caOnEvent); err != nil {
 		return nil, err
 	}
-	return o.CA.OnEvent(fn, ctx)
+	return o.CA.OnEvent(fn, arg)
 }
 
 func (o *ca) MapDMA(mem ci.Memory) (ci.DMA, error) {

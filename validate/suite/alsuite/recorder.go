@@ -216,9 +216,9 @@ type (
 	}
 )
 
-func (h recHCA) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
+func (h recHCA) OpenCA(guid ci.GUID, fn func(ci.Event), arg any) (ci.CA, error) {
 	h.r.verb("HCA.OpenCA")
-	ca, err := h.HCA.OpenCA(guid, fn, ctx)
+	ca, err := h.HCA.OpenCA(guid, fn, arg)
 	if err == nil {
 		h.r.mu.Lock()
 		h.r.closed = false

@@ -18,8 +18,8 @@ import (
 var callbacksCases = &validate.Area{Feature: validate.FeatureEvents}
 
 // pairWith returns another connection beside p. The QP of A has this context and callback.
-func pairWith(p *kit.Pair, ctx any, onEvent func(ci.Event)) *kit.Pair {
-	p.A.Config.Context, p.A.Config.OnEvent = ctx, onEvent
+func pairWith(p *kit.Pair, arg any, onEvent func(ci.Event)) *kit.Pair {
+	p.A.Config.Context, p.A.Config.OnEvent = arg, onEvent
 	return p.More(false)
 }
 
@@ -154,12 +154,12 @@ func earlyCallback(t *validate.T) {
 	}
 	for i := range 10 {
 		o := &owner{fmt.Sprintf("object %d", i), make(chan string, 64)}
-		fn := func(ctx any) {
-			if c, ok := ctx.(*owner); ok {
+		fn := func(arg any) {
+			if c, ok := arg.(*owner); ok {
 				c.rings <- c.name
 				return
 			}
-			o.rings <- fmt.Sprintf("%v, which is not of the type of the given context", ctx)
+			o.rings <- fmt.Sprintf("%v, which is not of the type of the given context", arg)
 		}
 		cq := p.A.QP.CA.CQWith(p.A.PD, ci.CQCreate{Size: 16, Context: o, OnCompletion: fn})
 		q := p.A.QP.CA.QP(p.A.PD, p.A.CQ, cq, kit.With(func(c *kit.Config) {
@@ -555,9 +555,9 @@ func callbackVerbs(t *validate.T) {
 }
 
 // limited returns an SRQ of one QP of B, and a function that sends messages until the SRQ raises its limit event.
-func limited(t *validate.T, p *kit.Pair, ctx any, onEvent func(ci.Event)) (s ci.SRQ, trip func(), q *kit.QP) {
+func limited(t *validate.T, p *kit.Pair, arg any, onEvent func(ci.Event)) (s ci.SRQ, trip func(), q *kit.QP) {
 	b := p.B
-	in, err := b.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 8, MaxSGE: 1}, Context: ctx, OnEvent: onEvent})
+	in, err := b.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 8, MaxSGE: 1}, Context: arg, OnEvent: onEvent})
 	kit.OK(t, err, "PD.CreateSRQ")
 	s = kit.Own(t, in, "SRQ")
 	c := kit.Options(p.A.QP.CA, b.QP.CA, kit.Type(ci.RC))
@@ -625,11 +625,11 @@ func provoke(t *validate.T, ca *kit.CA, seen <-chan ci.Event) ci.Event {
 }
 
 // openWith opens the HCA with a callback of the case.
-func openWith(t *validate.T, ctx any, onEvent func(ci.Event)) *kit.CA {
+func openWith(t *validate.T, arg any, onEvent func(ci.Event)) *kit.CA {
 	first := kit.Open(t)
 	port := *first.Port
 	kit.OK(t, first.Destroy(), "CA.Destroy")
-	in, err := first.HCA.OpenCA(first.HCA.Info().GUID, onEvent, ctx)
+	in, err := first.HCA.OpenCA(first.HCA.Info().GUID, onEvent, arg)
 	kit.OK(t, err, "HCA.OpenCA")
 	ca := &kit.CA{CA: in, T: t, HCA: first.HCA, Attr: first.Attr, Port: &port}
 	t.Cleanup(func() { _ = in.Destroy() }) // for a case that ends early; otherwise it is closed

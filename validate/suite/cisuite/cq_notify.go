@@ -28,7 +28,7 @@ type bell struct {
 
 func newBell(t *validate.T) *bell { return &bell{t, make(chan any, 1<<16)} }
 
-func (b *bell) ring(ctx any) { b.rings <- ctx }
+func (b *bell) ring(arg any) { b.rings <- arg }
 
 // wait expects a callback before the deadline.
 func (b *bell) wait(where string) any {
@@ -236,8 +236,8 @@ func cqInsideAt(t *validate.T, a, b *kit.CA, at ci.Affinity) {
 		seen int
 	}
 	o := &owner{ok: make(chan error, 1)}
-	cq := b.CQWith(bpd, ci.CQCreate{Size: 64, Context: o, Affinity: at, OnCompletion: func(ctx any) {
-		o := ctx.(*owner)
+	cq := b.CQWith(bpd, ci.CQCreate{Size: 64, Context: o, Affinity: at, OnCompletion: func(arg any) {
+		o := arg.(*owner)
 		var wc [4]ci.WC
 		for {
 			n, err := o.cq.Poll(wc[:])

@@ -173,11 +173,11 @@ func isolationEvents(t *validate.T) {
 		p := &process{ca: s.app().open(), called: make(chan any, 8)}
 		list[i] = p
 		pd := p.ca.PD()
-		cq := p.ca.CQWith(pd, ci.CQCreate{Size: 16, Context: p, OnCompletion: func(ctx any) {
-			if ctx != p {
+		cq := p.ca.CQWith(pd, ci.CQCreate{Size: 16, Context: p, OnCompletion: func(arg any) {
+			if arg != p {
 				p.wrong.Add(1)
 			}
-			p.called <- ctx
+			p.called <- arg
 		}})
 		p.cq, p.qp = cq.CQ, p.ca.QP(pd, cq, cq, kit.Depth(4), kit.SGEs(1))
 		p.buf = p.ca.Buf(pd, 64, kit.AllAccess)

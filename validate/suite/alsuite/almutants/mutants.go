@@ -84,9 +84,9 @@ func fault(name string, r *req.Requirement, does string, wrap func(ci.HCA) ci.HC
 func lostCallbacks(isLost func(n int32) bool) func(ci.HCA) ci.HCA {
 	return func(h ci.HCA) ci.HCA {
 		n := &atomic.Int32{}
-		return ciwrap.Wrap(h, ciwrap.Layer{Completion: func(ctx any, deliver func(any)) {
+		return ciwrap.Wrap(h, ciwrap.Layer{Completion: func(arg any, deliver func(any)) {
 			if !isLost(n.Add(1)) {
-				deliver(ctx)
+				deliver(arg)
 			}
 		}})
 	}
@@ -148,8 +148,8 @@ type opensTwice struct {
 	open *atomic.Pointer[ci.CA]
 }
 
-func (h opensTwice) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
-	ca, err := h.HCA.OpenCA(guid, fn, ctx)
+func (h opensTwice) OpenCA(guid ci.GUID, fn func(ci.Event), arg any) (ci.CA, error) {
+	ca, err := h.HCA.OpenCA(guid, fn, arg)
 	if ci.StatusOf(err) == ci.ResourceBusy && h.open.Load() != nil {
 		return *h.open.Load(), nil
 	}
@@ -227,7 +227,7 @@ type keepsCQs struct{ ciwrap.PD }
 func (p keepsCQs) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	used := &atomic.Bool{}
 	if fn := c.OnCompletion; fn != nil {
-		c.OnCompletion = func(ctx any) { used.Store(true); fn(ctx) }
+		c.OnCompletion = func(arg any) { used.Store(true); fn(arg) }
 	}
 	q, err := p.PD.CreateCQ(c)
 	if err != nil {
@@ -265,11 +265,11 @@ type fewOpens struct {
 	most int32
 }
 
-func (h fewOpens) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
+func (h fewOpens) OpenCA(guid ci.GUID, fn func(ci.Event), arg any) (ci.CA, error) {
 	if h.n.Add(1) > h.most {
 		return nil, &ci.Error{Verb: "HCA.OpenCA", Status: ci.InsufficientResources}
 	}
-	return h.HCA.OpenCA(guid, fn, ctx)
+	return h.HCA.OpenCA(guid, fn, arg)
 }
 
 // busyMR rejects Destroy twelve times.

@@ -368,11 +368,11 @@ type deafPD struct{ ciwrap.PD }
 func (p deafPD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	d := &deafCQ{}
 	if fn := c.OnCompletion; fn != nil {
-		c.OnCompletion = func(ctx any) {
+		c.OnCompletion = func(arg any) {
 			if d.isError() {
 				return
 			}
-			fn(ctx)
+			fn(arg)
 		}
 	}
 	q, err := p.PD.CreateCQ(c)
