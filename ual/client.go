@@ -165,6 +165,9 @@ func (c *Client) Control(operation string, request []byte) ([]byte, error) {
 	return r.Text, nil
 }
 
+// maxStatus is the number of bytes beyond which a status has no end.
+const maxStatus = 1 << 28
+
 // Status returns the daemon's status as a JSON text. An unprivileged process sees no other clients.
 func (c *Client) Status() ([]byte, error) {
 	var text []byte
@@ -173,7 +176,9 @@ func (c *Client) Status() ([]byte, error) {
 		if err := c.do(schema.CmdStatus, &schema.QueryStatus{Offset: uint64(len(text))}, nil, &r); err != nil {
 			return nil, err
 		}
-		text = append(text, r.Text...)
+		if text = append(text, r.Text...); len(text) > maxStatus {
+			return nil, badReply(schema.CmdStatus, errors.New("the status has no end"))
+		}
 		if len(r.Text) == 0 || uint64(len(text)) >= r.Total {
 			return text, nil
 		}
