@@ -24,11 +24,11 @@ func TestAfterEndings(t *testing.T) {
 	exited := exec.Command("true")
 	require.NoError(t, exited.Start())
 	defer func() { require.NoError(t, exited.Wait()) }()
-	err := syscall.EINTR
-	for err == syscall.EINTR { // it stays until Wait
-		err, _ = unix.Waitid(unix.P_PID, exited.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil).(syscall.Errno)
+	var err error = syscall.EINTR
+	for errors.Is(err, syscall.EINTR) { // it stays until Wait
+		err = unix.Waitid(unix.P_PID, exited.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 	}
-	require.Zero(t, err)
+	require.NoError(t, err)
 	for _, c := range []struct {
 		name  string
 		err   error
