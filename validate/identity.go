@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"ciddk/ci"
 )
@@ -87,6 +88,29 @@ func (id *Identity) Adapter() string {
 		return "a software adapter (" + ids + ")"
 	}
 	return ids
+}
+
+// String describes the driver, its adapters and its claims in a line.
+func (id *Identity) String() string {
+	s := strings.TrimSpace(id.Driver+" "+id.Version) + ", " + id.Adapter() + ", GUID " + id.GUID
+	if id.Link != "" {
+		s += ", link " + id.Link
+	}
+	claims := strings.Join(id.Claims, " ")
+	if claims == "" {
+		claims = "nothing optional"
+	}
+	if len(id.Withheld) > 0 {
+		claims += "; not offered by the layer: " + strings.Join(id.Withheld, " ")
+	}
+	return fmt.Sprintf("%s: %s, %s, claims %s", s, plural(id.HCAs, "adapter"), plural(id.Ports, "port"), claims)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // caps returns the claims as bits, from their names: an identity that came from a worker has no attributes.

@@ -269,7 +269,7 @@ func (s Style) Verdict(r *validate.Report) string {
 	return s.paint("1;31", r.Verdict.Line)
 }
 
-// Summary writes waivers, notes, remarks, the matrices by section and by feature, the coverage, tool and host.
+// Summary writes waivers, notes, remarks, the matrices by section and by feature, the coverage, driver, tool and host.
 func Summary(w io.Writer, r *validate.Report, s Style) {
 	list(w, s, "Waived", r, func(x *validate.Result) string {
 		if x.Status == validate.Waived {
@@ -296,6 +296,9 @@ func Summary(w io.Writer, r *validate.Report, s Style) {
 	Matrix(w, "By section", r.BySection(), s)
 	Matrix(w, "By feature", r.ByFeature(), s)
 	fmt.Fprintf(w, "\n%s\n", CoverageLine(r.Requirements))
+	if r.Identity != nil {
+		fmt.Fprintf(w, "Driver: %s\n", r.Identity)
+	}
 	fmt.Fprintf(w, "Tool: %s\nHost: %s\n", r.Tool, r.Host)
 	notPassed(w, s, r)
 }

@@ -53,7 +53,7 @@ func (p *progress) update(n validate.Progress) {
 		if p.first != "" {
 			p.line(p.first)
 		}
-		p.line(identityLine(n.Identity))
+		p.line(n.Identity.String())
 	case n.Started != nil && p.bar != nil:
 		p.bar.describe(n.Started.ID)
 	case n.Result != nil:
@@ -110,28 +110,6 @@ func oneLine(s string) string {
 		return string(r[:159]) + "…"
 	}
 	return s
-}
-
-func identityLine(id *validate.Identity) string {
-	s := fmt.Sprintf("%s %s, %s, GUID %s", id.Driver, id.Version, id.Adapter(), id.GUID)
-	if id.Link != "" {
-		s += ", link " + id.Link
-	}
-	claims := strings.Join(id.Claims, " ")
-	if claims == "" {
-		claims = "nothing optional"
-	}
-	if len(id.Withheld) > 0 {
-		claims += "; not offered by the layer: " + strings.Join(id.Withheld, " ")
-	}
-	return fmt.Sprintf("%s: %s, %s, claims %s", s, count(id.HCAs, "adapter"), count(id.Ports, "port"), claims)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // stop removes the live line.
