@@ -12,7 +12,7 @@ import (
 //
 // A file belongs to a feature if its name, or that of its folder, begins with the feature's. In other files, a line
 // that ends in the comment "// NAME.go" belongs to the feature NAME, with the lines indented below it and the bracket
-// that closes them.
+// that closes them; and so does a paragraph about NAME.go in a list of files.
 var Features = []string{"ud", "srq", "mw", "sma", "user"}
 
 // unchosen returns the features that are not in the list of chosen ones. The name "all" stands for all of them.
@@ -40,10 +40,19 @@ func belongs(name string, features []string) bool {
 	return false
 }
 
-var marked = regexp.MustCompile(`// ([a-z]+)\.go$`)
+var (
+	marked = regexp.MustCompile(`// ([a-z]+)\.go$`)
+	listed = regexp.MustCompile(`(?m)^//\t([a-z]+)\.go .*\n(//\t .*\n)*`)
+)
 
 // strip returns a source without the lines that belong to the features.
 func strip(b []byte, features []string) []byte {
+	b = listed.ReplaceAllFunc(b, func(m []byte) []byte {
+		if slices.Contains(features, string(listed.FindSubmatch(m)[1])) {
+			return nil
+		}
+		return m
+	})
 	var out []string
 	below := -1 // indentation of the line whose block is left out
 	opened, blank := false, false

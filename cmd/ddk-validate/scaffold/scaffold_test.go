@@ -165,7 +165,12 @@ func TestFeatures(t *testing.T) {
 
 // TestStrip leaves out lines, blocks and cases.
 func TestStrip(t *testing.T) {
-	const in = `package x
+	const in = `// Package x has files:
+//
+//	ud.go   datagrams, and
+//	        addresses
+//	srq.go  queues
+package x
 import (
 	"a" // ud.go
 	"b"
@@ -187,7 +192,10 @@ func f() {
 
 	l(b) // see ud.go.
 }`
-	const out = `package x
+	const out = `// Package x has files:
+//
+//	srq.go  queues
+package x
 import (
 	"b"
 )
