@@ -32,7 +32,8 @@ func main() {
 		Mutants: suitemutants.All(),
 		Layers:  layers(),
 		Init: func(s cli.Scaffold) (string, error) {
-			return scaffold.Write(scaffold.Options{Dir: s.Dir, Module: s.Module, Name: s.Name, Kit: s.Kit, With: s.With})
+			return scaffold.Write(scaffold.Options{Dir: s.Dir, Module: s.Module, Name: s.Name, Kit: s.Kit,
+				With: s.With})
 		},
 	}, os.Args[1:]))
 }

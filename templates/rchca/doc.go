@@ -21,8 +21,8 @@
 //	mw.go      memory windows
 //	sma.go     the port of an InfiniBand subnet, and the agent of its subnet manager
 //	user.go    contexts of client processes, and the private data of the user library; userqueue.go: their queues in
-//	           shared memory. Package userlib is the user library, the part that runs in the processes of applications.
-//	           Packages userabi and userqueues are what the two have in common
+//	           shared memory. Package userlib is the user library, the part that runs in the processes of
+//	           applications. Packages userabi and userqueues are what the two have in common
 //
 // The comment of each verb lists its statuses. Package ci documents the verbs.
 package rchca

@@ -104,7 +104,8 @@ func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 		putAll(uses)
 		return nil, err
 	}
-	q := &qp{pd: p, hca: h, send: send, recv: recv, uses: uses, create: c, notify: newNotifier(nil, c.OnEvent, c.Context),
+	q := &qp{pd: p, hca: h, send: send, recv: recv, uses: uses, create: c,
+		notify: newNotifier(nil, c.OnEvent, c.Context),
 		rules: wrrules.Rules{Type: c.Type, Caps: claims(), MaxReadSGEs: h.info.MaxSGEs, SendSGE: c.SendSGE,
 			MaxInline: c.MaxInline}}
 	q.sq.ids, q.rq.ids = make([]uint64, c.SendDepth), make([]uint64, c.RecvDepth)
