@@ -30,8 +30,8 @@ func Open(addr netip.Addr, cfg Config) (*rdmacm.Manager, error) {
 	case cfg.UDP.Addr.IsValid():
 		return nil, fmt.Errorf("softroce: Config.UDP.Addr is %v: give the address to Open alone", cfg.UDP.Addr)
 	case cfg.HCA.Ports != nil:
-		return nil, errors.New("softroce: Config.HCA.Ports is set: Open makes the port; for others, use reference.New " +
-			"and rdmacm.OpenHCA")
+		return nil, errors.New("softroce: Config.HCA.Ports is set: Open makes the port; for others, use " +
+			"reference.New and rdmacm.OpenHCA")
 	}
 	cfg.UDP.Addr = addr
 	port, err := udp.New(cfg.UDP)

@@ -2,7 +2,6 @@ package udp
 
 import (
 	"bytes"
-	"fmt"
 	"net/netip"
 	"os"
 	"testing"
@@ -154,7 +153,7 @@ func TestExtensionHeaders(t *testing.T) {
 		for _, x := range r.Packets(t, len(want)) {
 			got = append(got, bytes.Join(x.Payload, nil))
 		}
-		require.Equal(t, want, got, fmt.Sprint(c.next, c.extension))
+		require.Equal(t, want, got, "%d %x", c.next, c.extension)
 	}
 	checkRoundTrip(t, p, r, p, r)
 }

@@ -129,7 +129,8 @@ func TestNearClose(t *testing.T) {
 					case <-stop:
 						return
 					default:
-						a.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, Route: rt}})
+						a.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1,
+							Route: rt}})
 					}
 				}
 			})
@@ -161,8 +162,8 @@ func TestNearAllocations(t *testing.T) {
 	require.NoError(t, err)
 	defer p.Close()
 	require.NoError(t, linktest.Start(p, quiet{}))
-	pkt := rvt.Packet{Op: wire.OpSend, Start: true, End: true, N: 1, MTU: 1024, Len: 8, Payload: [][]byte{make([]byte, 8)},
-		Route: routeTo(t, a, p)}
+	pkt := rvt.Packet{Op: wire.OpSend, Start: true, End: true, N: 1, MTU: 1024, Len: 8,
+		Payload: [][]byte{make([]byte, 8)}, Route: routeTo(t, a, p)}
 	for _, s := range []wire.Service{wire.RC, wire.UD} {
 		list := []rvt.Packet{pkt}
 		list[0].Service = s

@@ -42,8 +42,8 @@ func Driver() cli.Driver {
 			"address":   "an IP address of this machine, or of the simulated network",
 			"interface": "a network interface, for all its addresses",
 			"port":      "UDP port; default: that of RoCEv2, 4791",
-			"loopback": "direct: packets between adapters of this daemon take no socket, and tcpdump does not see them; " +
-				"wire: all packets pass the system; default: direct",
+			"loopback": "direct: packets between adapters of this daemon take no socket, and tcpdump does not see " +
+				"them; wire: all packets pass the system; default: direct",
 			"fabric": "name of the fabric, or path of its socket; default: sim",
 			"node":   "node of the fabric, as NODE or NODE:PORT",
 			"impair": "share of the packets that the port drops, and as many that it duplicates, reorders, " +

@@ -328,7 +328,8 @@ func userModify(t *validate.T) {
 }
 
 var _ = claimsCases.Needing(validate.Needs{Caps: ci.CapUser}).Add("claims.user.destroy",
-	"close a process while a QP of it is destroyed; destroy a region that is older than its PD", userDestroy, CIClaims04)
+	"close a process while a QP of it is destroyed; destroy a region that is older than its PD", userDestroy,
+	CIClaims04)
 
 // userDestroy destroys a QP of a process that is sending, to memory that takes long, and closes the process at the same
 // time. On links without queues, the QP cannot be destroyed before the memory has been written.

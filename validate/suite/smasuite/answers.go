@@ -204,7 +204,8 @@ var SMAAnswer07 = answers.Must("SMA-Answer-07", "IBTA 13.4.5", verb,
 	"The attribute in the response to a Get does not depend on the attribute in the request.")
 
 var _ = answers.Add("sma.answer.data",
-	"each attribute and block, read by requests with zeros and with ones as their data", direct(answerData), SMAAnswer07)
+	"each attribute and block, read by requests with zeros and with ones as their data", direct(answerData),
+	SMAAnswer07)
 
 func answerData(p *port) {
 	t := p.t

@@ -95,7 +95,8 @@ func noBypass(t *validate.T) {
 }
 
 var _ = batches.Add("user.bypass.functions",
-	"a library's functions replace the verbs of the data path, which then send no message", bypassFunctions, req.SAS0_03)
+	"a library's functions replace the verbs of the data path, which then send no message", bypassFunctions,
+	req.SAS0_03)
 
 func bypassFunctions(t *validate.T) {
 	s := newStage(t)
