@@ -223,9 +223,8 @@ func (g *gen) connection(a, b int) Connect {
 			c.PKey[i] = pick(g, keys...)
 		}
 	}
-	if g.chance(10) {
-		c.AnotherQKey = true
-	}
+	c.AnotherQKey = g.chance(10)
+	c.AtRTR = g.chance(15) && s.port.PKeys[0]&0x7fff != 0 && g.r.sides[1].port.PKeys[0]&0x7fff != 0
 	return c
 }
 
@@ -475,7 +474,7 @@ func (g *gen) segments(o *qpObj, n, i, count int, isAtomic bool) (out []Piece) {
 	p := out[0]
 	limit := o.m.SendSGE
 	if mr, t := g.mr(o.s.index); t != nil && count == 1 && limit > 1 && n > 1 && !isAtomic && !g.isInside(o) &&
-		g.chance(10) {
+		g.chance(20) {
 		return append(out[:0], Piece{p.MR, p.Off, n / 2, p.Key}, g.place(t, mr, n-n/2)) // of two regions
 	}
 	if isAtomic {
@@ -560,7 +559,7 @@ func (g *gen) receives(s Recv, o *qpObj, room, sges, side, free, mtu int) Step {
 		if sges > 1 && g.chance(40) {
 			k := pick(g, 1, p.Len/2, p.Len)
 			w = []Piece{{p.MR, p.Off, k, p.Key}, {p.MR, p.Off + k, p.Len - k, p.Key}}
-			if mr, t := g.mr(side); t != nil && g.chance(20) && !g.isInside(o) {
+			if mr, t := g.mr(side); t != nil && g.chance(40) && !g.isInside(o) {
 				w[1] = g.place(t, mr, p.Len-k)
 			}
 		}
@@ -641,7 +640,8 @@ func (g *gen) region(side int) NewMR {
 	off := pick(g, 0, 1, 4095, 4096, 4097, 8191, g.IntN(arenaSize-1))
 	size := pick(g, 1, 8, 100, 4096, 4097, 8192, arenaSize-off)
 	size = min(size, arenaSize-off)
-	access := pick(g, ci.LocalWrite|allRemote, ci.LocalWrite|allRemote|ci.BindWindow, ci.Access(g.IntN(32)))
+	access := pick(g, ci.LocalWrite|allRemote, ci.LocalWrite|allRemote|ci.BindWindow, ci.RemoteRead,
+		ci.Access(g.IntN(32)))
 	if g.chance(3) {
 		size = arenaSize - off + 1
 	}
@@ -816,12 +816,10 @@ func (g *gen) link() Step {
 		g.pend = append(g.pend, Link{})
 		return Link{Cut: true}
 	}
-	for range 4 {
-		if s := g.send(); s != nil {
-			g.pend = append(g.pend, s)
-		}
+	for range 6 {
+		g.pend = append(g.pend, Later{(*gen).send})
 	}
-	return Link{Drop: pick(g, 3, 8), Duplicate: pick(g, 0, 10), Reorder: pick(g, 0, 10, 30), Seed: 1 + g.Uint64()>>1}
+	return Link{Drop: pick(g, 5, 15, 25), Duplicate: pick(g, 0, 10), Reorder: pick(g, 0, 10, 30), Seed: 1 + g.Uint64()>>1}
 }
 
 func (g *gen) fill() Step {

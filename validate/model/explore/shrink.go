@@ -104,7 +104,7 @@ func smaller(t Trace, i int) (out []Trace) {
 		with(x)
 	case Connect:
 		x := s
-		x.PSN, x.PKey = [2]ci.PSN{}, [2]uint16{}
+		x.PSN, x.PKey, x.AtRTR = [2]ci.PSN{}, [2]uint16{}, false
 		x.Access, x.RNR, x.MinRNR = allRemote, 7, 1
 		with(x)
 	case Send:

@@ -429,6 +429,8 @@ type Connect struct {
 	MinRNR      uint8     // timer code
 	AnotherQKey bool      // datagrams: B has another Q_Key
 	Late        bool      // B stays in RTR
+	// AtRTR is true if rights and P_Keys are set with RTR. In Init, the QPs have no rights and the first P_Key.
+	AtRTR bool
 }
 
 const theQKey ci.QKey = 0x11111111
@@ -447,6 +449,9 @@ func (s Connect) String() string {
 	}
 	if s.Late {
 		t += ", of which the second stays in RTR"
+	}
+	if s.AtRTR {
+		t += ", with rights and P_Keys from RTR on"
 	}
 	return t
 }
@@ -473,7 +478,7 @@ func (s Connect) run(r *Run) *model.Violation {
 	if s.AnotherQKey {
 		qkey[1]++
 	}
-	ends := [2]*qpObj{a, b}
+	ends, rights := [2]*qpObj{a, b}, [2]ci.Access{}
 	for i, o := range ends {
 		if o.m.State != ci.QPReset {
 			add(o)(ci.ToReset())
@@ -482,12 +487,23 @@ func (s Connect) run(r *Run) *model.Violation {
 		if typ == ci.UC {
 			access &= ci.RemoteWrite
 		}
-		add(o)(ci.ToInit{Port: o.s.port.Num, PKeyIndex: s.PKey[i], Access: access, QKey: qkey[i]}.For(typ))
+		init := ci.ToInit{Port: o.s.port.Num, PKeyIndex: s.PKey[i], Access: access, QKey: qkey[i]}
+		if rights[i] = access; s.AtRTR {
+			init.PKeyIndex, init.Access = 0, 0
+		}
+		add(o)(init.For(typ))
 	}
 	for i, o := range ends {
 		p := ends[1-i]
-		add(o)(ci.ToRTR{AV: r.address(o.s, p.s), MTU: s.MTU, DestNum: p.d.Num(), RQPSN: s.PSN[1-i], RespRes: s.Reads,
-			MinRNRTimer: s.MinRNR}.For(typ))
+		f, x := ci.ToRTR{AV: r.address(o.s, p.s), MTU: s.MTU, DestNum: p.d.Num(), RQPSN: s.PSN[1-i], RespRes: s.Reads,
+			MinRNRTimer: s.MinRNR}.For(typ)
+		if s.AtRTR {
+			x.Primary.PKeyIndex, x.Access = s.PKey[i], rights[i]
+			if f |= ci.QPFieldPKeyIndex; typ != ci.UD {
+				f |= ci.QPFieldAccess
+			}
+		}
+		add(o)(f, x)
 	}
 	for i, o := range ends {
 		if i == 0 || !s.Late {

@@ -257,6 +257,33 @@ func requestFence(t *validate.T) {
 	p.CQ.WaitOK(7, 8)
 }
 
+var _ = changes.Add("wire.request.fence-kinds", "requests of other kinds with the fence behind a READ",
+	requestFenceKinds, WIREReq11)
+
+func requestFenceKinds(t *validate.T) {
+	s := open(t)
+	for _, v := range []struct {
+		op      ci.SendOp
+		request wire.Opcode
+	}{{ci.OpWrite, wire.RCWriteOnly}, {ci.OpRead, wire.RCReadRequest}, {ci.OpCompareSwap, wire.RCCompareSwap},
+		{ci.OpFetchAdd, wire.RCFetchAdd}} {
+		if t.Attr().Atomicity == ci.AtomicNone && v.request != wire.RCWriteOnly && v.request != wire.RCReadRequest {
+			continue
+		}
+		p := s.dial()
+		data := p.bytes(8)
+		w := p.SendWR(2, 64, 8)
+		w.Op, w.Remote, w.Flags = v.op, elsewhere8, w.Flags|ci.SendFence
+		p.Send(p.readWR(1, 8), w)
+		p.expectRead("a READ", 8, p.from)
+		p.noMore(fmt.Sprintf("a %s with the fence behind a READ", v.request))
+		p.serve(p.from, data, 1)
+		p.CQ.WaitOK(1)
+		p.expect("the request with the fence, after the READ",
+			want{op: []wire.Opcode{v.request}, psn: p.from + 1, length: -1})
+	}
+}
+
 var _ = changes.Add("wire.react.timer-stops", "no retransmission after everything is acknowledged", reactTimerStops,
 	WIREReact11)
 

@@ -122,18 +122,30 @@ func dupReadRest(t *validate.T) {
 	p.readAnswer("duplicate READ of the second packet alone", wire.PSNAdd(at, 1), p.Buf.Bytes[p.mtu:2*p.mtu], 1)
 }
 
-// adds sends fetch and adds of 5 to a word that holds 100: three, or fewer if the responder remembers fewer. It returns
-// their number, their first PSN and their AtomicETH.
-func (p *peer) adds() (n int, first uint32, eth twist) {
+// An atomicRequest is an atomic that the peer has sent, with the value that it found.
+type atomicRequest struct {
+	op   wire.Opcode
+	eth  wire.AtomicETH
+	psn  uint32
+	orig uint64
+}
+
+// atomics sends atomics of both kinds to a word: three, or fewer if the responder remembers fewer.
+func (p *peer) atomics() (list []atomicRequest) {
 	kit.StoreWord(p.Buf.Bytes, 100)
 	r := p.Buf.Remote(0)
-	eth = withAtomic(wire.AtomicETH{VA: r.Addr, RKey: uint32(r.RKey), SwapAdd: 5})
-	first, n = p.psn, min(3, int(*p.Config.RespRes))
-	for i := range n {
-		p.request(wire.RCFetchAdd, nil, eth)
-		p.orig("fetch and add", p.last(), uint64(100+5*i), i+1)
+	for i, a := range []atomicRequest{
+		{wire.RCCompareSwap, wire.AtomicETH{Compare: 100, SwapAdd: 200}, 0, 100},
+		{wire.RCFetchAdd, wire.AtomicETH{SwapAdd: 5}, 0, 200},
+		{wire.RCCompareSwap, wire.AtomicETH{Compare: 205, SwapAdd: 1}, 0, 205},
+	}[:min(3, int(*p.Config.RespRes))] {
+		a.eth.VA, a.eth.RKey = r.Addr, uint32(r.RKey)
+		p.request(a.op, nil, withAtomic(a.eth))
+		a.psn = p.last()
+		p.orig("atomic", a.psn, a.orig, i+1)
+		list = append(list, a)
 	}
-	return n, first, eth
+	return list
 }
 
 // orig expects the answer to an atomic with the original value v.
@@ -153,11 +165,10 @@ var _ = dupCases.Needing(validate.Needs{Atomics: ci.AtomicLocal}).Add("wire.dup.
 
 func dupAtomicAnswer(t *validate.T) {
 	p := dial(t)
-	n, first, eth := p.adds()
-	for i := range n {
-		at := wire.PSNAdd(first, i)
-		p.stray(wire.RCFetchAdd, nil, eth, withPSN(at))
-		p.orig(fmt.Sprintf("duplicate of fetch and add %d of %d", i+1, n), at, uint64(100+5*i), -1)
+	list := p.atomics()
+	for i, a := range list {
+		p.stray(a.op, nil, withAtomic(a.eth), withPSN(a.psn))
+		p.orig(fmt.Sprintf("duplicate of atomic %d of %d", i+1, len(list)), a.psn, a.orig, -1)
 	}
 }
 
@@ -169,12 +180,12 @@ var _ = dupCases.Needing(validate.Needs{Atomics: ci.AtomicLocal}).Add("wire.dup.
 
 func dupAtomicOnce(t *validate.T) {
 	p := dial(t)
-	n, first, eth := p.adds()
-	last := wire.PSNAdd(first, n-1)
-	kit.StoreWord(p.Buf.Bytes, 7)
-	p.stray(wire.RCFetchAdd, nil, eth, withPSN(last))
-	p.orig("duplicate fetch and add", last, uint64(100+5*(n-1)), -1)
-	kit.Equal(t, "word after a duplicate atomic", kit.LoadWord(p.Buf.Bytes), 7)
+	for _, a := range p.atomics() {
+		kit.StoreWord(p.Buf.Bytes, a.eth.Compare) // which a compare and swap would replace
+		p.stray(a.op, nil, withAtomic(a.eth), withPSN(a.psn))
+		p.orig("duplicate atomic", a.psn, a.orig, -1)
+		kit.Equal(t, "word after a duplicate atomic", kit.LoadWord(p.Buf.Bytes), a.eth.Compare)
+	}
 }
 
 var WIREDup07 = dupCases.Must("WIRE-Dup-07", "IBTA 9.7.5", "duplicate requests",

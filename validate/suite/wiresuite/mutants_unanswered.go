@@ -1,6 +1,8 @@
 package wiresuite
 
 import (
+	"slices"
+
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/validate/mutant"
@@ -106,7 +108,11 @@ func unfitMutants() []mutant.Mutant {
 // changeMutants returns drivers whose QPs keep what Modify has changed, or ignore a fence.
 func changeMutants() []mutant.Mutant {
 	fence := fault("fence-ignored", "WIRE-Req-11", "the fence is ignored", tap{})
-	fence.Wrap = ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return unfenced{ciwrap.QP{QP: q}} }}.Wrap
+	fence.Wrap = ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return unfenced{ciwrap.QP{QP: q}, nil} }}.Wrap
+	reads := fault("fence-reads", "WIRE-Req-11", "the fence of a READ is ignored", tap{})
+	reads.Wrap = ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
+		return unfenced{ciwrap.QP{QP: q}, []ci.SendOp{ci.OpRead}}
+	}}.Wrap
 	return []mutant.Mutant{
 		fault("modify-rnr", "WIRE-Modify-01", "a Modify in RTS does not change the RNR timer",
 			tap{modify: func(set ci.QPField, a *ci.QPAttr) {
@@ -128,7 +134,7 @@ func changeMutants() []mutant.Mutant {
 				}
 				return asIs
 			}}),
-		fence,
+		fence, reads,
 	}
 }
 
@@ -148,12 +154,17 @@ func migrateMutants() []mutant.Mutant {
 	return list
 }
 
-type unfenced struct{ ciwrap.QP }
+type unfenced struct {
+	ciwrap.QP
+	only []ci.SendOp // nil: all
+}
 
 func (q unfenced) PostSend(wrs []ci.SendWR) (int, error) {
 	plain := make([]ci.SendWR, len(wrs))
 	for i, w := range wrs {
-		w.Flags &^= ci.SendFence
+		if q.only == nil || slices.Contains(q.only, w.Op) {
+			w.Flags &^= ci.SendFence
+		}
 		plain[i] = w
 	}
 	return q.QP.PostSend(plain)
