@@ -62,6 +62,9 @@ func Suite() validate.Suite {
 			with(rc("pkey-limited", "all pairs of P_Keys, with the counter", limitedKeys, validate.Needs{
 				Caps: ci.CapUD | ci.CapAV | ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}, HCAs: 2},
 				partition.ID, pkeyCount.ID), validate.FeatureUD),
+			with(rc("pkey-changed", "the P_Key of connected QPs follows the table", changedKeys, validate.Needs{
+				Caps:  ci.CapUD | ci.CapAV | ci.CapLocalMAD | ci.CapPKeyCounter,
+				Links: []ci.Link{ci.LinkInfiniBand}, HCAs: 2}, partition.ID), validate.FeatureUD),
 			with(rc("fmr-remap", "an FMR that is mapped again has the new pages only", remap,
 				validate.Needs{Caps: ci.CapFMR}, "CI-MapFMR-01"), validate.FeatureMROpt),
 			rc("locks", "control verbs on shared objects from several goroutines", crossing, validate.Needs{},
@@ -368,6 +371,48 @@ func limitedKeys(t *validate.T) {
 			}
 		}
 	}
+}
+
+// changedKeys changes the entry of the P_Key table that QPs in RTS use, of one port and then of the other. Datagrams are
+// dropped while the entries differ.
+func changedKeys(t *validate.T) {
+	a, b := kit.OpenPair(t)
+	if len(a.Port.PKeys) < 2 || len(b.Port.PKeys) < 2 {
+		t.Skip("the P_Key tables have %d and %d entries", len(a.Port.PKeys), len(b.Port.PKeys))
+	}
+	for _, ca := range []*kit.CA{a, b} {
+		old := ca.Port.PKeys
+		t.Cleanup(func() { setPKeys(t, ca, old...) })
+		setPKeys(t, ca, 0xffff, 0x8123)
+	}
+	c := kit.Options(a, b, kit.Type(ci.UD))
+	x, y := a.End(c), b.End(c)
+	send := x.SendWR(2, 0, 8)
+	send.To = ci.Dest{AV: a.AV(x.PD, b), QPN: y.Num(), QKey: c.QKey}
+	withPKeys(t, x.QP, y.QP, 1, 1)
+	arrives := func(what string) {
+		t.Step("%s", what)
+		y.Recv(y.RecvWR(1, 0, 128))
+		x.Send(send)
+		x.CQ.WaitOK(2)
+		y.RecvCQ.WaitOK(1)
+	}
+	arrives("before the change")
+	setPKeys(t, b, 0xffff, 0x8555)
+	before := pkeyErrors(t, b)
+	until := func(is func() bool, want, got string) { // a change may take a while
+		for end := time.Now().Add(t.Remaining()); !is(); pause(t, time.Millisecond) {
+			if time.Now().After(end) {
+				t.Failf("datagrams to a QP after an entry of the P_Key table has changed", want, "%s", got)
+			}
+			x.Send(send)
+			x.CQ.WaitOK(2)
+		}
+	}
+	until(func() bool { return pkeyErrors(t, b) != before }, "dropped for their P_Key", "not")
+	setPKeys(t, a, 0xffff, 0x8555)
+	y.Recv(y.RecvWR(1, 0, 128))
+	until(func() bool { n, err := y.RecvCQ.Poll(make([]ci.WC, 1)); return n > 0 && err == nil }, "received", "none")
 }
 
 // pkeyErrors returns the counter of a port. One that is saturated would not grow, and is set to 0.

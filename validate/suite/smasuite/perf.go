@@ -301,6 +301,21 @@ func perfTraffic(t *validate.T) {
 	kit.AtLeast(t, "PortRcvData", now.PortRcvData-before.PortRcvData, acks*minWords)
 }
 
+var _ = perf.Add("sma.perf.many", "more packets than 16 bits count", perfMany, SMAPerf04)
+
+func perfMany(t *validate.T) {
+	const size, mtu, packets = 1 << 15, 256, 1<<16 + 1
+	p := kit.RC(t, kit.MTU(ci.MTU256), kit.Size(size))
+	m := newMeter(t, p.A.QP.CA)
+	m.clear(mad.SelectXmitPkts) // so that it does not saturate
+	before := m.counters()
+	for range packets/(size/mtu) + 1 {
+		p.A.Send(p.A.RDMA(ci.OpWrite, 1, 0, size, p.B, 0))
+		p.A.CQ.WaitOK(1)
+	}
+	kit.AtLeast(t, "packets sent", m.counters().PortXmitPkts-before.PortXmitPkts, packets)
+}
+
 var SMAPerf05 = perf.Must("SMA-Perf-05", "IBTA 16.1.3.5", perfVerb,
 	"A Set of PortCounters changes the counters that CounterSelect has, and no others.")
 

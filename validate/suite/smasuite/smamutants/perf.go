@@ -12,7 +12,11 @@ import (
 
 // Faults in performance management.
 func perfMutants() []mutant.Mutant {
+	short := meters("sma.perf-16", smasuite.SMAPerf04, "PortXmitPkts has 16 bits", mad.AttrPortCounters,
+		func(out *ci.MAD) { clear(out[smpData+32 : smpData+34]) })
+	short.Case = "sma.perf.many"
 	return []mutant.Mutant{
+		short,
 		meters("sma.perf-reserved", smasuite.SMAPerf01, "responses have a reserved byte set", 0,
 			func(out *ci.MAD) { out[30] = 1 }),
 		meters("sma.perf-any-attribute", smasuite.SMAPerf02, "unknown attributes have status 0", 0,
