@@ -819,7 +819,8 @@ func (g *gen) link() Step {
 	for range 6 {
 		g.pend = append(g.pend, Later{(*gen).send})
 	}
-	return Link{Drop: pick(g, 5, 15, 25), Duplicate: pick(g, 0, 10), Reorder: pick(g, 0, 10, 30), Seed: 1 + g.Uint64()>>1}
+	return Link{Drop: pick(g, 5, 15, 25), Duplicate: pick(g, 0, 10), Reorder: pick(g, 0, 10, 30),
+		Seed: 1 + g.Uint64()>>1}
 }
 
 func (g *gen) fill() Step {

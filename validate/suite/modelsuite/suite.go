@@ -373,8 +373,8 @@ func limitedKeys(t *validate.T) {
 	}
 }
 
-// changedKeys changes the entry of the P_Key table that QPs in RTS use, of one port and then of the other. Datagrams are
-// dropped while the entries differ.
+// changedKeys changes the entry of the P_Key table that QPs in RTS use, of one port and then of the other. Datagrams
+// are dropped while the entries differ.
 func changedKeys(t *validate.T) {
 	a, b := kit.OpenPair(t)
 	if len(a.Port.PKeys) < 2 || len(b.Port.PKeys) < 2 {
