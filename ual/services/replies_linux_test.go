@@ -1,8 +1,10 @@
-package ual_test
+package services_test
 
 import (
+	"context"
 	"encoding/binary"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"reflect"
 	"testing"
@@ -10,11 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/mads"
+	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
 	"ciddk/internal/kproxy/schema"
 	"ciddk/internal/testenv"
 	"ciddk/kproxy/native"
 	"ciddk/ual"
+	"ciddk/ual/services"
 )
 
 // liar is a daemon whose replies a script chooses: the bytes of a fuzz input. Without further bytes, all replies match
@@ -52,10 +58,11 @@ func (l *liar) serve() {
 		if err != nil {
 			break
 		}
-		h, _, err := native.ParseHeader(buf[:n])
+		h, body, err := native.ParseHeader(buf[:n])
 		if err != nil || !l.reply(h) {
 			break
 		}
+		l.notify(h.Command, body)
 	}
 	for _, f := range l.events {
 		_, _ = f.Write(l.bytes(schema.EventSize + l.take()%2)) // the client may have closed its end
@@ -92,6 +99,23 @@ func (l *liar) reply(h native.Header) bool {
 	files := l.files(h.Command)
 	defer native.CloseFiles(files)
 	return l.c.Send(m, files) == nil
+}
+
+// notify sends an event for the object that a request has created, if the script chooses so.
+func (l *liar) notify(c schema.Command, body []byte) {
+	v := reflect.New(schema.Commands[c].Request)
+	if schema.Commands[c].Data || len(l.events) == 0 || native.Parse(body, v.Interface()) != nil {
+		return
+	}
+	token := v.Elem().FieldByName("Token")
+	if !token.IsValid() || l.take()%4 == 0 {
+		return
+	}
+	e := schema.Event{Token: token.Uint(), Kind: schema.EventNotice}
+	if n := l.take(); n%8 == 0 {
+		e.Kind, e.Type = schema.EventKind(n>>3), uint32(l.take())
+	}
+	_, _ = l.events[len(l.events)-1].Write(e.Append(nil)) // the client may have closed its end
 }
 
 // typed returns a reply that matches the declaration of its command.
@@ -239,6 +263,45 @@ func useAll(c *ual.Client) (succeeded int) {
 	return succeeded
 }
 
+// useServices is useAll for the services of a daemon.
+func useServices(c *ual.Client) (succeeded int) {
+	count := func(err error) bool {
+		if err == nil {
+			succeeded++
+		}
+		return err == nil
+	}
+	s, err := services.Open(c)
+	if !count(err) {
+		return 0
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	port := mads.Port{CA: 1, Num: 1}
+	defer s.MAD().Watch(func(mads.Port, bool) {})()
+	a, err := s.MAD().Register(mads.AgentConfig{Port: port, Class: 0x30, Version: 1, OUI: [3]byte{1, 2, 3}})
+	if count(err) {
+		count(a.Send(&mads.Message{To: mads.Address{QPN: 1}, MAD: make([]byte, 256)}))
+		count(a.Close())
+	}
+	b, err := s.Ports().Bind(rdmacm.TCP, netip.AddrPort{}, false)
+	if count(err) {
+		count(b.Listen())
+		b.Release()
+	}
+	l, err := s.CM().Listen(cm.ListenConfig{Service: 1})
+	if count(err) {
+		count(l.StartAccept(ctx, func(cm.Conn, error) {}))
+		count(l.StartAcceptLookup(ctx, func(cm.LookupRequest, error) {}))
+	}
+	path := cm.Path{Port: port, AV: ci.AVAttr{Port: 1}}
+	ended := func(cm.Conn, error) {}
+	count(s.CM().StartConnect(ctx, cm.ConnectConfig{Service: 1, Primary: path, QP: cm.QP{Num: 5, Type: ci.RC}}, ended))
+	count(s.CM().StartLookup(ctx, cm.LookupConfig{Service: 1, Path: path}, func(*cm.LookupReply, error) {}))
+	count(s.Close())
+	return succeeded
+}
+
 // lie runs a client of a daemon that follows a script, and returns the number of calls that succeed. It checks that the
 // client ends.
 func lie(t *testing.T, script []byte) int {
@@ -253,7 +316,7 @@ func lie(t *testing.T, script []byte) int {
 	c, err := ual.New(b, ual.Config{Name: "client", CallTimeout: testenv.Patience})
 	n := 0
 	if err == nil {
-		n = useAll(c)
+		n = useAll(c) + useServices(c)
 		require.NoError(t, c.Close(), "the client has waited for the daemon")
 	}
 	<-ended
@@ -262,7 +325,7 @@ func lie(t *testing.T, script []byte) int {
 
 // TestReplies has daemons whose replies match their declarations, or do not. Verbs fail, and the client ends.
 func TestReplies(t *testing.T) {
-	require.Greater(t, lie(t, nil), 20)
+	require.Greater(t, lie(t, nil), 30)
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
 		b := make([]byte, 8*rnd.IntN(200))
