@@ -7,10 +7,10 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
@@ -175,7 +175,8 @@ func (l *liar) fill(v reflect.Value, name string) {
 func (l *liar) files(c schema.Command) (list []*os.File) {
 	n := l.take() % 8 % 3 // none most of the time
 	if c == schema.CmdCreateEventQueue && n == 0 {
-		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK,
+			0)
 		if err == nil {
 			l.events = append(l.events, os.NewFile(uintptr(fds[0]), "events"))
 			return []*os.File{os.NewFile(uintptr(fds[1]), "theirs")}
