@@ -175,8 +175,8 @@ func (l *liar) fill(v reflect.Value, name string) {
 func (l *liar) files(c schema.Command) (list []*os.File) {
 	n := l.take() % 8 % 3 // none most of the time
 	if c == schema.CmdCreateEventQueue && n == 0 {
-		fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK,
-			0)
+		const flags = syscall.SOCK_SEQPACKET | syscall.SOCK_CLOEXEC | syscall.SOCK_NONBLOCK
+		fds, err := syscall.Socketpair(syscall.AF_UNIX, flags, 0)
 		if err == nil {
 			l.events = append(l.events, os.NewFile(uintptr(fds[0]), "events"))
 			return []*os.File{os.NewFile(uintptr(fds[1]), "theirs")}
