@@ -59,7 +59,11 @@ func (d *Discarder) Close(uid int, files ...io.Closer) {
 }
 
 // Start is Close, and does not wait.
-func (d *Discarder) Start(uid int, files ...io.Closer) { d.start(uid, files) }
+func (d *Discarder) Start(uid int, files ...io.Closer) {
+	if len(files) > 0 { // most datagrams pass none
+		d.start(uid, files)
+	}
+}
 
 // start has descriptors closed. done is closed when they are, and late when a close takes too long.
 func (d *Discarder) start(uid int, files []io.Closer) (done, late <-chan struct{}) {
