@@ -69,11 +69,10 @@ func (m *manager) connect(ctx context.Context, verb string, cfg cm.ConnectConfig
 	if err != nil {
 		return err
 	}
-	c, err := m.s.newConn(verb)
+	c, err := m.s.newConn(verb, cfg.OnEvent)
 	if err != nil {
 		return err
 	}
-	c.onEvent = cfg.OnEvent
 	op, err := c.begin(ctx, func(_ *schema.Notice, err error) {
 		if err != nil {
 			_ = c.close(verb) // the request has ended

@@ -37,8 +37,9 @@ type delivery struct {
 	outcome func() // nil: an event
 }
 
-func (s *Services) newConn(verb string) (*conn, error) {
-	c := &conn{ready: make(chan struct{})}
+// newConn adds a connection. The daemon may be lost, which is an event, as soon as it has been added.
+func (s *Services) newConn(verb string, onEvent func(cm.Conn, cm.Event)) (*conn, error) {
+	c := &conn{ready: make(chan struct{}), onEvent: onEvent}
 	c.remote = remote{s: s, handle: c.event}
 	var err error
 	c.token, err = s.add(verb, c, c.take)

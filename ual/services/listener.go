@@ -42,7 +42,7 @@ func (l *listener) StartAccept(ctx context.Context, done func(cm.Conn, error)) e
 }
 
 func (l *listener) accept(ctx context.Context, verb string, done func(cm.Conn, error)) error {
-	c, err := l.s.newConn(verb)
+	c, err := l.s.newConn(verb, nil)
 	if err != nil {
 		return err
 	}
