@@ -85,6 +85,7 @@ const (
 )
 
 func (p *Pump) run(ctx context.Context, from Poller, cfg PumpConfig) {
+	from.Kick = p.kick
 	wc := make([]ci.WC, cfg.Batch)
 	for ctx.Err() == nil {
 		var err error
@@ -93,7 +94,7 @@ func (p *Pump) run(ctx context.Context, from Poller, cfg PumpConfig) {
 			err = p.settle(ctx, wc, cfg.Handle)
 		default:
 			var n int
-			n, err = from.next(ctx, wc, p.kick)
+			n, err = from.Next(ctx, wc)
 			if n > 0 {
 				cfg.Handle(wc[:n])
 			} else if err == nil {

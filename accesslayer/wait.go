@@ -35,6 +35,8 @@ func (q *CQ) sleep(ctx context.Context, verb string, wc []ci.WC, kick <-chan str
 	// An armed CQ calls back once, and the callback wakes one waiter. Therefore only the holder of the baton arms.
 	select {
 	case q.baton <- struct{}{}:
+	case <-kick:
+		return 0, nil
 	case <-ctx.Done():
 		return q.last(ctx, verb, wc)
 	case <-q.ended:
@@ -103,6 +105,8 @@ type Poller struct {
 	CQ   *CQ
 	Mode PollMode
 	Spin time.Duration // of PollHybrid; 0: 20 microseconds
+	// Kick, if not nil, ends Next early: it returns no completions and no error after it has taken a token from Kick.
+	Kick <-chan struct{}
 }
 
 // spinsPerLook is the number of empty polls between two checks of the clock and the context, which cost more than a
@@ -110,14 +114,11 @@ type Poller struct {
 const spinsPerLook = 64
 
 // Next waits for completions as CQ.Wait does, in the way of Mode.
-func (p Poller) Next(ctx context.Context, wc []ci.WC) (int, error) { return p.next(ctx, wc, nil) }
-
-// next is Next. It also returns, with no completions and no error, after it has taken a token from kick.
-func (p Poller) next(ctx context.Context, wc []ci.WC, kick <-chan struct{}) (int, error) {
+func (p Poller) Next(ctx context.Context, wc []ci.WC) (int, error) {
 	const verb = "Poller.Next"
 	q := p.CQ
 	if p.Mode == PollEvent {
-		return q.wait(ctx, wc, kick)
+		return q.wait(ctx, wc, p.Kick)
 	}
 	if n, err := q.Poll(wc); n != 0 || err != nil {
 		return n, q.unlessEnded(verb, err)
@@ -144,12 +145,12 @@ func (p Poller) next(ctx context.Context, wc []ci.WC, kick <-chan struct{}) (int
 			return q.last(ctx, verb, wc)
 		case <-q.ended:
 			return 0, kindCQ.closed(verb)
-		case <-kick:
+		case <-p.Kick:
 			return 0, nil
 		default:
 		}
 		if p.Mode == PollHybrid && clock.Now() >= end {
-			return q.sleep(ctx, verb, wc, kick)
+			return q.sleep(ctx, verb, wc, p.Kick)
 		}
 	}
 }

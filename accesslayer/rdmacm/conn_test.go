@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -202,6 +203,25 @@ func TestConnRemoteMemory(t *testing.T) {
 	_, err = r.Slice(9999, 2)
 	require.ErrorIs(t, err, ci.InvalidParameter)
 	require.NoError(t, a.Err())
+}
+
+// A call that waits for completions of the CQ on behalf of all sees that another call has released what it waits for,
+// though that is no completion.
+func TestReleaseWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{})
+		release := rdmacm.HoldSends(a)
+		sent := make(chan error, 1)
+		go func() { sent <- a.Send(within(t), []byte("ping")) }()
+		synctest.Wait()
+		released := time.Now()
+		release()
+		require.NoError(t, <-sent)
+		require.Less(t, time.Since(released), time.Second, "the call did not wait for the end of its context")
+		m, err := b.Recv(within(t))
+		require.NoError(t, err)
+		assert.Equal(t, "ping", string(m))
+	})
 }
 
 // TestConnConcurrent runs many callers at once, with few buffers.

@@ -224,7 +224,7 @@ func (e *engine) until(ctx context.Context, list *waitList, ready func() bool) e
 			idle := !ready() && e.failed == nil
 			e.mu.Unlock()
 			if idle {
-				err = e.drive(ctx)
+				err = e.drive(ctx, w.wake)
 			}
 			<-e.baton
 		}
@@ -245,9 +245,10 @@ func (e *engine) until(ctx context.Context, list *waitList, ready func() bool) e
 	return err
 }
 
-// drive waits for completions and handles them. The caller holds the baton.
-func (e *engine) drive(ctx context.Context) error {
-	n, err := e.cq.Wait(ctx, e.wcs[:])
+// drive waits for completions and handles them. It ends early when kick has a token: what the caller waits for may come
+// about without a completion, as when another call releases a send buffer. The caller holds the baton.
+func (e *engine) drive(ctx context.Context, kick <-chan struct{}) error {
+	n, err := accesslayer.Poller{CQ: e.cq, Kick: kick}.Next(ctx, e.wcs[:])
 	if err != nil {
 		if ctx.Err() != nil && !errors.Is(err, accesslayer.ErrClosed) {
 			return err
