@@ -122,6 +122,8 @@ func TestReturn(t *testing.T) {
 	})
 	client := func() {
 		assert.Contains(t, r.run("rping", "-c", "-v", "-C", "2", "-a", "10.0.0.1"), "rdma-ping-1: BCDE")
+		// The server ends if the adapter is removed while it has the connection, with Linux, too.
+		require.Eventually(t, func() bool { return !r.has("connection: ") }, patience, 5*time.Millisecond)
 	}
 	require.Eventually(t, r.isServed, patience, 5*time.Millisecond)
 	client()

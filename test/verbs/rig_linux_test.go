@@ -190,15 +190,13 @@ func (r *rig) status() (s kproxy.Status) {
 }
 
 // isServed reports whether a program listens for connections.
-func (r *rig) isServed() bool {
-	for _, c := range r.status().Clients {
-		for _, text := range c.Services {
-			if strings.HasPrefix(text, "listener: ") {
-				return true
-			}
-		}
-	}
-	return false
+func (r *rig) isServed() bool { return r.has("listener: ") }
+
+// has reports whether a program has a listener or a connection whose description in the status begins with a text.
+func (r *rig) has(prefix string) bool {
+	return slices.ContainsFunc(r.status().Clients, func(c kproxy.ClientStatus) bool {
+		return slices.ContainsFunc(c.Services, func(text string) bool { return strings.HasPrefix(text, prefix) })
+	})
 }
 
 // run runs a program to its end and returns its output.
